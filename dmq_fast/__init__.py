@@ -1,0 +1,61 @@
+"""Difference Maximization Q-learning with the DSEC oracle (Du, Luo, Wang, Zhang 2019).
+
+    import dmq_fast as dmq
+    env = dmq.environments.combination_lock(horizon=100, n_actions=4, rng=0)
+    result = dmq.DMQ(env, n_samples=20, rng=1).learn()
+
+Names load on first use, so that the command line can set the number of BLAS threads before NumPy loads.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dmq_fast import environments, kernels, samplers, theory
+    from dmq_fast._version import __version__
+    from dmq_fast.dmq import DMQ, Progress
+    from dmq_fast.kernels import Stream
+    from dmq_fast.moments import Moments
+    from dmq_fast.policy import Policy
+    from dmq_fast.result import FileError, Result, load
+
+__all__ = [
+    "DMQ",
+    "FileError",
+    "Moments",
+    "Policy",
+    "Progress",
+    "Result",
+    "Stream",
+    "__version__",
+    "environments",
+    "kernels",
+    "load",
+    "samplers",
+    "theory",
+]
+
+_HOMES = {
+    "DMQ": "dmq",
+    "FileError": "result",
+    "Moments": "moments",
+    "Policy": "policy",
+    "Progress": "dmq",
+    "Result": "result",
+    "Stream": "kernels",
+    "__version__": "_version",
+    "load": "result",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'dmq_fast' has no attribute {name!r}")
+    module = import_module(f"dmq_fast.{_HOMES.get(name, name)}")
+    value = getattr(module, name) if name in _HOMES else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,514 @@
+"""Difference Maximization Q-learning: Algorithms 1 to 3 of Du, Luo, Wang and Zhang (2019), as control flow.
+
+Levels are 0 .. H-1 here and 1 .. H in the paper. Everything the algorithms learn from their trajectories goes
+through one primitive, `Sampler.collect`, which returns moments.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.function_class import LinearClass
+from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
+from dmq_fast.kernels._validate import as_positive
+from dmq_fast.moments import Moments
+from dmq_fast.policy import Policy
+from dmq_fast.result import History, Result
+from dmq_fast.samplers import Sampler, as_sampler
+
+__all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
+
+# A run's own draws (initial sequence, mixture counts) use the calls from here on; its trajectories those below.
+OWN_CALLS = 2**63
+
+# `target` and `action` of an oracle call that tests the returned policy instead of a pi_h^a.
+FINAL = -1
+
+
+@dataclass(frozen=True)
+class Options:
+    """What distinguishes the variants; each can be set on its own.
+
+    Attributes
+    ----------
+    initial : str
+        First policy of every cover: "uniform" (the paper), "fixed" (one random action sequence) or "given".
+    recheck : bool
+        Repeat Algorithm 3 until a whole pass has no True, Algorithm 2 on the first level until one run has none,
+        and test the returned policy itself. The paper passes once.
+    oracle : {"value", "decision"}
+        The top eigenvalue of the paper, or one Cholesky factorisation with the same answer.
+    mixture : {"multinomial", "stratified"}
+        Regression data from N |Pi_h| policies drawn uniformly (the paper), or N trajectories with each policy.
+    """
+
+    initial: str
+    recheck: bool
+    oracle: str
+    mixture: str
+
+
+VARIANTS = {
+    "paper": Options(initial="uniform", recheck=False, oracle="value", mixture="multinomial"),
+    "sound": Options(initial="fixed", recheck=True, oracle="decision", mixture="stratified"),
+}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters by the paper's names: N, epsilon_s, epsilon_t, the oracle's regulariser, lambda_ridge."""
+
+    n_samples: int
+    eps_s: float
+    eps_t: float
+    eps_r: float
+    ridge: float
+
+    @property
+    def ratio(self) -> float:
+        """R = eps_t / eps_s, all of the two that enters a decision."""
+        return self.eps_t / self.eps_s
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Where to stop. None: no limit."""
+
+    max_trajectories: int | None
+    max_policies: int | None
+    max_seconds: float | None
+
+
+class Progress(NamedTuple):
+    """What `progress` is called with whenever Algorithm 2 has finished a level."""
+
+    level: int
+    levels_learned: int
+    n_trajectories: int
+    n_policies: int
+    seconds: float
+
+
+class DMQ:
+    """Difference Maximization Q-learning.
+
+    Parameters
+    ----------
+    env_or_sampler : FiniteMDP or Sampler
+        Where trajectories come from.
+    n_samples : int, default 100
+        N, trajectories per policy.
+    ratio : float, optional
+        R = eps_t / eps_s; 2 unless both `eps_s` and `eps_t` are given.
+    eps_s, eps_t : float, optional
+        Thresholds of the oracle. Only their ratio matters; with `ratio` alone, eps_s = 1.
+    eps_r : float, default 1e-2
+        Regulariser of the oracle (the paper's lambda_r), > 0.
+    ridge : float, default 1e-3
+        lambda_ridge of the regression, > 0.
+    variant : {"sound", "paper"}, default "sound"
+        "paper" is Algorithms 1 to 3 to the letter; "sound" repairs what is known to fail in them: a fixed initial
+        action sequence instead of the uniform policy, and re-checks. See `Options`.
+    initial : {"uniform", "fixed"}, sequence of int, or Policy, optional
+        First policy of every cover, instead of the variant's.
+    recheck : bool, optional
+    oracle : {"decision", "value"}, optional
+    mixture : {"stratified", "multinomial"}, optional
+        Each instead of the variant's.
+    max_trajectories, max_policies : int, optional
+    max_seconds : float, optional
+        Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began (looked at before
+        each batch of trajectories). One that runs out ends the run with the policy learned so far.
+    progress : callable, optional
+        Called with a `Progress` each time a level has been learned.
+    rng : None, int, SeedSequence, Generator or Stream, optional
+        Source of the run's 128-bit key.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On an argument of a wrong type or out of range; the message names it.
+    """
+
+    def __init__(
+        self,
+        env_or_sampler: FiniteMDP | Sampler,
+        *,
+        n_samples: int = 100,
+        ratio: float | None = None,
+        eps_s: float | None = None,
+        eps_t: float | None = None,
+        eps_r: float = 1e-2,
+        ridge: float = 1e-3,
+        variant: str = "sound",
+        initial: str | Policy | Sequence[int] | None = None,
+        recheck: bool | None = None,
+        oracle: str | None = None,
+        mixture: str | None = None,
+        max_trajectories: int | None = None,
+        max_policies: int | None = None,
+        max_seconds: float | None = None,
+        progress: Callable[[Progress], object] | None = None,
+        rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
+    ) -> None:
+        self.sampler = as_sampler(env_or_sampler)
+        self.variant = one_of("variant", variant, VARIANTS)
+        eps_s, eps_t = thresholds(ratio, eps_s, eps_t)
+        self.parameters = Parameters(
+            n_samples=as_count("n_samples", n_samples),
+            eps_s=eps_s,
+            eps_t=eps_t,
+            eps_r=as_positive("eps_r", eps_r),
+            ridge=as_positive("ridge", ridge),
+        )
+        self.stream = rng if isinstance(rng, Stream) else Stream(rng)
+        defaults = VARIANTS[variant]
+        initial_name, self.initial = self._initial_policy(defaults.initial if initial is None else initial)
+        self.options = replace(
+            defaults,
+            initial=initial_name,
+            recheck=defaults.recheck if recheck is None else as_flag("recheck", recheck),
+            oracle=one_of("oracle", oracle or defaults.oracle, ("decision", "value")),
+            mixture=one_of("mixture", mixture or defaults.mixture, ("stratified", "multinomial")),
+        )
+        self.budget = Budget(
+            max_trajectories=None if max_trajectories is None else as_count("max_trajectories", max_trajectories),
+            max_policies=None if max_policies is None else as_count("max_policies", max_policies, least=0),
+            max_seconds=None if max_seconds is None else as_positive("max_seconds", max_seconds),
+        )
+        self.progress = progress
+        self._run = Run(self)
+
+    def _initial_policy(self, initial: str | Policy | Sequence[int]) -> tuple[str, Policy]:
+        horizon, n_actions = self.sampler.horizon, self.sampler.n_actions
+        if isinstance(initial, str):
+            if one_of("initial", initial, ("uniform", "fixed")) == "uniform":
+                return "uniform", Policy.uniform(horizon)
+            return "fixed", Policy.fixed(self.stream.at(OWN_CALLS).generator().integers(n_actions, size=horizon))
+        policy = initial if isinstance(initial, Policy) else Policy.fixed(initial)
+        if policy.horizon != horizon:
+            raise ValueError(f"initial: expected {horizon} levels, got {policy.horizon}")
+        for level, rule in enumerate(policy.rules):
+            shape = (n_actions, self.sampler.dimension)
+            if isinstance(rule, Fixed) and rule.action >= n_actions:
+                raise ValueError(f"initial: expected actions < {n_actions}, got {rule.action} at level {level}")
+            if isinstance(rule, Greedy) and rule.theta.shape != shape:
+                raise ValueError(f"initial: expected theta of shape {shape}, got {rule.theta.shape} at level {level}")
+        return "given", policy
+
+    def learn(self) -> Result:
+        """Run Algorithm 1 from its beginning.
+
+        Returns
+        -------
+        Result
+            Its `status` is "finished", or names the budget that ran out.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            On Ctrl-C; `result` still holds what was learned.
+        """
+        # Algorithms 2 and 3 nest at most H deep, four frames a level.
+        raise_recursion_limit(4 * self.sampler.horizon + 1000)
+        self._run = Run(self)
+        try:
+            self._run.algorithm_1()
+        except OutOfBudget as stop:
+            return self._run.result(stop.status)
+        return self._run.result("finished")
+
+    def result(self, status: str = "interrupted") -> Result:
+        """Return what the last `learn` has got so far, also when an exception ended it."""
+        return self._run.result(status)
+
+
+class OutOfBudget(Exception):
+    """A budget ran out; unwinds the recursion to `DMQ.learn`."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Run:
+    """The global variables of section 5, and the algorithms that change them.
+
+    Attributes
+    ----------
+    greedy : Policy
+        The estimates theta_h^a as the policy that is greedy on them; zero where `learned` is still False. Replaced,
+        never changed in place, so that every policy built from it is a snapshot.
+    cover : list of H lists of Policy
+        Pi_h.
+    moments : numpy.ndarray, shape (H, d, d)
+        S_h = sum over pi in Pi_h of the second moment of the N states drawn with pi, all that is kept of D_h.
+    """
+
+    def __init__(self, dmq: DMQ) -> None:
+        self.dmq = dmq
+        self.sampler = dmq.sampler
+        self.n_samples = dmq.parameters.n_samples
+        horizon, n_actions, dimension = self.sampler.horizon, self.sampler.n_actions, self.sampler.dimension
+        self.function_class = LinearClass(
+            dimension,
+            ridge=dmq.parameters.ridge,
+            eps_s=dmq.parameters.eps_s,
+            eps_t=dmq.parameters.eps_t,
+            eps_r=dmq.parameters.eps_r,
+            oracle=dmq.options.oracle,
+        )
+        self.greedy = Policy.greedy(np.zeros((horizon, n_actions, dimension)))
+        self.learned = [False] * horizon
+        self.cover: list[list[Policy]] = [[dmq.initial] for _ in range(horizon)]
+        self.moments = np.zeros((horizon, dimension, dimension))
+        self.history = History()
+        self.calls = 0
+        self.mixtures = 0
+        self.levels_learned = 0
+        self.trues = 0
+        self.saw_reward = False
+        self.trajectories = {"check": 0, "regression": 0, "states": 0, "final": 0}
+        self.n_trajectories = 0
+        self.seconds = {"rollouts": 0.0, "oracle": 0.0, "regression": 0.0}
+        self.began = time.perf_counter()
+
+    def algorithm_1(self) -> None:
+        """Algorithm 1: learn every level from the last to the first; then, with re-checks, until all is quiet."""
+        for h in reversed(range(self.sampler.horizon)):  # line 1
+            trues = self.trues
+            self.algorithm_2(h)  # line 2
+        if not self.dmq.options.recheck:
+            return
+        # Beyond the paper (THEORY, finding B). One run of Algorithm 2 on the first level must be without a True,
+        while True:
+            while self.trues > trues:
+                trues = self.trues
+                self.algorithm_2(0)
+            # and so must a test of the returned policy, which mixes the pi_0^a over the start states.
+            if not self.check_returned_policy():
+                return
+
+    def algorithm_2(self, h: int) -> None:
+        """Algorithm 2: learn the predictors of level h, then draw D_h anew."""
+        n, options, size = self.n_samples, self.dmq.options, len(self.cover[h])
+        theta = np.empty((self.sampler.n_actions, self.sampler.dimension))
+        for a in range(self.sampler.n_actions):  # line 1
+            self.algorithm_3(h, a)  # line 2
+            cover_a = [pi.deviate(h, a, self.greedy) for pi in self.cover[h]]  # line 4
+            counts = [n] * size if options.mixture == "stratified" else self.draw_mixture(size)
+            pairs = [  # lines 5 to 8
+                self.collect(pi, count, "regression", levels=(h,), returns_from=(h,))
+                for pi, count in zip(cover_a, counts, strict=True)
+                if count > 0
+            ]
+            theta[a] = self.fit(pairs, h)  # line 9
+        # The estimates of level h play no part above, so they change together.
+        self.greedy = self.greedy.replace(h, Greedy(theta))
+        self.learned[h] = True
+        second_moment = np.zeros_like(self.moments[h])  # line 10
+        for pi in self.cover[h]:  # line 11
+            states = self.collect(pi, n, "states", levels=(h,))  # line 12
+            second_moment += states.grams[0] / n  # line 13
+        self.moments[h] = second_moment
+        assert len(self.cover[h]) == size, "only covers of later levels grow while level h is learned"
+        self.report(h)
+
+    def algorithm_3(self, h: int, a: int) -> None:
+        """Algorithm 3: check that the later levels predict well where action a at level h leads."""
+        if h == self.sampler.horizon - 1:
+            return  # No later level: nothing to draw trajectories for.
+        quiet = False
+        while not quiet:
+            quiet = True
+            for member, pi in enumerate(self.cover[h]):  # line 1
+                candidate = pi.deviate(h, a, self.greedy)
+                later = range(h + 1, self.sampler.horizon)
+                trajectories = self.collect(candidate, self.n_samples, "check", levels=later)  # line 2
+                for level in self.shifted_levels(trajectories, later, (h, a, member)):  # lines 3 to 6
+                    self.add(candidate, level)  # line 7
+                    self.algorithm_2(level)  # line 8
+                    # Beyond the paper: what was drawn before is stale now above `level`, so check again.
+                    quiet = not self.dmq.options.recheck
+
+    def check_returned_policy(self) -> bool:
+        """Roll out the returned policy and test every level. Returns whether there was a True."""
+        policy, every = self.greedy, range(self.sampler.horizon)
+        trues = self.trues
+        trajectories = self.collect(policy, self.n_samples, "final", levels=every)
+        for level in self.shifted_levels(trajectories, every, (FINAL, FINAL, 0)):
+            self.add(policy, level)
+            self.algorithm_2(level)
+        return self.trues > trues
+
+    def shifted_levels(
+        self, trajectories: Moments, levels: range, source: tuple[int, int, int]
+    ) -> Iterator[int]:
+        """Invoke the oracle on (D_h', D~_h') for h' from the last of `levels` to the first; yield where it is True.
+
+        The caller relearns the yielded level before the next is looked at, which only changes S of levels >= h':
+        so the answers up to the first True can be computed in one go.
+        """
+        top = levels[-1]
+        while top >= levels[0]:
+            began = time.perf_counter()
+            found, values = self.function_class.scan(self.moments, trajectories, top, levels[0])
+            self.seconds["oracle"] += time.perf_counter() - began
+            self.history.append(self.calls, *source, top, found if found >= 0 else levels[0], found >= 0, values)
+            if found < 0:
+                return
+            self.trues += 1
+            yield found
+            top = found - 1
+
+    def add(self, policy: Policy, level: int) -> None:
+        """Pi_level <- Pi_level + {policy}."""
+        limit = self.dmq.budget.max_policies
+        if limit is not None and self.n_policies >= limit:
+            raise OutOfBudget("max_policies")
+        self.cover[level].append(policy)
+
+    def fit(self, pairs: list[Moments], h: int) -> NDArray[np.float64]:
+        """Regression of equation 2 on all pairs of one action."""
+        began = time.perf_counter()
+        total = pairs[0]
+        for more in pairs[1:]:
+            total = total + more
+        theta = self.function_class.fit(total, h)
+        self.saw_reward = self.saw_reward or total.returns[h].square > 0.0
+        self.seconds["regression"] += time.perf_counter() - began
+        return theta
+
+    def draw_mixture(self, size: int) -> list[int]:
+        """How often each of `size` policies is drawn in N size uniform draws (Algorithm 2, line 6)."""
+        self.mixtures += 1
+        generator = self.dmq.stream.at(OWN_CALLS + self.mixtures).generator()
+        counts: list[int] = generator.multinomial(self.n_samples * size, [1.0 / size] * size).tolist()
+        return counts
+
+    def collect(
+        self, policy: Policy, n: int, purpose: str, *, levels: Sequence[int], returns_from: Sequence[int] = ()
+    ) -> Moments:
+        """Draw n trajectories, within the budget, on a stream of their own."""
+        budget = self.dmq.budget
+        if budget.max_trajectories is not None and self.n_trajectories + n > budget.max_trajectories:
+            raise OutOfBudget("max_trajectories")
+        began = time.perf_counter()
+        if budget.max_seconds is not None and began - self.began > budget.max_seconds:
+            raise OutOfBudget("max_seconds")
+        self.calls += 1
+        stream = self.dmq.stream.at(self.calls)
+        moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
+        self.trajectories[purpose] += n
+        self.n_trajectories += n
+        self.seconds["rollouts"] += time.perf_counter() - began
+        return moments
+
+    @property
+    def n_policies(self) -> int:
+        """Policies added to the covers, initial ones not counted."""
+        return sum(map(len, self.cover)) - self.sampler.horizon
+
+    def report(self, level: int) -> None:
+        """Count a finished run of Algorithm 2 and tell the progress callback."""
+        self.levels_learned += 1
+        if self.dmq.progress is not None:
+            seconds = time.perf_counter() - self.began
+            self.dmq.progress(
+                Progress(level, self.levels_learned, self.n_trajectories, self.n_policies, seconds)
+            )
+
+    def result(self, status: str) -> Result:
+        """Freeze what was learned: greedy where a level was learned, the initial policy's rule where not."""
+        total = time.perf_counter() - self.began
+        by_level = zip(self.learned, self.greedy.rules, self.dmq.initial.rules, strict=True)
+        parameters = self.dmq.parameters
+        return Result(
+            policy=Policy([greedy if learned else initial for learned, greedy, initial in by_level]),
+            theta=np.array([rule.theta for rule in self.greedy.rules if isinstance(rule, Greedy)]),
+            cover=tuple(tuple(policies) for policies in self.cover),
+            history=self.history.freeze(),
+            status=status,
+            variant=self.dmq.variant,
+            options=asdict(self.dmq.options),
+            parameters=asdict(parameters) | {"ratio": parameters.ratio},
+            counts={
+                "trajectories": dict(self.trajectories),
+                "oracle_calls": self.history.n_calls,
+                "trues": self.trues,
+                "algorithm_2_runs": self.levels_learned,
+                "sampler_calls": self.calls,
+            },
+            seconds=self.seconds | {"other": total - sum(self.seconds.values()), "total": total},
+            key=self.dmq.stream.key,
+            warnings=tuple(self.warnings()),
+        )
+
+    def warnings(self) -> Iterator[str]:
+        """Signs that these parameters fail, by what is known of the algorithm (THEORY, findings A and G)."""
+        parameters, n_actions = self.dmq.parameters, self.sampler.n_actions
+        ratio = parameters.ratio
+        if ratio <= 1.0:
+            yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
+        if ratio * parameters.eps_r > 0.2:
+            yield f"R eps_r = {ratio * parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
+        if any(isinstance(rule, Uniform) for rule in self.dmq.initial.rules) and ratio >= n_actions:
+            yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
+        unseen = [h for h, learned in enumerate(self.learned) if learned and not self.moments[h].any()]
+        if self.n_policies == 0 and unseen:
+            yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
+        if any(self.learned) and not self.saw_reward:
+            yield "no reward was ever seen: the returned policy is arbitrary"
+
+
+def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
+    """Return `value` if it is one of the known names."""
+    if value not in known:
+        raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    return value
+
+
+def as_count(name: str, value: int, *, least: int = 1) -> int:
+    """Return `value` as an int >= `least` and below 2^63."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**63:
+        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
+    return int(value)
+
+
+def as_flag(name: str, value: bool) -> bool:
+    """Return `value` if it is a bool."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected a bool, got {value!r}")
+    return bool(value)
+
+
+def thresholds(ratio: float | None, eps_s: float | None, eps_t: float | None) -> tuple[float, float]:
+    """Return (eps_s, eps_t) from any sufficient part of (R, eps_s, eps_t)."""
+    given = {
+        name: as_positive(name, value)
+        for name, value in (("ratio", ratio), ("eps_s", eps_s), ("eps_t", eps_t))
+        if value is not None
+    }
+    if len(given) == 3:
+        raise ValueError("ratio, eps_s, eps_t: expected at most two of them, since ratio = eps_t / eps_s; got all")
+    if "eps_s" in given and "eps_t" in given:
+        return given["eps_s"], given["eps_t"]
+    r = given.get("ratio", 2.0)
+    if "eps_t" in given:
+        return given["eps_t"] / r, given["eps_t"]
+    small = given.get("eps_s", 1.0)
+    return small, r * small
+
+
+def raise_recursion_limit(depth: int) -> None:
+    """Make room for `depth` frames; never lowers the limit, so threads do not disturb each other."""
+    import sys
+
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), depth))

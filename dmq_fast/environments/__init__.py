@@ -1,0 +1,20 @@
+"""Environments: finite MDPs with known solutions, and the benchmarks of the field."""
+
+from dmq_fast.environments.classic import chain, deep_sea, river_swim
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.linear_q import linear_q
+from dmq_fast.environments.locks import combination_lock, decoy_lock
+from dmq_fast.environments.registry import REGISTRY, describe, make
+
+__all__ = [
+    "REGISTRY",
+    "FiniteMDP",
+    "chain",
+    "combination_lock",
+    "decoy_lock",
+    "deep_sea",
+    "describe",
+    "linear_q",
+    "make",
+    "river_swim",
+]

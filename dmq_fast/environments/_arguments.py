@@ -1,0 +1,74 @@
+"""Checks shared by the generators: each returns the argument in its plain type or says what was expected."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import cast
+
+import numpy as np
+
+__all__ = ["Seed", "integer", "number", "seeded"]
+
+Seed = int | np.random.SeedSequence | np.random.Generator | None
+"""What the generators accept as ``rng``."""
+
+
+def integer(name: str, value: int, minimum: int) -> int:
+    """Return an integer argument, at least `minimum`; TypeError or ValueError otherwise."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        result = index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if result < minimum:
+        raise ValueError(f"{name}: expected an integer >= {minimum}, got {result}")
+    return result
+
+
+def number(name: str, value: float, low: float = 0.0, high: float = 1.0) -> float:
+    """Return a real argument in [low, high]; TypeError or ValueError otherwise."""
+    try:
+        if isinstance(value, (str, bytes, bool)):
+            raise TypeError
+        result = float(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected a number, got {value!r}") from None
+    if not low <= result <= high:
+        raise ValueError(f"{name}: expected a number in [{low:g}, {high:g}], got {result!r}")
+    return result
+
+
+def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:
+    """Make a generator, and what to write down about its origin.
+
+    Parameters
+    ----------
+    rng : None, int, SeedSequence or Generator
+        None draws a fresh 128-bit seed.
+
+    Returns
+    -------
+    generator : numpy.random.Generator
+    record : int or str
+        An integer that gives the same generator again, or the type's name where there is none.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `rng` is of another type, or negative.
+    """
+    if rng is None:
+        rng = np.random.SeedSequence()
+    if isinstance(rng, np.random.SeedSequence):
+        replayable = isinstance(rng.entropy, int) and not rng.spawn_key
+        return np.random.default_rng(rng), cast(int, rng.entropy) if replayable else "SeedSequence"
+    if isinstance(rng, np.random.Generator):
+        return rng, "Generator"
+    try:
+        seed = integer("rng", rng, 0)
+    except TypeError:
+        raise TypeError(
+            f"rng: expected None, an integer, a SeedSequence or a Generator, got {rng!r}"
+        ) from None
+    return np.random.default_rng(seed), seed

@@ -1,0 +1,633 @@
+"""Finite episodic MDPs with state features, and their exact solution.
+
+A :class:`FiniteMDP` is the tabular description from which every exact number of the package comes: the
+optimal values, the minimum gap, the value and the state distribution of a policy. It is validated when it is
+built, in the terms of the paper (Du, Luo, Wang, Zhang 2019, section "Preliminaries"): rewards are nonnegative
+and add up to at most 1 on every path, features have Euclidean norm at most 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["FiniteMDP", "PolicyLike", "as_float64", "scaled_mdp"]
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+TOLERANCE = 1e-9
+"""Slack of the checks on probabilities, path sums, norms and caps: room for the caller's rounding."""
+
+_INDEX_NAMES = ("state", "action", "next state")
+
+
+class PolicyLike(Protocol):
+    """What :meth:`FiniteMDP.value` and :meth:`FiniteMDP.occupancy` need of a policy."""
+
+    @property
+    def rules(self) -> Sized:
+        """One rule a level."""
+
+    def probabilities(self, level: int, features: Array, n_actions: int, /) -> Array:
+        """Return the action probabilities, (n, n_actions), of the n states whose features are the rows."""
+
+
+class _Support(NamedTuple):
+    """The positive entries of a transition array (S, K, S'), in row-major order.
+
+    Row s * K + a holds the entries from ``starts[s * K + a]`` on; ``targets`` are their next states. Rows sum
+    to 1, so none is empty and ``np.maximum.reduceat(x, starts)`` is the maximum of each row.
+    """
+
+    starts: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    targets: NDArray[np.intp]
+
+
+class _Solution(NamedTuple):
+    q: tuple[Array, ...]
+    v: tuple[Array, ...]
+
+
+class FiniteMDP:
+    """An episodic MDP with finitely many states at each of its levels 0, ..., H-1.
+
+    Parameters
+    ----------
+    P : sequence of array_like
+        H-1 transition arrays; ``P[h]`` has shape (S_h, K, S_{h+1}) and rows that sum to 1. With H arrays the
+        last one leads to a terminal layer, which only serves rewards that depend on where the last action
+        leads. An array object that appears at several levels is converted once and stays shared.
+    R : sequence of array_like
+        H arrays of nonnegative mean rewards, each (S_h, K), or (S_h, K, S_{h+1}) where the reward depends on
+        the next state.
+    features : sequence of array_like
+        H arrays (S_h, d); the rows are the features of the states, of Euclidean norm at most 1.
+    start : array_like, optional
+        Distribution of the first state, shape (S_0,). Default: state 0.
+    caps : array_like, optional
+        H numbers. ``caps[h] > 0``: the reward of level h is ``caps[h]`` with probability ``R[h] / caps[h]``
+        and 0 otherwise. ``caps[h] == 0``: the reward is ``R[h]`` itself. Default: all 0.
+    reward_shift, reward_scale : float, optional
+        How the rewards r' of this MDP came from those of its source: r' = reward_scale * (r + reward_shift),
+        the shift being paid at every one of the H levels.
+    name : str, optional
+        What to call the environment.
+    parameters : mapping, optional
+        The generator's arguments, JSON-able.
+
+    Attributes
+    ----------
+    P, R, features : tuple of ndarray
+        The arrays above: float64, C-contiguous, read-only.
+    start, caps : ndarray
+        Shapes (S_0,) and (H,), read-only.
+    horizon, n_actions, dimension : int
+        H, K and d.
+    n_states : tuple of int
+        S_0, ..., S_{H-1}.
+    max_reward_sum : float
+        Largest sum of rewards on a path of positive probability.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not numeric (complex numbers, objects and text are refused).
+    ValueError
+        If a shape, a probability, a reward, a norm or the reward sum of a path is out of range; the message
+        names the argument, level, state and action.
+    """
+
+    @np.errstate(over="ignore")  # sums of absurdly large input become inf, which the checks refuse
+    def __init__(
+        self,
+        P: Iterable[ArrayLike],
+        R: Iterable[ArrayLike],
+        features: Iterable[ArrayLike],
+        start: ArrayLike | None = None,
+        caps: ArrayLike | None = None,
+        *,
+        reward_shift: float = 0.0,
+        reward_scale: float = 1.0,
+        name: str = "finite-mdp",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.R = _arrays("R", R, _check_rewards)
+        self.P = _arrays("P", P, _check_probabilities)
+        self.features = _arrays("features", features, _check_features)
+        _check_shapes(self.P, self.R, self.features)
+        self.horizon = len(self.R)
+        self.n_states = tuple(rewards.shape[0] for rewards in self.R)
+        self.n_actions = int(self.R[0].shape[1])
+        self.dimension = int(self.features[0].shape[1])
+        self.start = _start(start, self.n_states[0])
+        self.caps = _caps(caps, self.R)
+        self.reward_shift = _finite_number("reward_shift", reward_shift)
+        self.reward_scale = _finite_number("reward_scale", reward_scale)
+        if self.reward_scale <= 0:
+            raise ValueError(f"reward_scale: expected a positive number, got {reward_scale}")
+        self.name = str(name)
+        self.parameters = dict(parameters or {})
+        self.max_reward_sum = self._largest_path_sum()
+
+    def __repr__(self) -> str:
+        """Name and sizes."""
+        sizes = sorted(set(self.n_states))
+        states = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]}..{sizes[-1]}"
+        return (
+            f"FiniteMDP({self.name!r}, horizon={self.horizon}, n_states={states}, "
+            f"n_actions={self.n_actions}, dimension={self.dimension})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the cached solution, which is cheap to recompute and expensive to ship."""
+        cached = {key for key, value in vars(type(self)).items() if isinstance(value, cached_property)}
+        return {key: value for key, value in vars(self).items() if key not in cached}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the arrays as read-only, which neither pickling nor deep copying keeps."""
+        vars(self).update(state)
+        for array in (*self.P, *self.R, *self.features, self.start, self.caps):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_gymnasium(
+        cls,
+        env: Any,
+        horizon: int,
+        *,
+        features: ArrayLike | Callable[[int], ArrayLike] | None = None,
+        name: str | None = None,
+    ) -> FiniteMDP:
+        """Read a tabular Gymnasium environment (FrozenLake, CliffWalking, Taxi) from its transition table.
+
+        Parameters
+        ----------
+        env : gymnasium.Env or str
+            An environment with ``env.unwrapped.P`` and ``env.unwrapped.initial_state_distrib``, or its id.
+        horizon : int
+            Number of levels H >= 1. Episodes that end earlier stay in an absorbing state.
+        features : array_like or callable, optional
+            Shape (number of Gymnasium states, d), or a function from a Gymnasium state to a vector of length
+            d. Default: one-hot over the states that can be reached within the horizon. The absorbing state
+            has features 0, except that by default it gets a slot of its own where it pays the reward shift.
+        name : str, optional
+            Default: the environment's id.
+
+        Returns
+        -------
+        FiniteMDP
+            With rewards shifted and scaled so that they are nonnegative and the largest path sum is 1;
+            :meth:`original_value` converts back.
+
+        Raises
+        ------
+        ImportError
+            If `env` is an id and Gymnasium is not installed.
+        TypeError
+            If the environment has no transition table.
+        ValueError
+            If the horizon or the features are out of range.
+        """
+        from dmq_fast.environments.gymnasium import from_gymnasium
+
+        return from_gymnasium(env, horizon, features=features, name=name)
+
+    @cached_property
+    def expected_rewards(self) -> tuple[Array, ...]:
+        """Mean reward of every state and action: H read-only arrays (S_h, K)."""
+        return tuple(
+            rewards if rewards.ndim == 2 else _frozen((self.P[level] * rewards).sum(axis=2))
+            for level, rewards in enumerate(self.R)
+        )
+
+    @property
+    def optimal_q(self) -> tuple[Array, ...]:
+        """Q*, H read-only arrays (S_h, K)."""
+        return self._solution.q
+
+    @property
+    def optimal_v(self) -> tuple[Array, ...]:
+        """V*, H read-only arrays (S_h,)."""
+        return self._solution.v
+
+    @property
+    def optimal_value(self) -> float:
+        """Expected optimal return from the start distribution."""
+        return float(self.start @ self.optimal_v[0])
+
+    @cached_property
+    def reachable(self) -> tuple[Mask, ...]:
+        """States that some policy visits with positive probability: H read-only boolean arrays (S_h,)."""
+        masks = [self.start > 0]
+        for level, support in enumerate(self._supports()[: self.horizon - 1]):
+            visited = np.repeat(np.repeat(masks[-1], self.n_actions), support.counts)
+            mask = np.zeros(self.n_states[level + 1], dtype=np.bool_)
+            mask[support.targets[visited]] = True
+            masks.append(mask)
+        return tuple(_frozen(mask) for mask in masks)
+
+    @property
+    def gap_tolerance(self) -> float:
+        """Below this a gap is a tie: 4 eps Σ_h (S_h + 2), over twice the worst rounding error of a gap.
+
+        The error of a product of a distribution over S states with values in [0, 1] is at most S eps / 2, and
+        the backward recursion adds those of the levels up.
+        """
+        return float(4 * np.finfo(np.float64).eps * sum(size + 2 for size in self.n_states))
+
+    @cached_property
+    def gap(self) -> float:
+        """Smallest positive V*(s) - Q*(s, a) over reachable states and actions (paper, Suboptimality Gaps).
+
+        Differences up to :attr:`gap_tolerance` count as ties; infinity where every action is optimal
+        everywhere.
+        """
+        smallest = np.inf
+        for mask, q, v in zip(self.reachable, self.optimal_q, self.optimal_v, strict=True):
+            gaps = (v[:, None] - q)[mask]
+            smallest = min(smallest, gaps.min(initial=np.inf, where=gaps > self.gap_tolerance))
+        return float(smallest)
+
+    @cached_property
+    def optimal_theta(self) -> Array:
+        """Least-squares (minimum norm) fit of Q* on the reachable states, read-only, shape (H, K, d)."""
+        theta = np.empty((self.horizon, self.n_actions, self.dimension))
+        for levels in self._levels_alike():
+            mask, features = self.reachable[levels[0]], self.features[levels[0]]
+            targets = np.hstack([self.optimal_q[level][mask] for level in levels])
+            fit = np.linalg.lstsq(features[mask], targets, rcond=None)[0]
+            theta[levels] = fit.T.reshape(len(levels), self.n_actions, self.dimension)
+        return _frozen(theta)
+
+    @cached_property
+    def realizability_residual(self) -> float:
+        """Largest |φ(s)·θ* - Q*(s, a)| over reachable states and actions, for :attr:`optimal_theta`."""
+        return max(
+            float(np.abs(phi[mask] @ theta.T - q[mask]).max())
+            for mask, phi, theta, q in zip(
+                self.reachable, self.features, self.optimal_theta, self.optimal_q, strict=True
+            )
+        )
+
+    def value(self, policy: PolicyLike) -> float:
+        """Exact expected return of a policy.
+
+        Parameters
+        ----------
+        policy : Policy
+            One rule for each of the H levels.
+
+        Returns
+        -------
+        float
+            In the units of this MDP; see :meth:`original_value`.
+
+        Raises
+        ------
+        ValueError
+            If the policy has another number of rules.
+        """
+        self._check_policy(policy)
+        ahead: Array | None = None
+        for level in reversed(range(self.horizon)):
+            q = self._backup(level, ahead)
+            ahead = (self._action_probabilities(policy, level) * q).sum(axis=1)
+        assert ahead is not None
+        return float(self.start @ ahead)
+
+    def occupancy(self, policy: PolicyLike) -> tuple[Array, ...]:
+        """Exact distribution of the state at each level under a policy.
+
+        Parameters
+        ----------
+        policy : Policy
+            One rule for each of the H levels.
+
+        Returns
+        -------
+        tuple of ndarray
+            H arrays (S_h,), each summing to 1.
+
+        Raises
+        ------
+        ValueError
+            If the policy has another number of rules.
+        """
+        self._check_policy(policy)
+        distributions = [self.start.copy()]
+        for level in range(self.horizon - 1):
+            joint = distributions[-1][:, None] * self._action_probabilities(policy, level)
+            distributions.append(joint.ravel() @ self.P[level].reshape(joint.size, -1))
+        return tuple(distributions)
+
+    def original_value(self, value: float) -> float:
+        """Turn a value into the units of the rewards this MDP was made from: value / scale - H shift."""
+        return value / self.reward_scale - self.horizon * self.reward_shift
+
+    @cached_property
+    def _solution(self) -> _Solution:
+        q: list[Array] = []
+        v: list[Array] = []
+        for level in reversed(range(self.horizon)):
+            q.append(_frozen(self._backup(level, v[-1] if v else None)))
+            v.append(_frozen(q[-1].max(axis=1)))
+        return _Solution(tuple(q[::-1]), tuple(v[::-1]))
+
+    def _backup(self, level: int, ahead: Array | None) -> Array:
+        """Q of a level, (S_h, K), from the values (S_{h+1},) of the next; None after the last level."""
+        rewards = self.expected_rewards[level]
+        if ahead is None:
+            return rewards.copy()
+        return rewards + self.P[level] @ ahead
+
+    def _action_probabilities(self, policy: PolicyLike, level: int) -> Array:
+        return policy.probabilities(level, self.features[level], self.n_actions)
+
+    def _check_policy(self, policy: PolicyLike) -> None:
+        if len(policy.rules) != self.horizon:
+            raise ValueError(
+                f"policy: expected one rule for each of the {self.horizon} levels, got {len(policy.rules)}"
+            )
+
+    def _levels_alike(self) -> Iterable[list[int]]:
+        """Group levels of one feature array and equal reachable states, which share a factorisation."""
+        groups: dict[tuple[int, bytes], list[int]] = {}
+        for level, (features, mask) in enumerate(zip(self.features, self.reachable, strict=True)):
+            groups.setdefault((id(features), mask.tobytes()), []).append(level)
+        return groups.values()
+
+    def _supports(self) -> list[_Support]:
+        """Supports of the transition arrays, shared where the arrays are."""
+        known: dict[int, _Support] = {}
+        for transitions in self.P:
+            if id(transitions) not in known:
+                rows, targets = np.nonzero(transitions.reshape(-1, transitions.shape[2]))
+                counts = np.bincount(rows, minlength=transitions.shape[0] * transitions.shape[1])
+                known[id(transitions)] = _Support(np.cumsum(counts) - counts, counts, targets)
+        return [known[id(transitions)] for transitions in self.P]
+
+    def _largest_path_sum(self) -> float:
+        """Largest reward sum from a start state; refuse sums above 1."""
+        supports = self._supports()
+        ahead: list[Array] = [np.zeros(self.P[-1].shape[2] if len(self.P) == self.horizon else 1)]
+        for level in reversed(range(self.horizon)):
+            ahead.append(self._largest_sums(level, supports, ahead[-1]).max(axis=1))
+        ahead.reverse()
+        first = int(np.argmax(np.where(self.start > 0, ahead[0], -1.0)))
+        largest = float(ahead[0][first])
+        if largest > 1 + TOLERANCE:
+            self._refuse_path(first, largest, ahead, supports)
+        return largest
+
+    def _largest_rewards(self, level: int) -> Array:
+        """Largest reward that can be drawn: R, or the cap where the reward is a positive Bernoulli mean."""
+        cap = self.caps[level]
+        return np.where(self.R[level] > 0, cap, 0.0) if cap > 0 else self.R[level]
+
+    def _largest_sums(self, level: int, supports: Sequence[_Support], ahead: Array) -> Array:
+        """Largest reward sums from a level on, (S_h, K), given those from the next level on, (S_{h+1},)."""
+        rewards = self._largest_rewards(level)
+        if level == len(self.P):
+            return rewards
+        support = supports[level]
+        sums = ahead[support.targets]
+        if rewards.ndim == 3:
+            sums = sums + rewards[self.P[level] > 0]
+        best = np.maximum.reduceat(sums, support.starts).reshape(rewards.shape[:2])
+        return best if rewards.ndim == 3 else best + rewards
+
+    def _refuse_path(
+        self, state: int, largest: float, ahead: Sequence[Array], supports: Sequence[_Support]
+    ) -> NoReturn:
+        """Follow the path of the largest reward sum and name the step at which the sum first exceeds 1."""
+        total = 0.0
+        for level in range(self.horizon):
+            action = int(self._largest_sums(level, supports, ahead[level + 1])[state].argmax())
+            reward, following = self._largest_step(level, state, action, ahead[level + 1])
+            total += reward
+            if total > 1 + TOLERANCE or level == self.horizon - 1:
+                break
+            state = following
+        raise ValueError(
+            f"R: level {level}, state {state}, action {action}: expected rewards that add up to at most 1 on "
+            f"every path from a start state, got a path whose sum is {total:.17g} here and {largest:.17g} at "
+            "its end; scale the rewards down"
+        )
+
+    def _largest_step(self, level: int, state: int, action: int, ahead: Array) -> tuple[float, int]:
+        """Reward and next state of the best continuation after an action."""
+        rewards = self._largest_rewards(level)[state, action]
+        if level == len(self.P):
+            return float(rewards), 0
+        sums = np.where(self.P[level][state, action] > 0, rewards + ahead, -np.inf)
+        following = int(sums.argmax())
+        return float(np.broadcast_to(rewards, ahead.shape)[following]), following
+
+
+def scaled_mdp(
+    P: Sequence[Array],
+    R: Sequence[Array],
+    features: Sequence[ArrayLike],
+    start: ArrayLike | None = None,
+    *,
+    reward_shift: float = 0.0,
+    name: str,
+    parameters: Mapping[str, Any],
+) -> FiniteMDP:
+    """Make a :class:`FiniteMDP` of deterministic, nonnegative rewards of any size.
+
+    Parameters
+    ----------
+    P, features, start, reward_shift, name, parameters
+        As for :class:`FiniteMDP`.
+    R : sequence of ndarray
+        Rewards as for :class:`FiniteMDP`, already shifted, of any sum.
+
+    Returns
+    -------
+    FiniteMDP
+        With the rewards divided by the largest path sum, where that is positive.
+    """
+
+    def build(scale: float) -> FiniteMDP:
+        scaled = {id(rewards): rewards * scale for rewards in R}  # arrays shared by levels stay shared
+        return FiniteMDP(
+            P,
+            [scaled[id(rewards)] for rewards in R],
+            features,
+            start,
+            reward_shift=reward_shift,
+            reward_scale=scale,
+            name=name,
+            parameters=parameters,
+        )
+
+    largest = max(float(rewards.max()) for rewards in R)
+    trial = build(1 / (len(R) * largest) if largest > 0 else 1.0)
+    return build(trial.reward_scale / trial.max_reward_sum if trial.max_reward_sum > 0 else 1.0)
+
+
+def _frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    array.setflags(write=False)
+    return array
+
+
+def _arrays(name: str, values: Iterable[ArrayLike], check: Callable[[str, Array], None]) -> tuple[Array, ...]:
+    """Convert and check a sequence of arrays, each distinct object once."""
+    try:
+        items = tuple(values)
+    except TypeError as error:
+        raise TypeError(
+            f"{name}: expected a sequence of arrays, one a level, got {type(values).__name__}"
+        ) from error
+    known: dict[int, Array] = {}
+    for level, item in enumerate(items):
+        if id(item) not in known:
+            label = f"{name}: level {level}"
+            known[id(item)] = as_float64(label, item)
+            check(label, known[id(item)])
+    return tuple(known[id(item)] for item in items)
+
+
+def as_float64(label: str, value: ArrayLike) -> Array:
+    """Copy a nonempty array of finite real numbers into a float64, C-contiguous, read-only one.
+
+    Parameters
+    ----------
+    label : str
+        How messages name the argument.
+    value : array_like
+        Booleans, integers or floats.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    TypeError
+        If the numbers are complex or not numbers at all.
+    ValueError
+        If the array is ragged, empty or holds a NaN or an infinity.
+    """
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{label}: expected an array, got nested sequences of unequal lengths") from error
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"{label}: expected real numbers, got dtype {given.dtype}")
+    if given.size == 0:
+        raise ValueError(f"{label}: expected at least one element along each axis, got shape {given.shape}")
+    array = np.array(given, dtype=np.float64, order="C")
+    _refuse_where(~np.isfinite(array), label, array, "a finite number")
+    return _frozen(array)
+
+
+def _refuse_where(wrong: Mask, label: str, array: Array, expected: str) -> None:
+    """Raise on the first wrong element, naming its (state, action, next state)."""
+    if wrong.any():
+        index = np.unravel_index(int(wrong.argmax()), wrong.shape)
+        where = ", ".join(f"{axis} {i}" for axis, i in zip(_INDEX_NAMES, index, strict=False))
+        raise ValueError(f"{label}, {where}: expected {expected}, got {array[index]:.17g}")
+
+
+def _check_probabilities(label: str, transitions: Array) -> None:
+    if transitions.ndim != 3:
+        raise ValueError(f"{label}: expected shape (S, K, S'), got {transitions.shape}")
+    _refuse_where(transitions < 0, label, transitions, "a probability >= 0")
+    sums = transitions.sum(axis=2)
+    _refuse_where(np.abs(sums - 1) > TOLERANCE, label, sums, "probabilities that sum to 1")
+
+
+def _check_rewards(label: str, rewards: Array) -> None:
+    if rewards.ndim not in (2, 3):
+        raise ValueError(f"{label}: expected shape (S, K) or (S, K, S'), got {rewards.shape}")
+    _refuse_where(rewards < 0, label, rewards, "a reward >= 0")
+
+
+def _check_features(label: str, features: Array) -> None:
+    if features.ndim != 2:
+        raise ValueError(f"{label}: expected shape (S, d), got {features.shape}")
+    norms = np.linalg.norm(features, axis=1)
+    _refuse_where(norms > 1 + TOLERANCE, label, norms, "features of Euclidean norm at most 1")
+
+
+def _check_shapes(P: tuple[Array, ...], R: tuple[Array, ...], features: tuple[Array, ...]) -> None:
+    """Agreement of the arrays with one another: H, K, d and the number of states of every level."""
+    horizon = len(R)
+    if horizon == 0:
+        raise ValueError("R: expected at least one level (horizon >= 1), got none")
+    if len(P) not in (horizon - 1, horizon):
+        raise ValueError(
+            f"P: expected {horizon - 1} arrays for the {horizon} levels of R (or {horizon}), got {len(P)}"
+        )
+    if len(features) != horizon:
+        raise ValueError(f"features: expected {horizon} arrays, one for each level of R, got {len(features)}")
+    n_actions, dimension = R[0].shape[1], features[0].shape[1]
+    for level, rewards in enumerate(R):
+        pair = (rewards.shape[0], n_actions)
+        _expect_shape(f"R: level {level}", rewards.shape[:2], pair)
+        _expect_shape(f"features: level {level}", features[level].shape, (pair[0], dimension))
+        if level < len(P):
+            last = R[level + 1].shape[0] if level + 1 < horizon else P[level].shape[2]
+            _expect_shape(f"P: level {level}", P[level].shape, (*pair, last))
+        if rewards.ndim == 3:
+            if level == len(P):
+                raise ValueError(
+                    f"R: level {level}: expected shape (S, K), got {rewards.shape}; rewards of the last "
+                    "level that depend on the next state need a transition array P for that level"
+                )
+            _expect_shape(f"R: level {level}", rewards.shape, P[level].shape)
+
+
+def _expect_shape(label: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if shape != expected:
+        raise ValueError(f"{label}: expected shape {expected}, got {shape}")
+
+
+def _start(start: ArrayLike | None, n_states: int) -> Array:
+    if start is None:
+        return _frozen(np.eye(1, n_states)[0])
+    distribution = as_float64("start", start)
+    _expect_shape("start", distribution.shape, (n_states,))
+    _refuse_where(distribution < 0, "start", distribution, "a probability >= 0")
+    if abs(distribution.sum() - 1) > TOLERANCE:
+        raise ValueError(
+            f"start: expected probabilities that sum to 1, got a sum of {distribution.sum():.17g}"
+        )
+    return distribution
+
+
+def _caps(caps: ArrayLike | None, R: tuple[Array, ...]) -> Array:
+    if caps is None:
+        return _frozen(np.zeros(len(R)))
+    values = as_float64("caps", caps)
+    _expect_shape("caps", values.shape, (len(R),))
+    for level, (cap, rewards) in enumerate(zip(values, R, strict=True)):
+        if cap < 0:
+            raise ValueError(f"caps: level {level}: expected a cap >= 0, got {cap:.17g}")
+        if cap > 0 and rewards.ndim == 3:
+            raise ValueError(
+                f"caps: level {level}: expected 0 where the rewards depend on the next state, got {cap:.17g}"
+            )
+        if cap > 0:
+            _refuse_where(
+                rewards > cap * (1 + TOLERANCE),
+                f"R: level {level}",
+                rewards,
+                f"a mean at most the cap {cap:.17g}",
+            )
+    return values
+
+
+def _finite_number(name: str, value: float) -> float:
+    array = as_float64(name, value)
+    _expect_shape(name, array.shape, ())
+    return float(array)

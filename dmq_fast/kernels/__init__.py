@@ -1,0 +1,26 @@
+"""Compiled kernels: the validated Python face. Their C-level API is in the installed ``.pxd`` files."""
+
+from dmq_fast.kernels._dsec import DsecResult, ShiftScan, dsec, dsec_decision
+from dmq_fast.kernels._finite import FiniteModel, alias_tables
+from dmq_fast.kernels._greedy import greedy_actions
+from dmq_fast.kernels._moments import SecondMoment
+from dmq_fast.kernels._philox import Stream
+from dmq_fast.kernels._ridge import ridge_fit
+from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
+
+__all__ = [
+    "DsecResult",
+    "FiniteModel",
+    "Fixed",
+    "Greedy",
+    "Rule",
+    "SecondMoment",
+    "ShiftScan",
+    "Stream",
+    "Uniform",
+    "alias_tables",
+    "dsec",
+    "dsec_decision",
+    "greedy_actions",
+    "ridge_fit",
+]

@@ -1,0 +1,34 @@
+"""BLAS and LAPACK of SciPy: scalars by value, row-major matrices, one place for both conventions.
+
+Every matrix below is row-major with leading dimension equal to its number of columns. A symmetric or
+triangular row-major matrix is the transpose of the column-major one LAPACK sees, so "lower" here is
+LAPACK's "U" on the same memory.
+"""
+
+# A = L L^T in place (lower triangle of `a`; the upper one is left as it came).
+# Returns 0, or k >= 1 when the leading minor of order k is not positive definite.
+cdef int cholesky(double* a, Py_ssize_t d) noexcept nogil
+
+# b <- (L L^T)^{-1} b, with the factor `cholesky` left in the lower triangle of `l`.
+cdef void cholesky_solve(const double* l, double* b, Py_ssize_t d) noexcept nogil
+
+# x <- L^{-T} x.
+cdef void solve_transposed(const double* l, double* x, Py_ssize_t d) noexcept nogil
+
+# Lower triangle of c (d, d) <- c + x^T x, x of shape (n, d).
+cdef void add_gram(double* c, const double* x, Py_ssize_t n, Py_ssize_t d) noexcept nogil
+
+# out (n, k) <- x (n, d) @ y (k, d)^T.
+cdef void multiply_transposed(
+    double* out, const double* x, const double* y, Py_ssize_t n, Py_ssize_t k, Py_ssize_t d
+) noexcept nogil
+
+# Doubles of workspace for `top_eigenpair`: matrices are the caller's, this is LAPACK's own scratch.
+cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil
+
+# Largest eigenvalue of the pencil (a, l l^T): the a (d, d, symmetric) that comes in is destroyed, `l` holds
+# a factor from `cholesky`. With `vector` not NULL it receives x (d,), scaled to x^T l l^T x = 1.
+# `work` has eigen_work_size(d) doubles. Returns LAPACK's info (0: fine).
+cdef int top_eigenpair(
+    double* a, const double* l, Py_ssize_t d, double* value, double* vector, double* work
+) noexcept nogil

@@ -1,0 +1,21 @@
+"""Philox4x64-10 (Salmon et al., 2011), bit for bit the stream of numpy.random.Philox."""
+
+from libc.stdint cimport uint64_t
+
+# A position in one stream. `buffer[used:4]` are the words not handed out yet.
+cdef struct Philox:
+    uint64_t key[2]
+    uint64_t counter[4]
+    uint64_t buffer[4]
+    int used
+
+# Out of `stream`: the generator at counter (0, 0, chunk, call).
+cdef void philox_open(Philox* generator, Stream stream) noexcept
+
+# out (n,) <- uniforms on [0, 1) with 53 bits, as numpy.random.Generator.random.
+cdef void philox_uniforms(Philox* generator, double* out, Py_ssize_t n) noexcept nogil
+
+cdef class Stream:
+    cdef uint64_t _key[2]
+    cdef uint64_t _call
+    cdef uint64_t _chunk

@@ -1,0 +1,21 @@
+"""Rules: what a policy does at one level. Immutable, so that policies can share them."""
+
+cdef enum Kind:
+    UNIFORM = 0
+    FIXED = 1
+    GREEDY = 2
+
+cdef class Rule:
+    cdef Kind kind
+
+cdef class Uniform(Rule):
+    pass
+
+cdef class Fixed(Rule):
+    cdef readonly Py_ssize_t action
+
+cdef class Greedy(Rule):
+    cdef readonly object theta
+    cdef const double* weights
+    cdef readonly Py_ssize_t n_actions
+    cdef readonly Py_ssize_t dimension

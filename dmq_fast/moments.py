@@ -1,0 +1,64 @@
+"""What a batch of trajectories leaves behind. Algorithms 2 and 3 need nothing else, and it adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Moments", "Returns"]
+
+
+class Returns(NamedTuple):
+    """Moments of the pairs (phi(s_h), y), y the return to go from h: Sum y phi (d,), sum y^2, and their number."""
+
+    moment: NDArray[np.float64]
+    square: float
+    n: int
+
+
+class Moments:
+    """Moments of n trajectories.
+
+    Parameters
+    ----------
+    n : int
+        Number of trajectories.
+    levels : sequence of int
+        Ascending levels that `grams` holds.
+    grams : numpy.ndarray, shape (len(levels), d, d)
+        Sum over the trajectories of phi(s_h) phi(s_h)^T, by level.
+    returns : dict of int to Returns
+        By level h, the moments of the return to go from h.
+    """
+
+    __slots__ = ("grams", "levels", "n", "returns")
+
+    def __init__(
+        self, n: int, levels: Sequence[int], grams: NDArray[np.float64], returns: dict[int, Returns]
+    ) -> None:
+        self.n = n
+        self.levels = levels
+        self.grams = grams
+        self.returns = returns
+
+    @property
+    def gram(self) -> dict[int, NDArray[np.float64]]:
+        """Sum of phi phi^T by level."""
+        return dict(zip(self.levels, self.grams, strict=True))
+
+    def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        if tuple(self.levels) != tuple(other.levels) or self.returns.keys() != other.returns.keys():
+            raise ValueError("moments of different levels do not add up")
+        returns = {
+            h: Returns(mine.moment + theirs.moment, mine.square + theirs.square, mine.n + theirs.n)
+            for (h, mine), theirs in zip(self.returns.items(), other.returns.values(), strict=True)
+        }
+        return Moments(self.n + other.n, self.levels, self.grams + other.grams, returns)
+
+    def __repr__(self) -> str:
+        return f"Moments(n={self.n}, levels={list(self.levels)}, returns_from={list(self.returns)})"

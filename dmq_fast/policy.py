@@ -1,0 +1,144 @@
+"""Policies: one rule a level, immutable (paper, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, greedy_actions
+from dmq_fast.kernels._validate import as_floats
+
+__all__ = ["Policy"]
+
+
+class Policy:
+    """One rule for each of the H levels.
+
+    Parameters
+    ----------
+    rules : sequence of Rule
+        `Uniform()`, `Fixed(action)` or `Greedy(theta_h)` for levels 0 .. H-1. Policies share rules, never
+        copy them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an entry is not a rule, or there is none.
+    """
+
+    __slots__ = ("rules",)
+
+    rules: tuple[Rule, ...]
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        rules = tuple(rules)
+        if not rules:
+            raise ValueError("rules: expected at least one level, got none")
+        for level, rule in enumerate(rules):
+            if not isinstance(rule, Rule):
+                raise TypeError(f"rules: expected a Rule at level {level}, got {type(rule).__name__}")
+        object.__setattr__(self, "rules", rules)
+
+    @classmethod
+    def _of(cls, rules: tuple[Rule, ...]) -> Policy:
+        """Policy of rules that are known to be rules."""
+        policy = object.__new__(cls)
+        object.__setattr__(policy, "rules", rules)
+        return policy
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Policy is immutable; {name} cannot be set")
+
+    @classmethod
+    def uniform(cls, horizon: int) -> Policy:
+        """Return the purely random policy over `horizon` levels, the paper's initial policy."""
+        return cls([Uniform()] * horizon)
+
+    @classmethod
+    def fixed(cls, actions: Sequence[int] | NDArray[np.integer[Any]]) -> Policy:
+        """Return the policy that takes `actions[h]` at level h, whatever the state."""
+        return cls([Fixed(action) for action in actions])
+
+    @classmethod
+    def greedy(cls, theta: ArrayLike) -> Policy:
+        """Return the greedy policy of theta, shape (H, K, d): argmax_a phi(s)^T theta[h, a]."""
+        return cls([Greedy(theta_h) for theta_h in as_floats("theta", theta, (None, None, None))])
+
+    def deviate(self, level: int, action: int, theta: ArrayLike | Policy) -> Policy:
+        """Return pi_h^a (paper, equation 1).
+
+        Parameters
+        ----------
+        level : int
+            h, 0 <= h < H: this policy is followed before it.
+        action : int
+            a, taken at level h.
+        theta : array_like of shape (H, K, d), or Policy
+            Followed after level h: greedy on theta, or the given policy. A snapshot: nothing that happens to
+            the estimates later changes the policy returned.
+        """
+        tail = theta if isinstance(theta, Policy) else Policy.greedy(theta)
+        if not 0 <= level < len(self.rules) or len(tail.rules) != len(self.rules):
+            raise ValueError(
+                f"level: expected 0 <= level < {len(self.rules)} and as many levels in theta, "
+                f"got level {level} and {len(tail.rules)} levels"
+            )
+        return Policy._of(self.rules[:level] + (Fixed(action),) + tail.rules[level + 1 :])
+
+    def replace(self, level: int, rule: Rule) -> Policy:
+        """Return the policy that follows `rule` at one level and this policy at the others."""
+        return Policy._of(self.rules[:level] + (rule,) + self.rules[level + 1 :])
+
+    @property
+    def horizon(self) -> int:
+        """Number of levels H."""
+        return len(self.rules)
+
+    def act(
+        self, level: int, features: ArrayLike, *, n_actions: int | None = None, rng: np.random.Generator | None = None
+    ) -> NDArray[np.int64] | int:
+        """Return the action of one state, features (d,), or the actions (n,) of a block, features (n, d).
+
+        A uniform rule needs `n_actions` and an `rng` to draw from.
+        """
+        block = np.asarray(features)
+        rows = as_floats("features", np.atleast_2d(block), (None, None))
+        rule = self.rules[level]
+        if isinstance(rule, Greedy):
+            actions = greedy_actions(rows, rule.theta)
+        elif isinstance(rule, Fixed):
+            actions = np.full(len(rows), rule.action, dtype=np.int64)
+        elif n_actions is None or rng is None:
+            raise ValueError(f"act: the rule of level {level} is uniform and needs n_actions and rng")
+        else:
+            actions = rng.integers(n_actions, size=len(rows))
+        return int(actions[0]) if block.ndim == 1 else actions
+
+    def probabilities(self, level: int, features: ArrayLike, n_actions: int) -> NDArray[np.float64]:
+        """Return P[a | s], shape (n, K), for the states whose features (n, d) are given."""
+        rows = as_floats("features", features, (None, None))
+        rule = self.rules[level]
+        if isinstance(rule, Uniform):
+            return np.full((len(rows), n_actions), 1.0 / n_actions)
+        out = np.zeros((len(rows), n_actions))
+        out[np.arange(len(rows)), self.act(level, rows)] = 1.0
+        return out
+
+    def __eq__(self, other: object) -> bool:
+        return self.rules == other.rules if isinstance(other, Policy) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.rules)
+
+    def __repr__(self) -> str:
+        letters = "".join(
+            "u" if isinstance(rule, Uniform) else f"[{rule.action}]" if isinstance(rule, Fixed) else "g"
+            for rule in self.rules
+        )
+        return f"Policy({letters})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Policy, (self.rules,))

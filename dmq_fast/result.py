@@ -1,0 +1,321 @@
+"""What a run leaves behind, and its file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast._version import __version__
+from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
+from dmq_fast.policy import Policy
+
+__all__ = ["FileError", "History", "OracleCall", "Result", "load"]
+
+# Version of the file format: raised whenever an older reader could not understand a newer file.
+FORMAT = 1
+
+
+class FileError(ValueError):
+    """A file is not a saved result that this version can read; the message holds its path."""
+
+
+class OracleCall(NamedTuple):
+    """One oracle call (Algorithm 3, line 5).
+
+    `call` is the number of the sampler call that drew D~, `target`, `action` and `member` say with which policy:
+    pi_h^a for h = target, a = action and pi_h = cover[h][member], or the returned policy where target is -1.
+    `level` is h', `decision` the answer, `value` the oracle's v (NaN where it was not computed).
+    """
+
+    call: int
+    target: int
+    action: int
+    member: int
+    level: int
+    decision: bool
+    value: float
+
+
+class History:
+    """Every oracle call of a run, in order: a sequence of `OracleCall`.
+
+    Calls on consecutive levels of one batch of trajectories are kept as one record, since a run makes tens of
+    thousands.
+    """
+
+    def __init__(self) -> None:
+        self._records: list[tuple[int, ...]] = []
+        self._values: list[NDArray[np.float64]] = []
+        self.n_calls = 0
+
+    def append(
+        self,
+        call: int,
+        target: int,
+        action: int,
+        member: int,
+        top: int,
+        bottom: int,
+        decision: bool,
+        values: NDArray[np.float64],
+    ) -> None:
+        """Record the calls on levels top, top - 1, ..., bottom: False but for `decision` at the bottom."""
+        self._records.append((call, target, action, member, top, bottom, decision))
+        self._values.append(values)
+        self.n_calls += top - bottom + 1
+
+    def freeze(self) -> History:
+        """Return a copy that later appends do not change."""
+        copy = History()
+        copy._records, copy._values, copy.n_calls = list(self._records), list(self._values), self.n_calls
+        return copy
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the calls as arrays of equal length by field of `OracleCall`."""
+        records = np.array(self._records, dtype=np.int64).reshape(-1, 7)
+        tops, bottoms = records[:, 4], records[:, 5]
+        lengths = tops - bottoms + 1
+        columns: dict[str, NDArray[Any]] = {
+            name: np.repeat(records[:, i], lengths) for i, name in enumerate(OracleCall._fields[:4])
+        }
+        last = np.cumsum(lengths) - 1
+        offset = np.arange(self.n_calls) - np.repeat(last - lengths + 1, lengths)
+        columns["level"] = np.repeat(tops, lengths) - offset
+        columns["decision"] = np.zeros(self.n_calls, dtype=bool)
+        columns["decision"][last] = records[:, 6] != 0
+        values = [
+            v if len(v) == length else np.full(length, np.nan) for v, length in zip(self._values, lengths, strict=True)
+        ]
+        columns["value"] = np.concatenate([np.empty(0), *values])
+        return columns
+
+    def __len__(self) -> int:
+        return self.n_calls
+
+    def __iter__(self) -> Iterator[OracleCall]:
+        columns = self.columns()
+        return map(OracleCall._make, zip(*(columns[name].tolist() for name in OracleCall._fields), strict=True))
+
+    def __getitem__(self, index: int) -> OracleCall:
+        """Return one call; to look at many, iterate or take `columns`."""
+        columns = self.columns()
+        return OracleCall(*(columns[name][index].item() for name in OracleCall._fields))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, History):
+            return NotImplemented
+        mine, theirs = self.columns(), other.columns()
+        return all(np.array_equal(mine[k], theirs[k], equal_nan=k == "value") for k in mine)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<History of {self.n_calls} oracle calls>"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `DMQ.learn` returns.
+
+    Attributes
+    ----------
+    policy : Policy
+        Greedy on `theta`; at levels that a budget left unlearned, what the initial policy does.
+    theta : numpy.ndarray, shape (H, K, d)
+        Estimates theta_h^a; zero at levels never learned.
+    cover : tuple of H tuples of Policy
+        Pi_h.
+    history : History
+        Every oracle call.
+    status : str
+        "finished", or why the run ended early: "max_trajectories", "max_policies", "max_seconds", "interrupted".
+    variant : str
+    options, parameters : dict
+        How it was run: `Options` and `Parameters` of dmq_fast.dmq, and R as "ratio".
+    counts : dict
+        "trajectories" by purpose (check: Algorithm 3; regression, states: Algorithm 2; final: test of the returned
+        policy), "oracle_calls", "trues", "algorithm_2_runs", "sampler_calls".
+    seconds : dict
+        Wall-clock time by phase, and "total".
+    key : tuple of two int
+        The run's 128-bit key; ``DMQ(..., rng=Stream.from_key(key))`` repeats it.
+    warnings : tuple of str
+        Reasons to doubt the result.
+    """
+
+    policy: Policy
+    theta: NDArray[np.float64]
+    cover: tuple[tuple[Policy, ...], ...]
+    history: History
+    status: str
+    variant: str
+    options: dict[str, Any]
+    parameters: dict[str, Any]
+    counts: dict[str, Any]
+    seconds: dict[str, float]
+    key: tuple[int, int]
+    warnings: tuple[str, ...]
+
+    @property
+    def cover_sizes(self) -> tuple[int, ...]:
+        """|Pi_h| by level."""
+        return tuple(len(policies) for policies in self.cover)
+
+    @property
+    def n_trajectories(self) -> int:
+        """Trajectories drawn, for whatever purpose."""
+        return sum(self.counts["trajectories"].values())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the result to `path` (.npz, no pickles): to a temporary file first, then moved into place.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; what stood at `path` before is unharmed.
+        """
+        path = Path(path)
+        table = RuleTable()
+        arrays = {
+            "policy": table.encode([self.policy]),
+            "cover": table.encode([policy for policies in self.cover for policy in policies]),
+            "cover_sizes": np.array(self.cover_sizes, dtype=np.int64),
+            "theta": self.theta,
+            **{f"history_{name}": column for name, column in self.history.columns().items()},
+            **table.arrays(self.theta.shape[1:]),
+        }
+        header = {
+            "format": FORMAT,
+            "dmq_fast": __version__,
+            "status": self.status,
+            "variant": self.variant,
+            "options": self.options,
+            "parameters": self.parameters,
+            "counts": self.counts,
+            "seconds": self.seconds,
+            "key": [f"{word:#018x}" for word in self.key],
+            "warnings": list(self.warnings),
+        }
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+
+    def __repr__(self) -> str:
+        return (
+            f"<Result: {self.status}, {self.variant}, {self.n_trajectories} trajectories, "
+            f"|Pi_h| <= {max(self.cover_sizes)}, {len(self.warnings)} warning(s)>"
+        )
+
+
+def load(path: str | os.PathLike[str]) -> Result:
+    """Read a result written by `Result.save`.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    FileError
+        If it is not a saved result, is damaged, or was written in a newer format.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            header = json.loads(arrays["header"].item())
+            version = header["format"]
+        except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise FileError(f"{path}: not a result saved by dmq_fast, or damaged ({error})") from error
+    if version != FORMAT:
+        raise FileError(
+            f"{path}: format {version}, written by dmq_fast {header.get('dmq_fast')}; this version reads format {FORMAT}"
+        )
+    try:
+        return decode(header, arrays)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise FileError(f"{path}: damaged ({type(error).__name__}: {error})") from error
+
+
+def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Result:
+    """Rebuild a result from the contents of its file."""
+    rules = RuleTable.decode(arrays)
+    flat = iter([Policy([rules[i] for i in row]) for row in arrays["cover"]])
+    history = History()
+    columns = zip(*(arrays[f"history_{name}"].tolist() for name in OracleCall._fields), strict=True)
+    for call, target, action, member, level, decision, value in columns:
+        history.append(call, target, action, member, level, level, decision, np.array([value]))
+    return Result(
+        policy=Policy([rules[i] for i in arrays["policy"][0]]),
+        theta=arrays["theta"],
+        cover=tuple(tuple(next(flat) for _ in range(size)) for size in arrays["cover_sizes"]),
+        history=history,
+        status=header["status"],
+        variant=header["variant"],
+        options=header["options"],
+        parameters=header["parameters"],
+        counts=header["counts"],
+        seconds=header["seconds"],
+        key=(int(header["key"][0], 16), int(header["key"][1], 16)),
+        warnings=tuple(header["warnings"]),
+    )
+
+
+class RuleTable:
+    """Numbers the distinct rules of many policies: policies share most of theirs."""
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.numbers: dict[int, int] = {}
+
+    def encode(self, policies: list[Policy]) -> NDArray[np.int64]:
+        """Return the numbers of the policies' rules, shape (len(policies), H)."""
+        return np.array([[self._number(rule) for rule in policy.rules] for policy in policies], dtype=np.int64)
+
+    def _number(self, rule: Rule) -> int:
+        # By identity: `self.rules` keeps every rule alive, so an id names one rule.
+        number = self.numbers.setdefault(id(rule), len(self.rules))
+        if number == len(self.rules):
+            self.rules.append(rule)
+        return number
+
+    def arrays(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
+        """Return the rules as arrays: the fixed action, -1 for uniform, -2 - i for greedy on weights[i]."""
+        codes, weights = [], []
+        for rule in self.rules:
+            if isinstance(rule, Fixed):
+                codes.append(rule.action)
+            elif isinstance(rule, Greedy):
+                codes.append(-2 - len(weights))
+                weights.append(rule.theta)
+            else:
+                codes.append(-1)
+        return {
+            "rule_codes": np.array(codes, dtype=np.int64),
+            "rule_weights": np.array(weights, dtype=np.float64).reshape(-1, *shape),
+        }
+
+    @staticmethod
+    def decode(arrays: dict[str, NDArray[Any]]) -> list[Rule]:
+        """Return the rules of `arrays`."""
+        weights = arrays["rule_weights"]
+        return [
+            Fixed(code) if code >= 0 else Uniform() if code == -1 else Greedy(weights[-2 - code])
+            for code in arrays["rule_codes"].tolist()
+        ]

@@ -1,0 +1,67 @@
+"""Simulated trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels import FiniteModel, Stream
+from dmq_fast.moments import Moments, Returns
+from dmq_fast.policy import Policy
+
+__all__ = ["RolloutSampler"]
+
+# Trajectories of one stream. Part of the format: it decides which uniforms a trajectory gets.
+CHUNK = 16_384
+
+
+class RolloutSampler:
+    """Simulates trajectories of a finite MDP, one by one, in compiled code.
+
+    Parameters
+    ----------
+    env : FiniteMDP
+
+    Notes
+    -----
+    Memory does not depend on the number of trajectories. Control returns to Python after each chunk of 16,384,
+    so Ctrl-C is answered between chunks.
+    """
+
+    def __init__(self, env: FiniteMDP) -> None:
+        self.env = env
+        self.horizon = env.horizon
+        self.n_actions = env.n_actions
+        self.dimension = env.dimension
+        self._model = FiniteModel(env.P, env.R, env.features, env.start, env.caps)
+
+    def chunks(self, n: int) -> Sequence[int]:
+        """Return the sizes of the pieces of n trajectories: 16,384 each, then the rest."""
+        full, rest = divmod(n, CHUNK)
+        return [CHUNK] * full + [rest] * (rest > 0 or full == 0)
+
+    def collect_chunk(
+        self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
+    ) -> Moments:
+        """Roll out one piece; see `Sampler.collect_chunk`."""
+        grams, moments, squares = self._model.rollout(policy.rules, n, rng, levels, returns_from)
+        returns = {
+            h: Returns(moment, square, n) for h, moment, square in zip(returns_from, moments, squares, strict=True)
+        }
+        return Moments(n, levels, grams, returns)
+
+    def collect(
+        self, policy: Policy, n: int, *, stream: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
+    ) -> Moments:
+        """Roll out n trajectories; see `Sampler.collect`."""
+        if n <= CHUNK:
+            return self.collect_chunk(policy, n, rng=stream, levels=levels, returns_from=returns_from)
+        sizes = iter(self.chunks(n))
+        total = self.collect_chunk(policy, next(sizes), rng=stream, levels=levels, returns_from=returns_from)
+        for chunk, size in enumerate(sizes, start=1):
+            piece = stream.at(stream.call, chunk)
+            total += self.collect_chunk(policy, size, rng=piece, levels=levels, returns_from=returns_from)
+        return total
+
+    def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP]]:
+        return (RolloutSampler, (self.env,))

@@ -1,0 +1,39 @@
+"""Bounds of the paper that a run can be held against, and parameters that are known to fail."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["printed_cover_bound", "sure_cover_bound"]
+
+
+def printed_cover_bound(dimension: int, eps_r: float) -> float:
+    """Return 2 d log(d / eps_r), the bound on |Pi_h| that the potential lemma (lemma A.5) prints.
+
+    Its last step does not hold for large eps_r, and the lemma speaks of expectations, not of samples: see
+    `sure_cover_bound` for what holds on every run that accumulates.
+    """
+    return 2.0 * dimension * math.log(dimension / eps_r)
+
+
+def sure_cover_bound(dimension: int, ratio: float, eps_r: float) -> int:
+    """Return the largest n with (1 + R)^(n - 1) <= ((eps_r + n / d) / eps_r)^d.
+
+    Each True multiplies det(S + eps_r I) by at least 1 + R, and its trace grows by at most one, so no cover is
+    larger as long as S keeps the moments that its Trues were decided on; with D_h drawn anew it holds up to
+    sampling noise.
+    """
+    growth = math.log1p(ratio)
+
+    def admitted(n: int) -> bool:
+        return (n - 1) * growth <= dimension * math.log1p(n / (dimension * eps_r))
+
+    # The left side grows linearly and the right one logarithmically: double, then bisect.
+    high = 2
+    while admitted(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if admitted(middle) else (low, middle)
+    return low

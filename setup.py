@@ -1,0 +1,65 @@
+"""Build of the compiled room, `dmq_fast.kernels`; everything else is declared in pyproject.toml.
+
+Environment switches, all for local builds only:
+
+- ``DMQ_FAST_DEBUG=1``: bounds, None and initialisation checks of Cython on, C assertions on.
+- ``DMQ_FAST_SANITIZE=address,undefined``: compile with these sanitizers (load the runtime first when running).
+- ``DMQ_FAST_NATIVE=1``: add ``-march=native``; the result runs on this kind of machine only.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG = os.environ.get("DMQ_FAST_DEBUG", "0") not in ("", "0")
+SANITIZE = os.environ.get("DMQ_FAST_SANITIZE", "")
+NATIVE = os.environ.get("DMQ_FAST_NATIVE", "0") not in ("", "0")
+
+# The one home of the Cython directives.
+DIRECTIVES = {
+    "language_level": 3,
+    "binding": True,
+    "embedsignature": False,
+    "boundscheck": DEBUG,
+    "wraparound": DEBUG,
+    "initializedcheck": DEBUG,
+    "nonecheck": DEBUG,
+    "cdivision": True,
+}
+
+cflags = ["-UNDEBUG" if DEBUG else "-DNDEBUG"]
+ldflags = []
+if sys.platform != "win32":
+    # No -ffast-math, no -march: the same bits on every machine of one architecture.
+    cflags += ["-O1", "-g"] if DEBUG or SANITIZE else ["-O3", "-g0"]
+    # A contracted a*b + c would differ between compilers.
+    cflags += ["-ffp-contract=off"]
+if SANITIZE:
+    cflags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
+    ldflags += [f"-fsanitize={SANITIZE}"]
+if NATIVE:
+    cflags += ["-march=native"]
+
+extensions = [
+    Extension(
+        f"dmq_fast.kernels.{source.stem}",
+        [source.as_posix()],
+        extra_compile_args=cflags,
+        extra_link_args=ldflags,
+    )
+    for source in sorted(Path("src_pyx").glob("*.pyx"))
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions,
+        include_path=["."],
+        compiler_directives=DIRECTIVES,
+        nthreads=0,
+        build_dir="build/cython",
+    ),
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)

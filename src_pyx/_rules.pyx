@@ -1,0 +1,111 @@
+"""The three rules of the paper: uniform over actions, one fixed action, greedy on theta_h."""
+
+import numbers
+
+import numpy as np
+
+from dmq_fast.kernels._validate import as_floats
+
+
+cdef class Rule:
+    """What a policy does at one level: `Uniform`, `Fixed` or `Greedy`. Immutable."""
+
+    def __init__(self):
+        if type(self) is Rule:
+            raise TypeError("Rule is abstract: use Uniform(), Fixed(action) or Greedy(theta)")
+
+
+cdef class Uniform(Rule):
+    """Draw the action uniformly."""
+
+    def __cinit__(self):
+        self.kind = UNIFORM
+
+    def __eq__(self, other):
+        return type(other) is Uniform if isinstance(other, Rule) else NotImplemented
+
+    def __hash__(self):
+        return hash(Uniform)
+
+    def __repr__(self):
+        return "Uniform()"
+
+    def __reduce__(self):
+        return (Uniform, ())
+
+
+cdef class Fixed(Rule):
+    """Take one action in every state.
+
+    Parameters
+    ----------
+    action : int
+        0 <= action < K (the sampler checks the upper bound).
+    """
+
+    def __cinit__(self, action):
+        if isinstance(action, bool) or not isinstance(action, numbers.Integral) or not 0 <= action < 2**31:
+            raise ValueError(f"action: expected a non-negative integer, got {action!r}")
+        self.kind = FIXED
+        self.action = action
+
+    def __init__(self, action):
+        pass
+
+    def __eq__(self, other):
+        if not isinstance(other, Rule):
+            return NotImplemented
+        return type(other) is Fixed and (<Fixed> other).action == self.action
+
+    def __hash__(self):
+        return hash((Fixed, self.action))
+
+    def __repr__(self):
+        return f"Fixed({self.action})"
+
+    def __reduce__(self):
+        return (Fixed, (self.action,))
+
+
+cdef class Greedy(Rule):
+    """Take argmax_a phi(s)^T theta^a, ties to the smallest action.
+
+    Parameters
+    ----------
+    theta : array_like, shape (K, d)
+        One weight vector per action; copied, finite.
+    """
+
+    def __cinit__(self, theta):
+        cdef const double[:, ::1] view
+        # Own, contiguous, read-only: a reference to it is a snapshot.
+        array = as_floats("theta", theta, (None, None)).copy()
+        if array.size == 0:
+            raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {array.shape}")
+        array.flags.writeable = False
+        view = array
+        self.kind = GREEDY
+        self.theta = array
+        self.weights = &view[0, 0]
+        self.n_actions = array.shape[0]
+        self.dimension = array.shape[1]
+
+    def __init__(self, theta):
+        pass
+
+    def __eq__(self, other):
+        if not isinstance(other, Rule):
+            return NotImplemented
+        if type(other) is not Greedy:
+            return False
+        return self is other or np.array_equal(self.theta, (<Greedy> other).theta)
+
+    def __hash__(self):
+        # + 0.0 makes -0.0 and 0.0, which compare equal, hash equal.
+        return hash((Greedy, self.theta.shape, (self.theta + 0.0).tobytes()))
+
+    def __repr__(self):
+        return f"Greedy(<theta of shape {self.theta.shape}>)"
+
+    def __reduce__(self):
+        return (Greedy, (self.theta,))
