@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.kernels import ShiftScan, ridge_fit
+from dmq_fast.kernels import RidgeFit, ShiftScan
 from dmq_fast.moments import Moments
 
 __all__ = ["LinearClass"]
@@ -29,14 +29,14 @@ class LinearClass:
     def __init__(
         self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
     ) -> None:
-        self.ridge = ridge
         self.eps_s = eps_s
+        self._ridge_fit = RidgeFit(dimension, ridge)
         self._scan = ShiftScan(dimension, eps_t / eps_s, eps_r, oracle == "value")
 
     def fit(self, moments: Moments, level: int) -> NDArray[np.float64]:
         """Return the ridge estimate theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2)."""
         pairs = moments.returns[level]
-        return ridge_fit(moments.gram[level], pairs.moment, pairs.n, self.ridge)
+        return self._ridge_fit(moments.grams[moments.levels.index(level)], pairs.moment, pairs.n)
 
     def scan(
         self, cover: NDArray[np.float64], moments: Moments, top: int, bottom: int

@@ -81,12 +81,13 @@ class Policy:
             the estimates later changes the policy returned.
         """
         tail = theta if isinstance(theta, Policy) else Policy.greedy(theta)
-        if not 0 <= level < len(self.rules) or len(tail.rules) != len(self.rules):
+        rules = self.rules
+        if not 0 <= level < len(rules) == len(tail.rules):
             raise ValueError(
-                f"level: expected 0 <= level < {len(self.rules)} and as many levels in theta, "
+                f"level: expected 0 <= level < {len(rules)} and as many levels in theta, "
                 f"got level {level} and {len(tail.rules)} levels"
             )
-        return Policy._of(self.rules[:level] + (Fixed(action),) + tail.rules[level + 1 :])
+        return Policy._of(rules[:level] + (Fixed(action),) + tail.rules[level + 1 :])
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""

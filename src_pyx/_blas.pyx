@@ -163,17 +163,23 @@ cdef int top_eigenpair(
 ) noexcept nogil:
     cdef int64_t n = d, itype = 1, info = 0, found = 0, lwork = (BLOCK + 6) * d, liwork = 10 * d
     cdef char uplo = b"U", values_only = b"N", with_vectors = b"V", by_index = b"I"
-    cdef double unused = 0.0, tolerance = 0.0
+    cdef double unused = 0.0, tolerance = 0.0, poison = 0.0
     cdef double* eigenvalues = work
     cdef double* eigenvector = work + d
     cdef double* saved = work + 2 * d
     cdef double* scratch = saved + d * d
     cdef int64_t* integers = <int64_t*> (scratch + lwork)
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, j
     # C = L^{-1} A L^{-T}
     dsygst(&itype, &uplo, &n, a, &n, <double*> l, &n, &info)
     if <int32_t> info != 0:
         return <int> <int32_t> info
+    # LAPACK may hang on infinities and answer zeros on NaN.
+    for i in range(d):
+        for j in range(i + 1):
+            poison += a[i * d + j] * 0.0
+    if poison != 0.0:
+        return OVERFLOW
     if vector == NULL:
         dsyev(&values_only, &uplo, &n, a, &n, eigenvalues, scratch, &lwork, &info)
         value[0] = eigenvalues[d - 1]

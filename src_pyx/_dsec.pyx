@@ -7,9 +7,10 @@ With M1 the regularised second moment of D1 and M2 that of D2,
 The decision needs no eigenvalue: it is True iff (eps_2 / eps_1) M1 - M2 is not positive definite.
 """
 
-from libc.math cimport INFINITY, isfinite
+from libc.float cimport DBL_EPSILON, DBL_MIN
+from libc.math cimport INFINITY
 
-from dmq_fast.kernels._blas cimport cholesky, eigen_work_size, top_eigenpair
+from dmq_fast.kernels._blas cimport OVERFLOW, cholesky, eigen_work_size, top_eigenpair
 
 from typing import NamedTuple
 
@@ -67,13 +68,16 @@ cdef int shift_value(
     if info != 0:
         return info
     info = top_eigenpair(target, factor, d, value, witness, work + 2 * d * d)
+    if info == OVERFLOW:
+        return NOT_FINITE
     return 0 if info == 0 else -100 - abs(info)
 
 
 class DsecResult(NamedTuple):
     """Answer of the DSEC oracle: `decision` (v >= eps2), `value` v, and `witness` x (d,).
 
-    The witness is the theta_1 - theta_2 that attains v: x^T M1 x = eps1 and x^T M2 x = v.
+    The witness is the theta_1 - theta_2 that attains v: x^T M1 x = eps1 and x^T M2 x = v. The decision is that
+    of `dsec_decision`, exact where v = eps2 is; the value of such a tie may be rounded to below eps2.
     """
 
     decision: bool
@@ -102,30 +106,34 @@ def dsec(m1, m2, eps1, eps2):
     numpy.linalg.LinAlgError
         If m1 is not positive definite in float64, or the eigenvalue routine fails.
     TypeError, ValueError
-        On a wrong dtype, shape or range, or an entry that is not finite.
+        On a wrong dtype, shape or range, an entry that is not finite, or a result beyond float64.
     """
     cdef const double[:, ::1] first
     cdef const double[:, ::1] second
-    cdef double value = 0.0, scale
-    cdef int info
-    first, second = pair(m1, m2)
+    cdef double value = 0.0, scale, ratio
+    cdef int info, answer
+    first, second = _pair(m1, m2)
     cdef Py_ssize_t d = first.shape[0]
-    eps1, eps2 = as_positive("eps1", eps1), as_positive("eps2", eps2)
+    eps1, ratio = as_positive("eps1", eps1), _ratio(eps1, eps2, first)
     witness = np.empty(d)
     cdef double[::1] x = witness
     cdef double[::1] work = np.empty(value_work_size(d))
     with nogil:
         info = shift_value(&first[0, 0], &second[0, 0], 0.0, &value, &x[0], &work[0], d)
+        answer = decide(&first[0, 0], &second[0, 0], ratio, 0.0, &work[0], d)
     if info > 0:
         raise np.linalg.LinAlgError(
             f"m1: not positive definite (leading minor {info}); add a regulariser eps_r I that float64 can resolve"
         )
-    if info < 0:
+    if info < NOT_FINITE:
         raise np.linalg.LinAlgError(f"dsec: the eigenvalue routine failed (info {info + 100})")
     scale = eps1 ** 0.5
-    witness *= scale
+    with np.errstate(over="ignore"):
+        witness *= scale
     value *= eps1
-    return DsecResult(value >= eps2, value, witness)
+    if info == NOT_FINITE or answer == NOT_FINITE or not (value < INFINITY and np.isfinite(witness).all()):
+        raise ValueError("m1, m2: v, its witness or (eps2 / eps1) m1 - m2 overflows; rescale")
+    return DsecResult(answer == SHIFT, value, witness)
 
 
 def dsec_decision(m1, m2, eps1, eps2):
@@ -141,23 +149,35 @@ def dsec_decision(m1, m2, eps1, eps2):
     cdef const double[:, ::1] first
     cdef const double[:, ::1] second
     cdef int answer
-    first, second = pair(m1, m2)
+    first, second = _pair(m1, m2)
     cdef Py_ssize_t d = first.shape[0]
-    cdef double ratio = as_positive("eps2", eps2) / as_positive("eps1", eps1)
+    cdef double ratio = _ratio(eps1, eps2, first)
     cdef double[::1] work = np.empty(d * d)
     with nogil:
         answer = decide(&first[0, 0], &second[0, 0], ratio, 0.0, &work[0], d)
     if answer == NOT_FINITE:
-        raise ValueError("m1, m2: (eps2 / eps1) m1 - m2 overflows")
+        raise ValueError("m1, m2: (eps2 / eps1) m1 - m2 overflows; rescale")
     return answer == SHIFT
 
 
-def pair(m1, m2):
+def _pair(m1, m2):
     first = as_floats("m1", m1, (None, None))
     d = first.shape[0]
     if d == 0 or first.shape[1] != d:
         raise ValueError(f"m1: expected shape (d, d) with d >= 1, got {first.shape}")
     return first, as_floats("m2", m2, (d, d))
+
+
+cdef double _ratio(eps1, eps2, const double[:, ::1] m1) except -1.0:
+    # eps2 / eps1, where float64 resolves it and its product with the diagonal of m1.
+    cdef double ratio = as_positive("eps2", eps2) / as_positive("eps1", eps1)
+    cdef Py_ssize_t i
+    if not DBL_MIN / DBL_EPSILON <= ratio < INFINITY:
+        raise ValueError(f"eps1, eps2: expected a ratio within the range of float64, got {eps2} / {eps1}")
+    for i in range(m1.shape[0]):
+        if 0.0 < m1[i, i] and ratio * m1[i, i] < DBL_MIN:
+            raise ValueError("m1: (eps2 / eps1) m1 underflows; rescale")
+    return ratio
 
 
 cdef class ShiftScan:
@@ -184,10 +204,14 @@ cdef class ShiftScan:
     cdef double[::1] _work
     cdef double[::1] _m2
 
-    def __init__(self, Py_ssize_t dimension, double ratio, double eps_r, bint with_values):
+    def __init__(self, Py_ssize_t dimension, ratio, eps_r, bint with_values):
+        if dimension < 1:
+            raise ValueError(f"dimension: expected an integer >= 1, got {dimension}")
         self.dimension = dimension
-        self.ratio = ratio
-        self.eps_r = eps_r
+        self.ratio = as_positive("ratio", ratio)
+        self.eps_r = as_positive("eps_r", eps_r)
+        if not DBL_MIN <= self.ratio * self.eps_r < INFINITY:
+            raise ValueError(f"ratio, eps_r: expected a product within the range of float64, got {ratio} * {eps_r}")
         self.with_values = with_values
         self._work = np.empty(value_work_size(dimension) if with_values else dimension * dimension)
         self._m2 = np.empty(dimension * dimension)
@@ -217,7 +241,7 @@ cdef class ShiftScan:
         Raises
         ------
         ValueError
-            When a moment is not finite.
+            When a moment is not finite, or an eigenvalue overflows.
         numpy.linalg.LinAlgError
             When the eigenvalue routine fails.
         """
@@ -231,7 +255,7 @@ cdef class ShiftScan:
         cdef list values = []
         if top < bottom:
             return -1, values
-        if not (0 <= base <= bottom and top < cover.shape[0] and top < base + grams.shape[0] and n > 0.0
+        if not (0 <= base <= bottom and top < cover.shape[0] and top < base + grams.shape[0] and 0.0 < n < INFINITY
                 and cover.shape[1] == d and cover.shape[2] == d and grams.shape[1] == d and grams.shape[2] == d):
             raise ValueError("scan: arrays and levels do not fit together")
         for level in range(top, bottom - 1, -1):
@@ -253,7 +277,7 @@ cdef class ShiftScan:
             else:
                 answer = decide(s, m2, self.ratio, self.eps_r, work, d)
             if answer == NOT_FINITE:
-                raise ValueError(f"level {level}: a second moment is not finite")
+                raise ValueError(f"level {level}: a second moment is not finite, or the eigenvalue overflows")
             if answer == SHIFT:
                 found = level
                 break

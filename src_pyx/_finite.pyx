@@ -6,8 +6,9 @@ deterministic. Moments need no trajectory: at level h they are sum_s count(s) ph
 sum_s (sum of returns from s) phi(s).
 
 Uniforms are drawn a block of trajectories at a time, in this order: the start state (if there is more than
-one); then per level those of a uniform rule, of the transition (if the level is stochastic), of a Bernoulli
-reward (from the first level whose return is asked for). What is certain draws nothing.
+one); then per level those of a uniform rule, of a Bernoulli reward (from the first level whose return is asked
+for), of the transition (if the level is stochastic; at the last level only where its reward depends on it). What
+is certain draws nothing.
 """
 
 from libc.stdint cimport int32_t
@@ -20,6 +21,8 @@ from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_unifor
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM, Fixed, Greedy, Kind, Rule
 
 import numpy as np
+
+from dmq_fast.kernels._validate import as_floats
 
 # Trajectories simulated together: their states, rewards and uniforms stay in the first-level cache.
 # Part of the format: it fixes the order in which uniforms are used.
@@ -67,10 +70,12 @@ def alias_tables(probabilities):
     alias : numpy.ndarray of int32, shape (m,)
         A uniform u picks column k = floor(m u); the outcome is k if m u - k < threshold[k], else alias[k].
     """
-    cdef Py_ssize_t m = len(probabilities)
-    threshold = np.empty(m)
-    alias = np.empty(m, dtype=np.int32)
-    fill_alias(np.ascontiguousarray(probabilities, dtype=np.float64), threshold, alias)
+    probabilities = as_floats("probabilities", probabilities, (None,))
+    if not (probabilities > 0.0).all():
+        raise ValueError(f"probabilities: expected positive numbers, got {probabilities.min()}")
+    threshold = np.empty(probabilities.shape)
+    alias = np.empty(probabilities.shape, dtype=np.int32)
+    fill_alias(probabilities, threshold, alias)
     return threshold, alias
 
 
@@ -128,6 +133,8 @@ cdef class FiniteModel:
 
     def __cinit__(self, transitions, rewards, features, start, caps):
         cdef Py_ssize_t h
+        # Levels are told to share an array by its id, so each must stay alive.
+        transitions, rewards, features = tuple(transitions), tuple(rewards), tuple(features)
         self.horizon = len(rewards)
         self.n_actions = rewards[0].shape[1]
         self.dimension = features[0].shape[1]
@@ -285,11 +292,11 @@ cdef class FiniteModel:
         grams = np.zeros((len(levels), d, d))
         moments = np.zeros((len(returns_from), d))
         squares = np.zeros(len(returns_from))
-        if n == 0:
-            return grams, moments, squares
         job = Rollout(self, levels, returns_from)
         for h in range(horizon):
             job.set_rule(h, rules[h])
+        if n == 0:
+            return grams, moments, squares
         philox_open(&job.generator, stream)
         cdef double[:, :, ::1] gram = grams
         cdef double[:, ::1] moment = moments

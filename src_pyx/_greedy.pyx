@@ -1,5 +1,6 @@
 """Greedy actions argmax_a phi(s)^T theta^a (paper, equation 1, third case)."""
 
+from libc.float cimport DBL_EPSILON, DBL_MIN
 from libc.math cimport INFINITY, isfinite
 from libc.stdint cimport int32_t
 
@@ -85,6 +86,7 @@ def greedy_actions(features, theta, *, return_values=False):
     cdef long long[::1] action = actions
     cdef double[::1] value = values
     cdef double[:, ::1] scores
+    cdef double slack
     cdef Py_ssize_t i, start = 0, rows, failed = -1
     if n == 0:
         return (actions, values) if return_values else actions
@@ -97,12 +99,17 @@ def greedy_actions(features, theta, *, return_values=False):
                     break
     else:
         scores = np.empty((min(n, <Py_ssize_t> ROWS), n_actions))
+        # |score - exact| <= d eps / 2 sum_i |phi_i theta_i|, for this sum and for the one of `greedy_action`.
+        slack = <double> np.abs(phi).max() * <double> np.abs(weights).max()
+        slack = 2.0 * d * d * DBL_EPSILON * slack + d * DBL_MIN
         with nogil:
             while start < n and failed < 0:
                 rows = min(<Py_ssize_t> ROWS, n - start)
                 multiply_transposed(&scores[0, 0], &phi[start, 0], &weights[0, 0], rows, n_actions, d)
                 for i in range(rows):
-                    action[start + i] = row_argmax(&scores[i, 0], n_actions, &value[start + i])
+                    action[start + i] = row_argmax(
+                        &scores[i, 0], &phi[start + i, 0], &weights[0, 0], n_actions, d, slack, &value[start + i]
+                    )
                     if action[start + i] < 0:
                         failed = start + i
                         break
@@ -112,8 +119,12 @@ def greedy_actions(features, theta, *, return_values=False):
     return (actions, values) if return_values else actions
 
 
-cdef Py_ssize_t row_argmax(const double* scores, Py_ssize_t n_actions, double* best) noexcept nogil:
-    cdef Py_ssize_t a, action = 0
+cdef Py_ssize_t row_argmax(
+    const double* scores, const double* phi, const double* theta, Py_ssize_t n_actions, Py_ssize_t d,
+    double slack, double* best
+) noexcept nogil:
+    # A matrix product does not sum all its columns in one order: near ties are decided as `greedy_action` does.
+    cdef Py_ssize_t a, action = 0, near = 0
     best[0] = -INFINITY
     for a in range(n_actions):
         if not isfinite(scores[a]):
@@ -121,4 +132,6 @@ cdef Py_ssize_t row_argmax(const double* scores, Py_ssize_t n_actions, double* b
         if scores[a] > best[0]:
             best[0] = scores[a]
             action = a
-    return action
+    for a in range(n_actions):
+        near += not scores[a] < best[0] - slack
+    return action if near == 1 else greedy_action(phi, theta, n_actions, d, best)

@@ -155,13 +155,13 @@ cdef class Stream:
         """Number of the chunk within the call."""
         return self._chunk
 
-    def at(self, uint64_t call, uint64_t chunk=0):
+    def at(self, call, chunk=0):
         """Return the stream of another call and chunk of the same run."""
         cdef Stream stream = Stream.__new__(Stream)
         stream._key[0] = self._key[0]
         stream._key[1] = self._key[1]
-        stream._call = call
-        stream._chunk = chunk
+        stream._call = number("call", call)
+        stream._chunk = number("chunk", chunk)
         return stream
 
     def generator(self):

@@ -96,8 +96,8 @@ def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> Finite
     rng : None, int, SeedSequence or Generator, optional
         Draws which action is right in each cell. None is the fixed map of bsuite's sweep (mapping seed 42).
     stochastic : bool, optional
-        Right moves stay in their column with probability 1/N, at the same cost and pay. (The Gaussian noise
-        that bsuite adds to the last rewards is left out: rewards must be nonnegative.)
+        Right moves stay in their column with probability 1/N, at the same cost and pay. The Gaussian noise
+        that bsuite adds to the last rewards is left out, as rewards must be nonnegative.
 
     Returns
     -------
@@ -149,7 +149,8 @@ def river_swim(n_states: int = 6, horizon: int = 20) -> FiniteMDP:
     Action 0 swims left and always succeeds. Action 1 swims right: from an inner state it moves on with
     probability .35, stays with .6 and drifts back with .05; from state 0 it moves on with .4, otherwise
     stays; in the last state it stays with .6, otherwise drifts back. Left in state 0, where episodes start,
-    pays .005; right in the last state pays 1.
+    pays .005; right in the last state pays 1. (TabulaRL has the numbers of state 0 the other way round: it
+    moves on with .6 and stays with .4.)
 
     Parameters
     ----------

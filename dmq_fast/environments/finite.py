@@ -24,7 +24,8 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 TOLERANCE = 1e-9
 """Slack of the checks on probabilities, path sums, norms and caps: room for the caller's rounding."""
 
-_INDEX_NAMES = ("state", "action", "next state")
+TRANSITION = ("state", "action", "next state")
+FEATURE = ("state", "feature")
 
 
 class PolicyLike(Protocol):
@@ -118,9 +119,9 @@ class FiniteMDP:
         name: str = "finite-mdp",
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
-        self.R = _arrays("R", R, _check_rewards)
-        self.P = _arrays("P", P, _check_probabilities)
-        self.features = _arrays("features", features, _check_features)
+        self.R = _arrays("R", R, TRANSITION, _check_rewards)
+        self.P = _arrays("P", P, TRANSITION, _check_probabilities)
+        self.features = _arrays("features", features, FEATURE, _check_features)
         _check_shapes(self.P, self.R, self.features)
         self.horizon = len(self.R)
         self.n_states = tuple(rewards.shape[0] for rewards in self.R)
@@ -417,7 +418,7 @@ class FiniteMDP:
             state = following
         raise ValueError(
             f"R: level {level}, state {state}, action {action}: expected rewards that add up to at most 1 on "
-            f"every path from a start state, got a path whose sum is {total:.17g} here and {largest:.17g} at "
+            f"every path from a start state, got a path whose sum is {total:.12g} here and {largest:.12g} at "
             "its end; scale the rewards down"
         )
 
@@ -479,7 +480,9 @@ def _frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     return array
 
 
-def _arrays(name: str, values: Iterable[ArrayLike], check: Callable[[str, Array], None]) -> tuple[Array, ...]:
+def _arrays(
+    name: str, values: Iterable[ArrayLike], axes: Sequence[str], check: Callable[[str, Array], None]
+) -> tuple[Array, ...]:
     """Convert and check a sequence of arrays, each distinct object once."""
     try:
         items = tuple(values)
@@ -491,12 +494,12 @@ def _arrays(name: str, values: Iterable[ArrayLike], check: Callable[[str, Array]
     for level, item in enumerate(items):
         if id(item) not in known:
             label = f"{name}: level {level}"
-            known[id(item)] = as_float64(label, item)
+            known[id(item)] = as_float64(label, item, axes)
             check(label, known[id(item)])
     return tuple(known[id(item)] for item in items)
 
 
-def as_float64(label: str, value: ArrayLike) -> Array:
+def as_float64(label: str, value: ArrayLike, axes: Sequence[str]) -> Array:
     """Copy a nonempty array of finite real numbers into a float64, C-contiguous, read-only one.
 
     Parameters
@@ -505,6 +508,8 @@ def as_float64(label: str, value: ArrayLike) -> Array:
         How messages name the argument.
     value : array_like
         Booleans, integers or floats.
+    axes : sequence of str
+        How messages name the indices of an element.
 
     Returns
     -------
@@ -526,37 +531,37 @@ def as_float64(label: str, value: ArrayLike) -> Array:
     if given.size == 0:
         raise ValueError(f"{label}: expected at least one element along each axis, got shape {given.shape}")
     array = np.array(given, dtype=np.float64, order="C")
-    _refuse_where(~np.isfinite(array), label, array, "a finite number")
+    _refuse_where(~np.isfinite(array), label, array, axes, "a finite number")
     return _frozen(array)
 
 
-def _refuse_where(wrong: Mask, label: str, array: Array, expected: str) -> None:
-    """Raise on the first wrong element, naming its (state, action, next state)."""
+def _refuse_where(wrong: Mask, label: str, array: Array, axes: Sequence[str], expected: str) -> None:
+    """Raise on the first wrong element, naming its indices."""
     if wrong.any():
         index = np.unravel_index(int(wrong.argmax()), wrong.shape)
-        where = ", ".join(f"{axis} {i}" for axis, i in zip(_INDEX_NAMES, index, strict=False))
-        raise ValueError(f"{label}, {where}: expected {expected}, got {array[index]:.17g}")
+        where = [label, *(f"{axis} {i}" for axis, i in zip(axes, index, strict=False))]
+        raise ValueError(f"{', '.join(where)}: expected {expected}, got {array[index]:.12g}")
 
 
 def _check_probabilities(label: str, transitions: Array) -> None:
     if transitions.ndim != 3:
         raise ValueError(f"{label}: expected shape (S, K, S'), got {transitions.shape}")
-    _refuse_where(transitions < 0, label, transitions, "a probability >= 0")
+    _refuse_where(transitions < 0, label, transitions, TRANSITION, "a probability >= 0")
     sums = transitions.sum(axis=2)
-    _refuse_where(np.abs(sums - 1) > TOLERANCE, label, sums, "probabilities that sum to 1")
+    _refuse_where(np.abs(sums - 1) > TOLERANCE, label, sums, TRANSITION, "probabilities that sum to 1")
 
 
 def _check_rewards(label: str, rewards: Array) -> None:
     if rewards.ndim not in (2, 3):
         raise ValueError(f"{label}: expected shape (S, K) or (S, K, S'), got {rewards.shape}")
-    _refuse_where(rewards < 0, label, rewards, "a reward >= 0")
+    _refuse_where(rewards < 0, label, rewards, TRANSITION, "a reward >= 0")
 
 
 def _check_features(label: str, features: Array) -> None:
     if features.ndim != 2:
         raise ValueError(f"{label}: expected shape (S, d), got {features.shape}")
     norms = np.linalg.norm(features, axis=1)
-    _refuse_where(norms > 1 + TOLERANCE, label, norms, "features of Euclidean norm at most 1")
+    _refuse_where(norms > 1 + TOLERANCE, label, norms, FEATURE, "features of Euclidean norm at most 1")
 
 
 def _check_shapes(P: tuple[Array, ...], R: tuple[Array, ...], features: tuple[Array, ...]) -> None:
@@ -595,12 +600,12 @@ def _expect_shape(label: str, shape: tuple[int, ...], expected: tuple[int, ...])
 def _start(start: ArrayLike | None, n_states: int) -> Array:
     if start is None:
         return _frozen(np.eye(1, n_states)[0])
-    distribution = as_float64("start", start)
+    distribution = as_float64("start", start, ("state",))
     _expect_shape("start", distribution.shape, (n_states,))
-    _refuse_where(distribution < 0, "start", distribution, "a probability >= 0")
+    _refuse_where(distribution < 0, "start", distribution, ("state",), "a probability >= 0")
     if abs(distribution.sum() - 1) > TOLERANCE:
         raise ValueError(
-            f"start: expected probabilities that sum to 1, got a sum of {distribution.sum():.17g}"
+            f"start: expected probabilities that sum to 1, got a sum of {distribution.sum():.12g}"
         )
     return distribution
 
@@ -608,26 +613,27 @@ def _start(start: ArrayLike | None, n_states: int) -> Array:
 def _caps(caps: ArrayLike | None, R: tuple[Array, ...]) -> Array:
     if caps is None:
         return _frozen(np.zeros(len(R)))
-    values = as_float64("caps", caps)
+    values = as_float64("caps", caps, ("level",))
     _expect_shape("caps", values.shape, (len(R),))
     for level, (cap, rewards) in enumerate(zip(values, R, strict=True)):
         if cap < 0:
-            raise ValueError(f"caps: level {level}: expected a cap >= 0, got {cap:.17g}")
+            raise ValueError(f"caps: level {level}: expected a cap >= 0, got {cap:.12g}")
         if cap > 0 and rewards.ndim == 3:
             raise ValueError(
-                f"caps: level {level}: expected 0 where the rewards depend on the next state, got {cap:.17g}"
+                f"caps: level {level}: expected 0 where the rewards depend on the next state, got {cap:.12g}"
             )
         if cap > 0:
             _refuse_where(
                 rewards > cap * (1 + TOLERANCE),
                 f"R: level {level}",
                 rewards,
-                f"a mean at most the cap {cap:.17g}",
+                TRANSITION,
+                f"a mean at most the cap {cap:.12g}",
             )
     return values
 
 
 def _finite_number(name: str, value: float) -> float:
-    array = as_float64(name, value)
+    array = as_float64(name, value, ())
     _expect_shape(name, array.shape, ())
     return float(array)

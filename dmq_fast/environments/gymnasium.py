@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,7 +97,7 @@ def from_gymnasium(
     start = np.zeros(len(model.origin))
     start[: len(kept)] = table.initial[kept]
     spec = getattr(env, "spec", None)
-    identifier = spec.id if spec is not None else type(env.unwrapped).__name__
+    identifier = spec.id if spec is not None else type(_bare(env)).__name__
     return scaled_mdp(
         P=[model.transitions] * (horizon if depends_on_target else horizon - 1),
         R=[rewards if depends_on_target else rewards.max(axis=2)] * horizon,
@@ -114,9 +115,14 @@ def _plain_arguments(spec: Any) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if isinstance(value, (bool, int, float, str))}
 
 
+def _bare(env: Any) -> Any:
+    """Return the environment inside any wrappers."""
+    return getattr(env, "unwrapped", env)
+
+
 def _read_table(env: Any) -> _Table:
-    """Read the transition table; TypeError where the environment has none."""
-    bare = getattr(env, "unwrapped", env)
+    """Read the transition table; TypeError where there is none, ValueError where it has another form."""
+    bare = _bare(env)
     missing = [name for name in ("P", "initial_state_distrib") if not hasattr(bare, name)]
     if missing:
         raise TypeError(
@@ -124,15 +130,40 @@ def _read_table(env: Any) -> _Table:
             f"FrozenLake, CliffWalking and Taxi have), got {type(bare).__name__} without "
             f"{' and '.join(missing)}; an environment that can only step cannot be turned into a FiniteMDP"
         )
-    initial = as_float64("env: initial_state_distrib", bare.initial_state_distrib)
-    outcomes = [
-        [
-            [(float(p), int(s), float(r), bool(ended)) for p, s, r, ended in bare.P[state][action] if p > 0]
-            for action in sorted(bare.P[state])
+    initial = as_float64("env: initial_state_distrib", bare.initial_state_distrib, ("state",))
+    if initial.ndim != 1 or not initial.any():
+        raise ValueError("env: expected a distribution over the states in initial_state_distrib")
+    n_states = len(initial)
+    try:
+        outcomes = [
+            [_outcomes(bare.P[state][action]) for action in sorted(bare.P[state])]
+            for state in range(n_states)
         ]
-        for state in range(len(initial))
-    ]
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"env: expected P[state][action] for the {n_states} states from 0 on to list outcomes "
+            f"(probability, next state, reward, terminated), got a table where that fails with {error!r}"
+        ) from error
+    _check_table(outcomes)
     return _Table(outcomes, initial)
+
+
+def _check_table(outcomes: list[list[list[tuple[float, int, float, bool]]]]) -> None:
+    n_actions = {len(actions) for actions in outcomes}
+    if len(n_actions) > 1:
+        raise ValueError(f"env: expected as many actions in every state of P, got {sorted(n_actions)}")
+    targets = {following for actions in outcomes for action in actions for _, following, _, _ in action}
+    strays = targets.difference(range(len(outcomes)))
+    if strays:
+        raise ValueError(f"env: expected next states in [0, {len(outcomes)}) in P, got {min(strays)}")
+
+
+def _outcomes(entries: Sequence[tuple[float, int, float, bool]]) -> list[tuple[float, int, float, bool]]:
+    """Return the outcomes that are possible, as plain numbers."""
+    plain = [(float(p), int(s), float(r), bool(ended)) for p, s, r, ended in entries]
+    if not all(isfinite(p) and isfinite(r) for p, _, r, _ in plain):
+        raise ValueError(f"an outcome is not finite: {plain}")
+    return [outcome for outcome in plain if outcome[0] != 0]
 
 
 def _reached(table: _Table, horizon: int) -> list[int]:
@@ -214,12 +245,12 @@ def _features(
     if features is None:
         return np.eye(len(kept) + 1, len(kept) + pays_when_absorbed)
     if callable(features):
-        rows = [as_float64(f"features: state {state}", features(state)) for state in kept]
+        rows = [as_float64(f"features: state {state}", features(state), ("feature",)) for state in kept]
         if len({row.shape for row in rows}) > 1:
             raise ValueError("features: expected vectors of one length d for every state, got several")
         phi = np.array(rows)
     else:
-        phi = as_float64("features", features)
+        phi = as_float64("features", features, ("state", "feature"))
         if len(phi) != len(table.outcomes):
             raise ValueError(
                 f"features: expected {len(table.outcomes)} rows, one for each state, got shape {phi.shape}"

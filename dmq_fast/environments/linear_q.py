@@ -53,8 +53,9 @@ def linear_q(
     rng : None, int, SeedSequence or Generator, optional
         Draws everything.
     min_gap : float, optional
-        Smallest difference between the best action and the next one in any state, in units of 1/√(d-1), the
-        standard deviation of φ·θ over features drawn without that condition. The larger, the easier to learn.
+        Smallest difference, at least 1e-6, between the best action and the next one in any state, in units of
+        1/√(d-1), the standard deviation of φ·θ over features drawn without that condition. The larger, the
+        easier to learn.
 
     Returns
     -------
@@ -68,7 +69,7 @@ def linear_q(
     """
     horizon, n_states = integer("horizon", horizon, 1), integer("n_states", n_states, 1)
     dimension, n_actions = integer("dimension", dimension, 2), integer("n_actions", n_actions, 2)
-    min_gap = number("min_gap", min_gap, high=np.inf)
+    min_gap = number("min_gap", min_gap, 1e-6, np.inf)
     generator, seed = seeded(rng)
     pieces = [_separated(n_states, dimension - 1, n_actions, min_gap, generator) for _ in range(horizon)]
     P = [generator.dirichlet(np.ones(n_states), size=(n_states, n_actions)) for _ in range(horizon - 1)]

@@ -139,6 +139,6 @@ def _lock_transitions(secret: int, n_actions: int, p_success: float) -> NDArray[
 
 
 def _orthonormal_rows(n: int, dimension: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw orthonormal rows (n, dimension), Haar-distributed: QR of a Gaussian matrix, diagonal of R positive."""
+    """Draw orthonormal rows (n, dimension) of the Haar distribution: QR of a Gaussian, diag(R) positive."""
     q, r = np.linalg.qr(rng.standard_normal((dimension, n)))
     return np.ascontiguousarray((q * np.sign(np.diag(r))).T)

@@ -5,7 +5,7 @@ from dmq_fast.kernels._finite import FiniteModel, alias_tables
 from dmq_fast.kernels._greedy import greedy_actions
 from dmq_fast.kernels._moments import SecondMoment
 from dmq_fast.kernels._philox import Stream
-from dmq_fast.kernels._ridge import ridge_fit
+from dmq_fast.kernels._ridge import RidgeFit, ridge_fit
 from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "FiniteModel",
     "Fixed",
     "Greedy",
+    "RidgeFit",
     "Rule",
     "SecondMoment",
     "ShiftScan",

@@ -28,7 +28,11 @@ cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil
 
 # Largest eigenvalue of the pencil (a, l l^T): the a (d, d, symmetric) that comes in is destroyed, `l` holds
 # a factor from `cholesky`. With `vector` not NULL it receives x (d,), scaled to x^T l l^T x = 1.
-# `work` has eigen_work_size(d) doubles. Returns LAPACK's info (0: fine).
+# `work` has eigen_work_size(d) doubles. Returns LAPACK's info (0: fine), or OVERFLOW when L^{-1} a L^{-T} is
+# not finite.
+cdef enum:
+    OVERFLOW = -1000
+
 cdef int top_eigenpair(
     double* a, const double* l, Py_ssize_t d, double* value, double* vector, double* work
 ) noexcept nogil

@@ -1,0 +1,375 @@
+"""The command line, ``dmq-fast``.
+
+This module imports neither NumPy nor anything that does until the BLAS thread count is set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dmq_fast.dmq import DMQ, Progress
+    from dmq_fast.environments import FiniteMDP
+    from dmq_fast.result import Result
+
+__all__ = ["main"]
+
+FINISHED, USAGE, OUT_OF_BUDGET, INTERRUPTED = 0, 2, 3, 130
+
+EXIT_CODES = """\
+exit codes:
+  0    the run finished
+  2    the command line, a parameter or the output directory is wrong; nothing was run
+  3    a budget (--max-...) ended the run; what was learned until then is reported and saved
+  130  interrupted by Ctrl-C; what was learned until then is reported and saved
+"""
+
+EXAMPLES = """\
+examples:
+  dmq-fast run lock --horizon 100 --n-samples 20
+  dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
+  dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
+"""
+
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    for variable in BLAS_THREADS:
+        os.environ.setdefault(variable, "1")
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["run"] and arguments[1:2] and not arguments[1].startswith("-"):
+        return run(arguments[1], arguments[2:])
+    options = overview().parse_args(arguments)
+    if options.command == "envs":
+        return list_environments(options.json)
+    # What is left is `run` without an environment.
+    return usage_error("run: expected the name of an environment first; see dmq-fast envs")
+
+
+def overview() -> argparse.ArgumentParser:
+    """Build the parser of everything but ``run ENV``, whose options depend on ENV."""
+    from dmq_fast._version import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="dmq-fast",
+        description="Difference Maximization Q-learning (Du, Luo, Wang, Zhang 2019).",
+        epilog=EXAMPLES + "\n" + EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dmq-fast {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    runner = commands.add_parser(
+        "run",
+        help="learn an environment; dmq-fast run ENV --help lists what ENV takes",
+        usage="dmq-fast run ENV [options]",
+        description="Learn ENV, a name that `dmq-fast envs` lists or gym:ID. "
+        "dmq-fast run ENV --help adds the parameters of ENV to the options below.",
+        parents=[run_options()],
+        epilog=EXAMPLES + "\n" + EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    runner.set_defaults(command="run")
+    lister = commands.add_parser("envs", help="list the environments and their parameters")
+    lister.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def run_options() -> argparse.ArgumentParser:
+    """Build the options of ``run`` that every environment shares."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    group = parser.add_argument_group("algorithm (what is not given comes from the variant or the library)")
+    group.add_argument("--variant", choices=["sound", "paper"], help="default: sound")
+    group.add_argument("--n-samples", type=int, metavar="N", help="trajectories per policy; default: 100")
+    group.add_argument("--ratio", type=float, metavar="R", help="R = eps_t / eps_s of the oracle; default: 2")
+    group.add_argument("--eps-s", type=float, metavar="X", help="eps_s; default: 1")
+    group.add_argument("--eps-t", type=float, metavar="X", help="eps_t; default: R eps_s")
+    group.add_argument("--eps-r", type=float, metavar="X", help="regulariser of the oracle; default: 0.01")
+    group.add_argument("--ridge", type=float, metavar="X", help="lambda_ridge of the regression; default: 0.001")
+    group.add_argument("--initial", choices=["uniform", "fixed"], help="first policy of every cover")
+    group.add_argument("--recheck", action=argparse.BooleanOptionalAction, help="repeat checks until all is quiet")
+    group.add_argument("--oracle", choices=["decision", "value"], help="one Cholesky factorisation or the eigenvalue")
+    group.add_argument("--mixture", choices=["stratified", "multinomial"], help="how regression data mix policies")
+    group.add_argument("--seed", type=int, default=0, metavar="S", help="of the run; default: 0")
+    group = parser.add_argument_group("budgets")
+    group.add_argument("--max-trajectories", type=int, metavar="N")
+    group.add_argument("--max-policies", type=int, metavar="N", help="policies added to the covers")
+    group.add_argument("--max-seconds", type=float, metavar="S")
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    group.add_argument("--out", type=Path, metavar="DIR", help="save the run: DIR/result.npz and DIR/run.json")
+    group.add_argument("--overwrite", action="store_true", help="let --out replace a run saved in DIR")
+    group.add_argument("--quiet", action="store_true", help="no progress line")
+    return parser
+
+
+NOT_FOR_DMQ = {"env_seed", "seed", "json", "out", "overwrite", "quiet", "make"}
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast run NAME ...``."""
+    from dmq_fast.dmq import DMQ
+    from dmq_fast.environments import registry
+
+    try:
+        parser, own = environment_parser(name)
+        options = vars(parser.parse_args(arguments))
+        settings = {key: value for key, value in options.items() if value is not None}
+        parameters = {key: settings.pop(key) for key in own if key in settings}
+        for item in settings.get("make", []):
+            parameters.update([item])
+        env = registry.make(name, rng=options["env_seed"], **parameters)
+        chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
+        progress = None if options["quiet"] or not sys.stderr.isatty() else ProgressLine(env.horizon)
+        dmq = DMQ(env, rng=options["seed"], progress=progress, **chosen)
+        if options["out"] is not None:
+            claim(options["out"], options["overwrite"])
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        return usage_error(f"run {name}: {error}")
+
+    try:
+        result = dmq.learn()
+    except KeyboardInterrupt:
+        result = dmq.result("interrupted")
+    if progress is not None:
+        progress.clear()
+    summary = summarise(env, dmq, result, options["seed"], options["env_seed"])
+    if options["out"] is not None:
+        result.save(options["out"] / "result.npz")
+        write_text(options["out"] / "run.json", json.dumps(summary, indent=2) + "\n")
+    print(json.dumps(summary) if options["json"] else table(summary))
+    if result.status == "interrupted":
+        return INTERRUPTED
+    return FINISHED if result.status == "finished" else OUT_OF_BUDGET
+
+
+def environment_parser(name: str) -> tuple[argparse.ArgumentParser, list[str]]:
+    """Build the parser of ``run NAME``; with it, the names of the environment's own parameters."""
+    from dmq_fast.environments import registry
+
+    parser = argparse.ArgumentParser(
+        prog=f"dmq-fast run {name}",
+        parents=[run_options()],
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    group = parser.add_argument_group("environment")
+    group.add_argument("--env-seed", type=int, default=0, metavar="S", help="what it is drawn from; default: 0")
+    if name.startswith(registry.GYMNASIUM_PREFIX):
+        group.add_argument("--horizon", type=int, required=True, metavar="H", help="number of levels")
+        group.add_argument(
+            "--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of gymnasium.make"
+        )
+        return parser, ["horizon"]
+    known = registry.describe()
+    if name not in known:
+        registry.make(name)  # says which there are
+    for parameter in known[name]:
+        flag = "--" + parameter.name.replace("_", "-")
+        if parameter.required or parameter.default is None:
+            help_text = parameter.help
+        else:
+            help_text = f"{parameter.help} Default: {parameter.default}"
+        help_text = help_text.replace("%", "%%")
+        if parameter.type is bool:
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, help=help_text)
+        else:
+            metavar = {int: "N", float: "X"}.get(parameter.type, "VALUE")
+            group.add_argument(
+                flag, type=parameter.type, required=parameter.required, metavar=metavar, help=help_text
+            )
+    return parser, [parameter.name for parameter in known[name]]
+
+
+def key_value(text: str) -> tuple[str, Any]:
+    """Split KEY=VALUE; VALUE is read as JSON, or taken as a string where it is none."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def claim(directory: Path, overwrite: bool) -> None:
+    """Make the output directory, and make sure before the run that its result can be written there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if (directory / "result.npz").exists() and not overwrite:
+        raise FileExistsError(f"--out: {directory} holds a run already; choose another or pass --overwrite")
+    if not os.access(directory, os.W_OK):
+        raise PermissionError(f"--out: {directory} is not writable")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file in one step."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def summarise(env: FiniteMDP, dmq: DMQ, result: Result, seed: int, env_seed: int) -> dict[str, Any]:
+    """Everything `table` shows, as plain data."""
+    from dmq_fast import theory
+    from dmq_fast._version import __version__
+
+    value = env.value(result.policy)
+    parameters = dmq.parameters
+    return {
+        "environment": env.name,
+        "environment_parameters": env.parameters,
+        "environment_seed": env_seed,
+        "horizon": env.horizon,
+        "n_actions": env.n_actions,
+        "dimension": env.dimension,
+        "variant": result.variant,
+        "options": result.options,
+        "parameters": result.parameters,
+        "seed": seed,
+        "status": result.status,
+        "value": value,
+        "optimal_value": env.optimal_value,
+        "original_value": env.original_value(value),
+        "original_optimal_value": env.original_value(env.optimal_value),
+        "gap": env.gap,
+        "n_trajectories": result.n_trajectories,
+        "counts": result.counts,
+        "cover_sizes": list(result.cover_sizes),
+        "printed_cover_bound": theory.printed_cover_bound(env.dimension, parameters.eps_r),
+        "sure_cover_bound": theory.sure_cover_bound(env.dimension, parameters.ratio, parameters.eps_r),
+        "seconds": result.seconds,
+        "warnings": list(result.warnings),
+        "version": __version__,
+    }
+
+
+def table(summary: dict[str, Any]) -> str:
+    """Lay a summary out for a person."""
+    return "\n".join(f"{label:<22}{text}" for label, text in rows(summary))
+
+
+def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of `table`: a label and a text."""
+    described = " ".join(f"{key}={value}" for key, value in summary["environment_parameters"].items())
+    yield summary["environment"], described
+    yield "", f"H = {summary['horizon']}, K = {summary['n_actions']}, d = {summary['dimension']}"
+    given = summary["parameters"]
+    yield (
+        summary["variant"],
+        f"N = {given['n_samples']:,}, R = {given['ratio']:g}, eps_r = {given['eps_r']:g}, ridge = {given['ridge']:g}, "
+        f"seed = {summary['seed']}",
+    )
+    yield "status", summary["status"]
+    value, best = summary["value"], summary["optimal_value"]
+    share = f"   ({value / best:.1%})" if best > 0 else ""
+    yield "value / optimum", f"{value:.6g} / {best:.6g}{share}"
+    if summary["original_value"] != value:
+        yield "", f"{summary['original_value']:.6g} / {summary['original_optimal_value']:.6g} in original units"
+    by_purpose = summary["counts"]["trajectories"]
+    yield "trajectories", f"{summary['n_trajectories']:,}   " + parts(by_purpose, "{:,}")
+    counts = summary["counts"]
+    yield "oracle calls", f"{counts['oracle_calls']:,}   True {counts['trues']:,}"
+    sizes = summary["cover_sizes"]
+    yield (
+        "policies |Pi_h|",
+        f"at most {max(sizes)}   bounds: printed {summary['printed_cover_bound']:.1f}, "
+        f"sure {summary['sure_cover_bound']}",
+    )
+    for size, levels in runs(sizes):
+        yield "", f"{levels}: {size}"
+    seconds = dict(summary["seconds"])
+    yield "time", f"{seconds.pop('total'):.3g} s   " + parts(seconds, "{:.3g} s")
+    for warning in summary["warnings"]:
+        yield "warning", warning
+
+
+def parts(amounts: dict[str, float], form: str) -> str:
+    """Spell out named amounts on one line."""
+    return ", ".join(f"{name} {form.format(amount)}" for name, amount in amounts.items())
+
+
+def runs(sizes: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Group consecutive levels of equal size: (size, "level 3" or "levels 3 to 7")."""
+    for size, group in itertools.groupby(enumerate(sizes), key=lambda pair: pair[1]):
+        levels = [level for level, _ in group]
+        first, last = levels[0], levels[-1]
+        yield size, f"level {first}" if first == last else f"levels {first} to {last}"
+
+
+class ProgressLine:
+    """One line on a terminal, rewritten at most ten times a second."""
+
+    def __init__(self, horizon: int, write: Callable[[str], object] | None = None) -> None:
+        self.horizon = horizon
+        self.write = write or sys.stderr.write
+        self.drawn = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        """Redraw, unless that was done a moment ago."""
+        now = time.monotonic()
+        if now - self.drawn < 0.1:
+            return
+        self.drawn = now
+        self.write(
+            f"\r\x1b[Klearned level {progress.level} of {self.horizon}, {progress.n_trajectories:,} trajectories, "
+            f"{progress.n_policies:,} policies, {progress.seconds:.1f} s"
+        )
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self.drawn:
+            self.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def list_environments(as_json: bool) -> int:
+    """Run ``dmq-fast envs``."""
+    from dmq_fast.environments import registry
+
+    known = registry.describe()
+    if as_json:
+        listing = {
+            name: [
+                {
+                    "name": parameter.name,
+                    "type": parameter.type.__name__,
+                    "required": parameter.required,
+                    "default": None if parameter.required else parameter.default,
+                    "help": parameter.help,
+                }
+                for parameter in parameters
+            ]
+            for name, parameters in known.items()
+        }
+        print(json.dumps(listing))
+        return FINISHED
+    for name, parameters in known.items():
+        print(name)
+        for parameter in parameters:
+            flag = "--" + parameter.name.replace("_", "-")
+            default = "required" if parameter.required else f"default {parameter.default}"
+            print(f"  {flag:<16}{parameter.help} ({default})")
+    print("gym:ID")
+    print("  --horizon       Number of levels (required)")
+    print("  --make K=V      Argument of gymnasium.make, any number of times")
+    print("  Any Gymnasium environment with transition tables: FrozenLake-v1, CliffWalking-v1, Taxi-v3, ...")
+    return FINISHED
+
+
+def usage_error(message: str) -> int:
+    """Say what is wrong and return the exit code for it."""
+    print(f"dmq-fast {message}", file=sys.stderr)
+    return USAGE

@@ -1,0 +1,35 @@
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
+
+from dmq_fast.kernels._philox import Stream
+from dmq_fast.kernels._rules import Rule
+
+def alias_tables(probabilities: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+
+@disjoint_base
+class FiniteModel:
+    def __init__(
+        self,
+        transitions: Sequence[NDArray[np.float64]],
+        rewards: Sequence[NDArray[np.float64]],
+        features: Sequence[NDArray[np.float64]],
+        start: NDArray[np.float64],
+        caps: NDArray[np.float64],
+    ) -> None: ...
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def n_actions(self) -> int: ...
+    @property
+    def dimension(self) -> int: ...
+    def rollout(
+        self,
+        rules: tuple[Rule, ...],
+        n: int,
+        stream: Stream,
+        levels: Sequence[int],
+        returns_from: Sequence[int] = (),
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...

@@ -1,0 +1,563 @@
+"""FiniteMDP: certificates of the exact solution, and one clear error for each way to get the input wrong."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmq_fast.environments import FiniteMDP
+
+EPS = np.finfo(np.float64).eps
+
+
+class TabularPolicy:
+    """Action probabilities by state, for MDPs with one-hot features."""
+
+    def __init__(self, tables):
+        self.rules = tuple(tables)
+
+    def probabilities(self, level, features, n_actions):
+        return features @ self.rules[level]
+
+
+def random_policy(mdp, rng):
+    return TabularPolicy(
+        [rng.dirichlet(np.ones(mdp.n_actions), size=mdp.dimension) for _ in range(mdp.horizon)]
+    )
+
+
+def deterministic_policy(mdp, choices):
+    """`choices[h]`: action of each state of level h."""
+    return TabularPolicy([np.eye(mdp.n_actions)[np.resize(c, mdp.dimension)] for c in choices])
+
+
+def random_mdp(rng, *, horizon=3, largest=3, n_actions=2, terminal=False, bernoulli=False):
+    """One-hot MDP with sparse transitions, levels of different sizes, and every kind of reward."""
+    sizes = [*rng.integers(1, largest + 1, size=horizon), int(rng.integers(1, largest + 1))]
+    P = []
+    for before, after in itertools.pairwise(sizes):
+        support = rng.random((before, n_actions, after)) < 0.6
+        support[..., rng.integers(after)] = True
+        weights = support * rng.random(support.shape)
+        P.append(weights / weights.sum(axis=2, keepdims=True))
+    if not terminal:
+        P.pop()
+    R, caps = [], []
+    for level in range(horizon):
+        depends = level < len(P) and rng.random() < 0.5
+        shape = P[level].shape if depends else (sizes[level], n_actions)
+        R.append(rng.random(shape) / horizon * (rng.random(shape) < 0.7))
+        caps.append(1 / horizon if bernoulli and not depends else 0.0)
+    features = [np.eye(size, max(sizes[:-1])) for size in sizes[:-1]]
+    start = rng.random(sizes[0]) * (rng.random(sizes[0]) < 0.7)
+    start[0] += 0.1
+    return FiniteMDP(P, R, features, start / start.sum(), caps)
+
+
+mdps = st.builds(
+    lambda seed, **kw: random_mdp(np.random.default_rng(seed), **kw),
+    seed=st.integers(0, 2**32),
+    horizon=st.integers(1, 5),
+    largest=st.integers(1, 5),
+    n_actions=st.integers(1, 4),
+    terminal=st.booleans(),
+    bernoulli=st.booleans(),
+)
+small_mdps = st.builds(
+    lambda seed, terminal, bernoulli: random_mdp(
+        np.random.default_rng(seed), terminal=terminal, bernoulli=bernoulli
+    ),
+    seed=st.integers(0, 2**32),
+    terminal=st.booleans(),
+    bernoulli=st.booleans(),
+)
+
+
+def paths(mdp, policy=None):
+    """Every path of positive probability as (probability, mean reward, largest reward, states)."""
+
+    def extend(level, state, probability, total, largest, states):
+        if level == mdp.horizon:
+            yield probability, total, largest, states
+            return
+        chances = (
+            np.ones(mdp.n_actions)
+            if policy is None
+            else policy.probabilities(level, mdp.features[level], mdp.n_actions)[state]
+        )
+        for action in np.flatnonzero(chances):
+            following = mdp.P[level][state, action] if level < len(mdp.P) else np.ones(1)
+            for after in np.flatnonzero(following):
+                reward = mdp.R[level][state, action]
+                reward = reward[after] if np.ndim(reward) else reward
+                top = mdp.caps[level] if reward > 0 and mdp.caps[level] > 0 else reward
+                yield from extend(
+                    level + 1,
+                    after,
+                    probability * chances[action] * following[after],
+                    total + reward,
+                    largest + top,
+                    (*states, (level, int(state), int(action))),
+                )
+
+    for first in np.flatnonzero(mdp.start):
+        yield from extend(0, first, mdp.start[first], 0.0, 0.0, ())
+
+
+# Certificates
+
+
+@given(mdps)
+def test_optimal_values_satisfy_the_bellman_equations(mdp):
+    for level in range(mdp.horizon):
+        q, v = mdp.optimal_q[level], mdp.optimal_v[level]
+        ahead = 0.0
+        if level + 1 < mdp.horizon:
+            ahead = np.einsum("sat,t->sa", mdp.P[level], mdp.optimal_v[level + 1])
+        assert np.abs(q - mdp.expected_rewards[level] - ahead).max() <= 8 * EPS
+        assert np.array_equal(v, q.max(axis=1))
+    assert mdp.optimal_value == pytest.approx(float(mdp.start @ mdp.optimal_v[0]), abs=4 * EPS)
+    assert mdp.optimal_value <= mdp.max_reward_sum + 16 * EPS
+
+
+@given(mdps, st.integers(0, 2**32))
+def test_value_agrees_with_occupancy_and_is_at_most_optimal(mdp, seed):
+    policy = random_policy(mdp, np.random.default_rng(seed))
+    visits = mdp.occupancy(policy)
+    collected = 0.0
+    for level, distribution in enumerate(visits):
+        assert distribution.shape == (mdp.n_states[level],)
+        assert distribution.sum() == pytest.approx(1, abs=1e-14)
+        assert not distribution[~mdp.reachable[level]].any()
+        chances = policy.probabilities(level, mdp.features[level], mdp.n_actions)
+        collected += float(distribution @ (chances * mdp.expected_rewards[level]).sum(axis=1))
+    assert mdp.value(policy) == pytest.approx(collected, abs=1e-14)
+    assert mdp.value(policy) <= mdp.optimal_value + 1e-14
+
+
+@given(mdps)
+def test_greedy_policy_attains_the_optimum(mdp):
+    greedy = deterministic_policy(mdp, [q.argmax(axis=1) for q in mdp.optimal_q])
+    assert mdp.value(greedy) == pytest.approx(mdp.optimal_value, abs=1e-14)
+
+
+@settings(max_examples=25)
+@given(small_mdps, st.integers(0, 2**32))
+def test_value_is_the_sum_over_paths(mdp, seed):
+    policy = random_policy(mdp, np.random.default_rng(seed))
+    enumerated = list(paths(mdp, policy))
+    assert sum(p for p, *_ in enumerated) == pytest.approx(1, abs=1e-14)
+    assert mdp.value(policy) == pytest.approx(sum(p * total for p, total, *_ in enumerated), abs=1e-14)
+    visits = [np.zeros(size) for size in mdp.n_states]
+    for probability, _, _, states in enumerated:
+        for level, state, _ in states:
+            visits[level][state] += probability
+    for exact, summed in zip(mdp.occupancy(policy), visits, strict=True):
+        np.testing.assert_allclose(exact, summed, atol=1e-14)
+
+
+@given(mdps, st.integers(0, 2**32))
+def test_value_solves_the_linear_system_of_all_levels(mdp, seed):
+    policy = random_policy(mdp, np.random.default_rng(seed))
+    offsets = np.concatenate([[0], np.cumsum(mdp.n_states)])
+    system, right = np.eye(offsets[-1]), np.zeros(offsets[-1])
+    for level in range(mdp.horizon):
+        rows = slice(offsets[level], offsets[level + 1])
+        chances = policy.probabilities(level, mdp.features[level], mdp.n_actions)
+        right[rows] = (chances * mdp.expected_rewards[level]).sum(axis=1)
+        if level + 1 < mdp.horizon:
+            columns = slice(offsets[level + 1], offsets[level + 2])
+            system[rows, columns] -= np.einsum("sa,sat->st", chances, mdp.P[level])
+    values = np.linalg.solve(system, right)
+    assert mdp.value(policy) == pytest.approx(float(mdp.start @ values[: offsets[1]]), abs=1e-13)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32))
+def test_optimum_over_every_deterministic_policy(seed):
+    mdp = random_mdp(np.random.default_rng(seed), horizon=3, largest=2)
+    levels = [list(itertools.product(range(mdp.n_actions), repeat=size)) for size in mdp.n_states]
+    best = max(mdp.value(deterministic_policy(mdp, choices)) for choices in itertools.product(*levels))
+    assert mdp.optimal_value == pytest.approx(best, abs=1e-14)
+
+
+@settings(max_examples=25)
+@given(small_mdps)
+def test_path_sum_reachability_and_gap_by_enumeration(mdp):
+    enumerated = list(paths(mdp))
+    assert mdp.max_reward_sum == pytest.approx(max(largest for _, _, largest, _ in enumerated), abs=1e-14)
+    visited = {(level, state) for *_, states in enumerated for level, state, _ in states}
+    masks = [(level, int(s)) for level, mask in enumerate(mdp.reachable) for s in np.flatnonzero(mask)]
+    assert set(masks) == visited
+    gaps = [
+        mdp.optimal_v[level][state] - q
+        for level, state in visited
+        for q in mdp.optimal_q[level][state]
+        if mdp.optimal_v[level][state] - q > 1e-12
+    ]
+    assert mdp.gap == (pytest.approx(min(gaps)) if gaps else np.inf)
+
+
+@given(mdps)
+def test_one_hot_features_realise_q_star(mdp):
+    assert mdp.optimal_theta.shape == (mdp.horizon, mdp.n_actions, mdp.dimension)
+    assert mdp.realizability_residual <= 64 * EPS
+    for level, mask in enumerate(mdp.reachable):
+        # Minimum norm: nothing is put on the features of states that cannot be reached.
+        elsewhere = np.setdiff1d(np.arange(mdp.dimension), np.flatnonzero(mask))
+        assert np.abs(mdp.optimal_theta[level][:, elsewhere]).max(initial=0.0) <= 64 * EPS
+
+
+def test_theta_is_the_least_squares_fit_where_q_star_is_not_linear():
+    rng = np.random.default_rng(0)
+    phi = rng.random((6, 2)) / 2
+    mdp = FiniteMDP([], [rng.random((6, 3))], [phi], np.full(6, 1 / 6))
+    residual = mdp.optimal_q[0] - phi @ mdp.optimal_theta[0].T
+    np.testing.assert_allclose(phi.T @ residual, 0, atol=1e-14)
+    assert mdp.realizability_residual == pytest.approx(np.abs(residual).max()) != 0
+
+
+def test_gap_ignores_ties_rounding_and_unreachable_states():
+    third = 0.1 + 0.2  # differs from .3 by rounding only
+    mdp = FiniteMDP([], [[[0.3, third], [0.3, 0.1]]], [np.eye(2)])
+    assert mdp.gap == np.inf
+    assert mdp.reachable[0].tolist() == [True, False]
+    everywhere = FiniteMDP([], [[[0.3, third], [0.3, 0.1]]], [np.eye(2)], [0.5, 0.5])
+    assert everywhere.gap == pytest.approx(0.2)
+
+
+def test_tied_everywhere_has_infinite_gap():
+    assert FiniteMDP([np.ones((1, 2, 1))], [np.zeros((1, 2))] * 2, [[[1.0]]] * 2).gap == np.inf
+
+
+def test_rewards_of_the_last_level_may_depend_on_the_terminal_state():
+    mdp = FiniteMDP([[[[0.25, 0.75], [1.0, 0.0]]]], [[[[1.0, 0.0], [0.5, 1.0]]]], [[[1.0]]])
+    assert mdp.horizon == 1 and mdp.n_states == (1,)
+    np.testing.assert_array_equal(mdp.expected_rewards[0], [[0.25, 0.5]])
+    assert mdp.max_reward_sum == 1.0  # the reward 1 of action 1 has probability 0
+    assert mdp.gap == 0.25
+
+
+def test_bernoulli_caps_count_in_the_path_sum():
+    mdp = FiniteMDP([], [[[0.25, 0.0]]], [[[1.0]]], caps=[0.5])
+    assert mdp.max_reward_sum == 0.5
+    assert mdp.optimal_value == 0.25
+
+
+def test_original_value_inverts_shift_and_scale():
+    mdp = FiniteMDP([], [[[0.5]]], [[[1.0]]], reward_shift=2.0, reward_scale=0.125)
+    assert mdp.original_value(0.5) == 2.0
+
+
+def test_real_policies():
+    policies = pytest.importorskip("dmq_fast.policy", exc_type=ImportError)
+    mdp = random_mdp(np.random.default_rng(3), horizon=4, largest=4, n_actions=3)
+    greedy = policies.Policy.greedy(mdp.optimal_theta)
+    assert mdp.value(greedy) == pytest.approx(mdp.optimal_value, abs=1e-14)
+    tables = [np.full((mdp.dimension, 3), 1 / 3)] * 4
+    uniform = policies.Policy.uniform(4)
+    assert mdp.value(uniform) == pytest.approx(mdp.value(TabularPolicy(tables)), abs=1e-14)
+
+
+@pytest.mark.parametrize("method", ["value", "occupancy"])
+def test_policy_of_another_horizon_is_refused(method):
+    mdp = random_mdp(np.random.default_rng(0))
+    with pytest.raises(ValueError, match="policy: expected one rule for each of the 3 levels, got 2"):
+        getattr(mdp, method)(TabularPolicy([np.ones((3, 2)) / 2] * 2))
+
+
+# Input: what is accepted
+
+
+def plain(horizon=2):
+    """Arguments of a valid MDP with two states and two actions, as fresh writable arrays."""
+    return {
+        "P": [np.array([[[0.25, 0.75], [1, 0]], [[0, 1], [0.5, 0.5]]]) for _ in range(horizon - 1)],
+        "R": [np.array([[0.0, 0.5], [0.25, 0.125]]) * 2 / horizon for _ in range(horizon)],
+        "features": [np.array([[1.0, 0.0], [0.5, 0.5]]) for _ in range(horizon)],
+    }
+
+
+def _strided(array):
+    wide = np.zeros(tuple(2 * n for n in array.shape))
+    view = wide[tuple(slice(None, None, 2) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
+def _read_only(array):
+    array.setflags(write=False)
+    return array
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.asfortranarray,
+        _strided,
+        _read_only,
+        lambda a: np.flip(np.flip(a).copy()),
+        lambda a: a.tolist(),
+        lambda a: a.astype(np.float32),
+        lambda a: a.astype(np.float16),
+        lambda a: a.astype(">f8"),
+        lambda a: a.astype(np.longdouble),
+    ],
+)
+def test_forms_of_arrays_are_equivalent(form):
+    expected = FiniteMDP(**plain())
+    mdp = FiniteMDP(**{key: [form(array) for array in value] for key, value in plain().items()})
+    for name in ("P", "R", "features"):
+        for ours, theirs in zip(getattr(mdp, name), getattr(expected, name), strict=True):
+            assert ours.dtype == np.float64 and ours.flags.c_contiguous and not ours.flags.writeable
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.int64])
+def test_integers_and_booleans(dtype):
+    P = np.eye(2, dtype=dtype)[[[0, 1], [1, 0]]]
+    mdp = FiniteMDP([P], np.zeros((2, 2, 2), dtype), [np.eye(2, dtype=dtype)] * 2, np.eye(2, dtype=dtype)[1])
+    assert mdp.P[0].dtype == mdp.start.dtype == np.float64
+    assert mdp.reachable[0].tolist() == [False, True]
+
+
+def test_stacked_arrays_and_generators():
+    arguments = plain(3)
+    stacked = FiniteMDP(**{key: np.array(value) for key, value in arguments.items()})
+    lazy = FiniteMDP(**{key: (array for array in value) for key, value in arguments.items()})
+    assert stacked.optimal_value == lazy.optimal_value == FiniteMDP(**arguments).optimal_value
+
+
+def test_arrays_of_the_caller_are_copied_and_stay_writable():
+    arguments = plain()
+    mdp = FiniteMDP(**arguments)
+    arguments["R"][0][...] = 7
+    assert mdp.R[0].max() == 0.5
+    with pytest.raises(ValueError, match="read-only"):
+        mdp.R[0][0, 0] = 1
+    for array in (
+        mdp.optimal_q[0],
+        mdp.optimal_v[0],
+        mdp.reachable[0],
+        mdp.optimal_theta,
+        mdp.start,
+        mdp.caps,
+    ):
+        assert not array.flags.writeable
+
+
+def homogeneous(horizon=50, n_states=3):
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(n_states), size=(n_states, 2))
+    R = rng.random((n_states, 2)) / horizon
+    return FiniteMDP([P] * (horizon - 1), [R] * horizon, [np.eye(n_states)] * horizon)
+
+
+@pytest.mark.parametrize(
+    "clone", [lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
+)
+def test_copies_keep_sharing_and_protection(clone):
+    original = homogeneous()
+    value = original.optimal_value  # the cached solution is not part of the copy
+    mdp = clone(original)
+    assert (
+        len({id(a) for a in mdp.P}) == len({id(a) for a in mdp.R}) == len({id(a) for a in mdp.features}) == 1
+    )
+    assert not any(a.flags.writeable for a in (*mdp.P, *mdp.R, *mdp.features, mdp.start, mdp.caps))
+    assert mdp.optimal_value == value
+    assert mdp.horizon == 50 and mdp.parameters == original.parameters and repr(mdp) == repr(original)
+
+
+def test_pickle_size_does_not_grow_with_the_solution():
+    mdp = homogeneous()
+    before = len(pickle.dumps(mdp))
+    assert np.isfinite(mdp.gap) and mdp.optimal_theta.any()
+    assert len(pickle.dumps(mdp)) == before
+
+
+def test_repr_is_short():
+    assert repr(homogeneous()) == (
+        "FiniteMDP('finite-mdp', horizon=50, n_states=3, n_actions=2, dimension=3)"
+    )
+    mixed = FiniteMDP(
+        [np.ones((1, 1, 2)) / 2], [np.zeros((1, 1)), np.zeros((2, 1))], [[[1.0]], [[1.0], [1.0]]]
+    )
+    assert "n_states=1..2" in repr(mixed)
+
+
+# Input: what is refused, and how the message says it
+
+
+def spoiled(name, level, index, value):
+    """Valid arguments with one element replaced."""
+    arguments = plain()
+    arguments[name][level][index] = value
+    return arguments
+
+
+def replaced(name, level, value):
+    arguments = plain()
+    arguments[name][level] = value
+    return arguments
+
+
+HALF = np.full((2, 2), 0.5)
+
+REFUSED = {
+    "probability sum": (
+        spoiled("P", 0, (1, 0, 1), 0.5),
+        r"P: level 0, state 1, action 0: .*sum to 1, got 0\.5",
+    ),
+    "negative probability": (
+        spoiled("P", 0, (0, 1), [1.5, -0.5]),
+        r"P: level 0, state 0, action 1, next state 1: .*>= 0, got -0\.5",
+    ),
+    "NaN probability": (
+        spoiled("P", 0, (1, 1, 0), np.nan),
+        "P: level 0, state 1, action 1, next state 0: expected a finite number, got nan",
+    ),
+    "infinite probability": (spoiled("P", 0, (0, 0, 0), np.inf), "P: level 0, state 0.*got inf"),
+    "huge probability": (
+        spoiled("P", 0, (0, 0), 1e308),
+        "P: level 0, state 0, action 0: .*sum to 1, got inf",
+    ),
+    "negative reward": (spoiled("R", 1, (1, 0), -0.1), r"R: level 1, state 1, action 0: .*>= 0, got -0\.1"),
+    "NaN reward": (spoiled("R", 0, (0, 1), np.nan), "R: level 0, state 0, action 1: .*finite.*got nan"),
+    "infinite reward": (spoiled("R", 0, (0, 1), np.inf), "R: level 0, state 0, action 1: .*finite.*got inf"),
+    "huge reward": (
+        plain() | {"R": [np.full((2, 2), 1e308)] * 2},
+        r"R: level 0, state 0, action 0: .*1e\+308 here and inf",
+    ),
+    "feature norm": (
+        spoiled("features", 1, (0, 1), 1.0),
+        r"features: level 1, state 0: .*norm at most 1, got 1\.414",
+    ),
+    "huge feature": (spoiled("features", 0, (1, 1), 1e200), "features: level 0, state 1: .*got inf"),
+    "NaN feature": (
+        spoiled("features", 0, (1, 1), np.nan),
+        "features: level 0, state 1, feature 1: expected a finite number, got nan",
+    ),
+    "start sum": (plain() | {"start": [0.5, 0.4]}, r"start: .*sum to 1, got a sum of 0\.9"),
+    "start sign": (plain() | {"start": [1.5, -0.5]}, r"start, state 1: .*>= 0, got -0\.5"),
+    "start NaN": (plain() | {"start": [np.nan, 1]}, "start, state 0: .*finite"),
+    "start shape": (plain() | {"start": [1.0]}, r"start: expected shape \(2,\), got \(1,\)"),
+    "start empty": (plain() | {"start": []}, r"start: .*at least one.*\(0,\)"),
+    "caps length": (plain() | {"caps": [1.0]}, r"caps: expected shape \(2,\), got \(1,\)"),
+    "caps sign": (plain() | {"caps": [0.0, -1.0]}, "caps: level 1: .*>= 0, got -1"),
+    "caps NaN": (plain() | {"caps": [0.0, np.nan]}, "caps, level 1: .*finite number, got nan"),
+    "cap below mean": (
+        plain() | {"caps": [0.25, 0.0]},
+        r"R: level 0, state 0, action 1: .*at most the cap 0\.25, got 0\.5",
+    ),
+    "cap of rewards on transitions": (
+        replaced("R", 0, np.zeros((2, 2, 2))) | {"caps": [1.0, 0.0]},
+        "caps: level 0: expected 0 where the rewards depend on the next state, got 1",
+    ),
+    "no levels": (plain() | {"R": []}, "R: expected at least one level"),
+    "too few P": (plain(3) | {"P": plain(2)["P"]}, "P: expected 2 arrays for the 3 levels of R.*got 1"),
+    "too many P": (plain() | {"P": plain(4)["P"]}, "P: expected 1 arrays.*got 3"),
+    "too few features": (plain() | {"features": plain(1)["features"]}, "features: expected 2 arrays.*got 1"),
+    "P ndim": (replaced("P", 0, HALF), r"P: level 0: expected shape \(S, K, S'\), got \(2, 2\)"),
+    "P shape": (
+        replaced("P", 0, np.full((2, 2, 4), 0.25)),
+        r"P: level 0: expected shape \(2, 2, 2\), got \(2, 2, 4\)",
+    ),
+    "R ndim": (replaced("R", 1, [0.0, 0.0]), r"R: level 1: expected shape \(S, K\) or .*got \(2,\)"),
+    "R actions": (replaced("R", 1, np.zeros((2, 3))), r"R: level 1: expected shape \(2, 2\), got \(2, 3\)"),
+    "R states": (replaced("R", 1, np.zeros((3, 2))), r"level \d: expected shape"),
+    "R next states": (
+        replaced("R", 0, np.zeros((2, 2, 3))),
+        r"R: level 0: expected shape \(2, 2, 2\), got \(2, 2, 3\)",
+    ),
+    "last R on transitions": (
+        replaced("R", 1, np.zeros((2, 2, 2))),
+        r"R: level 1: expected shape \(S, K\), got \(2, 2, 2\).*need a transition array",
+    ),
+    "features ndim": (replaced("features", 0, [1.0, 0.0]), r"features: level 0: expected shape \(S, d\)"),
+    "features dimension": (
+        replaced("features", 1, np.eye(2, 3)),
+        r"features: level 1: expected shape \(2, 2\), got \(2, 3\)",
+    ),
+    "features states": (replaced("features", 1, np.eye(3, 2)), r"features: level 1: expected shape \(2, 2\)"),
+    "no states": (replaced("R", 0, np.zeros((0, 2))), r"R: level 0: .*at least one.*got shape \(0, 2\)"),
+    "no actions": (replaced("R", 0, np.zeros((2, 0))), r"R: level 0: .*got shape \(2, 0\)"),
+    "no dimension": (replaced("features", 0, np.zeros((2, 0))), r"features: level 0: .*got shape \(2, 0\)"),
+    "no next states": (replaced("P", 0, np.zeros((2, 2, 0))), r"P: level 0: .*got shape \(2, 2, 0\)"),
+    "ragged": (replaced("R", 0, [[0.0], [0.0, 0.0]]), "R: level 0: .*unequal lengths"),
+    "NaN shift": (plain() | {"reward_shift": np.nan}, "reward_shift: .*finite.*got nan"),
+    "zero scale": (plain() | {"reward_scale": 0.0}, "reward_scale: expected a positive number, got 0"),
+    "vector scale": (plain() | {"reward_scale": [1.0]}, r"reward_scale: expected shape \(\), got \(1,\)"),
+}
+
+REFUSED_TYPES = {
+    "complex": (replaced("R", 1, np.zeros((2, 2), complex)), "R: level 1: .*complex128"),
+    "object": (replaced("P", 0, np.zeros((2, 2, 2), object)), "P: level 0: .*object"),
+    "text": (replaced("features", 0, [["a", "b"]] * 2), "features: level 0: .*real numbers, got dtype <U1"),
+    "dates": (replaced("R", 0, np.zeros((2, 2), "M8[s]")), "R: level 0: .*datetime64"),
+    "None element": (replaced("R", 0, None), "R: level 0: .*object"),
+    "None P": (plain() | {"P": None}, "P: expected a sequence of arrays, one a level, got NoneType"),
+    "number": (plain() | {"R": 0.5}, "R: expected a sequence of arrays, one a level, got float"),
+    "0-d": (plain() | {"features": np.array(1.0)}, "features: expected a sequence of arrays"),
+    "string": (plain() | {"P": "P"}, "P: level 0: expected real numbers"),
+    "complex start": (plain() | {"start": [1j, 0]}, "start: expected real numbers, got dtype complex128"),
+    "text caps": (plain() | {"caps": ["a", "b"]}, "caps: expected real numbers"),
+    "text shift": (plain() | {"reward_shift": "1"}, "reward_shift: expected real numbers"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_values_refused(case):
+    arguments, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message):
+        FiniteMDP(**arguments)
+
+
+@pytest.mark.parametrize("case", REFUSED_TYPES)
+def test_types_refused(case):
+    arguments, message = REFUSED_TYPES[case]
+    with pytest.raises(TypeError, match=message):
+        FiniteMDP(**arguments)
+
+
+def test_path_sum_names_the_step_where_it_first_exceeds_one():
+    P = [np.ones((1, 2, 1))] * 3
+    R = [[[0.0, 0.5]], [[0.25, 0.4]], [[0.125, 0.0]], [[0.25, 0.0]]]
+    message = r"R: level 2, state 0, action 0: .*at most 1 .*sum is 1\.025.* here and 1\.275.* at its end"
+    with pytest.raises(ValueError, match=message):
+        FiniteMDP(P, R, [[[1.0]]] * 4)
+
+
+def test_path_sum_follows_positive_probabilities_from_the_start_only():
+    heavy = [[0.0, 0.0], [1.0, 1.0]]
+    stay = np.eye(2)[[[0, 0], [1, 1]]]
+    assert FiniteMDP([stay], [heavy] * 2, [np.eye(2)] * 2).max_reward_sum == 0
+    with pytest.raises(ValueError, match="R: level 1, state 1, action 0: "):
+        FiniteMDP([stay], [heavy] * 2, [np.eye(2)] * 2, [0.5, 0.5])
+    leak = stay * (1 - 1e-9)
+    leak[:, :, ::-1] += 1e-9 * stay
+    FiniteMDP([leak], [heavy] * 2, [np.eye(2)] * 2)
+    with pytest.raises(ValueError, match="R: level 2, state 1, action 0: "):
+        FiniteMDP([leak] * 2, [heavy] * 3, [np.eye(2)] * 3)
+
+
+def test_path_sum_with_rewards_on_transitions_and_caps():
+    to_second = np.zeros((1, 1, 2))
+    to_second[...] = 0.5
+    rewards = np.array([[[0.25, 0.75]]])
+    last = np.full((2, 1), 0.5)
+    features = [[[1.0]], [[1.0], [1.0]]]
+    with pytest.raises(ValueError, match=r"R: level 1, state 1, action 0: .*sum is 1\.25"):
+        FiniteMDP([to_second], [rewards, last], features)
+    with pytest.raises(ValueError, match=r"R: level 1, state 0, action 0: .*sum is 1\.25"):
+        FiniteMDP([to_second], [rewards * [[[1, 0]]], last * [[0.5], [0]]], features, caps=[0.0, 1.0])
+
+
+def test_tolerances_leave_room_for_rounding():
+    P = np.full((1, 1, 3), [0.1, 0.2, 0.7])
+    assert FiniteMDP([P], [[[0.1]], np.full((3, 1), 0.9 + 1e-12)], [[[1 + 1e-12]], [[1.0]] * 3]).horizon == 2

@@ -1,0 +1,335 @@
+"""FiniteMDP.from_gymnasium against the transition tables themselves."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dmq_fast.environments import FiniteMDP, make
+
+gymnasium = pytest.importorskip("gymnasium")
+
+TAXI = max(name for name in gymnasium.registry if name.startswith("Taxi-v"))
+CLIFF = max(name for name in gymnasium.registry if name.startswith("CliffWalking-v"))
+
+CASES = [
+    ("FrozenLake-v1", {}, 20),
+    ("FrozenLake-v1", {}, 1),
+    ("FrozenLake-v1", {}, 6),
+    ("FrozenLake-v1", {"is_slippery": False}, 20),
+    ("FrozenLake8x8-v1", {}, 60),
+    ("FrozenLake8x8-v1", {"is_slippery": False}, 14),
+    (CLIFF, {}, 20),
+    (CLIFF, {}, 13),
+    (CLIFF, {}, 5),
+    (CLIFF, {"is_slippery": True}, 30),
+    (TAXI, {}, 20),
+    (TAXI, {}, 1),
+]
+
+
+def table_optimum(env, horizon):
+    """Optimal return by dynamic programming on the transition table, in the environment's own units."""
+    best = dict.fromkeys(env.unwrapped.P, 0.0)
+    for _ in range(horizon):
+        best = {
+            state: max(
+                sum(p * (r + (0.0 if ended else best[int(after)])) for p, after, r, ended in outcomes)
+                for outcomes in actions.values()
+            )
+            for state, actions in env.unwrapped.P.items()
+        }
+    return sum(p * best[state] for state, p in enumerate(env.unwrapped.initial_state_distrib))
+
+
+class FixedActions:
+    """The same action in every state of a level."""
+
+    def __init__(self, actions):
+        self.rules = actions
+
+    def probabilities(self, level, features, n_actions):
+        return np.tile(np.eye(n_actions)[self.rules[level]], (len(features), 1))
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
+def pair(request):
+    identifier, arguments, horizon = request.param
+    env = gymnasium.make(identifier, **arguments)
+    return env, FiniteMDP.from_gymnasium(env, horizon)
+
+
+def test_optimum_is_that_of_the_table(pair):
+    env, mdp = pair
+    expected = table_optimum(env, mdp.horizon)
+    tolerance = 1e-13 * mdp.horizon / mdp.reward_scale
+    assert mdp.original_value(mdp.optimal_value) == pytest.approx(expected, abs=max(tolerance, 1e-13))
+
+
+def test_rewards_and_features_meet_the_assumptions(pair):
+    _, mdp = pair
+    rewarding = max(rewards.max() for rewards in mdp.R) > 0
+    assert mdp.max_reward_sum == pytest.approx(float(rewarding))
+    assert mdp.realizability_residual < 1e-12
+    assert len({id(array) for array in (*mdp.P, *mdp.R, *mdp.features)}) <= 3
+
+
+def test_outcomes_are_those_of_the_table(pair):
+    """Joint law of reward and next state (or end), for every reachable state and action."""
+    env, mdp = pair
+    names = state_names(env, mdp)
+    for level in (0, mdp.horizon - 1):
+        for state in np.flatnonzero(mdp.reachable[level]):
+            for action in range(mdp.n_actions):
+                ours = outcome_law(mdp, level, state, action, names)
+                theirs = table_law(env, mdp, level, names[state], action)
+                assert ours.keys() == theirs.keys()
+                for key, probability in theirs.items():
+                    assert ours[key] == pytest.approx(probability, abs=1e-15)
+
+
+def state_names(env, mdp):
+    """Gymnasium's state for each state of the MDP, "end" for the absorbing one: states alike in features."""
+    table = env.unwrapped.P
+    reached, frontier = set(), {int(s) for s in np.flatnonzero(env.unwrapped.initial_state_distrib)}
+    for _ in range(mdp.horizon):
+        reached |= frontier
+        frontier = {
+            int(after)
+            for state in frontier
+            for outcomes in table[state].values()
+            for p, after, _, ended in outcomes
+            if p > 0 and not ended
+        }
+    kept = [*sorted(reached), "end"]
+    phi = mdp.features[0]
+    names = [kept[int(np.flatnonzero((phi[: len(kept)] == row).all(axis=1))[0])] for row in phi]
+    assert names[: len(kept)] == kept
+    return names
+
+
+def outcome_law(mdp, level, state, action, names):
+    """{(next state, raw reward): probability} by the MDP; the next state is left out at the last level."""
+    last = level == mdp.horizon - 1
+    rewards = mdp.R[level][state, action]
+    law = {}
+    if len(mdp.P) == level:
+        return {round_key(None, rewards / mdp.reward_scale - mdp.reward_shift): 1.0}
+    for after in np.flatnonzero(mdp.P[level][state, action]):
+        reward = (rewards[after] if rewards.ndim else rewards) / mdp.reward_scale - mdp.reward_shift
+        key = round_key(None if last else names[after], reward)
+        law[key] = law.get(key, 0.0) + mdp.P[level][state, action, after]
+    return law
+
+
+def table_law(env, mdp, level, state, action):
+    if state == "end":
+        return {round_key(None if level == mdp.horizon - 1 else "end", 0.0): 1.0}
+    law = {}
+    for probability, after, reward, ended in env.unwrapped.P[state][action]:
+        name = None if level == mdp.horizon - 1 else "end" if ended else int(after)
+        key = round_key(name, reward)
+        law[key] = law.get(key, 0.0) + probability
+    return law
+
+
+def round_key(name, reward):
+    return name, round(float(reward), 6) + 0.0
+
+
+@pytest.mark.parametrize(
+    ("identifier", "arguments"), [("FrozenLake-v1", {"is_slippery": False}), (CLIFF, {})]
+)
+def test_fixed_actions_earn_what_stepping_earns(identifier, arguments):
+    env = gymnasium.make(identifier, max_episode_steps=100, **arguments)
+    mdp = FiniteMDP.from_gymnasium(env, 12)
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        actions = rng.choice([1, 2], size=12)  # towards the goal, or into holes and off the cliff
+        env.reset(seed=0)
+        earned = 0.0
+        for action in actions:
+            _, reward, terminated, _, _ = env.step(int(action))
+            earned += float(reward)
+            if terminated:
+                break
+        assert mdp.original_value(mdp.value(FixedActions(actions))) == pytest.approx(earned, abs=1e-9)
+
+
+def test_slippery_lake_has_a_tiny_gap_and_rewards_on_transitions():
+    mdp = FiniteMDP.from_gymnasium("FrozenLake-v1", 20)
+    assert mdp.gap == pytest.approx(3.136e-5, rel=1e-3)
+    assert all(rewards.ndim == 3 for rewards in mdp.R) and len(mdp.P) == 20
+    assert mdp.n_states[0] == 12 and mdp.dimension == 11
+    assert not mdp.features[0][-1].any()
+
+
+def test_cliff_pays_the_shift_when_absorbed():
+    mdp = FiniteMDP.from_gymnasium(CLIFF, 20)
+    assert mdp.reward_shift == 100
+    # The best path walks 13 steps at -1, the other 7 are absorbed.
+    assert mdp.original_value(mdp.optimal_value) == pytest.approx(-13)
+    assert 1 / mdp.reward_scale == pytest.approx(13 * 99 + 7 * 100)
+    assert all(rewards.ndim == 2 for rewards in mdp.R) and len(mdp.P) == 19
+    np.testing.assert_array_equal(mdp.features[0], np.eye(38))
+    np.testing.assert_allclose(mdp.R[0][-1], 100 * mdp.reward_scale)
+
+
+def test_same_target_with_two_rewards_is_split():
+    # 8x8: from the cell left of the goal one action can end in the goal (1) or in a hole (0).
+    lake = FiniteMDP.from_gymnasium("FrozenLake8x8-v1", 60)
+    assert lake.n_states[0] == lake.dimension + 2
+    np.testing.assert_array_equal(lake.features[0][-2:], 0)
+    cliff = FiniteMDP.from_gymnasium(gymnasium.make(CLIFF, is_slippery=True), 30)
+    assert cliff.n_states[0] == cliff.dimension + 1
+    np.testing.assert_array_equal(cliff.features[0][-1], cliff.features[0][cliff.start.argmax()])
+
+
+def test_taxi_over_a_long_horizon_is_small():
+    mdp = FiniteMDP.from_gymnasium(TAXI, 200)
+    assert len({id(array) for array in mdp.P}) == len({id(array) for array in mdp.R}) == 1
+    assert mdp.P[0].nbytes < 20e6
+    assert mdp.start.sum() == pytest.approx(1)
+    assert mdp.original_value(mdp.optimal_value) == pytest.approx(
+        table_optimum(gymnasium.make(TAXI), 200), abs=1e-8
+    )
+
+
+def test_only_states_within_the_horizon_are_kept():
+    assert FiniteMDP.from_gymnasium("FrozenLake-v1", 1).n_states == (2,)
+    assert FiniteMDP.from_gymnasium("FrozenLake-v1", 2).n_states == (4, 4)
+    assert FiniteMDP.from_gymnasium("FrozenLake-v1", 2).gap == np.inf
+
+
+def test_names_and_parameters():
+    env = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    mdp = FiniteMDP.from_gymnasium(env, 8)
+    assert mdp.name == "FrozenLake-v1"
+    assert mdp.parameters == {"env": "FrozenLake-v1", "horizon": 8, "map_name": "4x4", "is_slippery": False}
+    assert FiniteMDP.from_gymnasium(env, 8, name="lake").name == "lake"
+    named = make("gym:FrozenLake-v1", horizon=8, is_slippery=False)
+    assert named.parameters == mdp.parameters and named.optimal_value == mdp.optimal_value == 1
+
+
+# Features of one's own
+
+
+def test_features_from_an_array_or_a_function():
+    rng = np.random.default_rng(0)
+    phi = rng.random((16, 3)) / 2
+    from_array = FiniteMDP.from_gymnasium("FrozenLake-v1", 10, features=phi)
+    from_function = FiniteMDP.from_gymnasium("FrozenLake-v1", 10, features=lambda state: list(phi[state]))
+    np.testing.assert_array_equal(from_array.features[0], from_function.features[0])
+    kept = [0, 1, 2, 3, 4, 6, 8, 9, 10, 13, 14]
+    np.testing.assert_array_equal(from_array.features[0], np.vstack([phi[kept], np.zeros(3)]))
+
+
+@pytest.mark.parametrize(
+    ("features", "error", "message"),
+    [
+        (np.eye(15), ValueError, r"features: expected 16 rows, one for each state, got shape \(15, 15\)"),
+        (np.ones(16), ValueError, r"features: expected vectors of one length d, got shape \(11,\)"),
+        (np.eye(16) * np.nan, ValueError, "features, state 0, feature 0: expected a finite number, got nan"),
+        (
+            np.eye(16) * 2,
+            ValueError,
+            "features: level 0, state 0: expected features of Euclidean norm at most 1",
+        ),
+        (np.eye(16) * 1j, TypeError, "features: expected real numbers, got dtype complex128"),
+        ("one-hot", TypeError, "features: expected real numbers"),
+        (lambda state: 1.0, ValueError, "features: expected vectors of one length d"),
+        (lambda state: np.ones(1 + state) / 16, ValueError, "features: expected vectors of one length d"),
+        (lambda state: None, TypeError, "features: state 0: expected real numbers"),
+    ],
+)
+def test_bad_features(features, error, message):
+    with pytest.raises(error, match=message):
+        FiniteMDP.from_gymnasium("FrozenLake-v1", 10, features=features)
+
+
+# What cannot be read
+
+
+@pytest.mark.parametrize(("horizon", "error"), [(0, ValueError), (2.5, TypeError), (None, TypeError)])
+def test_bad_horizon(horizon, error):
+    with pytest.raises(error, match="horizon: expected an integer"):
+        FiniteMDP.from_gymnasium("FrozenLake-v1", horizon)
+
+
+def test_environments_without_a_table_are_refused():
+    with pytest.raises(TypeError, match=r"env: .*got CartPoleEnv without P and initial_state_distrib"):
+        FiniteMDP.from_gymnasium("CartPole-v1", 10)
+    with pytest.raises(TypeError, match=r"env: .*got BlackjackEnv without"):
+        FiniteMDP.from_gymnasium("Blackjack-v1", 10)
+    with pytest.raises(TypeError, match=r"env: .*got int without"):
+        FiniteMDP.from_gymnasium(3, 10)
+
+
+def test_missing_gymnasium_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(ImportError, match=r'env: .*FrozenLake-v1.*pip install "dmq_fast\[gym\]"'):
+        FiniteMDP.from_gymnasium("FrozenLake-v1", 10)
+
+
+def toy(table, initial=(1.0,)):
+    return SimpleNamespace(P=table, initial_state_distrib=list(initial))
+
+
+def test_tables_that_are_not_gymnasiums_own():
+    """A bare object with a table is enough; outcomes with the same target and reward are merged."""
+    mdp = FiniteMDP.from_gymnasium(
+        toy({0: {0: [(0.25, 0, 1.0, False), (0.25, 0, 1.0, False), (0.5, 0, 3.0, False)]}}), 2
+    )
+    assert mdp.n_states == (3, 3)  # state 0, absorbing, and the copy of state 0 reached with the other reward
+    np.testing.assert_array_equal(np.sort(mdp.P[0][0, 0]), [0, 0.5, 0.5])
+    assert mdp.original_value(mdp.optimal_value) == pytest.approx(4)
+    assert mdp.original_value(mdp.max_reward_sum) == pytest.approx(6)
+
+
+def test_ended_episodes_stay_ended_even_in_a_state_that_others_pass_through():
+    on, end = (0.5, 1, 1.0, False), (0.5, 1, 1.0, True)
+    mdp = FiniteMDP.from_gymnasium(toy({0: {0: [on, end]}, 1: {0: [(1.0, 0, 4.0, False)]}}, (1.0, 0.0)), 2)
+    assert mdp.original_value(mdp.optimal_value) == pytest.approx(1 + 0.5 * 4)
+
+
+def test_probabilities_that_do_not_sum_to_one_are_refused():
+    with pytest.raises(
+        ValueError, match="P: level 0, state 0, action 0: expected probabilities that sum to 1"
+    ):
+        FiniteMDP.from_gymnasium(toy({0: {0: [(0.5, 0, 1.0, False)]}}), 2)
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "message"),
+    [
+        ({1: {0: []}}, ValueError, "env: expected P.*for the 1 states from 0 on.*KeyError"),
+        ({0: {0: [(1.0, 0, 1.0)]}}, ValueError, "env: expected P.*outcomes.*not enough values"),
+        ({0: {0: [(1.0, "a", 1.0, True)]}}, ValueError, "env: expected P.*ValueError"),
+        ({0: {0: [(1.0, 1, 1.0, False)]}}, ValueError, r"env: expected next states in \[0, 1\) in P, got 1"),
+        ({0: {0: [(1.0, 0, np.inf, False)]}}, ValueError, "env: expected P.*not finite"),
+        (
+            {0: {0: [(-1.0, 0, 1.0, False), (2.0, 0, 2.0, False)]}},
+            ValueError,
+            "P: level 0, state 0, .*>= 0, got -1",
+        ),
+        ({0: {0: []}}, ValueError, "P: level 0, state 0, action 0: .*sum to 1, got 0"),
+    ],
+)
+def test_malformed_tables_are_refused(table, error, message):
+    with pytest.raises(error, match=message):
+        FiniteMDP.from_gymnasium(toy(table), 2)
+
+
+def test_states_with_different_actions_are_refused():
+    stay = [(1.0, 0, 0.0, False)]
+    with pytest.raises(ValueError, match=r"env: expected as many actions in every state of P, got \[1, 2\]"):
+        FiniteMDP.from_gymnasium(toy({0: {0: stay}, 1: {0: stay, 1: stay}}, (0.5, 0.5)), 2)
+
+
+@pytest.mark.parametrize("initial", [[0.0], [[1.0]], 1.0])
+def test_bad_initial_distributions_are_refused(initial):
+    with pytest.raises(ValueError, match="env: expected a distribution over the states"):
+        FiniteMDP.from_gymnasium(SimpleNamespace(P={0: {0: []}}, initial_state_distrib=initial), 2)
