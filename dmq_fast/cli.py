@@ -187,9 +187,7 @@ def environment_parser(name: str) -> tuple[argparse.ArgumentParser, list[str]]:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, help=help_text)
         else:
             metavar = {int: "N", float: "X"}.get(parameter.type, "VALUE")
-            group.add_argument(
-                flag, type=parameter.type, required=parameter.required, metavar=metavar, help=help_text
-            )
+            group.add_argument(flag, type=parameter.type, required=parameter.required, metavar=metavar, help=help_text)
     return parser, [parameter.name for parameter in known[name]]
 
 
@@ -276,7 +274,10 @@ def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     share = f"   ({value / best:.1%})" if best > 0 else ""
     yield "value / optimum", f"{value:.6g} / {best:.6g}{share}"
     if summary["original_value"] != value:
-        yield "", f"{summary['original_value']:.6g} / {summary['original_optimal_value']:.6g} in original units"
+        yield (
+            "",
+            f"{summary['original_value']:.6g} / {summary['original_optimal_value']:.6g} in original units",
+        )
     by_purpose = summary["counts"]["trajectories"]
     yield "trajectories", f"{summary['n_trajectories']:,}   " + parts(by_purpose, "{:,}")
     counts = summary["counts"]

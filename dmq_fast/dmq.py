@@ -287,7 +287,7 @@ class Run:
             self.algorithm_2(h)  # line 2
         if not self.dmq.options.recheck:
             return
-        # Beyond the paper (THEORY, finding B). One run of Algorithm 2 on the first level must be without a True,
+        # Beyond the paper (README, finding B): one run of Algorithm 2 on the first level must be without a True,
         while True:
             while self.trues > trues:
                 trues = self.trues
@@ -348,9 +348,7 @@ class Run:
             self.algorithm_2(level)
         return self.trues > trues
 
-    def shifted_levels(
-        self, trajectories: Moments, levels: range, source: tuple[int, int, int]
-    ) -> Iterator[int]:
+    def shifted_levels(self, trajectories: Moments, levels: range, source: tuple[int, int, int]) -> Iterator[int]:
         """Invoke the oracle on (D_h', D~_h') for h' from the last of `levels` to the first; yield where it is True.
 
         The caller relearns the yielded level before the next is looked at, which only changes S of levels >= h':
@@ -421,9 +419,7 @@ class Run:
         self.levels_learned += 1
         if self.dmq.progress is not None:
             seconds = time.perf_counter() - self.began
-            self.dmq.progress(
-                Progress(level, self.levels_learned, self.n_trajectories, self.n_policies, seconds)
-            )
+            self.dmq.progress(Progress(level, self.levels_learned, self.n_trajectories, self.n_policies, seconds))
 
     def result(self, status: str) -> Result:
         """Freeze what was learned: greedy where a level was learned, the initial policy's rule where not."""
@@ -452,7 +448,7 @@ class Run:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Signs that these parameters fail, by what is known of the algorithm (THEORY, findings A and G)."""
+        """Signs that these parameters fail, by what is known of the algorithm (README, findings)."""
         parameters, n_actions = self.dmq.parameters, self.sampler.n_actions
         ratio = parameters.ratio
         if ratio <= 1.0:

@@ -26,9 +26,7 @@ class LinearClass:
         One Cholesky factorisation, or the top eigenvalue as the paper has it.
     """
 
-    def __init__(
-        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
-    ) -> None:
+    def __init__(self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str) -> None:
         self.eps_s = eps_s
         self._ridge_fit = RidgeFit(dimension, ridge)
         self._scan = ShiftScan(dimension, eps_t / eps_s, eps_r, oracle == "value")

@@ -36,9 +36,7 @@ class Moments:
 
     __slots__ = ("grams", "levels", "n", "returns")
 
-    def __init__(
-        self, n: int, levels: Sequence[int], grams: NDArray[np.float64], returns: dict[int, Returns]
-    ) -> None:
+    def __init__(self, n: int, levels: Sequence[int], grams: NDArray[np.float64], returns: dict[int, Returns]) -> None:
         self.n = n
         self.levels = levels
         self.grams = grams

@@ -87,11 +87,11 @@ class Policy:
                 f"level: expected 0 <= level < {len(rules)} and as many levels in theta, "
                 f"got level {level} and {len(tail.rules)} levels"
             )
-        return Policy._of(rules[:level] + (Fixed(action),) + tail.rules[level + 1 :])
+        return Policy._of((*rules[:level], Fixed(action), *tail.rules[level + 1 :]))
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
-        return Policy._of(self.rules[:level] + (rule,) + self.rules[level + 1 :])
+        return Policy._of((*self.rules[:level], rule, *self.rules[level + 1 :]))
 
     @property
     def horizon(self) -> int:
@@ -99,7 +99,12 @@ class Policy:
         return len(self.rules)
 
     def act(
-        self, level: int, features: ArrayLike, *, n_actions: int | None = None, rng: np.random.Generator | None = None
+        self,
+        level: int,
+        features: ArrayLike,
+        *,
+        n_actions: int | None = None,
+        rng: np.random.Generator | None = None,
     ) -> NDArray[np.int64] | int:
         """Return the action of one state, features (d,), or the actions (n,) of a block, features (n, d).
 

@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,15 +239,15 @@ def load(path: str | os.PathLike[str]) -> Result:
                 arrays = {name: archive[name] for name in archive.files}
             header = json.loads(arrays["header"].item())
             version = header["format"]
-        except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except Exception as error:  # a damaged archive makes zipfile and NumPy raise nearly anything
             raise FileError(f"{path}: not a result saved by dmq_fast, or damaged ({error})") from error
     if version != FORMAT:
         raise FileError(
-            f"{path}: format {version}, written by dmq_fast {header.get('dmq_fast')}; this version reads format {FORMAT}"
+            f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected format {FORMAT}"
         )
     try:
         return decode(header, arrays)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
         raise FileError(f"{path}: damaged ({type(error).__name__}: {error})") from error
 
 
@@ -297,7 +295,8 @@ class RuleTable:
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
         """Return the rules as arrays: the fixed action, -1 for uniform, -2 - i for greedy on weights[i]."""
-        codes, weights = [], []
+        codes: list[int] = []
+        weights: list[NDArray[np.float64]] = []
         for rule in self.rules:
             if isinstance(rule, Fixed):
                 codes.append(rule.action)

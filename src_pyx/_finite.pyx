@@ -284,7 +284,7 @@ cdef class FiniteModel:
             When a greedy score overflows; names the level.
         """
         cdef Py_ssize_t d = self.dimension, horizon = self.horizon, h, i, failed
-        cdef Rollout job
+        cdef _Rollout job
         if len(rules) != horizon:
             raise ValueError(f"policy: expected {horizon} rules, one a level, got {len(rules)}")
         if n < 0:
@@ -292,7 +292,7 @@ cdef class FiniteModel:
         grams = np.zeros((len(levels), d, d))
         moments = np.zeros((len(returns_from), d))
         squares = np.zeros(len(returns_from))
-        job = Rollout(self, levels, returns_from)
+        job = _Rollout(self, levels, returns_from)
         for h in range(horizon):
             job.set_rule(h, rules[h])
         if n == 0:
@@ -314,7 +314,7 @@ cdef class FiniteModel:
         return grams, moments, squares
 
 
-cdef class Rollout:
+cdef class _Rollout:
     # The mutable half: scratch and counters of one call, allocated once.
     cdef FiniteModel model
     cdef Philox generator

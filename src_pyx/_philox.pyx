@@ -2,7 +2,8 @@
 
 A run owns a 128-bit key. Chunk j of call c reads Philox4x64-10 with that key from counter (0, 0, j, c), so
 opening a stream costs nothing, streams never overlap (each has 2^128 blocks), and each can be rebuilt with
-NumPy alone: ``numpy.random.Philox(key=stream.key, counter=[0, 0, stream.chunk, stream.call])``.
+NumPy alone: ``numpy.random.Philox(key=key, counter=counter)`` with ``key = np.array(stream.key, np.uint64)`` and
+``counter = np.array([0, 0, stream.chunk, stream.call], np.uint64)`` (lists of large integers turn into floats).
 """
 
 from libc.stdint cimport uint64_t
@@ -36,14 +37,14 @@ cdef uint64_t W1 = 0xBB67AE8584CAA73B
 
 cdef inline void next_block(Philox* g, uint64_t* out) noexcept nogil:
     cdef uint64_t c0, c1, c2, c3, k0 = g.key[0], k1 = g.key[1], hi0, hi1, lo0, lo1
-    cdef int i
+    cdef int i, _round
     # NumPy counts first, then encrypts.
     for i in range(4):
         g.counter[i] += 1
         if g.counter[i] != 0:
             break
     c0, c1, c2, c3 = g.counter[0], g.counter[1], g.counter[2], g.counter[3]
-    for i in range(10):
+    for _round in range(10):
         lo0 = mulhilo(M0, c0, &hi0)
         lo1 = mulhilo(M1, c2, &hi1)
         c0, c1, c2, c3 = hi1 ^ c1 ^ k0, lo1, hi0 ^ c3 ^ k1, lo0

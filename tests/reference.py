@@ -73,9 +73,7 @@ class Batch:
 class Collect(Protocol):
     """Draws trajectories: ``collect(policy, n, levels, returns_from)`` gives the `Batch` of n of them."""
 
-    def __call__(
-        self, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int], /
-    ) -> Batch: ...
+    def __call__(self, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int], /) -> Batch: ...
 
 
 class TrajectoryLimitError(RuntimeError):

@@ -226,9 +226,7 @@ def test_chain_has_one_forward_action_a_state():
     for env in (chain(3, 5), chain(3, 5, rng=1), chain(3, 2, rng=2, length=9, fail=0.25)):
         assert (env.P[0][0, :, 1] > 0.5).sum() == 1
         forward = env.P[0].copy()
-        assert np.unique(
-            forward[1:-1].argmax(axis=2) - np.arange(1, env.dimension - 1)[:, None]
-        ).tolist() == [-1, 1]
+        assert np.unique(forward[1:-1].argmax(axis=2) - np.arange(1, env.dimension - 1)[:, None]).tolist() == [-1, 1]
     assert same(chain(3, 5), chain(3, 5, rng=0))
 
 
@@ -301,7 +299,7 @@ def test_river_swim_structure():
     P = env.P[0]
     np.testing.assert_array_equal(P[:, 0].argmax(axis=1), [0, 0, 1, 2, 3, 4])
     np.testing.assert_array_equal(P[:, 0].max(axis=1), 1)
-    np.testing.assert_array_equal(P[0, 1], [0.6, 0.4, 0, 0, 0, 0])
+    np.testing.assert_array_equal(P[0, 1], [0.4, 0.6, 0, 0, 0, 0])
     np.testing.assert_array_equal(P[3, 1], [0, 0, 0.05, 0.6, 0.35, 0])
     np.testing.assert_array_equal(P[5, 1], [0, 0, 0, 0, 0.4, 0.6])
     expected = np.zeros((6, 2))
@@ -380,11 +378,7 @@ def test_descriptions_serve_a_command_line():
         for parameter in parameters:
             assert parameter.type in (int, float, bool)
             assert parameter.help.endswith(".") and "\n" not in parameter.help
-            assert (
-                parameter.required
-                or parameter.default is None
-                or isinstance(parameter.default, parameter.type)
-            )
+            assert parameter.required or parameter.default is None or isinstance(parameter.default, parameter.type)
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,7 @@ class TabularPolicy:
 
 
 def random_policy(mdp, rng):
-    return TabularPolicy(
-        [rng.dirichlet(np.ones(mdp.n_actions), size=mdp.dimension) for _ in range(mdp.horizon)]
-    )
+    return TabularPolicy([rng.dirichlet(np.ones(mdp.n_actions), size=mdp.dimension) for _ in range(mdp.horizon)])
 
 
 def deterministic_policy(mdp, choices):
@@ -70,9 +68,7 @@ mdps = st.builds(
     bernoulli=st.booleans(),
 )
 small_mdps = st.builds(
-    lambda seed, terminal, bernoulli: random_mdp(
-        np.random.default_rng(seed), terminal=terminal, bernoulli=bernoulli
-    ),
+    lambda seed, terminal, bernoulli: random_mdp(np.random.default_rng(seed), terminal=terminal, bernoulli=bernoulli),
     seed=st.integers(0, 2**32),
     terminal=st.booleans(),
     bernoulli=st.booleans(),
@@ -307,7 +303,6 @@ def _read_only(array):
         lambda a: a.astype(np.float32),
         lambda a: a.astype(np.float16),
         lambda a: a.astype(">f8"),
-        lambda a: a.astype(np.longdouble),
     ],
 )
 def test_forms_of_arrays_are_equivalent(form):
@@ -359,16 +354,12 @@ def homogeneous(horizon=50, n_states=3):
     return FiniteMDP([P] * (horizon - 1), [R] * horizon, [np.eye(n_states)] * horizon)
 
 
-@pytest.mark.parametrize(
-    "clone", [lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
-)
+@pytest.mark.parametrize("clone", [lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_copies_keep_sharing_and_protection(clone):
     original = homogeneous()
     value = original.optimal_value  # the cached solution is not part of the copy
     mdp = clone(original)
-    assert (
-        len({id(a) for a in mdp.P}) == len({id(a) for a in mdp.R}) == len({id(a) for a in mdp.features}) == 1
-    )
+    assert len({id(a) for a in mdp.P}) == len({id(a) for a in mdp.R}) == len({id(a) for a in mdp.features}) == 1
     assert not any(a.flags.writeable for a in (*mdp.P, *mdp.R, *mdp.features, mdp.start, mdp.caps))
     assert mdp.optimal_value == value
     assert mdp.horizon == 50 and mdp.parameters == original.parameters and repr(mdp) == repr(original)
@@ -382,12 +373,8 @@ def test_pickle_size_does_not_grow_with_the_solution():
 
 
 def test_repr_is_short():
-    assert repr(homogeneous()) == (
-        "FiniteMDP('finite-mdp', horizon=50, n_states=3, n_actions=2, dimension=3)"
-    )
-    mixed = FiniteMDP(
-        [np.ones((1, 1, 2)) / 2], [np.zeros((1, 1)), np.zeros((2, 1))], [[[1.0]], [[1.0], [1.0]]]
-    )
+    assert repr(homogeneous()) == ("FiniteMDP('finite-mdp', horizon=50, n_states=3, n_actions=2, dimension=3)")
+    mixed = FiniteMDP([np.ones((1, 1, 2)) / 2], [np.zeros((1, 1)), np.zeros((2, 1))], [[[1.0]], [[1.0], [1.0]]])
     assert "n_states=1..2" in repr(mixed)
 
 
@@ -505,6 +492,7 @@ REFUSED_TYPES = {
     "number": (plain() | {"R": 0.5}, "R: expected a sequence of arrays, one a level, got float"),
     "0-d": (plain() | {"features": np.array(1.0)}, "features: expected a sequence of arrays"),
     "string": (plain() | {"P": "P"}, "P: level 0: expected real numbers"),
+    "long double": (replaced("R", 0, np.zeros((2, 2), np.longdouble)), "R: level 0: expected numbers that fit float64"),
     "complex start": (plain() | {"start": [1j, 0]}, "start: expected real numbers, got dtype complex128"),
     "text caps": (plain() | {"caps": ["a", "b"]}, "caps: expected real numbers"),
     "text shift": (plain() | {"reward_shift": "1"}, "reward_shift: expected real numbers"),

@@ -140,9 +140,7 @@ def round_key(name, reward):
     return name, round(float(reward), 6) + 0.0
 
 
-@pytest.mark.parametrize(
-    ("identifier", "arguments"), [("FrozenLake-v1", {"is_slippery": False}), (CLIFF, {})]
-)
+@pytest.mark.parametrize(("identifier", "arguments"), [("FrozenLake-v1", {"is_slippery": False}), (CLIFF, {})])
 def test_fixed_actions_earn_what_stepping_earns(identifier, arguments):
     env = gymnasium.make(identifier, max_episode_steps=100, **arguments)
     mdp = FiniteMDP.from_gymnasium(env, 12)
@@ -193,9 +191,7 @@ def test_taxi_over_a_long_horizon_is_small():
     assert len({id(array) for array in mdp.P}) == len({id(array) for array in mdp.R}) == 1
     assert mdp.P[0].nbytes < 20e6
     assert mdp.start.sum() == pytest.approx(1)
-    assert mdp.original_value(mdp.optimal_value) == pytest.approx(
-        table_optimum(gymnasium.make(TAXI), 200), abs=1e-8
-    )
+    assert mdp.original_value(mdp.optimal_value) == pytest.approx(table_optimum(gymnasium.make(TAXI), 200), abs=1e-8)
 
 
 def test_only_states_within_the_horizon_are_kept():
@@ -296,9 +292,7 @@ def test_ended_episodes_stay_ended_even_in_a_state_that_others_pass_through():
 
 
 def test_probabilities_that_do_not_sum_to_one_are_refused():
-    with pytest.raises(
-        ValueError, match="P: level 0, state 0, action 0: expected probabilities that sum to 1"
-    ):
+    with pytest.raises(ValueError, match="P: level 0, state 0, action 0: expected probabilities that sum to 1"):
         FiniteMDP.from_gymnasium(toy({0: {0: [(0.5, 0, 1.0, False)]}}), 2)
 
 

@@ -68,7 +68,5 @@ def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:
     try:
         seed = integer("rng", rng, 0)
     except TypeError:
-        raise TypeError(
-            f"rng: expected None, an integer, a SeedSequence or a Generator, got {rng!r}"
-        ) from None
+        raise TypeError(f"rng: expected None, an integer, a SeedSequence or a Generator, got {rng!r}") from None
     return np.random.default_rng(seed), seed

@@ -19,9 +19,7 @@ BSUITE_MAPPING_SEED = 42
 """Deep sea: seed of the action map in bsuite's sweep."""
 
 
-def chain(
-    horizon: int, n_actions: int = 3, *, rng: Seed = None, length: int = 5, fail: float = 0.1
-) -> FiniteMDP:
+def chain(horizon: int, n_actions: int = 3, *, rng: Seed = None, length: int = 5, fail: float = 0.1) -> FiniteMDP:
     """Build rlberry's chain (rlberry/envs/finite/chain.py), with any number of actions.
 
     Each state has one forward action; all others go backward. An action goes its way with probability 1 -
@@ -147,10 +145,9 @@ def river_swim(n_states: int = 6, horizon: int = 20) -> FiniteMDP:
     """Build the episodic river swim of iosband/TabulaRL (environment.py).
 
     Action 0 swims left and always succeeds. Action 1 swims right: from an inner state it moves on with
-    probability .35, stays with .6 and drifts back with .05; from state 0 it moves on with .4, otherwise
-    stays; in the last state it stays with .6, otherwise drifts back. Left in state 0, where episodes start,
-    pays .005; right in the last state pays 1. (TabulaRL has the numbers of state 0 the other way round: it
-    moves on with .6 and stays with .4.)
+    probability .35, stays with .6 and drifts back with .05; in state 0 it stays with .4, otherwise moves on;
+    in the last state it stays with .6, otherwise drifts back. Left in state 0, where episodes start, pays
+    .005; right in the last state pays 1.
 
     Parameters
     ----------
@@ -177,7 +174,8 @@ def river_swim(n_states: int = 6, horizon: int = 20) -> FiniteMDP:
     transitions[inner, 1, inner - 1] = 0.05
     transitions[states, 1, states] = 0.6
     transitions[inner, 1, inner + 1] = 0.35
-    transitions[0, 1, 1] = transitions[-1, 1, -2] = 0.4
+    transitions[0, 1, :2] = 0.4, 0.6
+    transitions[-1, 1, -2] = 0.4
     rewards = np.zeros((n_states, 2))
     rewards[0, 0], rewards[-1, 1] = 0.005 / horizon, 1 / horizon
     return FiniteMDP(

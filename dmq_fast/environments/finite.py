@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmq_fast.kernels._validate import as_numbers
+
 __all__ = ["FiniteMDP", "PolicyLike", "as_float64", "scaled_mdp"]
 
 Array = NDArray[np.float64]
@@ -487,9 +489,7 @@ def _arrays(
     try:
         items = tuple(values)
     except TypeError as error:
-        raise TypeError(
-            f"{name}: expected a sequence of arrays, one a level, got {type(values).__name__}"
-        ) from error
+        raise TypeError(f"{name}: expected a sequence of arrays, one a level, got {type(values).__name__}") from error
     known: dict[int, Array] = {}
     for level, item in enumerate(items):
         if id(item) not in known:
@@ -522,12 +522,7 @@ def as_float64(label: str, value: ArrayLike, axes: Sequence[str]) -> Array:
     ValueError
         If the array is ragged, empty or holds a NaN or an infinity.
     """
-    try:
-        given = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{label}: expected an array, got nested sequences of unequal lengths") from error
-    if given.dtype.kind not in "biuf":
-        raise TypeError(f"{label}: expected real numbers, got dtype {given.dtype}")
+    given = as_numbers(label, value)
     if given.size == 0:
         raise ValueError(f"{label}: expected at least one element along each axis, got shape {given.shape}")
     array = np.array(given, dtype=np.float64, order="C")
@@ -570,9 +565,7 @@ def _check_shapes(P: tuple[Array, ...], R: tuple[Array, ...], features: tuple[Ar
     if horizon == 0:
         raise ValueError("R: expected at least one level (horizon >= 1), got none")
     if len(P) not in (horizon - 1, horizon):
-        raise ValueError(
-            f"P: expected {horizon - 1} arrays for the {horizon} levels of R (or {horizon}), got {len(P)}"
-        )
+        raise ValueError(f"P: expected {horizon - 1} arrays for the {horizon} levels of R (or {horizon}), got {len(P)}")
     if len(features) != horizon:
         raise ValueError(f"features: expected {horizon} arrays, one for each level of R, got {len(features)}")
     n_actions, dimension = R[0].shape[1], features[0].shape[1]
@@ -604,9 +597,7 @@ def _start(start: ArrayLike | None, n_states: int) -> Array:
     _expect_shape("start", distribution.shape, (n_states,))
     _refuse_where(distribution < 0, "start", distribution, ("state",), "a probability >= 0")
     if abs(distribution.sum() - 1) > TOLERANCE:
-        raise ValueError(
-            f"start: expected probabilities that sum to 1, got a sum of {distribution.sum():.12g}"
-        )
+        raise ValueError(f"start: expected probabilities that sum to 1, got a sum of {distribution.sum():.12g}")
     return distribution
 
 

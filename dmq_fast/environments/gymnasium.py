@@ -58,14 +58,20 @@ def make_environment(identifier: str, **arguments: Any) -> Any:
     ------
     ImportError
         If Gymnasium is not installed.
+    ValueError
+        If Gymnasium does not know the id, or refuses an argument.
     """
     try:
         import gymnasium
+        from gymnasium.error import Error
     except ImportError as error:
         raise ImportError(
             f'env: making {identifier!r} needs Gymnasium; install it with pip install "dmq_fast[gym]"'
         ) from error
-    return gymnasium.make(identifier, **arguments)
+    try:
+        return gymnasium.make(identifier, **arguments)
+    except (Error, TypeError) as error:
+        raise ValueError(f"env: gymnasium.make({identifier!r}) failed: {error}") from error
 
 
 def from_gymnasium(
@@ -135,10 +141,7 @@ def _read_table(env: Any) -> _Table:
         raise ValueError("env: expected a distribution over the states in initial_state_distrib")
     n_states = len(initial)
     try:
-        outcomes = [
-            [_outcomes(bare.P[state][action]) for action in sorted(bare.P[state])]
-            for state in range(n_states)
-        ]
+        outcomes = [[_outcomes(bare.P[state][action]) for action in sorted(bare.P[state])] for state in range(n_states)]
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"env: expected P[state][action] for the {n_states} states from 0 on to list outcomes "

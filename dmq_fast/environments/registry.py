@@ -109,8 +109,7 @@ def _refuse_unknown(name: str, parameters: dict[str, Any], known: list[str]) -> 
     for given in parameters:
         if given not in known:
             raise ValueError(
-                f"{name}: expected parameters among {', '.join(known)}, got {given!r}"
-                f"{_suggestion(given, known)}"
+                f"{name}: expected parameters among {', '.join(known)}, got {given!r}{_suggestion(given, known)}"
             )
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,14 +12,14 @@ def alias_tables(probabilities: ArrayLike) -> tuple[NDArray[np.float64], NDArray
 
 @disjoint_base
 class FiniteModel:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         transitions: Sequence[NDArray[np.float64]],
         rewards: Sequence[NDArray[np.float64]],
         features: Sequence[NDArray[np.float64]],
         start: NDArray[np.float64],
         caps: NDArray[np.float64],
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def horizon(self) -> int: ...
     @property

@@ -7,18 +7,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_floats", "as_positive"]
+__all__ = ["as_floats", "as_numbers", "as_positive"]
+
+
+def as_numbers(name: str, value: Any) -> NDArray[Any]:
+    """Return `value` as an array of real numbers that float64 can hold, of whatever dtype they came in.
+
+    Raises
+    ------
+    TypeError
+        If the entries are not such numbers (complex, object, string, long double).
+    ValueError
+        If nested sequences differ in length.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array, got nested sequences of unequal lengths") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
+    if array.dtype.itemsize > 8:
+        raise TypeError(f"{name}: expected numbers that fit float64, got dtype {array.dtype}")
+    return array
 
 
 def as_floats(name: str, value: Any, shape: tuple[int | None, ...], *, finite: bool = True) -> NDArray[np.float64]:
-    """Return `value` as a float64 C-contiguous array of the given shape, without a copy where it is one already.
+    """Return `value` as a float64 C-contiguous array of the given shape, not copied where it is one already.
 
     Parameters
     ----------
     name : str
         Argument name for messages.
     value : array_like
-        Bool, integer and floating arrays of at most 64 bits and nested sequences of such numbers are accepted.
+        Bool, integer and floating arrays of at most 64 bits and nested sequences of such numbers.
     shape : tuple of int or None
         Expected shape; None leaves an axis free.
     finite : bool, default True
@@ -26,17 +47,10 @@ def as_floats(name: str, value: Any, shape: tuple[int | None, ...], *, finite: b
 
     Raises
     ------
-    TypeError
-        If the entries are not real numbers that float64 holds (complex, object, string, long double).
-    ValueError
-        If the shape differs, or an entry is not finite.
+    TypeError, ValueError
+        As `as_numbers` does, and if the shape differs or an entry is not finite.
     """
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: expected an array of numbers, got a ragged sequence") from error
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise TypeError(f"{name}: expected real numbers convertible to float64, got dtype {array.dtype}")
+    array = as_numbers(name, value)
     fits = array.ndim == len(shape) and all(
         want is None or want == have for want, have in zip(shape, array.shape, strict=True)
     )

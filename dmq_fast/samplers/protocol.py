@@ -38,7 +38,13 @@ class Sampler(Protocol):
         """Roll out one piece of n trajectories with the uniforms of the stream `rng`."""
 
     def collect(
-        self, policy: Policy, n: int, *, stream: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
+        self,
+        policy: Policy,
+        n: int,
+        *,
+        stream: Stream,
+        levels: Sequence[int],
+        returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories with `policy`.
 

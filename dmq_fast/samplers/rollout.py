@@ -51,7 +51,13 @@ class RolloutSampler:
         return Moments(n, levels, grams, returns)
 
     def collect(
-        self, policy: Policy, n: int, *, stream: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
+        self,
+        policy: Policy,
+        n: int,
+        *,
+        stream: Stream,
+        levels: Sequence[int],
+        returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories; see `Sampler.collect`."""
         if n <= CHUNK:

@@ -1,0 +1,198 @@
+"""The command line, as a user types it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast import cli
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_run_prints_a_table_a_person_can_read(run):
+    code, out, err = run("run", "lock", "--horizon", 20, "--n-samples", 20)
+    assert (code, err) == (0, "")
+    assert "0.7 / 0.7   (100.0%)" in out
+    assert "finished" in out
+    assert re.search(r"trajectories +[\d,]+ +check [\d,]+, regression [\d,]+, states [\d,]+, final 20\n", out)
+    assert "level 0: 1\n" in out
+    assert "levels 1 to 19: 2\n" in out
+    assert re.search(r"time +[\d.e-]+ s +rollouts", out)
+
+
+def test_json_is_one_object_with_the_promised_keys(run):
+    code, out, err = run("run", "chain", "--horizon", 6, "--json", "--seed", 3, "--n-samples", 30)
+    assert (code, err) == (0, "")
+    summary = json.loads(out)
+    promised = "environment variant parameters seed status value optimal_value n_trajectories cover_sizes seconds"
+    assert {*promised.split(), "warnings"} <= set(summary)
+    assert summary["seed"] == 3
+    assert summary["value"] == pytest.approx(summary["optimal_value"])
+    env = dmq.environments.chain(6, rng=0)
+    assert summary["n_trajectories"] == dmq.DMQ(env, n_samples=30, rng=3).learn().n_trajectories
+
+
+@pytest.mark.parametrize(
+    "name", ["lock --horizon 4", "chain --horizon 4", "deep-sea --size 4", "river-swim --horizon 4", "linear-q",
+             "decoy --horizon 4", "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --make map_name=4x4"]
+)  # fmt: skip
+@pytest.mark.parametrize("variant", ["sound", "paper"])
+def test_every_environment_runs(run, name, variant):
+    code, out, err = run("run", *name.split(), "--variant", variant, "--n-samples", 20, "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(out)
+    assert summary["variant"] == variant
+    assert 0.0 <= summary["value"] <= summary["optimal_value"] + 1e-12
+
+
+def test_every_option_of_the_algorithm_arrives(run):
+    options = (
+        "--n-samples 7 --eps-s 0.5 --eps-t 1.5 --eps-r 0.02 --ridge 0.003 --initial uniform --no-recheck "
+        "--oracle value --mixture multinomial"
+    )
+    summary = json.loads(run("run", "chain", "--horizon", 4, "--json", *options.split())[1])
+    assert summary["parameters"] == {
+        "n_samples": 7, "eps_s": 0.5, "eps_t": 1.5, "eps_r": 0.02, "ridge": 0.003, "ratio": 3.0
+    }  # fmt: skip
+    assert summary["options"] == {
+        "initial": "uniform", "recheck": False, "oracle": "value", "mixture": "multinomial"
+    }  # fmt: skip
+
+
+def test_out_saves_the_run(run, tmp_path):
+    out_dir = tmp_path / "new" / "run"
+    code, _, _ = run("run", "chain", "--horizon", 4, "--out", out_dir)
+    assert code == 0
+    assert sorted(os.listdir(out_dir)) == ["result.npz", "run.json"]
+    summary = json.loads((out_dir / "run.json").read_text())
+    assert dmq.load(out_dir / "result.npz").n_trajectories == summary["n_trajectories"]
+
+
+def test_out_never_replaces_a_run_unasked(run, tmp_path):
+    assert run("run", "chain", "--horizon", 3, "--out", tmp_path)[0] == 0
+    before = (tmp_path / "result.npz").read_bytes()
+    code, out, err = run("run", "chain", "--horizon", 4, "--out", tmp_path)
+    assert (code, out) == (2, "")
+    assert "holds a run already" in err
+    assert (tmp_path / "result.npz").read_bytes() == before
+    assert run("run", "chain", "--horizon", 4, "--out", tmp_path, "--overwrite")[0] == 0
+
+
+def test_a_budget_exits_with_3_and_reports(run):
+    code, out, _ = run("run", "lock", "--horizon", 10, "--max-trajectories", 500)
+    assert code == 3
+    assert "max_trajectories" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("run", "expected the name of an environment"),
+        ("run lokc --horizon 3", "did you mean 'lock'"),
+        ("run lock", "--horizon"),
+        ("run lock --horizon 0", "horizon"),
+        ("run lock --horizon 3 --ratio -1", "ratio"),
+        ("run lock --horizon 3 --nonsense 1", "nonsense"),
+        ("run lock --horizon 3 --n-sample 1", "n-sample"),
+        ("run lock --horizon 3 --seed -1", "seed"),
+        ("run lock --horizon 3 --final 1.5", "final"),
+        ("run gym:NoSuch-v0 --horizon 3", "NoSuch"),
+        ("run gym:CartPole-v1 --horizon 3", "P"),
+        ("run gym:FrozenLake-v1", "--horizon"),
+        ("run gym:FrozenLake-v1 --horizon 3 --make slippery", "KEY=VALUE"),
+        ("run lock --horizon 3 --out /proc/nowhere", "nowhere"),
+        ("", "COMMAND"),
+        ("fly", "fly"),
+    ],
+)
+def test_a_wrong_command_line_exits_with_2_and_says_why(run, arguments, words):
+    code, out, err = run(*arguments.split())
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("arguments", ["--help", "run --help", "run lock --help", "run gym:Taxi-v4 --help"])
+def test_help_names_exit_codes(run, arguments):
+    code, out, _ = run(*arguments.split())
+    assert code == 0
+    assert "exit codes" in out
+    if "lock" in arguments:
+        assert "--p-success" in out
+
+
+def test_envs_lists_what_there_is(run):
+    code, out, _ = run("envs")
+    assert code == 0
+    listing = json.loads(run("envs", "--json")[1])
+    for name, parameters in listing.items():
+        assert f"{name}\n" in out
+        for parameter in parameters:
+            assert f"--{parameter['name'].replace('_', '-')}" in out
+    assert "gym:ID" in out
+
+
+def test_version(run):
+    assert run("--version")[1] == f"dmq-fast {dmq.__version__}\n"
+
+
+def test_progress_line_is_drawn_and_cleared():
+    drawn = []
+    line = cli.ProgressLine(9, write=drawn.append)
+    line(dmq.Progress(level=3, levels_learned=1, n_trajectories=1234, n_policies=2, seconds=0.5))
+    line(dmq.Progress(level=2, levels_learned=2, n_trajectories=1300, n_policies=2, seconds=0.5))
+    line.clear()
+    assert len(drawn) == 2
+    assert "level 3 of 9, 1,234 trajectories" in drawn[0]
+
+
+def environment_without_threads():
+    return {name: value for name, value in os.environ.items() if name not in cli.BLAS_THREADS}
+
+
+def test_blas_runs_on_one_thread():
+    code = (
+        "import sys, os; from dmq_fast import cli; assert 'numpy' not in sys.modules; "
+        "cli.main(['--version'])"
+    )  # fmt: skip
+    check = f"import atexit, os; atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS'])); {code}"
+    done = subprocess.run(
+        [sys.executable, "-c", check],
+        env=environment_without_threads(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split()[-1] == "1", done.stderr
+
+
+def test_ctrl_c_reports_what_was_learned(tmp_path):
+    command = [sys.executable, "-m", "dmq_fast", "run", "deep-sea", "--size", "40", "--n-samples", "1000000"]
+    process = subprocess.Popen([*command, "--out", tmp_path, "--json"], stdout=subprocess.PIPE, text=True)
+    with process:
+        while not tmp_path.exists() or process.poll() is not None:
+            pass
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=2.5)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert json.loads(out)["status"] == "interrupted"
+    assert dmq.load(tmp_path / "result.npz").status == "interrupted"

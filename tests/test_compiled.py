@@ -1,0 +1,24 @@
+"""The kernels under test are the compiled ones."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.machinery import ExtensionFileLoader
+
+import pytest
+
+from dmq_fast import kernels
+
+MODULES = ["_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_rules"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_kernel_module_is_an_extension(name):
+    module = importlib.import_module(f"dmq_fast.kernels.{name}")
+    assert isinstance(module.__spec__.loader, ExtensionFileLoader)
+
+
+@pytest.mark.parametrize("name", kernels.__all__)
+def test_public_name_comes_from_an_extension(name):
+    origin = importlib.import_module(getattr(kernels, name).__module__)
+    assert isinstance(origin.__spec__.loader, ExtensionFileLoader)

@@ -1,0 +1,398 @@
+"""Algorithms 1 to 3: against the literal reference, on the field's environments, and at the border."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay import replay, to_reference
+
+import dmq_fast as dmq
+from dmq_fast.environments import (
+    FiniteMDP,
+    chain,
+    combination_lock,
+    decoy_lock,
+    deep_sea,
+    linear_q,
+    river_swim,
+)
+
+SEEDS = range(5)
+
+# Counts over N are rational, so that R (S + eps_r I) = M2 can hold exactly where eps_r is a round number, and then
+# rounding decides. Where two ways of computing are compared, eps_r is not round.
+EPS_R = 0.0103
+
+GOLDEN_TRAJECTORIES = {"check": 460, "regression": 510, "states": 170, "final": 10}
+GOLDEN_THETA = [
+    [0.0, 0.0, 0.6993006993006993],
+    [0.0, 0.499001996007984, 0.0],
+    [0.0, 0.499001996007984, 0.0],
+    [0.7984031936127745, 0.0, 0.0],
+    [0.6986027944111776, 0.0, 0.0],
+    [0.5988023952095808, 0.0, 0.0],
+]
+
+
+def same_policy(mine, theirs):
+    mine = to_reference(mine)
+    return len(mine) == len(theirs) and all(
+        a[0] == b[0] and (len(a) == 1 or np.allclose(a[1], b[1], rtol=0, atol=1e-10))
+        for a, b in zip(mine, theirs, strict=True)
+    )
+
+
+def assert_agrees(algorithm):
+    """Same decisions call by call, same cover, same theta, same counts."""
+    result, reference = algorithm.learn(), replay(algorithm)
+    mine = [(call.level, call.target, call.action, call.decision) for call in result.history]
+    assert mine == [entry[:4] for entry in reference.history]
+    assert result.counts["trajectories"] == dict(reference.counts)
+    np.testing.assert_allclose(result.theta, reference.theta, rtol=0, atol=1e-10)
+    assert result.cover_sizes == tuple(map(len, reference.cover))
+    pairs = zip(itertools.chain(*result.cover), itertools.chain(*reference.cover), strict=True)
+    assert all(same_policy(a, b) for a, b in pairs)
+    if algorithm.options.oracle == "value":
+        values = [call.value for call in result.history]
+        np.testing.assert_allclose(values, [entry[4] for entry in reference.history], rtol=1e-9)
+    return result
+
+
+@pytest.mark.parametrize("oracle", ["decision", "value"])
+@pytest.mark.parametrize(
+    ("env", "settings"),
+    [
+        (combination_lock(12, rng=0), {"n_samples": 20, "ratio": 10.0, "eps_r": 1e-5}),
+        (combination_lock(8, rng=1, p_success=0.9, dimension=5), {"n_samples": 50}),
+        (chain(8, rng=2), {"n_samples": 30}),
+        (deep_sea(8, stochastic=True), {"n_samples": 30}),
+        (linear_q(rng=3), {"n_samples": 200}),
+        (river_swim(4, 8), {"n_samples": 50}),
+        (decoy_lock(8), {"n_samples": 50, "eps_s": 0.03, "eps_t": 0.12}),
+    ],
+    ids=lambda value: value.name if isinstance(value, FiniteMDP) else "",
+)
+@pytest.mark.parametrize("variant", ["paper", "sound"])
+def test_every_call_agrees_with_the_literal_reference(env, settings, variant, oracle):
+    assert_agrees(dmq.DMQ(env, variant=variant, oracle=oracle, rng=7, **{"eps_r": EPS_R} | settings))
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_random_mdps_agree_with_the_literal_reference(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), "seed"))
+    horizon, n_actions, d = (data.draw(st.integers(1, 4), name) for name in ("H", "K", "d"))
+    sizes = rng.integers(1, 5, size=horizon)
+    transitions = [rng.dirichlet(np.full(b, 0.5), size=(a, n_actions)) for a, b in itertools.pairwise(sizes)]
+    rewards = [rng.random((s, n_actions)) / horizon for s in sizes]
+    features = [rng.normal(size=(s, d)) for s in sizes]
+    features = [phi / max(1.0, np.linalg.norm(phi, axis=1).max()) for phi in features]
+    start = rng.dirichlet(np.ones(sizes[0]))
+    env = FiniteMDP(transitions, rewards, features, start, caps=[1 / horizon] * horizon)
+    algorithm = dmq.DMQ(
+        env,
+        n_samples=data.draw(st.integers(1, 40), "N"),
+        ratio=data.draw(st.sampled_from([0.5, 1.1, 2.0, 10.0]), "R"),
+        eps_r=data.draw(st.sampled_from([1.07e-4, EPS_R, 1.019]), "eps_r"),
+        variant=data.draw(st.sampled_from(["paper", "sound"]), "variant"),
+        initial=data.draw(st.sampled_from(["uniform", "fixed"]), "initial"),
+        mixture=data.draw(st.sampled_from(["stratified", "multinomial"]), "mixture"),
+        rng=data.draw(st.integers(0, 100), "run seed"),
+    )
+    assert_agrees(algorithm)
+
+
+def shares(make_env, **settings):
+    """V / V* of five seeds, and the results."""
+    envs = [make_env(seed) for seed in SEEDS]
+    results = [dmq.DMQ(env, rng=seed, **settings).learn() for seed, env in zip(SEEDS, envs, strict=True)]
+    assert all(result.status == "finished" for result in results)
+    return [env.value(result.policy) / env.optimal_value for env, result in zip(envs, results, strict=True)], results
+
+
+@pytest.mark.parametrize(("horizon", "n_samples"), [(10, 100), (20, 100), (80, 100), (100, 20)])
+def test_sound_solves_the_combination_lock(horizon, n_samples):
+    values, results = shares(lambda seed: combination_lock(horizon, 4, rng=seed), n_samples=n_samples)
+    assert values == pytest.approx([1.0] * 5)
+    assert all(max(result.cover_sizes) <= 2 for result in results)
+
+
+@pytest.mark.parametrize("horizon", [10, 20])
+def test_sound_solves_chain(horizon):
+    assert min(shares(lambda seed: chain(horizon, rng=seed))[0]) > 0.97
+
+
+@pytest.mark.parametrize("size", [10, 20])
+def test_sound_solves_deep_sea(size):
+    assert min(shares(lambda seed: deep_sea(size, rng=seed))[0]) > 0.97
+
+
+def test_sound_solves_linear_q():
+    assert min(shares(lambda seed: linear_q(rng=seed), n_samples=5000, ridge=1e-4)[0]) > 0.97
+
+
+def test_sound_solves_river_swim():
+    assert min(shares(lambda seed: river_swim(6, 20), n_samples=1000)[0]) > 0.97
+
+
+def test_uniform_initial_policy_fails_where_a_fixed_sequence_succeeds():
+    """THEORY, finding A: Low Variance is assumed of deterministic policies only.
+
+    Every pi_h^a inherits the uniform roll-in of the paper's initial policy, under which the good state of the decoy
+    lock (C = 1) has mass K^-h: its returns hardly weigh in the regression, and a shift towards it stays below
+    R >= K. The printed algorithm settles for the decoy's .4; started from one action sequence it gets .7.
+    """
+    env = decoy_lock(12)
+    settings = {"ratio": 8.0, "n_samples": 2000}
+    paper = [dmq.DMQ(env, variant="paper", rng=seed, **settings).learn() for seed in SEEDS]
+    sound = [dmq.DMQ(env, variant="sound", rng=seed, **settings).learn() for seed in SEEDS]
+    assert all(env.value(result.policy) < 0.5 for result in paper)
+    assert all("uniform initial policy" in " ".join(result.warnings) for result in paper)
+    assert [env.value(result.policy) for result in sound] == pytest.approx([0.7] * 5)
+    assert not any(result.warnings for result in sound)
+
+
+def test_value_and_decision_oracle_give_the_same_run():
+    env = chain(10, rng=0)
+    a, b = (dmq.DMQ(env, oracle=oracle, eps_r=EPS_R, rng=1).learn() for oracle in ("decision", "value"))
+    assert a.theta.tobytes() == b.theta.tobytes()
+    assert a.cover == b.cover
+    mine, theirs = a.history.columns(), b.history.columns()
+    assert all(np.array_equal(mine[name], theirs[name]) for name in mine if name != "value")
+    assert np.isnan(mine["value"]).all()
+    threshold = b.parameters["eps_t"]
+    assert np.array_equal(theirs["value"] >= threshold, theirs["decision"])
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound"])
+def test_same_seed_same_bits(variant):
+    env = chain(6, rng=0)
+    a, b, c = (dmq.DMQ(env, variant=variant, rng=seed, n_samples=30).learn() for seed in (5, 5, 6))
+    assert a.theta.tobytes() == b.theta.tobytes()
+    assert a.history == b.history
+    assert a.cover == b.cover
+    assert a.theta.tobytes() != c.theta.tobytes()
+
+
+def test_learning_again_repeats_the_run():
+    algorithm = dmq.DMQ(chain(6, rng=0), n_samples=30, rng=1)
+    a, b = algorithm.learn(), algorithm.learn()
+    assert a.theta.tobytes() == b.theta.tobytes()
+    assert a.history == b.history
+
+
+def test_the_key_of_a_result_repeats_it():
+    env = chain(6, rng=0)
+    a = dmq.DMQ(env, n_samples=30, rng=np.random.default_rng(3)).learn()
+    b = dmq.DMQ(env, n_samples=30, rng=dmq.Stream.from_key(a.key)).learn()
+    assert a.theta.tobytes() == b.theta.tobytes()
+
+
+def test_golden_run():
+    """Pins the streams and the order of calls: a change here changes everybody's seeds."""
+    result = dmq.DMQ(combination_lock(6, 3, rng=0), n_samples=10, rng=0).learn()
+    assert result.counts["trajectories"] == GOLDEN_TRAJECTORIES
+    np.testing.assert_allclose(result.theta[:, :, 0], GOLDEN_THETA, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound"])
+@pytest.mark.parametrize(
+    ("budget", "status"),
+    [({"max_trajectories": 700}, "max_trajectories"), ({"max_policies": 3}, "max_policies")],
+)
+def test_a_budget_ends_the_run_with_what_was_learned(variant, budget, status):
+    env = deep_sea(8)
+    result = dmq.DMQ(env, variant=variant, n_samples=10, rng=0, **budget).learn()
+    assert result.status == status
+    assert result.n_trajectories <= budget.get("max_trajectories", 10**9)
+    assert sum(result.cover_sizes) - env.horizon <= budget.get("max_policies", 10**9)
+    assert 0.0 <= env.value(result.policy) <= env.optimal_value
+    assert result.theta.shape == (8, 2, 8)
+
+
+def test_a_policy_cut_short_is_initial_where_nothing_was_learned():
+    env = combination_lock(6, rng=0)
+    # Level 5 takes 4 x 10 for regression and 10 states, level 4 needs more than the 20 that are left.
+    result = dmq.DMQ(env, n_samples=10, max_trajectories=70, initial=[3, 2, 1, 0, 1, 2]).learn()
+    actions = [getattr(rule, "action", "greedy") for rule in result.policy.rules]
+    assert actions == [3, 2, 1, 0, 1, "greedy"]
+    assert not result.theta[:5].any()
+    assert result.theta[5].shape == (4, 2)
+
+
+def test_max_seconds_ends_the_run():
+    result = dmq.DMQ(deep_sea(30), n_samples=2000, max_seconds=0.05, rng=0).learn()
+    assert result.status == "max_seconds"
+    assert result.n_trajectories > 0
+
+
+def test_a_budget_too_small_for_anything_returns_the_initial_policy():
+    env = chain(4, rng=0)
+    result = dmq.DMQ(env, max_trajectories=1, rng=0).learn()
+    assert (result.status, result.n_trajectories) == ("max_trajectories", 0)
+    assert result.policy == result.cover[0][0]
+
+
+def test_an_interrupted_run_keeps_what_it_learned():
+    seen = []
+
+    def interrupt(progress):
+        seen.append(progress)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    algorithm = dmq.DMQ(chain(6, rng=0), n_samples=10, rng=0, progress=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        algorithm.learn()
+    result = algorithm.result()
+    assert result.status == "interrupted"
+    assert result.n_trajectories == seen[-1].n_trajectories > 0
+    assert result.theta[-1].any()
+
+
+def test_progress_is_told_of_every_level():
+    seen = []
+    result = dmq.DMQ(chain(6, rng=0), n_samples=10, rng=0, progress=seen.append).learn()
+    assert len(seen) == result.counts["algorithm_2_runs"]
+    assert [p.levels_learned for p in seen] == list(range(1, len(seen) + 1))
+    assert {p.level for p in seen} == set(range(6))
+    assert seen[-1].n_policies == sum(result.cover_sizes) - 6
+
+
+def test_counts_add_up():
+    result = dmq.DMQ(chain(8, rng=0), n_samples=10, rng=0).learn()
+    counts = result.counts
+    assert len(result.history) == counts["oracle_calls"]
+    assert sum(call.decision for call in result.history) == counts["trues"]
+    assert counts["trues"] == sum(result.cover_sizes) - 8
+    assert result.n_trajectories == 10 * counts["sampler_calls"]
+    assert result.seconds["total"] == pytest.approx(sum(result.seconds.values()) - result.seconds["total"])
+
+
+def test_policies_of_the_cover_are_snapshots():
+    result = dmq.DMQ(chain(8, rng=0), n_samples=30, rng=0).learn()
+    thetas = {
+        id(rule.theta): rule.theta
+        for policies in result.cover
+        for policy in policies
+        for rule in policy.rules
+        if hasattr(rule, "theta")
+    }
+    assert len(thetas) > 8
+    assert all(not theta.flags.writeable for theta in thetas.values())
+
+
+def test_deep_recursion_has_room():
+    env = combination_lock(400, 2, rng=0)
+    result = dmq.DMQ(env, n_samples=4, rng=0, max_trajectories=20_000).learn()
+    assert result.status in ("finished", "max_trajectories")
+
+
+def test_start_distribution_is_covered_by_the_final_check():
+    rng = np.random.default_rng(0)
+    # Two start states, each with its own good action; the features tell them apart.
+    stay = np.zeros((2, 2, 2))
+    stay[0, :, 0] = stay[1, :, 1] = 1.0
+    rewards = [np.zeros((2, 2)), np.array([[0.5, 0.0], [0.0, 0.7]])]
+    env = FiniteMDP([stay], rewards, [np.eye(2)] * 2, start=[0.5, 0.5])
+    result = dmq.DMQ(env, n_samples=200, rng=rng).learn()
+    assert env.value(result.policy) == pytest.approx(env.optimal_value)
+    assert result.counts["trajectories"]["final"] >= 200
+    finals = [call for call in result.history if call.target == -1]
+    assert {call.level for call in finals} == {0, 1}
+
+
+def test_one_level_and_one_action():
+    env = FiniteMDP([], [np.array([[0.3]])], [np.array([[1.0]])])
+    result = dmq.DMQ(env, rng=0, ridge=1e-12).learn()
+    assert result.theta == pytest.approx(np.array([[[0.3]]]))
+    assert env.value(result.policy) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"ratio": 1.0}, "R = eps_t / eps_s = 1 <= 1"),
+        ({"ratio": 30.0}, "R eps_r = 0.3 > 0.2"),
+        ({"initial": "uniform", "ratio": 3.0}, "R = 3 >= K = 3"),
+    ],
+)
+def test_parameters_known_to_fail_are_warned_of(settings, words):
+    result = dmq.DMQ(chain(3, rng=0), n_samples=10, rng=0, max_trajectories=200, **settings).learn()
+    assert any(words in warning for warning in result.warnings)
+
+
+def test_levels_never_seen_are_warned_of():
+    env = FiniteMDP([np.ones((1, 2, 1))], [np.zeros((1, 2))] * 2, [np.ones((1, 1)), np.zeros((1, 1))])
+    warnings = " ".join(dmq.DMQ(env, n_samples=5, rng=0).learn().warnings)
+    assert "no policy was ever added" in warnings
+    assert "no reward was ever seen" in warnings
+
+
+def test_thresholds_come_from_any_sufficient_part():
+    env = chain(3, rng=0)
+
+    def chosen(**settings):
+        parameters = dmq.DMQ(env, rng=0, **settings).parameters
+        return parameters.eps_s, parameters.eps_t
+
+    assert chosen() == (1.0, 2.0)
+    assert chosen(ratio=5) == (1.0, 5.0)
+    assert chosen(eps_s=0.1) == (0.1, 0.2)
+    assert chosen(eps_t=0.5, ratio=5) == (0.1, 0.5)
+    assert chosen(eps_s=0.1, eps_t=0.7) == (0.1, 0.7)
+
+
+def test_recorded_values_scale_with_eps_s():
+    env = chain(5, rng=0)
+    one = dmq.DMQ(env, oracle="value", eps_s=1.0, rng=0, n_samples=20).learn()
+    small = dmq.DMQ(env, oracle="value", eps_s=0.125, rng=0, n_samples=20).learn()
+    assert np.array_equal(one.history.columns()["value"] * 0.125, small.history.columns()["value"])
+
+
+BAD = [
+    ({"n_samples": 0}, ValueError, "n_samples"),
+    ({"n_samples": 2.5}, ValueError, "n_samples"),
+    ({"n_samples": True}, ValueError, "n_samples"),
+    ({"n_samples": 2**63}, ValueError, "n_samples"),
+    ({"ratio": 0}, ValueError, "ratio"),
+    ({"ratio": float("nan")}, ValueError, "ratio"),
+    ({"ratio": 2.0, "eps_s": 1.0, "eps_t": 2.0}, ValueError, "ratio, eps_s, eps_t"),
+    ({"eps_s": -1.0}, ValueError, "eps_s"),
+    ({"eps_t": "1"}, TypeError, "eps_t"),
+    ({"eps_r": 0.0}, ValueError, "eps_r"),
+    ({"eps_r": float("inf")}, ValueError, "eps_r"),
+    ({"eps_r": 1j}, TypeError, "eps_r"),
+    ({"ridge": 0.0}, ValueError, "ridge"),
+    ({"ridge": [1.0]}, ValueError, "ridge"),
+    ({"variant": "best"}, ValueError, "variant"),
+    ({"initial": "random"}, ValueError, "initial"),
+    ({"initial": [0, 1]}, ValueError, "initial"),
+    ({"initial": [0, 1, 3]}, ValueError, "initial"),
+    ({"initial": [0, 1, -1]}, ValueError, "action"),
+    ({"initial": [0, 1, 1.0]}, ValueError, "action"),
+    ({"initial": dmq.Policy.uniform(4)}, ValueError, "initial"),
+    ({"initial": dmq.Policy.greedy(np.zeros((3, 2, 5)))}, ValueError, "initial"),
+    ({"recheck": 1}, TypeError, "recheck"),
+    ({"oracle": "svd"}, ValueError, "oracle"),
+    ({"mixture": "equal"}, ValueError, "mixture"),
+    ({"max_trajectories": 0}, ValueError, "max_trajectories"),
+    ({"max_policies": -1}, ValueError, "max_policies"),
+    ({"max_seconds": 0}, ValueError, "max_seconds"),
+    ({"rng": -1}, ValueError, "seed"),
+    ({"rng": "seed"}, TypeError, "seed"),
+]
+
+
+@pytest.mark.parametrize(("settings", "error", "name"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_arguments_are_refused_by_name(settings, error, name):
+    with pytest.raises(error, match=name):
+        dmq.DMQ(chain(3, rng=0), **settings)
+
+
+@pytest.mark.parametrize("source", [None, 3, "lock", object(), FiniteMDP])
+def test_what_cannot_be_sampled_is_refused(source):
+    with pytest.raises(TypeError, match="env_or_sampler"):
+        dmq.DMQ(source)

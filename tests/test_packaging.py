@@ -1,0 +1,119 @@
+"""From a source distribution to a wheel to somebody else's extension that cimports a kernel."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+KERNELS = ("_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_rules")
+WITHOUT_STUB = {"_blas"}
+WITHOUT_PXD = {"_finite"}
+
+CLIENT = """
+# cython: language_level=3
+from dmq_fast.kernels._dsec cimport NO_SHIFT, SHIFT, decide
+from dmq_fast.kernels._moments cimport add_outer
+from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
+
+def shifted(double ratio):
+    cdef double s[4]
+    cdef double m[4]
+    cdef double work[4]
+    cdef double phi[2]
+    for i in range(4):
+        s[i] = m[i] = 0.0
+    phi[0], phi[1] = 0.6, 0.8
+    add_outer(s, phi, 1.0, 2)
+    add_outer(m, phi, 3.0, 2)
+    cdef int answer = decide(s, m, ratio, 1e-9, work, 2)
+    return {SHIFT: True, NO_SHIFT: False}[answer]
+
+def first_uniform(Stream stream):
+    cdef Philox generator
+    cdef double u
+    philox_open(&generator, stream)
+    philox_uniforms(&generator, &u, 1)
+    return u
+"""
+
+USE_CLIENT = """
+import client, dmq_fast, sys
+assert dmq_fast.__file__.startswith(sys.argv[1]), dmq_fast.__file__
+assert client.shifted(2.0) and not client.shifted(4.0)
+stream = dmq_fast.Stream(5, call=3)
+assert client.first_uniform(stream) == stream.generator().random()
+"""
+
+
+def python(*arguments, **options):
+    done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    target = tmp_path_factory.mktemp("sdist")
+    source = target / "checkout"
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("needs a git checkout")
+    # A copy of what is tracked: building must not leave anything in the checkout.
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    build = "from setuptools import build_meta; build_meta.build_sdist('../dist')"
+    python("-c", build, cwd=source)
+    (archive,) = (target / "dist").glob("*.tar.gz")
+    return archive
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist, tmp_path_factory):
+    target = tmp_path_factory.mktemp("wheel")
+    python("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", target, sdist, cwd=target)
+    (built,) = target.glob("*.whl")
+    return built
+
+
+def test_the_sdist_holds_every_source(sdist):
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for kernel in KERNELS:
+        assert f"src_pyx/{kernel}.pyx" in names
+        assert kernel in WITHOUT_PXD or f"dmq_fast/kernels/{kernel}.pxd" in names
+        assert kernel in WITHOUT_STUB or f"dmq_fast/kernels/{kernel}.pyi" in names
+    assert {"LICENSE", "README.md", "tests/reference.py", "bench/test_rollouts.py", "dmq_fast/py.typed"} <= names
+    assert not [name for name in names if name.endswith((".so", ".c"))]
+
+
+def test_the_wheel_holds_what_users_need_and_no_sources(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    for kernel in KERNELS:
+        assert any(name.startswith(f"dmq_fast/kernels/{kernel}.") and name.endswith((".so", ".pyd")) for name in names)
+        assert kernel in WITHOUT_PXD or f"dmq_fast/kernels/{kernel}.pxd" in names
+        assert kernel in WITHOUT_STUB or f"dmq_fast/kernels/{kernel}.pyi" in names
+    assert "dmq_fast/kernels/__init__.pxd" in names
+    assert "dmq_fast/py.typed" in names
+    assert not [name for name in names if name.endswith((".pyx", ".c")) or name.startswith(("tests/", "bench/"))]
+
+
+def test_a_client_cimports_from_the_installed_wheel(wheel, tmp_path):
+    site, client = tmp_path / "site", tmp_path / "client"
+    python("-m", "pip", "install", "--no-deps", "--target", site, wheel, cwd=tmp_path)
+    client.mkdir()
+    (client / "client.pyx").write_text(CLIENT)
+    (client / "setup.py").write_text(
+        "from Cython.Build import cythonize\nfrom setuptools import setup\n"
+        "setup(name='client', ext_modules=cythonize('client.pyx'))\n"
+    )
+    environment = {"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"}
+    python("setup.py", "-q", "build_ext", "--inplace", cwd=client, env=environment)
+    python("-c", USE_CLIENT, site, cwd=client, env=environment)
+    python("-m", "dmq_fast", "run", "lock", "--horizon", "20", cwd=client, env=environment)

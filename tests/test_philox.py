@@ -1,0 +1,212 @@
+"""Streams: NumPy's Philox bit for bit, and every way to name a position."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import pickle
+
+import numpy as np
+import pytest
+import twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmq_fast.kernels import Stream, _philox
+
+WORD = 2**64 - 1
+GOLDEN_KEY = (0x4C87174BC76DBA01, 0xFDF50F1DFB214748)
+GOLDEN_UNIFORMS = [
+    "0x1.f9a51b6941116p-1",
+    "0x1.e8c52343ae768p-3",
+    "0x1.43e713f839d40p-2",
+    "0x1.47a06f55612eap-2",
+    "0x1.2ccc38e371208p-1",
+]
+words = st.one_of(st.integers(0, WORD), st.sampled_from([0, 1, WORD - 1, WORD]))
+
+
+class State(ctypes.Structure):
+    _fields_ = (
+        ("key", ctypes.c_uint64 * 2),
+        ("counter", ctypes.c_uint64 * 4),
+        ("buffer", ctypes.c_uint64 * 4),
+        ("used", ctypes.c_int),
+    )
+
+
+def c_function(name, *argument_types):
+    """A function of the C-level API."""
+    capsule = _philox.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    address = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
+    return ctypes.CFUNCTYPE(None, *argument_types)(address)
+
+
+fill = c_function(
+    "philox_uniforms", ctypes.POINTER(State), ctypes.POINTER(ctypes.c_double), ctypes.c_ssize_t
+)
+
+
+def drawn(state, sizes):
+    """Uniforms of the C-level API, taken in pieces."""
+    pieces = []
+    for size in sizes:
+        piece = np.empty(size)
+        fill(ctypes.byref(state), piece.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), size)
+        pieces.append(piece)
+    return np.concatenate(pieces)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.tuples(words, words), words, words, st.integers(0, 1100))
+def test_uniforms_are_numpys_bit_for_bit(key, call, chunk, n):
+    stream = Stream.from_key(key, call, chunk)
+    expected = twins.uniforms(key, call, chunk, n)
+    assert stream.uniforms(n).tobytes() == expected.tobytes()
+    assert stream.generator().random(n).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("n", [*range(0, 18), 511, 512, 513, 1100])
+def test_every_length_is_a_prefix_of_the_longest(n):
+    stream = Stream(3)
+    assert stream.uniforms(n).tobytes() == stream.uniforms(1100)[:n].tobytes()
+    assert stream.uniforms(n).dtype == np.float64
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 13), min_size=1, max_size=8))
+def test_pieces_continue_where_the_last_one_stopped(sizes):
+    state = State((1, 2), (0, 0, 5, 4), (0, 0, 0, 0), 4)
+    expected = twins.uniforms((1, 2), 4, 5, sum(sizes))
+    assert drawn(state, sizes).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    "counter", [(WORD, 0, 7, 8), (WORD - 1, WORD, 7, 8), (WORD, WORD, WORD, 8), (WORD, WORD, WORD, WORD)]
+)
+def test_the_counter_carries(counter):
+    state = State((9, WORD), counter, (0, 0, 0, 0), 4)
+    expected = twins.philox((9, WORD), counter).random(19)
+    assert drawn(state, [19]).tobytes() == expected.tobytes()
+
+
+def test_uniforms_cover_the_unit_interval():
+    sample = Stream(0).uniforms(100_000)
+    assert 0.0 <= sample.min() < 1e-3 and 1 - 1e-3 < sample.max() < 1.0
+    assert abs(sample.mean() - 0.5) < 5 / np.sqrt(12 * len(sample))
+
+
+def test_golden_values():
+    stream = Stream(2024, call=3, chunk=1)
+    assert stream.key == GOLDEN_KEY
+    assert [x.hex() for x in stream.uniforms(5).tolist()] == GOLDEN_UNIFORMS
+
+
+@pytest.mark.parametrize("n", [-1, -(2**40)])
+def test_negative_length_is_named(n):
+    with pytest.raises(ValueError, match=r"n: expected a non-negative integer"):
+        Stream(1).uniforms(n)
+
+
+def test_seed_sequence_gives_its_first_two_words():
+    sequence = np.random.SeedSequence(5)
+    assert Stream(5).key == tuple(sequence.generate_state(2, np.uint64).tolist())
+    assert Stream(5) == Stream(np.random.SeedSequence(5)) == Stream(np.int32(5)) == Stream([5])
+
+
+def test_spawned_sequences_give_different_keys():
+    children = np.random.SeedSequence(5).spawn(20)
+    keys = {Stream(child).key for child in children} | {Stream(5).key}
+    assert len(keys) == 21
+    assert Stream(children[3]).key == Stream(np.random.SeedSequence(5, spawn_key=(3,))).key
+
+
+def test_generator_gives_128_bits_and_moves_on():
+    first = np.random.default_rng(7)
+    expected = tuple(np.random.default_rng(7).integers(0, 2**64, 2, dtype=np.uint64).tolist())
+    assert Stream(first).key == expected
+    assert Stream(first).key != expected
+
+
+def test_array_of_words_is_a_seed():
+    words = np.array([1, 2, 3], dtype=np.uint32)
+    assert Stream(words).key == Stream([1, 2, 3]).key != Stream([1, 2]).key
+
+
+def test_no_seed_differs_every_time():
+    assert Stream().key != Stream(None).key
+
+
+@pytest.mark.parametrize(
+    "seed",
+    ["text", "123", b"1", 1.5, 1j, object(), np.array([1.5]), np.array([-1]), [-1], np.random.PCG64(1)],
+)
+def test_what_cannot_seed_is_named(seed):
+    with pytest.raises(TypeError, match=r"seed: expected None, a non-negative int"):
+        Stream(seed)
+
+
+@pytest.mark.parametrize("seed", [-1, True, False, np.int64(-3), -(2**70)])
+def test_negative_and_boolean_seeds_are_named(seed):
+    with pytest.raises(ValueError, match=r"seed: expected a non-negative integer"):
+        Stream(seed)
+
+
+@pytest.mark.parametrize("bad", [-1, 2**64, 1.0, "0", None])
+@pytest.mark.parametrize("name", ["call", "chunk"])
+def test_bad_positions_are_named(name, bad):
+    for make in (
+        lambda **where: Stream(1, **where),
+        lambda **where: Stream.from_key((1, 2), **where),
+        lambda **where: Stream(1).at(**{"call": 0, **where}),
+    ):
+        with pytest.raises(ValueError, match=rf"{name}: expected an integer in \[0, 2\^64\)"):
+            make(**{name: bad})
+
+
+@pytest.mark.parametrize("bad", [-1, 2**64, 1.0, "0", None])
+def test_bad_key_words_are_named(bad):
+    with pytest.raises(ValueError, match=r"key\[1\]"):
+        Stream.from_key((0, bad))
+
+
+@pytest.mark.parametrize("key", [(), (1,), (1, 2, 3)])
+def test_keys_have_two_words(key):
+    with pytest.raises(ValueError, match="key: expected two"):
+        Stream.from_key(key)
+
+
+@given(st.tuples(words, words), words, words)
+def test_copies_are_equal_and_hash_alike(key, call, chunk):
+    stream = Stream.from_key(key, call, chunk)
+    for other in (pickle.loads(pickle.dumps(stream)), copy.deepcopy(stream), stream.at(call, chunk)):
+        assert other == stream and hash(other) == hash(stream)
+        assert (other.key, other.call, other.chunk) == (key, call, chunk)
+
+
+def test_every_part_of_a_position_counts():
+    stream = Stream.from_key((1, 2), 3, 4)
+    others = [((0, 2), 3, 4), ((1, 0), 3, 4), ((1, 2), 0, 4), ((1, 2), 3, 0), ((2, 1), 3, 4), ((1, 2), 4, 3)]
+    assert all(stream != Stream.from_key(*other) for other in others)
+    assert stream != (1, 2) and stream != 3
+    assert repr(stream) == "Stream(key=(0x1, 0x2), call=3, chunk=4)"
+
+
+def test_positions_do_not_overlap():
+    stream = Stream(11)
+    heads = {stream.at(call, chunk).uniforms(1)[0] for call in range(30) for chunk in range(30)}
+    assert len(heads) == 900
+    assert stream.at(5).chunk == 0
+
+
+def test_streams_are_immutable():
+    stream = Stream(1)
+    for name in ("key", "call", "chunk"):
+        with pytest.raises(AttributeError):
+            setattr(stream, name, 0)
+    before = stream.uniforms(9)
+    assert stream.uniforms(9).tobytes() == before.tobytes()

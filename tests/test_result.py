@@ -1,0 +1,184 @@
+"""Results and their files: what is saved comes back, and what was saved is never lost."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast.environments import chain, combination_lock
+
+
+@pytest.fixture(scope="module", params=["sound", "paper"])
+def result(request):
+    return dmq.DMQ(chain(6, rng=0), variant=request.param, n_samples=30, rng=0).learn()
+
+
+def test_a_saved_result_comes_back(result, tmp_path):
+    result.save(tmp_path / "run.npz")
+    back = dmq.load(str(tmp_path / "run.npz"))
+    for name in ("status", "variant", "options", "parameters", "counts", "seconds", "key", "warnings"):
+        assert getattr(back, name) == getattr(result, name)
+    assert back.theta.tobytes() == result.theta.tobytes()
+    assert back.policy == result.policy
+    assert back.cover == result.cover
+    assert back.history == result.history
+
+
+def test_a_result_cut_short_comes_back(tmp_path):
+    result = dmq.DMQ(combination_lock(6, rng=0), n_samples=10, max_trajectories=120, rng=0).learn()
+    assert result.status == "max_trajectories"
+    result.save(tmp_path / "run.npz")
+    back = dmq.load(tmp_path / "run.npz")
+    assert back.policy == result.policy
+    assert back.history == result.history
+
+
+def test_a_result_without_oracle_calls_comes_back(tmp_path):
+    env = combination_lock(1, rng=0)
+    result = dmq.DMQ(env, variant="paper", rng=0).learn()
+    assert len(result.history) == 0
+    result.save(tmp_path / "run.npz")
+    assert list(dmq.load(tmp_path / "run.npz").history) == []
+
+
+def test_history_is_a_sequence(result):
+    history = result.history
+    calls = list(history)
+    assert len(calls) == len(history) > 0
+    assert history[0] == pytest.approx(calls[0], nan_ok=True)
+    assert history[-1] == pytest.approx(calls[-1], nan_ok=True)
+    with pytest.raises(IndexError):
+        history[len(history)]
+
+
+def test_levels_of_a_batch_descend_to_the_first_true(result):
+    calls = list(result.history)
+    for before, after in itertools.pairwise(calls):
+        if before.call == after.call:
+            assert after.level == before.level - 1
+
+
+def test_files_hold_no_pickles(result, tmp_path):
+    result.save(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz", allow_pickle=False) as archive:
+        assert all(archive[name].dtype != object for name in archive.files)
+        assert json.loads(archive["header"].item())["format"] == 1
+
+
+def rewrite(source, target, **changes):
+    with np.load(source) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    header = json.loads(arrays["header"].item())
+    header.update(changes.pop("header", {}))
+    arrays["header"] = np.array(json.dumps(header))
+    arrays |= changes
+    np.savez(target, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def test_damaged_and_foreign_files_are_refused_with_their_path(result, tmp_path):
+    good = tmp_path / "good.npz"
+    result.save(good)
+    contents = good.read_bytes()
+    bad = tmp_path / "bad.npz"
+
+    def refused(words):
+        with pytest.raises(dmq.FileError, match=words) as caught:
+            dmq.load(bad)
+        assert str(bad) in str(caught.value)
+
+    for size in (0, 1, 10, len(contents) // 2, len(contents) - 1):
+        bad.write_bytes(contents[:size])
+        refused("damaged")
+    bad.write_bytes(b"hello world, this is no archive")
+    refused("damaged")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    bad.write_bytes((tmp_path / "array.npy").read_bytes())
+    refused("damaged")
+    np.savez(bad, theta=np.zeros(3))
+    refused("damaged")
+    np.savez(bad, header=np.array([{}], dtype=object))
+    refused("damaged")
+    for name in ("cover", "theta", "rule_codes", "history_level"):
+        rewrite(good, bad, **{name: None})
+        refused("damaged")
+    rewrite(good, bad, cover=np.full_like(np.load(good)["cover"], 10**6))
+    refused("damaged")
+    rewrite(good, bad, header={"format": 2, "dmq_fast": "9.9"})
+    refused("written in format 2 by dmq_fast 9.9")
+
+
+def test_a_flipped_bit_is_noticed_or_harmless(result, tmp_path):
+    good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
+    result.save(good)
+    contents = good.read_bytes()
+    noticed = 0
+    for position in range(0, len(contents), max(1, len(contents) // 200)):
+        flipped = bytearray(contents)
+        flipped[position] ^= 0x40
+        bad.write_bytes(flipped)
+        try:
+            back = dmq.load(bad)
+        except dmq.FileError:
+            noticed += 1
+        else:
+            # Times and attributes of the archive's entries carry nothing.
+            assert back.theta.tobytes() == result.theta.tobytes()
+            assert back.history == result.history
+            assert back.cover == result.cover
+            assert back.counts == result.counts
+    assert noticed > 100
+
+
+def test_a_missing_file_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        dmq.load(tmp_path / "nothing.npz")
+
+
+def test_a_failing_save_leaves_the_old_file_and_no_litter(result, tmp_path, monkeypatch):
+    path = tmp_path / "run.npz"
+    result.save(path)
+    before = path.read_bytes()
+
+    def full(file, **arrays):
+        file.write(b"some of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(OSError, match="No space left"):
+        result.save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["run.npz"]
+
+
+def test_saving_into_a_missing_directory_says_so(result, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        result.save(tmp_path / "no" / "run.npz")
+
+
+SAVE_FOREVER = """
+import sys
+import dmq_fast as dmq
+result = dmq.load(sys.argv[1])
+print("ready", flush=True)
+while True:
+    result.save(sys.argv[1])
+"""
+
+
+def test_a_kill_while_saving_leaves_a_whole_file(result, tmp_path):
+    path = tmp_path / "run.npz"
+    result.save(path)
+    for attempt in range(3):
+        process = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, path], stdout=subprocess.PIPE, text=True)
+        with process:
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.02 + 0.013 * attempt)
+            process.send_signal(signal.SIGKILL)
+        assert dmq.load(path).theta.tobytes() == result.theta.tobytes()
