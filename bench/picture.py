@@ -49,7 +49,9 @@ def draw_decoy(axes: plt.Axes) -> None:
     ):
         values = [
             [
-                decoy_lock(h).value(dmq.DMQ(decoy_lock(h), variant=variant, n_samples=2000, ratio=8, rng=seed).learn().policy)
+                decoy_lock(h).value(
+                    dmq.DMQ(decoy_lock(h), variant=variant, n_samples=2000, ratio=8, rng=seed).learn().policy
+                )
                 for seed in range(5)
             ]
             for h in horizons.tolist()

@@ -9,7 +9,9 @@ import argparse
 import itertools
 import json
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -260,7 +262,8 @@ def table(summary: dict[str, Any]) -> str:
 
 def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of `table`: a label and a text."""
-    described = " ".join(f"{key}={value}" for key, value in summary["environment_parameters"].items())
+    given = summary["environment_parameters"].items()
+    described = " ".join(f"{key}={value}" for key, value in given if value is not None)
     yield summary["environment"], described
     yield "", f"H = {summary['horizon']}, K = {summary['n_actions']}, d = {summary['dimension']}"
     given = summary["parameters"]
@@ -360,14 +363,23 @@ def list_environments(as_json: bool) -> int:
     for name, parameters in known.items():
         print(name)
         for parameter in parameters:
-            flag = "--" + parameter.name.replace("_", "-")
-            default = "required" if parameter.required else f"default {parameter.default}"
-            print(f"  {flag:<16}{parameter.help} ({default})")
+            if parameter.required:
+                note = " (required)"
+            else:
+                note = "" if parameter.default is None else f" (default {parameter.default})"
+            print_option(f"--{parameter.name.replace('_', '-')}", parameter.help + note)
     print("gym:ID")
-    print("  --horizon       Number of levels (required)")
-    print("  --make K=V      Argument of gymnasium.make, any number of times")
-    print("  Any Gymnasium environment with transition tables: FrozenLake-v1, CliffWalking-v1, Taxi-v3, ...")
+    print_option("--horizon", "Number of levels (required)")
+    print_option("--make", "KEY=VALUE: argument of gymnasium.make, any number of times")
+    print_option("", "Any Gymnasium environment with transition tables: FrozenLake-v1, CliffWalking-v1, Taxi.")
     return FINISHED
+
+
+def print_option(flag: str, text: str) -> None:
+    """Print one option of the listing, wrapped to the terminal."""
+    width = max(40, shutil.get_terminal_size().columns)
+    indent = " " * 17
+    print(textwrap.fill(text, width, initial_indent=f"  {flag:<15}", subsequent_indent=indent))
 
 
 def usage_error(message: str) -> int:

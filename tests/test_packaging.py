@@ -50,7 +50,9 @@ assert client.first_uniform(stream) == stream.generator().random()
 
 
 def python(*arguments, **options):
-    done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, **options)
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, **options
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 

@@ -1,0 +1,457 @@
+"""FiniteModel.rollout: the trajectories of a plain simulation, their exact distribution, and their errors."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.stats
+import twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmq_fast.environments import FiniteMDP, combination_lock
+from dmq_fast.kernels import FiniteModel, Fixed, Greedy, Stream, Uniform, alias_tables
+from dmq_fast.policy import Policy
+from dmq_fast.samplers import RolloutSampler
+
+EPS = np.finfo(np.float64).eps
+FAMILY_LEVEL = 1e-3  # probability that a correct sampler fails any of the statistical tests of one function
+
+
+def transition_array(rng, before, n_actions, after, kind):
+    """Transition rows (S, K, S'): with one next state each, or with a random support."""
+    if kind == "deterministic":
+        return np.eye(after)[rng.integers(after, size=(before, n_actions))]
+    weights = rng.random((before, n_actions, after)) ** 3 + 1e-12
+    weights *= rng.random(weights.shape) < 0.7
+    weights[..., rng.integers(after)] += 1e-3
+    return weights / weights.sum(axis=2, keepdims=True)
+
+
+def feature_array(rng, states, d, kind):
+    if kind == "one-hot":
+        return np.eye(d)[rng.permutation(max(d, states))[:states] % d]
+    features = rng.normal(size=(states, d))
+    if kind == "sparse":
+        features *= rng.permuted(np.tile(np.arange(d) < max(1, d // 4), (states, 1)), axis=1)
+        features[rng.random(states) < 0.2] = 0.0
+    return features / np.maximum(1.0, np.linalg.norm(features, axis=1, keepdims=True))
+
+
+def random_mdp(rng, horizon, largest, n_actions, d, kind, *, shared=False, caps=False, start="random"):
+    """Levels of every sort; with `shared` the levels share their array objects where they can."""
+    sizes = [largest] * (horizon + 1) if shared else rng.integers(1, largest + 1, size=horizon + 1).tolist()
+    terminal = bool(rng.integers(2))
+    P = [
+        transition_array(rng, before, n_actions, after, rng.choice(["deterministic", "stochastic"]))
+        for before, after in itertools.pairwise(sizes)
+    ]
+    features = [feature_array(rng, size, d, kind) for size in sizes[:-1]]
+    if shared:
+        P, features = [P[0]] * horizon, [features[0]] * horizon
+    if not terminal:
+        P.pop()
+    R, capped = [], []
+    for level in range(horizon):
+        by_edge = level < len(P) and rng.random() < 0.5
+        rewards = rng.random(P[level].shape if by_edge else (sizes[level], n_actions)) / horizon
+        rewards[rng.random(rewards.shape) < 0.4] = 0.0
+        cap = 1 / horizon if caps and not by_edge and rng.random() < 0.7 else 0.0
+        if cap and rng.random() < 0.3:
+            rewards = cap * (rng.random(rewards.shape) < 0.5)  # certain after all
+        R.append(rewards * (rng.random() < 0.9))
+        capped.append(cap)
+    first = np.eye(sizes[0])[rng.integers(sizes[0])]
+    if start == "random":
+        first = first + rng.random(sizes[0]) * (rng.random(sizes[0]) < 0.7)
+    return FiniteMDP(P, R, features, first / first.sum(), capped)
+
+
+def random_policy(rng, env, kinds="ufg"):
+    """A rule of a random kind for every level; greedy weights are small integers, so that ties occur."""
+    rules = []
+    for _ in range(env.horizon):
+        kind = rng.choice(list(kinds))
+        theta = rng.integers(-2, 3, size=(env.n_actions, env.dimension))
+        rules.append({"u": Uniform(), "f": Fixed(int(rng.integers(env.n_actions))), "g": Greedy(theta)}[kind])
+    return Policy(rules)
+
+
+def packed(env):
+    return FiniteModel(env.P, env.R, env.features, env.start, env.caps)
+
+
+def twin(env):
+    return twins.Model(env.P, env.R, env.features, env.start, env.caps)
+
+
+def subset(rng, horizon):
+    return np.flatnonzero(rng.random(horizon) < 0.6).tolist()
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    seed=st.integers(0, 2**32),
+    horizon=st.integers(1, 5),
+    largest=st.integers(1, 6),
+    n_actions=st.integers(1, 4),
+    d=st.integers(1, 8),
+    kind=st.sampled_from(["one-hot", "dense", "sparse"]),
+    shared=st.booleans(),
+    caps=st.booleans(),
+    start=st.sampled_from(["one state", "random"]),
+    n=st.sampled_from([0, 1, 511, 512, 513, 1500]),
+)
+def test_kernel_follows_the_twin(seed, horizon, largest, n_actions, d, kind, shared, caps, start, n):
+    rng = np.random.default_rng(seed)
+    env = random_mdp(rng, horizon, largest, n_actions, d, kind, shared=shared, caps=caps, start=start)
+    model, plain = packed(env), twin(env)
+    policy = random_policy(rng, env)
+    stream = Stream(seed, call=3)
+    every = list(range(horizon))
+    for chunk, (levels, returns_from) in enumerate([(every, every), (subset(rng, horizon), []),
+                                                    (subset(rng, horizon), subset(rng, horizon))]):
+        here = stream.at(3, chunk)
+        grams, moments, squares = model.rollout(policy.rules, n, here, levels, returns_from)
+        expected = twins.rollout(plain, policy.rules, n, here, levels, returns_from)
+        assert grams.shape == (len(levels), d, d) and moments.shape == (len(returns_from), d)
+        if kind == "one-hot":
+            assert (grams == expected[0]).all()
+        assert np.abs(grams - expected[0]).max(initial=0.0) <= 4 * n * EPS
+        assert (grams == grams.transpose(0, 2, 1)).all()
+        assert np.abs(moments - expected[1]).max(initial=0.0) <= 1e-12 * n
+        assert squares == pytest.approx(expected[2], rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize("d", [1, 3, 8, 13])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_greedy_levels_act_like_the_policy(d, kind):
+    """One level, deterministic: what is paid is R[s, act(s)], also where actions tie."""
+    rng = np.random.default_rng(d)
+    n_states, n_actions = 40, 6
+    features = feature_array(rng, n_states, d, kind)
+    rewards = rng.random((n_states, n_actions)) / 2
+    theta = rng.normal(size=(n_actions, d))[rng.integers(3, size=n_actions)]
+    start = np.full(n_states, 1 / n_states)
+    for state in range(n_states):
+        start = np.eye(n_states)[state]
+        model = FiniteModel((), [rewards], [features], start, np.zeros(1))
+        _, _, squares = model.rollout((Greedy(theta),), 1, Stream(0), [], [0])
+        action = Policy([Greedy(theta)]).act(0, features[state])
+        assert squares[0] == rewards[state, action] ** 2
+
+
+def test_levels_asked_for_do_not_change_the_states():
+    """Within one block, and where no Bernoulli reward takes uniforms in between."""
+    env = random_mdp(np.random.default_rng(4), 5, 5, 3, 8, "one-hot")
+    model, rules = packed(env), Policy.uniform(5).rules
+    every = model.rollout(rules, 512, Stream(1), range(5))[0]
+    for levels in ([0], [4], [1, 3], (0, 1, 2, 3, 4), np.array([2, 4])):
+        assert (model.rollout(rules, 512, Stream(1), levels)[0] == every[list(levels)]).all()
+        assert (model.rollout(rules, 512, Stream(1), levels, [0, 4])[0] == every[list(levels)]).all()
+
+
+def test_returns_of_a_level_do_not_depend_on_the_others():
+    env = random_mdp(np.random.default_rng(4), 5, 5, 3, 8, "dense")
+    model, rules = packed(env), Policy.uniform(5).rules
+    _, moments, squares = model.rollout(rules, 700, Stream(1), (), range(5))
+    for h in range(5):
+        _, moment, square = model.rollout(rules, 700, Stream(1), (), [h])
+        assert (moment[0] == moments[h]).all() and square[0] == squares[h]
+
+
+def test_stacked_arrays_are_the_levels_of_a_sequence():
+    """Levels cut out of one array are new objects every time they are looked at."""
+    rng = np.random.default_rng(0)
+    horizon, states, n_actions, d = 6, 4, 2, 4
+    P = np.array([transition_array(rng, states, n_actions, states, "stochastic") for _ in range(horizon - 1)])
+    R = rng.random((horizon, states, n_actions)) / horizon
+    features = np.array([np.eye(d)[rng.permutation(d)] for _ in range(horizon)])
+    start, caps, rules = np.eye(states)[0], np.zeros(horizon), Policy.uniform(horizon).rules
+    stacked = FiniteModel(P, R, features, start, caps)
+    listed = FiniteModel(list(P), list(R), list(features), start, caps)
+    for one, other in zip(
+        stacked.rollout(rules, 1000, Stream(2), range(horizon), range(horizon)),
+        listed.rollout(rules, 1000, Stream(2), range(horizon), range(horizon)),
+        strict=True,
+    ):
+        assert (one == other).all()
+
+
+def test_model_outlives_its_arrays():
+    env = random_mdp(np.random.default_rng(4), 5, 5, 3, 8, "dense")
+    model, rules = packed(env), Policy.uniform(5).rules
+    before = [a.tobytes() for a in model.rollout(rules, 300, Stream(1), range(5), range(5))]
+    del env
+    junk = [np.random.default_rng(0).random(size) for size in range(1, 400)]
+    after = [a.tobytes() for a in model.rollout(rules, 300, Stream(1), range(5), range(5))]
+    assert before == after and len(junk) == 399
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 8, 64, 200])
+@pytest.mark.parametrize("power", [0, 1, 8])
+def test_alias_tables_hold_the_distribution(m, power):
+    """At most m subtractions from a threshold of at most m, each rounded by m eps / 2, over m columns."""
+    for seed in range(20):
+        p = np.random.default_rng(seed).random(m) ** power
+        p /= p.sum()
+        threshold, alias = alias_tables(p)
+        assert threshold.dtype == np.float64 and alias.dtype == np.int32
+        assert ((threshold > 0) & (threshold <= 1)).all() and ((0 <= alias) & (alias < m)).all()
+        assert np.abs(twins.alias_probabilities(threshold, alias) - p).max() <= len(p) * EPS
+
+
+def test_alias_table_of_tiny_probabilities():
+    p = np.array([1e-300, 0.5, 5e-324, 0.5])
+    threshold, alias = alias_tables(p)
+    assert threshold[0] == 4e-300 and threshold[2] == 2e-323
+    assert np.abs(twins.alias_probabilities(threshold, alias) - p).max() <= len(p) * EPS
+    assert [a.tolist() for a in alias_tables([1.0])] == [[1.0], [0]]
+    assert [a.tolist() for a in alias_tables([1e-300])] == [[1.0], [0]]
+    assert [len(a) for a in alias_tables([])] == [0, 0]
+
+
+@given(st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=12))
+def test_alias_draws_reach_exactly_the_support(weights):
+    p = np.array(weights) / np.sum(weights)
+    threshold, alias = alias_tables(p)
+    grid = (np.arange(4096) + 0.5) / 4096
+    counts = np.bincount([twins.alias_draw(threshold, alias, u) for u in grid], minlength=len(p))
+    assert np.abs(counts / 4096 - p).max() <= len(p) / 2048
+
+
+def test_alias_tables_name_what_is_wrong():
+    for bad in twins.no_numbers(np.ones(2)).values():
+        with pytest.raises(TypeError, match=r"^probabilities: expected"):
+            alias_tables(bad)
+    for bad in ([0.5, np.nan], [0.5, np.inf], np.ones((1, 1)), 1.0, [0.0, 1.0], [-0.5, 1.5]):
+        with pytest.raises(ValueError, match=r"^probabilities: expected"):
+            alias_tables(bad)
+
+
+def merged(observed, expected):
+    """Cells of one chi-square test: those that expect fewer than 5 become one."""
+    small = expected < 5
+    if small.any():
+        observed = np.append(observed[~small], observed[small].sum())
+        expected = np.append(expected[~small], expected[small].sum())
+    return observed, expected
+
+
+def test_states_and_returns_have_their_exact_distribution():
+    n, n_envs = 1_000_000, 4
+    p_values = []
+    for seed in range(n_envs):
+        rng = np.random.default_rng(seed)
+        env = random_mdp(rng, 4, 6, 3, 6, "one-hot", caps=seed % 2 == 1)
+        distinct = [np.eye(6)[:size] for size in env.n_states]
+        env = FiniteMDP(env.P, env.R, distinct, env.start, env.caps)
+        policy = Policy.uniform(4) if seed < 2 else random_policy(rng, env, "ug")
+        batch = RolloutSampler(env).collect(policy, n, stream=Stream(seed), levels=range(4), returns_from=[0])
+        for h, probabilities in enumerate(env.occupancy(policy)):
+            counts = np.diag(batch.gram[h])[: len(probabilities)]
+            assert counts.sum() == n
+            assert (counts[probabilities == 0] == 0).all()
+            observed, expected = merged(counts[probabilities > 0], n * probabilities[probabilities > 0])
+            if len(observed) > 1:
+                p_values.append(scipy.stats.chisquare(observed, expected).pvalue)
+        pairs = batch.returns[0]
+        mean, square = pairs.moment.sum() / n, pairs.square / n
+        deviation = np.sqrt((square - mean**2) / n)
+        assert abs(mean - env.value(policy)) <= 1e-12 + 6 * deviation  # two-sided 2e-9 each
+        p_values.append(2 * scipy.stats.norm.sf(abs(mean - env.value(policy)) / deviation))
+    assert min(p_values) > FAMILY_LEVEL / len(p_values)
+    assert len(p_values) >= 3 * n_envs
+
+
+def test_uniform_rules_draw_every_action_alike():
+    n_actions, n = 7, 1_000_000
+    P = [np.eye(n_actions)[None]]
+    features = [np.zeros((1, n_actions)), np.eye(n_actions)]
+    env = FiniteMDP(P, [np.zeros((1, n_actions)), np.zeros((n_actions, n_actions))], features)
+    batch = RolloutSampler(env).collect(Policy.uniform(2), n, stream=Stream(1), levels=[1])
+    counts = np.diag(batch.gram[1])
+    assert counts.sum() == n
+    assert scipy.stats.chisquare(counts).pvalue > FAMILY_LEVEL
+
+
+def test_bernoulli_rewards_have_their_mean_and_cap():
+    n, mean, cap = 1_000_000, 0.3, 0.8
+    env = FiniteMDP([], [[[mean]]], [[[1.0]]], caps=[cap])
+    pairs = RolloutSampler(env).collect(
+        Policy.fixed([0]), n, stream=Stream(3), levels=[], returns_from=[0]
+    ).returns[0]
+    hits = pairs.moment[0] / cap
+    assert abs(hits - round(hits)) < 1e-6 and pairs.square == pytest.approx(hits * cap**2, rel=1e-9)
+    assert scipy.stats.binomtest(round(hits), n, mean / cap).pvalue > FAMILY_LEVEL
+
+
+def test_collect_is_the_sum_of_its_chunks():
+    env = random_mdp(np.random.default_rng(8), 4, 5, 3, 5, "dense", caps=True)
+    sampler, policy, stream = RolloutSampler(env), Policy.uniform(4), Stream(5, call=9)
+    total = sampler.collect(policy, 40_000, stream=stream, levels=[0, 2], returns_from=[1, 3])
+    sizes = list(sampler.chunks(40_000))
+    assert sizes == [16_384, 16_384, 7_232]
+    pieces = [
+        sampler.collect_chunk(policy, size, rng=stream.at(9, chunk), levels=[0, 2], returns_from=[1, 3])
+        for chunk, size in enumerate(sizes)
+    ]
+    summed = pieces[0] + pieces[1] + pieces[2]
+    assert total.n == summed.n == 40_000
+    assert total.grams.tobytes() == summed.grams.tobytes()
+    for h in (1, 3):
+        assert total.returns[h].moment.tobytes() == summed.returns[h].moment.tobytes()
+        assert total.returns[h].square == summed.returns[h].square and total.returns[h].n == 40_000
+    assert pieces[0].grams.tobytes() != pieces[1].grams.tobytes()
+
+
+@pytest.mark.parametrize("n", [0, 1, 16_383, 16_384, 16_385, 32_768])
+def test_chunks_add_up(n):
+    env = random_mdp(np.random.default_rng(8), 2, 2, 2, 2, "one-hot")
+    sampler = RolloutSampler(env)
+    assert sum(sampler.chunks(n)) == n and max(sampler.chunks(n)) <= 16_384
+    batch = sampler.collect(Policy.uniform(2), n, stream=Stream(0), levels=[0])
+    assert batch.n == n and np.trace(batch.gram[0]) == n
+
+
+def test_golden_lock():
+    env = combination_lock(5, 3, rng=7, p_success=0.9, final=0.7)
+    grams, moments, squares = packed(env).rollout(
+        Policy.uniform(5).rules, 2000, Stream(2024, call=1), range(5), [0, 4]
+    )
+    assert [np.diag(gram).tolist() for gram in grams] == GOLDEN_COUNTS
+    assert (moments.tolist(), squares.tolist()) == GOLDEN_RETURNS
+
+
+def test_golden_random_start_and_rewards_by_edge():
+    half = np.array([[[0.5, 0.5], [0.25, 0.75]], [[1.0, 0.0], [0.125, 0.875]]])
+    rewards = [half / 4, np.array([[0.25, 0.5], [0.125, 0.0]])]
+    model = FiniteModel([half], rewards, [np.eye(2)] * 2, np.array([0.375, 0.625]), np.array([0.0, 0.5]))
+    grams, moments, squares = model.rollout(Policy.uniform(2).rules, 1000, Stream(5), [0, 1], [0, 1])
+    assert [np.diag(gram).tolist() for gram in grams] == GOLDEN_EDGE_COUNTS
+    assert (moments.tolist(), squares.tolist()) == GOLDEN_EDGE_RETURNS
+
+
+GOLDEN_COUNTS = []
+GOLDEN_RETURNS = ()
+GOLDEN_EDGE_COUNTS = []
+GOLDEN_EDGE_RETURNS = ()
+
+
+def test_threads_share_a_model_and_get_the_same_bits():
+    env = random_mdp(np.random.default_rng(2), 5, 6, 4, 8, "dense", caps=True)
+    model, policy = packed(env), random_policy(np.random.default_rng(3), env)
+
+    def run(call):
+        out = model.rollout(policy.rules, 20_000, Stream(1).at(call), range(5), range(5))
+        return b"".join(array.tobytes() for array in out)
+
+    calls = [0, 1, 2, 3] * 4
+    serial = [run(call) for call in calls]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(run, calls)) == serial
+    assert len(set(serial)) == 4
+
+
+def test_samplers_survive_pickling():
+    env = random_mdp(np.random.default_rng(2), 3, 3, 2, 3, "dense")
+    sampler = RolloutSampler(env)
+    again = pickle.loads(pickle.dumps(sampler))
+    one, other = (
+        s.collect(Policy.uniform(3), 100, stream=Stream(1), levels=[0, 2], returns_from=[0])
+        for s in (sampler, again)
+    )
+    assert one.grams.tobytes() == other.grams.tobytes() and one.returns[0].square == other.returns[0].square
+
+
+class TestArguments:
+    @pytest.fixture
+    def model(self):
+        rng = np.random.default_rng(0)
+        return packed(random_mdp(rng, 3, 3, 2, 4, "dense"))
+
+    @pytest.mark.parametrize("n", [0, 5])
+    @pytest.mark.parametrize("size", [0, 2, 4])
+    def test_number_of_rules(self, model, n, size):
+        with pytest.raises(ValueError, match=rf"^policy: expected 3 rules, one a level, got {size}"):
+            model.rollout((Uniform(),) * size, n, Stream(0), [0])
+
+    @pytest.mark.parametrize("n", [0, 5])
+    @pytest.mark.parametrize("bad", [None, 0, "u", Uniform, np.ones((2, 4))])
+    def test_something_that_is_no_rule(self, model, n, bad):
+        with pytest.raises(TypeError, match=r"^policy: expected a Rule at level 1"):
+            model.rollout((Uniform(), bad, Uniform()), n, Stream(0), [0])
+
+    @pytest.mark.parametrize("n", [0, 5])
+    @pytest.mark.parametrize("action", [2, 2**31 - 1])
+    def test_action_out_of_range(self, model, n, action):
+        with pytest.raises(ValueError, match=rf"^policy: level 2 takes action {action}, expected < 2"):
+            model.rollout((Uniform(), Uniform(), Fixed(action)), n, Stream(0), [0])
+
+    @pytest.mark.parametrize("shape", [(1, 4), (3, 4), (2, 3), (2, 5), (4, 2)])
+    def test_theta_of_another_shape(self, model, shape):
+        with pytest.raises(ValueError, match=r"^policy: expected theta of shape \(2, 4\) at level 0"):
+            model.rollout((Greedy(np.ones(shape)), Uniform(), Uniform()), 5, Stream(0), [0])
+
+    @pytest.mark.parametrize("n", [0, 5])
+    @pytest.mark.parametrize("levels", [[1, 0], [0, 0], [-1], [3], [0, 2, 1], [0, 1, 2, 2], [2**40]])
+    def test_levels_out_of_order_or_range(self, model, n, levels):
+        rules = (Uniform(),) * 3
+        with pytest.raises(ValueError, match=r"^levels: expected ascending levels in \[0, 3\)"):
+            model.rollout(rules, n, Stream(0), levels)
+        with pytest.raises(ValueError, match=r"^returns_from: expected ascending levels in \[0, 3\)"):
+            model.rollout(rules, n, Stream(0), [0], levels)
+
+    @pytest.mark.parametrize("levels", [None, 0, [0.5], ["0"], [None]])
+    def test_levels_that_are_no_integers(self, model, levels):
+        with pytest.raises(TypeError):
+            model.rollout((Uniform(),) * 3, 5, Stream(0), levels)
+
+    @pytest.mark.parametrize("n", [-1, -(2**40)])
+    def test_negative_number_of_trajectories(self, model, n):
+        with pytest.raises(ValueError, match=r"^n: expected a non-negative number"):
+            model.rollout((Uniform(),) * 3, n, Stream(0), [0])
+
+    @pytest.mark.parametrize("n", [1.5, None, "3"])
+    def test_number_of_trajectories_is_an_integer(self, model, n):
+        with pytest.raises(TypeError):
+            model.rollout((Uniform(),) * 3, n, Stream(0), [0])
+
+    @pytest.mark.parametrize("bad", [None, 0, np.random.default_rng(0)])
+    def test_stream_is_a_stream(self, model, bad):
+        with pytest.raises(TypeError, match="stream"):
+            model.rollout((Uniform(),) * 3, 5, bad, [0])
+
+    @pytest.mark.parametrize("bad", [None, [Uniform()] * 3])
+    def test_rules_are_a_tuple(self, model, bad):
+        with pytest.raises(TypeError, match="rules"):
+            model.rollout(bad, 5, Stream(0), [0])
+
+    @pytest.mark.parametrize("d", [4, 32])
+    def test_overflow_names_the_level(self, d):
+        """Dense rows for d = 4, sparse ones for d = 32."""
+        phi = np.zeros((1, d))
+        phi[0, :4] = 0.5
+        P, R = [np.ones((1, 2, 1))] * 2, [np.zeros((1, 2))] * 3
+        model = FiniteModel(P, R, [phi] * 3, np.ones(1), np.zeros(3))
+        safe, large = Greedy(np.ones((2, d))), Greedy(np.full((2, d), 1e308))
+        with pytest.raises(ArithmeticError, match=r"^level 1: a greedy score is not finite"):
+            model.rollout((safe, large, safe), 5, Stream(0), [2])
+        with pytest.raises(ArithmeticError, match=r"^level 2: a greedy score is not finite"):
+            model.rollout((safe, safe, large), 5, Stream(0), [2], [0])
+        # nothing is decided at the last level asked for, nor anywhere without trajectories
+        assert model.rollout((safe, safe, large), 5, Stream(0), [2])[0][0, 0, 0] == 1.25
+        assert not model.rollout((safe, large, safe), 0, Stream(0), [2])[0].any()
+
+    def test_nothing_asked_for(self, model):
+        grams, moments, squares = model.rollout((Uniform(),) * 3, 100, Stream(0), [])
+        assert (grams.shape, moments.shape, squares.shape) == ((0, 4, 4), (0, 4), (0,))
+
+    def test_sizes_are_shown(self, model):
+        assert (model.horizon, model.n_actions, model.dimension) == (3, 2, 4)
+        with pytest.raises(AttributeError):
+            model.horizon = 1
