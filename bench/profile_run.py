@@ -37,6 +37,7 @@ class Timed:
         return self._clock(getattr(self.inner, name))
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the object itself, on the clock."""
         return self._clock(self.inner)(*arguments)
 
 

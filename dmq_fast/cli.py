@@ -48,7 +48,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     for variable in BLAS_THREADS:
         os.environ.setdefault(variable, "1")
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return dispatch(list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough. What Python flushes at exit must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINISHED
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Run one command."""
     if arguments[:1] == ["run"] and arguments[1:2] and not arguments[1].startswith("-"):
         return run(arguments[1], arguments[2:])
     options = overview().parse_args(arguments)
