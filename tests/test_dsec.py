@@ -66,8 +66,13 @@ def test_answer_satisfies_its_certificates(d, eps1):
 
 @settings(deadline=None, max_examples=150)
 @given(
-    st.integers(1, 24), st.integers(1, 40), st.integers(1, 40), st.floats(1e-6, 1.0), st.floats(0.01, 100),
-    st.floats(0.01, 100), st.integers(0, 2**32),
+    st.integers(1, 24),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.floats(1e-6, 1.0),
+    st.floats(0.01, 100),
+    st.floats(0.01, 100),
+    st.integers(0, 2**32),
 )
 def test_random_moments(d, n1, n2, eps_r, eps1, eps2, seed):
     check(*pair(seed, d, eps_r, n1, n2), eps1, eps2)
@@ -226,7 +231,7 @@ def test_small_regularisers_still_decide(d, relative):
 @pytest.mark.parametrize("d", [2, 5, 16, 17, 40])
 @pytest.mark.parametrize("relative", [1e-6, 1e-10, 1e-12, 1e-14, 1e-16])
 def test_unseen_directions_are_found_whatever_the_basis(d, relative):
-    """Half of a rotated basis is covered; weight on the other half is a shift, on the same half it is none."""
+    """Half of a rotated basis is covered; weight on the other half is a shift, on that half it is not."""
     rng = np.random.default_rng(d)
     for _ in range(20):
         q = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -405,10 +410,21 @@ class TestShiftScan:
     @pytest.mark.parametrize(
         "arguments",
         [
-            {"n": 0}, {"n": -1}, {"n": np.nan}, {"n": np.inf}, {"base": -1}, {"base": 3}, {"bottom": 1},
-            {"top": 6}, {"cover": np.zeros((6, 3, 3))}, {"cover": np.zeros((6, 2, 3))},
-            {"grams": np.zeros((4, 3, 2))}, {"grams": np.zeros((0, 2, 2))}, {"cover": np.zeros((0, 2, 2))},
-            {"grams": np.zeros((3, 2, 2))}, {"cover": np.zeros((6, 0, 0)), "grams": np.zeros((4, 0, 0))},
+            {"n": 0},
+            {"n": -1},
+            {"n": np.nan},
+            {"n": np.inf},
+            {"base": -1},
+            {"base": 3},
+            {"bottom": 1},
+            {"top": 6},
+            {"cover": np.zeros((6, 3, 3))},
+            {"cover": np.zeros((6, 2, 3))},
+            {"grams": np.zeros((4, 3, 2))},
+            {"grams": np.zeros((0, 2, 2))},
+            {"cover": np.zeros((0, 2, 2))},
+            {"grams": np.zeros((3, 2, 2))},
+            {"cover": np.zeros((6, 0, 0)), "grams": np.zeros((4, 0, 0))},
         ],
         ids=str,
     )

@@ -21,9 +21,7 @@ def test_actions_and_values_are_the_twins(d, n, n_actions):
     rng = np.random.default_rng(100 * d + n)
     features, theta = rng.normal(size=(n, d)), rng.normal(size=(n_actions, d))
     actions, values = greedy_actions(features, theta, return_values=True)
-    expected_actions, expected_values = (
-        twins.greedy_actions(features, theta) if n else (np.empty(0), np.empty(0))
-    )
+    expected_actions, expected_values = twins.greedy_actions(features, theta) if n else (np.empty(0), np.empty(0))
     assert actions.dtype == np.int64 and actions.shape == values.shape == (n,)
     assert (actions == expected_actions).all()
     bound = (d + 1) * EPS * (np.abs(features) @ np.abs(theta).T).max(axis=1)
@@ -43,7 +41,10 @@ def test_equal_weights_give_the_smallest_action(d, n_actions, n):
 
 @settings(deadline=None, max_examples=150)
 @given(
-    st.integers(1, 20), st.integers(1, 9), st.integers(1, 20), st.sampled_from([1e-170, 1, 1e150]),
+    st.integers(1, 20),
+    st.integers(1, 9),
+    st.integers(1, 20),
+    st.sampled_from([1e-170, 1, 1e150]),
     st.integers(0, 2**32),
 )
 def test_ties_and_near_ties_are_decided_as_sums_from_the_left(d, n_actions, n, scale, seed):

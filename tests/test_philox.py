@@ -46,9 +46,7 @@ def c_function(name, *argument_types):
     return ctypes.CFUNCTYPE(None, *argument_types)(address)
 
 
-fill = c_function(
-    "philox_uniforms", ctypes.POINTER(State), ctypes.POINTER(ctypes.c_double), ctypes.c_ssize_t
-)
+fill = c_function("philox_uniforms", ctypes.POINTER(State), ctypes.POINTER(ctypes.c_double), ctypes.c_ssize_t)
 
 
 def drawn(state, sizes):

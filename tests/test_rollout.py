@@ -93,7 +93,7 @@ def subset(rng, horizon):
     return np.flatnonzero(rng.random(horizon) < 0.6).tolist()
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=400)
 @given(
     seed=st.integers(0, 2**32),
     horizon=st.integers(1, 5),
@@ -113,8 +113,8 @@ def test_kernel_follows_the_twin(seed, horizon, largest, n_actions, d, kind, sha
     policy = random_policy(rng, env)
     stream = Stream(seed, call=3)
     every = list(range(horizon))
-    for chunk, (levels, returns_from) in enumerate([(every, every), (subset(rng, horizon), []),
-                                                    (subset(rng, horizon), subset(rng, horizon))]):
+    asked = [(every, every), (subset(rng, horizon), []), (subset(rng, horizon), subset(rng, horizon))]
+    for chunk, (levels, returns_from) in enumerate(asked):
         here = stream.at(3, chunk)
         grams, moments, squares = model.rollout(policy.rules, n, here, levels, returns_from)
         expected = twins.rollout(plain, policy.rules, n, here, levels, returns_from)
@@ -282,9 +282,7 @@ def test_uniform_rules_draw_every_action_alike():
 def test_bernoulli_rewards_have_their_mean_and_cap():
     n, mean, cap = 1_000_000, 0.3, 0.8
     env = FiniteMDP([], [[[mean]]], [[[1.0]]], caps=[cap])
-    pairs = RolloutSampler(env).collect(
-        Policy.fixed([0]), n, stream=Stream(3), levels=[], returns_from=[0]
-    ).returns[0]
+    pairs = RolloutSampler(env).collect(Policy.fixed([0]), n, stream=Stream(3), levels=[], returns_from=[0]).returns[0]
     hits = pairs.moment[0] / cap
     assert abs(hits - round(hits)) < 1e-6 and pairs.square == pytest.approx(hits * cap**2, rel=1e-9)
     assert scipy.stats.binomtest(round(hits), n, mean / cap).pvalue > FAMILY_LEVEL
@@ -320,9 +318,7 @@ def test_chunks_add_up(n):
 
 def test_golden_lock():
     env = combination_lock(5, 3, rng=7, p_success=0.9, final=0.7)
-    grams, moments, squares = packed(env).rollout(
-        Policy.uniform(5).rules, 2000, Stream(2024, call=1), range(5), [0, 4]
-    )
+    grams, moments, squares = packed(env).rollout(Policy.uniform(5).rules, 2000, Stream(2024, call=1), range(5), [0, 4])
     assert [np.diag(gram).tolist() for gram in grams] == GOLDEN_COUNTS
     assert (moments.tolist(), squares.tolist()) == GOLDEN_RETURNS
 
@@ -362,8 +358,7 @@ def test_samplers_survive_pickling():
     sampler = RolloutSampler(env)
     again = pickle.loads(pickle.dumps(sampler))
     one, other = (
-        s.collect(Policy.uniform(3), 100, stream=Stream(1), levels=[0, 2], returns_from=[0])
-        for s in (sampler, again)
+        s.collect(Policy.uniform(3), 100, stream=Stream(1), levels=[0, 2], returns_from=[0]) for s in (sampler, again)
     )
     assert one.grams.tobytes() == other.grams.tobytes() and one.returns[0].square == other.returns[0].square
 

@@ -19,8 +19,8 @@ THETA = np.random.default_rng(0).normal(size=(4, 3, 2))  # H, K, d
 
 def sample_rules():
     return [
-        Uniform(), Fixed(0), Fixed(1), Fixed(2**31 - 1), Greedy([[1.0]]), Greedy([[2.0]]), Greedy([[1.0], [1.0]]),
-        Greedy([[1.0, 1.0]]),
+        *(Uniform(), Fixed(0), Fixed(1), Fixed(2**31 - 1)),
+        *(Greedy([[1.0]]), Greedy([[2.0]]), Greedy([[1.0], [1.0]]), Greedy([[1.0, 1.0]])),
     ]
 
 
@@ -121,7 +121,9 @@ def test_every_layout_gives_the_same_rule():
 
 def test_rules_show_what_they_are():
     assert [repr(rule) for rule in (Uniform(), Fixed(3), Greedy([[1, 2]]))] == [
-        "Uniform()", "Fixed(3)", "Greedy(<theta of shape (1, 2)>)",
+        "Uniform()",
+        "Fixed(3)",
+        "Greedy(<theta of shape (1, 2)>)",
     ]
     assert repr(Policy([Uniform(), Fixed(3), Greedy([[1]])])) == "Policy(u[3]g)"
 
@@ -160,7 +162,7 @@ def test_deviation_names_the_level(level):
 
 
 def test_deviation_checks_its_arguments():
-    with pytest.raises(ValueError, match="as many levels in theta, .* 3 levels"):
+    with pytest.raises(ValueError, match=r"as many levels in theta, .* 3 levels"):
         Policy.uniform(4).deviate(0, 0, THETA[:3])
     with pytest.raises(ValueError, match=r"^action"):
         Policy.uniform(4).deviate(0, -1, THETA)

@@ -102,9 +102,7 @@ class Model:
         self.tables = [
             [[self.table(distribution) for distribution in state] for state in level] for level in transitions
         ]
-        self.stochastic = [
-            any(len(support) > 1 for state in level for support, *_ in state) for level in self.tables
-        ]
+        self.stochastic = [any(len(support) > 1 for state in level for support, *_ in state) for level in self.tables]
 
     @staticmethod
     def table(distribution):
@@ -127,7 +125,7 @@ class Model:
         return [self.draw(row, u) for row, u in zip(rows, rng.random(len(rows)), strict=True)]
 
     def trajectories(self, rules, size, rng, last, first_return, stop):
-        """States of levels 0 .. last and rewards of one block; with `stop` no action follows the last level."""
+        """States of levels 0 .. last and rewards of a block; with `stop` no action follows the last level."""
         if len(self.start[0]) == 1:
             states = [int(self.start[0][0])] * size
         else:
