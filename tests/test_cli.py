@@ -174,7 +174,7 @@ def test_blas_runs_on_one_thread():
     )  # fmt: skip
     check = f"import atexit, os; atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS'])); {code}"
     done = subprocess.run(
-        [sys.executable, "-c", check],
+        [sys.executable, "-P", "-c", check],
         env=environment_without_threads(),
         capture_output=True,
         text=True,
@@ -184,7 +184,7 @@ def test_blas_runs_on_one_thread():
 
 
 def test_ctrl_c_reports_what_was_learned(tmp_path):
-    command = [sys.executable, "-m", "dmq_fast", "run", "deep-sea", "--size", "40", "--n-samples", "1000000"]
+    command = [sys.executable, "-P", "-m", "dmq_fast", "run", "deep-sea", "--size", "40", "--n-samples", "1000000"]
     process = subprocess.Popen([*command, "--out", tmp_path, "--json"], stdout=subprocess.PIPE, text=True)
     with process:
         while not tmp_path.exists() or process.poll() is not None:

@@ -351,7 +351,7 @@ class TestShiftScan:
         eps_r = 0.05
         top, bottom = self.HORIZON - 1, self.BASE
         every = twins.scan(cover, grams, 50, self.BASE, top, bottom, np.inf, eps_r)[1]
-        for ratio in (min(every) * 0.99, np.median(every) * (1 + 1e-9), max(every) * 1.01):
+        for ratio in [value * (1 + shift) for value in every for shift in (-1e-3, -1e-9, 1e-9, 1e-3)]:
             level, values = twins.scan(cover, grams, 50, self.BASE, top, bottom, ratio, eps_r)
             by_value = ShiftScan(d, ratio, eps_r, True).scan(cover, grams, 50, self.BASE, top, bottom)
             assert by_value[0] == level

@@ -407,4 +407,4 @@ def test_make_refuses_by_name(name, parameters, message):
 
 def test_import_does_not_load_gymnasium():
     check = "import sys, dmq_fast.environments; sys.exit('gymnasium' in sys.modules)"
-    subprocess.run([sys.executable, "-c", check], check=True)
+    subprocess.run([sys.executable, "-P", "-c", check], check=True)

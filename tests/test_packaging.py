@@ -119,3 +119,15 @@ def test_a_client_cimports_from_the_installed_wheel(wheel, tmp_path):
     python("setup.py", "-q", "build_ext", "--inplace", cwd=client, env=environment)
     python("-c", USE_CLIENT, site, cwd=client, env=environment)
     python("-m", "dmq_fast", "run", "lock", "--horizon", "20", cwd=client, env=environment)
+
+
+def test_the_source_tree_says_that_it_is_not_compiled(tmp_path):
+    for source in (ROOT / "dmq_fast").rglob("*.py"):
+        target = tmp_path / source.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", "import dmq_fast.kernels"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "dmq_fast is not compiled in" in done.stderr

@@ -176,7 +176,7 @@ def test_a_kill_while_saving_leaves_a_whole_file(result, tmp_path):
     path = tmp_path / "run.npz"
     result.save(path)
     for attempt in range(3):
-        process = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, path], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([sys.executable, "-P", "-c", SAVE_FOREVER, path], stdout=subprocess.PIPE, text=True)
         with process:
             assert process.stdout.readline() == "ready\n"
             time.sleep(0.02 + 0.013 * attempt)

@@ -164,22 +164,36 @@ def test_returns_of_a_level_do_not_depend_on_the_others():
         assert (moment[0] == moments[h]).all() and square[0] == squares[h]
 
 
-def test_stacked_arrays_are_the_levels_of_a_sequence():
-    """Levels cut out of one array are new objects every time they are looked at."""
+class Fresh:
+    """A sequence whose items are new objects every time they are looked at."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index].copy()
+
+
+@pytest.mark.parametrize("which", list(itertools.product([np.array, Fresh], repeat=3)))
+def test_levels_are_told_apart_in_any_sequence(which):
+    """Levels share what is one object; objects that come and go may reuse one address."""
     rng = np.random.default_rng(0)
-    horizon, states, n_actions, d = 6, 4, 2, 4
-    P = np.array([transition_array(rng, states, n_actions, states, "stochastic") for _ in range(horizon - 1)])
-    R = rng.random((horizon, states, n_actions)) / horizon
-    features = np.array([np.eye(d)[rng.permutation(d)] for _ in range(horizon)])
+    horizon, states, n_actions, d = 40, 4, 2, 40
+    P = [transition_array(rng, states, n_actions, states, "stochastic") for _ in range(horizon - 1)]
+    R = list(rng.random((horizon, states, n_actions)) / horizon)
+    features = [np.eye(d)[rng.permutation(d)[:states]] for _ in range(horizon)]
     start, caps, rules = np.eye(states)[0], np.zeros(horizon), Policy.uniform(horizon).rules
-    stacked = FiniteModel(P, R, features, start, caps)
-    listed = FiniteModel(list(P), list(R), list(features), start, caps)
-    for one, other in zip(
-        stacked.rollout(rules, 1000, Stream(2), range(horizon), range(horizon)),
-        listed.rollout(rules, 1000, Stream(2), range(horizon), range(horizon)),
-        strict=True,
-    ):
-        assert (one == other).all()
+    one, other = (
+        model.rollout(rules, 600, Stream(2), range(horizon), range(horizon))
+        for model in (
+            FiniteModel(P, R, features, start, caps),
+            FiniteModel(*(wrap(items) for wrap, items in zip(which, (P, R, features), strict=True)), start, caps),
+        )
+    )
+    assert all((a == b).all() for a, b in zip(one, other, strict=True))
 
 
 def test_model_outlives_its_arrays():

@@ -1,12 +1,20 @@
 """Compiled kernels: the validated Python face. Their C-level API is in the installed ``.pxd`` files."""
 
-from dmq_fast.kernels._dsec import DsecResult, ShiftScan, dsec, dsec_decision
-from dmq_fast.kernels._finite import FiniteModel, alias_tables
-from dmq_fast.kernels._greedy import greedy_actions
-from dmq_fast.kernels._moments import SecondMoment
-from dmq_fast.kernels._philox import Stream
-from dmq_fast.kernels._ridge import RidgeFit, ridge_fit
-from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
+try:
+    from dmq_fast.kernels._dsec import DsecResult, ShiftScan, dsec, dsec_decision
+    from dmq_fast.kernels._finite import FiniteModel, alias_tables
+    from dmq_fast.kernels._greedy import greedy_actions
+    from dmq_fast.kernels._moments import SecondMoment
+    from dmq_fast.kernels._philox import Stream
+    from dmq_fast.kernels._ridge import RidgeFit, ridge_fit
+    from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
+except ModuleNotFoundError as error:
+    if not (error.name or "").startswith("dmq_fast.kernels"):
+        raise
+    raise ImportError(
+        f"dmq_fast is not compiled in {__path__[0]}: start Python outside the checkout to use the installed package, "
+        "or make the checkout importable with an editable install (README, Develop)"
+    ) from error
 
 __all__ = [
     "DsecResult",
