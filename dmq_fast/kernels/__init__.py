@@ -8,13 +8,13 @@ try:
     from dmq_fast.kernels._philox import Stream
     from dmq_fast.kernels._ridge import RidgeFit, ridge_fit
     from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
-except ModuleNotFoundError as error:
-    if not (error.name or "").startswith("dmq_fast.kernels"):
+except ModuleNotFoundError as _missing:
+    if not (_missing.name or "").startswith("dmq_fast.kernels"):
         raise
     raise ImportError(
         f"dmq_fast is not compiled in {__path__[0]}: start Python outside the checkout to use the installed package, "
         "or make the checkout importable with an editable install (README, Develop)"
-    ) from error
+    ) from _missing
 
 __all__ = [
     "DsecResult",
