@@ -2,7 +2,7 @@
 
 Environment switches, all for local builds only:
 
-- ``DMQ_FAST_DEBUG=1``: bounds, None and initialisation checks of Cython on, C assertions on.
+- ``DMQ_FAST_DEBUG=1``: bounds and initialisation checks of Cython on, C assertions on.
 - ``DMQ_FAST_SANITIZE=address,undefined``: compile with these sanitizers (load the runtime first when running).
 - ``DMQ_FAST_NATIVE=1``: add ``-march=native``; the result runs on this kind of machine only.
 """
@@ -26,7 +26,6 @@ DIRECTIVES = {
     "boundscheck": DEBUG,
     "wraparound": DEBUG,
     "initializedcheck": DEBUG,
-    "nonecheck": DEBUG,
     "cdivision": True,
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, greedy_actions
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels._validate import as_floats, as_numbers
 
 __all__ = ["Policy"]
 
@@ -52,6 +52,9 @@ class Policy:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Policy is immutable; {name} cannot be set")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Policy is immutable; {name} cannot be deleted")
+
     @classmethod
     def uniform(cls, horizon: int) -> Policy:
         """Return the purely random policy over `horizon` levels, the paper's initial policy."""
@@ -91,7 +94,15 @@ class Policy:
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
+        self._rule(level)
+        if not isinstance(rule, Rule):
+            raise TypeError(f"rule: expected a Rule, got {type(rule).__name__}")
         return Policy._of((*self.rules[:level], rule, *self.rules[level + 1 :]))
+
+    def _rule(self, level: int) -> Rule:
+        if not 0 <= level < len(self.rules):
+            raise ValueError(f"level: expected 0 <= level < {len(self.rules)}, got {level}")
+        return self.rules[level]
 
     @property
     def horizon(self) -> int:
@@ -110,9 +121,9 @@ class Policy:
 
         A uniform rule needs `n_actions` and an `rng` to draw from.
         """
-        block = np.asarray(features)
-        rows = as_floats("features", np.atleast_2d(block), (None, None))
-        rule = self.rules[level]
+        single = as_numbers("features", features).ndim == 1
+        rows = as_floats("features", [features] if single else features, (None, None))
+        rule = self._rule(level)
         if isinstance(rule, Greedy):
             actions = greedy_actions(rows, rule.theta)
         elif isinstance(rule, Fixed):
@@ -121,12 +132,16 @@ class Policy:
             raise ValueError(f"act: the rule of level {level} is uniform and needs n_actions and rng")
         else:
             actions = rng.integers(n_actions, size=len(rows))
-        return int(actions[0]) if block.ndim == 1 else actions
+        return int(actions[0]) if single else actions
 
     def probabilities(self, level: int, features: ArrayLike, n_actions: int) -> NDArray[np.float64]:
         """Return P[a | s], shape (n, K), for the states whose features (n, d) are given."""
         rows = as_floats("features", features, (None, None))
-        rule = self.rules[level]
+        rule = self._rule(level)
+        if isinstance(rule, Fixed) and rule.action >= n_actions:
+            raise ValueError(
+                f"n_actions: expected more than {rule.action}, the action of level {level}, got {n_actions}"
+            )
         if isinstance(rule, Uniform):
             return np.full((len(rows), n_actions), 1.0 / n_actions)
         out = np.zeros((len(rows), n_actions))

@@ -200,6 +200,7 @@ cdef class Stream:
 
 
 cdef uint64_t number(str name, value) except? 0:
-    if not isinstance(value, numbers.Integral) or not 0 <= value < 2**64:
+    # The test of the abstract class is slow, and streams are opened by the thousand.
+    if not (type(value) is int or isinstance(value, numbers.Integral)) or not 0 <= value < 2**64:
         raise ValueError(f"{name}: expected an integer in [0, 2^64), got {value!r}")
     return value

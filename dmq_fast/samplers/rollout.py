@@ -60,14 +60,12 @@ class RolloutSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories; see `Sampler.collect`."""
-        if n <= CHUNK:
-            return self.collect_chunk(policy, n, rng=stream, levels=levels, returns_from=returns_from)
-        sizes = iter(self.chunks(n))
-        total = self.collect_chunk(policy, next(sizes), rng=stream, levels=levels, returns_from=returns_from)
-        for chunk, size in enumerate(sizes, start=1):
+        first, *rest = self.chunks(n)
+        whole = self.collect_chunk(policy, first, rng=stream.at(stream.call), levels=levels, returns_from=returns_from)
+        for chunk, size in enumerate(rest, start=1):
             piece = stream.at(stream.call, chunk)
-            total += self.collect_chunk(policy, size, rng=piece, levels=levels, returns_from=returns_from)
-        return total
+            whole += self.collect_chunk(policy, size, rng=piece, levels=levels, returns_from=returns_from)
+        return whole
 
     def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP]]:
         return (RolloutSampler, (self.env,))
