@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
@@ -46,6 +47,8 @@ extensions = [
     Extension(
         f"dmq_fast.kernels.{source.stem}",
         [source.as_posix()],
+        include_dirs=[np.get_include()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=cflags,
         extra_link_args=ldflags,
     )

@@ -119,7 +119,7 @@ def test_a_flipped_bit_is_noticed_or_harmless(result, tmp_path):
     result.save(good)
     contents = good.read_bytes()
     noticed = 0
-    for position in range(0, len(contents), max(1, len(contents) // 200)):
+    for position in range(0, len(contents), 3):
         flipped = bytearray(contents)
         flipped[position] ^= 0x40
         bad.write_bytes(flipped)
@@ -133,7 +133,7 @@ def test_a_flipped_bit_is_noticed_or_harmless(result, tmp_path):
             assert back.history == result.history
             assert back.cover == result.cover
             assert back.counts == result.counts
-    assert noticed > 100
+    assert noticed > len(contents) // 6
 
 
 def test_a_missing_file_is_missing(tmp_path):

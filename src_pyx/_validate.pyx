@@ -1,0 +1,127 @@
+"""The border: what comes in is converted once or refused by name.
+
+A float64 C-contiguous array of the right shape passes in a few nanoseconds and is not copied; all else goes through
+`as_floats`. Data pointers come from the NumPy C API, since acquiring a buffer costs more than a small kernel.
+"""
+
+cimport numpy as cnp
+from libc.math cimport INFINITY
+
+import numpy as np
+
+cnp.import_array()
+
+
+cdef bint all_finite(const double* x, Py_ssize_t n) noexcept nogil:
+    # NaN and infinities survive a product with zero; four sums hide the latency of one.
+    cdef double a = 0.0, b = 0.0, c = 0.0, d = 0.0
+    cdef Py_ssize_t i
+    for i in range(0, n - 3, 4):
+        a += x[i] * 0.0
+        b += x[i + 1] * 0.0
+        c += x[i + 2] * 0.0
+        d += x[i + 3] * 0.0
+    for i in range(n - n % 4, n):
+        a += x[i] * 0.0
+    return a + b + c + d == 0.0
+
+
+cdef inline bint ready(value, int ndim):
+    return (
+        cnp.PyArray_CheckExact(value)
+        and cnp.PyArray_NDIM(value) == ndim
+        and cnp.PyArray_TYPE(value) == cnp.NPY_DOUBLE
+        and cnp.PyArray_ISCARRAY_RO(value)
+    )
+
+
+cdef cnp.ndarray vector(value, str name, Py_ssize_t size):
+    if ready(value, 1) and (size < 0 or cnp.PyArray_DIM(value, 0) == size):
+        return value
+    return as_floats(name, value, (None if size < 0 else size,), finite=False)
+
+
+cdef cnp.ndarray matrix(value, str name, Py_ssize_t rows, Py_ssize_t columns):
+    if (
+        ready(value, 2)
+        and (rows < 0 or cnp.PyArray_DIM(value, 0) == rows)
+        and (columns < 0 or cnp.PyArray_DIM(value, 1) == columns)
+    ):
+        return value
+    shape = (None if rows < 0 else rows, None if columns < 0 else columns)
+    return as_floats(name, value, shape, finite=False)
+
+
+cdef int refuse_not_finite(str name, cnp.ndarray array) except -1:
+    if not all_finite(<const double*> cnp.PyArray_DATA(array), cnp.PyArray_SIZE(array)):
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
+    return 0
+
+
+cdef double positive(value, str name) except -1.0:
+    if type(value) is float and 0.0 < <double> value < INFINITY:
+        return value
+    return as_positive(name, value)
+
+
+def as_numbers(name, value):
+    """Return `value` as an array of real numbers that float64 can hold, of whatever dtype they came in.
+
+    Raises
+    ------
+    TypeError
+        If the entries are not such numbers (complex, object, string, long double).
+    ValueError
+        If nested sequences differ in length.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array, got nested sequences of unequal lengths") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
+    if array.dtype.itemsize > 8:
+        raise TypeError(f"{name}: expected numbers that fit float64, got dtype {array.dtype}")
+    return array
+
+
+def as_floats(name, value, shape, *, finite=True):
+    """Return `value` as a float64 C-contiguous array of the given shape, without a copy where it is one already.
+
+    Parameters
+    ----------
+    name : str
+        Argument name for messages.
+    value : array_like
+        Bool, integer and floating arrays of at most 64 bits and nested sequences of such numbers are accepted.
+    shape : tuple of int or None
+        Expected shape; None leaves an axis free.
+    finite : bool, default True
+        Whether NaN and infinities are refused.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_numbers` does, and if the shape differs or an entry is not finite.
+    """
+    array = as_numbers(name, value)
+    fits = array.ndim == len(shape) and all(
+        want is None or want == have for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
+        raise ValueError(f"{name}: expected shape {wanted}, got {array.shape}")
+    # `reshape` undoes that ascontiguousarray makes 0-d arrays 1-d.
+    out = np.ascontiguousarray(array, dtype=np.float64).reshape(array.shape)
+    if finite:
+        refuse_not_finite(name, out)
+    return out
+
+
+def as_positive(name, value, *, zero=False):
+    """Return `value` as a finite float > 0 (or >= 0 with `zero`); ValueError or TypeError names it."""
+    number = as_floats(name, value, ()).item()
+    if number < 0.0 or (number == 0.0 and not zero):
+        raise ValueError(f"{name}: expected a {'non-negative' if zero else 'positive'} number, got {number}")
+    return number
