@@ -27,9 +27,8 @@ class LinearClass:
     """
 
     def __init__(self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str) -> None:
-        self.eps_s = eps_s
         self._ridge_fit = RidgeFit(dimension, ridge)
-        self._scan = ShiftScan(dimension, eps_t / eps_s, eps_r, oracle == "value")
+        self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value")
 
     def fit(self, moments: Moments, level: int) -> NDArray[np.float64]:
         """Return the ridge estimate theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2)."""
@@ -60,4 +59,4 @@ class LinearClass:
             v of each level tested, in order; empty with ``oracle="decision"``.
         """
         level, values = self._scan.scan(cover, moments.grams, moments.n, moments.levels[0], top, bottom)
-        return level, self.eps_s * np.asarray(values)
+        return level, np.asarray(values)

@@ -34,10 +34,10 @@ ctypedef void (*syev_t)(
     char* jobz, char* uplo, int64_t* n, double* a, int64_t* lda, double* w, double* work, int64_t* lwork,
     int64_t* info,
 ) noexcept nogil
-ctypedef void (*syevr_t)(
+ctypedef void (*syevx_t)(
     char* jobz, char* range, char* uplo, int64_t* n, double* a, int64_t* lda, double* vl, double* vu,
     int64_t* il, int64_t* iu, double* abstol, int64_t* m, double* w, double* z, int64_t* ldz,
-    int64_t* isuppz, double* work, int64_t* lwork, int64_t* iwork, int64_t* liwork, int64_t* info,
+    double* work, int64_t* lwork, int64_t* iwork, int64_t* ifail, int64_t* info,
 ) noexcept nogil
 
 
@@ -52,7 +52,7 @@ if sys.byteorder != "little":
 cdef potrf_t dpotrf = <potrf_t> routine(cython_lapack, "dpotrf")
 cdef sygst_t dsygst = <sygst_t> routine(cython_lapack, "dsygst")
 cdef syev_t dsyev = <syev_t> routine(cython_lapack, "dsyev")
-cdef syevr_t dsyevr = <syevr_t> routine(cython_lapack, "dsyevr")
+cdef syevx_t dsyevx = <syevx_t> routine(cython_lapack, "dsyevx")
 cdef trsv_t dtrsv = <trsv_t> routine(cython_blas, "dtrsv")
 cdef syrk_t dsyrk = <syrk_t> routine(cython_blas, "dsyrk")
 cdef gemm_t dgemm = <gemm_t> routine(cython_blas, "dgemm")
@@ -61,14 +61,14 @@ cdef gemm_t dgemm = <gemm_t> routine(cython_blas, "dgemm")
 cdef enum:
     SMALL = 16
 
-# dsytrd and dsyevr block by at most this many columns; their best workspace is (BLOCK + 6) d.
+# dsytrd blocks by at most this many columns; the best workspace of dsyevx is (BLOCK + 3) d, and at least 8 d.
 cdef enum:
     BLOCK = 64
 
 
 cdef int cholesky(double* a, Py_ssize_t d) noexcept nogil:
     if d > SMALL:
-        return cholesky_lapack(a, d)
+        return factorise(a, d, b"U")
     # L_jj = sqrt(A_jj - sum_k L_jk^2),  L_ij = (A_ij - sum_k L_ik L_jk) / L_jj  for i > j, row by row.
     cdef Py_ssize_t i, j, k
     cdef double total
@@ -91,9 +91,12 @@ cdef int cholesky(double* a, Py_ssize_t d) noexcept nogil:
     return 0
 
 
-cdef int cholesky_lapack(double* a, Py_ssize_t d) noexcept nogil:
+cdef int cholesky_upper(double* a, Py_ssize_t d) noexcept nogil:
+    return factorise(a, d, b"L")
+
+
+cdef int factorise(double* a, Py_ssize_t d, char uplo) noexcept nogil:
     cdef int64_t n = d, info = 0
-    cdef char uplo = b"U"
     dpotrf(&uplo, &n, a, &n, &info)
     return <int> <int32_t> info
 
@@ -154,15 +157,15 @@ cdef void multiply_transposed(
 
 
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil:
-    # eigenvalues d, eigenvector d, saved matrix d^2, LAPACK (BLOCK + 6) d, integers 12 d (eight bytes each)
-    return d * d + (BLOCK + 20) * d
+    # eigenvalues d, eigenvector d, saved matrix d^2, LAPACK (BLOCK + 8) d, integers 6 d (eight bytes each)
+    return d * d + (BLOCK + 16) * d
 
 
 cdef int top_eigenpair(
     double* a, const double* l, Py_ssize_t d, double* value, double* vector, double* work
 ) noexcept nogil:
-    cdef int64_t n = d, itype = 1, info = 0, found = 0, lwork = (BLOCK + 6) * d, liwork = 10 * d
-    cdef char uplo = b"U", values_only = b"N", with_vectors = b"V", by_index = b"I"
+    cdef int64_t n = d, itype = 1, info = 0, found = 0, lwork = (BLOCK + 8) * d
+    cdef char uplo = b"U", all_vectors = b"V", by_index = b"I", job = b"N" if vector == NULL else b"V"
     cdef double unused = 0.0, tolerance = 0.0, poison = 0.0
     cdef double* eigenvalues = work
     cdef double* eigenvector = work + d
@@ -178,27 +181,23 @@ cdef int top_eigenpair(
     for i in range(d):
         for j in range(i + 1):
             poison += a[i * d + j] * 0.0
+            saved[i * d + j] = a[i * d + j]
     if poison != 0.0:
         return OVERFLOW
-    if vector == NULL:
-        dsyev(&values_only, &uplo, &n, a, &n, eigenvalues, scratch, &lwork, &info)
-        value[0] = eigenvalues[d - 1]
-        return <int> <int32_t> info
-    for i in range(d * d):
-        saved[i] = a[i]
-    dsyevr(
-        &with_vectors, &by_index, &uplo, &n, a, &n, &unused, &unused, &n, &n, &tolerance, &found,
-        eigenvalues, eigenvector, &n, integers, scratch, &lwork, integers + 2 * d, &liwork, &info,
+    dsyevx(
+        &job, &by_index, &uplo, &n, a, &n, &unused, &unused, &n, &n, &tolerance, &found, eigenvalues, eigenvector, &n,
+        scratch, &lwork, integers, integers + 5 * d, &info,
     )
     value[0] = eigenvalues[0]
     if <int32_t> info != 0 or <int32_t> found != 1:
         # A subset driver may find nothing in a cluster; the full one always answers.
         info = 0
-        dsyev(&with_vectors, &uplo, &n, saved, &n, eigenvalues, scratch, &lwork, &info)
+        dsyev(&all_vectors, &uplo, &n, saved, &n, eigenvalues, scratch, &lwork, &info)
         value[0] = eigenvalues[d - 1]
         eigenvector = saved + d * (d - 1)
-    for i in range(d):
-        vector[i] = eigenvector[i]
-    # x = L^{-T} z
-    solve_transposed(l, vector, d)
+    if vector != NULL:
+        for i in range(d):
+            vector[i] = eigenvector[i]
+        # x = L^{-T} z
+        solve_transposed(l, vector, d)
     return <int> <int32_t> info

@@ -4,43 +4,268 @@ With M1 the regularised second moment of D1 and M2 that of D2,
 
     v = eps_1 lambda_max(M1^{-1/2} M2 M1^{-1/2}),    True  iff  v >= eps_2.
 
-The decision needs no eigenvalue: it is True iff (eps_2 / eps_1) M1 - M2 is not positive definite.
+The decision needs no eigenvalue: with R = eps_2 / eps_1 it is True iff A = R M1 - M2 is not positive definite. What is
+more, elimination can prove either answer, by succeeding on A with its diagonal made smaller than rounding could, or
+failing on A with its diagonal made larger. Where neither happens the same is tried in double-double arithmetic, and
+what even that leaves open is flagged as marginal.
 """
 
-from libc.float cimport DBL_EPSILON, DBL_MIN
-from libc.math cimport INFINITY
+cimport numpy as cnp
+from libc.float cimport DBL_EPSILON
+from libc.math cimport INFINITY, frexp, isfinite, ldexp, sqrt
+from libc.stdlib cimport free, malloc
 
-from dmq_fast.kernels._blas cimport OVERFLOW, cholesky, eigen_work_size, top_eigenpair
-
-from typing import NamedTuple
+from dmq_fast.kernels._blas cimport OVERFLOW, cholesky, cholesky_upper, eigen_work_size, top_eigenpair
+from dmq_fast.kernels._double_double cimport Double2, add, divide, multiply, negate, scale, two_product, two_sum
+from dmq_fast.kernels._validate cimport all_finite, matrix, positive, refuse_not_finite
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_floats, as_positive
+from dmq_fast.kernels._oracle import DsecResult, singular
+
+cnp.import_array()
+
+# Below this dimension `eliminate` beats LAPACK's call overhead (bench/test_oracle.py).
+cdef enum:
+    SMALL = 12
+
+# What one operation costs, relative to its result: in float64, and in double-double arithmetic with room to spare.
+cdef double UNIT = DBL_EPSILON / 2.0
+cdef double UNIT2 = 2.0 ** -100
+
+# Smaller than this, products may underflow: such problems are scaled first.
+cdef double TINY = 2.0 ** -800
 
 
-cdef int decide(
-    const double* s, const double* m2, double ratio, double eps_r, double* work, Py_ssize_t d
+cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil:
+    # A, in two parts where it comes to double-double arithmetic; a direction, or the scales.
+    return 2 * d * d + d
+
+
+cdef inline double margin(double unit, Py_ssize_t d) noexcept nogil:
+    # Bound on what rounding does to A, relative to g_i = R (M1)_ii + (M2)_ii, with a factor of 2 to spare. Scale rows
+    # and columns by g_i^{-1/2}: as M1 and M2 are positive semidefinite, no entry of the scaled A exceeds 1. Forming it
+    # costs at most 4 units an entry, and elimination, or a product x^T A x, d + 4 (Higham, Accuracy and Stability of
+    # Numerical Algorithms, theorem 10.3; the reciprocal of a pivot adds one): d (d + 8) in norm.
+    return 2.0 * unit * d * (d + 8)
+
+
+cdef int eliminate(double* a, Py_ssize_t d) noexcept nogil:
+    # A = U^T D U on the upper triangle, in place. Returns 0, or k >= 1 when pivot k is not positive.
+    cdef Py_ssize_t i, j, k
+    cdef double reciprocal, factor
+    cdef double* pivot_row
+    cdef double* row
+    for k in range(d):
+        pivot_row = a + k * d
+        if not pivot_row[k] > 0.0:
+            return <int> (k + 1)
+        reciprocal = 1.0 / pivot_row[k]
+        for i in range(k + 1, d):
+            factor = pivot_row[i] * reciprocal
+            row = a + i * d
+            for j in range(i, d):
+                row[j] -= factor * pivot_row[j]
+    return 0
+
+
+cdef Answer form(
+    const double* s, const double* m2, double ratio, double eps_r, double* a, Py_ssize_t d
 ) noexcept nogil:
+    # a <- A - margin diag(g), upper triangle. SHIFT where a diagonal entry alone says so; NOT_FINITE where a number is
+    # not, or where float64 has not the range.
     cdef Py_ssize_t i, j
-    cdef double poison = 0.0, smallest = INFINITY, entry
-    # A = R (S + eps_r I) - M2, lower triangle
+    cdef double poison = 0.0, first, second, g, shift = margin(UNIT, d)
+    cdef double* row
+    cdef Answer answer = NO_SHIFT
     for i in range(d):
-        for j in range(i):
-            entry = ratio * s[i * d + j] - m2[i * d + j]
+        first = ratio * (s[i * d + i] + eps_r)
+        second = m2[i * d + i]
+        g = first + second
+        row = a + i * d
+        if first - second < -4.0 * UNIT * g:
+            answer = SHIFT
+        if g == 0.0:
+            # Rows of zeros in both say nothing; they must not look like a bad pivot.
+            row[i] = 1.0
+        else:
+            row[i] = (first - second) - shift * g
             # NaN and infinities survive a product with zero; a sum of them shows that there was one.
-            poison += entry * 0.0
-            work[i * d + j] = entry
-        entry = ratio * (s[i * d + i] + eps_r) - m2[i * d + i]
-        poison += entry * 0.0
-        smallest = min(smallest, entry)
-        work[i * d + i] = entry
-    if poison != 0.0:
+            poison += g * 0.0
+            if g < TINY:
+                poison = INFINITY
+        for j in range(i + 1, d):
+            row[j] = ratio * s[i * d + j] - m2[i * d + j]
+            poison += row[j] * 0.0
+    return answer if poison == 0.0 else NOT_FINITE
+
+
+cdef bint proves_shift(
+    const double* s, const double* m2, double ratio, double eps_r, const double* x, Py_ssize_t order, Py_ssize_t d
+) noexcept nogil:
+    # Whether x^T A x < 0 for certain, for an x (order,) that is zero from there on. Rounding costs less than half of
+    # margin x^T diag(g) x, by the argument given there.
+    cdef Py_ssize_t i, j
+    cdef double total = 0.0, weight = 0.0, first, second, p, q
+    cdef const double* a
+    cdef const double* b
+    for i in range(order):
+        a, b = s + i * d, m2 + i * d
+        first, second = ratio * (a[i] + eps_r), b[i]
+        weight += (first + second) * x[i] * x[i]
+        total += (first - second) * x[i] * x[i]
+        p, q = 0.0, 0.0
+        for j in range(i + 1, order - 1, 2):
+            p += (ratio * a[j] - b[j]) * x[j]
+            q += (ratio * a[j + 1] - b[j + 1]) * x[j + 1]
+        if (order - i) % 2 == 0:
+            p += (ratio * a[order - 1] - b[order - 1]) * x[order - 1]
+        total += 2.0 * x[i] * (p + q)
+    return total < -margin(UNIT, order) * weight
+
+
+cdef void largest_column(const double* m2, double* x, Py_ssize_t d) noexcept nogil:
+    # The column of M2 with the largest diagonal entry: the very direction of the shift where M2 has rank one.
+    cdef Py_ssize_t i, best = 0
+    for i in range(d):
+        if m2[i * d + i] > m2[best * d + best]:
+            best = i
+    for i in range(d):
+        x[i] = m2[i * d + best] if i < best else m2[best * d + i]
+
+
+cdef void bad_direction(const double* a, int minor, double* x, Py_ssize_t d) noexcept nogil:
+    # x (minor,) with x^T A x = the pivot on which `factor` gave up: U x = 0 but for the last row of the leading block.
+    cdef Py_ssize_t i, j
+    cdef double p, q
+    cdef const double* row
+    x[minor - 1] = 1.0
+    for i in range(minor - 2, -1, -1):
+        row = a + i * d
+        p, q = 0.0, 0.0
+        for j in range(i + 1, minor - 1, 2):
+            p += row[j] * x[j]
+            q += row[j + 1] * x[j + 1]
+        if (minor - i) % 2 == 0:
+            p += row[minor - 1] * x[minor - 1]
+        x[i] = -(p + q) / row[i]
+
+
+cdef Answer decide(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+) noexcept nogil:
+    cdef double ratio = eps2 / eps1
+    cdef double* x = work + 2 * d * d
+    cdef Answer answer
+    cdef int minor
+    if TINY < ratio < 1.0 / TINY:
+        answer = form(s, m2, ratio, eps_r, work, d)
+        if answer == SHIFT:
+            return SHIFT
+        if answer == NO_SHIFT:
+            if d >= SMALL:
+                largest_column(m2, x, d)
+                if proves_shift(s, m2, ratio, eps_r, x, d, d):
+                    return SHIFT
+            minor = factor(work, d)
+            if minor == 0:
+                return NO_SHIFT
+            bad_direction(work, minor, x, d)
+            if proves_shift(s, m2, ratio, eps_r, x, minor, d):
+                return SHIFT
+    return decide_exactly(s, m2, eps1, eps2, eps_r, work, d)
+
+
+cdef inline int factor(double* a, Py_ssize_t d) noexcept nogil:
+    return eliminate(a, d) if d < SMALL else cholesky_upper(a, d)
+
+
+cdef Answer decide_exactly(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+) noexcept nogil:
+    # The same in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit.
+    cdef double* scales = work + 2 * d * d
+    cdef double shift = margin(UNIT2, d)
+    cdef int e1, e2, es, em
+    cdef Py_ssize_t i
+    cdef bint fits = True
+    frexp(eps1, &e1)
+    frexp(eps2, &e2)
+    eps1, eps2 = ldexp(eps1, -max(e1, e2)), ldexp(eps2, -max(e1, e2))
+    frexp(eps1, &e1)
+    frexp(eps2, &e2)
+    for i in range(d):
+        frexp(s[i * d + i] + eps_r, &es)
+        frexp(m2[i * d + i], &em)
+        if s[i * d + i] + eps_r == 0.0:
+            es = em - 4000
+        if m2[i * d + i] == 0.0:
+            em = es - 4000
+        es = max(e2 + es, e1 + em)
+        scales[i] = ldexp(1.0, -((es + (es & 1)) // 2)) if es > -4000 else 1.0
+        fits = fits and isfinite(scales[i]) and scales[i] > 0.0
+    if not (fits and form_exactly(s, m2, eps1, eps2, eps_r, shift, scales, work, d)):
         return NOT_FINITE
-    # A non-positive diagonal entry settles it without a factorisation.
-    if not smallest > 0.0:
+    if eliminate_exactly(work, d) == 0:
+        return NO_SHIFT
+    form_exactly(s, m2, eps1, eps2, eps_r, -shift, scales, work, d)
+    if eliminate_exactly(work, d) != 0:
         return SHIFT
-    return SHIFT if cholesky(work, d) != 0 else NO_SHIFT
+    form_exactly(s, m2, eps1, eps2, eps_r, 0.0, scales, work, d)
+    return MARGINAL_NO_SHIFT if eliminate_exactly(work, d) == 0 else MARGINAL_SHIFT
+
+
+cdef bint form_exactly(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double shift, const double* scales,
+    double* work, Py_ssize_t d
+) noexcept nogil:
+    # Upper triangle of eps2 (S + eps_r I) - eps1 M2 - shift diag(g), scaled; leading parts in work, the rest behind
+    # them. Returns whether everything is finite.
+    cdef double* high = work
+    cdef double* low = work + d * d
+    cdef double poison = 0.0, g
+    cdef Py_ssize_t i, j
+    cdef Double2 first, second, entry
+    for i in range(d):
+        for j in range(i, d):
+            first = two_sum(s[i * d + j], eps_r if i == j else 0.0)
+            first.hi *= scales[j]
+            first.lo *= scales[j]
+            first = scale(first, eps2 * scales[i])
+            second = two_product(eps1 * scales[i], m2[i * d + j] * scales[j])
+            entry = add(first, negate(second))
+            if i == j:
+                g = first.hi + second.hi
+                entry = add(entry, two_product(-shift, g))
+                if g == 0.0:
+                    entry.hi = 1.0
+            high[i * d + j] = entry.hi
+            low[i * d + j] = entry.lo
+            poison += (entry.hi + entry.lo) * 0.0
+    return poison == 0.0
+
+
+cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
+    # `eliminate` in double-double arithmetic.
+    cdef double* high = work
+    cdef double* low = work + d * d
+    cdef Py_ssize_t i, j, k
+    cdef Double2 pivot, factor, entry, other
+    for k in range(d):
+        pivot.hi, pivot.lo = high[k * d + k], low[k * d + k]
+        if not pivot.hi > 0.0:
+            return <int> (k + 1)
+        for i in range(k + 1, d):
+            factor.hi, factor.lo = high[k * d + i], low[k * d + i]
+            if factor.hi == 0.0:
+                continue
+            factor = negate(divide(factor, pivot))
+            for j in range(i, d):
+                other.hi, other.lo = high[k * d + j], low[k * d + j]
+                entry.hi, entry.lo = high[i * d + j], low[i * d + j]
+                entry = add(entry, multiply(factor, other))
+                high[i * d + j], low[i * d + j] = entry.hi, entry.lo
+    return 0
 
 
 cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil:
@@ -50,39 +275,139 @@ cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil:
 cdef int shift_value(
     const double* s, const double* m2, double eps_r, double* value, double* witness, double* work, Py_ssize_t d
 ) noexcept nogil:
-    cdef double* factor = work
+    cdef double* lower = work
     cdef double* target = work + d * d
     cdef double poison = 0.0
     cdef Py_ssize_t i, j
     cdef int info
     for i in range(d):
-        for j in range(i + 1):
-            factor[i * d + j] = s[i * d + j]
-            target[i * d + j] = m2[i * d + j]
-            poison += factor[i * d + j] * 0.0 + target[i * d + j] * 0.0
-        factor[i * d + i] += eps_r
+        for j in range(i, d):
+            lower[j * d + i] = s[i * d + j]
+            target[j * d + i] = m2[i * d + j]
+            poison += (s[i * d + j] + m2[i * d + j]) * 0.0
+        lower[i * d + i] += eps_r
     # LAPACK may hang on infinities and answer zeros on NaN.
     if poison != 0.0:
         return NOT_FINITE
-    info = cholesky(factor, d)
+    info = cholesky(lower, d)
     if info != 0:
         return info
-    info = top_eigenpair(target, factor, d, value, witness, work + 2 * d * d)
+    info = top_eigenpair(target, lower, d, value, witness, work + 2 * d * d)
     if info == OVERFLOW:
         return NOT_FINITE
     return 0 if info == 0 else -100 - abs(info)
 
 
-class DsecResult(NamedTuple):
-    """Answer of the DSEC oracle: `decision` (v >= eps2), `value` v, and `witness` x (d,).
+cdef class Buffer:
+    # Doubles that are freed with the object: quicker than an array.
+    cdef double* data
 
-    The witness is the theta_1 - theta_2 that attains v: x^T M1 x = eps1 and x^T M2 x = v. The decision is that
-    of `dsec_decision`, exact where v = eps2 is; the value of such a tie may be rounded to below eps2.
+    def __cinit__(self, Py_ssize_t size):
+        self.data = <double*> malloc(size * sizeof(double))
+        if self.data == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef cnp.ndarray square(value, str name, Py_ssize_t d):
+    cdef cnp.ndarray array = matrix(value, name, d, d)
+    if cnp.PyArray_DIM(array, 0) == 0 or cnp.PyArray_DIM(array, 1) != cnp.PyArray_DIM(array, 0):
+        raise ValueError(f"{name}: expected shape (d, d) with d >= 1, got {value.shape}")
+    return array
+
+
+cdef inline const double* data(cnp.ndarray array) noexcept:
+    return <const double*> cnp.PyArray_DATA(array)
+
+
+cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2) except *:
+    cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
+    cdef const double* first = data(m1)
+    cdef const double* second = data(m2)
+    cdef double stack[2 * 16 * 16 + 16]
+    cdef Answer answer
+    cdef Buffer buffer
+    if d <= 16:
+        answer = decide(first, second, eps1, eps2, 0.0, stack, d)
+    else:
+        buffer = Buffer(decide_work_size(d))
+        with nogil:
+            answer = decide(first, second, eps1, eps2, 0.0, buffer.data, d)
+    if answer == NOT_FINITE:
+        refuse_not_finite("m1", m1)
+        refuse_not_finite("m2", m2)
+        raise ValueError("m1, m2, eps1, eps2: numbers too far apart for float64; rescale")
+    return answer
+
+
+def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
+    """DSEC oracle, decision only: a Cholesky factorisation of (eps2 / eps1) m1 - m2 instead of an eigenvalue.
+
+    Parameters
+    ----------
+    m1 : array_like, shape (d, d)
+        Second moment of D1 with its regulariser added. Symmetric positive semidefinite; its upper triangle is read.
+    m2 : array_like, shape (d, d)
+        Second moment of D2, likewise.
+    eps1, eps2 : float
+        epsilon_1 > 0 and epsilon_2 > 0 of the oracle.
+    return_marginal : bool, default False
+        Whether to return the flag as well.
+
+    Returns
+    -------
+    decision : bool
+        Whether v >= eps2.
+    marginal : bool
+        Only with `return_marginal`: whether v is too close to eps2 for arithmetic of 100 bits. Decisions without
+        the flag are certain.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On a wrong dtype, shape or range, or an entry that is not finite.
     """
+    cdef cnp.ndarray first = square(m1, "m1", -1)
+    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
+    cdef Answer answer = answer_of(first, second, positive(eps1, "eps1"), positive(eps2, "eps2"))
+    if return_marginal:
+        return says_true(answer), answer >= MARGINAL_NO_SHIFT
+    return says_true(answer)
 
-    decision: bool
-    value: float
-    witness: np.ndarray
+
+def dsec_value(m1, m2, eps1):
+    """Value v of the DSEC oracle: the top eigenvalue of eps1 M1^{-1/2} M2 M1^{-1/2}.
+
+    Parameters as for `dsec_decision`; infinite where m1 is singular and m2 has mass in its null space. Errors as for
+    `dsec`.
+    """
+    cdef cnp.ndarray first = square(m1, "m1", -1)
+    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
+    cdef double scale1 = positive(eps1, "eps1"), value = 0.0
+    cdef int info = solve(first, second, &value, NULL)
+    if info > 0:
+        return singular(first, second, scale1, False, True).value
+    value *= scale1
+    if info == NOT_FINITE or not isfinite(value):
+        refuse_not_finite("m1", first)
+        refuse_not_finite("m2", second)
+        raise ValueError("m1, m2: v overflows; rescale")
+    return value
+
+
+cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double* value, double* witness) except? -1:
+    cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
+    cdef Buffer buffer = Buffer(value_work_size(d))
+    cdef const double* s = data(m1)
+    cdef const double* m = data(m2)
+    cdef int info
+    with nogil:
+        info = shift_value(s, m, 0.0, value, witness, buffer.data, d)
+    if info < NOT_FINITE:
+        raise np.linalg.LinAlgError(f"dsec: the eigenvalue routine failed (info {info + 100})")
+    return info
 
 
 def dsec(m1, m2, eps1, eps2):
@@ -90,131 +415,80 @@ def dsec(m1, m2, eps1, eps2):
 
     Parameters
     ----------
-    m1 : array_like, shape (d, d)
-        Second moment of D1 with its regulariser added; symmetric positive definite (lower triangle read).
-    m2 : array_like, shape (d, d)
-        Second moment of D2; symmetric positive semidefinite (lower triangle read).
-    eps1, eps2 : float
-        epsilon_1 > 0 and epsilon_2 > 0 of the oracle.
+    m1, m2, eps1, eps2
+        As for `dsec_decision`.
 
     Returns
     -------
     DsecResult
+        With v = infinity where m1 is singular and m2 has mass in its null space.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If m1 is not positive definite in float64, or the eigenvalue routine fails.
+        If m1 is indefinite, or the eigenvalue routine fails.
     TypeError, ValueError
         On a wrong dtype, shape or range, an entry that is not finite, or a result beyond float64.
     """
-    cdef const double[:, ::1] first
-    cdef const double[:, ::1] second
-    cdef double value = 0.0, scale, ratio
-    cdef int info, answer
-    first, second = _pair(m1, m2)
-    cdef Py_ssize_t d = first.shape[0]
-    eps1, ratio = as_positive("eps1", eps1), _ratio(eps1, eps2, first)
-    witness = np.empty(d)
-    cdef double[::1] x = witness
-    cdef double[::1] work = np.empty(value_work_size(d))
-    with nogil:
-        info = shift_value(&first[0, 0], &second[0, 0], 0.0, &value, &x[0], &work[0], d)
-        answer = decide(&first[0, 0], &second[0, 0], ratio, 0.0, &work[0], d)
+    cdef cnp.ndarray first = square(m1, "m1", -1)
+    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
+    cdef double scale1 = positive(eps1, "eps1"), value = 0.0, root
+    cdef Answer answer = answer_of(first, second, scale1, positive(eps2, "eps2"))
+    cdef Py_ssize_t i, d = cnp.PyArray_DIM(first, 0)
+    cdef cnp.ndarray witness = np.empty(d)
+    cdef double* x = <double*> cnp.PyArray_DATA(witness)
+    cdef int info = solve(first, second, &value, x)
     if info > 0:
-        raise np.linalg.LinAlgError(
-            f"m1: not positive definite (leading minor {info}); add a regulariser eps_r I that float64 can resolve"
-        )
-    if info < NOT_FINITE:
-        raise np.linalg.LinAlgError(f"dsec: the eigenvalue routine failed (info {info + 100})")
-    scale = eps1 ** 0.5
-    with np.errstate(over="ignore"):
-        witness *= scale
-    value *= eps1
-    if info == NOT_FINITE or answer == NOT_FINITE or not (value < INFINITY and np.isfinite(witness).all()):
-        raise ValueError("m1, m2: v, its witness or (eps2 / eps1) m1 - m2 overflows; rescale")
-    return DsecResult(answer == SHIFT, value, witness)
-
-
-def dsec_decision(m1, m2, eps1, eps2):
-    """DSEC oracle, decision only: one Cholesky factorisation of (eps2 / eps1) m1 - m2.
-
-    Parameters and errors as for `dsec`; an m1 that is not positive definite gives True.
-
-    Returns
-    -------
-    bool
-        Whether v >= eps2.
-    """
-    cdef const double[:, ::1] first
-    cdef const double[:, ::1] second
-    cdef int answer
-    first, second = _pair(m1, m2)
-    cdef Py_ssize_t d = first.shape[0]
-    cdef double ratio = _ratio(eps1, eps2, first)
-    cdef double[::1] work = np.empty(d * d)
-    with nogil:
-        answer = decide(&first[0, 0], &second[0, 0], ratio, 0.0, &work[0], d)
-    if answer == NOT_FINITE:
-        raise ValueError("m1, m2: (eps2 / eps1) m1 - m2 overflows; rescale")
-    return answer == SHIFT
-
-
-def _pair(m1, m2):
-    first = as_floats("m1", m1, (None, None))
-    d = first.shape[0]
-    if d == 0 or first.shape[1] != d:
-        raise ValueError(f"m1: expected shape (d, d) with d >= 1, got {first.shape}")
-    return first, as_floats("m2", m2, (d, d))
-
-
-cdef double _ratio(eps1, eps2, const double[:, ::1] m1) except -1.0:
-    # eps2 / eps1, where float64 resolves it and its product with the diagonal of m1.
-    cdef double ratio = as_positive("eps2", eps2) / as_positive("eps1", eps1)
-    cdef Py_ssize_t i
-    if not DBL_MIN / DBL_EPSILON <= ratio < INFINITY:
-        raise ValueError(f"eps1, eps2: expected a ratio within the range of float64, got {eps2} / {eps1}")
-    for i in range(m1.shape[0]):
-        if 0.0 < m1[i, i] and ratio * m1[i, i] < DBL_MIN:
-            raise ValueError("m1: (eps2 / eps1) m1 underflows; rescale")
-    return ratio
+        return singular(first, second, scale1, says_true(answer), answer >= MARGINAL_NO_SHIFT)
+    value *= scale1
+    root = sqrt(scale1)
+    for i in range(d):
+        x[i] *= root
+    if info == NOT_FINITE or not isfinite(value) or not all_finite(x, d):
+        raise ValueError("m1, m2: v or its witness overflows; rescale")
+    return DsecResult(says_true(answer), value, witness, answer >= MARGINAL_NO_SHIFT)
 
 
 cdef class ShiftScan:
     """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
 
-    Answers ``lambda_max((S_h + eps_r I)^{-1} M_h) >= ratio`` for level after level without returning to Python.
+    Answers ``eps_s lambda_max((S_h + eps_r I)^{-1} M_h) >= eps_t`` for level after level without returning to Python.
     Owns its workspace; not safe to share between threads.
 
     Parameters
     ----------
     dimension : int
-    ratio : float
-        R = eps_t / eps_s > 0.
+    eps_s, eps_t : float
+        Thresholds > 0.
     eps_r : float
         Regulariser > 0.
     with_values : bool
-        Decide by the eigenvalue and record it, instead of by a factorisation.
+        Whether to compute the eigenvalue of each level as well.
+
+    Attributes
+    ----------
+    n_marginal : int
+        How many answers so far were too close to call; see `DsecResult`.
     """
 
     cdef readonly Py_ssize_t dimension
-    cdef readonly double ratio
+    cdef readonly double eps_s
+    cdef readonly double eps_t
     cdef readonly double eps_r
     cdef readonly bint with_values
-    cdef double[::1] _work
-    cdef double[::1] _m2
+    cdef readonly Py_ssize_t n_marginal
+    cdef Buffer _work
 
-    def __init__(self, Py_ssize_t dimension, ratio, eps_r, bint with_values):
+    def __init__(self, Py_ssize_t dimension, eps_s, eps_t, eps_r, bint with_values):
         if dimension < 1:
             raise ValueError(f"dimension: expected an integer >= 1, got {dimension}")
         self.dimension = dimension
-        self.ratio = as_positive("ratio", ratio)
-        self.eps_r = as_positive("eps_r", eps_r)
-        if not DBL_MIN <= self.ratio * self.eps_r < INFINITY:
-            raise ValueError(f"ratio, eps_r: expected a product within the range of float64, got {ratio} * {eps_r}")
+        self.eps_s = positive(eps_s, "eps_s")
+        self.eps_t = positive(eps_t, "eps_t")
+        self.eps_r = positive(eps_r, "eps_r")
         self.with_values = with_values
-        self._work = np.empty(value_work_size(dimension) if with_values else dimension * dimension)
-        self._m2 = np.empty(dimension * dimension)
+        self.n_marginal = 0
+        self._work = Buffer(max(decide_work_size(dimension), value_work_size(dimension)))
 
     def scan(self, const double[:, :, ::1] cover not None, const double[:, :, ::1] grams not None,
              double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom):
@@ -236,7 +510,7 @@ cdef class ShiftScan:
         level : int
             -1 when every answer was False.
         values : list of float
-            lambda_max of each level looked at, in order; empty without `with_values`.
+            v of each level looked at, in order; empty without `with_values`.
 
         Raises
         ------
@@ -245,13 +519,10 @@ cdef class ShiftScan:
         numpy.linalg.LinAlgError
             When the eigenvalue routine fails.
         """
-        cdef Py_ssize_t d = self.dimension, level, i, found = -1
-        cdef int answer = 0
-        cdef double value = 0.0
+        cdef Py_ssize_t d = self.dimension, level
+        cdef Answer answer
         cdef const double* s
         cdef const double* gram
-        cdef double* m2 = &self._m2[0]
-        cdef double* work = &self._work[0]
         cdef list values = []
         if top < bottom:
             return -1, values
@@ -261,24 +532,25 @@ cdef class ShiftScan:
         for level in range(top, bottom - 1, -1):
             s = &cover[level, 0, 0]
             gram = &grams[level - base, 0, 0]
-            for i in range(d * d):
-                m2[i] = gram[i] / n
             if self.with_values:
-                answer = shift_value(s, m2, self.eps_r, &value, NULL, work, d)
-                if answer > 0:
-                    # S + eps_r I is not definite in float64: some direction of D2 is bounded by nothing.
-                    value = INFINITY
-                    answer = 0
-                elif answer <= -100:
-                    raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed ({answer + 100})")
-                if answer == 0:
-                    values.append(value)
-                    answer = value >= self.ratio
-            else:
-                answer = decide(s, m2, self.ratio, self.eps_r, work, d)
+                values.append(self.value(s, gram, n, level))
+            # v >= eps_t for M2 = gram / n  iff  n v >= n eps_t for gram.
+            answer = decide(s, gram, self.eps_s, n * self.eps_t, self.eps_r, self._work.data, d)
             if answer == NOT_FINITE:
-                raise ValueError(f"level {level}: a second moment is not finite, or the eigenvalue overflows")
-            if answer == SHIFT:
-                found = level
-                break
-        return found, values
+                raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
+            self.n_marginal += answer >= MARGINAL_NO_SHIFT
+            if says_true(answer):
+                return level, values
+        return -1, values
+
+    cdef double value(self, const double* s, const double* gram, double n, Py_ssize_t level) except? -1.0:
+        cdef double value = 0.0
+        cdef int info = shift_value(s, gram, self.eps_r, &value, NULL, self._work.data, self.dimension)
+        if info > 0:
+            # S + eps_r I is not definite in float64: some direction of D2 is bounded by nothing.
+            return INFINITY
+        if info == NOT_FINITE:
+            raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")
+        if info < 0:
+            raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
+        return self.eps_s * (value / n)

@@ -1,10 +1,11 @@
 """Compiled kernels: the validated Python face. Their C-level API is in the installed ``.pxd`` files."""
 
 try:
-    from dmq_fast.kernels._dsec import DsecResult, ShiftScan, dsec, dsec_decision
+    from dmq_fast.kernels._dsec import ShiftScan, dsec, dsec_decision, dsec_value
     from dmq_fast.kernels._finite import FiniteModel, alias_tables
     from dmq_fast.kernels._greedy import greedy_actions
     from dmq_fast.kernels._moments import SecondMoment
+    from dmq_fast.kernels._oracle import DsecResult, dsec_rows
     from dmq_fast.kernels._philox import Stream
     from dmq_fast.kernels._ridge import RidgeFit, ridge_fit
     from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
@@ -30,6 +31,8 @@ __all__ = [
     "alias_tables",
     "dsec",
     "dsec_decision",
+    "dsec_rows",
+    "dsec_value",
     "greedy_actions",
     "ridge_fit",
 ]

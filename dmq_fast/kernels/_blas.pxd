@@ -9,6 +9,9 @@ LAPACK's "U" on the same memory.
 # Returns 0, or k >= 1 when the leading minor of order k is not positive definite.
 cdef int cholesky(double* a, Py_ssize_t d) noexcept nogil
 
+# The same for A = U^T U on the upper triangle.
+cdef int cholesky_upper(double* a, Py_ssize_t d) noexcept nogil
+
 # b <- (L L^T)^{-1} b, with the factor `cholesky` left in the lower triangle of `l`.
 cdef void cholesky_solve(const double* l, double* b, Py_ssize_t d) noexcept nogil
 

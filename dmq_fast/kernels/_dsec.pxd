@@ -1,24 +1,36 @@
-"""The Distribution Shift Error Checking oracle for linear functions."""
+"""The Distribution Shift Error Checking oracle for linear functions.
 
-# What `decide` can answer.
+Moments are symmetric positive semidefinite, row-major (d, d); their upper triangles are read.
+"""
+
+# What `decide` answers.
 cdef enum Answer:
+    # v < eps2 and v >= eps2, certain for the numbers given.
     NO_SHIFT = 0
     SHIFT = 1
+    # The same, but |v - eps2| is below what double-double arithmetic resolves.
+    MARGINAL_NO_SHIFT = 2
+    MARGINAL_SHIFT = 3
+    # A number is NaN or infinite, or an intermediate result overflows.
     NOT_FINITE = -1
 
-# Whether lambda_max((S + eps_r I)^{-1} M2) >= ratio: one Cholesky of ratio (S + eps_r I) - M2.
-# `work` has d * d doubles.
-cdef int decide(
-    const double* s, const double* m2, double ratio, double eps_r, double* work, Py_ssize_t d
+# Doubles of workspace for `decide` and `shift_value`.
+cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil
+cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil
+
+# Whether v = eps1 lambda_max((S + eps_r I)^{-1} M2) >= eps2, by factorisations of
+# (eps2 / eps1) (S + eps_r I) - M2.
+cdef Answer decide(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil
 
-# Doubles of workspace for `shift_value`.
-cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil
+# Whether an answer is True.
+cdef inline bint says_true(Answer answer) noexcept nogil:
+    return answer == SHIFT or answer == MARGINAL_SHIFT
 
 # lambda_max((S + eps_r I)^{-1} M2) in `value`; with `witness` not NULL, x (d,) with
 # x^T (S + eps_r I) x = 1 and x^T M2 x = value. Returns 0; k >= 1 when the leading minor of order k of
-# S + eps_r I is not positive definite; NOT_FINITE, also where the eigenvalue overflows; or -100 - |info| of the
-# eigenvalue routine.
+# S + eps_r I is not positive definite; NOT_FINITE; or -100 + info of the eigenvalue routine.
 cdef int shift_value(
     const double* s, const double* m2, double eps_r, double* value, double* witness, double* work, Py_ssize_t d
 ) noexcept nogil
