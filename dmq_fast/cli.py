@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import sys
 import textwrap
 import time
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-FINISHED, USAGE, OUT_OF_BUDGET, INTERRUPTED = 0, 2, 3, 130
+FINISHED, USAGE, OUT_OF_BUDGET, NOT_SAVED, INTERRUPTED, TERMINATED = 0, 2, 3, 4, 130, 143
 
 EXIT_CODES = """\
 exit codes:
   0    the run finished
   2    the command line, a parameter or the output directory is wrong; nothing was run
   3    a budget (--max-...) ended the run; what was learned until then is reported and saved
+  4    the run ended and is reported, but could not be saved
   130  interrupted by Ctrl-C; what was learned until then is reported and saved
+  143  terminated (SIGTERM); likewise
 """
 
 EXAMPLES = """\
@@ -50,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.setdefault(variable, "1")
     try:
         return dispatch(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough. What Python flushes at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -125,6 +130,8 @@ def run_options() -> argparse.ArgumentParser:
     return parser
 
 
+OUTPUTS = ("result.npz", "run.json")
+
 NOT_FOR_DMQ = {"env_seed", "seed", "json", "out", "overwrite", "quiet", "make"}
 
 
@@ -138,8 +145,10 @@ def run(name: str, arguments: Sequence[str]) -> int:
         options = vars(parser.parse_args(arguments))
         settings = {key: value for key, value in options.items() if value is not None}
         parameters = {key: settings.pop(key) for key in own if key in settings}
-        for item in settings.get("make", []):
-            parameters.update([item])
+        for key, value in settings.get("make", []):
+            if key in own:
+                raise ValueError(f"--make: {key} is an option of its own, --{key}")
+            parameters[key] = value
         env = registry.make(name, rng=options["env_seed"], **parameters)
         chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
         progress = None if options["quiet"] or not sys.stderr.isatty() else ProgressLine(env.horizon)
@@ -149,20 +158,42 @@ def run(name: str, arguments: Sequence[str]) -> int:
     except (ValueError, TypeError, ImportError, OSError) as error:
         return usage_error(f"run {name}: {error}")
 
-    try:
-        result = dmq.learn()
-    except KeyboardInterrupt:
-        result = dmq.result("interrupted")
+    if progress is not None:
+        for warning in dmq.warnings():
+            print(f"warning: {warning}", file=sys.stderr)
+    result, code = learn(dmq)
     if progress is not None:
         progress.clear()
     summary = summarise(env, dmq, result, options["seed"], options["env_seed"])
+    print(json.dumps(summary) if options["json"] else table(summary), flush=True)
     if options["out"] is not None:
-        result.save(options["out"] / "result.npz")
-        write_text(options["out"] / "run.json", json.dumps(summary, indent=2) + "\n")
-    print(json.dumps(summary) if options["json"] else table(summary))
-    if result.status == "interrupted":
-        return INTERRUPTED
-    return FINISHED if result.status == "finished" else OUT_OF_BUDGET
+        try:
+            save(result, summary, options["out"])
+        except OSError as error:
+            print(f"dmq-fast run {name}: could not save: {error}", file=sys.stderr)
+            return NOT_SAVED
+    return code
+
+
+def learn(dmq: DMQ) -> tuple[Result, int]:
+    """Run to the end or the first signal that asks to stop; return what was learned and the exit code."""
+    received: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        result = dmq.learn()
+    except KeyboardInterrupt:
+        result = dmq.result()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        return result, INTERRUPTED if received[0] == signal.SIGINT else TERMINATED
+    return result, FINISHED if result.status == "finished" else OUT_OF_BUDGET
 
 
 def environment_parser(name: str) -> tuple[argparse.ArgumentParser, list[str]]:
@@ -218,15 +249,21 @@ def claim(directory: Path, overwrite: bool) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "result.npz").exists() and not overwrite:
         raise FileExistsError(f"--out: {directory} holds a run already; choose another or pass --overwrite")
+    for name in OUTPUTS:
+        if (directory / name).is_dir():
+            raise IsADirectoryError(f"--out: {directory / name} is a directory")
     if not os.access(directory, os.W_OK):
         raise PermissionError(f"--out: {directory} is not writable")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small file in one step."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+def save(result: Result, summary: dict[str, Any], directory: Path) -> None:
+    """Write both files of a run, each in one step."""
+    from dmq_fast.result import replacing
+
+    npz, text = (directory / name for name in OUTPUTS)
+    result.save(npz)
+    with replacing(text) as file:
+        file.write((json.dumps(summary, indent=2) + "\n").encode())
 
 
 def summarise(env: FiniteMDP, dmq: DMQ, result: Result, seed: int, env_seed: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ through one primitive, `Sampler.collect`, which returns moments.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +22,7 @@ from dmq_fast.kernels._validate import as_positive
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.result import History, Result
-from dmq_fast.samplers import Sampler, as_sampler
+from dmq_fast.samplers import Sampler, as_sampler, collect_chunks
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -124,8 +125,8 @@ class DMQ:
         Each instead of the variant's.
     max_trajectories, max_policies : int, optional
     max_seconds : float, optional
-        Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began (looked at before
-        each batch of trajectories). One that runs out ends the run with the policy learned so far.
+        Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
+        ends the run with the policy learned so far.
     progress : callable, optional
         Called with a `Progress` each time a level has been learned.
     rng : None, int, SeedSequence, Generator or Stream, optional
@@ -168,23 +169,25 @@ class DMQ:
             eps_r=as_positive("eps_r", eps_r),
             ridge=as_positive("ridge", ridge),
         )
-        self.stream = rng if isinstance(rng, Stream) else Stream(rng)
+        self.stream = as_key(rng)
         defaults = VARIANTS[variant]
         initial_name, self.initial = self._initial_policy(defaults.initial if initial is None else initial)
         self.options = replace(
             defaults,
             initial=initial_name,
             recheck=defaults.recheck if recheck is None else as_flag("recheck", recheck),
-            oracle=one_of("oracle", oracle or defaults.oracle, ("decision", "value")),
-            mixture=one_of("mixture", mixture or defaults.mixture, ("stratified", "multinomial")),
+            oracle=defaults.oracle if oracle is None else one_of("oracle", oracle, ("decision", "value")),
+            mixture=defaults.mixture if mixture is None else one_of("mixture", mixture, ("stratified", "multinomial")),
         )
         self.budget = Budget(
             max_trajectories=None if max_trajectories is None else as_count("max_trajectories", max_trajectories),
             max_policies=None if max_policies is None else as_count("max_policies", max_policies, least=0),
             max_seconds=None if max_seconds is None else as_positive("max_seconds", max_seconds),
         )
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress: expected a callable, got {progress!r}")
         self.progress = progress
-        self._run = Run(self)
+        self._run: Run | None = None
 
     def _initial_policy(self, initial: str | Policy | Sequence[int]) -> tuple[str, Policy]:
         horizon, n_actions = self.sampler.horizon, self.sampler.n_actions
@@ -192,7 +195,15 @@ class DMQ:
             if one_of("initial", initial, ("uniform", "fixed")) == "uniform":
                 return "uniform", Policy.uniform(horizon)
             return "fixed", Policy.fixed(self.stream.at(OWN_CALLS).generator().integers(n_actions, size=horizon))
-        policy = initial if isinstance(initial, Policy) else Policy.fixed(initial)
+        if isinstance(initial, Policy):
+            policy = initial
+        elif isinstance(initial, bytes) or not isinstance(initial, Sequence | np.ndarray):
+            raise TypeError(f"initial: expected a name, a sequence of actions or a Policy, got {initial!r}")
+        else:
+            try:
+                policy = Policy.fixed(np.asarray(initial, dtype=object))
+            except ValueError as error:
+                raise ValueError(f"initial: {error}") from error
         if policy.horizon != horizon:
             raise ValueError(f"initial: expected {horizon} levels, got {policy.horizon}")
         for level, rule in enumerate(policy.rules):
@@ -218,16 +229,41 @@ class DMQ:
         """
         # Algorithms 2 and 3 nest at most H deep, four frames a level.
         raise_recursion_limit(4 * self.sampler.horizon + 1000)
-        self._run = Run(self)
+        self._run = run = Run(self)
         try:
-            self._run.algorithm_1()
+            run.algorithm_1()
+            run.status = "finished"
         except OutOfBudget as stop:
-            return self._run.result(stop.status)
-        return self._run.result("finished")
+            run.status = stop.status
+        finally:
+            run.ended = time.perf_counter()
+        return run.result()
 
-    def result(self, status: str = "interrupted") -> Result:
-        """Return what the last `learn` has got so far, also when an exception ended it."""
-        return self._run.result(status)
+    def result(self) -> Result:
+        """Return what the last `learn` has got; its status is "interrupted" where an exception ended it.
+
+        Raises
+        ------
+        RuntimeError
+            If `learn` was never called.
+        """
+        if self._run is None:
+            raise RuntimeError("result: learn was never called")
+        return self._run.result()
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what is known to fail of these parameters (README, findings A and constants)."""
+        ratio, n_actions = self.parameters.ratio, self.sampler.n_actions
+        if ratio <= 1.0:
+            yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
+        if ratio * self.parameters.eps_r > 0.2:
+            yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
+        if any(isinstance(rule, Uniform) for rule in self.initial.rules) and ratio >= n_actions:
+            yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the last run, which holds compiled workspace: a copy starts afresh."""
+        return vars(self) | {"_run": None}
 
 
 class OutOfBudget(Exception):
@@ -278,7 +314,9 @@ class Run:
         self.trajectories = {"check": 0, "regression": 0, "states": 0, "final": 0}
         self.n_trajectories = 0
         self.seconds = {"rollouts": 0.0, "oracle": 0.0, "regression": 0.0}
+        self.status = "interrupted"
         self.began = time.perf_counter()
+        self.ended: float | None = None
 
     def algorithm_1(self) -> None:
         """Algorithm 1: learn every level from the last to the first; then, with re-checks, until all is quiet."""
@@ -310,14 +348,14 @@ class Run:
                 if count > 0
             ]
             theta[a] = self.fit(pairs, h)  # line 9
-        # The estimates of level h play no part above, so they change together.
-        self.greedy = self.greedy.replace(h, Greedy(theta))
-        self.learned[h] = True
         second_moment = np.zeros_like(self.moments[h])  # line 10
         for pi in self.cover[h]:  # line 11
             states = self.collect(pi, n, "states", levels=(h,))  # line 12
             second_moment += states.grams[0] / n  # line 13
+        # Nothing above looked at theta_h, so all that is known of the level changes together.
+        self.greedy = self.greedy.replace(h, Greedy(theta))
         self.moments[h] = second_moment
+        self.learned[h] = True
         assert len(self.cover[h]) == size, "only covers of later levels grow while level h is learned"
         self.report(h)
 
@@ -354,12 +392,12 @@ class Run:
         The caller relearns the yielded level before the next is looked at, which only changes S of levels >= h':
         so the answers up to the first True can be computed in one go.
         """
-        top = levels[-1]
+        top, call = levels[-1], self.calls
         while top >= levels[0]:
             began = time.perf_counter()
             found, values = self.function_class.scan(self.moments, trajectories, top, levels[0])
             self.seconds["oracle"] += time.perf_counter() - began
-            self.history.append(self.calls, *source, top, found if found >= 0 else levels[0], found >= 0, values)
+            self.history.append(call, *source, top, found if found >= 0 else levels[0], found >= 0, values)
             if found < 0:
                 return
             self.trues += 1
@@ -398,16 +436,30 @@ class Run:
         budget = self.dmq.budget
         if budget.max_trajectories is not None and self.n_trajectories + n > budget.max_trajectories:
             raise OutOfBudget("max_trajectories")
+        self.check_time()
         began = time.perf_counter()
-        if budget.max_seconds is not None and began - self.began > budget.max_seconds:
-            raise OutOfBudget("max_seconds")
         self.calls += 1
         stream = self.dmq.stream.at(self.calls)
-        moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
-        self.trajectories[purpose] += n
-        self.n_trajectories += n
+        if budget.max_seconds is None:
+            moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
+            self.count(purpose, n)
+        else:
+            drawn = functools.partial(self.count, purpose)
+            moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, drawn)
         self.seconds["rollouts"] += time.perf_counter() - began
         return moments
+
+    def count(self, purpose: str, n: int) -> None:
+        """Count n trajectories that were drawn, and look at the clock."""
+        self.trajectories[purpose] += n
+        self.n_trajectories += n
+        self.check_time()
+
+    def check_time(self) -> None:
+        """End the run when its seconds are used up."""
+        limit = self.dmq.budget.max_seconds
+        if limit is not None and time.perf_counter() - self.began > limit:
+            raise OutOfBudget("max_seconds")
 
     @property
     def n_policies(self) -> int:
@@ -421,9 +473,9 @@ class Run:
             seconds = time.perf_counter() - self.began
             self.dmq.progress(Progress(level, self.levels_learned, self.n_trajectories, self.n_policies, seconds))
 
-    def result(self, status: str) -> Result:
+    def result(self) -> Result:
         """Freeze what was learned: greedy where a level was learned, the initial policy's rule where not."""
-        total = time.perf_counter() - self.began
+        total = (time.perf_counter() if self.ended is None else self.ended) - self.began
         by_level = zip(self.learned, self.greedy.rules, self.dmq.initial.rules, strict=True)
         parameters = self.dmq.parameters
         return Result(
@@ -431,7 +483,7 @@ class Run:
             theta=np.array([rule.theta for rule in self.greedy.rules if isinstance(rule, Greedy)]),
             cover=tuple(tuple(policies) for policies in self.cover),
             history=self.history.freeze(),
-            status=status,
+            status=self.status,
             variant=self.dmq.variant,
             options=asdict(self.dmq.options),
             parameters=asdict(parameters) | {"ratio": parameters.ratio},
@@ -448,25 +500,20 @@ class Run:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Signs that these parameters fail, by what is known of the algorithm (README, findings)."""
-        parameters, n_actions = self.dmq.parameters, self.sampler.n_actions
-        ratio = parameters.ratio
-        if ratio <= 1.0:
-            yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
-        if ratio * parameters.eps_r > 0.2:
-            yield f"R eps_r = {ratio * parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
-        if any(isinstance(rule, Uniform) for rule in self.dmq.initial.rules) and ratio >= n_actions:
-            yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
+        """Yield the parameters' warnings, and what the run itself gives reason to doubt."""
+        yield from self.dmq.warnings()
         unseen = [h for h, learned in enumerate(self.learned) if learned and not self.moments[h].any()]
         if self.n_policies == 0 and unseen:
             yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
         if any(self.learned) and not self.saw_reward:
             yield "no reward was ever seen: the returned policy is arbitrary"
+        if self.function_class.n_marginal:
+            yield f"{self.function_class.n_marginal} oracle answer(s) were too close to call"
 
 
 def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
     """Return `value` if it is one of the known names."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     return value
 
@@ -494,13 +541,24 @@ def thresholds(ratio: float | None, eps_s: float | None, eps_t: float | None) ->
     }
     if len(given) == 3:
         raise ValueError("ratio, eps_s, eps_t: expected at most two of them, since ratio = eps_t / eps_s; got all")
-    if "eps_s" in given and "eps_t" in given:
-        return given["eps_s"], given["eps_t"]
     r = given.get("ratio", 2.0)
-    if "eps_t" in given:
-        return given["eps_t"] / r, given["eps_t"]
-    small = given.get("eps_s", 1.0)
-    return small, r * small
+    small = given.get("eps_s", given["eps_t"] / r if "eps_t" in given else 1.0)
+    large = given.get("eps_t", r * small)
+    if not (0.0 < small < np.inf and 0.0 < large < np.inf and 0.0 < large / small < np.inf):
+        raise ValueError(f"ratio, eps_s, eps_t: expected numbers within the range of float64, got {given}")
+    return small, large
+
+
+def as_key(rng: int | np.random.SeedSequence | np.random.Generator | Stream | None) -> Stream:
+    """Return the stream at call 0 of the key that `rng` stands for."""
+    if isinstance(rng, Stream):
+        if rng.call or rng.chunk:
+            raise ValueError(f"rng: expected a Stream at call 0 and chunk 0, got {rng!r}")
+        return rng
+    try:
+        return Stream(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"rng: {error}") from error
 
 
 def raise_recursion_limit(depth: int) -> None:

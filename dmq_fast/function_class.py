@@ -30,6 +30,11 @@ class LinearClass:
         self._ridge_fit = RidgeFit(dimension, ridge)
         self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value")
 
+    @property
+    def n_marginal(self) -> int:
+        """How many oracle answers so far were too close to call; see `kernels.DsecResult`."""
+        return self._scan.n_marginal
+
     def fit(self, moments: Moments, level: int) -> NDArray[np.float64]:
         """Return the ridge estimate theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2)."""
         pairs = moments.returns[level]

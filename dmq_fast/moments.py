@@ -38,7 +38,7 @@ class Moments:
 
     def __init__(self, n: int, levels: Sequence[int], grams: NDArray[np.float64], returns: dict[int, Returns]) -> None:
         self.n = n
-        self.levels = levels
+        self.levels = levels if isinstance(levels, tuple | range) else tuple(levels)
         self.grams = grams
         self.returns = returns
 

@@ -61,7 +61,7 @@ class Policy:
         return cls([Uniform()] * horizon)
 
     @classmethod
-    def fixed(cls, actions: Sequence[int] | NDArray[np.integer[Any]]) -> Policy:
+    def fixed(cls, actions: Sequence[int] | NDArray[Any]) -> Policy:
         """Return the policy that takes `actions[h]` at level h, whatever the state."""
         return cls([Fixed(action) for action in actions])
 
@@ -142,6 +142,8 @@ class Policy:
             raise ValueError(
                 f"n_actions: expected more than {rule.action}, the action of level {level}, got {n_actions}"
             )
+        if isinstance(rule, Greedy) and rule.n_actions != n_actions:
+            raise ValueError(f"n_actions: expected the {rule.n_actions} of theta at level {level}, got {n_actions}")
         if isinstance(rule, Uniform):
             return np.full((len(rows), n_actions), 1.0 / n_actions)
         out = np.zeros((len(rows), n_actions))

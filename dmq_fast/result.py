@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +45,8 @@ class OracleCall(NamedTuple):
     value: float
 
 
-class History:
-    """Every oracle call of a run, in order: a sequence of `OracleCall`.
+class History(Sequence[OracleCall]):
+    """Every oracle call of a run, in order.
 
     Calls on consecutive levels of one batch of trajectories are kept as one record, since a run makes tens of
     thousands.
@@ -55,6 +55,7 @@ class History:
     def __init__(self) -> None:
         self._records: list[tuple[int, ...]] = []
         self._values: list[NDArray[np.float64]] = []
+        self._columns: dict[str, NDArray[Any]] | None = None
         self.n_calls = 0
 
     def append(
@@ -71,6 +72,7 @@ class History:
         """Record the calls on levels top, top - 1, ..., bottom: False but for `decision` at the bottom."""
         self._records.append((call, target, action, member, top, bottom, decision))
         self._values.append(values)
+        self._columns = None
         self.n_calls += top - bottom + 1
 
     def freeze(self) -> History:
@@ -80,7 +82,14 @@ class History:
         return copy
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the calls as arrays of equal length by field of `OracleCall`."""
+        """Return the calls as arrays of equal length by field of `OracleCall`; read-only, computed once."""
+        if self._columns is None:
+            self._columns = self._expand()
+            for column in self._columns.values():
+                column.setflags(write=False)
+        return self._columns
+
+    def _expand(self) -> dict[str, NDArray[Any]]:
         records = np.array(self._records, dtype=np.int64).reshape(-1, 7)
         tops, bottoms = records[:, 4], records[:, 5]
         lengths = tops - bottoms + 1
@@ -105,10 +114,16 @@ class History:
         columns = self.columns()
         return map(OracleCall._make, zip(*(columns[name].tolist() for name in OracleCall._fields), strict=True))
 
-    def __getitem__(self, index: int) -> OracleCall:
-        """Return one call; to look at many, iterate or take `columns`."""
+    @overload
+    def __getitem__(self, index: int) -> OracleCall: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[OracleCall]: ...
+    def __getitem__(self, index: int | slice) -> OracleCall | list[OracleCall]:
+        positions = range(self.n_calls)[index]
+        if isinstance(positions, range):
+            return [self[i] for i in positions]
         columns = self.columns()
-        return OracleCall(*(columns[name][index].item() for name in OracleCall._fields))
+        return OracleCall(*(columns[name][positions].item() for name in OracleCall._fields))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, History):
@@ -122,9 +137,9 @@ class History:
         return f"<History of {self.n_calls} oracle calls>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
-    """What `DMQ.learn` returns.
+    """What `DMQ.learn` returns. Compared by identity; compare the fields that matter.
 
     Attributes
     ----------
@@ -183,7 +198,7 @@ class Result:
         OSError
             If the file cannot be written; what stood at `path` before is unharmed.
         """
-        path = Path(path)
+        path = Path(path).resolve()
         table = RuleTable()
         arrays = {
             "policy": table.encode([self.policy]),
@@ -205,21 +220,27 @@ class Result:
             "key": [f"{word:#018x}" for word in self.key],
             "warnings": list(self.warnings),
         }
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        with replacing(path) as file:
+            np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return (
             f"<Result: {self.status}, {self.variant}, {self.n_trajectories} trajectories, "
             f"|Pi_h| <= {max(self.cover_sizes)}, {len(self.warnings)} warning(s)>"
         )
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file beside `path` for writing; move it to `path` when the block ends well, remove it when not."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def load(path: str | os.PathLike[str]) -> Result:
@@ -255,27 +276,54 @@ def load(path: str | os.PathLike[str]) -> Result:
 
 
 def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Result:
-    """Rebuild a result from the contents of its file."""
-    rules = RuleTable.decode(arrays)
-    flat = iter([Policy([rules[i] for i in row]) for row in arrays["cover"]])
+    """Rebuild a result from the contents of its file; ValueError names what does not fit."""
+    theta = member(arrays, "theta", np.float64, (None, None, None))
+    horizon = len(theta)
+    rules = RuleTable.decode(arrays, theta.shape[1:])
+    policies = [
+        [Policy([rules[i] for i in row]) for row in member(arrays, name, np.int64, (None, horizon), 0, len(rules))]
+        for name in ("policy", "cover")
+    ]
+    sizes = member(arrays, "cover_sizes", np.int64, (horizon,), least=1)
+    if len(policies[0]) != 1 or len(policies[1]) != sizes.sum():
+        raise ValueError(f"policy, cover: expected 1 and {sizes.sum()} policies, got {[len(p) for p in policies]}")
+    ends = np.cumsum(sizes).tolist()
+    types = dict.fromkeys(OracleCall._fields, np.int64) | {"decision": np.bool_, "value": np.float64}
+    columns = [member(arrays, f"history_{name}", kind, (None,)).tolist() for name, kind in types.items()]
     history = History()
-    columns = zip(*(arrays[f"history_{name}"].tolist() for name in OracleCall._fields), strict=True)
-    for call, target, action, member, level, decision, value in columns:
-        history.append(call, target, action, member, level, level, decision, np.array([value]))
+    for call, target, action, policy, level, decision, value in zip(*columns, strict=True):
+        history.append(call, target, action, policy, level, level, decision, np.array([value]))
+    kinds = {"status": str, "variant": str, "options": dict, "parameters": dict, "counts": dict, "seconds": dict}
+    for name, kind in (kinds | {"key": list, "warnings": list}).items():
+        if not isinstance(header[name], kind):
+            raise ValueError(f"{name}: expected {kind.__name__}, got {header[name]!r}")
     return Result(
-        policy=Policy([rules[i] for i in arrays["policy"][0]]),
-        theta=arrays["theta"],
-        cover=tuple(tuple(next(flat) for _ in range(size)) for size in arrays["cover_sizes"]),
+        policy=policies[0][0],
+        theta=theta,
+        cover=tuple(tuple(policies[1][end - size : end]) for size, end in zip(sizes, ends, strict=True)),
         history=history,
-        status=header["status"],
-        variant=header["variant"],
-        options=header["options"],
-        parameters=header["parameters"],
-        counts=header["counts"],
-        seconds=header["seconds"],
         key=(int(header["key"][0], 16), int(header["key"][1], 16)),
         warnings=tuple(header["warnings"]),
+        **{name: header[name] for name in kinds},
     )
+
+
+def member(
+    arrays: dict[str, NDArray[Any]],
+    name: str,
+    dtype: type[np.generic],
+    shape: tuple[int | None, ...],
+    least: int | None = None,
+    below: int | None = None,
+) -> NDArray[Any]:
+    """Return one array of a file if it has this dtype and shape, and entries in this range."""
+    array = arrays[name]
+    fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
+    if array.dtype != dtype or not fits:
+        raise ValueError(f"{name}: expected {dtype.__name__} of shape {shape}, got {array.dtype} of {array.shape}")
+    if (least is not None and (array < least).any()) or (below is not None and (array >= below).any()):
+        raise ValueError(f"{name}: expected entries in [{least}, {below}), got {array.min()} to {array.max()}")
+    return array
 
 
 class RuleTable:
@@ -314,10 +362,11 @@ class RuleTable:
         }
 
     @staticmethod
-    def decode(arrays: dict[str, NDArray[Any]]) -> list[Rule]:
-        """Return the rules of `arrays`."""
-        weights = arrays["rule_weights"]
+    def decode(arrays: dict[str, NDArray[Any]], shape: tuple[int, ...]) -> list[Rule]:
+        """Return the rules of `arrays`, with weights of the given shape (K, d)."""
+        weights = member(arrays, "rule_weights", np.float64, (None, *shape))
+        codes = member(arrays, "rule_codes", np.int64, (None,), -1 - len(weights), shape[0])
         return [
             Fixed(code) if code >= 0 else Uniform() if code == -1 else Greedy(weights[-2 - code])
-            for code in arrays["rule_codes"].tolist()
+            for code in codes.tolist()
         ]

@@ -102,6 +102,28 @@ cdef int fill_alias(const double[::1] p, double[::1] threshold, int32_t[::1] ali
     return 0
 
 
+cdef int check_shapes(tuple transitions, tuple rewards, tuple features, start, caps) except -1:
+    # What the pointers below rely on; what the numbers mean is validated by FiniteMDP.
+    cdef Py_ssize_t h, horizon = len(rewards)
+    if horizon == 0 or len(features) != horizon or len(caps) != horizon or len(transitions) not in (horizon - 1, horizon):
+        raise ValueError("transitions, rewards, features, caps: expected H - 1 or H, H, H and H entries with H >= 1")
+    for h in range(horizon):
+        here = rewards[h].shape[:2]
+        if rewards[h].ndim not in (2, 3) or 0 in here or here[1] != rewards[0].shape[1]:
+            raise ValueError(f"rewards: level {h}: expected shape (S, K) or (S, K, S'), got {rewards[h].shape}")
+        if features[h].ndim != 2 or features[h].shape != (here[0], features[0].shape[1]) or features[h].shape[1] == 0:
+            raise ValueError(f"features: level {h}: expected one row a state and one d, got {features[h].shape}")
+        if h < len(transitions):
+            ahead = rewards[h + 1].shape[0] if h + 1 < horizon else transitions[h].shape[transitions[h].ndim - 1]
+            if transitions[h].shape != (*here, ahead):
+                raise ValueError(f"transitions: level {h}: expected shape {(*here, ahead)}, got {transitions[h].shape}")
+        if rewards[h].ndim == 3 and (h >= len(transitions) or rewards[h].shape != transitions[h].shape):
+            raise ValueError(f"rewards: level {h}: expected the shape of the transitions, got {rewards[h].shape}")
+    if np.shape(start) != (rewards[0].shape[0],) or not np.any(start):
+        raise ValueError(f"start: expected shape {(rewards[0].shape[0],)} and some mass, got shape {np.shape(start)}")
+    return 0
+
+
 cdef class FiniteModel:
     """A finite-horizon MDP packed for simulation. Immutable, and shared freely between threads.
 
@@ -135,6 +157,7 @@ cdef class FiniteModel:
         cdef Py_ssize_t h
         # Levels are told to share an array by its id, so each must stay alive.
         transitions, rewards, features = tuple(transitions), tuple(rewards), tuple(features)
+        check_shapes(transitions, rewards, features, start, caps)
         self.horizon = len(rewards)
         self.n_actions = rewards[0].shape[1]
         self.dimension = features[0].shape[1]
@@ -215,6 +238,8 @@ cdef class FiniteModel:
         packed[key] = h
         rows, targets = np.nonzero(table.reshape(-1, table.shape[2]))
         counts = np.bincount(rows, minlength=level.n_states * self.n_actions)
+        if not counts.all():
+            raise ValueError(f"transitions: level {h}: expected some next state of every state and action")
         level.deterministic = counts.max() == 1
         if level.deterministic:
             level.successor = self.keep_integers(targets)

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -117,6 +118,9 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run gym:CartPole-v1 --horizon 3", "P"),
         ("run gym:FrozenLake-v1", "--horizon"),
         ("run gym:FrozenLake-v1 --horizon 3 --make slippery", "KEY=VALUE"),
+        ("run gym:FrozenLake-v1 --horizon 3 --make horizon=5", "--horizon"),
+        ("run gym:FrozenLake-v1 --horizon 3 --make map_name=9x9", "9x9"),
+        ("run lock --horizon 3 --eps-t 1e-320 --ratio 1e10", "float64"),
         ("run lock --horizon 3 --out /proc/nowhere", "nowhere"),
         ("", "COMMAND"),
         ("fly", "fly"),
@@ -183,16 +187,45 @@ def test_blas_runs_on_one_thread():
     assert done.stdout.split()[-1] == "1", done.stderr
 
 
-def test_ctrl_c_reports_what_was_learned(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_with_what_was_learned(tmp_path, number, code):
     command = [sys.executable, "-P", "-m", "dmq_fast", "run", "deep-sea", "--size", "40", "--n-samples", "1000000"]
-    process = subprocess.Popen([*command, "--out", tmp_path, "--json"], stdout=subprocess.PIPE, text=True)
+    out = tmp_path / "out"
+    process = subprocess.Popen([*command, "--out", out, "--json"], stdout=subprocess.PIPE, text=True)
     with process:
-        while not tmp_path.exists() or process.poll() is not None:
-            pass
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=2.5)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=10)
-    assert process.returncode == 130
-    assert json.loads(out)["status"] == "interrupted"
-    assert dmq.load(tmp_path / "result.npz").status == "interrupted"
+        deadline = time.monotonic() + 60
+        while not out.exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1.0)
+        process.send_signal(number)
+        printed, _ = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert json.loads(printed)["status"] == "interrupted"
+    assert dmq.load(out / "result.npz").status == "interrupted"
+
+
+def test_a_run_that_cannot_be_saved_is_reported_all_the_same(run, tmp_path, monkeypatch):
+    def full(*arguments, **arrays):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numpy.savez_compressed", full)
+    code, out, err = run("run", "chain", "--horizon", 4, "--out", tmp_path, "--json")
+    assert code == 4
+    assert json.loads(out)["status"] == "finished"
+    assert "No space left" in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_in_the_way_is_noticed_before_the_run(run, tmp_path):
+    (tmp_path / "run.json").mkdir()
+    code, out, err = run("run", "chain", "--horizon", 4, "--out", tmp_path)
+    assert (code, out) == (2, "")
+    assert "is a directory" in err
+
+
+def test_seconds_end_a_batch_of_any_size(run):
+    code, out, _ = run("run", "lock", "--horizon", 5, "--n-samples", 2**62, "--max-seconds", 0.2, "--json")
+    assert code == 3
+    assert json.loads(out)["seconds"]["total"] < 5

@@ -1,6 +1,9 @@
 """Algorithms 1 to 3: against the literal reference, on the field's environments, and at the border."""
 
+import copy
 import itertools
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,6 +21,8 @@ from dmq_fast.environments import (
     linear_q,
     river_swim,
 )
+from dmq_fast.kernels import Fixed
+from dmq_fast.samplers import RolloutSampler
 
 SEEDS = range(5)
 
@@ -261,6 +266,70 @@ def test_progress_is_told_of_every_level():
     assert seen[-1].n_policies == sum(result.cover_sizes) - 6
 
 
+class Recording(RolloutSampler):
+    """Remembers which levels each call asked for."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.seen = {}
+
+    def collect(self, policy, n, *, stream, levels, returns_from=()):
+        self.seen[stream.call] = (policy, list(levels), list(returns_from))
+        return super().collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound"])
+def test_history_names_the_call_that_drew_the_trajectories(variant):
+    sampler = Recording(chain(10, rng=0))
+    result = dmq.DMQ(sampler, variant=variant, n_samples=100, rng=3).learn()
+    for call in result.history:
+        policy, levels, returns_from = sampler.seen[call.call]
+        assert call.level in levels
+        assert not returns_from
+        if call.target >= 0:
+            assert policy.rules[call.target] == Fixed(call.action)
+            assert policy.rules[: call.target] == result.cover[call.target][call.member].rules[: call.target]
+
+
+def test_one_object_learns_in_many_threads():
+    algorithm = dmq.DMQ(chain(8, rng=0), n_samples=50, rng=1)
+    expected = algorithm.learn()
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: algorithm.learn(), range(16)))
+    assert all(result.theta.tobytes() == expected.theta.tobytes() for result in results)
+    assert all(result.history == expected.history for result in results)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_learn_the_same(copied):
+    algorithm = dmq.DMQ(chain(5, rng=0), n_samples=20, rng=1)
+    expected = algorithm.learn()
+    assert copied(algorithm).learn().theta.tobytes() == expected.theta.tobytes()
+
+
+def test_result_repeats_what_learn_returned():
+    algorithm = dmq.DMQ(chain(5, rng=0), n_samples=20, rng=1, max_trajectories=300)
+    with pytest.raises(RuntimeError, match="never called"):
+        algorithm.result()
+    first, again = algorithm.learn(), algorithm.result()
+    assert (first.status, first.seconds) == (again.status, again.seconds)
+
+
+def test_a_level_cut_before_its_states_are_drawn_is_not_learned():
+    result = dmq.DMQ(combination_lock(6, 4, rng=0), max_trajectories=400, rng=0).learn()
+    assert result.status == "max_trajectories"
+    assert result.warnings == ()
+    assert result.policy == result.cover[0][0]
+
+
+def test_ties_at_the_defaults_are_decided_alike():
+    """N = 100, R = 2, eps_r = .01: a state seen twice in 100 and not covered gives v = R but for rounding."""
+    for env, seed in itertools.product((chain(10, rng=0), river_swim(6, 10), deep_sea(8, stochastic=True)), range(4)):
+        a, b = (dmq.DMQ(env, variant="paper", oracle=oracle, rng=seed).learn() for oracle in ("decision", "value"))
+        assert a.theta.tobytes() == b.theta.tobytes()
+        assert np.array_equal(a.history.columns()["decision"], b.history.columns()["decision"])
+
+
 def test_counts_add_up():
     result = dmq.DMQ(chain(8, rng=0), n_samples=10, rng=0).learn()
     counts = result.counts
@@ -371,8 +440,8 @@ BAD = [
     ({"initial": "random"}, ValueError, "initial"),
     ({"initial": [0, 1]}, ValueError, "initial"),
     ({"initial": [0, 1, 3]}, ValueError, "initial"),
-    ({"initial": [0, 1, -1]}, ValueError, "action"),
-    ({"initial": [0, 1, 1.0]}, ValueError, "action"),
+    ({"initial": [0, 1, -1]}, ValueError, "initial: action"),
+    ({"initial": [0, 1, 1.0]}, ValueError, "initial: action"),
     ({"initial": dmq.Policy.uniform(4)}, ValueError, "initial"),
     ({"initial": dmq.Policy.greedy(np.zeros((3, 2, 5)))}, ValueError, "initial"),
     ({"recheck": 1}, TypeError, "recheck"),
@@ -381,8 +450,16 @@ BAD = [
     ({"max_trajectories": 0}, ValueError, "max_trajectories"),
     ({"max_policies": -1}, ValueError, "max_policies"),
     ({"max_seconds": 0}, ValueError, "max_seconds"),
-    ({"rng": -1}, ValueError, "seed"),
-    ({"rng": "seed"}, TypeError, "seed"),
+    ({"variant": ["sound"]}, ValueError, "variant"),
+    ({"initial": 5}, TypeError, "initial"),
+    ({"initial": b"fixed"}, TypeError, "initial"),
+    ({"oracle": ""}, ValueError, "oracle"),
+    ({"mixture": False}, ValueError, "mixture"),
+    ({"progress": 3}, TypeError, "progress"),
+    ({"eps_t": 1e-320, "ratio": 1e10}, ValueError, "ratio, eps_s, eps_t"),
+    ({"rng": -1}, ValueError, "rng"),
+    ({"rng": "seed"}, TypeError, "rng"),
+    ({"rng": dmq.Stream(0, call=7)}, ValueError, "rng"),
 ]
 
 

@@ -1,12 +1,14 @@
 """Results and their files: what is saved comes back, and what was saved is never lost."""
 
 import itertools
+import copy
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -72,6 +74,28 @@ def test_files_hold_no_pickles(result, tmp_path):
         assert json.loads(archive["header"].item())["format"] == 1
 
 
+def test_history_slices(result):
+    history = result.history
+    assert history[2:9:3] == [history[2], history[5], history[8]] or np.isnan(history[2].value)
+    assert len(history[-4:]) == 4
+    assert isinstance(history, Sequence)
+
+
+def test_results_compare_by_identity(result):
+    assert result == result
+    assert result != copy.copy(result)
+    assert hash(result) == hash(result)
+
+
+def test_a_saved_file_has_the_usual_permissions_and_links_stay(result, tmp_path):
+    plain, link = tmp_path / "plain", tmp_path / "link.npz"
+    plain.touch()
+    link.symlink_to(tmp_path / "run.npz")
+    result.save(link)
+    assert link.is_symlink()
+    assert (tmp_path / "run.npz").stat().st_mode == plain.stat().st_mode
+
+
 def rewrite(source, target, **changes):
     with np.load(source) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -108,8 +132,26 @@ def test_damaged_and_foreign_files_are_refused_with_their_path(result, tmp_path)
     for name in ("cover", "theta", "rule_codes", "history_level"):
         rewrite(good, bad, **{name: None})
         refused("damaged")
-    rewrite(good, bad, cover=np.full_like(np.load(good)["cover"], 10**6))
-    refused("damaged")
+    with np.load(good) as archive:
+        whole = dict(archive)
+    for name, array in {
+        "cover": np.full_like(whole["cover"], 10**6),
+        "cover_sizes": whole["cover_sizes"] + 1,
+        "policy": whole["policy"][:, 1:],
+        "theta": whole["theta"][0],
+        "rule_weights": whole["rule_weights"][..., 1:],
+        "rule_codes": whole["rule_codes"] - 10**6,
+        "history_level": whole["history_level"].astype(float),
+        "history_decision": whole["history_decision"][1:],
+    }.items():
+        rewrite(good, bad, **{name: array})
+        refused("damaged")
+    for name in ("cover", "cover_sizes"):
+        rewrite(good, bad, **{name: np.full_like(whole[name], -1)})
+        refused("damaged")
+    for header in ({"status": 5}, {"warnings": "abc"}, {"key": ["x", "y"]}, {"counts": []}):
+        rewrite(good, bad, header=header)
+        refused("damaged")
     rewrite(good, bad, header={"format": 2, "dmq_fast": "9.9"})
     refused("written in format 2 by dmq_fast 9.9")
 

@@ -465,3 +465,43 @@ class TestArguments:
         assert (model.horizon, model.n_actions, model.dimension) == (3, 2, 4)
         with pytest.raises(AttributeError):
             model.horizon = 1
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"rewards": []},
+        {"features": [np.eye(2)]},
+        {"caps": np.zeros(1)},
+        {"transitions": []},
+        {"transitions": [np.zeros((2, 2, 2))]},
+        {"transitions": [np.full((2, 2, 3), 1 / 3)]},
+        {"start": np.array([0.5, 0.25, 0.25])},
+        {"start": np.zeros(2)},
+        {"rewards": [np.zeros((2, 2, 2)), np.zeros((2, 2, 2))]},
+        {"rewards": [np.zeros((2, 2)), np.zeros((2, 3))]},
+        {"features": [np.eye(2), np.zeros((2, 0))]},
+    ],
+    ids=str,
+)
+def test_a_model_refuses_arrays_that_do_not_fit(broken):
+    fits = {
+        "transitions": [np.full((2, 2, 2), 0.5)],
+        "rewards": [np.zeros((2, 2))] * 2,
+        "features": [np.eye(2)] * 2,
+        "start": np.array([1.0, 0.0]),
+        "caps": np.zeros(2),
+    }
+    FiniteModel(**fits)
+    with pytest.raises(ValueError, match=next(iter(broken))):
+        FiniteModel(**(fits | broken))
+
+
+def test_chunks_of_any_number_are_computed_when_asked_for():
+    chunks = RolloutSampler(combination_lock(2, rng=0)).chunks(2**63 - 1)
+    assert len(chunks) == 2**49
+    assert (chunks[0], chunks[-1]) == (16_384, 16_383)
+    assert sum(chunks[:3]) == 3 * 16_384
+    assert list(RolloutSampler(combination_lock(2, rng=0)).chunks(0)) == [0]
+    with pytest.raises(ValueError, match="n: expected"):
+        RolloutSampler(combination_lock(2, rng=0)).chunks(-1)

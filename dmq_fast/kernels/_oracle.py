@@ -53,8 +53,8 @@ def singular(
     kept = axes[:, lengths > tolerance] / np.sqrt(lengths[lengths > tolerance])
     # Rows of zeros are a null space without doubt; any other is one within rounding.
     exact = null.shape[1] == empty.sum()
-    mass, directions = np.linalg.eigh(null.T @ second @ null) if null.size else (np.zeros(1), None)
-    if mass[-1] > tolerance * max(1.0, np.diag(second).max()):
+    mass, directions = np.linalg.eigh(null.T @ second @ null)
+    if null.size and mass[-1] > tolerance * max(1.0, np.diag(second).max()):
         x = null @ directions[:, -1] / np.sqrt(mass[-1])
         return DsecResult(True, np.inf, x / units, bool(marginal or not exact))
     if kept.size == 0:
@@ -64,9 +64,7 @@ def singular(
     return DsecResult(decision, float(values[-1]) * eps1, witness, bool(marginal or not exact))
 
 
-def dsec_rows(
-    rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, eps_r: float = 0.0
-) -> DsecResult:
+def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, eps_r: float = 0.0) -> DsecResult:
     """DSEC oracle from raw features, in square-root form: no second moment is formed, no condition number squared.
 
     v = eps1 sigma_max(X2 T^{-1})^2 / n2, with T the triangular factor of [X1 / sqrt(n1); sqrt(eps_r) I].

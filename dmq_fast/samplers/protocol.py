@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Protocol, overload, runtime_checkable
 
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
-__all__ = ["Sampler", "as_sampler"]
+__all__ = ["EqualChunks", "Sampler", "as_sampler", "collect_chunks"]
 
 
 @runtime_checkable
@@ -65,6 +65,53 @@ class Sampler(Protocol):
         Moments
             A trajectory is cut after the last level that matters.
         """
+
+
+class EqualChunks(Sequence[int]):
+    """Sizes of the pieces of n trajectories, `size` each and the rest last; at least one, even of none.
+
+    Computed when asked for: n may be as large as 2^63 - 1.
+    """
+
+    def __init__(self, n: int, size: int) -> None:
+        if not 0 <= n < 2**63:
+            raise ValueError(f"n: expected 0 <= n < 2^63 trajectories, got {n}")
+        self.n = n
+        self.size = size
+
+    def __len__(self) -> int:
+        return max(1, -(-self.n // self.size))
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        positions = range(len(self))[index]
+        if isinstance(positions, range):
+            return [self[i] for i in positions]
+        return min(self.size, self.n - positions * self.size)
+
+
+def collect_chunks(
+    sampler: Sampler,
+    policy: Policy,
+    n: int,
+    stream: Stream,
+    levels: Sequence[int],
+    returns_from: Sequence[int],
+    drawn: Callable[[int], None] | None = None,
+) -> Moments:
+    """Answer `collect` one chunk after the other; `drawn` is told the size of each, and may raise to stop."""
+    whole: Moments | None = None
+    for chunk, size in enumerate(sampler.chunks(n)):
+        position = stream.at(stream.call, chunk)
+        piece = sampler.collect_chunk(policy, size, rng=position, levels=levels, returns_from=returns_from)
+        whole = piece if whole is None else whole + piece
+        if drawn is not None:
+            drawn(size)
+    assert whole is not None
+    return whole
 
 
 def as_sampler(source: object) -> Sampler:

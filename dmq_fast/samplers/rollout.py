@@ -8,6 +8,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import FiniteModel, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
+from dmq_fast.samplers.protocol import EqualChunks, collect_chunks
 
 __all__ = ["RolloutSampler"]
 
@@ -37,8 +38,7 @@ class RolloutSampler:
 
     def chunks(self, n: int) -> Sequence[int]:
         """Return the sizes of the pieces of n trajectories: 16,384 each, then the rest."""
-        full, rest = divmod(n, CHUNK)
-        return [CHUNK] * full + [rest] * (rest > 0 or full == 0)
+        return EqualChunks(n, CHUNK)
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
@@ -60,12 +60,11 @@ class RolloutSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories; see `Sampler.collect`."""
-        first, *rest = self.chunks(n)
-        whole = self.collect_chunk(policy, first, rng=stream.at(stream.call), levels=levels, returns_from=returns_from)
-        for chunk, size in enumerate(rest, start=1):
-            piece = stream.at(stream.call, chunk)
-            whole += self.collect_chunk(policy, size, rng=piece, levels=levels, returns_from=returns_from)
-        return whole
+        if n <= CHUNK:
+            # The usual case, thousands of times a run.
+            start = stream.at(stream.call)
+            return self.collect_chunk(policy, n, rng=start, levels=levels, returns_from=returns_from)
+        return collect_chunks(self, policy, n, stream, levels, returns_from)
 
     def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP]]:
         return (RolloutSampler, (self.env,))
