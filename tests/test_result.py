@@ -1,7 +1,7 @@
 """Results and their files: what is saved comes back, and what was saved is never lost."""
 
-import itertools
 import copy
+import itertools
 import json
 import os
 import signal
