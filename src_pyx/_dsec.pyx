@@ -36,6 +36,10 @@ cdef double UNIT2 = 2.0 ** -100
 # Smaller than this, products may underflow: such problems are scaled first.
 cdef double TINY = 2.0 ** -800
 
+# Less than any exponent of a number, or of a product of two.
+cdef enum:
+    ZERO_EXPONENT = -10000
+
 
 cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil:
     # A, in two parts where it comes to double-double arithmetic; a direction, or the scales.
@@ -43,10 +47,13 @@ cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil:
 
 
 cdef inline double margin(double unit, Py_ssize_t d) noexcept nogil:
-    # Bound on what rounding does to A, relative to g_i = R (M1)_ii + (M2)_ii, with a factor of 2 to spare. Scale rows
-    # and columns by g_i^{-1/2}: as M1 and M2 are positive semidefinite, no entry of the scaled A exceeds 1. Forming it
-    # costs at most 4 units an entry, and elimination, or a product x^T A x, d + 4 (Higham, Accuracy and Stability of
-    # Numerical Algorithms, theorem 10.3; the reciprocal of a pivot adds one): d (d + 8) in norm.
+    # Bound on what rounding does to A, relative to g_i = R (M1)_ii + (M2)_ii. Scale rows and columns by g_i^{-1/2}: as
+    # M1 and M2 are positive semidefinite, |R (M1)_ij| + |(M2)_ij| <= 1 for the scaled ones. In units per entry,
+    #   forming A takes 4, and its diagonal 1 more;
+    #   elimination that succeeds takes d + 4, in whatever order it sums (Higham, Accuracy and Stability of Numerical
+    #   Algorithms, theorem 10.3; a pivot's reciprocal adds one);
+    #   a product x^T A x takes 1.5 d + 8, forming A included (see `proves_shift`).
+    # So each stays below 2 (d + 8) an entry, d times that in norm, also where an M is indefinite by its own rounding.
     return 2.0 * unit * d * (d + 8)
 
 
@@ -85,7 +92,7 @@ cdef Answer form(
         row = a + i * d
         if first - second < -4.0 * UNIT * g:
             answer = SHIFT
-        if g == 0.0:
+        if g == 0.0 and s[i * d + i] + eps_r == 0.0:
             # Rows of zeros in both say nothing; they must not look like a bad pivot.
             row[i] = 1.0
         else:
@@ -103,8 +110,9 @@ cdef Answer form(
 cdef bint proves_shift(
     const double* s, const double* m2, double ratio, double eps_r, const double* x, Py_ssize_t order, Py_ssize_t d
 ) noexcept nogil:
-    # Whether x^T A x < 0 for certain, for an x (order,) that is zero from there on. Rounding costs less than half of
-    # margin x^T diag(g) x, by the argument given there.
+    # Whether x^T A x < 0 for certain, for an x (order,) that is zero from there on. With y_i = g_i^{1/2} |x_i| the
+    # terms add up to (sum_i y_i)^2 <= order x^T diag(g) x at most; each sees 4 roundings in A, order / 2 + 2 in the sum
+    # of its row and order + 2 in the sum of the rows.
     cdef Py_ssize_t i, j
     cdef double total = 0.0, weight = 0.0, first, second, p, q
     cdef const double* a
@@ -112,16 +120,16 @@ cdef bint proves_shift(
     for i in range(order):
         a, b = s + i * d, m2 + i * d
         first, second = ratio * (a[i] + eps_r), b[i]
-        weight += (first + second) * x[i] * x[i]
-        total += (first - second) * x[i] * x[i]
         p, q = 0.0, 0.0
         for j in range(i + 1, order - 1, 2):
             p += (ratio * a[j] - b[j]) * x[j]
             q += (ratio * a[j + 1] - b[j + 1]) * x[j + 1]
         if (order - i) % 2 == 0:
             p += (ratio * a[order - 1] - b[order - 1]) * x[order - 1]
-        total += 2.0 * x[i] * (p + q)
-    return total < -margin(UNIT, order) * weight
+        weight += (first + second) * x[i] * x[i]
+        total += x[i] * ((first - second) * x[i] + 2.0 * (p + q))
+    # A weight that small, and a total that is not finite, are beyond the analysis.
+    return weight >= TINY and -INFINITY < total < -margin(UNIT, order) * weight
 
 
 cdef void largest_column(const double* m2, double* x, Py_ssize_t d) noexcept nogil:
@@ -170,74 +178,86 @@ cdef Answer decide(
             minor = factor(work, d)
             if minor == 0:
                 return NO_SHIFT
-            bad_direction(work, minor, x, d)
-            if proves_shift(s, m2, ratio, eps_r, x, minor, d):
-                return SHIFT
+            if minor > 0:
+                bad_direction(work, minor, x, d)
+                if proves_shift(s, m2, ratio, eps_r, x, minor, d):
+                    return SHIFT
     return decide_exactly(s, m2, eps1, eps2, eps_r, work, d)
 
 
 cdef inline int factor(double* a, Py_ssize_t d) noexcept nogil:
-    return eliminate(a, d) if d < SMALL else cholesky_upper(a, d)
+    cdef Py_ssize_t i
+    cdef int minor
+    if d < SMALL:
+        return eliminate(a, d)
+    minor = cholesky_upper(a, d)
+    if minor == 0:
+        # LAPACK may take NaN for a pivot; whatever overflowed ends up in one.
+        for i in range(d):
+            if not 0.0 < a[i * d + i] < INFINITY:
+                return <int> (i + 1)
+    return minor
+
+
+cdef inline int exponent(double x) noexcept nogil:
+    cdef int out = 0
+    if x == 0.0:
+        return ZERO_EXPONENT
+    frexp(x, &out)
+    return out
 
 
 cdef Answer decide_exactly(
     const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil:
-    # The same in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit.
-    cdef double* scales = work + 2 * d * d
+    # The same in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit, and
+    # what underflows then is far below the margin.
+    cdef double* halves = work + 2 * d * d
     cdef double shift = margin(UNIT2, d)
-    cdef int e1, e2, es, em
+    cdef int e1, e2, es, em, minor
     cdef Py_ssize_t i
-    cdef bint fits = True
-    frexp(eps1, &e1)
-    frexp(eps2, &e2)
-    eps1, eps2 = ldexp(eps1, -max(e1, e2)), ldexp(eps2, -max(e1, e2))
-    frexp(eps1, &e1)
-    frexp(eps2, &e2)
+    eps1, eps2 = frexp(eps1, &e1), frexp(eps2, &e2)
     for i in range(d):
-        frexp(s[i * d + i] + eps_r, &es)
-        frexp(m2[i * d + i], &em)
-        if s[i * d + i] + eps_r == 0.0:
-            es = em - 4000
-        if m2[i * d + i] == 0.0:
-            em = es - 4000
-        es = max(e2 + es, e1 + em)
-        scales[i] = ldexp(1.0, -((es + (es & 1)) // 2)) if es > -4000 else 1.0
-        fits = fits and isfinite(scales[i]) and scales[i] > 0.0
-    if not (fits and form_exactly(s, m2, eps1, eps2, eps_r, shift, scales, work, d)):
+        es = e2 + max(exponent(s[i * d + i]), exponent(eps_r))
+        em = e1 + exponent(m2[i * d + i])
+        halves[i] = max(es, em) // 2
+    if not form_exactly(s, m2, eps1, eps2, eps_r, shift, e1, e2, halves, work, d):
         return NOT_FINITE
     if eliminate_exactly(work, d) == 0:
         return NO_SHIFT
-    form_exactly(s, m2, eps1, eps2, eps_r, -shift, scales, work, d)
-    if eliminate_exactly(work, d) != 0:
+    # Elimination that gives up at a pivot is exact for a leading block that is off by three times what one that
+    # succeeds costs: `UNIT2` has room for it.
+    form_exactly(s, m2, eps1, eps2, eps_r, -shift, e1, e2, halves, work, d)
+    minor = eliminate_exactly(work, d)
+    if minor > 0:
         return SHIFT
-    form_exactly(s, m2, eps1, eps2, eps_r, 0.0, scales, work, d)
+    form_exactly(s, m2, eps1, eps2, eps_r, 0.0, e1, e2, halves, work, d)
     return MARGINAL_NO_SHIFT if eliminate_exactly(work, d) == 0 else MARGINAL_SHIFT
 
 
 cdef bint form_exactly(
-    const double* s, const double* m2, double eps1, double eps2, double eps_r, double shift, const double* scales,
-    double* work, Py_ssize_t d
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double shift, int e1, int e2,
+    const double* halves, double* work, Py_ssize_t d
 ) noexcept nogil:
-    # Upper triangle of eps2 (S + eps_r I) - eps1 M2 - shift diag(g), scaled; leading parts in work, the rest behind
-    # them. Returns whether everything is finite.
+    # Upper triangle of 2^e2 eps2 (S + eps_r I) - 2^e1 eps1 M2 - shift diag(g), row and column i divided by
+    # 2^halves[i]; leading parts in work, the rest behind them. Returns whether everything is finite.
     cdef double* high = work
     cdef double* low = work + d * d
     cdef double poison = 0.0, g
     cdef Py_ssize_t i, j
+    cdef int power
     cdef Double2 first, second, entry
     for i in range(d):
         for j in range(i, d):
-            first = two_sum(s[i * d + j], eps_r if i == j else 0.0)
-            first.hi *= scales[j]
-            first.lo *= scales[j]
-            first = scale(first, eps2 * scales[i])
-            second = two_product(eps1 * scales[i], m2[i * d + j] * scales[j])
+            power = -<int> (halves[i] + halves[j])
+            first = two_sum(ldexp(s[i * d + j], e2 + power), ldexp(eps_r, e2 + power) if i == j else 0.0)
+            first = scale(first, eps2)
+            second = two_product(eps1, ldexp(m2[i * d + j], e1 + power))
             entry = add(first, negate(second))
             if i == j:
                 g = first.hi + second.hi
                 entry = add(entry, two_product(-shift, g))
-                if g == 0.0:
+                if first.hi == 0.0 and second.hi == 0.0:
                     entry.hi = 1.0
             high[i * d + j] = entry.hi
             low[i * d + j] = entry.lo
@@ -246,7 +266,7 @@ cdef bint form_exactly(
 
 
 cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
-    # `eliminate` in double-double arithmetic.
+    # `eliminate` in double-double arithmetic; -1 where a pivot is not a number.
     cdef double* high = work
     cdef double* low = work + d * d
     cdef Py_ssize_t i, j, k
@@ -254,7 +274,7 @@ cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
     for k in range(d):
         pivot.hi, pivot.lo = high[k * d + k], low[k * d + k]
         if not pivot.hi > 0.0:
-            return <int> (k + 1)
+            return <int> (k + 1) if pivot.hi <= 0.0 else -1
         for i in range(k + 1, d):
             factor.hi, factor.lo = high[k * d + i], low[k * d + i]
             if factor.hi == 0.0:
@@ -284,8 +304,9 @@ cdef int shift_value(
         for j in range(i, d):
             lower[j * d + i] = s[i * d + j]
             target[j * d + i] = m2[i * d + j]
-            poison += (s[i * d + j] + m2[i * d + j]) * 0.0
+            poison += s[i * d + j] * 0.0 + m2[i * d + j] * 0.0
         lower[i * d + i] += eps_r
+        poison += lower[i * d + i] * 0.0
     # LAPACK may hang on infinities and answer zeros on NaN.
     if poison != 0.0:
         return NOT_FINITE
@@ -314,7 +335,7 @@ cdef class Buffer:
 cdef cnp.ndarray square(value, str name, Py_ssize_t d):
     cdef cnp.ndarray array = matrix(value, name, d, d)
     if cnp.PyArray_DIM(array, 0) == 0 or cnp.PyArray_DIM(array, 1) != cnp.PyArray_DIM(array, 0):
-        raise ValueError(f"{name}: expected shape (d, d) with d >= 1, got {value.shape}")
+        raise ValueError(f"{name}: expected shape (d, d) with d >= 1, got {(<object> array).shape}")
     return array
 
 
@@ -338,7 +359,7 @@ cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2) 
     if answer == NOT_FINITE:
         refuse_not_finite("m1", m1)
         refuse_not_finite("m2", m2)
-        raise ValueError("m1, m2, eps1, eps2: numbers too far apart for float64; rescale")
+        raise ValueError("m1, m2: expected positive semidefinite matrices, got entries far larger than those allow")
     return answer
 
 
@@ -359,7 +380,7 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
     Returns
     -------
     decision : bool
-        Whether v >= eps2.
+        Whether v >= eps2: whether (eps2 / eps1) m1 - m2 is not positive definite, rows of zeros in both left out.
     marginal : bool
         Only with `return_marginal`: whether v is too close to eps2 for arithmetic of 100 bits. Decisions without
         the flag are certain.
@@ -452,7 +473,10 @@ def dsec(m1, m2, eps1, eps2):
 cdef class ShiftScan:
     """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
 
-    Answers ``eps_s lambda_max((S_h + eps_r I)^{-1} M_h) >= eps_t`` for level after level without returning to Python.
+    Answers ``eps_s lambda_max((S_h + eps_r I)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
+    `decide` on the sum of n states and on n eps_t, rounded to float64, so that no moment is rounded. Values decide
+    nothing.
+
     Owns its workspace; not safe to share between threads.
 
     Parameters
@@ -553,4 +577,7 @@ cdef class ShiftScan:
             raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")
         if info < 0:
             raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
-        return self.eps_s * (value / n)
+        value = self.eps_s * (value / n)
+        if not isfinite(value):
+            raise ValueError(f"level {level}: the eigenvalue overflows")
+        return value

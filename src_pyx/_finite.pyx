@@ -105,7 +105,7 @@ cdef int fill_alias(const double[::1] p, double[::1] threshold, int32_t[::1] ali
 cdef int check_shapes(tuple transitions, tuple rewards, tuple features, start, caps) except -1:
     # What the pointers below rely on; what the numbers mean is validated by FiniteMDP.
     cdef Py_ssize_t h, horizon = len(rewards)
-    if horizon == 0 or len(features) != horizon or len(caps) != horizon or len(transitions) not in (horizon - 1, horizon):
+    if horizon == 0 or not (horizon == len(features) == len(caps)) or len(transitions) not in (horizon - 1, horizon):
         raise ValueError("transitions, rewards, features, caps: expected H - 1 or H, H, H and H entries with H >= 1")
     for h in range(horizon):
         here = rewards[h].shape[:2]

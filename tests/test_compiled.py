@@ -9,7 +9,8 @@ import pytest
 
 from dmq_fast import kernels
 
-MODULES = ["_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_rules"]
+MODULES = ["_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_rules", "_validate"]
+PLAIN = {"DsecResult", "dsec_rows"}  # of `_oracle`, where NumPy and SciPy do the work
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -18,7 +19,7 @@ def test_kernel_module_is_an_extension(name):
     assert isinstance(module.__spec__.loader, ExtensionFileLoader)
 
 
-@pytest.mark.parametrize("name", kernels.__all__)
+@pytest.mark.parametrize("name", [name for name in kernels.__all__ if name not in PLAIN])
 def test_public_name_comes_from_an_extension(name):
     origin = importlib.import_module(getattr(kernels, name).__module__)
     assert isinstance(origin.__spec__.loader, ExtensionFileLoader)

@@ -9,27 +9,29 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-KERNELS = ("_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_rules")
+KERNELS = ("_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_rules", "_validate")
 WITHOUT_STUB = {"_blas"}
 WITHOUT_PXD = {"_finite"}
 
 CLIENT = """
 # cython: language_level=3
 from dmq_fast.kernels._dsec cimport NO_SHIFT, SHIFT, decide
-from dmq_fast.kernels._moments cimport add_outer
+from dmq_fast.kernels._moments cimport add_outer, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
 
 def shifted(double ratio):
     cdef double s[4]
     cdef double m[4]
-    cdef double work[4]
+    cdef double work[2 * 2 * 2 + 2]
     cdef double phi[2]
     for i in range(4):
         s[i] = m[i] = 0.0
     phi[0], phi[1] = 0.6, 0.8
     add_outer(s, phi, 1.0, 2)
     add_outer(m, phi, 3.0, 2)
-    cdef int answer = decide(s, m, ratio, 1e-9, work, 2)
+    mirror(s, 2)
+    mirror(m, 2)
+    cdef int answer = decide(s, m, 1.0, ratio, 1e-9, work, 2)
     return {SHIFT: True, NO_SHIFT: False}[answer]
 
 def first_uniform(Stream stream):

@@ -22,8 +22,9 @@ class DsecResult(NamedTuple):
 
     The witness is the theta_1 - theta_2 that attains v: x^T M1 x = eps1 and x^T M2 x = v. Where v is infinite, x is a
     direction with x^T M1 x = 0 and x^T M2 x = 1. A decision that is not marginal is certain for the numbers given; a
-    marginal one lies so close to the threshold that arithmetic of 100 bits does not resolve it, or rests on the
-    numerical rank of a singular M1. The value is rounded, so it may contradict a decision within its last digits.
+    marginal one lies so close to the threshold that arithmetic of 100 bits does not resolve it, or value and witness
+    rest on the numerical rank of a singular M1. The value is rounded, so it may contradict a decision within its
+    error, which grows with the condition number of M1.
     """
 
     decision: bool
@@ -36,32 +37,47 @@ def singular(
     m1: NDArray[np.float64], m2: NDArray[np.float64], eps1: float, decision: bool, marginal: bool
 ) -> DsecResult:
     """Value and witness of `dsec` where m1 (d, d) is not positive definite in float64; the decision is known."""
-    # Scaled to unit diagonal first: what is tiny because of its units is not singular.
-    units = np.sqrt(np.diag(m1))
-    empty = units == 0.0
-    units[empty] = 1.0
+    d = len(m1)
+    first, second = (np.triu(m) + np.triu(m, 1).T for m in (m1, m2))
+    lengths, masses = np.diag(first), np.diag(second)
+    if (lengths < 0.0).any():
+        raise np.linalg.LinAlgError(f"m1: expected a positive semidefinite matrix, got {lengths.min():.3g} in it")
+    empty = lengths == 0.0
+    bare = np.where(empty, masses, 0.0)
+    if (bare > 0.0).any():
+        # A row of zeros is a null space without doubt.
+        i = int(bare.argmax())
+        return DsecResult(True, np.inf, np.eye(d)[i] / np.sqrt(bare[i]), False)
+    # Scaled to unit diagonal: what is tiny because of its units is not singular.
+    units = np.where(empty, 1.0, np.sqrt(lengths))
     with np.errstate(over="ignore", invalid="ignore"):
-        first, second = (np.triu(m) + np.triu(m, 1).T for m in (m1, m2))
         first, second = (m / units / units[:, None] for m in (first, second))
-    if not (np.isfinite(first).all() and np.isfinite(second).all() and (np.diag(m1) >= 0.0).all()):
-        raise np.linalg.LinAlgError("m1: expected a positive semidefinite matrix, got one that is not")
-    lengths, axes = np.linalg.eigh(first)
-    tolerance = len(m1) * EPSILON * max(lengths[-1], 1.0)
-    if lengths[0] < -8.0 * tolerance:
-        raise np.linalg.LinAlgError(f"m1: expected a positive semidefinite matrix, got eigenvalue {lengths[0]:.3g}")
-    null = axes[:, lengths <= tolerance]
-    kept = axes[:, lengths > tolerance] / np.sqrt(lengths[lengths > tolerance])
-    # Rows of zeros are a null space without doubt; any other is one within rounding.
-    exact = null.shape[1] == empty.sum()
-    mass, directions = np.linalg.eigh(null.T @ second @ null)
-    if null.size and mass[-1] > tolerance * max(1.0, np.diag(second).max()):
+    if not np.isfinite(first).all():
+        raise np.linalg.LinAlgError("m1: expected a positive semidefinite matrix, got large entries in small rows")
+    if not np.isfinite(second).all():
+        raise ValueError("m1, m2: v or its witness overflows; rescale")
+    spectrum, axes = np.linalg.eigh(first)
+    tolerance = d * EPSILON * max(spectrum[-1], 1.0)
+    if spectrum[0] < -8.0 * tolerance:
+        raise np.linalg.LinAlgError(f"m1: expected a positive semidefinite matrix, got eigenvalue {spectrum[0]:.3g}")
+    null = axes[:, spectrum <= tolerance]
+    kept = axes[:, spectrum > tolerance] / np.sqrt(spectrum[spectrum > tolerance])
+    # Any null space but rows of zeros is one within rounding.
+    marginal = bool(marginal or null.shape[1] > empty.sum())
+    mass, directions = np.linalg.eigh(null.T @ second @ null) if null.size else (np.zeros(1), np.eye(1))
+    if mass[-1] > tolerance * np.diag(second).max():
         x = null @ directions[:, -1] / np.sqrt(mass[-1])
-        return DsecResult(True, np.inf, x / units, bool(marginal or not exact))
+        # A False that is certain stays: then M1 is definite after all, but v is beyond float64 arithmetic.
+        return DsecResult(decision, np.inf, x / units, True)
     if kept.size == 0:
-        return DsecResult(decision, 0.0, np.zeros(len(m1)), bool(marginal))
+        return DsecResult(decision, 0.0, np.zeros(d), marginal)
     values, directions = np.linalg.eigh(kept.T @ second @ kept)
+    value = float(values[-1]) * eps1
     witness = kept @ directions[:, -1] * np.sqrt(eps1) / units
-    return DsecResult(decision, float(values[-1]) * eps1, witness, bool(marginal or not exact))
+    witness[empty] = 0.0
+    if not (np.isfinite(value) and np.isfinite(witness).all()):
+        raise ValueError("m1, m2: v or its witness overflows; rescale")
+    return DsecResult(decision, value, witness, marginal)
 
 
 def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, eps_r: float = 0.0) -> DsecResult:
@@ -83,13 +99,14 @@ def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, e
     Returns
     -------
     DsecResult
-        `marginal` where |v - eps2| is within the rounding error of the factorisations; v is infinite where X1 with
-        its regulariser has not full rank and X2 has mass outside.
+        `marginal` where |v - eps2| is within a bound on the rounding error of the factorisations and the witness does
+        not prove v >= eps2 either. v is infinite where X1 with its regulariser has not full rank, within rounding,
+        and X2 has mass outside.
 
     Raises
     ------
     TypeError, ValueError
-        On a wrong dtype, shape or range, no row in either, or an entry that is not finite.
+        On a wrong dtype, shape or range, no row in either, an entry that is not finite, or a result beyond float64.
     """
     first = as_floats("rows1", rows1, (None, None))
     n1, d = first.shape
@@ -98,37 +115,87 @@ def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, e
     if n1 == 0 or n2 == 0 or d == 0:
         raise ValueError(f"rows1, rows2: expected at least one row and column, got {(n1, d)} and {(n2, d)}")
     eps1, eps2, eps_r = as_positive("eps1", eps1), as_positive("eps2", eps2), as_positive("eps_r", eps_r, zero=True)
-    stacked = np.vstack([first / np.sqrt(n1), np.sqrt(eps_r) * np.eye(d)]) if eps_r > 0.0 else first / np.sqrt(n1)
-    triangle, order = scipy.linalg.qr(stacked, mode="r", pivoting=True, check_finite=False)
-    triangle = triangle[:d]
-    target = scipy.linalg.qr(second[:, order] / np.sqrt(n2), mode="r", check_finite=False)[0][:d]
-    lengths = np.abs(np.diag(triangle))
-    unit = EPSILON * max(n1, n2, d)
-    rank = int((lengths > unit * lengths[0]).sum()) if lengths[0] > 0.0 else 0
+    if eps_r > 0.0:
+        first = np.vstack([first, np.sqrt(eps_r) * np.sqrt(n1) * np.eye(d)])
+    # Columns scaled to order one: what is tiny because of its units is not singular.
+    units = np.abs(first).max(axis=0)
+    empty = units == 0.0
+    bare = np.where(empty, np.abs(second).max(axis=0), 0.0)
+    if bare.any():
+        # A column of zeros is a null space without doubt.
+        i = int(bare.argmax())
+        length = bare[i] * float(np.linalg.norm(second[:, i] / bare[i]) / np.sqrt(n2))
+        return DsecResult(True, np.inf, np.eye(d)[i] / length, False)
+    units[empty] = 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        first, second = first / units, second / units
+        if not np.isfinite(second).all():
+            raise ValueError("rows1, rows2: v or its witness overflows; rescale")
+        value, x, spread, proved = _top_direction(first, second, eps2 / eps1 * (n2 / n1))
+        if np.isfinite(value):
+            value, x = eps1 * (n1 / n2 * value), x / units * np.sqrt(eps1) * np.sqrt(n1)
+            overflow = not np.isfinite(value)
+        else:
+            x, overflow = x / units * np.sqrt(n2), False
+    if overflow or not np.isfinite(x).all():
+        raise ValueError("rows1, rows2: v or its witness overflows; rescale")
+    # A spread that is not small is beyond the analysis of first order behind it.
+    close = spread > 0.1 or abs(value - eps2) <= spread * max(value, eps2)
+    return DsecResult(bool(proved or value >= eps2), float(value), x, bool(close and not proved))
+
+
+def _top_direction(
+    first: NDArray[np.float64], second: NDArray[np.float64], ratio: float
+) -> tuple[float, NDArray[np.float64], float, bool]:
+    """Maximum of |second x|^2 / |first x|^2 and its x, for columns of order one in `first`.
+
+    Returns value, x (d,) with |first x| = 1, a bound on the relative error of the value, and whether the maximum is at
+    least `ratio` for certain. The value is infinite, and |second x| = 1, where first x vanishes up to rounding.
+    """
+    d = first.shape[1]
+    factor, order = scipy.linalg.qr(first, mode="r", pivoting=True, check_finite=False)
+    factor = factor[:d]
+    target = scipy.linalg.qr(second[:, order], mode="r", check_finite=False)[0][:d]
+    lengths = np.abs(np.diag(factor))
+    # Householder QR is off by a small multiple of (rows) (columns) units in every column, relative to that column.
+    unit1, unit2 = (EPSILON * 2.0 * d * len(rows) for rows in (first, second))
+    rank = int((lengths > unit1 * lengths[0]).sum()) if lengths[0] > 0.0 else 0
+    triangle = factor[:rank, :rank]
     # Coordinates y = T x: x is free in the last d - rank, where T x = 0.
-    kernel = np.zeros((d, d - rank))
-    basis = scipy.linalg.solve_triangular(triangle[:rank, :rank], np.eye(rank)) if rank else np.zeros((0, 0))
+    inverse = scipy.linalg.solve_triangular(triangle, np.eye(rank)) if rank else np.zeros((0, 0))
+    x = np.zeros(d)
     if rank < d:
-        kernel[:rank] = -basis @ triangle[:rank, rank:]
+        kernel = np.zeros((d, d - rank))
+        kernel[:rank] = -inverse @ factor[:rank, rank:]
         kernel[rank:] = np.eye(d - rank)
         kernel = scipy.linalg.orth(kernel)
         _, mass, directions = np.linalg.svd(target @ kernel)
-        if mass[0] > unit * np.linalg.norm(target):
-            return DsecResult(True, np.inf, _unpermute(kernel @ directions[0] / mass[0], order), False)
-    _, sigma, directions = np.linalg.svd(target[:, :rank] @ basis)
-    top = float(sigma[0]) if len(sigma) else 0.0
-    value = eps1 * top * top
-    witness = np.zeros(d)
-    if rank:
-        witness[:rank] = basis @ directions[0] * np.sqrt(eps1)
-    # A relative perturbation of T by `unit` moves sigma by its condition number times as much.
-    spread = 4.0 * unit * (lengths[0] / lengths[rank - 1] if rank else 1.0)
-    marginal = abs(value - eps2) <= 2.0 * spread * max(value, eps2)
-    return DsecResult(value >= eps2, value, _unpermute(witness, order), bool(marginal))
+        if mass[0] > max(unit1, unit2) * np.linalg.norm(target):
+            x[order] = kernel @ directions[0] / mass[0]
+            return np.inf, x, np.inf, _proves_shift(first, second, x, ratio)
+    if rank == 0:
+        return 0.0, x, 0.0, False
+    _, sigma, directions = np.linalg.svd(target[:, :rank] @ inverse)
+    top = float(sigma[0])
+    x[order[:rank]] = inverse @ directions[0]
+    # What moves a column of T, or of X2, by `unit` of its length moves sigma by no more than these.
+    weights = np.linalg.norm(inverse, axis=1)
+    relative = unit1 * float(np.linalg.norm(triangle, axis=0) @ weights)
+    absolute = unit2 * float(np.linalg.norm(target[:, :rank], axis=0) @ weights)
+    spread = 2.0 * (relative + absolute / top) if top > 0.0 else 0.0
+    rest = order[rank:]
+    if first[:, rest].any() or second[:, rest].any():
+        # A rank that is numerical bounds nothing.
+        spread = np.inf
+    return top * top, x, spread, _proves_shift(first, second, x, ratio)
 
 
-def _unpermute(x: NDArray[np.float64], order: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Undo the column pivoting of a QR factorisation."""
-    out = np.empty_like(x)
-    out[order] = x
-    return out
+def _proves_shift(
+    first: NDArray[np.float64], second: NDArray[np.float64], x: NDArray[np.float64], ratio: float
+) -> bool:
+    """Whether |second x|^2 >= ratio |first x|^2 for certain."""
+    unit = EPSILON * (len(x) + 4)
+    above = float(np.linalg.norm(second @ x) - unit * np.linalg.norm(np.abs(second) @ np.abs(x)))
+    below = float(np.linalg.norm(first @ x) + unit * np.linalg.norm(np.abs(first) @ np.abs(x)))
+    slack = 1.0 - EPSILON * (len(first) + len(second) + 8)
+    return bool(above > 0.0 and above * slack >= np.sqrt(ratio) * below)
