@@ -1,19 +1,52 @@
 """Greedy actions argmax_a phi(s)^T theta^a (paper, equation 1, third case)."""
 
-from libc.float cimport DBL_EPSILON, DBL_MIN
+cimport numpy as cnp
 from libc.math cimport INFINITY, isfinite
 from libc.stdint cimport int32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
-from dmq_fast.kernels._blas cimport multiply_transposed
+from dmq_fast.kernels._validate cimport matrix, refuse_not_finite
 
-import numpy as np
+cnp.import_array()
 
-from dmq_fast.kernels._validate import as_floats
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <string.h>
+    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) \\
+        && !defined(__SANITIZE_ADDRESS__)
+    #define DMQ_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define DMQ_CLONES
+    #endif
 
-# From this dimension on scores come from a matrix product, ROWS states at a time.
-cdef enum:
-    SMALL = 12
-    ROWS = 256
+    typedef double dmq_four __attribute__((vector_size(32)));
+
+    /* out[4][4] <- four rows of phi (each d) times four columns of packed (d, 4). Every score is summed over the
+       features in order, whatever the vector width, so the bits are those of a plain loop on every machine. */
+    DMQ_CLONES static void dmq_scores(
+        const double *p0, const double *p1, const double *p2, const double *p3, const double *packed,
+        ptrdiff_t d, double *out)
+    {
+        dmq_four s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t;
+        for (ptrdiff_t i = 0; i < d; i++) {
+            memcpy(&t, packed + 4 * i, sizeof t);
+            s0 += p0[i] * t;
+            s1 += p1[i] * t;
+            s2 += p2[i] * t;
+            s3 += p3[i] * t;
+        }
+        memcpy(out, &s0, sizeof s0);
+        memcpy(out + 4, &s1, sizeof s1);
+        memcpy(out + 8, &s2, sizeof s2);
+        memcpy(out + 12, &s3, sizeof s3);
+    }
+    """
+    void scores "dmq_scores"(
+        const double* p0, const double* p1, const double* p2, const double* p3, const double* packed,
+        Py_ssize_t d, double* out,
+    ) noexcept nogil
 
 
 cdef Py_ssize_t greedy_action(
@@ -75,63 +108,63 @@ def greedy_actions(features, theta, *, return_values=False):
     TypeError, ValueError
         On a wrong dtype or shape, K = 0, or scores that are not finite.
     """
-    cdef const double[:, ::1] phi = as_floats("features", features, (None, None))
-    cdef Py_ssize_t n = phi.shape[0], d = phi.shape[1]
-    cdef const double[:, ::1] weights = as_floats("theta", theta, (None, d))
-    cdef Py_ssize_t n_actions = weights.shape[0]
+    cdef cnp.ndarray phi = matrix(features, "features", -1, -1)
+    cdef cnp.npy_intp n = cnp.PyArray_DIM(phi, 0)
+    cdef Py_ssize_t d = cnp.PyArray_DIM(phi, 1), failed
+    cdef cnp.ndarray weights = matrix(theta, "theta", -1, d)
+    cdef Py_ssize_t n_actions = cnp.PyArray_DIM(weights, 0)
     if n_actions == 0 or d == 0:
         raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {(n_actions, d)}")
-    actions = np.empty(n, dtype=np.int64)
-    values = np.empty(n)
-    cdef long long[::1] action = actions
-    cdef double[::1] value = values
-    cdef double[:, ::1] scores
-    cdef double slack
-    cdef Py_ssize_t i, start = 0, rows, failed = -1
-    if n == 0:
-        return (actions, values) if return_values else actions
-    if d < SMALL:
-        with nogil:
-            for i in range(n):
-                action[i] = greedy_action(&phi[i, 0], &weights[0, 0], n_actions, d, &value[i])
-                if action[i] < 0:
-                    failed = i
-                    break
-    else:
-        scores = np.empty((min(n, <Py_ssize_t> ROWS), n_actions))
-        # |score - exact| <= d eps / 2 sum_i |phi_i theta_i|, for this sum and for the one of `greedy_action`.
-        slack = <double> np.abs(phi).max() * <double> np.abs(weights).max()
-        slack = 2.0 * d * d * DBL_EPSILON * slack + d * DBL_MIN
-        with nogil:
-            while start < n and failed < 0:
-                rows = min(<Py_ssize_t> ROWS, n - start)
-                multiply_transposed(&scores[0, 0], &phi[start, 0], &weights[0, 0], rows, n_actions, d)
-                for i in range(rows):
-                    action[start + i] = row_argmax(
-                        &scores[i, 0], &phi[start + i, 0], &weights[0, 0], n_actions, d, slack, &value[start + i]
-                    )
-                    if action[start + i] < 0:
-                        failed = start + i
-                        break
-                start += rows
+    cdef cnp.ndarray actions = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_INT64)
+    cdef cnp.ndarray values = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
+    cdef const double* rows = <const double*> cnp.PyArray_DATA(phi)
+    cdef const double* columns = <const double*> cnp.PyArray_DATA(weights)
+    cdef cnp.int64_t* action = <cnp.int64_t*> cnp.PyArray_DATA(actions)
+    cdef double* value = <double*> cnp.PyArray_DATA(values)
+    cdef double* packed = <double*> malloc((n_actions + 3) // 4 * 4 * d * sizeof(double))
+    if packed == NULL:
+        raise MemoryError()
+    with nogil:
+        failed = greedy_rows(rows, columns, n, n_actions, d, packed, action, value)
+        free(packed)
     if failed >= 0:
+        refuse_not_finite("features", phi)
+        refuse_not_finite("theta", weights)
         raise ValueError(f"greedy_actions: a score of row {failed} is not finite (overflow)")
     return (actions, values) if return_values else actions
 
 
-cdef Py_ssize_t row_argmax(
-    const double* scores, const double* phi, const double* theta, Py_ssize_t n_actions, Py_ssize_t d,
-    double slack, double* best
+cdef Py_ssize_t greedy_rows(
+    const double* phi, const double* theta, Py_ssize_t n, Py_ssize_t n_actions, Py_ssize_t d,
+    double* packed, cnp.int64_t* action, double* value
 ) noexcept nogil:
-    # A matrix product does not sum all its columns in one order: near ties are decided as `greedy_action` does.
-    cdef Py_ssize_t a, action = 0, near = 0
-    best[0] = -INFINITY
+    # Four rows and four actions at a time. Returns -1, or the first row with a score that is not finite. `packed` holds
+    # groups of four actions, (d, 4) each, filled up with zeros.
+    cdef Py_ssize_t i, a, r, g, block, groups = (n_actions + 3) // 4
+    cdef double out[16]
+    cdef double poison[4]
+    cdef const double* rows[4]
+    memset(packed, 0, groups * 4 * d * sizeof(double))
     for a in range(n_actions):
-        if not isfinite(scores[a]):
-            return -1
-        if scores[a] > best[0]:
-            best[0] = scores[a]
-            action = a
-    for a in range(n_actions):
-        near += not scores[a] < best[0] - slack
-    return action if near == 1 else greedy_action(phi, theta, n_actions, d, best)
+        for i in range(d):
+            packed[(a // 4 * d + i) * 4 + a % 4] = theta[a * d + i]
+    for block in range(0, n, 4):
+        for r in range(4):
+            # A short last block repeats its last row.
+            rows[r] = phi + min(block + r, n - 1) * d
+            poison[r] = 0.0
+        for g in range(groups):
+            scores(rows[0], rows[1], rows[2], rows[3], packed + g * 4 * d, d, out)
+            for r in range(min(<Py_ssize_t> 4, n - block)):
+                if g == 0:
+                    value[block + r] = out[4 * r]
+                    action[block + r] = 0
+                for a in range(min(<Py_ssize_t> 4, n_actions - 4 * g)):
+                    poison[r] += out[4 * r + a] * 0.0
+                    if out[4 * r + a] > value[block + r]:
+                        value[block + r] = out[4 * r + a]
+                        action[block + r] = 4 * g + a
+        for r in range(min(<Py_ssize_t> 4, n - block)):
+            if poison[r] != 0.0:
+                return block + r
+    return -1
