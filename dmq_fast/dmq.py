@@ -45,7 +45,8 @@ class Options:
         Repeat Algorithm 3 until a whole pass has no True, Algorithm 2 on the first level until one run has none,
         and test the returned policy itself. The paper passes once.
     oracle : {"value", "decision"}
-        The top eigenvalue of the paper, or one Cholesky factorisation with the same answer.
+        Compute the paper's v, a top eigenvalue, and record it; or answer v >= eps_t by one factorisation alone. The
+        answers are the same: where rounding of v could matter, the factorisation decides.
     mixture : {"multinomial", "stratified"}
         Regression data from N |Pi_h| policies drawn uniformly (the paper), or N trajectories with each policy.
     """

@@ -23,7 +23,7 @@ class LinearClass:
     eps_s, eps_t, eps_r : float
         Of the oracle. Only the ratio R = eps_t / eps_s and eps_r enter its answer.
     oracle : {"decision", "value"}
-        One Cholesky factorisation, or the top eigenvalue as the paper has it.
+        Answer by one factorisation alone, or compute the top eigenvalue v as well.
     """
 
     def __init__(self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str) -> None:
