@@ -6,6 +6,7 @@ This module imports neither NumPy nor anything that does until the BLAS thread c
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import json
 import os
@@ -42,6 +43,7 @@ examples:
   dmq-fast run lock --horizon 100 --n-samples 20
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
   dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
+  dmq-fast bench oracle --plot oracle.png
 """
 
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -68,6 +70,8 @@ def dispatch(arguments: list[str]) -> int:
     options = overview().parse_args(arguments)
     if options.command == "envs":
         return list_environments(options.json)
+    if options.command == "bench":
+        return bench_oracle(options.d, options.n, options.json, options.plot)
     # What is left is `run` without an environment.
     return usage_error("run: expected the name of an environment first; see dmq-fast envs")
 
@@ -99,7 +103,51 @@ def overview() -> argparse.ArgumentParser:
     runner.set_defaults(command="run")
     lister = commands.add_parser("envs", help="list the environments and their parameters")
     lister.add_argument("--json", action="store_true", help="print one JSON object")
+    add_bench(commands)
     return parser
+
+
+def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``bench`` and the benchmarks there are."""
+    bench = commands.add_parser("bench", help="time the kernels on this machine", allow_abbrev=False)
+    benchmarks = bench.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    oracle = benchmarks.add_parser(
+        "oracle",
+        help="the DSEC oracle beside NumPy and SciPy",
+        description="Time the DSEC oracle beside what one would write with NumPy and SciPy. The methods take turns, "
+        "so that a noisy moment hits all of them alike; BLAS runs on one thread unless the environment says otherwise.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    oracle.add_argument(
+        "--d", type=dimension_list, metavar="D,...", help="dimensions; default: 4,8,16,32,64,128,256,512"
+    )
+    oracle.add_argument("--n", type=positive_integer, default=15, metavar="N", help="rounds; default: 15")
+    oracle.add_argument("--json", metavar="FILE", help="save all measurements; - prints them instead of the table")
+    oracle.add_argument("--plot", type=Path, metavar="FILE", help="draw them: .png, .pdf or .svg; needs matplotlib")
+
+
+LARGEST_DIMENSION = 4096
+
+
+def positive_integer(text: str) -> int:
+    """Read an integer >= 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
+    return number
+
+
+def dimension_list(text: str) -> list[int]:
+    """Read dimensions, separated by commas."""
+    dimensions = [positive_integer(part) for part in text.split(",")]
+    if max(dimensions) > LARGEST_DIMENSION:
+        raise argparse.ArgumentTypeError(f"expected dimensions up to {LARGEST_DIMENSION}, got {max(dimensions)}")
+    return sorted(set(dimensions))
 
 
 def run_options() -> argparse.ArgumentParser:
@@ -426,6 +474,60 @@ def print_option(flag: str, text: str) -> None:
     width = max(40, shutil.get_terminal_size().columns)
     indent = " " * 17
     print(textwrap.fill(text, width, initial_indent=f"  {flag:<15}", subsequent_indent=indent))
+
+
+def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | None, plot: Path | None) -> int:
+    """Run ``dmq-fast bench oracle``."""
+    try:
+        if plot is not None:
+            if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+                raise ValueError(f"--plot: expected a file that ends in .png, .pdf or .svg, got {plot}")
+            if importlib.util.find_spec("matplotlib") is None:
+                raise ImportError('--plot needs matplotlib: pip install "dmq_fast[plot]"')
+        for option, path in (("--json", Path(json_file) if json_file not in (None, "-") else None), ("--plot", plot)):
+            if path is not None:
+                claim_file(option, path)
+    except (ValueError, ImportError, OSError) as error:
+        return usage_error(f"bench oracle: {error}")
+
+    from dmq_fast import oracle_bench
+
+    def show(rows: list[dict[str, Any]]) -> None:
+        print(oracle_bench.table(rows) + "\n", flush=True)
+
+    result = oracle_bench.measure(
+        dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show
+    )
+    for warning in result["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(json.dumps(result) if json_file == "-" else oracle_bench.summary(result), flush=True)
+    try:
+        if json_file not in (None, "-"):
+            write_text(Path(str(json_file)), json.dumps(result, indent=2) + "\n")
+        if plot is not None:
+            oracle_bench.draw(result, plot)
+    except OSError as error:
+        print(f"dmq-fast bench oracle: could not save: {error}", file=sys.stderr)
+        return NOT_SAVED
+    return FINISHED
+
+
+def claim_file(option: str, path: Path) -> None:
+    """Make sure before the work that its result can be written to `path`; a file there will be replaced."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{option}: {path} is a directory")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{option}: there is no directory {path.absolute().parent}")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise PermissionError(f"{option}: {path} is not writable")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file in one step."""
+    from dmq_fast.result import replacing
+
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def usage_error(message: str) -> int:

@@ -11,6 +11,8 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 
+from dmq_fast.kernels._validate cimport all_finite
+
 import sys
 
 from scipy.linalg import cython_blas, cython_lapack
@@ -26,6 +28,10 @@ ctypedef void (*syrk_t)(
 ctypedef void (*gemm_t)(
     char* transa, char* transb, int64_t* m, int64_t* n, int64_t* k, double* alpha, double* a, int64_t* lda,
     double* b, int64_t* ldb, double* beta, double* c, int64_t* ldc,
+) noexcept nogil
+ctypedef void (*trsm_t)(
+    char* side, char* uplo, char* trans, char* diag, int64_t* m, int64_t* n, double* alpha, double* a, int64_t* lda,
+    double* b, int64_t* ldb,
 ) noexcept nogil
 ctypedef void (*sygst_t)(
     int64_t* itype, char* uplo, int64_t* n, double* a, int64_t* lda, double* b, int64_t* ldb, int64_t* info
@@ -54,6 +60,7 @@ cdef sygst_t dsygst = <sygst_t> routine(cython_lapack, "dsygst")
 cdef syev_t dsyev = <syev_t> routine(cython_lapack, "dsyev")
 cdef syevx_t dsyevx = <syevx_t> routine(cython_lapack, "dsyevx")
 cdef trsv_t dtrsv = <trsv_t> routine(cython_blas, "dtrsv")
+cdef trsm_t dtrsm = <trsm_t> routine(cython_blas, "dtrsm")
 cdef syrk_t dsyrk = <syrk_t> routine(cython_blas, "dsyrk")
 cdef gemm_t dgemm = <gemm_t> routine(cython_blas, "dgemm")
 
@@ -61,9 +68,14 @@ cdef gemm_t dgemm = <gemm_t> routine(cython_blas, "dgemm")
 cdef enum:
     SMALL = 16
 
-# dsytrd blocks by at most this many columns; the best workspace of dsyevx is (BLOCK + 3) d, and at least 8 d.
+# Up to this dimension triangular solves beat dsygst, which does less work in smaller pieces (measured by bench/).
 cdef enum:
-    BLOCK = 64
+    WIDE = 96
+
+# dsyevx takes (BLOCK + 3) d doubles, and its dsytrd blocks by BLOCK columns then: at these sizes a narrow block, which
+# the L1 cache holds, beats the 32 of LAPACK's own choice by a tenth.
+cdef enum:
+    BLOCK = 8
 
 
 cdef int cholesky(double* a, Py_ssize_t d) noexcept nogil:
@@ -157,47 +169,66 @@ cdef void multiply_transposed(
 
 
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil:
-    # eigenvalues d, eigenvector d, saved matrix d^2, LAPACK (BLOCK + 8) d, integers 6 d (eight bytes each)
-    return d * d + (BLOCK + 16) * d
+    # eigenvalues d, eigenvector d, LAPACK (BLOCK + 3) d, integers 6 d (eight bytes each)
+    return (BLOCK + 11) * d
 
 
 cdef int top_eigenpair(
-    double* a, const double* l, Py_ssize_t d, double* value, double* vector, double* work
+    double* a, const double* u, Py_ssize_t d, double* value, double* vector, bint thorough, double* work
 ) noexcept nogil:
-    cdef int64_t n = d, itype = 1, info = 0, found = 0, lwork = (BLOCK + 8) * d
-    cdef char uplo = b"U", all_vectors = b"V", by_index = b"I", job = b"N" if vector == NULL else b"V"
-    cdef double unused = 0.0, tolerance = 0.0, poison = 0.0
+    cdef int64_t n = d, one = 1, info = 0, found = 0, lwork = (BLOCK + 3) * d
+    cdef char uplo = b"L", trans = b"T", diag = b"N", by_index = b"I", job = b"N" if vector == NULL else b"V"
+    cdef double unused = 0.0, tolerance = 0.0
     cdef double* eigenvalues = work
     cdef double* eigenvector = work + d
-    cdef double* saved = work + 2 * d
-    cdef double* scratch = saved + d * d
+    cdef double* scratch = work + 2 * d
     cdef int64_t* integers = <int64_t*> (scratch + lwork)
-    cdef Py_ssize_t i, j
-    # C = L^{-1} A L^{-T}
-    dsygst(&itype, &uplo, &n, a, &n, <double*> l, &n, &info)
+    cdef Py_ssize_t i
+    info = whiten(a, u, d)
     if <int32_t> info != 0:
         return <int> <int32_t> info
     # LAPACK may hang on infinities and answer zeros on NaN.
     for i in range(d):
-        for j in range(i + 1):
-            poison += a[i * d + j] * 0.0
-            saved[i * d + j] = a[i * d + j]
-    if poison != 0.0:
-        return OVERFLOW
-    dsyevx(
-        &job, &by_index, &uplo, &n, a, &n, &unused, &unused, &n, &n, &tolerance, &found, eigenvalues, eigenvector, &n,
-        scratch, &lwork, integers, integers + 5 * d, &info,
-    )
-    value[0] = eigenvalues[0]
-    if <int32_t> info != 0 or <int32_t> found != 1:
-        # A subset driver may find nothing in a cluster; the full one always answers.
-        info = 0
-        dsyev(&all_vectors, &uplo, &n, saved, &n, eigenvalues, scratch, &lwork, &info)
+        if not all_finite(a + i * d + i, d - i):
+            return OVERFLOW
+    if thorough:
+        dsyev(&job, &uplo, &n, a, &n, eigenvalues, scratch, &lwork, &info)
         value[0] = eigenvalues[d - 1]
-        eigenvector = saved + d * (d - 1)
-    if vector != NULL:
+        eigenvector = a + d * (d - 1)
+    else:
+        dsyevx(
+            &job, &by_index, &uplo, &n, a, &n, &unused, &unused, &n, &n, &tolerance, &found, eigenvalues, eigenvector,
+            &n, scratch, &lwork, integers, integers + 5 * d, &info,
+        )
+        value[0] = eigenvalues[0]
+        if <int32_t> info != 0 or <int32_t> found != 1:
+            return NOT_FOUND
+    if vector != NULL and <int32_t> info == 0:
         for i in range(d):
             vector[i] = eigenvector[i]
-        # x = L^{-T} z
-        solve_transposed(l, vector, d)
+        # x = U^{-1} z
+        dtrsv(&uplo, &trans, &diag, &n, <double*> u, &n, vector, &one)
     return <int> <int32_t> info
+
+
+cdef int whiten(double* a, const double* u, Py_ssize_t d) noexcept nogil:
+    # Upper triangle of a <- that of C = U^{-T} A U^{-1}; column-major, with L = U^T, L^{-1} A L^{-T}.
+    cdef int64_t n = d, half = d // 2, rest = d - d // 2, itype = 1, info = 0
+    cdef char uplo = b"L", left = b"L", right = b"R", plain = b"N", trans = b"T", diag = b"N"
+    cdef double one = 1.0, minus_one = -1.0
+    cdef double* corner = a + (d // 2) * (d + 1)
+    cdef double* factor = <double*> u
+    cdef Py_ssize_t i, j
+    if d > WIDE:
+        dsygst(&itype, &uplo, &n, a, &n, <double*> u, &n, &info)
+        return <int> <int32_t> info
+    for i in range(d):
+        for j in range(i + 1, d):
+            a[j * d + i] = a[i * d + j]
+    # B = L^{-1} A, then [X1 X2] L^T = [B1 B2]: X1 = B1 L11^{-T}, X2 = (B2 - X1 L21^T) L22^{-T}; the upper half of X2 is
+    # not needed.
+    dtrsm(&left, &uplo, &plain, &diag, &n, &n, &one, factor, &n, a, &n)
+    dtrsm(&right, &uplo, &trans, &diag, &n, &half, &one, factor, &n, a, &n)
+    dgemm(&plain, &trans, &rest, &rest, &half, &minus_one, a + half, &n, factor + half, &n, &one, corner, &n)
+    dtrsm(&right, &uplo, &trans, &diag, &rest, &rest, &one, factor + half * (d + 1), &n, corner, &n)
+    return 0

@@ -14,8 +14,9 @@ cimport numpy as cnp
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, frexp, isfinite, ldexp, sqrt
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
-from dmq_fast.kernels._blas cimport OVERFLOW, cholesky, cholesky_upper, eigen_work_size, top_eigenpair
+from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, top_eigenpair
 from dmq_fast.kernels._double_double cimport Double2, add, divide, multiply, negate, scale, two_product, two_sum
 from dmq_fast.kernels._validate cimport all_finite, matrix, positive, refuse_not_finite
 
@@ -82,8 +83,9 @@ cdef Answer form(
     # a <- A - margin diag(g), upper triangle. SHIFT where a diagonal entry alone says so; NOT_FINITE where a number is
     # not, or where float64 has not the range.
     cdef Py_ssize_t i, j
-    cdef double poison = 0.0, first, second, g, shift = margin(UNIT, d)
+    cdef double first, second, g, shift = margin(UNIT, d)
     cdef double* row
+    cdef bint fits = True
     cdef Answer answer = NO_SHIFT
     for i in range(d):
         first = ratio * (s[i * d + i] + eps_r)
@@ -97,14 +99,11 @@ cdef Answer form(
             row[i] = 1.0
         else:
             row[i] = (first - second) - shift * g
-            # NaN and infinities survive a product with zero; a sum of them shows that there was one.
-            poison += g * 0.0
-            if g < TINY:
-                poison = INFINITY
+            fits = fits and TINY <= g < INFINITY
         for j in range(i + 1, d):
             row[j] = ratio * s[i * d + j] - m2[i * d + j]
-            poison += row[j] * 0.0
-    return answer if poison == 0.0 else NOT_FINITE
+        fits = fits and all_finite(row + i + 1, d - i - 1)
+    return answer if fits else NOT_FINITE
 
 
 cdef bint proves_shift(
@@ -114,20 +113,23 @@ cdef bint proves_shift(
     # terms add up to (sum_i y_i)^2 <= order x^T diag(g) x at most; each sees 4 roundings in A, order / 2 + 2 in the sum
     # of its row and order + 2 in the sum of the rows.
     cdef Py_ssize_t i, j
-    cdef double total = 0.0, weight = 0.0, first, second, p, q
+    cdef double total = 0.0, weight = 0.0, first, second, p0, p1, p2, p3
     cdef const double* a
     cdef const double* b
     for i in range(order):
         a, b = s + i * d, m2 + i * d
         first, second = ratio * (a[i] + eps_r), b[i]
-        p, q = 0.0, 0.0
-        for j in range(i + 1, order - 1, 2):
-            p += (ratio * a[j] - b[j]) * x[j]
-            q += (ratio * a[j + 1] - b[j + 1]) * x[j + 1]
-        if (order - i) % 2 == 0:
-            p += (ratio * a[order - 1] - b[order - 1]) * x[order - 1]
+        # Four sums hide the latency of one.
+        p0, p1, p2, p3 = 0.0, 0.0, 0.0, 0.0
+        for j in range(i + 1, order - 3, 4):
+            p0 += (ratio * a[j] - b[j]) * x[j]
+            p1 += (ratio * a[j + 1] - b[j + 1]) * x[j + 1]
+            p2 += (ratio * a[j + 2] - b[j + 2]) * x[j + 2]
+            p3 += (ratio * a[j + 3] - b[j + 3]) * x[j + 3]
+        for j in range(order - (order - i - 1) % 4, order):
+            p0 += (ratio * a[j] - b[j]) * x[j]
         weight += (first + second) * x[i] * x[i]
-        total += x[i] * ((first - second) * x[i] + 2.0 * (p + q))
+        total += x[i] * ((first - second) * x[i] + 2.0 * ((p0 + p1) + (p2 + p3)))
     # A weight that small, and a total that is not finite, are beyond the analysis.
     return weight >= TINY and -INFINITY < total < -margin(UNIT, order) * weight
 
@@ -295,28 +297,39 @@ cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil:
 cdef int shift_value(
     const double* s, const double* m2, double eps_r, double* value, double* witness, double* work, Py_ssize_t d
 ) noexcept nogil:
-    cdef double* lower = work
-    cdef double* target = work + d * d
-    cdef double poison = 0.0
-    cdef Py_ssize_t i, j
+    cdef double* first = work
+    cdef double* second = work + d * d
+    cdef double* scratch = work + 2 * d * d
+    cdef bint fits
+    cdef Py_ssize_t i
     cdef int info
-    for i in range(d):
-        for j in range(i, d):
-            lower[j * d + i] = s[i * d + j]
-            target[j * d + i] = m2[i * d + j]
-            poison += s[i * d + j] * 0.0 + m2[i * d + j] * 0.0
-        lower[i * d + i] += eps_r
-        poison += lower[i * d + i] * 0.0
     # LAPACK may hang on infinities and answer zeros on NaN.
-    if poison != 0.0:
+    fits = copy_upper(s, first, d) and copy_upper(m2, second, d)
+    for i in range(d):
+        first[i * d + i] += eps_r
+        fits = fits and isfinite(first[i * d + i])
+    if not fits:
         return NOT_FINITE
-    info = cholesky(lower, d)
+    info = cholesky_upper(first, d)
     if info != 0:
         return info
-    info = top_eigenpair(target, lower, d, value, witness, work + 2 * d * d)
+    info = top_eigenpair(second, first, d, value, witness, False, scratch)
+    if info == NOT_FOUND:
+        copy_upper(m2, second, d)
+        info = top_eigenpair(second, first, d, value, witness, True, scratch)
     if info == OVERFLOW:
         return NOT_FINITE
     return 0 if info == 0 else -100 - abs(info)
+
+
+cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
+    # Upper triangle of out <- that of a; whether it is finite.
+    cdef Py_ssize_t i
+    cdef bint finite = True
+    for i in range(d):
+        memcpy(out + i * d + i, a + i * d + i, (d - i) * sizeof(double))
+        finite = finite and all_finite(a + i * d + i, d - i)
+    return finite
 
 
 cdef class Buffer:

@@ -1,10 +1,25 @@
-"""Ridge regression from moments (paper, section 6, with Gamma(theta) = lambda_ridge ||theta||^2)."""
+"""Ridge regression (paper, section 6, with Gamma(theta) = lambda_ridge ||theta||^2): from moments, and row by row.
 
-from dmq_fast.kernels._blas cimport cholesky, cholesky_solve
+`Ridge` keeps the Cholesky factor U of V = lambda I + sum phi phi^T up to date by Givens rotations of the rows of
+[U; phi^T] (Golub and Van Loan, Matrix Computations, section 6.5), so that a row costs O(d^2) and nothing is inverted.
+"""
+
+cimport cython
+cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
+from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
+from libc.math cimport INFINITY, fabs, isfinite, log, sqrt
+from libc.string cimport memcpy
+
+from dmq_fast.kernels._blas cimport add_gram, cholesky, cholesky_solve, cholesky_upper
+from dmq_fast.kernels._moments cimport add_outer, mirror
+from dmq_fast.kernels._validate cimport all_finite, matrix, positive, refuse_not_finite, vector
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_floats, as_positive
+from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
+
+cnp.import_array()
 
 
 cdef int fit(
@@ -106,3 +121,900 @@ def ridge_fit(gram, moment, n, ridge):
         raise ValueError(f"gram: expected shape (d, d) with d >= 1, got {(g.shape[0], g.shape[1])}")
     cdef const double[::1] m = as_floats("moment", moment, (d,))
     return RidgeFit(d, ridge)(g, m, as_positive("n", n))
+
+
+# The loops that take the time, in C for the sake of one attribute: the wider vectors of the machine at hand, chosen at
+# load time. Every entry is computed on its own and nothing is contracted, so the bits are the same at any width.
+cdef extern from *:
+    """
+    #include <math.h>
+    #include <stddef.h>
+
+    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) \\
+        && !defined(__SANITIZE_ADDRESS__)
+    #define DMQ_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define DMQ_WIDE
+    #endif
+
+    /* (u, w) <- (c u + s w, c w - s u), entry by entry. */
+    static inline void dmq_rotate(
+        double* CYTHON_RESTRICT u, double* CYTHON_RESTRICT w, double c, double s, ptrdiff_t n)
+    {
+        for (ptrdiff_t j = 0; j < n; j++) {
+            double t = u[j];
+            u[j] = c * t + s * w[j];
+            w[j] = c * w[j] - s * t;
+        }
+    }
+
+    /* y <- y - a x */
+    static inline void dmq_subtract(
+        double* CYTHON_RESTRICT y, const double* CYTHON_RESTRICT x, double a, ptrdiff_t n)
+    {
+        for (ptrdiff_t j = 0; j < n; j++)
+            y[j] -= a * x[j];
+    }
+
+    DMQ_WIDE static void dmq_update(double* u, double* w, ptrdiff_t d)
+    {
+        for (ptrdiff_t k = 0; k < d; k++) {
+            double* row = u + k * d;
+            double a = row[k], b = w[k];
+            if (b == 0.0)
+                continue;
+            double r = sqrt(a * a + b * b);
+            row[k] = r;
+            dmq_rotate(row + k + 1, w + k + 1, a / r, b / r, d - k - 1);
+        }
+    }
+
+    /* The rotations (c, s) from the last row up, against x = 0: what leaves U arrives in x. */
+    DMQ_WIDE static void dmq_downdate(double* u, double* x, const double* c, const double* s, ptrdiff_t d)
+    {
+        for (ptrdiff_t j = 0; j < d; j++)
+            x[j] = 0.0;
+        for (ptrdiff_t i = d - 1; i >= 0; i--)
+            dmq_rotate(u + i * d + i, x + i, c[i], -s[i], d - i);
+    }
+
+    DMQ_WIDE static void dmq_solve_transposed(const double* u, double* x, ptrdiff_t d)
+    {
+        for (ptrdiff_t k = 0; k < d; k++) {
+            x[k] /= u[k * d + k];
+            dmq_subtract(x + k + 1, u + k * d + k + 1, x[k], d - k - 1);
+        }
+    }
+
+    /* Eight sums in a fixed order fill the widest vector and hide the latency of one. */
+    static inline double dmq_sum(const double* x, const double* y, ptrdiff_t n)
+    {
+        double sums[8] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0}, rest = 0.0;
+        ptrdiff_t i = 0;
+        for (; i + 7 < n; i += 8)
+            for (int l = 0; l < 8; l++)
+                sums[l] += x[i + l] * y[i + l];
+        for (; i < n; i++)
+            rest += x[i] * y[i];
+        for (int l = 0; l < 4; l++)
+            sums[l] += sums[l + 4];
+        return ((sums[0] + sums[2]) + (sums[1] + sums[3])) + rest;
+    }
+
+    /* out_i <- |U^{-T} x_i|^2 with `work` of d DMQ_LANES doubles. Rows go side by side, a vector of them for each k;
+       what is left goes one by one, with the same operations. 32 rows, as GCC unrolls what is shorter. */
+    #define DMQ_LANES 32
+    #define DMQ_ALONE 6
+    DMQ_WIDE static void dmq_leverage(
+        const double* CYTHON_RESTRICT u, const double* CYTHON_RESTRICT x, double* CYTHON_RESTRICT out,
+        double* CYTHON_RESTRICT work, ptrdiff_t m, ptrdiff_t d)
+    {
+        ptrdiff_t i = 0;
+        for (; m - i >= DMQ_ALONE; i += DMQ_LANES) {
+            ptrdiff_t lanes = m - i < DMQ_LANES ? m - i : DMQ_LANES;
+            double solved[DMQ_LANES], total[DMQ_LANES] = {0.0};
+            for (ptrdiff_t j = 0; j < d; j++)
+                for (ptrdiff_t l = 0; l < DMQ_LANES; l++)
+                    work[j * DMQ_LANES + l] = l < lanes ? x[(i + l) * d + j] : 0.0;
+            for (ptrdiff_t k = 0; k < d; k++) {
+                for (ptrdiff_t l = 0; l < DMQ_LANES; l++) {
+                    solved[l] = work[k * DMQ_LANES + l] / u[k * d + k];
+                    total[l] += solved[l] * solved[l];
+                }
+                for (ptrdiff_t j = k + 1; j < d; j++)
+                    for (ptrdiff_t l = 0; l < DMQ_LANES; l++)
+                        work[j * DMQ_LANES + l] -= u[k * d + j] * solved[l];
+            }
+            for (ptrdiff_t l = 0; l < lanes; l++)
+                out[i + l] = total[l];
+        }
+        for (; i < m; i++) {
+            double total = 0.0;
+            for (ptrdiff_t j = 0; j < d; j++)
+                work[j] = x[i * d + j];
+            for (ptrdiff_t k = 0; k < d; k++) {
+                work[k] /= u[k * d + k];
+                total += work[k] * work[k];
+                dmq_subtract(work + k + 1, u + k * d + k + 1, work[k], d - k - 1);
+            }
+            out[i] = total;
+        }
+    }
+
+    DMQ_WIDE static double dmq_dot(const double* x, const double* y, ptrdiff_t n)
+    {
+        return dmq_sum(x, y, n);
+    }
+
+    DMQ_WIDE static void dmq_solve(const double* u, double* x, ptrdiff_t d)
+    {
+        for (ptrdiff_t i = d - 1; i >= 0; i--) {
+            const double* row = u + i * d;
+            x[i] = (x[i] - dmq_sum(row + i + 1, x + i + 1, d - i - 1)) / row[i];
+        }
+    }
+    """
+    void dmq_update(double* u, double* w, Py_ssize_t d) noexcept nogil
+    void dmq_downdate(double* u, double* x, const double* c, const double* s, Py_ssize_t d) noexcept nogil
+    void dmq_solve_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil
+    void dmq_solve(const double* u, double* x, Py_ssize_t d) noexcept nogil
+    double dmq_dot(const double* x, const double* y, Py_ssize_t n) noexcept nogil
+    void dmq_leverage(
+        const double* u, const double* x, double* out, double* work, Py_ssize_t m, Py_ssize_t d
+    ) noexcept nogil
+    enum:
+        DMQ_LANES
+
+
+cdef void update_factor(double* u, double* w, Py_ssize_t d) noexcept nogil:
+    # Rotate (U_kk, w_k) to (r, 0), k = 0, 1, ...; the rest of row k and of w follow.
+    dmq_update(u, w, d)
+
+
+cdef int downdate_factor(double* u, double* w, double* work, Py_ssize_t d) noexcept nogil:
+    return downdate(u, w, work, d, d * DBL_EPSILON)
+
+
+cdef int downdate(double* u, double* w, double* work, Py_ssize_t d, double least) noexcept nogil:
+    # LINPACK's way (Users' Guide, chapter 10). a = U^{-T} w; 1 - |a|^2 = det(V - w w^T) / det(V) must exceed `least`.
+    cdef double* c = work
+    cdef double norm, radius, longer
+    cdef Py_ssize_t i
+    solve_factor_transposed(u, w, d)
+    norm = sqrt(dmq_dot(w, w, d))
+    radius = (1.0 - norm) * (1.0 + norm)
+    if not radius > least:
+        return NOT_DEFINITE
+    # Rotations that take [a; sqrt(1 - |a|^2)] to [0; 1], its last entry first.
+    radius = sqrt(radius)
+    for i in range(d - 1, -1, -1):
+        longer = sqrt(radius * radius + w[i] * w[i])
+        c[i] = radius / longer
+        w[i] = w[i] / longer
+        radius = longer
+    dmq_downdate(u, work + d, c, w, d)
+    return 0
+
+
+cdef void solve_factor_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil:
+    dmq_solve_transposed(u, x, d)
+
+
+cdef void solve_factor(const double* u, double* x, Py_ssize_t d) noexcept nogil:
+    dmq_solve(u, x, d)
+
+
+# Integers up to here are floats.
+cdef object SAFE = 2**53
+
+
+cdef double number(value, str name) except? -1.0:
+    # A float passes as it is, NaN and infinities included: the caller looks at them.
+    if isinstance(value, float):
+        return value
+    if type(value) is int and -SAFE <= value <= SAFE:
+        return value
+    return as_floats(name, value, ()).item()
+
+
+cdef inline const double* data(cnp.ndarray array) noexcept:
+    return <const double*> cnp.PyArray_DATA(array)
+
+
+cdef enum:
+    # Version of pickled states.
+    STATE = 1
+    # Rows that wait for one dsyrk; the Gram matrix is a sum of such blocks.
+    HELD = 64
+    # Rotated rows after which the factor is computed afresh from the Gram matrix.
+    REFACTOR = 1024
+    # A block of m rows is rotated in where ROTATE m <= d + FEW (bench/test_ridge.py).
+    ROTATE = 12
+    FEW = 12
+    # From this dimension on the work on one row lets other threads run.
+    LONG = 128
+    # Rows that `leverage` looks at between two looks at pending signals.
+    BLOCK = 4096
+
+# A downdate that leaves less than this of det(V) amplifies rounding by its inverse root: it is refactored instead.
+cdef double LEAST = 2.0 ** -10
+
+# Sums of squares up to here keep every entry of V away from overflow, rounding included.
+cdef double ROOM = DBL_MAX / 8.0
+
+
+cdef inline cnp.ndarray doubles(Py_ssize_t n):
+    cdef cnp.npy_intp size = n
+    return cnp.PyArray_SimpleNew(1, &size, cnp.NPY_DOUBLE)
+
+
+cdef inline double* address(cnp.ndarray array) noexcept:
+    return <double*> cnp.PyArray_DATA(array)
+
+
+@cython.final
+cdef class Ridge:
+    """Incremental ridge regression on a Cholesky factor that Givens rotations keep up to date.
+
+    Parameters
+    ----------
+    d : int
+        Feature dimension d >= 1.
+    regularization : float
+        lambda > 0.
+    normalized : bool, default False
+        Which of the two normalisations is meant::
+
+            False:  V = lambda I + sum phi phi^T,      theta = V^{-1} sum y phi          (bandits)
+            True:   V = lambda I + sum phi phi^T / n,  theta = V^{-1} (sum y phi) / n    (paper, section 6)
+
+        In the second a row changes n and with it all of V, so there is no rank-one form: `update` adds to the sums in
+        O(d^2), and the first query after it factorises in O(d^3), as does every `downdate`. Without rows V = lambda I.
+        Without rows theta is zero in both.
+
+    Attributes
+    ----------
+    dimension : int
+        d.
+    regularization : float
+        lambda.
+    normalized : bool
+        As given.
+    n : int
+        Rows added less rows removed; a weighted row counts once.
+
+    Notes
+    -----
+    The last rows, up to 64, wait in a buffer that is added to the Gram matrix as a block, and after 1024 rotated rows
+    the factor is computed afresh from the Gram matrix. So with k < 1024 rows rotated since,
+    ``|U^T U - V| <= 20 (k + 1) d u trace(V)`` in the Frobenius norm to first order, where u = 2^-53, V is that of the
+    Gram matrix as summed, and trace(V) its largest since then; in practice the error grows like the root of k.
+    Where lambda is so small beside V that float64 does not see V as definite, the factor stays as rotated, which is
+    definite always, and k goes on growing.
+
+    Everything is checked before anything changes: a call that raises leaves the state as it was. Threads may read one
+    object together; those that come while it is being changed, or want to change it while it is read, get RuntimeError
+    if the lock of the interpreter is released at that moment.
+
+    Examples
+    --------
+    >>> ridge = Ridge(2, 1.0)
+    >>> ridge.update([1.0, 0.0], 2.0)
+    >>> ridge.theta
+    array([1., 0.])
+    >>> ridge.leverage([1.0, 0.0])
+    0.5
+    """
+
+    cdef readonly Py_ssize_t dimension
+    cdef readonly Py_ssize_t n
+    cdef readonly double regularization
+    cdef readonly bint normalized
+    # U in the upper triangle, and room for its successor; what is below the diagonals is never read.
+    cdef double* _factor
+    cdef double* _spare
+    # Lower triangle of sum phi phi^T without the rows that wait.
+    cdef double* _lower
+    cdef double* _rows
+    cdef double* _moment
+    # 3 d doubles
+    cdef double* _work
+    # Who owns the memory of the six.
+    cdef cnp.ndarray _factors, _sums, _waiting, _products, _scratch
+    cdef object _theta
+    cdef Py_ssize_t _held
+    # Rows that may be rotated before the factor is due.
+    cdef Py_ssize_t _left
+    # Bounds on trace(V), or d lambda + sum |phi|^2 where it is a mean, and on the entries of the moment.
+    cdef double _trace
+    cdef double _reach
+    # Whether U belongs to the sums; always, unless normalised.
+    cdef bint _fresh
+    # Without the lock of the interpreter: -1, something is being changed; k > 0, read by k threads.
+    cdef Py_ssize_t _busy
+
+    def __cinit__(self, Py_ssize_t d, regularization, normalized=False):
+        cdef Py_ssize_t i
+        if not 1 <= d <= 1 << 28:
+            raise ValueError(f"d: expected an integer in [1, 2^28], got {d}")
+        self.regularization = positive(regularization, "regularization")
+        if not isinstance(normalized, (bool, np.bool_)):
+            raise TypeError(f"normalized: expected a bool, got {normalized!r}")
+        self.normalized = normalized
+        self._trace = d * self.regularization
+        if self.regularization < DBL_MIN or self._trace > ROOM:
+            raise ValueError(f"regularization: {self.regularization} is out of the range of float64 here")
+        self.dimension = d
+        self._factors, self._sums = np.zeros((2, d, d)), np.zeros((d, d))
+        self._waiting, self._products, self._scratch = np.zeros((HELD, d)), np.zeros(d), np.zeros(3 * d)
+        self._factor = address(self._factors)
+        self._spare = self._factor + d * d
+        self._lower, self._rows = address(self._sums), address(self._waiting)
+        self._moment, self._work = address(self._products), address(self._scratch)
+        for i in range(d):
+            self._factor[i * d + i] = sqrt(self.regularization)
+        self._left = REFACTOR
+        self._fresh = True
+
+    cdef int may_read(self) except -1:
+        if self._busy < 0:
+            raise RuntimeError("Ridge: being changed by another thread; give every thread its own copy()")
+        return 0
+
+    cdef int may_write(self) except -1:
+        if self._busy != 0:
+            raise RuntimeError("Ridge: in use by another thread; give every thread its own copy()")
+        return 0
+
+    cdef int admit(self, double square, double reach, str name, cnp.ndarray rows, y) except -1:
+        # `square` = sum |phi|^2 and `reach` = sum |y| |phi| are NaN or infinite where an argument is.
+        if square <= ROOM - self._trace and reach <= ROOM - self._reach:
+            return 0
+        refuse_not_finite(name, rows)
+        as_floats("y", y, np.shape(y))
+        raise ValueError(f"{name}, y: a sum of products is out of the range of float64; rescale")
+
+    cdef void flush(self) noexcept nogil:
+        add_gram(self._lower, self._rows, self._held, self.dimension)
+        self._held = 0
+
+    cdef void form(self, double* out, const double* more, const double* less, double n) noexcept nogil:
+        # Upper triangle of out <- V of the Gram matrix, plus `more` (lower triangle), minus less less^T, of n rows.
+        cdef Py_ssize_t i, j, d = self.dimension
+        cdef double entry
+        for i in range(d):
+            for j in range(i, d):
+                entry = self._lower[j * d + i]
+                if more != NULL:
+                    entry += more[j * d + i]
+                if less != NULL:
+                    entry -= less[i] * less[j]
+                if self.normalized:
+                    entry = entry / n if n > 0.0 else 0.0
+                out[i * d + j] = entry
+            out[i * d + i] += self.regularization
+
+    cdef int factorise(self, const double* more, const double* less, double n) noexcept nogil:
+        # A factor of `form`, in place of the present one if there is one; or the order of the bad leading minor.
+        cdef int info
+        self.flush()
+        self.form(self._spare, more, less, n)
+        info = cholesky_upper(self._spare, self.dimension)
+        if info == 0:
+            self._factor, self._spare = self._spare, self._factor
+            self._left = REFACTOR
+            self._fresh = True
+        return info
+
+    cdef int settle(self) except -1:
+        # What is due after a change: the buffer is full, or enough rows were rotated.
+        if self._held == HELD or self._left <= 0:
+            self._busy = -1
+            with nogil:
+                self.flush()
+                if self._left <= 0 and self.factorise(NULL, NULL, self.n) != 0:
+                    # The rotated factor is the better one; try again when as many rows have come.
+                    self._left = REFACTOR
+            self._busy = 0
+        return 0
+
+    cdef int ready(self) except -1:
+        # Before a query: no one else is at work, and the factor is that of the sums.
+        self.may_read()
+        if not self._fresh:
+            self.refactor()
+        return 0
+
+    def refactor(self):
+        """Compute the factor afresh from the Gram matrix, O(d^3); `update` does so by itself every 1024 rows.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If V is not positive definite in float64: `regularization` is lost in the rounding of the sums. The
+            factor stays as it was.
+        """
+        cdef int info
+        self.may_write()
+        self._busy = -1
+        with nogil:
+            info = self.factorise(NULL, NULL, self.n)
+        self._busy = 0
+        if info != 0:
+            raise self.indefinite("regularization", info)
+
+    cdef object indefinite(self, str name, int minor):
+        means = " / n" if self.normalized else ""
+        return np.linalg.LinAlgError(
+            f"{name}: gram{means} + regularization I would not be positive definite in float64 "
+            f"(leading minor {minor}, regularization {self.regularization:g})"
+        )
+
+    def update(self, phi, y):
+        """Add a row: V <- V + phi phi^T and moment <- moment + y phi, in O(d^2).
+
+        Parameters
+        ----------
+        phi : array_like, shape (d,)
+            Features. A float64 C-contiguous array is taken as it is.
+        y : float
+            Target.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On a wrong dtype or shape, an entry that is not finite, or a sum that would overflow; nothing has changed
+            then.
+        """
+        cdef Py_ssize_t d = self.dimension
+        cdef cnp.ndarray row = vector(phi, "phi", d)
+        cdef double target = number(y, "y")
+        cdef const double* x = data(row)
+        cdef double square = dmq_dot(x, x, d), reach = fabs(target) * sqrt(square)
+        self.may_write()
+        self.admit(square, reach, "phi", row, y)
+        self._trace += square
+        self._reach += reach
+        self.hold(x, target)
+        self.n += 1
+        self._theta = None
+        if self.normalized:
+            self._fresh = False
+        elif d < LONG:
+            self.rotate(x)
+        else:
+            self._busy = -1
+            with nogil:
+                self.rotate(x)
+            self._busy = 0
+        self.settle()
+
+    cdef void hold(self, const double* x, double target) noexcept nogil:
+        cdef Py_ssize_t i, d = self.dimension
+        cdef double* row = self._rows + self._held * d
+        for i in range(d):
+            row[i] = x[i]
+            self._moment[i] += target * x[i]
+        self._held += 1
+
+    cdef void rotate(self, const double* x) noexcept nogil:
+        memcpy(self._work, x, self.dimension * sizeof(double))
+        update_factor(self._factor, self._work, self.dimension)
+        self._left -= 1
+
+    def update_rows(self, Phi, y, weights=None):
+        """Add a block of rows: V <- V + sum_i w_i phi_i phi_i^T and moment <- moment + sum_i w_i y_i phi_i.
+
+        A few rows are rotated in one by one; from about d / 12 on, one product and one factorisation are cheaper.
+
+        Parameters
+        ----------
+        Phi : array_like, shape (m, d)
+        y : array_like, shape (m,)
+        weights : array_like, shape (m,), optional
+            Non-negative weights; one each when left out. They do not count in `n`: that grows by m. To `downdate` a
+            row of weight w, scale phi and y by its root.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `update`, and on a negative weight; nothing has changed then.
+        """
+        cdef Py_ssize_t i, d = self.dimension
+        cdef cnp.ndarray rows = matrix(Phi, "Phi", -1, d)
+        cdef Py_ssize_t m = cnp.PyArray_DIM(rows, 0)
+        cdef cnp.ndarray targets = vector(y, "y", m)
+        if weights is not None:
+            weights = as_floats("weights", weights, (m,))
+            if (weights < 0.0).any():
+                raise ValueError(f"weights: expected non-negative numbers, got {weights.min()}")
+            refuse_not_finite("Phi", rows)
+            refuse_not_finite("y", targets)
+            with np.errstate(all="ignore"):
+                # sum w phi phi^T and sum w y phi are those of scaled rows and targets.
+                root = np.sqrt(weights)
+                rows, targets = rows * root[:, None], targets * root
+            if not (np.isfinite(rows).all() and np.isfinite(targets).all()):
+                raise ValueError("Phi, y, weights: a product is out of the range of float64; rescale")
+        cdef const double* x = data(rows)
+        cdef const double* target = data(targets)
+        cdef double square, squares = 0.0, reach = 0.0
+        with nogil:
+            for i in range(m):
+                square = dmq_dot(x + i * d, x + i * d, d)
+                squares += square
+                reach += fabs(target[i]) * sqrt(square)
+        self.may_write()
+        self.admit(squares, reach, "Phi", rows, targets)
+        if m == 0:
+            return
+        self._trace += squares
+        self._reach += reach
+        self._theta = None
+        self._busy = -1
+        with nogil:
+            self.add_block(x, target, m)
+        self._busy = 0
+        self.settle()
+
+    cdef void add_block(self, const double* x, const double* target, Py_ssize_t m) noexcept nogil:
+        cdef Py_ssize_t i, j, d = self.dimension
+        if self._held + m > HELD:
+            self.flush()
+        if m <= HELD:
+            for i in range(m):
+                self.hold(x + i * d, target[i])
+        else:
+            add_gram(self._lower, x, m, d)
+            for i in range(m):
+                for j in range(d):
+                    self._moment[j] += target[i] * x[i * d + j]
+        self.n += m
+        if self.normalized:
+            self._fresh = False
+        elif ROTATE * m <= d + FEW or self.factorise(NULL, NULL, self.n) != 0:
+            for i in range(m):
+                self.rotate(x + i * d)
+
+    def downdate(self, phi, y):
+        """Remove a row: V <- V - phi phi^T and moment <- moment - y phi.
+
+        By rotations in O(d^2), or where these would amplify rounding (leverage of the row close to one), and always
+        when normalised, by a new factorisation of the Gram matrix. Rounding is relative to the largest V there was:
+        what remains of a small V after large rows have come and gone is noise.
+
+        Parameters
+        ----------
+        phi : array_like, shape (d,)
+        y : float
+            A row as it was added.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If V without the row is not positive definite in float64; nothing has changed then.
+        TypeError, ValueError
+            As for `update`, and when there is no row; nothing has changed then.
+        """
+        cdef Py_ssize_t i, d = self.dimension
+        cdef cnp.ndarray row = vector(phi, "phi", d)
+        cdef double target = number(y, "y")
+        cdef const double* x = data(row)
+        cdef double square = dmq_dot(x, x, d), reach = fabs(target) * sqrt(square)
+        cdef int info
+        self.may_write()
+        self.admit(square, reach, "phi", row, y)
+        if self.n == 0:
+            raise ValueError("phi: there is no row to remove")
+        self._busy = -1
+        with nogil:
+            info = self.remove(x)
+        self._busy = 0
+        if info != 0:
+            raise self.indefinite("phi", info)
+        # Rounding must not take it below what is always there.
+        self._trace = max(self._trace - square, d * self.regularization)
+        self._reach += reach
+        self._theta = None
+        self.n -= 1
+        for i in range(d):
+            self._moment[i] -= target * x[i]
+        self.settle()
+
+    cdef int remove(self, const double* x) noexcept nogil:
+        cdef Py_ssize_t d = self.dimension
+        cdef int info = NOT_DEFINITE
+        if not self.normalized:
+            memcpy(self._work, x, d * sizeof(double))
+            info = downdate(self._factor, self._work, self._work + d, d, LEAST)
+        if info == 0:
+            self._left -= 1
+        else:
+            info = self.factorise(NULL, x, self.n - 1)
+        if info == 0:
+            add_outer(self._lower, x, -1.0, d)
+        return info
+
+    def merge(self, Ridge other not None):
+        """Add the rows of another Ridge of the same dimension, regularization and normalisation, in O(d^3).
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If V of both is not positive definite in float64; nothing has changed then.
+        ValueError
+            If the two do not go together or their sums overflow; nothing has changed then.
+        """
+        cdef Py_ssize_t i, d = self.dimension
+        cdef int info = 0
+        for name in ("dimension", "regularization", "normalized"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise ValueError(f"other: expected {name} {mine}, got {theirs}")
+        self.may_write()
+        other.may_read()
+        cdef double trace = other._trace - d * self.regularization
+        if not (trace <= ROOM - self._trace and other._reach <= ROOM - self._reach):
+            raise ValueError("other: a sum of products is out of the range of float64")
+        cdef cnp.ndarray sums = other.sums()
+        cdef const double* more = data(sums)
+        if not self.normalized:
+            self._busy = -1
+            with nogil:
+                info = self.factorise(more, NULL, 0.0)
+            self._busy = 0
+        if info != 0:
+            raise self.indefinite("other", info)
+        self._fresh = not self.normalized
+        self._theta = None
+        for i in range(d * d):
+            self._lower[i] += more[i]
+        for i in range(d):
+            self._moment[i] += other._moment[i]
+        self._trace += trace
+        self._reach += other._reach
+        self.n += other.n
+
+    cdef cnp.ndarray sums(self):
+        # sum phi phi^T, lower triangle, in a new array; the upper one holds zeros.
+        cdef Py_ssize_t d = self.dimension
+        cdef cnp.ndarray out = self._sums.copy()
+        add_gram(address(out), self._rows, self._held, d)
+        return out
+
+    @property
+    def gram(self):
+        """Sum of phi phi^T, shape (d, d), a new symmetric array."""
+        self.may_read()
+        cdef cnp.ndarray out = self.sums()
+        mirror(address(out), self.dimension)
+        return out
+
+    @property
+    def moment(self):
+        """Sum of y phi, shape (d,), a new array."""
+        self.may_read()
+        return self._products.copy()
+
+    @property
+    def theta(self):
+        """The estimate, shape (d,), a read-only array; solved for once after a change.
+
+        Raises
+        ------
+        ValueError
+            If it overflows.
+        numpy.linalg.LinAlgError
+            When normalised, if V is not positive definite in float64.
+        """
+        return self.estimate()
+
+    cdef cnp.ndarray estimate(self):
+        cdef Py_ssize_t i, d = self.dimension
+        cdef double total
+        cdef double* out
+        cdef cnp.ndarray theta
+        self.ready()
+        if self._theta is None:
+            theta = doubles(d)
+            out = address(theta)
+            # Without rows the moment is no mean, and theta is zero.
+            total = 1.0 if not self.normalized else self.n if self.n > 0 else INFINITY
+            self._busy += 1
+            with nogil:
+                # U^T U theta = moment
+                for i in range(d):
+                    out[i] = self._moment[i] / total
+                solve_factor_transposed(self._factor, out, d)
+                solve_factor(self._factor, out, d)
+            self._busy -= 1
+            if not all_finite(out, d):
+                raise ValueError("theta: the estimate is out of the range of float64; rescale")
+            cnp.PyArray_CLEARFLAGS(theta, cnp.NPY_ARRAY_WRITEABLE)
+            self._theta = theta
+        return self._theta
+
+    @property
+    def logdet(self):
+        """Natural logarithm of det V."""
+        cdef Py_ssize_t i
+        cdef double total = 0.0
+        self.ready()
+        for i in range(self.dimension):
+            total += log(self._factor[i * self.dimension + i])
+        return 2.0 * total
+
+    def predict(self, Phi):
+        """Return Phi @ theta.
+
+        Parameters
+        ----------
+        Phi : array_like, shape (m, d) or (d,)
+
+        Returns
+        -------
+        numpy.ndarray, shape (m,), or float for a single row
+
+        Raises
+        ------
+        TypeError, ValueError
+            On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
+        """
+        cdef Py_ssize_t i, m, d = self.dimension
+        cdef cnp.ndarray rows = points(Phi, d)
+        cdef cnp.ndarray theta = self.estimate(), result
+        cdef const double* x = data(rows)
+        cdef const double* weights = data(theta)
+        cdef double value
+        cdef double* out
+        if cnp.PyArray_NDIM(rows) == 1:
+            value = dmq_dot(x, weights, d)
+            if not isfinite(value):
+                refuse_result("prediction")
+            return value
+        m = cnp.PyArray_DIM(rows, 0)
+        result = doubles(m)
+        out = address(result)
+        # theta is never written to again: no one has to wait.
+        with nogil:
+            value = 0.0
+            for i in range(m):
+                out[i] = dmq_dot(x + i * d, weights, d)
+                value += out[i] * 0.0
+        if value != 0.0:
+            refuse_result("prediction")
+        return result
+
+    def leverage(self, Phi):
+        """Return phi^T V^{-1} phi for every row, which is |U^{-T} phi|^2.
+
+        Parameters
+        ----------
+        Phi : array_like, shape (m, d) or (d,)
+
+        Returns
+        -------
+        numpy.ndarray, shape (m,), or float for a single row
+            The bits of a row do not depend on the rows beside it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
+        numpy.linalg.LinAlgError
+            When normalised, if V is not positive definite in float64.
+        """
+        cdef Py_ssize_t begin, i, m, size, d = self.dimension
+        cdef cnp.ndarray rows = points(Phi, d), result, scratch
+        cdef const double* x = data(rows)
+        cdef double* work
+        cdef double* out
+        cdef double value
+        cdef bint single = cnp.PyArray_NDIM(rows) == 1
+        self.ready()
+        if single and d < LONG:
+            dmq_leverage(self._factor, x, &value, self._work, 1, d)
+            if not isfinite(value):
+                refuse_result("leverage")
+            return value
+        m = 1 if single else cnp.PyArray_DIM(rows, 0)
+        result, scratch = doubles(m), doubles(DMQ_LANES * d)
+        out, work = address(result), address(scratch)
+        value = 0.0
+        self._busy += 1
+        try:
+            for begin in range(0, m, BLOCK):
+                PyErr_CheckSignals()
+                size = min(m - begin, BLOCK)
+                with nogil:
+                    dmq_leverage(self._factor, x + begin * d, out + begin, work, size, d)
+                    for i in range(begin, begin + size):
+                        value += out[i] * 0.0
+        finally:
+            self._busy -= 1
+        if value != 0.0:
+            refuse_result("leverage")
+        return out[0] if single else result
+
+    def copy(self):
+        """Return an independent Ridge in the same state, bit for bit."""
+        self.may_read()
+        cdef Ridge other = Ridge(self.dimension, self.regularization, self.normalized)
+        other.__setstate__(self.state())
+        return other
+
+    def __copy__(self):
+        return self.copy()
+
+    def __deepcopy__(self, memo):
+        return self.copy()
+
+    cdef dict state(self):
+        cdef Py_ssize_t d = self.dimension
+        factor = None
+        if self._fresh:
+            factor = np.empty((d, d))
+            memcpy(address(factor), self._factor, d * d * sizeof(double))
+        return {
+            "version": STATE,
+            "n": self.n,
+            "factor": factor,
+            "lower": self._sums.copy(),
+            "rows": self._waiting[: self._held].copy(),
+            "moment": self._products.copy(),
+            "left": self._left,
+            "trace": self._trace,
+            "reach": self._reach,
+        }
+
+    def __reduce__(self):
+        self.may_read()
+        return (Ridge, (self.dimension, self.regularization, self.normalized), self.state())
+
+    def __setstate__(self, state):
+        cdef Py_ssize_t d = self.dimension
+        cdef Py_ssize_t n, left
+        cdef cnp.ndarray lower, rows, moment, factor = None
+        self.may_write()
+        try:
+            version = state["version"]
+            if version > STATE:
+                raise ValueError(f"Ridge: state of version {version} is newer than {STATE}, which is what is read here")
+            n, left = int(state["n"]), int(state["left"])
+            lower = as_floats("lower", state["lower"], (d, d))
+            rows = as_floats("rows", state["rows"], (None, d))
+            moment = as_floats("moment", state["moment"], (d,))
+            trace, reach = as_positive("trace", state["trace"]), as_positive("reach", state["reach"], zero=True)
+            if state["factor"] is not None:
+                factor = as_floats("factor", state["factor"], (d, d))
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"Ridge: not a state of version {STATE}: {error}") from error
+        if n < 0 or len(rows) >= HELD or (factor is None and not self.normalized):
+            raise ValueError(f"Ridge: not a state of version {STATE}")
+        if factor is not None and not (np.diagonal(factor) > 0.0).all():
+            raise ValueError("Ridge: the factor of the state is singular")
+        self.n, self._held, self._left = n, len(rows), min(left, REFACTOR)
+        self._trace, self._reach = trace, reach
+        self._sums[:], self._waiting[: len(rows)], self._products[:] = lower, rows, moment
+        self._fresh = factor is not None
+        if self._fresh:
+            memcpy(self._factor, data(factor), d * d * sizeof(double))
+        self._theta = None
+
+    def __repr__(self):
+        means = ", normalized=True" if self.normalized else ""
+        return f"Ridge({self.dimension}, {self.regularization!r}{means}): n={self.n}"
+
+
+cdef cnp.ndarray points(value, Py_ssize_t d):
+    # (d,) or (m, d)
+    cdef cnp.ndarray array
+    if not isinstance(value, np.ndarray):
+        value = as_numbers("Phi", value)
+    array = vector(value, "Phi", d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, "Phi", -1, d)
+    refuse_not_finite("Phi", array)
+    return array
+
+
+cdef int refuse_result(str what) except -1:
+    raise ValueError(f"Phi: a {what} is out of the range of float64; rescale")

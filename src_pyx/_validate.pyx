@@ -112,8 +112,7 @@ def as_floats(name, value, shape, *, finite=True):
     if not fits:
         wanted = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
         raise ValueError(f"{name}: expected shape {wanted}, got {array.shape}")
-    # `reshape` undoes that ascontiguousarray makes 0-d arrays 1-d.
-    out = np.ascontiguousarray(array, dtype=np.float64).reshape(array.shape)
+    out = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
     if finite:
         refuse_not_finite(name, out)
     return out

@@ -229,3 +229,116 @@ def test_seconds_end_a_batch_of_any_size(run):
     code, out, _ = run("run", "lock", "--horizon", 5, "--n-samples", 2**62, "--max-seconds", 0.2, "--json")
     assert code == 3
     assert json.loads(out)["seconds"]["total"] < 5
+
+
+PROMISED = {
+    "d", "method", "kind", "min_us", "median_us", "flops", "gflops", "share_of_dgemm", "best_min", "best_median",
+    "ratio_min", "ratio_median",
+}  # fmt: skip
+
+
+def test_bench_oracle_prints_one_object(run):
+    code, out, err = run("bench", "oracle", "--d", "4,2", "--n", 3, "--json", "-")
+    assert code == 0
+    result = json.loads(out)
+    assert result["benchmark"] == "oracle" and result["rounds"] == 3
+    assert set(result) >= {"machine", "versions", "blas", "dgemm", "warnings", "measurements"}
+    assert result["versions"]["dmq_fast"] == dmq.__version__
+    assert err == "".join(f"warning: {warning}\n" for warning in result["warnings"])
+    rows = result["measurements"]
+    assert [row["d"] for row in rows] == sorted(row["d"] for row in rows)
+    assert {row["d"] for row in rows} == {2, 4}
+    for d in (2, 4):
+        of_d = [row for row in rows if row["d"] == d]
+        assert {row["kind"] for row in of_d} == {"ours", "alternative", "floor"}
+        alternatives = [row for row in of_d if row["kind"] == "alternative"]
+        for row in of_d:
+            assert set(row) == PROMISED
+            assert 0.0 < row["min_us"] <= row["median_us"]
+            for statistic in ("min", "median"):
+                best = min(alternative[f"{statistic}_us"] for alternative in alternatives)
+                assert row[f"ratio_{statistic}"] == pytest.approx(best / row[f"{statistic}_us"])
+            if row["gflops"] is not None:
+                assert row["gflops"] == pytest.approx(row["flops"] / row["min_us"] / 1e3)
+                assert row["share_of_dgemm"] == pytest.approx(row["gflops"] / result["dgemm"]["gflops"])
+
+
+def test_bench_oracle_prints_a_table_and_saves(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    saved, plot = tmp_path / "oracle.json", tmp_path / "oracle.PNG"
+    code, out, _ = run("bench", "oracle", "--d", 2, "--n", 1, "--json", saved, "--plot", plot)
+    assert code == 0
+    assert out.startswith("d = 2 ") and "GFLOP/s" in out and "f2py dsygvx" in out
+    assert max(map(len, out.splitlines())) <= 120
+    assert json.loads(saved.read_text())["measurements"][0]["d"] == 2
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert sorted(os.listdir(tmp_path)) == ["oracle.PNG", "oracle.json"]
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_plot_of_a_benchmark_in_every_format(tmp_path, suffix, magic):
+    pytest.importorskip("matplotlib")
+    from dmq_fast import oracle_bench
+
+    result = oracle_bench.measure([1, 3], rounds=1)
+    oracle_bench.draw(result, tmp_path / f"plot.{suffix}")
+    assert (tmp_path / f"plot.{suffix}").read_bytes().startswith(magic)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("bench", "BENCHMARK"),
+        ("bench orakel", "orakel"),
+        ("bench oracle --d 0", "--d: expected an integer >= 1, got '0'"),
+        ("bench oracle --d 4,-8", "--d: expected an integer >= 1, got '-8'"),
+        ("bench oracle --d 4,,8", "--d: expected an integer >= 1, got ''"),
+        ("bench oracle --d 2.5", "--d: expected an integer >= 1, got '2.5'"),
+        ("bench oracle --d 1000000", "--d: expected dimensions up to 4096, got 1000000"),
+        ("bench oracle --n 0", "--n: expected an integer >= 1, got '0'"),
+        ("bench oracle --json /nowhere/x.json", "--json: there is no directory /nowhere"),
+        ("bench oracle --json /", "--json: / is a directory"),
+        ("bench oracle --plot /nowhere/x.png", "--plot: there is no directory /nowhere"),
+        ("bench oracle --plot x.bmp", "--plot: expected a file that ends in .png, .pdf or .svg, got x.bmp"),
+    ],
+)
+def test_a_wrong_benchmark_exits_with_2_and_says_why(run, arguments, words):
+    code, out, err = run(*arguments.split())
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_a_plot_without_matplotlib_is_refused_before_the_work(run, monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, out, err = run("bench", "oracle", "--plot", tmp_path / "x.png")
+    assert (code, out) == (2, "")
+    assert 'pip install "dmq_fast[plot]"' in err
+
+
+@pytest.mark.parametrize("arguments", ["bench --help", "bench oracle --help"])
+def test_help_of_benchmarks(run, arguments):
+    code, out, _ = run(*arguments.split())
+    assert code == 0
+    assert "oracle" in out
+    if "oracle" in arguments:
+        assert "exit codes" in out and "--plot FILE" in out
+
+
+def test_a_benchmark_says_where_times_do_not_compare(monkeypatch):
+    from dmq_fast import oracle_bench
+
+    monkeypatch.setattr(oracle_bench, "blas_libraries", lambda: [{"num_threads": 1}, {"num_threads": 4}])
+    assert "4 threads" in oracle_bench.thread_warnings()[0]
+    monkeypatch.setattr(oracle_bench, "blas_libraries", lambda: [{"num_threads": 1}])
+    assert oracle_bench.thread_warnings() == []
+    assert oracle_bench.noise_warnings(1.1) == []
+    assert "1.57 times" in oracle_bench.noise_warnings(1.566)[0]
+
+
+def test_a_wrong_answer_is_not_timed():
+    from dmq_fast import oracle_bench
+
+    wrong = oracle_bench.Method("wrong", oracle_bench.OURS, None, lambda: 1, lambda answer: answer == 2)
+    with pytest.raises(RuntimeError, match=r"wrong, d = 3: wrong answer 1"):
+        oracle_bench.interleaved([wrong], 1, 3)

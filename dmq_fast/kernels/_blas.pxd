@@ -29,13 +29,15 @@ cdef void multiply_transposed(
 # Doubles of workspace for `top_eigenpair`: matrices are the caller's, this is LAPACK's own scratch.
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil
 
-# Largest eigenvalue of the pencil (a, l l^T): the a (d, d, symmetric) that comes in is destroyed, `l` holds
-# a factor from `cholesky`. With `vector` not NULL it receives x (d,), scaled to x^T l l^T x = 1.
-# `work` has eigen_work_size(d) doubles. Returns LAPACK's info (0: fine), or OVERFLOW when L^{-1} a L^{-T} is
-# not finite.
+# Largest eigenvalue of the pencil (a, u^T u): the symmetric a (d, d), of which the upper triangle is read, is
+# destroyed, `u` holds a factor from `cholesky_upper`. With `vector` not NULL it receives x (d,), scaled to
+# x^T u^T u x = 1. `work` has eigen_work_size(d) doubles. Returns LAPACK's info (0: fine); OVERFLOW when
+# u^{-T} a u^{-1} is not finite; or, unless `thorough`, NOT_FOUND: a subset driver may find nothing in a cluster of
+# eigenvalues, then `thorough` on a fresh copy of a always answers.
 cdef enum:
     OVERFLOW = -1000
+    NOT_FOUND = -1001
 
 cdef int top_eigenpair(
-    double* a, const double* l, Py_ssize_t d, double* value, double* vector, double* work
+    double* a, const double* u, Py_ssize_t d, double* value, double* vector, bint thorough, double* work
 ) noexcept nogil
