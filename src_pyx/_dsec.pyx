@@ -53,7 +53,7 @@ cdef inline double margin(double unit, Py_ssize_t d) noexcept nogil:
     #   forming A takes 4, and its diagonal 1 more;
     #   elimination that succeeds takes d + 4, in whatever order it sums (Higham, Accuracy and Stability of Numerical
     #   Algorithms, theorem 10.3; a pivot's reciprocal adds one);
-    #   a product x^T A x takes 1.5 d + 8, forming A included (see `proves_shift`).
+    #   a product x^T A x takes 1.5 d + 10, forming A included (see `proves_shift`).
     # So each stays below 2 (d + 8) an entry, d times that in norm, also where an M is indefinite by its own rounding.
     return 2.0 * unit * d * (d + 8)
 
@@ -110,7 +110,7 @@ cdef bint proves_shift(
     const double* s, const double* m2, double ratio, double eps_r, const double* x, Py_ssize_t order, Py_ssize_t d
 ) noexcept nogil:
     # Whether x^T A x < 0 for certain, for an x (order,) that is zero from there on. With y_i = g_i^{1/2} |x_i| the
-    # terms add up to (sum_i y_i)^2 <= order x^T diag(g) x at most; each sees 4 roundings in A, order / 2 + 2 in the sum
+    # terms add up to (sum_i y_i)^2 <= order x^T diag(g) x at most; each sees 4 roundings in A, order / 2 + 4 in the sum
     # of its row and order + 2 in the sum of the rows.
     cdef Py_ssize_t i, j
     cdef double total = 0.0, weight = 0.0, first, second, p0, p1, p2, p3

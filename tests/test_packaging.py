@@ -18,6 +18,15 @@ CLIENT = """
 from dmq_fast.kernels._dsec cimport NO_SHIFT, SHIFT, decide
 from dmq_fast.kernels._moments cimport add_outer, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
+from dmq_fast.kernels._ridge cimport update_factor
+
+def corner_of_updated_factor():
+    cdef double u[4]
+    cdef double w[2]
+    u[0], u[1], u[2], u[3] = 1.0, 0.0, 0.0, 1.0
+    w[0], w[1] = 0.6, 0.8
+    update_factor(u, w, 2)
+    return u[0]
 
 def shifted(double ratio):
     cdef double s[4]
@@ -45,6 +54,7 @@ def first_uniform(Stream stream):
 USE_CLIENT = """
 import client, dmq_fast, sys
 assert dmq_fast.__file__.startswith(sys.argv[1]), dmq_fast.__file__
+assert abs(client.corner_of_updated_factor() ** 2 - 1.36) < 1e-15
 assert client.shifted(2.0) and not client.shifted(4.0)
 stream = dmq_fast.Stream(5, call=3)
 assert client.first_uniform(stream) == stream.generator().random()
