@@ -47,7 +47,8 @@ extensions = [
     Extension(
         f"dmq_fast.kernels.{source.stem}",
         [source.as_posix()],
-        include_dirs=[np.get_include()],
+        include_dirs=["src_pyx", np.get_include()],
+        depends=["src_pyx/dmq_wide.h"],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=cflags,
         extra_link_args=ldflags,

@@ -12,20 +12,14 @@ cnp.import_array()
 
 cdef extern from *:
     """
-    #include <stddef.h>
     #include <string.h>
-    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) \\
-        && !defined(__SANITIZE_ADDRESS__)
-    #define DMQ_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-    #else
-    #define DMQ_CLONES
-    #endif
+    #include "dmq_wide.h"
 
     typedef double dmq_four __attribute__((vector_size(32)));
 
     /* out[4][4] <- four rows of phi (each d) times four columns of packed (d, 4). Every score is summed over the
        features in order, whatever the vector width, so the bits are those of a plain loop on every machine. */
-    DMQ_CLONES static void dmq_scores(
+    DMQ_WIDE static void dmq_scores(
         const double *p0, const double *p1, const double *p2, const double *p3, const double *packed,
         ptrdiff_t d, double *out)
     {

@@ -123,19 +123,11 @@ def ridge_fit(gram, moment, n, ridge):
     return RidgeFit(d, ridge)(g, m, as_positive("n", n))
 
 
-# The loops that take the time, in C for the sake of one attribute: the wider vectors of the machine at hand, chosen at
-# load time. Every entry is computed on its own and nothing is contracted, so the bits are the same at any width.
+# The loops that take the time, in C for the sake of one attribute, DMQ_WIDE.
 cdef extern from *:
     """
     #include <math.h>
-    #include <stddef.h>
-
-    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) \\
-        && !defined(__SANITIZE_ADDRESS__)
-    #define DMQ_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-    #else
-    #define DMQ_WIDE
-    #endif
+    #include "dmq_wide.h"
 
     /* (u, w) <- (c u + s w, c w - s u), entry by entry. */
     static inline void dmq_rotate(
