@@ -365,7 +365,8 @@ def thread_warnings() -> list[str]:
         found = f"runs on {max(threads)} threads"
     else:
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-        if any(os.environ.get(name) == "1" for name in names) or os.cpu_count() == 1:
+        chosen = {os.environ[name] for name in names if name in os.environ}
+        if chosen == {"1"} or os.cpu_count() == 1:
             return []
         found = "may run on several threads"
     return [f"BLAS {found}: set OPENBLAS_NUM_THREADS=1 for times that compare"]
@@ -378,12 +379,12 @@ def noise_warnings(noise: float) -> list[str]:
     return [f"noisy machine: the median matrix product took {noise:.2f} times as long as the fastest; trust min_us"]
 
 
-HEADER = f"{'':<40}{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"
+HEADER = f"{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Lay the rows of one dimension out for a person; the last column is `ratio_median`."""
-    lines = [f"d = {rows[0]['d']}".ljust(40) + HEADER[40:]]
+    lines = [f"d = {rows[0]['d']}".ljust(40) + HEADER]
     for item in rows:
         mark = "*" if item["kind"] == ALTERNATIVE and item["ratio_median"] == 1.0 else ""
         rate = "" if item["gflops"] is None else f"{item['gflops']:.2f}"

@@ -382,7 +382,8 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
     Parameters
     ----------
     m1 : array_like, shape (d, d)
-        Second moment of D1 with its regulariser added. Symmetric positive semidefinite; its upper triangle is read.
+        Second moment of D1 with its regulariser added. Symmetric positive semidefinite, which is not checked; its
+        upper triangle is read.
     m2 : array_like, shape (d, d)
         Second moment of D2, likewise.
     eps1, eps2 : float
@@ -422,7 +423,7 @@ def dsec_value(m1, m2, eps1):
     cdef double scale1 = positive(eps1, "eps1"), value = 0.0
     cdef int info = solve(first, second, &value, NULL)
     if info > 0:
-        return singular(first, second, scale1, False, True).value
+        return singular(first, second, scale1, 1.0, False, True).value
     value *= scale1
     if info == NOT_FINITE or not isfinite(value):
         refuse_not_finite("m1", first)
@@ -473,7 +474,7 @@ def dsec(m1, m2, eps1, eps2):
     cdef double* x = <double*> cnp.PyArray_DATA(witness)
     cdef int info = solve(first, second, &value, x)
     if info > 0:
-        return singular(first, second, scale1, says_true(answer), answer >= MARGINAL_NO_SHIFT)
+        return singular(first, second, scale1, float(eps2), says_true(answer), answer >= MARGINAL_NO_SHIFT)
     value *= scale1
     root = sqrt(scale1)
     for i in range(d):
@@ -517,8 +518,8 @@ cdef class ShiftScan:
     cdef Buffer _work
 
     def __init__(self, Py_ssize_t dimension, eps_s, eps_t, eps_r, bint with_values):
-        if dimension < 1:
-            raise ValueError(f"dimension: expected an integer >= 1, got {dimension}")
+        if not 1 <= dimension < 2**24:
+            raise ValueError(f"dimension: expected an integer >= 1 whose matrices fit memory, got {dimension}")
         self.dimension = dimension
         self.eps_s = positive(eps_s, "eps_s")
         self.eps_t = positive(eps_t, "eps_t")
@@ -566,6 +567,8 @@ cdef class ShiftScan:
         if not (0 <= base <= bottom and top < cover.shape[0] and top < base + grams.shape[0] and 0.0 < n < INFINITY
                 and cover.shape[1] == d and cover.shape[2] == d and grams.shape[1] == d and grams.shape[2] == d):
             raise ValueError("scan: arrays and levels do not fit together")
+        if not n * self.eps_t < INFINITY:
+            raise ValueError(f"n: expected n eps_t within the range of float64, got {n} * {self.eps_t}")
         for level in range(top, bottom - 1, -1):
             s = &cover[level, 0, 0]
             gram = &grams[level - base, 0, 0]
@@ -579,6 +582,10 @@ cdef class ShiftScan:
             if says_true(answer):
                 return level, values
         return -1, values
+
+    def __reduce__(self):
+        # A copy has a workspace of its own.
+        return (ShiftScan, (self.dimension, self.eps_s, self.eps_t, self.eps_r, self.with_values))
 
     cdef double value(self, const double* s, const double* gram, double n, Py_ssize_t level) except? -1.0:
         cdef double value = 0.0

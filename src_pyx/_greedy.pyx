@@ -1,6 +1,7 @@
 """Greedy actions argmax_a phi(s)^T theta^a (paper, equation 1, third case)."""
 
 cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, isfinite
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
@@ -104,7 +105,7 @@ def greedy_actions(features, theta, *, return_values=False):
     """
     cdef cnp.ndarray phi = matrix(features, "features", -1, -1)
     cdef cnp.npy_intp n = cnp.PyArray_DIM(phi, 0)
-    cdef Py_ssize_t d = cnp.PyArray_DIM(phi, 1), failed
+    cdef Py_ssize_t d = cnp.PyArray_DIM(phi, 1), failed = -1
     cdef cnp.ndarray weights = matrix(theta, "theta", -1, d)
     cdef Py_ssize_t n_actions = cnp.PyArray_DIM(weights, 0)
     if n_actions == 0 or d == 0:
@@ -118,8 +119,21 @@ def greedy_actions(features, theta, *, return_values=False):
     cdef double* packed = <double*> malloc((n_actions + 3) // 4 * 4 * d * sizeof(double))
     if packed == NULL:
         raise MemoryError()
-    with nogil:
-        failed = greedy_rows(rows, columns, n, n_actions, d, packed, action, value)
+    # A piece of work takes milliseconds; in between, Ctrl-C is answered.
+    cdef Py_ssize_t piece = 4 * max(<Py_ssize_t> 1, (1 << 22) // (4 * d * n_actions)), start = 0
+    try:
+        with nogil:
+            pack(columns, n_actions, d, packed)
+        while start < n and failed < 0:
+            with nogil:
+                failed = greedy_rows(
+                    rows + start * d, min(piece, n - start), n_actions, d, packed, action + start, value + start
+                )
+            if failed >= 0:
+                failed += start
+            start += piece
+            PyErr_CheckSignals()
+    finally:
         free(packed)
     if failed >= 0:
         refuse_not_finite("features", phi)
@@ -128,20 +142,24 @@ def greedy_actions(features, theta, *, return_values=False):
     return (actions, values) if return_values else actions
 
 
-cdef Py_ssize_t greedy_rows(
-    const double* phi, const double* theta, Py_ssize_t n, Py_ssize_t n_actions, Py_ssize_t d,
-    double* packed, cnp.int64_t* action, double* value
-) noexcept nogil:
-    # Four rows and four actions at a time. Returns -1, or the first row with a score that is not finite. `packed` holds
-    # groups of four actions, (d, 4) each, filled up with zeros.
-    cdef Py_ssize_t i, a, r, g, block, groups = (n_actions + 3) // 4
-    cdef double out[16]
-    cdef double poison[4]
-    cdef const double* rows[4]
-    memset(packed, 0, groups * 4 * d * sizeof(double))
+cdef void pack(const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* packed) noexcept nogil:
+    # Groups of four actions, (d, 4) each, filled up with zeros.
+    cdef Py_ssize_t i, a
+    memset(packed, 0, (n_actions + 3) // 4 * 4 * d * sizeof(double))
     for a in range(n_actions):
         for i in range(d):
             packed[(a // 4 * d + i) * 4 + a % 4] = theta[a * d + i]
+
+
+cdef Py_ssize_t greedy_rows(
+    const double* phi, Py_ssize_t n, Py_ssize_t n_actions, Py_ssize_t d,
+    const double* packed, cnp.int64_t* action, double* value
+) noexcept nogil:
+    # Four rows and four actions at a time. Returns -1, or the first row with a score that is not finite.
+    cdef Py_ssize_t a, r, g, block, groups = (n_actions + 3) // 4
+    cdef double out[16]
+    cdef double poison[4]
+    cdef const double* rows[4]
     for block in range(0, n, 4):
         for r in range(4):
             # A short last block repeats its last row.

@@ -6,6 +6,7 @@ NumPy alone: ``numpy.random.Philox(key=key, counter=counter)`` with ``key = np.a
 ``counter = np.array([0, 0, stream.chunk, stream.call], np.uint64)`` (lists of large integers turn into floats).
 """
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint64_t
 
 import numbers
@@ -177,11 +178,17 @@ cdef class Stream:
             raise ValueError(f"n: expected a non-negative integer, got {n}")
         cdef Philox generator
         cdef double[::1] out
+        cdef Py_ssize_t done = 0, piece = 1 << 22
         array = np.empty(n)
         if n > 0:
             out = array
             philox_open(&generator, self)
-            philox_uniforms(&generator, &out[0], n)
+            # A piece takes milliseconds; in between, Ctrl-C is answered.
+            while done < n:
+                with nogil:
+                    philox_uniforms(&generator, &out[done], min(piece, n - done))
+                done += piece
+                PyErr_CheckSignals()
         return array
 
     def __eq__(self, other):

@@ -7,6 +7,8 @@ A float64 C-contiguous array of the right shape passes in a few nanoseconds and 
 cimport numpy as cnp
 from libc.math cimport INFINITY
 
+import sys
+
 import numpy as np
 
 cnp.import_array()
@@ -75,6 +77,10 @@ def as_numbers(name, value):
     ValueError
         If nested sequences differ in length.
     """
+    # Without that module there are no masked arrays, and loading it is slow.
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(value, masked.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, got a masked array")
     try:
         array = np.asarray(value)
     except ValueError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from fractions import Fraction
 
@@ -308,7 +310,8 @@ class TestExactDecisions:
         for eps2 in (0.5, 1.0, 2.0, 3.0, 1e6):
             decision, marginal = decide(m1, m2, 1.0, eps2)
             answer = dsec(m1, m2, 1.0, eps2)
-            assert answer.decision is decision and (answer.marginal or not marginal)
+            # On a singular m1, what is open follows the value.
+            assert (answer.decision is decision or marginal) and (answer.marginal or not marginal)
             if not answer.marginal:
                 assert (answer.value >= eps2) is decision or answer.value == pytest.approx(eps2, rel=1e-9)
 
@@ -1049,3 +1052,40 @@ def test_no_floating_point_warning_reaches_the_caller():
         warnings.simplefilter("error")
         with pytest.raises(ValueError):
             dsec(1e-200 * np.eye(2), 1e200 * np.eye(2), 1e200, 1e-50)
+
+
+class TestRange:
+    """Squares out of range where v is not, and copies."""
+
+    def test_rows_whose_squares_underflow_or_overflow(self):
+        small = dsec_rows([[1.0]], [[1e-163]], 1e300, 1e-50)
+        assert (small.decision, small.marginal) == (True, False)
+        assert small.value == pytest.approx(1e-26)
+        large = dsec_rows([[1e-100]], [[1e100]], 1e-300, 1.0)
+        assert (large.decision, large.marginal) == (True, False)
+        assert large.value == pytest.approx(1e100)
+        with pytest.raises(ValueError, match="overflows"):
+            dsec_rows([[1e-100]], [[1e100]], 1.0, 1.0)
+
+    def test_a_shared_null_space_leaves_the_decision_to_the_value(self):
+        answer = dsec(np.ones((2, 2)), np.ones((2, 2)), 1.0, 2.0)
+        assert (answer.decision, answer.marginal) == (False, True)
+        assert answer.value == pytest.approx(1.0)
+
+    def test_copies_of_a_scan_have_their_own_workspace(self):
+        scan = ShiftScan(3, 1.0, 2.0, 0.5, True)
+        for other in (copy.copy(scan), copy.deepcopy(scan), pickle.loads(pickle.dumps(scan))):
+            assert (other.dimension, other.eps_s, other.eps_t, other.eps_r) == (3, 1.0, 2.0, 0.5)
+            assert other.with_values
+
+    def test_a_dimension_beyond_memory_is_refused(self):
+        with pytest.raises(ValueError, match="dimension"):
+            ShiftScan(2**62, 1.0, 2.0, 0.5, True)
+
+    def test_a_threshold_that_overflows_is_named(self):
+        with pytest.raises(ValueError, match="n eps_t"):
+            ShiftScan(1, 1.0, 1e308, 0.5, False).scan(np.ones((1, 1, 1)), np.ones((1, 1, 1)), 100.0, 0, 0, 0)
+
+    def test_masks_are_refused(self):
+        with pytest.raises(TypeError, match="m1: expected an array without a mask"):
+            dsec_decision(np.ma.masked_array(np.eye(2), mask=np.eye(2)), np.eye(2), 1.0, 1.0)

@@ -34,10 +34,13 @@ class DsecResult(NamedTuple):
 
 
 def singular(
-    m1: NDArray[np.float64], m2: NDArray[np.float64], eps1: float, decision: bool, marginal: bool
+    m1: NDArray[np.float64], m2: NDArray[np.float64], eps1: float, eps2: float, decision: bool, marginal: bool
 ) -> DsecResult:
-    """Value and witness of `dsec` where m1 (d, d) is not positive definite in float64; the decision is known."""
-    d = len(m1)
+    """Value and witness of `dsec` where m1 (d, d) is not positive definite in float64.
+
+    The decision is known, unless it is marginal: then it follows the value.
+    """
+    d, open_question = len(m1), marginal
     first, second = (np.triu(m) + np.triu(m, 1).T for m in (m1, m2))
     lengths, masses = np.diag(first), np.diag(second)
     if (lengths < 0.0).any():
@@ -70,14 +73,14 @@ def singular(
         # A False that is certain stays: then M1 is definite after all, but v is beyond float64 arithmetic.
         return DsecResult(decision, np.inf, x / units, True)
     if kept.size == 0:
-        return DsecResult(decision, 0.0, np.zeros(d), marginal)
+        return DsecResult(decision and not open_question, 0.0, np.zeros(d), marginal)
     values, directions = np.linalg.eigh(kept.T @ second @ kept)
     value = float(values[-1]) * eps1
     witness = kept @ directions[:, -1] * np.sqrt(eps1) / units
     witness[empty] = 0.0
     if not (np.isfinite(value) and np.isfinite(witness).all()):
         raise ValueError("m1, m2: v or its witness overflows; rescale")
-    return DsecResult(decision, value, witness, marginal)
+    return DsecResult(value >= eps2 if open_question else decision, value, witness, marginal)
 
 
 def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, eps_r: float = 0.0) -> DsecResult:
@@ -129,28 +132,32 @@ def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, e
     units[empty] = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         first, second = first / units, second / units
-        if not np.isfinite(second).all():
+        # v = (gain sigma)^2: lengths, not their squares, as the squares may be out of range where v is not.
+        size = float(np.abs(second).max()) or 1.0
+        gain, target = size * np.sqrt(eps1) * np.sqrt(n1 / n2), np.sqrt(eps2)
+        if not (np.isfinite(size) and 0.0 < gain < np.inf):
             raise ValueError("rows1, rows2: v or its witness overflows; rescale")
-        value, x, spread, proved = _top_direction(first, second, eps2 / eps1 * (n2 / n1))
-        if np.isfinite(value):
-            value, x = eps1 * (n1 / n2 * value), x / units * np.sqrt(eps1) * np.sqrt(n1)
-            overflow = not np.isfinite(value)
+        sigma, x, spread, proved = _top_direction(first, second / size, target / gain)
+        length = gain * sigma
+        value = float(length * length) if np.isfinite(sigma) else np.inf
+        if np.isfinite(sigma):
+            x = x / units * np.sqrt(eps1) * np.sqrt(n1)
         else:
-            x, overflow = x / units * np.sqrt(n2), False
-    if overflow or not np.isfinite(x).all():
+            x = x / units * np.sqrt(n2) / size
+    if not np.isfinite(x).all() or (np.isfinite(sigma) and not np.isfinite(value)):
         raise ValueError("rows1, rows2: v or its witness overflows; rescale")
     # A spread that is not small is beyond the analysis of first order behind it.
-    close = spread > 0.1 or abs(value - eps2) <= spread * max(value, eps2)
-    return DsecResult(bool(proved or value >= eps2), float(value), x, bool(close and not proved))
+    close = spread > 0.1 or abs(length - target) <= spread * max(length, target)
+    return DsecResult(bool(proved or length >= target), value, x, bool(close and not proved))
 
 
 def _top_direction(
     first: NDArray[np.float64], second: NDArray[np.float64], ratio: float
 ) -> tuple[float, NDArray[np.float64], float, bool]:
-    """Maximum of |second x|^2 / |first x|^2 and its x, for columns of order one in `first`.
+    """Maximum of |second x| / |first x| and its x, for columns of order one in `first`.
 
-    Returns value, x (d,) with |first x| = 1, a bound on the relative error of the value, and whether the maximum is at
-    least `ratio` for certain. The value is infinite, and |second x| = 1, where first x vanishes up to rounding.
+    Returns the maximum, x (d,) with |first x| = 1, a bound on the relative error of the maximum, and whether it is at
+    least `ratio` for certain. It is infinite, and |second x| = 1, where first x vanishes up to rounding.
     """
     d = first.shape[1]
     factor, order = scipy.linalg.qr(first, mode="r", pivoting=True, check_finite=False)
@@ -187,15 +194,15 @@ def _top_direction(
     if first[:, rest].any() or second[:, rest].any():
         # A rank that is numerical bounds nothing.
         spread = np.inf
-    return top * top, x, spread, _proves_shift(first, second, x, ratio)
+    return top, x, spread, _proves_shift(first, second, x, ratio)
 
 
 def _proves_shift(
     first: NDArray[np.float64], second: NDArray[np.float64], x: NDArray[np.float64], ratio: float
 ) -> bool:
-    """Whether |second x|^2 >= ratio |first x|^2 for certain."""
+    """Whether |second x| >= ratio |first x| for certain."""
     unit = EPSILON * (len(x) + 4)
     above = float(np.linalg.norm(second @ x) - unit * np.linalg.norm(np.abs(second) @ np.abs(x)))
     below = float(np.linalg.norm(first @ x) + unit * np.linalg.norm(np.abs(first) @ np.abs(x)))
     slack = 1.0 - EPSILON * (len(first) + len(second) + 8)
-    return bool(above > 0.0 and above * slack >= np.sqrt(ratio) * below)
+    return bool(above > 0.0 and above * slack >= ratio * below)
