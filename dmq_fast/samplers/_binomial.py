@@ -1,9 +1,10 @@
 """Binomial draws of any number of trials below 2^63.
 
 `numpy.random.Generator.binomial` (BTPE; Kachitvichyanukul and Schmeiser, 1988) is made for moderate n: its last
-acceptance test subtracts numbers of size n, so that from n eps ~ 1 on it decides at random (at n = 10^18, p = 10^-16 the
-mean is .8 % off), and it squares a distance in 64-bit integers, which overflows from a standard deviation of some 5 10^8
-on. So it is used for up to 2^28 trials only, where its error is below 10^-8. Beyond:
+acceptance test subtracts numbers of size n, so that from n eps ~ 1 on it decides at random (at n = 10^18 and
+p = 10^-16 the mean is .8 % off), and it squares a distance in 64-bit integers, which overflows for standard deviations
+above some 5 10^8 (at n = 2^63 - 1 and p = 1/2 the variance is 18 % off). So it is used for up to 2^28 trials only,
+where its error is below 10^-8. Beyond:
 
 - n p q < 2^22: a Poisson(n p) proposal, accepted with the ratio of the two mass functions, which is bounded by
   (1 - p)^(-1/2); p < 2^-5 here, so nearly all are accepted.

@@ -132,7 +132,7 @@ class FlowSampler:
         for h in range(request.last + 1):
             n_states = env.n_states[h]
             visits = np.zeros(n_states, dtype=np.int64)
-            np.add.at(visits, groups.state, groups.count)
+            np.add.at(visits, groups.state, groups.size)
             if h in wanted:
                 wanted[h][...] = self._rows[h].second_moment(visits.astype(np.float64))
             if h in returns:
@@ -145,12 +145,12 @@ class FlowSampler:
             if len(rows) * outcomes.width > MOST_CELLS:
                 raise self._too_many(h, len(rows))
             following = env.n_states[h + 1] if h + 1 < self.horizon else 1
-            groups = groups.after(outcomes.draw(generator, rows, groups.count), following, self.square == "drawn", h)
+            groups = groups.after(outcomes.draw(generator, rows, groups.size), following, self.square == "drawn", h)
             if len(groups.state) > MOST_GROUPS:
                 raise self._too_many(h, len(groups.state))
-        count = groups.count.astype(np.float64)
+        count = groups.size.astype(np.float64)
         for h, seen in zip(request.returns_from, groups.seen, strict=True):
-            totals = np.bincount(seen.origin, weights=count * seen.mean, minlength=env.n_states[h])
+            totals = _sums(seen.origin, count * seen.mean, env.n_states[h])
             returns[h] = Returns(self._rows[h].weighted_sum(totals), float(count @ seen.square), n)
 
     def _outcomes_of(self, h: int, paying: bool, uniform: bool) -> Outcomes:
@@ -209,12 +209,12 @@ def _rebuild(env: FiniteMDP, square: str) -> FlowSampler:
 
 
 class Step(NamedTuple):
-    """What the trajectories of the groups do: for each outcome that occurs its group, next state, reward, count."""
+    """What the trajectories of the groups do: for each outcome that occurs its group, next state, reward, number."""
 
     group: Integers
     following: Integers
     reward: Floats | None
-    count: Integers
+    size: Integers
 
 
 class Outcomes:
@@ -264,19 +264,24 @@ class Outcomes:
 
 def _outcomes(row: Integers, following: Integers, reward: Floats, share: Floats) -> Outcomes:
     """Merge equal outcomes of a row, drop impossible ones, and lay the rest out; every row has one."""
-    row, following, reward, share = (array[share > 0.0] for array in (row, following, reward, share))
+    possible = share > 0.0
+    row, following, reward, share = row[possible], following[possible], reward[possible], share[possible]
     values, rank = np.unique(reward, return_inverse=True)
     key = (row * len(values) + rank) * (int(following.max()) + 1) + following
     key, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     row, following, reward = row[first], following[first], reward[first]
-    share = np.bincount(inverse, weights=share)
+    share = _sums(inverse, share, len(key))
     counts = np.bincount(row)
     column = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = (len(counts), 1 << (int(counts.max()) - 1).bit_length())
-    tables = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape)
-    for table, entries in zip(tables, (following, reward, share), strict=True):
-        table[row, column] = entries
-    return Outcomes(*tables)
+    next_states, rewards, shares = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape)
+    next_states[row, column], rewards[row, column], shares[row, column] = following, reward, share
+    return Outcomes(next_states, rewards, shares)
+
+
+def _sums(index: Integers, weights: Floats, size: int) -> Floats:
+    """Sum of the weights of each index."""
+    return np.bincount(index, weights=weights, minlength=size).astype(np.float64, copy=False)
 
 
 class Seen(NamedTuple):
@@ -295,7 +300,7 @@ class Groups(NamedTuple):
     """Trajectories told apart at one level: by state, and by what is `seen` of each return that has begun."""
 
     state: Integers
-    count: Integers
+    size: Integers
     seen: tuple[Seen, ...]
 
     def watched(self, n_states: int) -> Groups:
@@ -307,7 +312,7 @@ class Groups(NamedTuple):
         """Groups after a step, those that agree merged; `by_reward` tells apart what has been paid so far."""
         if not self.seen:
             count = np.zeros(n_states, dtype=np.int64)
-            np.add.at(count, step.following, step.count)
+            np.add.at(count, step.following, step.size)
             state = np.flatnonzero(count)
             return Groups(state, count[state], ())
         seen = [self._paid(one, step) for one in self.seen]
@@ -322,17 +327,17 @@ class Groups(NamedTuple):
                 sizes.append(len(values))
         index, n_groups, some = _classes(keys, sizes)
         count = np.zeros(n_groups, dtype=np.int64)
-        np.add.at(count, index, step.count)
+        np.add.at(count, index, step.size)
         if by_reward:
             merged = [Seen(one.n_states, one.origin[some], one.mean[some], one.square[some]) for one in seen]
         else:
-            weight = step.count / count[index]
+            weight = step.size / count[index]
             merged = [
                 Seen(
                     one.n_states,
                     one.origin[some],
-                    np.bincount(index, weights=weight * one.mean),
-                    np.bincount(index, weights=weight * one.square),
+                    _sums(index, weight * one.mean, n_groups),
+                    _sums(index, weight * one.square, n_groups),
                 )
                 for one in seen
             ]
