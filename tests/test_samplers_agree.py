@@ -225,7 +225,7 @@ def small():
 @pytest.mark.parametrize("name", DRAWN)
 def test_one_trajectory_has_the_law_of_trajectories(name):
     env, policy = small()
-    sampler, draws = DRAWN[name](env), 20_000
+    sampler, draws = DRAWN[name](env), 8_000
     vectors, shares = law_of_one(env, policy, (1,))
     vectors, index = np.unique(vectors.round(9), axis=0, return_inverse=True)
     shares = np.bincount(index, weights=shares)
@@ -284,7 +284,7 @@ def test_groups_are_merged_by_reward():
     horizon = 8
     rewards = np.array([[0.0, 0.125]])
     env = FiniteMDP([np.ones((1, 2, 1))] * (horizon - 1), [rewards] * horizon, [np.ones((1, 1))] * horizon)
-    draws, n = 4000, 16
+    draws, n = 2500, 16
     found = np.array(
         [
             FlowSampler(env).collect(Policy.uniform(horizon), n, stream=Stream(0, call=c), levels=(), returns_from=(0,))

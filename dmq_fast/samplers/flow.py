@@ -39,7 +39,8 @@ class FlowSampler:
 
     The counts of n i.i.d. trajectories are a Markov chain over the levels: given the count of each state, the counts
     of what its trajectories do next are multinomial and independent of those of other states. So the moments have the
-    joint law of those of n trajectories, whatever n < 2^63, at a cost that does not depend on n.
+    joint law of those of n trajectories, whatever n < 2^63, at a cost that does not grow with n once every state (or
+    group, see `square`) is visited.
 
     Parameters
     ----------
