@@ -27,8 +27,8 @@ MOST_TRAJECTORIES = 2**63
 MOST_GROUPS = 2**20
 """Groups of trajectories told apart at one level."""
 
-MOST_CELLS = 2**23
-"""Groups times possible outcomes of one step; 64 MB each array."""
+MOST_CELLS = 2**22
+"""Groups times possible outcomes of one step; 32 MB each array."""
 
 GRID = 2.0**50
 """Rewards are rounded to multiples of 1 / GRID where equal sums are merged: sums up to 1 of such numbers are exact."""
@@ -129,11 +129,14 @@ class FlowSampler:
         wanted = {h: gram for h, gram in zip(request.levels, grams, strict=True)}
         nobody = np.zeros(1, dtype=np.int64)
         step = self._start.draw(generator, nobody, np.array([n]))
-        groups = Groups(nobody, np.array([n]), ()).after(step, env.n_states[0], False, 0)
+        groups = Groups(nobody, np.array([n]), ()).after(step, env.n_states[0], False)
         for h in range(request.last + 1):
             n_states = env.n_states[h]
             visits = np.zeros(n_states, dtype=np.int64)
-            np.add.at(visits, groups.state, groups.size)
+            if groups.seen:
+                np.add.at(visits, groups.state, groups.size)
+            else:
+                visits[groups.state] = groups.size
             if h in wanted:
                 wanted[h][...] = self._rows[h].second_moment(visits.astype(np.float64))
             if h in returns:
@@ -146,7 +149,7 @@ class FlowSampler:
             if len(rows) * outcomes.width > MOST_CELLS:
                 raise self._too_many(h, len(rows))
             following = env.n_states[h + 1] if h + 1 < self.horizon else 1
-            groups = groups.after(outcomes.draw(generator, rows, groups.size), following, self.square == "drawn", h)
+            groups = groups.after(outcomes.draw(generator, rows, groups.size), following, self.square == "drawn")
             if len(groups.state) > MOST_GROUPS:
                 raise self._too_many(h, len(groups.state))
         count = groups.size.astype(np.float64)
@@ -309,7 +312,7 @@ class Groups(NamedTuple):
         nothing = np.zeros(len(self.state))
         return self._replace(seen=(*self.seen, Seen(n_states, self.state, nothing, nothing)))
 
-    def after(self, step: Step, n_states: int, by_reward: bool, level: int) -> Groups:
+    def after(self, step: Step, n_states: int, by_reward: bool) -> Groups:
         """Groups after a step, those that agree merged; `by_reward` tells apart what has been paid so far."""
         if not self.seen:
             count = np.zeros(n_states, dtype=np.int64)
