@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dmq_fast.dmq import DMQ, Progress
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.result import Result
+    from dmq_fast.samplers import Sampler
 
 __all__ = ["main"]
 
@@ -42,6 +43,7 @@ EXAMPLES = """\
 examples:
   dmq-fast run lock --horizon 100 --n-samples 20
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
+  dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
   dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
   dmq-fast bench oracle --plot oracle.png
 """
@@ -165,6 +167,12 @@ def run_options() -> argparse.ArgumentParser:
     group.add_argument("--recheck", action=argparse.BooleanOptionalAction, help="repeat checks until all is quiet")
     group.add_argument("--oracle", choices=["decision", "value"], help="one Cholesky factorisation or the eigenvalue")
     group.add_argument("--mixture", choices=["stratified", "multinomial"], help="how regression data mix policies")
+    group.add_argument(
+        "--sampler",
+        choices=["rollout", "flow", "exact"],
+        default="rollout",
+        help="simulated trajectories, counts of any number of them, or expectations; default: rollout",
+    )
     group.add_argument("--seed", type=int, default=0, metavar="S", help="of the run; default: 0")
     group = parser.add_argument_group("budgets")
     group.add_argument("--max-trajectories", type=int, metavar="N")
@@ -180,7 +188,7 @@ def run_options() -> argparse.ArgumentParser:
 
 OUTPUTS = ("result.npz", "run.json")
 
-NOT_FOR_DMQ = {"env_seed", "seed", "json", "out", "overwrite", "quiet", "make"}
+NOT_FOR_DMQ = {"env_seed", "sampler", "seed", "json", "out", "overwrite", "quiet", "make"}
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
@@ -200,7 +208,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         env = registry.make(name, rng=options["env_seed"], **parameters)
         chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
         progress = None if options["quiet"] or not sys.stderr.isatty() else ProgressLine(env.horizon)
-        dmq = DMQ(env, rng=options["seed"], progress=progress, **chosen)
+        dmq = DMQ(make_sampler(options["sampler"], env), rng=options["seed"], progress=progress, **chosen)
         if options["out"] is not None:
             claim(options["out"], options["overwrite"])
     except (ValueError, TypeError, ImportError, OSError) as error:
@@ -212,7 +220,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
     result, code = learn(dmq)
     if progress is not None:
         progress.clear()
-    summary = summarise(env, dmq, result, options["seed"], options["env_seed"])
+    summary = summarise(env, dmq, result, options)
     print(json.dumps(summary) if options["json"] else table(summary), flush=True)
     if options["out"] is not None:
         try:
@@ -221,6 +229,16 @@ def run(name: str, arguments: Sequence[str]) -> int:
             print(f"dmq-fast run {name}: could not save: {error}", file=sys.stderr)
             return NOT_SAVED
     return code
+
+
+def make_sampler(name: str, env: FiniteMDP) -> Sampler:
+    """Make the sampler that ``--sampler`` names."""
+    from dmq_fast import samplers
+
+    if name == "exact":
+        return samplers.ExactSampler(env)
+    # DMQ asks of the sum of squared returns only whether it is positive.
+    return samplers.FlowSampler(env, square="expected") if name == "flow" else samplers.RolloutSampler(env)
 
 
 def learn(dmq: DMQ) -> tuple[Result, int]:
@@ -314,7 +332,7 @@ def save(result: Result, summary: dict[str, Any], directory: Path) -> None:
         file.write((json.dumps(summary, indent=2) + "\n").encode())
 
 
-def summarise(env: FiniteMDP, dmq: DMQ, result: Result, seed: int, env_seed: int) -> dict[str, Any]:
+def summarise(env: FiniteMDP, dmq: DMQ, result: Result, options: dict[str, Any]) -> dict[str, Any]:
     """Everything `table` shows, as plain data."""
     from dmq_fast import theory
     from dmq_fast._version import __version__
@@ -324,14 +342,15 @@ def summarise(env: FiniteMDP, dmq: DMQ, result: Result, seed: int, env_seed: int
     return {
         "environment": env.name,
         "environment_parameters": env.parameters,
-        "environment_seed": env_seed,
+        "environment_seed": options["env_seed"],
         "horizon": env.horizon,
         "n_actions": env.n_actions,
         "dimension": env.dimension,
         "variant": result.variant,
         "options": result.options,
         "parameters": result.parameters,
-        "seed": seed,
+        "sampler": options["sampler"],
+        "seed": options["seed"],
         "status": result.status,
         "value": value,
         "optimal_value": env.optimal_value,
@@ -366,6 +385,8 @@ def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         f"N = {given['n_samples']:,}, R = {given['ratio']:g}, eps_r = {given['eps_r']:g}, ridge = {given['ridge']:g}, "
         f"seed = {summary['seed']}",
     )
+    if summary["sampler"] != "rollout":
+        yield "sampler", summary["sampler"]
     yield "status", summary["status"]
     value, best = summary["value"], summary["optimal_value"]
     share = f"   ({value / best:.1%})" if best > 0 else ""

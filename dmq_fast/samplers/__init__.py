@@ -1,6 +1,16 @@
 """Who answers `collect`: the one primitive Algorithms 2 and 3 are built on."""
 
+from dmq_fast.samplers.exact import ExactSampler
+from dmq_fast.samplers.flow import FlowSampler
 from dmq_fast.samplers.protocol import EqualChunks, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers.rollout import RolloutSampler
 
-__all__ = ["EqualChunks", "RolloutSampler", "Sampler", "as_sampler", "collect_chunks"]
+__all__ = [
+    "EqualChunks",
+    "ExactSampler",
+    "FlowSampler",
+    "RolloutSampler",
+    "Sampler",
+    "as_sampler",
+    "collect_chunks",
+]
