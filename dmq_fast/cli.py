@@ -170,6 +170,10 @@ def run_options() -> argparse.ArgumentParser:
     group.add_argument("--max-trajectories", type=int, metavar="N")
     group.add_argument("--max-policies", type=int, metavar="N", help="policies added to the covers")
     group.add_argument("--max-seconds", type=float, metavar="S")
+    group = parser.add_argument_group("workers")
+    group.add_argument(
+        "--workers", type=positive_integer, metavar="N", help="threads that share batches of over 16,384 trajectories"
+    )
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group.add_argument("--out", type=Path, metavar="DIR", help="save the run: DIR/result.npz and DIR/run.json")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ from dmq_fast.kernels._validate import as_positive
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.result import History, Result
-from dmq_fast.samplers import Sampler, as_sampler, collect_chunks
+from dmq_fast.samplers import ParallelSampler, Sampler, as_sampler, collect_chunks
+from dmq_fast.samplers.parallel import check_executor, pool_of
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -128,6 +130,11 @@ class DMQ:
     max_seconds : float, optional
         Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
         ends the run with the policy learned so far.
+    workers : int, optional
+        Draw the chunks of a call on so many threads, which live as long as the run; by default in the calling thread.
+        Changes no bit of the result. A call of up to one chunk (16,384 trajectories) cannot be split.
+    executor : concurrent.futures.Executor, or callable, optional
+        Draw them on this executor instead, or on one that the function makes; see `samplers.ParallelSampler`.
     progress : callable, optional
         Called with a `Progress` each time a level has been learned.
     rng : None, int, SeedSequence, Generator or Stream, optional
@@ -157,6 +164,8 @@ class DMQ:
         max_trajectories: int | None = None,
         max_policies: int | None = None,
         max_seconds: float | None = None,
+        workers: int | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
         progress: Callable[[Progress], object] | None = None,
         rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
     ) -> None:
@@ -185,6 +194,12 @@ class DMQ:
             max_policies=None if max_policies is None else as_count("max_policies", max_policies, least=0),
             max_seconds=None if max_seconds is None else as_positive("max_seconds", max_seconds),
         )
+        if workers is not None and executor is not None:
+            raise ValueError("workers, executor: expected at most one of them, got both")
+        self.workers = None if workers is None else as_count("workers", workers)
+        if executor is not None:
+            check_executor(executor)
+        self.executor = executor
         if progress is not None and not callable(progress):
             raise TypeError(f"progress: expected a callable, got {progress!r}")
         self.progress = progress
@@ -237,7 +252,7 @@ class DMQ:
         except OutOfBudget as stop:
             run.status = stop.status
         finally:
-            run.ended = time.perf_counter()
+            run.end()
         return run.result()
 
     def result(self) -> Result:
@@ -251,6 +266,14 @@ class DMQ:
         if self._run is None:
             raise RuntimeError("result: learn was never called")
         return self._run.result()
+
+    def parallel_sampler(self) -> Sampler:
+        """Return the sampler, its chunks spread over the workers of a run where there are any."""
+        if self.executor is not None:
+            return ParallelSampler(self.sampler, self.executor)
+        if self.workers is None or self.workers == 1:
+            return self.sampler
+        return ParallelSampler(self.sampler, pool_of(self.sampler, self.workers))
 
     def warnings(self) -> Iterator[str]:
         """Yield what is known to fail of these parameters (README, findings A and constants)."""
@@ -291,7 +314,7 @@ class Run:
 
     def __init__(self, dmq: DMQ) -> None:
         self.dmq = dmq
-        self.sampler = dmq.sampler
+        self.sampler = dmq.parallel_sampler()
         self.n_samples = dmq.parameters.n_samples
         horizon, n_actions, dimension = self.sampler.horizon, self.sampler.n_actions, self.sampler.dimension
         self.function_class = LinearClass(
@@ -318,6 +341,12 @@ class Run:
         self.status = "interrupted"
         self.began = time.perf_counter()
         self.ended: float | None = None
+
+    def end(self) -> None:
+        """Stop the clock and let go of the workers that the run had."""
+        self.ended = time.perf_counter()
+        if self.sampler is not self.dmq.sampler and isinstance(self.sampler, ParallelSampler):
+            self.sampler.close()
 
     def algorithm_1(self) -> None:
         """Algorithm 1: learn every level from the last to the first; then, with re-checks, until all is quiet."""

@@ -1,6 +1,15 @@
 """Who answers `collect`: the one primitive Algorithms 2 and 3 are built on."""
 
+from dmq_fast.samplers.parallel import ParallelSampler, WorkerError
 from dmq_fast.samplers.protocol import EqualChunks, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers.rollout import RolloutSampler
 
-__all__ = ["EqualChunks", "RolloutSampler", "Sampler", "as_sampler", "collect_chunks"]
+__all__ = [
+    "EqualChunks",
+    "ParallelSampler",
+    "RolloutSampler",
+    "Sampler",
+    "WorkerError",
+    "as_sampler",
+    "collect_chunks",
+]
