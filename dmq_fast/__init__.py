@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dmq_fast import environments, kernels, samplers, theory
     from dmq_fast._version import __version__
     from dmq_fast.dmq import DMQ, Progress
+    from dmq_fast.journal import JournalError
     from dmq_fast.kernels import Stream
     from dmq_fast.moments import Moments
     from dmq_fast.policy import Policy
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DMQ",
     "FileError",
+    "JournalError",
     "Moments",
     "Policy",
     "Progress",
@@ -38,6 +40,7 @@ __all__ = [
 _HOMES = {
     "DMQ": "dmq",
     "FileError": "result",
+    "JournalError": "journal",
     "Moments": "moments",
     "Policy": "policy",
     "Progress": "dmq",

@@ -17,7 +17,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from dmq_fast.dmq import DMQ, Progress
@@ -32,7 +32,7 @@ FINISHED, USAGE, OUT_OF_BUDGET, NOT_SAVED, INTERRUPTED, TERMINATED = 0, 2, 3, 4,
 EXIT_CODES = """\
 exit codes:
   0    the run finished
-  2    the command line, a parameter or the output directory is wrong; nothing was run
+  2    the command line, a parameter, the output directory or a journal is wrong; nothing was run
   3    a budget (--max-...) ended the run; what was learned until then is reported and saved
   4    the run ended and is reported, but could not be saved
   130  interrupted by Ctrl-C; what was learned until then is reported and saved
@@ -45,6 +45,7 @@ examples:
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
   dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
   dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
+  dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
   dmq-fast bench oracle --plot oracle.png
 """
 
@@ -70,6 +71,8 @@ def dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["run"] and arguments[1:2] and not arguments[1].startswith("-"):
         return run(arguments[1], arguments[2:])
     options = overview().parse_args(arguments)
+    if options.command == "resume":
+        return resume(options.directory, vars(options))
     if options.command == "envs":
         return list_environments(options.json)
     if options.command == "bench":
@@ -103,6 +106,17 @@ def overview() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     runner.set_defaults(command="run")
+    resumer = commands.add_parser(
+        "resume",
+        help="go on with a run that --out saved",
+        description="Go on with the run in DIR from where it was killed, interrupted or out of budget. What comes out "
+        "is what an undisturbed run gives, byte for byte. Budgets that are given replace those of the run.",
+        parents=[resource_options()],
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    resumer.add_argument("directory", type=Path, metavar="DIR", help="what --out was")
     lister = commands.add_parser("envs", help="list the environments and their parameters")
     lister.add_argument("--json", action="store_true", help="print one JSON object")
     add_bench(commands)
@@ -154,7 +168,7 @@ def dimension_list(text: str) -> list[int]:
 
 def run_options() -> argparse.ArgumentParser:
     """Build the options of ``run`` that every environment shares."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, parents=[resource_options()])
     group = parser.add_argument_group("algorithm (what is not given comes from the variant or the library)")
     group.add_argument("--variant", choices=["sound", "paper"], help="default: sound")
     group.add_argument("--n-samples", type=int, metavar="N", help="trajectories per policy; default: 100")
@@ -174,59 +188,123 @@ def run_options() -> argparse.ArgumentParser:
         help="simulated trajectories, counts of any number of them, or expectations; default: rollout",
     )
     group.add_argument("--seed", type=int, default=0, metavar="S", help="of the run; default: 0")
+    group = parser.add_argument_group("saving")
+    group.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="save the run: DIR/result.npz and DIR/run.json at its end, DIR/journal on the way, for dmq-fast resume",
+    )
+    group.add_argument("--overwrite", action="store_true", help="let --out replace a run saved in DIR")
+    return parser
+
+
+def resource_options() -> argparse.ArgumentParser:
+    """Build the options that ``run`` and ``resume`` share: none of them changes what a run decides."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = parser.add_argument_group("budgets")
     group.add_argument("--max-trajectories", type=int, metavar="N")
     group.add_argument("--max-policies", type=int, metavar="N", help="policies added to the covers")
     group.add_argument("--max-seconds", type=float, metavar="S")
+    group = parser.add_argument_group("workers")
+    group.add_argument(
+        "--workers", type=positive_integer, metavar="N", help="threads that share batches of over 16,384 trajectories"
+    )
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    group.add_argument("--out", type=Path, metavar="DIR", help="save the run: DIR/result.npz and DIR/run.json")
-    group.add_argument("--overwrite", action="store_true", help="let --out replace a run saved in DIR")
     group.add_argument("--quiet", action="store_true", help="no progress line")
     return parser
 
 
 OUTPUTS = ("result.npz", "run.json")
+COMMAND, JOURNAL = "command.json", "journal"
 
 NOT_FOR_DMQ = {"env_seed", "sampler", "seed", "json", "out", "overwrite", "quiet", "make"}
 
 
+class Job(NamedTuple):
+    """A command line, made ready to run."""
+
+    command: str
+    env: FiniteMDP
+    dmq: DMQ
+    options: dict[str, Any]
+    progress: ProgressLine | None
+
+
 def run(name: str, arguments: Sequence[str]) -> int:
     """Run ``dmq-fast run NAME ...``."""
+    try:
+        job = prepare(f"run {name}", name, arguments, {})
+        if job.options["out"] is not None:
+            claim(job.options["out"], job.options["overwrite"])
+            write_command(job.options["out"], name, arguments)
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        return usage_error(f"run {name}: {error}")
+    return perform(job)
+
+
+def resume(directory: Path, given: dict[str, Any]) -> int:
+    """Run ``dmq-fast resume DIR``."""
+    command = f"resume {directory}"
+    try:
+        name, arguments = read_command(directory)
+        if (summary := finished(directory)) is not None:
+            print(f"dmq-fast {command}: this run has finished already", file=sys.stderr)
+            print(json.dumps(summary) if given["json"] else table(summary), flush=True)
+            return FINISHED
+        budgets = {key: value for key, value in given.items() if key.startswith("max_") or key == "workers"}
+        changes = {key: value for key, value in budgets.items() if value is not None}
+        changes |= {"out": directory, "json": given["json"], "quiet": given["quiet"]}
+        job = prepare(command, name, arguments, changes)
+        check_writable(directory)
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        return usage_error(f"{command}: {error}")
+    return perform(job)
+
+
+def prepare(command: str, name: str, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
+    """Read the arguments of ``run NAME``, with these changes, and make what they describe."""
     from dmq_fast.dmq import DMQ
     from dmq_fast.environments import registry
 
-    try:
-        parser, own = environment_parser(name)
-        options = vars(parser.parse_args(arguments))
-        settings = {key: value for key, value in options.items() if value is not None}
-        parameters = {key: settings.pop(key) for key in own if key in settings}
-        for key, value in settings.get("make", []):
-            if key in own:
-                raise ValueError(f"--make: {key} is an option of its own, --{key}")
-            parameters[key] = value
-        env = registry.make(name, rng=options["env_seed"], **parameters)
-        chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
-        progress = None if options["quiet"] or not sys.stderr.isatty() else ProgressLine(env.horizon)
-        dmq = DMQ(make_sampler(options["sampler"], env), rng=options["seed"], progress=progress, **chosen)
-        if options["out"] is not None:
-            claim(options["out"], options["overwrite"])
-    except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"run {name}: {error}")
+    parser, own = environment_parser(name)
+    options = vars(parser.parse_args(arguments)) | changes
+    settings = {key: value for key, value in options.items() if value is not None}
+    parameters = {key: settings.pop(key) for key in own if key in settings}
+    for key, value in settings.get("make", []):
+        if key in own:
+            raise ValueError(f"--make: {key} is an option of its own, --{key}")
+        parameters[key] = value
+    env = registry.make(name, rng=options["env_seed"], **parameters)
+    chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
+    progress = None if options["quiet"] or not sys.stderr.isatty() else ProgressLine(env.horizon)
+    journal = None if options["out"] is None else options["out"] / JOURNAL
+    dmq = DMQ(make_sampler(options["sampler"], env), rng=options["seed"], progress=progress, journal=journal, **chosen)
+    return Job(command, env, dmq, options, progress)
 
+
+def perform(job: Job) -> int:
+    """Run, report and save."""
+    from dmq_fast.journal import JournalError
+
+    options, progress = job.options, job.progress
     if progress is not None:
-        for warning in dmq.warnings():
+        for warning in job.dmq.warnings():
             print(f"warning: {warning}", file=sys.stderr)
-    result, code = learn(dmq)
+    try:
+        result, code = learn(job.dmq)
+    except JournalError as error:
+        return usage_error(f"{job.command}: {error}")
     if progress is not None:
         progress.clear()
-    summary = summarise(env, dmq, result, options)
+    summary = summarise(job.env, job.dmq, result, options)
     print(json.dumps(summary) if options["json"] else table(summary), flush=True)
     if options["out"] is not None:
         try:
             save(result, summary, options["out"])
         except OSError as error:
-            print(f"dmq-fast run {name}: could not save: {error}", file=sys.stderr)
+            print(f"dmq-fast {job.command}: could not save: {error}", file=sys.stderr)
             return NOT_SAVED
     return code
 
@@ -312,14 +390,62 @@ def key_value(text: str) -> tuple[str, Any]:
 
 def claim(directory: Path, overwrite: bool) -> None:
     """Make the output directory, and make sure before the run that its result can be written there."""
+    from dmq_fast.journal import check_free
+
     directory.mkdir(parents=True, exist_ok=True)
-    if (directory / "result.npz").exists() and not overwrite:
-        raise FileExistsError(f"--out: {directory} holds a run already; choose another or pass --overwrite")
-    for name in OUTPUTS:
+    names = (*OUTPUTS, JOURNAL, COMMAND)
+    for name in names:
         if (directory / name).is_dir():
             raise IsADirectoryError(f"--out: {directory / name} is a directory")
+    check_writable(directory)
+    check_free(directory / JOURNAL)
+    if not overwrite and any((directory / name).exists() for name in ("result.npz", JOURNAL)):
+        raise FileExistsError(
+            f"--out: {directory} holds a run already; choose another, pass --overwrite, or go on with it by "
+            f"dmq-fast resume {directory}"
+        )
+    for name in names:
+        (directory / name).unlink(missing_ok=True)
+
+
+def check_writable(directory: Path) -> None:
+    """Refuse a directory that a result cannot be written to."""
     if not os.access(directory, os.W_OK):
         raise PermissionError(f"--out: {directory} is not writable")
+
+
+def write_command(directory: Path, name: str, arguments: Sequence[str]) -> None:
+    """Note what was asked for, so that ``resume`` can make it again."""
+    from dmq_fast._version import __version__
+
+    command = {"format": 1, "dmq_fast": __version__, "environment": name, "arguments": list(arguments)}
+    write_text(directory / COMMAND, json.dumps(command, indent=2) + "\n")
+
+
+def read_command(directory: Path) -> tuple[str, list[str]]:
+    """Return environment and arguments of the run in a directory."""
+    path = directory / COMMAND
+    if not path.exists():
+        raise FileNotFoundError(f"{directory} holds no run: there is no {COMMAND}")
+    try:
+        command = json.loads(path.read_text())
+        if command["format"] != 1:
+            raise ValueError(f"written in format {command['format']} by dmq_fast {command.get('dmq_fast')}")
+        return str(command["environment"]), [str(argument) for argument in command["arguments"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not the command of a run ({error})") from error
+
+
+def finished(directory: Path) -> dict[str, Any] | None:
+    """Return the summary of the run in a directory, if it has finished and is saved."""
+    npz, text = (directory / name for name in OUTPUTS)
+    try:
+        summary = json.loads(text.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    if not npz.exists() or not isinstance(summary, dict) or summary.get("status") != "finished":
+        return None
+    return summary
 
 
 def save(result: Result, summary: dict[str, Any], directory: Path) -> None:

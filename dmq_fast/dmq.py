@@ -7,9 +7,12 @@ through one primitive, `Sampler.collect`, which returns moments.
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +20,15 @@ from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import LinearClass
+from dmq_fast.journal import CLOCK, FIT, LEVEL, SCAN, Journal, Record, fingerprint, policy_fingerprint, read_header
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.kernels._validate import as_positive
-from dmq_fast.moments import Moments
+from dmq_fast.moments import Moments, Redrawn
 from dmq_fast.policy import Policy
 from dmq_fast.result import History, Result
-from dmq_fast.samplers import Sampler, as_sampler, collect_chunks
+from dmq_fast.samplers import ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
+from dmq_fast.samplers.parallel import check_executor, pool_of
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -129,6 +134,15 @@ class DMQ:
     max_seconds : float, optional
         Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
         ends the run with the policy learned so far.
+    workers : int, optional
+        Draw the chunks of a call on so many threads, which live as long as the run; by default in the calling thread.
+        Changes no bit of the result. A call of up to one chunk (16,384 trajectories) cannot be split.
+    executor : concurrent.futures.Executor, or callable, optional
+        Draw them on this executor instead, or on one that the function makes; see `samplers.ParallelSampler`.
+    journal : str or path-like, optional
+        File in which the run notes what it decides. Where it exists already, `learn` goes on from its end: what comes
+        out is what an undisturbed run gives, byte for byte. Without `rng`, its key is used. Budgets may differ, all
+        else must be the same. See `dmq_fast.journal`.
     progress : callable, optional
         Called with a `Progress` each time a level has been learned.
     rng : None, int, SeedSequence, Generator or Stream, optional
@@ -158,6 +172,9 @@ class DMQ:
         max_trajectories: int | None = None,
         max_policies: int | None = None,
         max_seconds: float | None = None,
+        workers: int | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
+        journal: str | os.PathLike[str] | None = None,
         progress: Callable[[Progress], object] | None = None,
         rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
     ) -> None:
@@ -171,7 +188,10 @@ class DMQ:
             eps_r=as_positive("eps_r", eps_r),
             ridge=as_positive("ridge", ridge),
         )
-        self.stream = as_key(rng)
+        if journal is not None and not isinstance(journal, str | os.PathLike):
+            raise TypeError(f"journal: expected a path, got {journal!r}")
+        self.journal = None if journal is None else Path(journal)
+        self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
         defaults = VARIANTS[variant]
         initial_name, self.initial = self._initial_policy(defaults.initial if initial is None else initial)
         self.options = replace(
@@ -186,6 +206,12 @@ class DMQ:
             max_policies=None if max_policies is None else as_count("max_policies", max_policies, least=0),
             max_seconds=None if max_seconds is None else as_positive("max_seconds", max_seconds),
         )
+        if workers is not None and executor is not None:
+            raise ValueError("workers, executor: expected at most one of them, got both")
+        self.workers = None if workers is None else as_count("workers", workers)
+        if executor is not None:
+            check_executor(executor)
+        self.executor = executor
         if progress is not None and not callable(progress):
             raise TypeError(f"progress: expected a callable, got {progress!r}")
         self.progress = progress
@@ -229,6 +255,8 @@ class DMQ:
         ------
         KeyboardInterrupt
             On Ctrl-C; `result` still holds what was learned.
+        JournalError
+            If the journal is that of another run, damaged, or in use.
         """
         # Algorithms 2 and 3 nest at most H deep, four frames a level.
         raise_recursion_limit(4 * self.sampler.horizon + 1000)
@@ -239,7 +267,7 @@ class DMQ:
         except OutOfBudget as stop:
             run.status = stop.status
         finally:
-            run.ended = time.perf_counter()
+            run.end()
         return run.result()
 
     def result(self) -> Result:
@@ -253,6 +281,29 @@ class DMQ:
         if self._run is None:
             raise RuntimeError("result: learn was never called")
         return self._run.result()
+
+    def open_journal(self) -> Journal | None:
+        """Open the run's journal, if it is to have one."""
+        if self.journal is None:
+            return None
+        header = {
+            "variant": self.variant,
+            "options": asdict(self.options),
+            "parameters": asdict(self.parameters),
+            "key": [f"{word:#018x}" for word in self.stream.key],
+            "initial": policy_fingerprint(self.initial),
+            "environment": fingerprint(self.sampler),
+            "budget": asdict(self.budget),
+        }
+        return Journal(self.journal, header)
+
+    def parallel_sampler(self) -> Sampler:
+        """Return the sampler, its chunks spread over the workers of a run where there are any."""
+        if self.executor is not None:
+            return ParallelSampler(self.sampler, self.executor)
+        if self.workers is None or self.workers == 1:
+            return self.sampler
+        return ParallelSampler(self.sampler, pool_of(self.sampler, self.workers))
 
     def warnings(self) -> Iterator[str]:
         """Yield what is known to fail of these parameters (README, findings A and constants)."""
@@ -293,7 +344,8 @@ class Run:
 
     def __init__(self, dmq: DMQ) -> None:
         self.dmq = dmq
-        self.sampler = dmq.sampler
+        self.journal = dmq.open_journal()
+        self.sampler = dmq.parallel_sampler()
         self.n_samples = dmq.parameters.n_samples
         horizon, n_actions, dimension = self.sampler.horizon, self.sampler.n_actions, self.sampler.dimension
         self.function_class = LinearClass(
@@ -314,12 +366,23 @@ class Run:
         self.levels_learned = 0
         self.trues = 0
         self.saw_reward = False
+        self.recalled_marginal = 0
         self.trajectories = {"check": 0, "regression": 0, "states": 0, "final": 0}
         self.n_trajectories = 0
         self.seconds = {"rollouts": 0.0, "oracle": 0.0, "regression": 0.0}
         self.status = "interrupted"
-        self.began = time.perf_counter()
+        self.began = time.perf_counter() - (0.0 if self.journal is None else self.journal.elapsed)
         self.ended: float | None = None
+
+    def end(self) -> None:
+        """Stop the clock, close the journal and let go of the workers that the run had."""
+        self.ended = time.perf_counter()
+        if self.journal is not None:
+            if self.status != "finished" and not self.replaying:
+                self.record(CLOCK)
+            self.journal.close()
+        if self.sampler is not self.dmq.sampler and isinstance(self.sampler, ParallelSampler):
+            self.sampler.close()
 
     def algorithm_1(self) -> None:
         """Algorithm 1: learn every level from the last to the first; then, with re-checks, until all is quiet."""
@@ -354,7 +417,13 @@ class Run:
         second_moment = np.zeros_like(self.moments[h])  # line 10
         for pi in self.cover[h]:  # line 11
             states = self.collect(pi, n, "states", levels=(h,))  # line 12
-            second_moment += states.grams[0] / n  # line 13
+            if not self.replaying:
+                second_moment += states.grams[0] / n  # line 13
+        if (recalled := self.recall(LEVEL)) is not None:
+            self.seconds = dict(zip(self.seconds, recalled.floats[:3].tolist(), strict=True))
+            second_moment = recalled.floats[3:].reshape(second_moment.shape)
+        else:
+            self.record(LEVEL, (h,), (list(self.seconds.values()), second_moment))
         # Nothing above looked at theta_h, so all that is known of the level changes together.
         self.greedy = self.greedy.replace(h, Greedy(theta))
         self.moments[h] = second_moment
@@ -397,15 +466,25 @@ class Run:
         """
         top, call = levels[-1], self.calls
         while top >= levels[0]:
-            began = time.perf_counter()
-            found, values = self.function_class.scan(self.moments, trajectories, top, levels[0])
-            self.seconds["oracle"] += time.perf_counter() - began
+            found, values = self.scan(trajectories, top, levels[0])
             self.history.append(call, *source, top, found if found >= 0 else levels[0], found >= 0, values)
             if found < 0:
                 return
             self.trues += 1
             yield found
             top = found - 1
+
+    def scan(self, trajectories: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
+        """Invoke the oracle on levels top, ..., bottom, until it says True; see `LinearClass.scan`."""
+        if (recalled := self.recall(SCAN)) is not None:
+            found, self.recalled_marginal = recalled.integers
+            return found, recalled.floats
+        began = time.perf_counter()
+        found, values = self.function_class.scan(self.moments, trajectories, top, bottom)
+        self.seconds["oracle"] += time.perf_counter() - began
+        if self.journal is not None:
+            self.record(SCAN, (found, self.n_marginal), (values,))
+        return found, values
 
     def add(self, policy: Policy, level: int) -> None:
         """Pi_level <- Pi_level + {policy}."""
@@ -416,13 +495,18 @@ class Run:
 
     def fit(self, pairs: list[Moments], h: int) -> NDArray[np.float64]:
         """Regression of equation 2 on all pairs of one action."""
+        if (recalled := self.recall(FIT)) is not None:
+            self.saw_reward = self.saw_reward or bool(recalled.integers[0])
+            return recalled.floats
         began = time.perf_counter()
         total = pairs[0]
         for more in pairs[1:]:
             total = total + more
         theta = self.function_class.fit(total, h)
-        self.saw_reward = self.saw_reward or total.returns[h].square > 0.0
+        rewarded = total.returns[h].square > 0.0
+        self.saw_reward = self.saw_reward or rewarded
         self.seconds["regression"] += time.perf_counter() - began
+        self.record(FIT, (rewarded,), (theta,))
         return theta
 
     def draw_mixture(self, size: int) -> list[int]:
@@ -446,15 +530,25 @@ class Run:
         if budget.max_trajectories is not None and self.n_trajectories + n > budget.max_trajectories:
             raise OutOfBudget("max_trajectories")
         self.check_time()
-        began = time.perf_counter()
         self.calls += 1
         stream = self.dmq.stream.at(self.calls)
+        if self.journal is not None and self.journal.replaying:
+            self.count(purpose, n)
+            return Redrawn(n, levels, functools.partial(self.draw_again, policy, n, stream, levels))
+        began = time.perf_counter()
         if budget.max_seconds is None:
             moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
             self.count(purpose, n)
         else:
             drawn = functools.partial(self.count, purpose)
             moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, drawn)
+        self.seconds["rollouts"] += time.perf_counter() - began
+        return moments
+
+    def draw_again(self, policy: Policy, n: int, stream: Stream, levels: Sequence[int]) -> Moments:
+        """Draw trajectories that were counted already: the journal ends before all levels of a batch were tested."""
+        began = time.perf_counter()
+        moments = collect_chunks(self.sampler, policy, n, stream, levels, (), lambda _: self.check_time())
         self.seconds["rollouts"] += time.perf_counter() - began
         return moments
 
@@ -465,10 +559,29 @@ class Run:
         self.check_time()
 
     def check_time(self) -> None:
-        """End the run when its seconds are used up."""
+        """End the run when its seconds are used up; to hear what the journal tells is always time."""
         limit = self.dmq.budget.max_seconds
-        if limit is not None and time.perf_counter() - self.began > limit:
+        if limit is not None and not self.replaying and time.perf_counter() - self.began > limit:
             raise OutOfBudget("max_seconds")
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the journal still tells what was decided, so that nothing needs to be drawn."""
+        return self.journal is not None and self.journal.replaying
+
+    def recall(self, kind: int) -> Record | None:
+        """Return the journal's answer at this point of the run, if it has one."""
+        return None if self.journal is None else self.journal.recall(kind, self.calls)
+
+    def record(self, kind: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()) -> None:
+        """Note an answer in the journal, if there is one."""
+        if self.journal is not None:
+            self.journal.record(kind, time.perf_counter() - self.began, self.calls, integers, floats)
+
+    @property
+    def n_marginal(self) -> int:
+        """Oracle answers that were too close to call."""
+        return self.recalled_marginal + self.function_class.n_marginal
 
     @property
     def n_policies(self) -> int:
@@ -516,8 +629,10 @@ class Run:
             yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
         if any(self.learned) and not self.saw_reward:
             yield "no reward was ever seen: the returned policy is arbitrary"
-        if self.function_class.n_marginal:
-            yield f"{self.function_class.n_marginal} oracle answer(s) were too close to call"
+        if self.n_marginal:
+            yield f"{self.n_marginal} oracle answer(s) were too close to call"
+        if self.journal is not None and self.journal.failure is not None:
+            yield self.journal.failure
 
 
 def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
@@ -568,6 +683,12 @@ def as_key(rng: int | np.random.SeedSequence | np.random.Generator | Stream | No
         return Stream(rng)
     except (TypeError, ValueError) as error:
         raise type(error)(f"rng: {error}") from error
+
+
+def key_of(journal: Path) -> Stream:
+    """Return the stream at call 0 of a journal's key, or of a new key where there is none yet."""
+    header = read_header(journal)
+    return as_key(None) if header is None else Stream.from_key([int(word, 16) for word in header["key"]])
 
 
 def raise_recursion_limit(depth: int) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Moments", "Returns"]
+__all__ = ["Moments", "Redrawn", "Returns"]
 
 
 class Returns(NamedTuple):
@@ -60,3 +60,30 @@ class Moments:
 
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, levels={list(self.levels)}, returns_from={list(self.returns)})"
+
+
+class Redrawn(Moments):
+    """Moments that were drawn in an earlier life of the run: drawn again, bit for bit, when somebody looks at them.
+
+    Parameters
+    ----------
+    n, levels
+        As of `Moments`.
+    draw : callable
+        Returns the moments.
+    """
+
+    __slots__ = ("_draw",)
+
+    def __init__(self, n: int, levels: Sequence[int], draw: Callable[[], Moments]) -> None:
+        self.n = n
+        self.levels = levels if isinstance(levels, tuple | range) else tuple(levels)
+        self._draw = draw
+
+    def __getattr__(self, name: str) -> Any:
+        # Asked for `grams` and `returns` only as long as they are not set.
+        if name not in ("grams", "returns"):
+            raise AttributeError(name)
+        drawn = self._draw()
+        self.grams, self.returns = drawn.grams, drawn.returns
+        return getattr(self, name)

@@ -25,7 +25,7 @@ FORMAT = 1
 
 
 class FileError(ValueError):
-    """A file is not a saved result that this version can read; the message holds its path."""
+    """A file is not one that dmq_fast wrote and this version can read; the message holds its path."""
 
 
 class OracleCall(NamedTuple):

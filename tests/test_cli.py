@@ -107,7 +107,7 @@ def test_out_saves_the_run(run, tmp_path):
     out_dir = tmp_path / "new" / "run"
     code, _, _ = run("run", "chain", "--horizon", 4, "--out", out_dir)
     assert code == 0
-    assert sorted(os.listdir(out_dir)) == ["result.npz", "run.json"]
+    assert sorted(os.listdir(out_dir)) == ["command.json", "journal", "result.npz", "run.json"]
     summary = json.loads((out_dir / "run.json").read_text())
     assert dmq.load(out_dir / "result.npz").n_trajectories == summary["n_trajectories"]
 
@@ -149,6 +149,9 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run gym:FrozenLake-v1 --horizon 3 --make map_name=9x9", "9x9"),
         ("run lock --horizon 3 --eps-t 1e-320 --ratio 1e10", "float64"),
         ("run lock --horizon 3 --out /proc/nowhere", "nowhere"),
+        ("resume", "DIR"),
+        ("resume /nowhere", "/nowhere holds no run"),
+        ("run lock --horizon 3 --workers 0", "--workers: expected an integer >= 1"),
         ("", "COMMAND"),
         ("fly", "fly"),
     ],
@@ -160,7 +163,9 @@ def test_a_wrong_command_line_exits_with_2_and_says_why(run, arguments, words):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", ["--help", "run --help", "run lock --help", "run gym:Taxi-v4 --help"])
+@pytest.mark.parametrize(
+    "arguments", ["--help", "run --help", "resume --help", "run lock --help", "run gym:Taxi-v4 --help"]
+)
 def test_help_names_exit_codes(run, arguments):
     code, out, _ = run(*arguments.split())
     assert code == 0
@@ -242,7 +247,11 @@ def test_a_run_that_cannot_be_saved_is_reported_all_the_same(run, tmp_path, monk
     assert code == 4
     assert json.loads(out)["status"] == "finished"
     assert "No space left" in err
-    assert os.listdir(tmp_path) == []
+    assert sorted(os.listdir(tmp_path)) == ["command.json", "journal"]
+    monkeypatch.undo()
+    code, again, _ = run("resume", tmp_path, "--json")
+    assert code == 0
+    assert json.loads(again)["counts"] == json.loads(out)["counts"]
 
 
 def test_a_directory_in_the_way_is_noticed_before_the_run(run, tmp_path):

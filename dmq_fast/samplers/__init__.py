@@ -2,6 +2,7 @@
 
 from dmq_fast.samplers.exact import ExactSampler
 from dmq_fast.samplers.flow import FlowSampler
+from dmq_fast.samplers.parallel import ParallelSampler, WorkerError
 from dmq_fast.samplers.protocol import EqualChunks, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers.rollout import RolloutSampler
 
@@ -9,8 +10,10 @@ __all__ = [
     "EqualChunks",
     "ExactSampler",
     "FlowSampler",
+    "ParallelSampler",
     "RolloutSampler",
     "Sampler",
+    "WorkerError",
     "as_sampler",
     "collect_chunks",
 ]

@@ -204,6 +204,10 @@ class FlowSampler:
             f"rewards they have seen are too many; {advice}"
         )
 
+    def fingerprint(self) -> dict[str, str]:
+        """Return what, besides the environment, the answers depend on."""
+        return {"square": self.square}
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (self.env, self.square))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Protocol, overload, runtime_checkable
 
 from dmq_fast.environments.finite import FiniteMDP
@@ -102,16 +104,35 @@ def collect_chunks(
     returns_from: Sequence[int],
     drawn: Callable[[int], None] | None = None,
 ) -> Moments:
-    """Answer `collect` one chunk after the other; `drawn` is told the size of each, and may raise to stop."""
+    """Answer `collect` chunk by chunk; `drawn` is told the size of each in order, and may raise to stop."""
     whole: Moments | None = None
-    for chunk, size in enumerate(sampler.chunks(n)):
-        position = stream.at(stream.call, chunk)
-        piece = sampler.collect_chunk(policy, size, rng=position, levels=levels, returns_from=returns_from)
-        whole = piece if whole is None else whole + piece
-        if drawn is not None:
-            drawn(size)
+    draw = sampler.pieces if isinstance(sampler, DrawsPieces) else partial(one_by_one, sampler)
+    with closing(draw(policy, n, stream, levels, returns_from)) as pieces:
+        for piece in pieces:
+            whole = piece if whole is None else whole + piece
+            if drawn is not None:
+                drawn(piece.n)
     assert whole is not None
     return whole
+
+
+@runtime_checkable
+class DrawsPieces(Protocol):
+    """A sampler with a way of its own to the moments of the chunks of a call, in order."""
+
+    def pieces(
+        self, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
+    ) -> Generator[Moments]:
+        """Yield them; closing the generator gives up the rest."""
+
+
+def one_by_one(
+    sampler: Sampler, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
+) -> Generator[Moments]:
+    """Draw one chunk after the other."""
+    for chunk, size in enumerate(sampler.chunks(n)):
+        position = stream.at(stream.call, chunk)
+        yield sampler.collect_chunk(policy, size, rng=position, levels=levels, returns_from=returns_from)
 
 
 def as_sampler(source: object) -> Sampler:

@@ -1,0 +1,264 @@
+"""Chunks on several workers: the same bits, and no death goes unexplained."""
+
+import functools
+import itertools
+import multiprocessing
+import os
+import threading
+import time
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from fragile import Counting, Fragile
+
+import dmq_fast as dmq
+from dmq_fast.environments import chain, deep_sea
+from dmq_fast.samplers import EqualChunks, ParallelSampler, RolloutSampler, Sampler, WorkerError, parallel
+
+ENV = deep_sea(6, stochastic=True)
+POLICY = dmq.Policy.uniform(6)
+N = 50_000
+MANY = 5 * 16_384 + 7
+SPAWN = functools.partial(ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
+
+
+def collect(sampler, n=N, policy=POLICY):
+    return sampler.collect(policy, n, stream=dmq.Stream(5, call=9), levels=(0, 2, 5), returns_from=(1, 5))
+
+
+def assert_same(a, b):
+    assert (a.n, tuple(a.levels)) == (b.n, tuple(b.levels))
+    assert a.grams.tobytes() == b.grams.tobytes()
+    assert a.returns.keys() == b.returns.keys()
+    for h in a.returns:
+        assert a.returns[h].moment.tobytes() == b.returns[h].moment.tobytes()
+        assert a.returns[h][1:] == b.returns[h][1:]
+
+
+def loky():
+    return pytest.importorskip("loky").ProcessPoolExecutor(2)
+
+
+EXECUTORS = {
+    "1 thread": lambda: ThreadPoolExecutor(1),
+    "3 threads": lambda: ThreadPoolExecutor(3),
+    "spawned processes": SPAWN,
+    "loky": loky,
+}
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+def test_any_workers_give_the_bits_of_none(kind):
+    inner = RolloutSampler(ENV)
+    with EXECUTORS[kind]() as executor:
+        for in_flight in (None, 1, 3):
+            sampler = ParallelSampler(inner, executor, in_flight=in_flight)
+            assert isinstance(sampler, Sampler)
+            for n in (0, 1, 16_384, 16_385, N):
+                assert_same(collect(sampler, n), collect(inner, n))
+
+
+def test_dask_gives_the_bits_of_none():
+    distributed = pytest.importorskip("distributed")
+    inner = RolloutSampler(ENV)
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**settings) as cluster,
+        distributed.Client(cluster) as client,
+        client.get_executor() as executor,
+    ):
+        assert parallel.workers_of(executor) == 2
+        assert_same(collect(ParallelSampler(inner, executor)), collect(inner))
+        with pytest.raises(ZeroDivisionError) as caught:
+            collect(ParallelSampler(Fragile(ENV, "raise"), executor), MANY)
+        assert "chunk 3 of call 9" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("settings", [{"workers": 2}, {"workers": 1}, {"executor": SPAWN}, {"max_seconds": 1e6}])
+def test_a_run_does_not_depend_on_workers(settings):
+    env = chain(4, rng=0)
+    serial = dmq.DMQ(env, n_samples=40_000, rng=0).learn()
+    before = threading.active_count()
+    result = dmq.DMQ(env, n_samples=40_000, rng=0, **settings).learn()
+    assert threading.active_count() == before
+    assert result.theta.tobytes() == serial.theta.tobytes()
+    assert result.history == serial.history
+    assert (result.cover, result.counts) == (serial.cover, serial.counts)
+
+
+def test_a_given_executor_stays_open():
+    with ThreadPoolExecutor(2) as executor:
+        algorithm = dmq.DMQ(chain(3, rng=0), n_samples=20_000, rng=0, executor=executor, max_seconds=1e6)
+        a, b = algorithm.learn(), algorithm.learn()
+        assert a.theta.tobytes() == b.theta.tobytes()
+        assert executor.submit(int).result() == 0
+
+
+def test_workers_that_are_processes_start_no_chunk_twice_and_unpickle_once():
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        moments = collect(ParallelSampler(Counting(ENV), executor), MANY)
+    # Each of the 6 chunks left there how many samplers its process had made.
+    assert moments.grams[0, 0, 0] == 6
+
+
+@pytest.mark.parametrize("failure", ["raise", "raise awkwardly"])
+@pytest.mark.parametrize("kind", ["3 threads", "spawned processes", "loky"])
+def test_what_the_sampler_raises_comes_through_with_chunk_and_stream(kind, failure):
+    sampler = Fragile(ENV, failure)
+    with EXECUTORS[kind]() as executor:
+        with pytest.raises(Exception, match=r"of the user's making|1 and 2") as caught:
+            collect(ParallelSampler(sampler, executor), MANY)
+        rebuilt = kind == "3 threads" or failure == "raise"
+        assert caught.type.__name__ == {"raise": "ZeroDivisionError"}.get(
+            failure, "Awkward" if rebuilt else "RuntimeError"
+        )
+        (note,) = caught.value.__notes__
+        key = dmq.Stream(5).key
+        assert note == (
+            f"while drawing chunk 3 of call 9: 16384 trajectories, rng=Stream.from_key({key}, call=9, chunk=3)"
+        )
+        # The executor goes on working.
+        assert_same(collect(ParallelSampler(RolloutSampler(ENV), executor)), collect(RolloutSampler(ENV)))
+
+
+def test_a_single_chunk_that_fails_is_named_too():
+    with ParallelSampler(Fragile(ENV, "raise", chunk=0), SPAWN) as sampler:
+        with pytest.raises(ZeroDivisionError) as caught:
+            collect(sampler, 10)
+        assert "chunk 0 of call 9: 10 trajectories" in caught.value.__notes__[0]
+
+
+def test_a_worker_that_dies_once_costs_nothing(tmp_path):
+    dying = Fragile(ENV, "die once", marker=str(tmp_path / "died"))
+    with ParallelSampler(dying, SPAWN) as sampler:
+        assert_same(collect(sampler, MANY), collect(RolloutSampler(ENV), MANY))
+    assert os.listdir(tmp_path) == ["died"]
+
+
+@pytest.mark.parametrize("given", ["executor", "function"])
+def test_a_worker_that_dies_again_is_reported_with_its_chunk(given):
+    dying = Fragile(ENV, "die")
+    with SPAWN() as executor, ParallelSampler(dying, executor if given == "executor" else SPAWN) as sampler:
+        with pytest.raises(WorkerError, match="a worker died") as caught:
+            collect(sampler, MANY)
+    assert isinstance(caught.value.__cause__, BrokenExecutor)
+    if given == "function":
+        assert "died twice while drawing chunk 3 of call 9" in str(caught.value)
+    else:
+        assert "a function that makes executors" in str(caught.value)
+    assert f"Stream.from_key({dmq.Stream(5).key}, call=9, chunk=" in str(caught.value)
+
+
+def test_a_dead_worker_ends_a_run_with_what_was_learned():
+    algorithm = dmq.DMQ(Fragile(chain(4, rng=0), "die", chunk=1), n_samples=20_000, rng=0, executor=SPAWN)
+    with pytest.raises(WorkerError, match="chunk 1 of call 1: 3616 trajectories"):
+        algorithm.learn()
+    assert algorithm.result().status == "interrupted"
+
+
+def test_loky_replaces_its_dead_workers(tmp_path):
+    pool = pytest.importorskip("loky").get_reusable_executor
+    dying = Fragile(ENV, "die once", marker=str(tmp_path / "died"))
+    with ParallelSampler(dying, functools.partial(pool, max_workers=2)) as sampler:
+        assert_same(collect(sampler, MANY), collect(RolloutSampler(ENV), MANY))
+
+
+class Lazy(Executor):
+    """Answers on request, and remembers how many futures were open at a time and how many cancelled."""
+
+    def __init__(self):
+        self.open, self.most, self.cancelled = 0, 0, 0
+
+    def submit(self, function, /, *arguments):
+        self.open += 1
+        self.most = max(self.most, self.open)
+        outer = self
+
+        class Open(Future):
+            def result(self, timeout=None):
+                outer.open -= 1
+                return function(*arguments)
+
+            def cancel(self):
+                outer.cancelled += 1
+                return super().cancel()
+
+        return Open()
+
+
+def test_the_number_of_workers_is_asked_for():
+    with ThreadPoolExecutor(3) as executor:
+        assert parallel.workers_of(executor) == 3
+    assert parallel.workers_of(Lazy()) == os.cpu_count()
+
+
+def test_few_chunks_are_in_flight_however_many_there_are():
+    executor = Lazy()
+    sampler = ParallelSampler(RolloutSampler(ENV), executor, in_flight=5)
+    began = time.perf_counter()
+    pieces = sampler.pieces(POLICY, 2**60, dmq.Stream(0), (5,), ())
+    drawn = list(itertools.islice(pieces, 10))
+    pieces.close()
+    assert len(drawn) == 10 and executor.most == 5
+    assert executor.cancelled == 4
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, ValueError])
+def test_what_stops_a_call_cancels_what_is_pending(stop):
+    inner = Counting(ENV, delay=0.05)
+    seen = []
+
+    def drawn(size):
+        seen.append(size)
+        raise stop
+
+    with ThreadPoolExecutor(2) as executor:
+        sampler = ParallelSampler(inner, executor, in_flight=50)
+        with pytest.raises(stop):
+            dmq.samplers.collect_chunks(sampler, POLICY, 10**7, dmq.Stream(0), (5,), (), drawn)
+    assert seen == [16_384]
+    assert inner.drawn <= 6
+
+
+def test_seconds_end_a_call_on_workers():
+    began = time.perf_counter()
+    result = dmq.DMQ(chain(4, rng=0), n_samples=2**62, rng=0, workers=2, max_seconds=0.2).learn()
+    assert result.status == "max_seconds"
+    assert 0 < result.n_trajectories
+    assert time.perf_counter() - began < 5
+
+
+def test_moments_of_chunks_say_their_size():
+    inner = RolloutSampler(ENV)
+    with ThreadPoolExecutor(2) as executor:
+        pieces = list(ParallelSampler(inner, executor).pieces(POLICY, N, dmq.Stream(0), (0,), ()))
+    assert [piece.n for piece in pieces] == list(EqualChunks(N, 16_384))
+    assert np.sum([piece.n for piece in pieces]) == N
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "name"),
+    [
+        ({"workers": 2, "executor": SPAWN}, ValueError, "workers, executor"),
+        ({"workers": 0}, ValueError, "workers"),
+        ({"workers": 1.5}, ValueError, "workers"),
+        ({"executor": 3}, TypeError, "executor"),
+        ({"executor": ThreadPoolExecutor}, TypeError, "executor"),
+    ],
+)
+def test_wrong_workers_are_refused_by_name(settings, error, name):
+    with pytest.raises(error, match=name):
+        dmq.DMQ(ENV, **settings)
+
+
+def test_wrong_arguments_of_the_sampler_are_refused_by_name():
+    with pytest.raises(TypeError, match="inner"):
+        ParallelSampler(ENV, SPAWN)
+    with pytest.raises(TypeError, match="executor"):
+        ParallelSampler(RolloutSampler(ENV), None)
+    with pytest.raises(ValueError, match="in_flight"):
+        ParallelSampler(RolloutSampler(ENV), SPAWN, in_flight=0)
+    with pytest.raises(TypeError, match="makes an Executor"):
+        collect(ParallelSampler(RolloutSampler(ENV), lambda: 3))
