@@ -327,6 +327,8 @@ cdef enum:
     LONG = 128
     # Rows that `leverage` looks at between two looks at pending signals.
     BLOCK = 4096
+    # Rows handed to BLAS at a time: its integers may have 32 bits.
+    MOST = 1 << 16
 
 # A downdate that leaves less than this of det(V) amplifies rounding by its inverse root: it is refactored instead.
 cdef double LEAST = 2.0 ** -10
@@ -650,14 +652,17 @@ cdef class Ridge:
         self.settle()
 
     cdef void add_block(self, const double* x, const double* target, Py_ssize_t m) noexcept nogil:
-        cdef Py_ssize_t i, j, d = self.dimension
+        cdef Py_ssize_t i, j, size, done = 0, d = self.dimension
         if self._held + m > HELD:
             self.flush()
         if m <= HELD:
             for i in range(m):
                 self.hold(x + i * d, target[i])
         else:
-            add_gram(self._lower, x, m, d)
+            while done < m:
+                size = min(MOST, m - done)
+                add_gram(self._lower, x + done * d, size, d)
+                done += size
             for i in range(m):
                 for j in range(d):
                     self._moment[j] += target[i] * x[i * d + j]

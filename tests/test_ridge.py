@@ -442,6 +442,18 @@ def test_weights_scale_products(d, m, normalized):
     assert everything(unit) == everything(plain)
 
 
+@pytest.mark.parametrize("m", [2**16 - 1, 2**16, 2**16 + 1, 2**17 + 3])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_blocks_of_any_length_are_summed_in_pieces(m, normalized):
+    """BLAS counts rows in 32 bits, so it gets 2^16 at a time; integers are summed without rounding in any order."""
+    rng = np.random.default_rng(m)
+    rows, y = rng.integers(-8, 9, size=(m, 3)).astype(float), rng.integers(-8, 9, size=m).astype(float)
+    ridge = Ridge(3, 1.0, normalized)
+    ridge.update_rows(rows, y)
+    assert ridge.n == m
+    assert (ridge.gram == rows.T @ rows).all() and (ridge.moment == rows.T @ y).all()
+
+
 def test_no_rows():
     for normalized in (False, True):
         ridge = Ridge(3, 4.0, normalized)
