@@ -346,6 +346,16 @@ cdef inline double* address(cnp.ndarray array) noexcept:
     return <double*> cnp.PyArray_DATA(array)
 
 
+cdef cnp.ndarray copied(const double* x, Py_ssize_t rows, Py_ssize_t columns):
+    # A new array (rows, columns), or (columns,) where `rows` is negative. NumPy lets other threads run while it copies.
+    cdef cnp.npy_intp[2] shape
+    cdef cnp.ndarray out
+    shape[0], shape[1] = rows, columns
+    out = doubles(columns) if rows < 0 else cnp.PyArray_SimpleNew(2, shape, cnp.NPY_DOUBLE)
+    memcpy(address(out), x, (1 if rows < 0 else rows) * columns * sizeof(double))
+    return out
+
+
 @cython.final
 cdef class Ridge:
     """Incremental ridge regression on a Cholesky factor that Givens rotations keep up to date.
@@ -742,7 +752,7 @@ cdef class Ridge:
         ValueError
             If the two do not go together or their sums overflow; nothing has changed then.
         """
-        cdef Py_ssize_t i, d = self.dimension
+        cdef Py_ssize_t i, n, d = self.dimension
         cdef int info = 0
         for name in ("dimension", "regularization", "normalized"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -750,15 +760,18 @@ cdef class Ridge:
                 raise ValueError(f"other: expected {name} {mine}, got {theirs}")
         self.may_write()
         other.may_read()
-        cdef double trace = other._trace - d * self.regularization
-        if not (trace <= ROOM - self._trace and other._reach <= ROOM - self._reach):
+        cdef double trace = other._trace - d * self.regularization, reach = other._reach
+        if not (trace <= ROOM - self._trace and reach <= ROOM - self._reach):
             raise ValueError("other: a sum of products is out of the range of float64")
-        cdef cnp.ndarray sums = other.sums()
+        # All of `other` is read here, before other threads run: it may change while the factor is computed.
+        cdef cnp.ndarray sums = other.sums(), products = copied(other._moment, -1, d)
         cdef const double* more = data(sums)
+        cdef const double* moment = data(products)
+        n = other.n + self.n
         if not self.normalized:
             self._busy = -1
             with nogil:
-                info = self.factorise(more, NULL, 0.0)
+                info = self.factorise(more, NULL, n)
             self._busy = 0
         if info != 0:
             raise self.indefinite("other", info)
@@ -767,15 +780,15 @@ cdef class Ridge:
         for i in range(d * d):
             self._lower[i] += more[i]
         for i in range(d):
-            self._moment[i] += other._moment[i]
+            self._moment[i] += moment[i]
         self._trace += trace
-        self._reach += other._reach
-        self.n += other.n
+        self._reach += reach
+        self.n = n
 
     cdef cnp.ndarray sums(self):
         # sum phi phi^T, lower triangle, in a new array; the upper one holds zeros.
         cdef Py_ssize_t d = self.dimension
-        cdef cnp.ndarray out = self._sums.copy()
+        cdef cnp.ndarray out = copied(self._lower, d, d)
         add_gram(address(out), self._rows, self._held, d)
         return out
 
@@ -791,7 +804,7 @@ cdef class Ridge:
     def moment(self):
         """Sum of y phi, shape (d,), a new array."""
         self.may_read()
-        return self._products.copy()
+        return copied(self._moment, -1, self.dimension)
 
     @property
     def theta(self):
@@ -948,17 +961,13 @@ cdef class Ridge:
 
     cdef dict state(self):
         cdef Py_ssize_t d = self.dimension
-        factor = None
-        if self._fresh:
-            factor = np.empty((d, d))
-            memcpy(address(factor), self._factor, d * d * sizeof(double))
         return {
             "version": STATE,
             "n": self.n,
-            "factor": factor,
-            "lower": self._sums.copy(),
-            "rows": self._waiting[: self._held].copy(),
-            "moment": self._products.copy(),
+            "factor": copied(self._factor, d, d) if self._fresh else None,
+            "lower": copied(self._lower, d, d),
+            "rows": copied(self._rows, self._held, d),
+            "moment": copied(self._moment, -1, d),
             "left": self._left,
             "trace": self._trace,
             "reach": self._reach,
@@ -992,7 +1001,9 @@ cdef class Ridge:
             raise ValueError("Ridge: the factor of the state is singular")
         self.n, self._held, self._left = n, len(rows), min(left, REFACTOR)
         self._trace, self._reach = trace, reach
-        self._sums[:], self._waiting[: len(rows)], self._products[:] = lower, rows, moment
+        memcpy(self._lower, data(lower), d * d * sizeof(double))
+        memcpy(self._rows, data(rows), self._held * d * sizeof(double))
+        memcpy(self._moment, data(moment), d * sizeof(double))
         self._fresh = factor is not None
         if self._fresh:
             memcpy(self._factor, data(factor), d * d * sizeof(double))

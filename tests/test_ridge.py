@@ -938,6 +938,45 @@ def test_threads_do_not_disturb_each_other():
     assert all((answer == answers[0]).all() for answer in answers)
 
 
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_merge_takes_the_other_as_it_was_at_one_moment(normalized):
+    """Rows e_1 with target 1, added while the merge factorises: n, the moment and the Gram matrix count the same."""
+    d, one = 700, np.eye(700)[0]
+    for _ in range(3):
+        ridge, other = Ridge(d, 1.0, normalized), Ridge(d, 1.0, normalized)
+        other.update(one, 1.0)
+        worker = threading.Thread(target=ridge.merge, args=(other,))
+        worker.start()
+        while worker.is_alive():
+            other.update(one, 1.0)
+        worker.join()
+        assert 1 <= ridge.n <= other.n
+        assert ridge.gram[0, 0] == ridge.moment[0] == ridge.n
+
+
+def test_a_copy_is_of_one_moment():
+    d, one, stop = 700, np.eye(700)[0], threading.Event()
+    ridge, failures = Ridge(d, 1.0), []
+
+    def look():
+        while not stop.is_set():
+            try:
+                other = pickle.loads(pickle.dumps(ridge))
+                gram, moment, n = other.gram[0, 0], other.moment[0], other.n
+            except RuntimeError:
+                continue
+            if not gram == moment == n:
+                failures.append((gram, moment, n))
+
+    worker = threading.Thread(target=look)
+    worker.start()
+    while ridge.n < 1000:
+        ridge.update(one, 1.0)
+    stop.set()
+    worker.join()
+    assert not failures
+
+
 def test_integer_targets_are_numbers():
     for value in (0, 1, -7, True, 2**53, 2**53 + 2, 2**63 - 1):
         ridge = Ridge(1, 1.0)
