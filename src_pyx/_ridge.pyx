@@ -397,8 +397,9 @@ cdef class Ridge:
     definite always, and k goes on growing.
 
     Everything is checked before anything changes: a call that raises leaves the state as it was. Threads may read one
-    object together; those that come while it is being changed, or want to change it while it is read, get RuntimeError
-    if the lock of the interpreter is released at that moment.
+    object together, also when normalised: the first to come factorises, and the others wait. Those that come while it
+    is being changed, or want to change it while it is read, get RuntimeError if the lock of the interpreter is released
+    at that moment.
 
     Examples
     --------
@@ -523,10 +524,15 @@ cdef class Ridge:
         return 0
 
     cdef int ready(self) except -1:
-        # Before a query: no one else is at work, and the factor is that of the sums.
+        # Before a query: no one else is at work, and the factor is that of the sums. It is computed under the lock of
+        # the interpreter, so that of several readers one prepares and the others wait; none has begun to read, as
+        # whoever made the factor stale found no reader.
+        cdef int info
         self.may_read()
         if not self._fresh:
-            self.refactor()
+            info = self.factorise(NULL, NULL, self.n)
+            if info != 0:
+                raise self.indefinite("regularization", info)
         return 0
 
     def refactor(self):
@@ -808,7 +814,7 @@ cdef class Ridge:
 
     @property
     def theta(self):
-        """The estimate, shape (d,), a read-only array; solved for once after a change.
+        """The estimate, shape (d,), a new array; solved for once after a change.
 
         Raises
         ------
@@ -817,9 +823,10 @@ cdef class Ridge:
         numpy.linalg.LinAlgError
             When normalised, if V is not positive definite in float64.
         """
-        return self.estimate()
+        return copied(data(self.estimate()), -1, self.dimension)
 
     cdef cnp.ndarray estimate(self):
+        # The object's own: never handed out, never written to again.
         cdef Py_ssize_t i, d = self.dimension
         cdef double total
         cdef double* out
@@ -840,7 +847,6 @@ cdef class Ridge:
             self._busy -= 1
             if not all_finite(out, d):
                 raise ValueError("theta: the estimate is out of the range of float64; rescale")
-            cnp.PyArray_CLEARFLAGS(theta, cnp.NPY_ARRAY_WRITEABLE)
             self._theta = theta
         return self._theta
 
