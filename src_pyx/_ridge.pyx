@@ -9,7 +9,7 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
 from libc.math cimport INFINITY, fabs, isfinite, log, sqrt
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._blas cimport add_gram, cholesky, cholesky_solve, cholesky_upper
 from dmq_fast.kernels._moments cimport add_outer, mirror
@@ -439,7 +439,6 @@ cdef class Ridge:
     cdef Py_ssize_t _busy
 
     def __cinit__(self, Py_ssize_t d, regularization, normalized=False):
-        cdef Py_ssize_t i
         if not 1 <= d <= 1 << 28:
             raise ValueError(f"d: expected an integer in [1, 2^28], got {d}")
         self.regularization = positive(regularization, "regularization")
@@ -456,10 +455,22 @@ cdef class Ridge:
         self._spare = self._factor + d * d
         self._lower, self._rows = address(self._sums), address(self._waiting)
         self._moment, self._work = address(self._products), address(self._scratch)
+        self.clear()
+
+    cdef void clear(self) noexcept nogil:
+        # The state without rows.
+        cdef Py_ssize_t i, d = self.dimension
+        memset(self._lower, 0, d * d * sizeof(double))
+        memset(self._moment, 0, d * sizeof(double))
+        memset(self._factor, 0, d * d * sizeof(double))
         for i in range(d):
             self._factor[i * d + i] = sqrt(self.regularization)
+        self._trace = d * self.regularization
+        self._reach = 0.0
         self._left = REFACTOR
         self._fresh = True
+        self._held = 0
+        self.n = 0
 
     cdef int may_read(self) except -1:
         if self._busy < 0:
@@ -475,6 +486,9 @@ cdef class Ridge:
         # `square` = sum |phi|^2 and `reach` = sum |y| |phi| are NaN or infinite where an argument is.
         if square <= ROOM - self._trace and reach <= ROOM - self._reach:
             return 0
+        return self.out_of_range(name, rows, y)
+
+    cdef int out_of_range(self, str name, cnp.ndarray rows, y) except -1:
         refuse_not_finite(name, rows)
         as_floats("y", y, np.shape(y))
         raise ValueError(f"{name}, y: a sum of products is out of the range of float64; rescale")
@@ -694,7 +708,8 @@ cdef class Ridge:
 
         By rotations in O(d^2), or where these would amplify rounding (leverage of the row close to one), and always
         when normalised, by a new factorisation of the Gram matrix. Rounding is relative to the largest V there was:
-        what remains of a small V after large rows have come and gone is noise.
+        what remains of a small V after large rows have come and gone is noise. When the last row has gone, nothing
+        remains: the sums are zero and V = lambda I, exactly.
 
         Parameters
         ----------
@@ -716,7 +731,9 @@ cdef class Ridge:
         cdef double square = dmq_dot(x, x, d), reach = fabs(target) * sqrt(square)
         cdef int info
         self.may_write()
-        self.admit(square, reach, "phi", row, y)
+        # What was added fits; twice the room holds the difference even where it was not.
+        if not (square <= ROOM and reach <= 2.0 * ROOM - self._reach):
+            self.out_of_range("phi", row, y)
         if self.n == 0:
             raise ValueError("phi: there is no row to remove")
         self._busy = -1
@@ -727,11 +744,14 @@ cdef class Ridge:
             raise self.indefinite("phi", info)
         # Rounding must not take it below what is always there.
         self._trace = max(self._trace - square, d * self.regularization)
-        self._reach += reach
         self._theta = None
         self.n -= 1
+        self._reach = 0.0
         for i in range(d):
             self._moment[i] -= target * x[i]
+            self._reach = max(self._reach, fabs(self._moment[i]))
+        if self.n == 0:
+            self.clear()
         self.settle()
 
     cdef int remove(self, const double* x) noexcept nogil:

@@ -479,8 +479,9 @@ def test_downdates_undo_updates(d, kept, removed, normalized, seed):
     # Errors are relative to the largest V; a downdate amplifies them by 2^5 at most.
     largest = (rows * rows).sum() + d * 1e-3
     allowed = 32 * 20 * (kept + 2 * removed + 1) * d * EPS * largest
-    if kept or not normalized:
-        np.testing.assert_allclose(ridge.moment, twin.rows.T @ twin.y, atol=1e-13 * (1 + abs(y).sum()))
+    np.testing.assert_allclose(ridge.moment, twin.rows.T @ twin.y, atol=1e-13 * (1 + abs(y).sum()))
+    if not kept:
+        assert everything(ridge) == everything(Ridge(d, 1e-3, normalized)) and (ridge.theta == 0).all()
     ridge.theta  # noqa: B018
     factor = factor_of(ridge)
     assert np.linalg.norm(factor.T @ factor - twin.v) <= allowed
@@ -531,6 +532,31 @@ def test_a_row_that_was_all_leaves_the_regularization():
     ridge.downdate([1e10], 1.0)
     assert ridge.leverage([1.0]) == pytest.approx(1e3) and ridge.theta == [0.0] and ridge.n == 0
     assert everything(ridge.copy()) == everything(ridge)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_what_has_gone_makes_room(normalized):
+    """Rows whose products fill a third of the range of float64 come and go, and fit each time; sums of others stay finite."""
+    ridge = Ridge(2, 1.0, normalized)
+    for _ in range(10):
+        ridge.update([1e150, 0.0], 7e156)
+        ridge.downdate([1e150, 0.0], 7e156)
+        assert (ridge.theta == 0).all() and (ridge.moment == 0).all() and (ridge.gram == 0).all()
+    ridge.update([0.0, 1.0], 1.0)
+    for _ in range(10):
+        ridge.update([1e150, 0.0], 7e156)
+        ridge.downdate([1e150, 0.0], 7e156)
+    ridge.update([1e150, 0.0], 2e157)
+    ridge.downdate([1e150, 0.0], 2e157)
+    ridge = Ridge(1, 1.0, normalized)
+    for _ in range(10):
+        ridge.update([1.4e153], 1.0)
+        ridge.downdate([1.4e153], 1.0)
+    ridge.update_rows(np.ones((20, 1)), np.zeros(20))
+    with pytest.raises(ValueError, match=r"^phi, y: .* out of the range"):
+        for _ in range(19):
+            ridge.downdate([0.5], 1e307)
+    assert 0 < ridge.n < 20 and np.isfinite(ridge.moment).all()
 
 
 def test_without_rows_there_is_nothing_to_remove():
