@@ -233,6 +233,26 @@ cdef extern from *:
         }
     }
 
+    /* |U^{-1}|^2 in the Frobenius norm, or infinity as soon as it exceeds `most`: the rows of U^{-T} e_k, k = 0, 1, ...;
+       `x` of d doubles. */
+    DMQ_WIDE static double dmq_inverse_squares(const double* u, double* x, ptrdiff_t d, double most)
+    {
+        double total = 0.0;
+        for (ptrdiff_t k = 0; k < d; k++) {
+            for (ptrdiff_t i = k; i < d; i++)
+                x[i] = 0.0;
+            x[k] = 1.0;
+            for (ptrdiff_t i = k; i < d; i++) {
+                x[i] /= u[i * d + i];
+                total += x[i] * x[i];
+                dmq_subtract(x + i + 1, u + i * d + i + 1, x[i], d - i - 1);
+            }
+            if (!(total <= most))
+                return HUGE_VAL;
+        }
+        return total;
+    }
+
     DMQ_WIDE static double dmq_dot(const double* x, const double* y, ptrdiff_t n)
     {
         return dmq_sum(x, y, n);
@@ -251,6 +271,7 @@ cdef extern from *:
     void dmq_solve_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil
     void dmq_solve(const double* u, double* x, Py_ssize_t d) noexcept nogil
     double dmq_dot(const double* x, const double* y, Py_ssize_t n) noexcept nogil
+    double dmq_inverse_squares(const double* u, double* x, Py_ssize_t d, double most) noexcept nogil
     void dmq_leverage(
         const double* u, const double* x, double* out, double* work, Py_ssize_t m, Py_ssize_t d
     ) noexcept nogil
@@ -333,6 +354,10 @@ cdef enum:
 # A downdate that leaves less than this of det(V) amplifies rounding by its inverse root: it is refactored instead.
 cdef double LEAST = 2.0 ** -10
 
+# The factor is computed from the Gram matrix only where that costs a direction no more than this share of its V: see
+# `sound`.
+cdef double SHARE = 2.0 ** -20
+
 # Sums of squares up to here keep every entry of V away from overflow, rounding included.
 cdef double ROOM = DBL_MAX / 8.0
 
@@ -390,11 +415,17 @@ cdef class Ridge:
     Notes
     -----
     The last rows, up to 64, wait in a buffer that is added to the Gram matrix as a block, and after 1024 rotated rows
-    the factor is computed afresh from the Gram matrix. So with k < 1024 rows rotated since,
+    the factor is computed afresh from the Gram matrix, as `update_rows` does. So with k < 1024 rows rotated since,
     ``|U^T U - V| <= 20 (k + 1) d u trace(V)`` in the Frobenius norm to first order, where u = 2^-53, V is that of the
     Gram matrix as summed, and trace(V) its largest since then; in practice the error grows like the root of k.
-    Where lambda is so small beside V that float64 does not see V as definite, the factor stays as rotated, which is
-    definite always, and k goes on growing.
+
+    In a direction that the rows have not seen V is lambda, and the sums bring an error of u trace(V) to it where
+    rotations bring one of u sqrt(lambda trace(V)). So the factor is computed from the Gram matrix only while
+    ``(d + 64) u trace(V) <= 2^-20 mu`` for a lower bound mu on the least eigenvalue of V, lambda or from the factor;
+    otherwise, and where float64 does not see V as definite, it stays as rotated, which is definite always, `update_rows`
+    rotates every row, and k goes on growing. Three have nothing but the sums, and leverages in such a direction are
+    wrong by a share of about d u trace(V) / lambda after them: queries when normalised, with trace(V) that of the mean;
+    `merge`; and `refactor`.
 
     Everything is checked before anything changes: a call that raises leaves the state as it was. Threads may read one
     object together, also when normalised: the first to come factorises, and the others wait. Those that come while it
@@ -433,6 +464,8 @@ cdef class Ridge:
     # Bounds on trace(V), or d lambda + sum |phi|^2 where it is a mean, and on the entries of the moment.
     cdef double _trace
     cdef double _reach
+    # A lower bound on the least eigenvalue of V; of no use when normalised.
+    cdef double _least
     # Whether U belongs to the sums; always, unless normalised.
     cdef bint _fresh
     # Without the lock of the interpreter: -1, something is being changed; k > 0, read by k threads.
@@ -466,6 +499,7 @@ cdef class Ridge:
         for i in range(d):
             self._factor[i * d + i] = sqrt(self.regularization)
         self._trace = d * self.regularization
+        self._least = self.regularization
         self._reach = 0.0
         self._left = REFACTOR
         self._fresh = True
@@ -525,13 +559,26 @@ cdef class Ridge:
             self._fresh = True
         return info
 
+    cdef bint sound(self) noexcept nogil:
+        # Whether the factor may be computed from the Gram matrix, for V = U^T U or one with more rows. A block of the
+        # sums and the factorisation leave an error E of the norm (d + HELD) u trace(V) at most, so that phi^T V phi
+        # and leverages are wrong by a share of |E| / mu, where mu is the least eigenvalue of V. At the bound, SHARE,
+        # trace(V) / mu is about 10^10 / (d + HELD) and the error in practice 10^-8; the rotations go wrong by
+        # u sqrt(trace(V) / mu) each, that is 10^-11, and are kept from there on.
+        # mu >= lambda, and mu >= 1 / |U^{-1}|_F^2, which takes d^3 / 3 operations; it grows as rows come.
+        cdef Py_ssize_t d = self.dimension
+        cdef double error = (d + HELD) * (0.5 * DBL_EPSILON), needed = self._trace * (error / SHARE)
+        if needed > self._least:
+            self._least = max(self._least, 1.0 / dmq_inverse_squares(self._factor, self._work, d, 1.0 / needed))
+        return needed <= self._least
+
     cdef int settle(self) except -1:
         # What is due after a change: the buffer is full, or enough rows were rotated.
         if self._held == HELD or self._left <= 0:
             self._busy = -1
             with nogil:
                 self.flush()
-                if self._left <= 0 and self.factorise(NULL, NULL, self.n) != 0:
+                if self._left <= 0 and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
                     # The rotated factor is the better one; try again when as many rows have come.
                     self._left = REFACTOR
             self._busy = 0
@@ -551,6 +598,8 @@ cdef class Ridge:
 
     def refactor(self):
         """Compute the factor afresh from the Gram matrix, O(d^3); `update` does so by itself every 1024 rows.
+
+        Unlike `update` it does so also where lambda is small beside V and rotations are more accurate (see Notes).
 
         Raises
         ------
@@ -629,7 +678,8 @@ cdef class Ridge:
     def update_rows(self, Phi, y, weights=None):
         """Add a block of rows: V <- V + sum_i w_i phi_i phi_i^T and moment <- moment + sum_i w_i y_i phi_i.
 
-        A few rows are rotated in one by one; from about d / 12 on, one product and one factorisation are cheaper.
+        A few rows are rotated in one by one; from about d / 12 on, one product and one factorisation are cheaper, where
+        lambda is not too small beside V for that (see Notes of the class).
 
         Parameters
         ----------
@@ -699,9 +749,18 @@ cdef class Ridge:
         self.n += m
         if self.normalized:
             self._fresh = False
-        elif ROTATE * m <= d + FEW or self.factorise(NULL, NULL, self.n) != 0:
+            return
+        if ROTATE * m <= d + FEW:
             for i in range(m):
                 self.rotate(x + i * d)
+            return
+        # Some rows rotated in may make the rest of V large enough for the Gram matrix, which has them all by now.
+        done = 0
+        while done < m and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
+            size = min(REFACTOR, m - done)
+            for i in range(done, done + size):
+                self.rotate(x + i * d)
+            done += size
 
     def downdate(self, phi, y):
         """Remove a row: V <- V - phi phi^T and moment <- moment - y phi.
@@ -744,6 +803,7 @@ cdef class Ridge:
             raise self.indefinite("phi", info)
         # Rounding must not take it below what is always there.
         self._trace = max(self._trace - square, d * self.regularization)
+        self._least = self.regularization
         self._theta = None
         self.n -= 1
         self._reach = 0.0
@@ -760,6 +820,10 @@ cdef class Ridge:
         if not self.normalized:
             memcpy(self._work, x, d * sizeof(double))
             info = downdate(self._factor, self._work, self._work + d, d, LEAST)
+            if info != 0 and not self.sound():
+                # Rotations amplify rounding here, but the Gram matrix does so in every direction.
+                memcpy(self._work, x, d * sizeof(double))
+                info = downdate_factor(self._factor, self._work, self._work + d, d)
         if info == 0:
             self._left -= 1
         else:
@@ -770,6 +834,9 @@ cdef class Ridge:
 
     def merge(self, Ridge other not None):
         """Add the rows of another Ridge of the same dimension, regularization and normalisation, in O(d^3).
+
+        V is V1 + V2 - lambda I, which only the Gram matrices give: its error of about d u trace(V) is all there is of
+        lambda, in directions that no row has seen, where lambda is as small as that.
 
         Raises
         ------
@@ -786,7 +853,7 @@ cdef class Ridge:
                 raise ValueError(f"other: expected {name} {mine}, got {theirs}")
         self.may_write()
         other.may_read()
-        cdef double trace = other._trace - d * self.regularization, reach = other._reach
+        cdef double trace = other._trace - d * self.regularization, reach = other._reach, least = other._least
         if not (trace <= ROOM - self._trace and reach <= ROOM - self._reach):
             raise ValueError("other: a sum of products is out of the range of float64")
         # All of `other` is read here, before other threads run: it may change while the factor is computed.
@@ -808,6 +875,7 @@ cdef class Ridge:
         for i in range(d):
             self._moment[i] += moment[i]
         self._trace += trace
+        self._least = max(self._least, least)
         self._reach += reach
         self.n = n
 
@@ -996,6 +1064,7 @@ cdef class Ridge:
             "moment": copied(self._moment, -1, d),
             "left": self._left,
             "trace": self._trace,
+            "least": self._least,
             "reach": self._reach,
         }
 
@@ -1016,7 +1085,8 @@ cdef class Ridge:
             lower = as_floats("lower", state["lower"], (d, d))
             rows = as_floats("rows", state["rows"], (None, d))
             moment = as_floats("moment", state["moment"], (d,))
-            trace, reach = as_positive("trace", state["trace"]), as_positive("reach", state["reach"], zero=True)
+            trace, least = as_positive("trace", state["trace"]), as_positive("least", state["least"])
+            reach = as_positive("reach", state["reach"], zero=True)
             if state["factor"] is not None:
                 factor = as_floats("factor", state["factor"], (d, d))
         except (KeyError, TypeError, OverflowError) as error:
@@ -1026,7 +1096,7 @@ cdef class Ridge:
         if factor is not None and not (np.diagonal(factor) > 0.0).all():
             raise ValueError("Ridge: the factor of the state is singular")
         self.n, self._held, self._left = n, len(rows), min(left, REFACTOR)
-        self._trace, self._reach = trace, reach
+        self._trace, self._least, self._reach = trace, least, reach
         memcpy(self._lower, data(lower), d * d * sizeof(double))
         memcpy(self._rows, data(rows), self._held * d * sizeof(double))
         memcpy(self._moment, data(moment), d * sizeof(double))

@@ -1006,6 +1006,55 @@ def test_readers_of_a_stale_normalised_ridge_share():
             assert (leverage == answers[0][0]).all() and logdet == answers[0][1] and (theta == answers[0][2]).all()
 
 
+def unseen(d, n, seed):
+    """Rows orthogonal to a direction: its leverage is 1 / lambda. To the last bit: integers, all sums exact."""
+    rng = np.random.default_rng(seed)
+    direction = rng.integers(1, 4, size=d) * rng.choice([-1, 1], size=d)
+    direction[0] = 1
+    rows = rng.integers(-4, 5, size=(n, d))
+    rows[:, 0] -= rows @ direction
+    assert (rows @ direction == 0).all()
+    return rows.astype(float), direction.astype(float)
+
+
+@pytest.mark.parametrize("d", [2, 8, 20])
+@pytest.mark.parametrize("share", [1e-4, 1e-8, 1e-12, 1e-16])
+@pytest.mark.parametrize("way", ["one by one", "block", "blocks", "small blocks", "few", "window"])
+def test_directions_never_seen_keep_their_digits(d, share, way):
+    """Of lambda / trace(V) = share: the error is of the order of u / sqrt(share) or, from the sums, at most 2^-20."""
+    n = 3 * REFACTOR
+    rows, direction = unseen(d, n, d)
+    regularization = share * (rows * rows).sum()
+    ridge, y = Ridge(d, regularization), np.zeros(n)
+    if way in ("one by one", "window"):
+        for i, row in enumerate(rows):
+            ridge.update(row, 0.0)
+            if way == "window" and i >= 100:
+                ridge.downdate(rows[i - 100], 0.0)
+    else:
+        size = {"block": n, "blocks": REFACTOR + 7, "small blocks": 50, "few": 1}[way]
+        for i in range(0, n, size):
+            ridge.update_rows(rows[i : i + size], y[i : i + size])
+    expected = direction @ direction / regularization
+    rotated = 200 * d * EPS * share**-0.5
+    allowed = rotated if share < 1e-11 else max(rotated, 2.0**-20)
+    assert ridge.leverage(direction) == pytest.approx(expected, rel=allowed)
+
+
+def test_the_sums_are_used_where_the_factor_shows_that_they_may():
+    """lambda is tiny, but the rows span everything: REFACTOR of them are rotated, the rest comes as a block."""
+    rows, y = rows_of(20, 5 * REFACTOR, 0)
+    ridge = Ridge(20, 1e-14)
+    ridge.update_rows(rows, y)
+    assert ridge.__reduce__()[2]["left"] == REFACTOR
+    twin = TwinRidge(20, 1e-14)
+    twin.update_rows(rows, y)
+    np.testing.assert_allclose(ridge.theta, twin.theta, rtol=1e-11)
+    np.testing.assert_allclose(ridge.leverage(rows), twin.leverage(rows), rtol=1e-11)
+    state = ridge.__reduce__()[2]
+    assert state["least"] <= np.linalg.eigvalsh(twin.v)[0]
+
+
 def test_a_copy_is_of_one_moment():
     d, one, stop = 700, np.eye(700)[0], threading.Event()
     ridge, failures = Ridge(d, 1.0), []
