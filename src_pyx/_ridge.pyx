@@ -358,6 +358,9 @@ cdef double LEAST = 2.0 ** -10
 # `sound`.
 cdef double SHARE = 2.0 ** -20
 
+# Rows of a state at most: half of what an integer counts, so that others fit.
+cdef Py_ssize_t LAST = <Py_ssize_t> (<size_t> -1 >> 2)
+
 # Sums of squares up to here keep every entry of V away from overflow, rounding included.
 cdef double ROOM = DBL_MAX / 8.0
 
@@ -563,7 +566,7 @@ cdef class Ridge:
         # Whether the factor may be computed from the Gram matrix, for V = U^T U or one with more rows. A block of the
         # sums and the factorisation leave an error E of the norm (d + HELD) u trace(V) at most, so that phi^T V phi
         # and leverages are wrong by a share of |E| / mu, where mu is the least eigenvalue of V. At the bound, SHARE,
-        # trace(V) / mu is about 10^10 / (d + HELD) and the error in practice 10^-8; the rotations go wrong by
+        # trace(V) / mu is about 10^10 / (d + HELD) and the error in practice 10^-9; the rotations go wrong by
         # u sqrt(trace(V) / mu) each, that is 10^-11, and are kept from there on.
         # mu >= lambda, and mu >= 1 / |U^{-1}|_F^2, which takes d^3 / 3 operations; it grows as rows come.
         cdef Py_ssize_t d = self.dimension
@@ -1073,32 +1076,51 @@ cdef class Ridge:
         return (Ridge, (self.dimension, self.regularization, self.normalized), self.state())
 
     def __setstate__(self, state):
-        cdef Py_ssize_t d = self.dimension
-        cdef Py_ssize_t n, left
+        cdef Py_ssize_t i, k, n, left, held, d = self.dimension
         cdef cnp.ndarray lower, rows, moment, factor = None
-        self.may_write()
+        cdef double trace, least, reach, total
+        if not isinstance(state, dict):
+            raise ValueError(f"state: expected that of a Ridge, version {STATE}, got {type(state).__name__}")
+        version = state.get("version")
+        if not (isinstance(version, int) and version == STATE):
+            raise ValueError(f"state: expected that of a Ridge, version {STATE}, got {version!r}")
         try:
-            version = state["version"]
-            if version > STATE:
-                raise ValueError(f"Ridge: state of version {version} is newer than {STATE}, which is what is read here")
-            n, left = int(state["n"]), int(state["left"])
-            lower = as_floats("lower", state["lower"], (d, d))
-            rows = as_floats("rows", state["rows"], (None, d))
-            moment = as_floats("moment", state["moment"], (d,))
-            trace, least = as_positive("trace", state["trace"]), as_positive("least", state["least"])
-            reach = as_positive("reach", state["reach"], zero=True)
+            n = whole(state, "n", 0, LAST)
+            left = whole(state, "left", 1, REFACTOR)
+            lower = as_floats("state['lower']", state["lower"], (d, d))
+            rows = as_floats("state['rows']", state["rows"], (None, d))
+            moment = as_floats("state['moment']", state["moment"], (d,))
+            trace = as_positive("state['trace']", state["trace"])
+            least = as_positive("state['least']", state["least"])
+            reach = as_positive("state['reach']", state["reach"], zero=True)
             if state["factor"] is not None:
-                factor = as_floats("factor", state["factor"], (d, d))
-        except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"Ridge: not a state of version {STATE}: {error}") from error
-        if n < 0 or len(rows) >= HELD or (factor is None and not self.normalized):
-            raise ValueError(f"Ridge: not a state of version {STATE}")
-        if factor is not None and not (np.diagonal(factor) > 0.0).all():
-            raise ValueError("Ridge: the factor of the state is singular")
-        self.n, self._held, self._left = n, len(rows), min(left, REFACTOR)
+                factor = as_floats("state['factor']", state["factor"], (d, d))
+        except KeyError as error:
+            raise ValueError(f"state: expected that of a Ridge, version {STATE}, with {error}") from error
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        held = cnp.PyArray_DIM(rows, 0)
+        if held >= HELD:
+            raise ValueError(f"state['rows']: expected fewer than {HELD} rows, got {held}")
+        if factor is None and not self.normalized:
+            raise ValueError("state['factor']: expected a factor, got None")
+        for name, value, most in (("trace", trace, ROOM), ("least", least, trace), ("reach", reach, 2.0 * ROOM)):
+            if value > most:
+                raise ValueError(f"state['{name}']: expected a number <= {most}, got {value}")
+        for i in range(d):
+            if factor is not None and not data(factor)[i * d + i] > 0.0:
+                raise ValueError(f"state['factor']: expected a positive diagonal, got {data(factor)[i * d + i]} at {i}")
+            # Rounding of rows that have gone may leave less than zero, but not by far.
+            total = data(lower)[i * d + i]
+            for k in range(held):
+                total += data(rows)[k * d + i] * data(rows)[k * d + i]
+            if not -trace <= total <= DBL_MAX:
+                raise ValueError(f"state['lower']: expected a non-negative diagonal, got {total} with the rows at {i}")
+        self.may_write()
+        self.n, self._held, self._left = n, held, left
         self._trace, self._least, self._reach = trace, least, reach
         memcpy(self._lower, data(lower), d * d * sizeof(double))
-        memcpy(self._rows, data(rows), self._held * d * sizeof(double))
+        memcpy(self._rows, data(rows), held * d * sizeof(double))
         memcpy(self._moment, data(moment), d * sizeof(double))
         self._fresh = factor is not None
         if self._fresh:
@@ -1108,6 +1130,13 @@ cdef class Ridge:
     def __repr__(self):
         means = ", normalized=True" if self.normalized else ""
         return f"Ridge({self.dimension}, {self.regularization!r}{means}): n={self.n}"
+
+
+cdef Py_ssize_t whole(dict state, str name, Py_ssize_t least, Py_ssize_t most) except -1:
+    value = state[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"state['{name}']: expected an integer in [{least}, {most}], got {value!r}")
+    return value
 
 
 cdef cnp.ndarray points(value, Py_ssize_t d):

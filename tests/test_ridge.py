@@ -721,8 +721,9 @@ def test_pickled_states_are_checked():
     ridge = fed(2, 0.5, *rows_of(2, 3, 0))
     make, arguments, state = ridge.__reduce__()
     assert state["version"] == 1
-    with pytest.raises(ValueError, match=r"^Ridge: state of version 2 is newer than 1"):
-        make(*arguments).__setstate__({**state, "version": 2})
+    for version in (0, 2, -1, np.nan, None, "1", 1.5, np.ones(2)):
+        with pytest.raises(ValueError, match=r"^state: expected that of a Ridge, version 1, got "):
+            make(*arguments).__setstate__({**state, "version": version})
     for name in state:
         for bad in ("missing", None, "x", np.full((2, 2), np.nan), np.ones((70, 70))):
             if name == "factor" and bad is None:
@@ -730,19 +731,46 @@ def test_pickled_states_are_checked():
             broken = {**state, name: bad}
             if bad == "missing" if isinstance(bad, str) else False:
                 del broken[name]
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match=r"^state: " if name == "version" else rf"^state.*'{name}'"):
                 make(*arguments).__setstate__(broken)
     for name, bad in (
         ("n", -1),
+        ("n", 2**63),
+        ("n", 2.7),
+        ("n", "3"),
+        ("n", True),
+        ("left", 0),
+        ("left", 1025),
+        ("left", np.nan),
         ("factor", None),
         ("factor", -np.eye(2)),
         ("factor", np.zeros((2, 2))),
+        ("factor", np.eye(3)),
+        ("lower", np.eye(3)),
+        ("lower", -100 * np.eye(2)),
+        ("lower", np.diag([1.0, np.inf])),
+        ("rows", np.ones((3, 3))),
+        ("rows", np.ones((64, 2))),
+        ("rows", np.full((1, 2), 1e200)),
+        ("moment", [1.0, np.nan]),
+        ("moment", np.ones(3)),
         ("trace", np.inf),
+        ("trace", -1.0),
+        ("trace", 1e308),
+        ("least", 0.0),
+        ("least", 1e300),
+        ("reach", -1.0),
+        ("reach", np.nan),
     ):
-        with pytest.raises(ValueError):
-            make(*arguments).__setstate__({**state, name: bad})
-    with pytest.raises(ValueError, match="not a state"):
-        make(*arguments).__setstate__(None)
+        other = fed(2, 0.5, *rows_of(2, 5, 1))
+        before = everything(other)
+        named = "lower" if name == "rows" and np.shape(bad) == (1, 2) else name
+        with pytest.raises(ValueError, match=rf"^state\['{named}'\]: expected "):
+            other.__setstate__({**state, name: bad})
+        assert everything(other) == before
+    for bad in (None, [], 1):
+        with pytest.raises(ValueError, match=r"^state: expected that of a Ridge, version 1, got "):
+            make(*arguments).__setstate__(bad)
 
 
 def test_what_comes_out_is_the_callers():
