@@ -225,27 +225,74 @@ def test_signs_are_checked():
 def test_reusable_fit_names_what_does_not_fit():
     fit = RidgeFit(2, 0.5)
     assert (fit.dimension, fit.ridge) == (2, 0.5)
-    assert fit(np.eye(2), np.array([3.0, 6.0]), 2.0) == pytest.approx([1.5, 3.0])
-    for gram, moment, n in (
-        (np.eye(3), np.ones(2), 1),
-        (np.eye(2), np.ones(3), 1),
-        (np.eye(2), np.ones(2), 0),
-        (np.eye(2), np.ones(2), np.nan),
-    ):
-        with pytest.raises(ValueError, match="dimension 2"):
-            fit(gram, moment, n)
+    gram, moment = np.eye(2), np.array([3.0, 6.0])
+    assert fit(gram, moment, 2.0) == pytest.approx([1.5, 3.0])
+    for shape in ((), (2,), (3, 3), (2, 3), (0, 0)):
+        with pytest.raises(ValueError, match=r"^gram: expected shape \(2, 2\)"):
+            fit(np.ones(shape), moment, 1)
+    for shape in ((), (3,), (0,), (1, 2)):
+        with pytest.raises(ValueError, match=r"^moment: expected shape \(2\)"):
+            fit(gram, np.ones(shape), 1)
+    for bad in (0, -1.0):
+        with pytest.raises(ValueError, match=r"^n: expected a positive number"):
+            fit(gram, moment, bad)
     for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="not finite"):
-            fit(bad * np.ones((2, 2)), np.ones(2), 1)
-        with pytest.raises(ValueError, match="not finite"):
-            fit(np.eye(2), np.array([1.0, bad]), 1)
+        with pytest.raises(ValueError, match=r"^n: expected finite"):
+            fit(gram, moment, bad)
+        with pytest.raises(ValueError, match=r"^gram: expected finite"):
+            fit(bad * np.ones((2, 2)), moment, 1)
+        with pytest.raises(ValueError, match=r"^moment: expected finite"):
+            fit(gram, np.array([1.0, bad]), 1)
     with pytest.raises(ValueError, match=r"^ridge: expected a non-negative"):
         RidgeFit(2, -1.0)
-    with pytest.raises(ValueError, match=r"^dimension"):
-        RidgeFit(0, 1.0)
-    for gram, moment in ((None, np.ones(2)), (np.eye(2), None)):
-        with pytest.raises(TypeError, match="must not be None"):
-            fit(gram, moment, 1)
+    for bad in (0, -1, 2**28 + 1, 2**32, 2**62):
+        with pytest.raises(ValueError, match=r"^dimension: expected an integer in"):
+            RidgeFit(bad, 1.0)
+    for bad in twins.no_numbers(gram).values():
+        with pytest.raises(TypeError, match=r"^gram: expected"):
+            fit(bad, moment, 1)
+    for bad in twins.no_numbers(moment).values():
+        with pytest.raises(TypeError, match=r"^moment: expected"):
+            fit(gram, bad, 1)
+    with pytest.raises(TypeError):
+        RidgeFit.__new__(RidgeFit)
+
+
+def test_reusable_fit_takes_what_ridge_fit_takes():
+    fit, gram, moment = RidgeFit(2, 0.5), 2 * np.eye(2), np.array([3.0, 6.0])
+    expected = fit(gram, moment, 2.0)
+    for alternative in (gram.tolist(), *twins.layouts(gram).values()):
+        assert (fit(alternative, moment, 2) == expected).all()
+    for alternative in (moment.tolist(), *twins.layouts(moment).values()):
+        assert (fit(gram, alternative, np.float32(2)) == expected).all()
+
+
+def test_reusable_fit_is_copied_and_pickled():
+    fit = RidgeFit(3, 0.25)
+    for other in (copy.copy(fit), copy.deepcopy(fit), pickle.loads(pickle.dumps(fit))):
+        assert type(other) is RidgeFit and (other.dimension, other.ridge) == (3, 0.25)
+        assert (other(np.eye(3), np.ones(3), 1) == fit(np.eye(3), np.ones(3), 1)).all()
+
+
+@pytest.mark.parametrize("d", [8, 100])
+def test_threads_share_a_fit(d):
+    """Of the object and of its copy: every call has a workspace of its own."""
+    fit = RidgeFit(d, 0.5)
+    problems = [problem(d, 2 * d, seed) for seed in range(4)]
+    expected = [fit(*given) for given in problems]
+    wrong = []
+
+    def work(i, fit):
+        for _ in range(500):
+            if not (fit(*problems[i]) == expected[i]).all():
+                wrong.append(i)
+
+    workers = [threading.Thread(target=work, args=(i, fit if i % 2 else copy.copy(fit))) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
 
 
 # Ridge: the factor that rows are rotated into. Certificates: U^T U = V and V theta = moment.
