@@ -132,8 +132,8 @@ cdef extern from *:
         }
     }
 
-    /* |U^{-1}|^2 in the Frobenius norm, or infinity as soon as it exceeds `most`: the rows of U^{-T} e_k, k = 0, 1, ...;
-       `x` of d doubles. */
+    /* |U^{-1}|^2 in the Frobenius norm, column by column of U^{-T}, or infinity as soon as it exceeds `most`; `x` of d
+       doubles. */
     DMQ_WIDE static double dmq_inverse_squares(const double* u, double* x, ptrdiff_t d, double most)
     {
         double total = 0.0;
@@ -324,10 +324,10 @@ cdef class Ridge:
     In a direction that the rows have not seen V is lambda, and the sums bring an error of u trace(V) to it where
     rotations bring one of u sqrt(lambda trace(V)). So the factor is computed from the Gram matrix only while
     ``(d + 64) u trace(V) <= 2^-20 mu`` for a lower bound mu on the least eigenvalue of V, lambda or from the factor;
-    otherwise, and where float64 does not see V as definite, it stays as rotated, which is definite always, `update_rows`
-    rotates every row, and k goes on growing. Three have nothing but the sums, and leverages in such a direction are
-    wrong by a share of about d u trace(V) / lambda after them: queries when normalised, with trace(V) that of the mean;
-    `merge`; and `refactor`.
+    otherwise, and where float64 does not see V as definite, it stays as rotated, which is definite always,
+    `update_rows` rotates every row, and k goes on growing. Three have nothing but the sums, and leverages in such a
+    direction are wrong by a share of about d u trace(V) / lambda after them: queries when normalised, with trace(V)
+    that of the mean; `merge`; and `refactor`.
 
     Everything is checked before anything changes: a call that raises leaves the state as it was. Threads may read one
     object together, also when normalised: the first to come factorises, and the others wait. Those that come while it

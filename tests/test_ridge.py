@@ -583,7 +583,7 @@ def test_a_row_that_was_all_leaves_the_regularization():
 
 @pytest.mark.parametrize("normalized", [False, True])
 def test_what_has_gone_makes_room(normalized):
-    """Rows whose products fill a third of the range of float64 come and go, and fit each time; sums of others stay finite."""
+    """Rows whose products fill a third of the range of float64 come and go, and fit each time."""
     ridge = Ridge(2, 1.0, normalized)
     for _ in range(10):
         ridge.update([1e150, 0.0], 7e156)
@@ -1114,6 +1114,20 @@ def test_directions_never_seen_keep_their_digits(d, share, way):
     rotated = 200 * d * EPS * share**-0.5
     allowed = rotated if share < 1e-11 else max(rotated, 2.0**-20)
     assert ridge.leverage(direction) == pytest.approx(expected, rel=allowed)
+
+
+@pytest.mark.parametrize("d", [3, 8, 20])
+@pytest.mark.parametrize("size", [100 / 3, 1e3 / 3, 1e4 / 3])
+def test_a_large_row_that_goes_leaves_directions_never_seen(d, size):
+    """The leverage of the row is one but for less than 2^-10, and the sums have no digits of lambda."""
+    rows, direction = unseen(d, 200, d)
+    regularization = 1e-13 * (rows * rows).sum()
+    ridge = fed(d, regularization, rows, np.zeros(200))
+    large = size * np.sqrt(200) * rows[0]
+    ridge.update(large, 0.0)
+    assert 1 - ridge.leverage(large) < 2.0**-10
+    ridge.downdate(large, 0.0)
+    assert ridge.leverage(direction) == pytest.approx(direction @ direction / regularization, rel=1e-14 * size**3)
 
 
 def test_the_sums_are_used_where_the_factor_shows_that_they_may():
