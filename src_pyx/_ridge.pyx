@@ -340,8 +340,8 @@ cdef class Ridge:
     >>> ridge.update([1.0, 0.0], 2.0)
     >>> ridge.theta
     array([1., 0.])
-    >>> ridge.leverage([1.0, 0.0])
-    0.5
+    >>> ridge.leverage([0.0, 1.0])
+    1.0
     """
 
     cdef readonly Py_ssize_t dimension
