@@ -1,4 +1,4 @@
-"""Ridge regression (paper, section 6, with Gamma(theta) = lambda_ridge ||theta||^2): from moments, and row by row.
+"""Ridge regression row by row (paper, section 6, with Gamma(theta) = lambda_ridge ||theta||^2).
 
 `Ridge` keeps the Cholesky factor U of V = lambda I + sum phi phi^T up to date by Givens rotations of the rows of
 [U; phi^T] (Golub and Van Loan, Matrix Computations, section 6.5), so that a row costs O(d^2) and nothing is inverted.
@@ -9,9 +9,9 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
 from libc.math cimport INFINITY, fabs, isfinite, log, sqrt
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-from dmq_fast.kernels._blas cimport add_gram, cholesky, cholesky_solve, cholesky_upper
+from dmq_fast.kernels._blas cimport add_gram, cholesky_upper
 from dmq_fast.kernels._moments cimport add_outer, mirror
 from dmq_fast.kernels._validate cimport all_finite, matrix, positive, refuse_not_finite, vector
 
@@ -20,107 +20,6 @@ import numpy as np
 from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
 
 cnp.import_array()
-
-
-cdef int fit(
-    double* theta, const double* gram, const double* moment, double n, double ridge, double* work, Py_ssize_t d
-) noexcept nogil:
-    cdef Py_ssize_t i, j
-    cdef int info
-    cdef double poison = 0.0
-    # A = gram / n + lambda I
-    for i in range(d):
-        for j in range(i + 1):
-            work[i * d + j] = gram[i * d + j] / n
-            poison += work[i * d + j] * 0.0
-        work[i * d + i] += ridge
-        theta[i] = moment[i] / n
-        poison += theta[i] * 0.0
-    # NaN and infinities survive a product with zero.
-    if poison != 0.0:
-        return NOT_FINITE
-    info = cholesky(work, d)
-    if info != 0:
-        return info
-    cholesky_solve(work, theta, d)
-    for i in range(d):
-        poison += theta[i] * 0.0
-    return NOT_FINITE if poison != 0.0 else 0
-
-
-cdef class RidgeFit:
-    """`ridge_fit` for many fits of one dimension: owns its workspace and checks nothing twice.
-
-    Parameters
-    ----------
-    dimension : int
-        Feature dimension d >= 1.
-    ridge : float
-        lambda_ridge >= 0.
-    """
-
-    cdef readonly Py_ssize_t dimension
-    cdef readonly double ridge
-    cdef double[::1] _work
-
-    def __init__(self, Py_ssize_t dimension, ridge):
-        if dimension < 1:
-            raise ValueError(f"dimension: expected an integer >= 1, got {dimension}")
-        self.dimension = dimension
-        self.ridge = as_positive("ridge", ridge, zero=True)
-        self._work = np.empty(dimension * dimension)
-
-    def __call__(self, const double[:, ::1] gram not None, const double[::1] moment not None, double n):
-        """Return (gram / n + ridge I)^{-1} (moment / n), shape (d,); errors as for `ridge_fit`."""
-        cdef Py_ssize_t d = self.dimension
-        if gram.shape[0] != d or gram.shape[1] != d or moment.shape[0] != d or not n > 0.0:
-            raise ValueError(f"expected moments of dimension {d} of at least one pair")
-        theta = np.empty(d)
-        cdef double[::1] out = theta
-        cdef int info
-        with nogil:
-            info = fit(&out[0], &gram[0, 0], &moment[0], n, self.ridge, &self._work[0], d)
-        if info == NOT_FINITE:
-            raise ValueError("gram, moment: a mean or the estimate is not finite")
-        if info != 0:
-            raise np.linalg.LinAlgError(
-                f"gram / n + ridge I is not positive definite (leading minor {info}, ridge {self.ridge:g}); "
-                "raise ridge"
-            )
-        return theta
-
-
-def ridge_fit(gram, moment, n, ridge):
-    """Ridge estimate from moments: (gram / n + ridge I)^{-1} (moment / n).
-
-    Parameters
-    ----------
-    gram : array_like, shape (d, d)
-        Sum of phi phi^T over the pairs; the lower triangle is read.
-    moment : array_like, shape (d,)
-        Sum of y phi.
-    n : float
-        Number of pairs, > 0.
-    ridge : float
-        lambda_ridge >= 0, in units of the mean.
-
-    Returns
-    -------
-    numpy.ndarray, shape (d,)
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If gram / n + ridge I is not positive definite in float64: raise `ridge`.
-    TypeError, ValueError
-        On a wrong dtype, shape or range, or an estimate that overflows.
-    """
-    cdef const double[:, ::1] g = as_floats("gram", gram, (None, None))
-    cdef Py_ssize_t d = g.shape[0]
-    if d == 0 or g.shape[1] != d:
-        raise ValueError(f"gram: expected shape (d, d) with d >= 1, got {(g.shape[0], g.shape[1])}")
-    cdef const double[::1] m = as_floats("moment", moment, (d,))
-    return RidgeFit(d, ridge)(g, m, as_positive("n", n))
 
 
 # The loops that take the time, in C for the sake of one attribute, DMQ_WIDE.
@@ -233,6 +132,26 @@ cdef extern from *:
         }
     }
 
+    /* |U^{-1}|^2 in the Frobenius norm, column by column of U^{-T}, or infinity as soon as it exceeds `most`; `x` of d
+       doubles. */
+    DMQ_WIDE static double dmq_inverse_squares(const double* u, double* x, ptrdiff_t d, double most)
+    {
+        double total = 0.0;
+        for (ptrdiff_t k = 0; k < d; k++) {
+            for (ptrdiff_t i = k; i < d; i++)
+                x[i] = 0.0;
+            x[k] = 1.0;
+            for (ptrdiff_t i = k; i < d; i++) {
+                x[i] /= u[i * d + i];
+                total += x[i] * x[i];
+                dmq_subtract(x + i + 1, u + i * d + i + 1, x[i], d - i - 1);
+            }
+            if (!(total <= most))
+                return HUGE_VAL;
+        }
+        return total;
+    }
+
     DMQ_WIDE static double dmq_dot(const double* x, const double* y, ptrdiff_t n)
     {
         return dmq_sum(x, y, n);
@@ -251,6 +170,7 @@ cdef extern from *:
     void dmq_solve_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil
     void dmq_solve(const double* u, double* x, Py_ssize_t d) noexcept nogil
     double dmq_dot(const double* x, const double* y, Py_ssize_t n) noexcept nogil
+    double dmq_inverse_squares(const double* u, double* x, Py_ssize_t d, double most) noexcept nogil
     void dmq_leverage(
         const double* u, const double* x, double* out, double* work, Py_ssize_t m, Py_ssize_t d
     ) noexcept nogil
@@ -327,9 +247,18 @@ cdef enum:
     LONG = 128
     # Rows that `leverage` looks at between two looks at pending signals.
     BLOCK = 4096
+    # Rows handed to BLAS at a time: its integers may have 32 bits.
+    MOST = 1 << 16
 
 # A downdate that leaves less than this of det(V) amplifies rounding by its inverse root: it is refactored instead.
 cdef double LEAST = 2.0 ** -10
+
+# The factor is computed from the Gram matrix only where that costs a direction no more than this share of its V: see
+# `sound`.
+cdef double SHARE = 2.0 ** -20
+
+# Rows of a state at most: half of what an integer counts, so that others fit.
+cdef Py_ssize_t LAST = <Py_ssize_t> (<size_t> -1 >> 2)
 
 # Sums of squares up to here keep every entry of V away from overflow, rounding included.
 cdef double ROOM = DBL_MAX / 8.0
@@ -342,6 +271,16 @@ cdef inline cnp.ndarray doubles(Py_ssize_t n):
 
 cdef inline double* address(cnp.ndarray array) noexcept:
     return <double*> cnp.PyArray_DATA(array)
+
+
+cdef cnp.ndarray copied(const double* x, Py_ssize_t rows, Py_ssize_t columns):
+    # A new array (rows, columns), or (columns,) where `rows` is negative. NumPy lets other threads run while it copies.
+    cdef cnp.npy_intp[2] shape
+    cdef cnp.ndarray out
+    shape[0], shape[1] = rows, columns
+    out = doubles(columns) if rows < 0 else cnp.PyArray_SimpleNew(2, shape, cnp.NPY_DOUBLE)
+    memcpy(address(out), x, (1 if rows < 0 else rows) * columns * sizeof(double))
+    return out
 
 
 @cython.final
@@ -378,15 +317,22 @@ cdef class Ridge:
     Notes
     -----
     The last rows, up to 64, wait in a buffer that is added to the Gram matrix as a block, and after 1024 rotated rows
-    the factor is computed afresh from the Gram matrix. So with k < 1024 rows rotated since,
+    the factor is computed afresh from the Gram matrix, as `update_rows` does. So with k < 1024 rows rotated since,
     ``|U^T U - V| <= 20 (k + 1) d u trace(V)`` in the Frobenius norm to first order, where u = 2^-53, V is that of the
     Gram matrix as summed, and trace(V) its largest since then; in practice the error grows like the root of k.
-    Where lambda is so small beside V that float64 does not see V as definite, the factor stays as rotated, which is
-    definite always, and k goes on growing.
+
+    In a direction that the rows have not seen V is lambda, and the sums bring an error of u trace(V) to it where
+    rotations bring one of u sqrt(lambda trace(V)). So the factor is computed from the Gram matrix only while
+    ``(d + 64) u trace(V) <= 2^-20 mu`` for a lower bound mu on the least eigenvalue of V, lambda or from the factor;
+    otherwise, and where float64 does not see V as definite, it stays as rotated, which is definite always,
+    `update_rows` rotates every row, and k goes on growing. Three have nothing but the sums, and leverages in such a
+    direction are wrong by a share of about d u trace(V) / lambda after them: queries when normalised, with trace(V)
+    that of the mean; `merge`; and `refactor`.
 
     Everything is checked before anything changes: a call that raises leaves the state as it was. Threads may read one
-    object together; those that come while it is being changed, or want to change it while it is read, get RuntimeError
-    if the lock of the interpreter is released at that moment.
+    object together, also when normalised: the first to come factorises, and the others wait. Those that come while it
+    is being changed, or want to change it while it is read, get RuntimeError if the lock of the interpreter is released
+    at that moment.
 
     Examples
     --------
@@ -394,8 +340,8 @@ cdef class Ridge:
     >>> ridge.update([1.0, 0.0], 2.0)
     >>> ridge.theta
     array([1., 0.])
-    >>> ridge.leverage([1.0, 0.0])
-    0.5
+    >>> ridge.leverage([0.0, 1.0])
+    1.0
     """
 
     cdef readonly Py_ssize_t dimension
@@ -420,13 +366,14 @@ cdef class Ridge:
     # Bounds on trace(V), or d lambda + sum |phi|^2 where it is a mean, and on the entries of the moment.
     cdef double _trace
     cdef double _reach
+    # A lower bound on the least eigenvalue of V; of no use when normalised.
+    cdef double _least
     # Whether U belongs to the sums; always, unless normalised.
     cdef bint _fresh
     # Without the lock of the interpreter: -1, something is being changed; k > 0, read by k threads.
     cdef Py_ssize_t _busy
 
     def __cinit__(self, Py_ssize_t d, regularization, normalized=False):
-        cdef Py_ssize_t i
         if not 1 <= d <= 1 << 28:
             raise ValueError(f"d: expected an integer in [1, 2^28], got {d}")
         self.regularization = positive(regularization, "regularization")
@@ -443,10 +390,23 @@ cdef class Ridge:
         self._spare = self._factor + d * d
         self._lower, self._rows = address(self._sums), address(self._waiting)
         self._moment, self._work = address(self._products), address(self._scratch)
+        self.clear()
+
+    cdef void clear(self) noexcept nogil:
+        # The state without rows.
+        cdef Py_ssize_t i, d = self.dimension
+        memset(self._lower, 0, d * d * sizeof(double))
+        memset(self._moment, 0, d * sizeof(double))
+        memset(self._factor, 0, d * d * sizeof(double))
         for i in range(d):
             self._factor[i * d + i] = sqrt(self.regularization)
+        self._trace = d * self.regularization
+        self._least = self.regularization
+        self._reach = 0.0
         self._left = REFACTOR
         self._fresh = True
+        self._held = 0
+        self.n = 0
 
     cdef int may_read(self) except -1:
         if self._busy < 0:
@@ -462,6 +422,9 @@ cdef class Ridge:
         # `square` = sum |phi|^2 and `reach` = sum |y| |phi| are NaN or infinite where an argument is.
         if square <= ROOM - self._trace and reach <= ROOM - self._reach:
             return 0
+        return self.out_of_range(name, rows, y)
+
+    cdef int out_of_range(self, str name, cnp.ndarray rows, y) except -1:
         refuse_not_finite(name, rows)
         as_floats("y", y, np.shape(y))
         raise ValueError(f"{name}, y: a sum of products is out of the range of float64; rescale")
@@ -498,27 +461,47 @@ cdef class Ridge:
             self._fresh = True
         return info
 
+    cdef bint sound(self) noexcept nogil:
+        # Whether the factor may be computed from the Gram matrix, for V = U^T U or one with more rows. A block of the
+        # sums and the factorisation leave an error E of the norm (d + HELD) u trace(V) at most, so that phi^T V phi
+        # and leverages are wrong by a share of |E| / mu, where mu is the least eigenvalue of V. At the bound, SHARE,
+        # trace(V) / mu is about 10^10 / (d + HELD) and the error in practice 10^-9; the rotations go wrong by
+        # u sqrt(trace(V) / mu) each, that is 10^-11, and are kept from there on.
+        # mu >= lambda, and mu >= 1 / |U^{-1}|_F^2, which takes d^3 / 3 operations; it grows as rows come.
+        cdef Py_ssize_t d = self.dimension
+        cdef double error = (d + HELD) * (0.5 * DBL_EPSILON), needed = self._trace * (error / SHARE)
+        if needed > self._least:
+            self._least = max(self._least, 1.0 / dmq_inverse_squares(self._factor, self._work, d, 1.0 / needed))
+        return needed <= self._least
+
     cdef int settle(self) except -1:
         # What is due after a change: the buffer is full, or enough rows were rotated.
         if self._held == HELD or self._left <= 0:
             self._busy = -1
             with nogil:
                 self.flush()
-                if self._left <= 0 and self.factorise(NULL, NULL, self.n) != 0:
+                if self._left <= 0 and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
                     # The rotated factor is the better one; try again when as many rows have come.
                     self._left = REFACTOR
             self._busy = 0
         return 0
 
     cdef int ready(self) except -1:
-        # Before a query: no one else is at work, and the factor is that of the sums.
+        # Before a query: no one else is at work, and the factor is that of the sums. It is computed under the lock of
+        # the interpreter, so that of several readers one prepares and the others wait; none has begun to read, as
+        # whoever made the factor stale found no reader.
+        cdef int info
         self.may_read()
         if not self._fresh:
-            self.refactor()
+            info = self.factorise(NULL, NULL, self.n)
+            if info != 0:
+                raise self.indefinite("regularization", info)
         return 0
 
     def refactor(self):
         """Compute the factor afresh from the Gram matrix, O(d^3); `update` does so by itself every 1024 rows.
+
+        Unlike `update` it does so also where lambda is small beside V and rotations are more accurate (see Notes).
 
         Raises
         ------
@@ -597,7 +580,8 @@ cdef class Ridge:
     def update_rows(self, Phi, y, weights=None):
         """Add a block of rows: V <- V + sum_i w_i phi_i phi_i^T and moment <- moment + sum_i w_i y_i phi_i.
 
-        A few rows are rotated in one by one; from about d / 12 on, one product and one factorisation are cheaper.
+        A few rows are rotated in one by one; from about d / 12 on, one product and one factorisation are cheaper, where
+        lambda is not too small beside V for that (see Notes of the class).
 
         Parameters
         ----------
@@ -650,30 +634,43 @@ cdef class Ridge:
         self.settle()
 
     cdef void add_block(self, const double* x, const double* target, Py_ssize_t m) noexcept nogil:
-        cdef Py_ssize_t i, j, d = self.dimension
+        cdef Py_ssize_t i, j, size, done = 0, d = self.dimension
         if self._held + m > HELD:
             self.flush()
         if m <= HELD:
             for i in range(m):
                 self.hold(x + i * d, target[i])
         else:
-            add_gram(self._lower, x, m, d)
+            while done < m:
+                size = min(MOST, m - done)
+                add_gram(self._lower, x + done * d, size, d)
+                done += size
             for i in range(m):
                 for j in range(d):
                     self._moment[j] += target[i] * x[i * d + j]
         self.n += m
         if self.normalized:
             self._fresh = False
-        elif ROTATE * m <= d + FEW or self.factorise(NULL, NULL, self.n) != 0:
+            return
+        if ROTATE * m <= d + FEW:
             for i in range(m):
                 self.rotate(x + i * d)
+            return
+        # Some rows rotated in may make the rest of V large enough for the Gram matrix, which has them all by now.
+        done = 0
+        while done < m and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
+            size = min(REFACTOR, m - done)
+            for i in range(done, done + size):
+                self.rotate(x + i * d)
+            done += size
 
     def downdate(self, phi, y):
         """Remove a row: V <- V - phi phi^T and moment <- moment - y phi.
 
         By rotations in O(d^2), or where these would amplify rounding (leverage of the row close to one), and always
         when normalised, by a new factorisation of the Gram matrix. Rounding is relative to the largest V there was:
-        what remains of a small V after large rows have come and gone is noise.
+        what remains of a small V after large rows have come and gone is noise. When the last row has gone, nothing
+        remains: the sums are zero and V = lambda I, exactly.
 
         Parameters
         ----------
@@ -695,7 +692,9 @@ cdef class Ridge:
         cdef double square = dmq_dot(x, x, d), reach = fabs(target) * sqrt(square)
         cdef int info
         self.may_write()
-        self.admit(square, reach, "phi", row, y)
+        # What was added fits; twice the room holds the difference even where it was not.
+        if not (square <= ROOM and reach <= 2.0 * ROOM - self._reach):
+            self.out_of_range("phi", row, y)
         if self.n == 0:
             raise ValueError("phi: there is no row to remove")
         self._busy = -1
@@ -706,11 +705,15 @@ cdef class Ridge:
             raise self.indefinite("phi", info)
         # Rounding must not take it below what is always there.
         self._trace = max(self._trace - square, d * self.regularization)
-        self._reach += reach
+        self._least = self.regularization
         self._theta = None
         self.n -= 1
+        self._reach = 0.0
         for i in range(d):
             self._moment[i] -= target * x[i]
+            self._reach = max(self._reach, fabs(self._moment[i]))
+        if self.n == 0:
+            self.clear()
         self.settle()
 
     cdef int remove(self, const double* x) noexcept nogil:
@@ -719,6 +722,10 @@ cdef class Ridge:
         if not self.normalized:
             memcpy(self._work, x, d * sizeof(double))
             info = downdate(self._factor, self._work, self._work + d, d, LEAST)
+            if info != 0 and not self.sound():
+                # Rotations amplify rounding here, but the Gram matrix does so in every direction.
+                memcpy(self._work, x, d * sizeof(double))
+                info = downdate_factor(self._factor, self._work, self._work + d, d)
         if info == 0:
             self._left -= 1
         else:
@@ -730,6 +737,9 @@ cdef class Ridge:
     def merge(self, Ridge other not None):
         """Add the rows of another Ridge of the same dimension, regularization and normalisation, in O(d^3).
 
+        V is V1 + V2 - lambda I, which only the Gram matrices give: its error of about d u trace(V) is all there is of
+        lambda, in directions that no row has seen, where lambda is as small as that.
+
         Raises
         ------
         numpy.linalg.LinAlgError
@@ -737,7 +747,7 @@ cdef class Ridge:
         ValueError
             If the two do not go together or their sums overflow; nothing has changed then.
         """
-        cdef Py_ssize_t i, d = self.dimension
+        cdef Py_ssize_t i, n, d = self.dimension
         cdef int info = 0
         for name in ("dimension", "regularization", "normalized"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -745,15 +755,18 @@ cdef class Ridge:
                 raise ValueError(f"other: expected {name} {mine}, got {theirs}")
         self.may_write()
         other.may_read()
-        cdef double trace = other._trace - d * self.regularization
-        if not (trace <= ROOM - self._trace and other._reach <= ROOM - self._reach):
+        cdef double trace = other._trace - d * self.regularization, reach = other._reach, least = other._least
+        if not (trace <= ROOM - self._trace and reach <= ROOM - self._reach):
             raise ValueError("other: a sum of products is out of the range of float64")
-        cdef cnp.ndarray sums = other.sums()
+        # All of `other` is read here, before other threads run: it may change while the factor is computed.
+        cdef cnp.ndarray sums = other.sums(), products = copied(other._moment, -1, d)
         cdef const double* more = data(sums)
+        cdef const double* moment = data(products)
+        n = other.n + self.n
         if not self.normalized:
             self._busy = -1
             with nogil:
-                info = self.factorise(more, NULL, 0.0)
+                info = self.factorise(more, NULL, n)
             self._busy = 0
         if info != 0:
             raise self.indefinite("other", info)
@@ -762,15 +775,16 @@ cdef class Ridge:
         for i in range(d * d):
             self._lower[i] += more[i]
         for i in range(d):
-            self._moment[i] += other._moment[i]
+            self._moment[i] += moment[i]
         self._trace += trace
-        self._reach += other._reach
-        self.n += other.n
+        self._least = max(self._least, least)
+        self._reach += reach
+        self.n = n
 
     cdef cnp.ndarray sums(self):
         # sum phi phi^T, lower triangle, in a new array; the upper one holds zeros.
         cdef Py_ssize_t d = self.dimension
-        cdef cnp.ndarray out = self._sums.copy()
+        cdef cnp.ndarray out = copied(self._lower, d, d)
         add_gram(address(out), self._rows, self._held, d)
         return out
 
@@ -786,11 +800,11 @@ cdef class Ridge:
     def moment(self):
         """Sum of y phi, shape (d,), a new array."""
         self.may_read()
-        return self._products.copy()
+        return copied(self._moment, -1, self.dimension)
 
     @property
     def theta(self):
-        """The estimate, shape (d,), a read-only array; solved for once after a change.
+        """The estimate, shape (d,), a new array; solved for once after a change.
 
         Raises
         ------
@@ -799,9 +813,10 @@ cdef class Ridge:
         numpy.linalg.LinAlgError
             When normalised, if V is not positive definite in float64.
         """
-        return self.estimate()
+        return copied(data(self.estimate()), -1, self.dimension)
 
     cdef cnp.ndarray estimate(self):
+        # The object's own: never handed out, never written to again.
         cdef Py_ssize_t i, d = self.dimension
         cdef double total
         cdef double* out
@@ -822,7 +837,6 @@ cdef class Ridge:
             self._busy -= 1
             if not all_finite(out, d):
                 raise ValueError("theta: the estimate is out of the range of float64; rescale")
-            cnp.PyArray_CLEARFLAGS(theta, cnp.NPY_ARRAY_WRITEABLE)
             self._theta = theta
         return self._theta
 
@@ -943,19 +957,16 @@ cdef class Ridge:
 
     cdef dict state(self):
         cdef Py_ssize_t d = self.dimension
-        factor = None
-        if self._fresh:
-            factor = np.empty((d, d))
-            memcpy(address(factor), self._factor, d * d * sizeof(double))
         return {
             "version": STATE,
             "n": self.n,
-            "factor": factor,
-            "lower": self._sums.copy(),
-            "rows": self._waiting[: self._held].copy(),
-            "moment": self._products.copy(),
+            "factor": copied(self._factor, d, d) if self._fresh else None,
+            "lower": copied(self._lower, d, d),
+            "rows": copied(self._rows, self._held, d),
+            "moment": copied(self._moment, -1, d),
             "left": self._left,
             "trace": self._trace,
+            "least": self._least,
             "reach": self._reach,
         }
 
@@ -964,30 +975,52 @@ cdef class Ridge:
         return (Ridge, (self.dimension, self.regularization, self.normalized), self.state())
 
     def __setstate__(self, state):
-        cdef Py_ssize_t d = self.dimension
-        cdef Py_ssize_t n, left
+        cdef Py_ssize_t i, k, n, left, held, d = self.dimension
         cdef cnp.ndarray lower, rows, moment, factor = None
-        self.may_write()
+        cdef double trace, least, reach, total
+        if not isinstance(state, dict):
+            raise ValueError(f"state: expected that of a Ridge, version {STATE}, got {type(state).__name__}")
+        version = state.get("version")
+        if not (isinstance(version, int) and version == STATE):
+            raise ValueError(f"state: expected that of a Ridge, version {STATE}, got {version!r}")
         try:
-            version = state["version"]
-            if version > STATE:
-                raise ValueError(f"Ridge: state of version {version} is newer than {STATE}, which is what is read here")
-            n, left = int(state["n"]), int(state["left"])
-            lower = as_floats("lower", state["lower"], (d, d))
-            rows = as_floats("rows", state["rows"], (None, d))
-            moment = as_floats("moment", state["moment"], (d,))
-            trace, reach = as_positive("trace", state["trace"]), as_positive("reach", state["reach"], zero=True)
+            n = whole(state, "n", 0, LAST)
+            left = whole(state, "left", 1, REFACTOR)
+            lower = as_floats("state['lower']", state["lower"], (d, d))
+            rows = as_floats("state['rows']", state["rows"], (None, d))
+            moment = as_floats("state['moment']", state["moment"], (d,))
+            trace = as_positive("state['trace']", state["trace"])
+            least = as_positive("state['least']", state["least"])
+            reach = as_positive("state['reach']", state["reach"], zero=True)
             if state["factor"] is not None:
-                factor = as_floats("factor", state["factor"], (d, d))
-        except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"Ridge: not a state of version {STATE}: {error}") from error
-        if n < 0 or len(rows) >= HELD or (factor is None and not self.normalized):
-            raise ValueError(f"Ridge: not a state of version {STATE}")
-        if factor is not None and not (np.diagonal(factor) > 0.0).all():
-            raise ValueError("Ridge: the factor of the state is singular")
-        self.n, self._held, self._left = n, len(rows), min(left, REFACTOR)
-        self._trace, self._reach = trace, reach
-        self._sums[:], self._waiting[: len(rows)], self._products[:] = lower, rows, moment
+                factor = as_floats("state['factor']", state["factor"], (d, d))
+        except KeyError as error:
+            raise ValueError(f"state: expected that of a Ridge, version {STATE}, with {error}") from error
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        held = cnp.PyArray_DIM(rows, 0)
+        if held >= HELD:
+            raise ValueError(f"state['rows']: expected fewer than {HELD} rows, got {held}")
+        if factor is None and not self.normalized:
+            raise ValueError("state['factor']: expected a factor, got None")
+        for name, value, most in (("trace", trace, ROOM), ("least", least, trace), ("reach", reach, 2.0 * ROOM)):
+            if value > most:
+                raise ValueError(f"state['{name}']: expected a number <= {most}, got {value}")
+        for i in range(d):
+            if factor is not None and not data(factor)[i * d + i] > 0.0:
+                raise ValueError(f"state['factor']: expected a positive diagonal, got {data(factor)[i * d + i]} at {i}")
+            # Rounding of rows that have gone may leave less than zero, but not by far.
+            total = data(lower)[i * d + i]
+            for k in range(held):
+                total += data(rows)[k * d + i] * data(rows)[k * d + i]
+            if not -trace <= total <= DBL_MAX:
+                raise ValueError(f"state['lower']: expected a non-negative diagonal, got {total} with the rows at {i}")
+        self.may_write()
+        self.n, self._held, self._left = n, held, left
+        self._trace, self._least, self._reach = trace, least, reach
+        memcpy(self._lower, data(lower), d * d * sizeof(double))
+        memcpy(self._rows, data(rows), held * d * sizeof(double))
+        memcpy(self._moment, data(moment), d * sizeof(double))
         self._fresh = factor is not None
         if self._fresh:
             memcpy(self._factor, data(factor), d * d * sizeof(double))
@@ -996,6 +1029,13 @@ cdef class Ridge:
     def __repr__(self):
         means = ", normalized=True" if self.normalized else ""
         return f"Ridge({self.dimension}, {self.regularization!r}{means}): n={self.n}"
+
+
+cdef Py_ssize_t whole(dict state, str name, Py_ssize_t least, Py_ssize_t most) except -1:
+    value = state[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"state['{name}']: expected an integer in [{least}, {most}], got {value!r}")
+    return value
 
 
 cdef cnp.ndarray points(value, Py_ssize_t d):

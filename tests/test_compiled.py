@@ -9,7 +9,7 @@ import pytest
 
 from dmq_fast import kernels
 
-MODULES = ["_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_rules", "_validate"]
+MODULES = ["_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_ridge_fit", "_rules", "_validate"]
 PLAIN = {"DsecResult", "dsec_rows"}  # of `_oracle`, where NumPy and SciPy do the work
 
 

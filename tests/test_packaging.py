@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-KERNELS = ("_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_rules", "_validate")
+KERNELS = ("_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_ridge_fit", "_rules", "_validate")
 WITHOUT_STUB = {"_blas"}
 WITHOUT_PXD = {"_finite"}
 

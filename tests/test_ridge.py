@@ -225,27 +225,74 @@ def test_signs_are_checked():
 def test_reusable_fit_names_what_does_not_fit():
     fit = RidgeFit(2, 0.5)
     assert (fit.dimension, fit.ridge) == (2, 0.5)
-    assert fit(np.eye(2), np.array([3.0, 6.0]), 2.0) == pytest.approx([1.5, 3.0])
-    for gram, moment, n in (
-        (np.eye(3), np.ones(2), 1),
-        (np.eye(2), np.ones(3), 1),
-        (np.eye(2), np.ones(2), 0),
-        (np.eye(2), np.ones(2), np.nan),
-    ):
-        with pytest.raises(ValueError, match="dimension 2"):
-            fit(gram, moment, n)
+    gram, moment = np.eye(2), np.array([3.0, 6.0])
+    assert fit(gram, moment, 2.0) == pytest.approx([1.5, 3.0])
+    for shape in ((), (2,), (3, 3), (2, 3), (0, 0)):
+        with pytest.raises(ValueError, match=r"^gram: expected shape \(2, 2\)"):
+            fit(np.ones(shape), moment, 1)
+    for shape in ((), (3,), (0,), (1, 2)):
+        with pytest.raises(ValueError, match=r"^moment: expected shape \(2\)"):
+            fit(gram, np.ones(shape), 1)
+    for bad in (0, -1.0):
+        with pytest.raises(ValueError, match=r"^n: expected a positive number"):
+            fit(gram, moment, bad)
     for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="not finite"):
-            fit(bad * np.ones((2, 2)), np.ones(2), 1)
-        with pytest.raises(ValueError, match="not finite"):
-            fit(np.eye(2), np.array([1.0, bad]), 1)
+        with pytest.raises(ValueError, match=r"^n: expected finite"):
+            fit(gram, moment, bad)
+        with pytest.raises(ValueError, match=r"^gram: expected finite"):
+            fit(bad * np.ones((2, 2)), moment, 1)
+        with pytest.raises(ValueError, match=r"^moment: expected finite"):
+            fit(gram, np.array([1.0, bad]), 1)
     with pytest.raises(ValueError, match=r"^ridge: expected a non-negative"):
         RidgeFit(2, -1.0)
-    with pytest.raises(ValueError, match=r"^dimension"):
-        RidgeFit(0, 1.0)
-    for gram, moment in ((None, np.ones(2)), (np.eye(2), None)):
-        with pytest.raises(TypeError, match="must not be None"):
-            fit(gram, moment, 1)
+    for bad in (0, -1, 2**28 + 1, 2**32, 2**62):
+        with pytest.raises(ValueError, match=r"^dimension: expected an integer in"):
+            RidgeFit(bad, 1.0)
+    for bad in twins.no_numbers(gram).values():
+        with pytest.raises(TypeError, match=r"^gram: expected"):
+            fit(bad, moment, 1)
+    for bad in twins.no_numbers(moment).values():
+        with pytest.raises(TypeError, match=r"^moment: expected"):
+            fit(gram, bad, 1)
+    with pytest.raises(TypeError):
+        RidgeFit.__new__(RidgeFit)
+
+
+def test_reusable_fit_takes_what_ridge_fit_takes():
+    fit, gram, moment = RidgeFit(2, 0.5), 2 * np.eye(2), np.array([3.0, 6.0])
+    expected = fit(gram, moment, 2.0)
+    for alternative in (gram.tolist(), *twins.layouts(gram).values()):
+        assert (fit(alternative, moment, 2) == expected).all()
+    for alternative in (moment.tolist(), *twins.layouts(moment).values()):
+        assert (fit(gram, alternative, np.float32(2)) == expected).all()
+
+
+def test_reusable_fit_is_copied_and_pickled():
+    fit = RidgeFit(3, 0.25)
+    for other in (copy.copy(fit), copy.deepcopy(fit), pickle.loads(pickle.dumps(fit))):
+        assert type(other) is RidgeFit and (other.dimension, other.ridge) == (3, 0.25)
+        assert (other(np.eye(3), np.ones(3), 1) == fit(np.eye(3), np.ones(3), 1)).all()
+
+
+@pytest.mark.parametrize("d", [8, 100])
+def test_threads_share_a_fit(d):
+    """Of the object and of its copy: every call has a workspace of its own."""
+    fit = RidgeFit(d, 0.5)
+    problems = [problem(d, 2 * d, seed) for seed in range(4)]
+    expected = [fit(*given) for given in problems]
+    wrong = []
+
+    def work(i, fit):
+        for _ in range(500):
+            if not (fit(*problems[i]) == expected[i]).all():
+                wrong.append(i)
+
+    workers = [threading.Thread(target=work, args=(i, fit if i % 2 else copy.copy(fit))) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
 
 
 # Ridge: the factor that rows are rotated into. Certificates: U^T U = V and V theta = moment.
@@ -321,7 +368,7 @@ def check(ridge, v, moment, k, reach=0.0):
     scaled = factor / scale
     assert norm(scaled.T @ scaled - v / scale / scale) <= allowed
     # |V theta - moment|, in units that do not overflow.
-    assert theta.shape == (d,) and not theta.flags.writeable
+    assert theta.shape == (d,)
     unit = norm(theta) or 1.0
     residual = (v / scale / scale) @ (theta / unit) - moment / scale / scale / unit
     solve = 8 * d * (d + 2) * u
@@ -368,7 +415,7 @@ def test_factor_and_estimate_have_certificates(d, n, exponent, regularization, s
         return
     reach = (abs(y) * np.linalg.norm(rows / scale, axis=1)).sum() * scale / twin.divisor
     check(ridge, twin.v, twin.rows.T @ twin.y / twin.divisor, 0 if normalized else n, reach)
-    assert ridge.n == n and ridge.theta is theta
+    assert ridge.n == n and (ridge.theta == theta).all()
     gram = ridge.gram
     assert (gram == gram.T).all()
     np.testing.assert_allclose(gram / scale / scale, (rows / scale).T @ (rows / scale), atol=4 * d * (n + 1) * EPS)
@@ -442,6 +489,18 @@ def test_weights_scale_products(d, m, normalized):
     assert everything(unit) == everything(plain)
 
 
+@pytest.mark.parametrize("m", [2**16 - 1, 2**16, 2**16 + 1, 2**17 + 3])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_blocks_of_any_length_are_summed_in_pieces(m, normalized):
+    """BLAS counts rows in 32 bits, so it gets 2^16 at a time; integers are summed without rounding in any order."""
+    rng = np.random.default_rng(m)
+    rows, y = rng.integers(-8, 9, size=(m, 3)).astype(float), rng.integers(-8, 9, size=m).astype(float)
+    ridge = Ridge(3, 1.0, normalized)
+    ridge.update_rows(rows, y)
+    assert ridge.n == m
+    assert (ridge.gram == rows.T @ rows).all() and (ridge.moment == rows.T @ y).all()
+
+
 def test_no_rows():
     for normalized in (False, True):
         ridge = Ridge(3, 4.0, normalized)
@@ -467,8 +526,9 @@ def test_downdates_undo_updates(d, kept, removed, normalized, seed):
     # Errors are relative to the largest V; a downdate amplifies them by 2^5 at most.
     largest = (rows * rows).sum() + d * 1e-3
     allowed = 32 * 20 * (kept + 2 * removed + 1) * d * EPS * largest
-    if kept or not normalized:
-        np.testing.assert_allclose(ridge.moment, twin.rows.T @ twin.y, atol=1e-13 * (1 + abs(y).sum()))
+    np.testing.assert_allclose(ridge.moment, twin.rows.T @ twin.y, atol=1e-13 * (1 + abs(y).sum()))
+    if not kept:
+        assert everything(ridge) == everything(Ridge(d, 1e-3, normalized)) and (ridge.theta == 0).all()
     ridge.theta  # noqa: B018
     factor = factor_of(ridge)
     assert np.linalg.norm(factor.T @ factor - twin.v) <= allowed
@@ -506,7 +566,7 @@ def test_a_downdate_that_loses_definiteness_changes_nothing(d, normalized):
     # Rows that waited may have been added to the sums: the state is another way to write the same.
     for name in ("version", "n", "factor", "moment", "trace", "reach"):
         assert before[name] == after[name], name
-    assert ridge.theta is theta
+    assert (ridge.theta == theta).all()
     twin = TwinRidge(d, 1e-3)
     twin.update_rows(rows, y)
     np.testing.assert_allclose(ridge.gram, twin.rows.T @ twin.rows, atol=1e-14)
@@ -519,6 +579,31 @@ def test_a_row_that_was_all_leaves_the_regularization():
     ridge.downdate([1e10], 1.0)
     assert ridge.leverage([1.0]) == pytest.approx(1e3) and ridge.theta == [0.0] and ridge.n == 0
     assert everything(ridge.copy()) == everything(ridge)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_what_has_gone_makes_room(normalized):
+    """Rows whose products fill a third of the range of float64 come and go, and fit each time."""
+    ridge = Ridge(2, 1.0, normalized)
+    for _ in range(10):
+        ridge.update([1e150, 0.0], 7e156)
+        ridge.downdate([1e150, 0.0], 7e156)
+        assert (ridge.theta == 0).all() and (ridge.moment == 0).all() and (ridge.gram == 0).all()
+    ridge.update([0.0, 1.0], 1.0)
+    for _ in range(10):
+        ridge.update([1e150, 0.0], 7e156)
+        ridge.downdate([1e150, 0.0], 7e156)
+    ridge.update([1e150, 0.0], 2e157)
+    ridge.downdate([1e150, 0.0], 2e157)
+    ridge = Ridge(1, 1.0, normalized)
+    for _ in range(10):
+        ridge.update([1.4e153], 1.0)
+        ridge.downdate([1.4e153], 1.0)
+    ridge.update_rows(np.ones((20, 1)), np.zeros(20))
+    with pytest.raises(ValueError, match=r"^phi, y: .* out of the range"):
+        for _ in range(19):
+            ridge.downdate([0.5], 1e307)
+    assert 0 < ridge.n < 20 and np.isfinite(ridge.moment).all()
 
 
 def test_without_rows_there_is_nothing_to_remove():
@@ -598,7 +683,7 @@ def test_regularization_lost_in_rounding():
     other, n, theta = ridge.copy(), ridge.n, ridge.theta
     with pytest.raises(np.linalg.LinAlgError, match=r"^other: "):
         ridge.merge(other)
-    assert ridge.n == n and ridge.theta is theta
+    assert ridge.n == n and (ridge.theta == theta).all()
     means = Ridge(d, 1e-20, True)
     means.update_rows(np.tile(phi, (100, 1)), np.ones(100))
     for query in (lambda: means.theta, lambda: means.logdet, lambda: means.leverage(phi), lambda: means.predict(phi)):
@@ -683,8 +768,9 @@ def test_pickled_states_are_checked():
     ridge = fed(2, 0.5, *rows_of(2, 3, 0))
     make, arguments, state = ridge.__reduce__()
     assert state["version"] == 1
-    with pytest.raises(ValueError, match=r"^Ridge: state of version 2 is newer than 1"):
-        make(*arguments).__setstate__({**state, "version": 2})
+    for version in (0, 2, -1, np.nan, None, "1", 1.5, np.ones(2)):
+        with pytest.raises(ValueError, match=r"^state: expected that of a Ridge, version 1, got "):
+            make(*arguments).__setstate__({**state, "version": version})
     for name in state:
         for bad in ("missing", None, "x", np.full((2, 2), np.nan), np.ones((70, 70))):
             if name == "factor" and bad is None:
@@ -692,27 +778,56 @@ def test_pickled_states_are_checked():
             broken = {**state, name: bad}
             if bad == "missing" if isinstance(bad, str) else False:
                 del broken[name]
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match=r"^state: " if name == "version" else rf"^state.*'{name}'"):
                 make(*arguments).__setstate__(broken)
     for name, bad in (
         ("n", -1),
+        ("n", 2**63),
+        ("n", 2.7),
+        ("n", "3"),
+        ("n", True),
+        ("left", 0),
+        ("left", 1025),
+        ("left", np.nan),
         ("factor", None),
         ("factor", -np.eye(2)),
         ("factor", np.zeros((2, 2))),
+        ("factor", np.eye(3)),
+        ("lower", np.eye(3)),
+        ("lower", -100 * np.eye(2)),
+        ("lower", np.diag([1.0, np.inf])),
+        ("rows", np.ones((3, 3))),
+        ("rows", np.ones((64, 2))),
+        ("rows", np.full((1, 2), 1e200)),
+        ("moment", [1.0, np.nan]),
+        ("moment", np.ones(3)),
         ("trace", np.inf),
+        ("trace", -1.0),
+        ("trace", 1e308),
+        ("least", 0.0),
+        ("least", 1e300),
+        ("reach", -1.0),
+        ("reach", np.nan),
     ):
-        with pytest.raises(ValueError):
-            make(*arguments).__setstate__({**state, name: bad})
-    with pytest.raises(ValueError, match="not a state"):
-        make(*arguments).__setstate__(None)
+        other = fed(2, 0.5, *rows_of(2, 5, 1))
+        before = everything(other)
+        named = "lower" if name == "rows" and np.shape(bad) == (1, 2) else name
+        with pytest.raises(ValueError, match=rf"^state\['{named}'\]: expected "):
+            other.__setstate__({**state, name: bad})
+        assert everything(other) == before
+    for bad in (None, [], 1):
+        with pytest.raises(ValueError, match=r"^state: expected that of a Ridge, version 1, got "):
+            make(*arguments).__setstate__(bad)
 
 
 def test_what_comes_out_is_the_callers():
     rows, y = rows_of(3, 10, 0)
     ridge = fed(3, 0.5, rows, y)
-    before, theta = everything(ridge), ridge.theta
-    with pytest.raises(ValueError, match="read-only"):
-        theta[0] = 1.0
+    before, theta, prediction = everything(ridge), ridge.theta, ridge.predict(rows)
+    mine = ridge.theta
+    mine.setflags(write=True)
+    mine[:] = 1e9
+    assert (ridge.theta == theta).all() and (ridge.predict(rows) == prediction).all()
     ridge.gram[:] = 7.0
     ridge.moment[:] = 7.0
     ridge.leverage(rows)[:] = 7.0
@@ -924,6 +1039,132 @@ def test_threads_do_not_disturb_each_other():
     for reader in readers:
         reader.join()
     assert all((answer == answers[0]).all() for answer in answers)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_merge_takes_the_other_as_it_was_at_one_moment(normalized):
+    """Rows e_1 with target 1, added while the merge factorises: n, the moment and the Gram matrix count the same."""
+    d, one = 700, np.eye(700)[0]
+    for _ in range(3):
+        ridge, other = Ridge(d, 1.0, normalized), Ridge(d, 1.0, normalized)
+        other.update(one, 1.0)
+        worker = threading.Thread(target=ridge.merge, args=(other,))
+        worker.start()
+        while worker.is_alive():
+            other.update(one, 1.0)
+        worker.join()
+        assert 1 <= ridge.n <= other.n
+        assert ridge.gram[0, 0] == ridge.moment[0] == ridge.n
+
+
+def test_readers_of_a_stale_normalised_ridge_share():
+    """The first to come factorises, the others wait."""
+    d, rows, y = 500, *rows_of(500, 20, 0)
+    for _ in range(5):
+        ridge, errors, answers = fed(d, 1.0, rows, y, True), [], []
+        barrier = threading.Barrier(4)
+
+        def read(ridge=ridge, errors=errors, answers=answers, barrier=barrier):
+            barrier.wait()
+            try:
+                answers.append((ridge.leverage(rows), ridge.logdet, ridge.theta))
+            except RuntimeError as error:
+                errors.append(error)
+
+        readers = [threading.Thread(target=read) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        assert not errors
+        for leverage, logdet, theta in answers:
+            assert (leverage == answers[0][0]).all() and logdet == answers[0][1] and (theta == answers[0][2]).all()
+
+
+def unseen(d, n, seed):
+    """Rows orthogonal to a direction: its leverage is 1 / lambda. To the last bit: integers, all sums exact."""
+    rng = np.random.default_rng(seed)
+    direction = rng.integers(1, 4, size=d) * rng.choice([-1, 1], size=d)
+    direction[0] = 1
+    rows = rng.integers(-4, 5, size=(n, d))
+    rows[:, 0] -= rows @ direction
+    assert (rows @ direction == 0).all()
+    return rows.astype(float), direction.astype(float)
+
+
+@pytest.mark.parametrize("d", [2, 8, 20])
+@pytest.mark.parametrize("share", [1e-4, 1e-8, 1e-12, 1e-16])
+@pytest.mark.parametrize("way", ["one by one", "block", "blocks", "small blocks", "few", "window"])
+def test_directions_never_seen_keep_their_digits(d, share, way):
+    """Of lambda / trace(V) = share: the error is of the order of u / sqrt(share) or, from the sums, at most 2^-20."""
+    n = 3 * REFACTOR
+    rows, direction = unseen(d, n, d)
+    regularization = share * (rows * rows).sum()
+    ridge, y = Ridge(d, regularization), np.zeros(n)
+    if way in ("one by one", "window"):
+        for i, row in enumerate(rows):
+            ridge.update(row, 0.0)
+            if way == "window" and i >= 100:
+                ridge.downdate(rows[i - 100], 0.0)
+    else:
+        size = {"block": n, "blocks": REFACTOR + 7, "small blocks": 50, "few": 1}[way]
+        for i in range(0, n, size):
+            ridge.update_rows(rows[i : i + size], y[i : i + size])
+    expected = direction @ direction / regularization
+    rotated = 200 * d * EPS * share**-0.5
+    allowed = rotated if share < 1e-11 else max(rotated, 2.0**-20)
+    assert ridge.leverage(direction) == pytest.approx(expected, rel=allowed)
+
+
+@pytest.mark.parametrize("d", [3, 8, 20])
+@pytest.mark.parametrize("size", [100 / 3, 1e3 / 3, 1e4 / 3])
+def test_a_large_row_that_goes_leaves_directions_never_seen(d, size):
+    """The leverage of the row is one but for less than 2^-10, and the sums have no digits of lambda."""
+    rows, direction = unseen(d, 200, d)
+    regularization = 1e-13 * (rows * rows).sum()
+    ridge = fed(d, regularization, rows, np.zeros(200))
+    large = size * np.sqrt(200) * rows[0]
+    ridge.update(large, 0.0)
+    assert 1 - ridge.leverage(large) < 2.0**-10
+    ridge.downdate(large, 0.0)
+    assert ridge.leverage(direction) == pytest.approx(direction @ direction / regularization, rel=1e-14 * size**3)
+
+
+def test_the_sums_are_used_where_the_factor_shows_that_they_may():
+    """lambda is tiny, but the rows span everything: REFACTOR of them are rotated, the rest comes as a block."""
+    rows, y = rows_of(20, 5 * REFACTOR, 0)
+    ridge = Ridge(20, 1e-14)
+    ridge.update_rows(rows, y)
+    assert ridge.__reduce__()[2]["left"] == REFACTOR
+    twin = TwinRidge(20, 1e-14)
+    twin.update_rows(rows, y)
+    np.testing.assert_allclose(ridge.theta, twin.theta, rtol=1e-11)
+    np.testing.assert_allclose(ridge.leverage(rows), twin.leverage(rows), rtol=1e-11)
+    state = ridge.__reduce__()[2]
+    assert state["least"] <= np.linalg.eigvalsh(twin.v)[0]
+
+
+def test_a_copy_is_of_one_moment():
+    d, one, stop = 700, np.eye(700)[0], threading.Event()
+    ridge, failures = Ridge(d, 1.0), []
+
+    def look():
+        while not stop.is_set():
+            try:
+                other = pickle.loads(pickle.dumps(ridge))
+                gram, moment, n = other.gram[0, 0], other.moment[0], other.n
+            except RuntimeError:
+                continue
+            if not gram == moment == n:
+                failures.append((gram, moment, n))
+
+    worker = threading.Thread(target=look)
+    worker.start()
+    while ridge.n < 1000:
+        ridge.update(one, 1.0)
+    stop.set()
+    worker.join()
+    assert not failures
 
 
 def test_integer_targets_are_numbers():

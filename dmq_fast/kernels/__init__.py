@@ -7,7 +7,8 @@ try:
     from dmq_fast.kernels._moments import SecondMoment
     from dmq_fast.kernels._oracle import DsecResult, dsec_rows
     from dmq_fast.kernels._philox import Stream
-    from dmq_fast.kernels._ridge import Ridge, RidgeFit, ridge_fit
+    from dmq_fast.kernels._ridge import Ridge
+    from dmq_fast.kernels._ridge_fit import RidgeFit, ridge_fit
     from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
 except ModuleNotFoundError as _missing:
     if not (_missing.name or "").startswith("dmq_fast.kernels"):

@@ -1,19 +1,11 @@
-"""Ridge regression: from moments, and the rank-one changes of a Cholesky factor.
+"""Ridge regression: the rank-one changes of a Cholesky factor.
 
 A factor is row-major (d, d) and upper: V = U^T U with U in the upper triangle, positive on the diagonal. What is below
 the diagonal is neither read nor written.
 """
 
-# theta (d,) <- (gram / n + ridge I)^{-1} (moment / n). `work` has d * d doubles.
-# Returns 0; k >= 1 when the leading minor of order k is not positive definite; or NOT_FINITE when a mean or the
-# estimate is not finite.
 cdef enum:
-    NOT_FINITE = -1
     NOT_DEFINITE = -2
-
-cdef int fit(
-    double* theta, const double* gram, const double* moment, double n, double ridge, double* work, Py_ssize_t d
-) noexcept nogil
 
 # U <- the factor of U^T U + w w^T, by Givens rotations: 3 d^2 operations, no allocation. `w` (d,) is destroyed.
 cdef void update_factor(double* u, double* w, Py_ssize_t d) noexcept nogil

@@ -2,18 +2,6 @@ from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from typing_extensions import disjoint_base
-
-@disjoint_base
-class RidgeFit:
-    def __init__(self, dimension: int, ridge: float) -> None: ...
-    @property
-    def dimension(self) -> int: ...
-    @property
-    def ridge(self) -> float: ...
-    def __call__(self, gram: NDArray[np.float64], moment: NDArray[np.float64], n: float) -> NDArray[np.float64]: ...
-
-def ridge_fit(gram: ArrayLike, moment: ArrayLike, n: float, ridge: float) -> NDArray[np.float64]: ...
 
 @final
 class Ridge:
