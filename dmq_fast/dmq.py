@@ -22,7 +22,7 @@ from dmq_fast.kernels._validate import as_positive
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.result import History, Result
-from dmq_fast.samplers import Sampler, as_sampler, collect_chunks
+from dmq_fast.samplers import BatchEnvironment, Sampler, as_sampler, collect_chunks
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -103,7 +103,7 @@ class DMQ:
 
     Parameters
     ----------
-    env_or_sampler : FiniteMDP or Sampler
+    env_or_sampler : FiniteMDP, BatchEnvironment or Sampler
         Where trajectories come from.
     n_samples : int, default 100
         N, trajectories per policy.
@@ -141,7 +141,7 @@ class DMQ:
 
     def __init__(
         self,
-        env_or_sampler: FiniteMDP | Sampler,
+        env_or_sampler: FiniteMDP | BatchEnvironment | Sampler,
         *,
         n_samples: int = 100,
         ratio: float | None = None,

@@ -1,6 +1,16 @@
 """Who answers `collect`: the one primitive Algorithms 2 and 3 are built on."""
 
+from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler, Estimate
 from dmq_fast.samplers.protocol import EqualChunks, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers.rollout import RolloutSampler
 
-__all__ = ["EqualChunks", "RolloutSampler", "Sampler", "as_sampler", "collect_chunks"]
+__all__ = [
+    "BatchEnvironment",
+    "BatchSampler",
+    "EqualChunks",
+    "Estimate",
+    "RolloutSampler",
+    "Sampler",
+    "as_sampler",
+    "collect_chunks",
+]
