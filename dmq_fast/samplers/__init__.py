@@ -1,6 +1,7 @@
 """Who answers `collect`: the one primitive Algorithms 2 and 3 are built on."""
 
-from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler, Estimate
+from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler
+from dmq_fast.samplers.evaluate import Estimate, estimate_value
 from dmq_fast.samplers.protocol import EqualChunks, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers.rollout import RolloutSampler
 
@@ -13,4 +14,5 @@ __all__ = [
     "Sampler",
     "as_sampler",
     "collect_chunks",
+    "estimate_value",
 ]

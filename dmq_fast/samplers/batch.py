@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from math import sqrt
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -15,9 +14,10 @@ from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, greedy_a
 from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
+from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.protocol import EqualChunks, collect_chunks
 
-__all__ = ["BatchEnvironment", "BatchSampler", "Estimate"]
+__all__ = ["BatchEnvironment", "BatchSampler"]
 
 # Trajectories of one stream, unless the environment says otherwise. Part of the format.
 CHUNK = 4_096
@@ -66,14 +66,6 @@ class BatchEnvironment(Protocol):
 
         The states may be changed in place and returned.
         """
-
-
-class Estimate(NamedTuple):
-    """Mean return of n trajectories and its standard error (NaN for n = 1)."""
-
-    value: float
-    standard_error: float
-    n: int
 
 
 class Place(NamedTuple):
@@ -180,16 +172,11 @@ class BatchSampler:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
         self._check_policy(policy)
         n = integer("n", n, 1)
-        count, mean, spread = 0, 0.0, 0.0
-        for chunk, size in enumerate(self.chunks(n)):
-            y = self._roll_out(policy, size, stream.at(stream.call, chunk), frozenset(), self.horizon, ignore)
-            # Chan's update: no cancellation where all returns are about the same.
-            delta = float(y.mean()) - mean
-            spread += float(((y - y.mean()) ** 2).sum()) + delta**2 * count * size / (count + size)
-            count += size
-            mean += delta * size / count
-        error = sqrt(spread / (n - 1) / n) if n > 1 else float("nan")
-        return Estimate(mean, error, n)
+        blocks = (
+            self._roll_out(policy, size, stream.at(stream.call, chunk), frozenset(), self.horizon, ignore)
+            for chunk, size in enumerate(self.chunks(n))
+        )
+        return estimate(blocks)
 
     def _roll_out(
         self,
