@@ -359,6 +359,18 @@ def learn(dmq: DMQ) -> tuple[Result, int]:
     return result, FINISHED if result.status == "finished" else OUT_OF_BUDGET
 
 
+WORTH = (
+    "value",
+    "value_standard_error",
+    "value_trajectories",
+    "optimal_value",
+    "original_value",
+    "original_value_standard_error",
+    "original_optimal_value",
+    "gap",
+)
+
+
 def appraise(subject: Subject, dmq: DMQ, result: Result, code: int, n_trajectories: int) -> tuple[dict[str, Any], int]:
     """Value of the returned policy, exact where a table gives it, estimated from fresh trajectories elsewhere.
 
@@ -380,10 +392,7 @@ def appraise(subject: Subject, dmq: DMQ, result: Result, code: int, n_trajectori
             "original_optimal_value": tables.original_value(tables.optimal_value),
             "gap": tables.gap,
         }, code
-    worth: dict[str, Any] = dict.fromkeys(
-        ["value", "value_standard_error", "value_trajectories", "optimal_value"]
-        + ["original_value", "original_value_standard_error", "original_optimal_value", "gap"]
-    )
+    worth: dict[str, Any] = dict.fromkeys(WORTH)
     if n_trajectories == 0 or code in (FAILED, INTERRUPTED, TERMINATED):
         return worth, code
     with interruptible() as received:
@@ -577,7 +586,7 @@ def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def plus_minus(error: float | None) -> str:
     """Spell out a standard error, where there is one."""
-    return "" if error is None else f" ± {error:.2g}"
+    return "" if error is None else f" +- {error:.2g}"
 
 
 def parts(amounts: dict[str, float], form: str) -> str:

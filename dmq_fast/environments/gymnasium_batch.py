@@ -151,6 +151,10 @@ class GymnasiumBatch:
             width = members[0].width
             while width == 0 and len(members) < n:
                 members.append(self._pool.take())
+            if len({id(member.env) for member in members}) < len(members):
+                raise ValueError(
+                    "env: expected a new environment from every call of the function, got the same one twice"
+                )
             seeds = [int(seed) for seed in rng.integers(SEEDS, size=len(members))]
             episodes = Episodes(members, seeds, n, self._observations)
         except BaseException:

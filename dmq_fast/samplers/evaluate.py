@@ -54,6 +54,6 @@ def estimate_value(sampler: Sampler, policy: Policy, n: int, *, stream: Stream) 
     def alone(i: int) -> NDArray[np.float64]:
         position = stream.at(stream.call, i)
         moments = sampler.collect_chunk(policy, 1, rng=position, levels=(), returns_from=(0,))
-        return np.sqrt(np.array([moments.returns[0].square]))
+        return np.array([sqrt(moments.returns[0].square)])
 
     return estimate(alone(i) for i in range(n))
