@@ -202,25 +202,25 @@ class BatchSampler:
             states = env.reset(n, own)
         try:
             for level in range(min(last + 1, self.horizon)):
+                where = place.at(level)
                 moving = level < last
                 rule = policy.rules[level]
+                phi = None
                 if level in wanted or (moving and isinstance(rule, Greedy)):
-                    with told("features", place.at(level)):
+                    with told("features", where):
                         given = env.features(level, states)
-                    phi = self._checked_features(given, n, place.at(level))
+                    phi = self._checked_features(given, n, where)
                     if level in wanted:
                         visit(level, phi, total)
-                else:
-                    phi = None
                 if not moving:
                     break
-                actions = self._actions(rule, phi, n, draws, place.at(level))
-                with told("step", place.at(level)):
+                actions = self._actions(rule, phi, n, draws, where)
+                with told("step", where):
                     stepped = env.step(level, states, actions, own)
                 if not isinstance(stepped, tuple) or len(stepped) != 2:
-                    raise TypeError(f"{place.at(level)}: step: expected (states, rewards), got {brief(stepped)}")
+                    raise TypeError(f"{where}: step: expected (states, rewards), got {brief(stepped)}")
                 states, rewards = stepped
-                add_rewards(total, rewards, place.at(level))
+                add_rewards(total, rewards, where)
         finally:
             release = getattr(env, "release", None)
             if release is not None:
