@@ -437,7 +437,8 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
         group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of NAME")
         group.add_argument(
             "--evaluate", type=count, default=EVALUATION, metavar="N",
-            help="trajectories drawn after the run to estimate the value of its policy, where no table gives it; "
+            help="trajectories drawn after the run, beyond its budgets, to estimate the value of its policy where no "
+            "table gives it; "
             f"0: none. Default: {EVALUATION:,}",
         )  # fmt: skip
         return parser, []

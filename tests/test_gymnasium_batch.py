@@ -388,6 +388,16 @@ def test_cart_pole_learns():
     assert sampler.evaluate(Policy.uniform(50), 200, stream=Stream(1)).value < 0.6
 
 
+def test_mountain_car_pays_for_arriving_early():
+    env = GymnasiumBatch("MountainCar-v0", 200, mountain_tiles, reward_shift=1.0)
+    sampler = BatchSampler(env)
+    along = np.tile(np.arange(8) >= 4, 8)  # push the way it moves
+    policy = Policy.greedy([[~along, np.zeros(64), along]] * 200)
+    found = sampler.evaluate(policy, 100, stream=Stream(0))
+    assert -150 < env.original_value(found.value) < -100
+    assert sampler.evaluate(Policy.uniform(200), 100, stream=Stream(0)).value == 0.0
+
+
 # What is refused
 
 
