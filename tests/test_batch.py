@@ -188,9 +188,11 @@ def test_what_is_asked_for_does_not_change_the_trajectories():
     for policy in policies(mdp):
         every = sampler.collect(policy, 500, stream=Stream(1), levels=range(4), returns_from=range(4))
         for level in range(4):
-            one = sampler.collect(policy, 500, stream=Stream(1), levels=[level])
+            one = sampler.collect(policy, 500, stream=Stream(1), levels=np.array([level]))
             assert (one.grams[0] == every.grams[level]).all()
-            one = sampler.collect(policy, 500, stream=Stream(1), levels=[], returns_from=[level])
+            one = sampler.collect(
+                policy, 500, stream=Stream(1), levels=np.array([], int), returns_from=np.array([level])
+            )
             assert (one.returns[level].moment == every.returns[level].moment).all()
 
 

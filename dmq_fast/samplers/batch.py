@@ -51,7 +51,10 @@ class BatchEnvironment(Protocol):
         """Feature dimension d."""
 
     def reset(self, n: int, rng: np.random.Generator) -> Any:
-        """Return the states in which n trajectories start: any object, such as an array of n rows."""
+        """Return the states in which n trajectories start: any object, such as an array of n rows.
+
+        `rng` is a position of the run's stream and serves the whole block; it does not spawn others.
+        """
 
     def features(self, level: int, states: Any) -> NDArray[np.float64]:
         """Return the features of the states, shape (n, d), of Euclidean norm at most 1.
@@ -146,7 +149,7 @@ class BatchSampler:
                 starts[level] = phi.copy(), earned.copy()
 
         wanted = frozenset(returns_from)
-        last = self.horizon if returns_from else levels[-1] if levels else 0
+        last = self.horizon if len(returns_from) else int(levels[-1]) if len(levels) else 0
         total = self._roll_out(policy, n, rng, wanted.union(levels), last, visit)
         returns = {}
         for h in returns_from:
