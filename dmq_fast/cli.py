@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dmq_fast.dmq import DMQ, Progress
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.result import Result
-    from dmq_fast.samplers import BatchEnvironment, Sampler
+    from dmq_fast.samplers import Sampler
 
 __all__ = ["main"]
 
@@ -48,6 +48,7 @@ EXAMPLES = """\
 examples:
   dmq-fast run lock --horizon 100 --n-samples 20
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
+  dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
   dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
   dmq-fast run --env-file my_env.py:make_env --make size=5
   dmq-fast bench oracle --plot oracle.png
@@ -181,6 +182,12 @@ def run_options() -> argparse.ArgumentParser:
     group.add_argument("--recheck", action=argparse.BooleanOptionalAction, help="repeat checks until all is quiet")
     group.add_argument("--oracle", choices=["decision", "value"], help="one Cholesky factorisation or the eigenvalue")
     group.add_argument("--mixture", choices=["stratified", "multinomial"], help="how regression data mix policies")
+    group.add_argument(
+        "--sampler",
+        choices=["rollout", "flow", "exact"],
+        default="rollout",
+        help="simulated trajectories, counts of any number of them, or expectations; default: rollout",
+    )
     group.add_argument("--seed", type=int, default=0, metavar="S", help="of the run; default: 0")
     group = parser.add_argument_group("budgets")
     group.add_argument("--max-trajectories", type=int, metavar="N")
@@ -196,7 +203,7 @@ def run_options() -> argparse.ArgumentParser:
 
 OUTPUTS = ("result.npz", "run.json")
 
-NOT_FOR_DMQ = {"env_seed", "seed", "json", "out", "overwrite", "quiet", "make", "env_file", "evaluate"}
+NOT_FOR_DMQ = {"env_seed", "sampler", "seed", "json", "out", "overwrite", "quiet", "make", "env_file", "evaluate"}
 
 # Trajectories from which a value is estimated, unless --evaluate says otherwise.
 EVALUATION = 1000
@@ -205,7 +212,7 @@ EVALUATION = 1000
 class Subject(NamedTuple):
     """What a run is about: an environment, and how the report calls it. `seed` is None where none was asked for."""
 
-    env: FiniteMDP | BatchEnvironment | Sampler
+    env: FiniteMDP | Sampler
     name: str
     parameters: dict[str, Any]
     seed: int | None
@@ -228,7 +235,8 @@ def run(name: str | None, arguments: Sequence[str]) -> int:
         subject = make_subject(name, options, parameters)
         chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
         progress = None if options["quiet"] or not sys.stderr.isatty() else ProgressLine(subject.env.horizon)
-        dmq = DMQ(subject.env, rng=options["seed"], progress=progress, **chosen)
+        sampler = make_sampler(options["sampler"], subject.env)
+        dmq = DMQ(sampler, rng=options["seed"], progress=progress, **chosen)
         if options["out"] is not None:
             claim(options["out"], options["overwrite"])
     except (ValueError, TypeError, ImportError, OSError) as error:
@@ -241,7 +249,7 @@ def run(name: str | None, arguments: Sequence[str]) -> int:
     if progress is not None:
         progress.clear()
     worth, code = appraise(subject, dmq, result, code, options.get("evaluate", EVALUATION))
-    summary = summarise(subject, dmq, result, worth, options["seed"])
+    summary = summarise(subject, dmq, result, worth, options)
     print(json.dumps(summary) if options["json"] else table(summary), flush=True)
     if options["out"] is not None:
         try:
@@ -264,6 +272,7 @@ def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str
 
 def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampler:
     """Return what the function NAME makes, for `place` FILE:NAME; ValueError with one line where it does not."""
+    from dmq_fast.environments import FiniteMDP
     from dmq_fast.samplers import as_sampler
 
     file, _, name = place.rpartition(":")
@@ -281,7 +290,7 @@ def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampl
     with blaming(f"{name}() in {file} failed", path):
         made = factory(**arguments)
     try:
-        return as_sampler(made)
+        return made if isinstance(made, FiniteMDP) else as_sampler(made)
     except (TypeError, ValueError) as error:
         raise ValueError(f"--env-file: {name}() in {file}: {one_line(error)}") from error
 
@@ -319,6 +328,21 @@ def blaming(what: str, path: Path) -> Iterator[None]:
 def one_line(error: BaseException) -> str:
     """Return the message of an exception without line breaks."""
     return " ".join(str(error).split())
+
+
+def make_sampler(name: str, env: FiniteMDP | Sampler) -> Sampler:
+    """Make the sampler that ``--sampler`` names."""
+    from dmq_fast import samplers
+    from dmq_fast.environments import FiniteMDP
+
+    if not isinstance(env, FiniteMDP):
+        if name != "rollout":
+            raise ValueError(f"--sampler: {name} needs a FiniteMDP, and this is none")
+        return env
+    if name == "exact":
+        return samplers.ExactSampler(env)
+    # DMQ asks of the sum of squared returns only whether it is positive.
+    return samplers.FlowSampler(env, square="expected") if name == "flow" else samplers.RolloutSampler(env)
 
 
 @contextlib.contextmanager
@@ -500,10 +524,13 @@ def save(result: Result, summary: dict[str, Any], directory: Path) -> None:
         file.write((json.dumps(summary, indent=2) + "\n").encode())
 
 
-def summarise(subject: Subject, dmq: DMQ, result: Result, worth: dict[str, Any], seed: int) -> dict[str, Any]:
+def summarise(
+    subject: Subject, dmq: DMQ, result: Result, worth: dict[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
     """Everything `table` shows, as plain data."""
     from dmq_fast import theory
     from dmq_fast._version import __version__
+    from dmq_fast.environments import FiniteMDP
 
     sampler, parameters = dmq.sampler, dmq.parameters
     return {
@@ -516,7 +543,8 @@ def summarise(subject: Subject, dmq: DMQ, result: Result, worth: dict[str, Any],
         "variant": result.variant,
         "options": result.options,
         "parameters": result.parameters,
-        "seed": seed,
+        "sampler": options["sampler"] if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
+        "seed": options["seed"],
         "status": result.status,
         **worth,
         "n_trajectories": result.n_trajectories,
@@ -547,6 +575,8 @@ def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         f"N = {given['n_samples']:,}, R = {given['ratio']:g}, eps_r = {given['eps_r']:g}, ridge = {given['ridge']:g}, "
         f"seed = {summary['seed']}",
     )
+    if summary["sampler"] != "rollout":
+        yield "sampler", summary["sampler"]
     yield "status", summary["status"]
     yield from value_rows(summary)
     by_purpose = summary["counts"]["trajectories"]

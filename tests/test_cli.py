@@ -77,6 +77,32 @@ def test_every_option_of_the_algorithm_arrives(run):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("sampler", ["rollout", "flow", "exact"])
+@pytest.mark.parametrize("name", ["lock --horizon 6", "linear-q", "river-swim --horizon 8"])
+def test_every_sampler_runs(run, sampler, name):
+    n_samples = 30 if sampler == "rollout" else 10**15
+    code, out, err = run("run", *name.split(), "--sampler", sampler, "--n-samples", n_samples, "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(out)
+    assert summary["sampler"] == sampler
+    assert summary["parameters"]["n_samples"] == n_samples
+    if sampler != "rollout":
+        # The ridge of linear-q's correlated features leaves a bias that no number of samples removes.
+        assert summary["value"] == pytest.approx(summary["optimal_value"], rel=1e-2 if name == "linear-q" else 1e-9)
+
+
+def test_the_sampler_is_rollout_unless_said_and_shown_if_another(run):
+    assert json.loads(run("run", "lock", "--horizon", 3, "--json")[1])["sampler"] == "rollout"
+    assert "sampler" not in run("run", "lock", "--horizon", 3)[1]
+    assert re.search(r"\nsampler +exact\n", run("run", "lock", "--horizon", 3, "--sampler", "exact")[1])
+
+
+def test_exact_runs_find_what_no_number_of_samples_repairs(run):
+    decoy = "run decoy --horizon 60 --variant paper --ratio 8 --sampler exact --json"
+    assert json.loads(run(*decoy.split())[1])["value"] == pytest.approx(0.4)
+    assert json.loads(run(*decoy.split(), "--initial", "fixed")[1])["value"] == pytest.approx(0.7)
+
+
 def test_out_saves_the_run(run, tmp_path):
     out_dir = tmp_path / "new" / "run"
     code, _, _ = run("run", "chain", "--horizon", 4, "--out", out_dir)
@@ -113,6 +139,7 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run lock --horizon 3 --nonsense 1", "nonsense"),
         ("run lock --horizon 3 --n-sample 1", "n-sample"),
         ("run lock --horizon 3 --seed -1", "seed"),
+        ("run lock --horizon 3 --sampler batch", "sampler"),
         ("run lock --horizon 3 --final 1.5", "final"),
         ("run gym:NoSuch-v0 --horizon 3", "NoSuch"),
         ("run gym:CartPole-v1 --horizon 3", "P"),
@@ -344,7 +371,9 @@ def test_no_estimate_where_none_is_wanted(run, mine):
     assert summary["value_trajectories"] == 1 and summary["value_standard_error"] is None
 
 
-@pytest.mark.parametrize("arguments", ["lock --make horizon=4 --make seed=3", "sampler"])
+@pytest.mark.parametrize(
+    "arguments", ["lock --make horizon=4 --make seed=3", "lock --make horizon=4 --sampler flow", "sampler"]
+)
 def test_values_are_exact_where_there_are_tables(run, mine, arguments):
     name, *rest = arguments.split()
     summary = json.loads(run("run", "--env-file", f"{mine}:{name}", *rest, "--json")[1])
@@ -395,6 +424,7 @@ def test_an_estimate_that_fails_or_is_interrupted_loses_nothing(run, mine, monke
         ("FILE:Coin --make", "--make"),
         ("FILE:Coin --env-seed 3", "--env-seed"),
         ("FILE:Coin --evaluate -1", "--evaluate"),
+        ("FILE:Coin --sampler flow", "--sampler: flow needs a FiniteMDP"),
         ("FILE:Coin lock", "lock"),
         ("FILE:Coin --n-samples 0", "n_samples"),
         ("nowhere.py:lock", "there is no file nowhere.py"),

@@ -2,6 +2,8 @@
 
 from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler
 from dmq_fast.samplers.evaluate import Estimate, estimate_value
+from dmq_fast.samplers.exact import ExactSampler
+from dmq_fast.samplers.flow import FlowSampler
 from dmq_fast.samplers.protocol import EqualChunks, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers.rollout import RolloutSampler
 
@@ -10,6 +12,8 @@ __all__ = [
     "BatchSampler",
     "EqualChunks",
     "Estimate",
+    "ExactSampler",
+    "FlowSampler",
     "RolloutSampler",
     "Sampler",
     "as_sampler",

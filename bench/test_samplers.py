@@ -1,0 +1,75 @@
+"""Any number of trajectories for one price: flow at n = 10^3 and 10^18, and the exact sampler."""
+
+import time
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast import environments
+from dmq_fast.environments import FiniteMDP
+from dmq_fast.samplers import ExactSampler, FlowSampler
+
+FEW, MANY = 10**3, 10**18
+
+
+def random_mdp(support, horizon=20, states=40, n_actions=4):
+    """Every action leads to `support` of 40 states; one pair in ten pays."""
+    rng = np.random.default_rng(0)
+    P = np.zeros((states, n_actions, states))
+    for row in P.reshape(-1, states):
+        row[rng.permutation(states)[:support]] = rng.dirichlet(np.ones(support))
+    R = np.where(rng.random((states, n_actions)) < 0.1, 1 / horizon, 0.0)
+    return FiniteMDP([P] * (horizon - 1), [R] * horizon, [np.eye(states)] * horizon)
+
+
+CASES = {
+    "40 states, 4 successors": random_mdp(4),
+    "40 states, 40 successors": random_mdp(40),
+    "river swim 20": environments.river_swim(),
+    "deep sea 20, stochastic": environments.deep_sea(20, stochastic=True),
+}
+
+
+def policy_of(env, rule):
+    shape = (env.horizon, env.n_actions, env.dimension)
+    greedy = dmq.Policy.greedy(np.random.default_rng(0).normal(size=shape))
+    return greedy if rule == "greedy" else dmq.Policy.uniform(env.horizon)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("rule", ["greedy", "uniform"])
+@pytest.mark.parametrize("square", [None, "expected", "drawn"], ids=["moments", "returns", "returns, square drawn"])
+def test_flow(benchmark, name, rule, square):
+    """The two sizes take turns, so that a noisy moment hits both."""
+    env = CASES[name]
+    sampler, policy = FlowSampler(env, square=square or "drawn"), policy_of(env, rule)
+    returns_from = () if square is None else (0,)
+
+    def collect(n):
+        return sampler.collect(policy, n, stream=dmq.Stream(0), levels=range(env.horizon), returns_from=returns_from)
+
+    seconds = {FEW: [], MANY: []}
+    for _ in range(30):
+        for n, taken in seconds.items():
+            began = time.perf_counter()
+            collect(n)
+            taken.append(time.perf_counter() - began)
+    moments = benchmark(collect, MANY)
+
+    for h, occupied in enumerate(env.occupancy(policy)):
+        np.testing.assert_allclose(np.trace(moments.grams[h]), MANY * occupied.sum(), rtol=1e-9)
+    few, many = min(seconds[FEW]), min(seconds[MANY])
+    benchmark.extra_info["ms at 10^3"] = round(few * 1e3, 2)
+    benchmark.extra_info["ms at 10^18"] = round(many * 1e3, 2)
+    benchmark.extra_info["ratio"] = round(many / few, 2)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("rule", ["greedy", "uniform"])
+def test_exact(benchmark, name, rule):
+    env = CASES[name]
+    sampler, policy = ExactSampler(env), policy_of(env, rule)
+    moments = benchmark(sampler.collect, policy, 1, stream=dmq.Stream(0), levels=range(env.horizon), returns_from=(0,))
+    y = env.value(policy)
+    assert moments.returns[0].square >= y * y * (1 - 1e-12)

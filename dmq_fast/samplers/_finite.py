@@ -1,0 +1,124 @@
+"""What the samplers of finite MDPs without trajectories share: the request, the actions, the sums of moments."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Uniform, greedy_actions
+from dmq_fast.policy import Policy
+
+__all__ = ["FeatureRows", "Request", "action_of", "checked"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Request(NamedTuple):
+    """The arguments of one call, checked; `last` is the last level that matters, -1 if none does."""
+
+    rules: tuple[Rule, ...]
+    levels: tuple[int, ...]
+    returns_from: tuple[int, ...]
+    last: int
+
+
+def checked(
+    env: FiniteMDP, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int], limit: int | None = None
+) -> Request:
+    """Check the arguments of `collect_chunk` against `env`; refuse n >= `limit`, the size of a 64-bit count."""
+    trajectories = operator.index(n)
+    if trajectories < 0:
+        raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
+    if limit is not None and trajectories >= limit:
+        raise ValueError(
+            f"n: expected fewer than 2^63 trajectories, since states are counted in 64-bit integers, got {n}; "
+            "ExactSampler is the limit of ever more"
+        )
+    rules = policy.rules
+    if len(rules) != env.horizon:
+        raise ValueError(f"policy: expected {env.horizon} rules, one a level, got {len(rules)}")
+    shape = (env.n_actions, env.dimension)
+    for level, rule in enumerate(rules):
+        if isinstance(rule, Fixed) and rule.action >= env.n_actions:
+            raise ValueError(f"policy: level {level} takes action {rule.action}, expected < {env.n_actions}")
+        if isinstance(rule, Greedy) and (rule.n_actions, rule.dimension) != shape:
+            raise ValueError(
+                f"policy: expected theta of shape {shape} at level {level}, got {(rule.n_actions, rule.dimension)}"
+            )
+    asked = ascending("levels", levels, env.horizon)
+    origins = ascending("returns_from", returns_from, env.horizon)
+    last = env.horizon - 1 if origins else max(asked, default=-1)
+    return Request(rules, asked, origins, last)
+
+
+def ascending(name: str, levels: Sequence[int], horizon: int) -> tuple[int, ...]:
+    """Return the levels as integers, if they ascend within [0, horizon)."""
+    out = tuple(operator.index(level) for level in levels)
+    before = -1
+    for level in out:
+        if not before < level < horizon:
+            raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {level} after {before}")
+        before = level
+    return out
+
+
+def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.bool_]) -> Integers | None:
+    """Return the action in each state, (S,), or None where the rule is uniform.
+
+    Raises
+    ------
+    ArithmeticError
+        If a greedy score of an occupied state overflows. What is said of other states does not matter.
+    """
+    if isinstance(rule, Uniform):
+        return None
+    actions = np.zeros(len(features), dtype=np.int64)
+    if isinstance(rule, Fixed):
+        actions[:] = rule.action
+        return actions
+    assert isinstance(rule, Greedy)
+    try:
+        if occupied.all():
+            return greedy_actions(features, rule.theta)
+        actions[occupied] = greedy_actions(features[occupied], rule.theta)
+    except ValueError as error:
+        raise ArithmeticError(f"level {level}: a greedy score is not finite (theta too large)") from error
+    return actions
+
+
+class FeatureRows:
+    """The feature rows of one level, as it suits weighted sums over the states.
+
+    Parameters
+    ----------
+    features : numpy.ndarray, shape (S, d)
+    """
+
+    def __init__(self, features: Floats) -> None:
+        self.features = features
+        nonzero = features != 0.0
+        counts = nonzero.sum(axis=1)
+        self.sparse = 4 * int(counts.max()) <= features.shape[1]
+        if self.sparse:
+            self.indptr = np.concatenate([[0], np.cumsum(counts)])
+            self.columns = np.nonzero(nonzero)[1]
+            self.values = features[nonzero]
+
+    def second_moment(self, weights: Floats) -> Floats:
+        """Sum over the states of w phi phi^T, (d, d)."""
+        total = SecondMoment(self.features.shape[1])
+        if self.sparse:
+            total.add_csr(self.values, self.columns, self.indptr, weights)
+        else:
+            total.add_rows(self.features, weights)
+        return total.matrix
+
+    def weighted_sum(self, weights: Floats) -> Floats:
+        """Sum over the states of w phi, (d,)."""
+        return weights @ self.features

@@ -1,0 +1,373 @@
+"""Counts of trajectories instead of trajectories: any number of them for the price of a few."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels import Stream
+from dmq_fast.moments import Moments, Returns
+from dmq_fast.policy import Policy
+from dmq_fast.samplers._binomial import binomial
+from dmq_fast.samplers._finite import FeatureRows, Request, action_of, checked
+
+__all__ = ["FlowSampler"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_TRAJECTORIES = 2**63
+"""Counts are int64."""
+
+MOST_GROUPS = 2**20
+"""Groups of trajectories told apart at one level."""
+
+MOST_CELLS = 2**22
+"""Groups times possible outcomes of one step; 32 MB each array."""
+
+GRID = 2.0**50
+"""Rewards are rounded to multiples of 1 / GRID where equal sums are merged: sums up to 1 of such numbers are exact."""
+
+
+class FlowSampler:
+    """Draws how many of n trajectories of a finite MDP go which way, level by level, with multinomials.
+
+    The counts of n i.i.d. trajectories are a Markov chain over the levels: given the count of each state, the counts
+    of what its trajectories do next are multinomial and independent of those of other states. So the moments have the
+    joint law of those of n trajectories, whatever n < 2^63, at a cost that does not grow with n once every state (or
+    group, see `square`) is visited.
+
+    Parameters
+    ----------
+    env : FiniteMDP
+    square : {"drawn", "expected"}, default "drawn"
+        How the sum of y^2 of a return y is found. The sum of y phi only needs to know which states the trajectories
+        at a state came from, at most S^2 groups. The sum of y^2 takes the rewards each has seen, too:
+
+        - "drawn": trajectories are grouped by (origin, state, reward so far), equal rewards merged. Everything has
+          the joint law of n trajectories. Where rewards take few values there are few groups; where there are more
+          than 2^20 the call is refused.
+        - "expected": they are grouped by (origin, state), and the sum of y^2 is its conditional expectation given
+          all counts (given them, which trajectories that arrive in a state leave it which way is a uniformly random
+          matching): unbiased, of a smaller variance, and positive exactly when a reward was paid. This is all that
+          DMQ asks of it; and no environment is refused.
+
+    Notes
+    -----
+    Probabilities are float64, the rows of `env.P` up to a common factor. Errors of the law from float64: below 10^-7
+    in total variation for each binomial while counts stay below 2^53; larger counts are drawn to the 53 bits that
+    float64 moments hold, 10^-6 of a standard deviation at n = 2^63 (see `dmq_fast.samplers._binomial`). Rewards
+    are rounded to multiples of 2^-50 where the square is drawn.
+
+    With several levels in `returns_from`, the groups of one are refined by those of the next; ask for one
+    at a time where that is too many.
+    """
+
+    def __init__(self, env: FiniteMDP, *, square: str = "drawn") -> None:
+        if square not in ("drawn", "expected"):
+            raise ValueError(f"square: expected 'drawn' or 'expected', got {square!r}")
+        self.env = env
+        self.square = square
+        self.horizon = env.horizon
+        self.n_actions = env.n_actions
+        self.dimension = env.dimension
+        known = {id(phi): FeatureRows(phi) for phi in env.features}
+        self._rows = [known[id(phi)] for phi in env.features]
+        self._start = _outcomes(
+            np.zeros(env.start.size, dtype=np.int64), np.arange(env.start.size), np.zeros(env.start.size), env.start
+        )
+        # By what a table depends on; filled when a level first needs it.
+        self._tables: dict[tuple[object, ...], Outcomes] = {}
+
+    def chunks(self, n: int) -> Sequence[int]:
+        """Return [n]: one piece."""
+        return [n]
+
+    def collect_chunk(
+        self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
+    ) -> Moments:
+        """Draw the moments of n trajectories; see `Sampler.collect_chunk`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On arguments that do not fit the MDP, n >= 2^63, or too many groups; the message names the level.
+        ArithmeticError
+            When a greedy score overflows; names the level.
+        """
+        request = checked(self.env, policy, n, levels, returns_from, MOST_TRAJECTORIES)
+        n = operator.index(n)
+        grams = np.zeros((len(request.levels), self.dimension, self.dimension))
+        returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
+        if n > 0 and request.last >= 0:
+            self._flow(request, n, rng.generator(), grams, returns)
+        return Moments(n, request.levels, grams, returns)
+
+    def collect(
+        self,
+        policy: Policy,
+        n: int,
+        *,
+        stream: Stream,
+        levels: Sequence[int],
+        returns_from: Sequence[int] = (),
+    ) -> Moments:
+        """Draw the moments of n trajectories; see `Sampler.collect`."""
+        start = stream.at(stream.call)
+        return self.collect_chunk(policy, n, rng=start, levels=levels, returns_from=returns_from)
+
+    def _flow(
+        self, request: Request, n: int, generator: np.random.Generator, grams: Floats, returns: dict[int, Returns]
+    ) -> None:
+        """Fill in the moments of n >= 1 trajectories."""
+        env, stop = self.env, not request.returns_from
+        wanted = {h: gram for h, gram in zip(request.levels, grams, strict=True)}
+        nobody = np.zeros(1, dtype=np.int64)
+        step = self._start.draw(generator, nobody, np.array([n]))
+        groups = Groups(nobody, np.array([n]), ()).after(step, env.n_states[0], False)
+        for h in range(request.last + 1):
+            n_states = env.n_states[h]
+            visits = np.zeros(n_states, dtype=np.int64)
+            if groups.seen:
+                np.add.at(visits, groups.state, groups.size)
+            else:
+                visits[groups.state] = groups.size
+            if h in wanted:
+                wanted[h][...] = self._rows[h].second_moment(visits.astype(np.float64))
+            if h in returns:
+                groups = groups.watched(n_states)
+            if h == request.last and stop:
+                return
+            actions = action_of(request.rules[h], h, env.features[h], visits > 0)
+            outcomes = self._outcomes_of(h, paying=bool(groups.seen), uniform=actions is None)
+            rows = groups.state if actions is None else groups.state * self.n_actions + actions[groups.state]
+            if len(rows) * outcomes.width > MOST_CELLS:
+                raise self._too_many(h, len(rows))
+            following = env.n_states[h + 1] if h + 1 < self.horizon else 1
+            groups = groups.after(outcomes.draw(generator, rows, groups.size), following, self.square == "drawn")
+            if len(groups.state) > MOST_GROUPS:
+                raise self._too_many(h, len(groups.state))
+        count = groups.size.astype(np.float64)
+        for h, seen in zip(request.returns_from, groups.seen, strict=True):
+            totals = _sums(seen.origin, count * seen.mean, env.n_states[h])
+            returns[h] = Returns(self._rows[h].weighted_sum(totals), float(count @ seen.square), n)
+
+    def _outcomes_of(self, h: int, paying: bool, uniform: bool) -> Outcomes:
+        """Table of what can happen after level h: rows are states under a uniform rule, else state K + action."""
+        env = self.env
+        transitions = env.P[h] if h < len(env.P) else None
+        last = h == self.horizon - 1
+        key = (id(transitions), id(env.R[h]) if paying else None, float(env.caps[h]) * paying, last, uniform)
+        if key not in self._tables:
+            self._tables[key] = self._tabulate(h, transitions, last, paying, uniform)
+        return self._tables[key]
+
+    def _tabulate(self, h: int, transitions: Floats | None, last: bool, paying: bool, uniform: bool) -> Outcomes:
+        env, pairs = self.env, self.env.n_states[h] * self.n_actions
+        by_edge = env.R[h].ndim == 3
+        if transitions is None or (last and not by_edge):
+            # Where the last action leads does not matter.
+            transitions = np.ones((pairs, 1))
+        flat = transitions.reshape(pairs, -1)
+        row, following = np.nonzero(flat)
+        share = flat[row, following]
+        reward = np.zeros(len(row))
+        if paying and by_edge:
+            reward = env.R[h].reshape(pairs, -1)[row, following]
+        elif paying:
+            reward = env.R[h].reshape(pairs)[row]
+            cap = float(env.caps[h])
+            if cap > 0.0:
+                paid = np.minimum(reward, cap)
+                share = np.concatenate([share * (cap - paid) / cap, share * paid / cap])
+                reward = np.repeat([0.0, cap], len(row))
+                row, following = np.tile(row, 2), np.tile(following, 2)
+        if last:
+            following = np.zeros_like(following)
+        if uniform:
+            row, share = row // self.n_actions, share / self.n_actions
+        if self.square == "drawn":
+            reward = np.rint(reward * GRID) / GRID
+        return _outcomes(row, following, reward, share)
+
+    def _too_many(self, h: int, n_groups: int) -> ValueError:
+        advice = "ask for fewer levels in returns_from at a time"
+        if self.square == "drawn":
+            advice = f'use FlowSampler(env, square="expected"), or {advice}'
+        return ValueError(
+            f"returns_from: level {h}: {n_groups} groups of trajectories that differ in where they started or what "
+            f"rewards they have seen are too many; {advice}"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self.env, self.square))
+
+
+def _rebuild(env: FiniteMDP, square: str) -> FlowSampler:
+    return FlowSampler(env, square=square)
+
+
+class Step(NamedTuple):
+    """What the trajectories of the groups do: for each outcome that occurs its group, next state, reward, number."""
+
+    group: Integers
+    following: Integers
+    reward: Floats | None
+    size: Integers
+
+
+class Outcomes:
+    """What can happen in each row, and how to draw how often it does.
+
+    The outcomes of a row are the leaves of a binary tree. Each node splits its count by a binomial draw between
+    its halves, with the probability of the less likely one, so that small probabilities keep their relative accuracy.
+
+    Parameters
+    ----------
+    following : numpy.ndarray of int, shape (rows, width)
+        Next states; width is a power of two, filled up with outcomes of probability 0.
+    reward : numpy.ndarray, shape (rows, width)
+    share : numpy.ndarray, shape (rows, width)
+        Probabilities, up to a factor for each row.
+    """
+
+    def __init__(self, following: Integers, reward: Floats, share: Floats) -> None:
+        self.width = share.shape[1]
+        self.following = following
+        self.reward = reward if reward.any() else None
+        self.splits: list[tuple[Floats, NDArray[np.bool_]]] = []
+        while share.shape[1] > 1:
+            left, right = share[:, ::2], share[:, 1::2]
+            share = left + right
+            smaller = np.minimum(left, right)
+            # An empty node is never reached.
+            self.splits.insert(0, (smaller / np.where(share > 0.0, share, 1.0), left < right))
+
+    def draw(self, generator: np.random.Generator, rows: Integers, count: Integers) -> Step:
+        """Draw what `count` trajectories in each of `rows` do."""
+        if self.width == 1:
+            reward = None if self.reward is None else self.reward[rows, 0]
+            return Step(np.arange(len(rows)), self.following[rows, 0], reward, count)
+        cells = count[:, None]
+        for smaller, left_is_smaller in self.splits:
+            drawn = binomial(generator, cells, smaller[rows])
+            halves = np.empty((*cells.shape, 2), dtype=np.int64)
+            halves[..., 0] = np.where(left_is_smaller[rows], drawn, cells - drawn)
+            halves[..., 1] = cells - halves[..., 0]
+            cells = halves.reshape(len(rows), -1)
+        group, column = np.nonzero(cells)
+        row = rows[group]
+        reward = None if self.reward is None else self.reward[row, column]
+        return Step(group, self.following[row, column], reward, cells[group, column])
+
+
+def _outcomes(row: Integers, following: Integers, reward: Floats, share: Floats) -> Outcomes:
+    """Merge equal outcomes of a row, drop impossible ones, and lay the rest out; every row has one."""
+    possible = share > 0.0
+    row, following, reward, share = row[possible], following[possible], reward[possible], share[possible]
+    values, rank = np.unique(reward, return_inverse=True)
+    key = (row * len(values) + rank) * (int(following.max()) + 1) + following
+    key, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    row, following, reward = row[first], following[first], reward[first]
+    share = _sums(inverse, share, len(key))
+    counts = np.bincount(row)
+    column = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    shape = (len(counts), 1 << (int(counts.max()) - 1).bit_length())
+    next_states, rewards, shares = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape)
+    next_states[row, column], rewards[row, column], shares[row, column] = following, reward, share
+    return Outcomes(next_states, rewards, shares)
+
+
+def _sums(index: Integers, weights: Floats, size: int) -> Floats:
+    """Sum of the weights of each index."""
+    return np.bincount(index, weights=weights, minlength=size).astype(np.float64, copy=False)
+
+
+class Seen(NamedTuple):
+    """Of one return: each group's origin, and mean and mean square of what its trajectories have been paid since.
+
+    With ``square="drawn"`` all trajectories of a group have been paid the same, `mean`.
+    """
+
+    n_states: int
+    origin: Integers
+    mean: Floats
+    square: Floats
+
+
+class Groups(NamedTuple):
+    """Trajectories told apart at one level: by state, and by what is `seen` of each return that has begun."""
+
+    state: Integers
+    size: Integers
+    seen: tuple[Seen, ...]
+
+    def watched(self, n_states: int) -> Groups:
+        """Begin a return here: the origin of each group is its state."""
+        nothing = np.zeros(len(self.state))
+        return self._replace(seen=(*self.seen, Seen(n_states, self.state, nothing, nothing)))
+
+    def after(self, step: Step, n_states: int, by_reward: bool) -> Groups:
+        """Groups after a step, those that agree merged; `by_reward` tells apart what has been paid so far."""
+        if not self.seen:
+            count = np.zeros(n_states, dtype=np.int64)
+            np.add.at(count, step.following, step.size)
+            state = np.flatnonzero(count)
+            return Groups(state, count[state], ())
+        seen = [self._paid(one, step) for one in self.seen]
+        keys = [step.following]
+        sizes = [n_states]
+        for one in seen:
+            keys.append(one.origin)
+            sizes.append(one.n_states)
+            if by_reward:
+                values, rank = np.unique(one.mean, return_inverse=True)
+                keys.append(rank)
+                sizes.append(len(values))
+        index, n_groups, some = _classes(keys, sizes)
+        count = np.zeros(n_groups, dtype=np.int64)
+        np.add.at(count, index, step.size)
+        if by_reward:
+            merged = [Seen(one.n_states, one.origin[some], one.mean[some], one.square[some]) for one in seen]
+        else:
+            weight = step.size / count[index]
+            merged = [
+                Seen(
+                    one.n_states,
+                    one.origin[some],
+                    _sums(index, weight * one.mean, n_groups),
+                    _sums(index, weight * one.square, n_groups),
+                )
+                for one in seen
+            ]
+        return Groups(step.following[some], count, tuple(merged))
+
+    @staticmethod
+    def _paid(one: Seen, step: Step) -> Seen:
+        origin, mean, square = one.origin[step.group], one.mean[step.group], one.square[step.group]
+        if step.reward is None:
+            return Seen(one.n_states, origin, mean, square)
+        return Seen(one.n_states, origin, mean + step.reward, square + step.reward * (2.0 * mean + step.reward))
+
+
+def _classes(keys: Sequence[Integers], sizes: Sequence[int]) -> tuple[Integers, int, Integers]:
+    """Number the distinct tuples of keys, key i being in [0, sizes[i]): class of each, their number, one of each."""
+    code, size = keys[0], sizes[0]
+    for key, more in zip(keys[1:], sizes[1:], strict=True):
+        if size * more >= 2**62:
+            distinct, code = np.unique(code, return_inverse=True)
+            size = len(distinct)
+        code, size = code * more + key, size * more
+    if size > 4 * len(code) + 1024:
+        _, some, index = np.unique(code, return_index=True, return_inverse=True)
+        return index, len(some), some
+    representative = np.full(size, -1)
+    representative[code] = np.arange(len(code))
+    taken = representative >= 0
+    some = representative[taken]
+    return (np.cumsum(taken) - 1)[code], len(some), some
