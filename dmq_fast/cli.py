@@ -342,7 +342,7 @@ def make_sampler(name: str, env: FiniteMDP | Sampler) -> Sampler:
     if name == "exact":
         return samplers.ExactSampler(env)
     # DMQ asks of the sum of squared returns only whether it is positive.
-    return samplers.FlowSampler(env, square="expected") if name == "flow" else samplers.RolloutSampler(env)
+    return samplers.FlowSampler(env) if name == "flow" else samplers.RolloutSampler(env)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.result import History, Result
 from dmq_fast.samplers import BatchEnvironment, Sampler, as_sampler, collect_chunks
+from dmq_fast.samplers._binomial import binomial
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -221,7 +222,8 @@ class DMQ:
         Returns
         -------
         Result
-            Its `status` is "finished", or names the budget that ran out.
+            Its `status` is "finished", or names the budget that ran out ("n_samples" where a mixture of N |Pi_h|
+            trajectories would not fit 64 bits).
 
         Raises
         ------
@@ -425,10 +427,16 @@ class Run:
 
     def draw_mixture(self, size: int) -> list[int]:
         """How often each of `size` policies is drawn in N size uniform draws (Algorithm 2, line 6)."""
+        if self.n_samples * size >= 2**63:
+            raise OutOfBudget("n_samples")
         self.mixtures += 1
         generator = self.dmq.stream.at(OWN_CALLS + self.mixtures).generator()
-        counts: list[int] = generator.multinomial(self.n_samples * size, [1.0 / size] * size).tolist()
-        return counts
+        rest, counts = self.n_samples * size, []
+        for others in range(size, 1, -1):
+            # Number of the draws that are left which go to this policy and to none of the others.
+            counts.append(int(binomial(generator, np.array([rest]), np.array([1.0 / others]))[0]))
+            rest -= counts[-1]
+        return [*counts, rest]
 
     def collect(
         self, policy: Policy, n: int, purpose: str, *, levels: Sequence[int], returns_from: Sequence[int] = ()

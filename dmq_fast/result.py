@@ -152,7 +152,8 @@ class Result:
     history : History
         Every oracle call.
     status : str
-        "finished", or why the run ended early: "max_trajectories", "max_policies", "max_seconds", "interrupted".
+        "finished", or why the run ended early: "max_trajectories", "max_policies", "max_seconds", "n_samples",
+        "interrupted".
     variant : str
     options, parameters : dict
         How it was run: `Options` and `Parameters` of dmq_fast.dmq, and R as "ratio".

@@ -1,6 +1,5 @@
 """Runs the literal reference on the moments a `DMQ` run saw, call by call."""
 
-import numpy as np
 import reference
 
 from dmq_fast import DMQ, Policy
@@ -42,7 +41,10 @@ def replay(algorithm: DMQ) -> reference.ReferenceDMQ:
     def mixture(total, size):
         counters["mixture"] += 1
         generator = stream.at(OWN_CALLS + counters["mixture"]).generator()
-        return generator.multinomial(total, np.full(size, 1 / size)).tolist()
+        counts = []
+        for others in range(size, 1, -1):
+            counts.append(int(generator.binomial(total - sum(counts), 1 / others)))
+        return [*counts, total - sum(counts)]
 
     return reference.ReferenceDMQ(
         collect,

@@ -22,7 +22,7 @@ from dmq_fast.environments import (
     river_swim,
 )
 from dmq_fast.kernels import Fixed
-from dmq_fast.samplers import RolloutSampler
+from dmq_fast.samplers import FlowSampler, RolloutSampler
 
 SEEDS = range(5)
 
@@ -473,3 +473,21 @@ def test_bad_arguments_are_refused_by_name(settings, error, name):
 def test_what_cannot_be_sampled_is_refused(source):
     with pytest.raises(TypeError, match="env_or_sampler"):
         dmq.DMQ(source)
+
+
+def test_a_mixture_beyond_64_bits_ends_the_run():
+    env = chain(4, rng=0)
+    result = dmq.DMQ(FlowSampler(env), variant="paper", n_samples=2**62, rng=0).learn()
+    assert result.status == "n_samples"
+    assert result.n_trajectories > 0
+
+
+def test_mixture_counts_are_multinomial():
+    """Of 3 x 4000 draws each policy gets a third: mean and variance of a binomial, and the right total."""
+    run = dmq.DMQ(chain(3, rng=0), n_samples=4000, variant="paper", rng=0)
+    run.learn()
+    counts = np.array([run._run.draw_mixture(3) for _ in range(2000)])
+    assert (counts.sum(axis=1) == 12_000).all()
+    sd = np.sqrt(12_000 * 2 / 9)
+    assert np.abs(counts.mean(axis=0) - 4000).max() < 5 * sd / np.sqrt(2000)
+    assert np.abs(counts.var(axis=0) / sd**2 - 1).max() < 5 * np.sqrt(2 / 2000)

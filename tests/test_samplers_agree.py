@@ -29,11 +29,11 @@ from dmq_fast.samplers._binomial import binomial
 FAMILY_LEVEL = 1e-3  # probability that correct samplers fail any of the statistical tests of one function
 
 
-def expecting(env):
-    return FlowSampler(env, square="expected")
+def drawing(env):
+    return FlowSampler(env, square="drawn")
 
 
-SAMPLERS = {"rollout": RolloutSampler, "flow": FlowSampler, "flow, square expected": expecting, "exact": ExactSampler}
+SAMPLERS = {"rollout": RolloutSampler, "flow": FlowSampler, "flow, square drawn": drawing, "exact": ExactSampler}
 DRAWN = {name: make for name, make in SAMPLERS.items() if name != "exact"}
 
 every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
@@ -287,7 +287,7 @@ def test_groups_are_merged_by_reward():
     draws, n = 2500, 16
     found = np.array(
         [
-            FlowSampler(env).collect(Policy.uniform(horizon), n, stream=Stream(0, call=c), levels=(), returns_from=(0,))
+            drawing(env).collect(Policy.uniform(horizon), n, stream=Stream(0, call=c), levels=(), returns_from=(0,))
             .returns[0].square for c in range(draws)
         ]
     )  # fmt: skip
@@ -300,7 +300,7 @@ def test_groups_are_merged_by_reward():
     refuse_small(p_values)
 
 
-@pytest.mark.parametrize("make", [RolloutSampler, FlowSampler, expecting], ids=DRAWN)
+@pytest.mark.parametrize("make", [RolloutSampler, FlowSampler, drawing], ids=DRAWN)
 def test_errors_fall_like_one_over_the_square_root(make):
     env = everything()
     policy, sampler = half_greedy(env), make(env)
@@ -511,13 +511,13 @@ def test_too_many_groups_are_refused_with_a_way_out():
     env = linear_q(horizon=6, n_states=30, rng=0)
     arguments = {"stream": Stream(0), "levels": range(6), "returns_from": (0,)}
     with pytest.raises(ValueError, match=r'returns_from: level \d: \d+ groups .* square="expected"'):
-        FlowSampler(env).collect(Policy.uniform(6), 10**18, **arguments)
-    moments = expecting(env).collect(Policy.uniform(6), 10**18, **arguments)
+        drawing(env).collect(Policy.uniform(6), 10**18, **arguments)
+    moments = FlowSampler(env).collect(Policy.uniform(6), 10**18, **arguments)
     exact = ExactSampler(env).collect(Policy.uniform(6), 10**18, **arguments)
     assert moments.returns[0].square == pytest.approx(exact.returns[0].square, rel=1e-6)
     np.testing.assert_allclose(moments.grams, exact.grams, rtol=1e-6, atol=1e11)
     with pytest.raises(ValueError, match=r"groups .* are too many; ask for fewer levels"):
-        expecting(env).collect(Policy.uniform(6), 10**18, stream=Stream(0), levels=(), returns_from=range(6))
+        FlowSampler(env).collect(Policy.uniform(6), 10**18, stream=Stream(0), levels=(), returns_from=range(6))
 
 
 @pytest.mark.parametrize("bad", [None, "exact", "", True])
@@ -527,7 +527,7 @@ def test_square_is_one_of_two(bad):
 
 
 def test_pickling_keeps_the_square():
-    sampler = pickle.loads(pickle.dumps(expecting(combination_lock(3, rng=0))))
+    sampler = pickle.loads(pickle.dumps(FlowSampler(combination_lock(3, rng=0))))
     assert sampler.square == "expected"
 
 
@@ -543,7 +543,7 @@ SOLVED = {
 
 @pytest.mark.parametrize("name", SOLVED)
 @pytest.mark.parametrize(
-    ("make", "n"), [(ExactSampler, 1), (FlowSampler, 10**18), (expecting, 10**18)], ids=["exact", "flow", "expected"]
+    ("make", "n"), [(ExactSampler, 1), (FlowSampler, 10**18), (drawing, 10**18)], ids=["exact", "flow", "drawn"]
 )
 def test_dmq_finds_the_optimum(name, make, n):
     env = SOLVED[name]()
@@ -554,7 +554,7 @@ def test_dmq_finds_the_optimum(name, make, n):
 
 def test_dmq_solves_linear_q_without_drawing_squares():
     env = linear_q(rng=0)
-    for sampler in (ExactSampler(env), expecting(env)):
+    for sampler in (ExactSampler(env), FlowSampler(env)):
         result = dmq.DMQ(sampler, n_samples=10**15, ridge=1e-9, rng=1).learn()
         assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-9)
 

@@ -45,17 +45,17 @@ class FlowSampler:
     Parameters
     ----------
     env : FiniteMDP
-    square : {"drawn", "expected"}, default "drawn"
+    square : {"expected", "drawn"}, default "expected"
         How the sum of y^2 of a return y is found. The sum of y phi only needs to know which states the trajectories
         at a state came from, at most S^2 groups. The sum of y^2 takes the rewards each has seen, too:
 
-        - "drawn": trajectories are grouped by (origin, state, reward so far), equal rewards merged. Everything has
-          the joint law of n trajectories. Where rewards take few values there are few groups; where there are more
-          than 2^20 the call is refused.
-        - "expected": they are grouped by (origin, state), and the sum of y^2 is its conditional expectation given
-          all counts (given them, which trajectories that arrive in a state leave it which way is a uniformly random
-          matching): unbiased, of a smaller variance, and positive exactly when a reward was paid. This is all that
-          DMQ asks of it; and no environment is refused.
+        - "expected": trajectories are grouped by (origin, state), and the sum of y^2 is its conditional expectation
+          given all counts (given them, which trajectories that arrive in a state leave it which way is a uniformly
+          random matching): unbiased, of a smaller variance, and positive exactly when a reward was paid. This is all
+          that DMQ asks of it; and no environment is refused.
+        - "drawn": they are grouped by (origin, state, reward so far), equal rewards merged, and the sum of y^2, too,
+          has the joint law of n trajectories. Where rewards take few values there are few groups; where there are
+          more than 2^20 the call is refused.
 
     Notes
     -----
@@ -68,7 +68,7 @@ class FlowSampler:
     at a time where that is too many.
     """
 
-    def __init__(self, env: FiniteMDP, *, square: str = "drawn") -> None:
+    def __init__(self, env: FiniteMDP, *, square: str = "expected") -> None:
         if square not in ("drawn", "expected"):
             raise ValueError(f"square: expected 'drawn' or 'expected', got {square!r}")
         self.env = env
