@@ -6,6 +6,8 @@ This module imports neither NumPy nor anything that does until the BLAS thread c
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.machinery
 import importlib.util
 import itertools
 import json
@@ -15,8 +17,10 @@ import signal
 import sys
 import textwrap
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -27,11 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-FINISHED, USAGE, OUT_OF_BUDGET, NOT_SAVED, INTERRUPTED, TERMINATED = 0, 2, 3, 4, 130, 143
+FINISHED, FAILED, USAGE, OUT_OF_BUDGET, NOT_SAVED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
 
 EXIT_CODES = """\
 exit codes:
   0    the run finished
+  1    the environment failed with an exception of its own; what was learned until then is reported and saved
   2    the command line, a parameter, the output directory or a journal is wrong; nothing was run
   3    a budget (--max-...) ended the run; what was learned until then is reported and saved
   4    the run ended and is reported, but could not be saved
@@ -45,6 +50,7 @@ examples:
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
   dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
   dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
+  dmq-fast run --env-file my_env.py:make_env --make size=5
   dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
   dmq-fast bench oracle --plot oracle.png
 """
@@ -68,8 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def dispatch(arguments: list[str]) -> int:
     """Run one command."""
-    if arguments[:1] == ["run"] and arguments[1:2] and not arguments[1].startswith("-"):
-        return run(arguments[1], arguments[2:])
+    if arguments[:1] == ["run"]:
+        if arguments[1:2] and not arguments[1].startswith("-"):
+            return run(arguments[1], arguments[2:])
+        if any(argument.split("=")[0] == "--env-file" for argument in arguments):
+            return run(None, arguments[1:])
     options = overview().parse_args(arguments)
     if options.command == "resume":
         return resume(options.directory, vars(options))
@@ -78,7 +87,7 @@ def dispatch(arguments: list[str]) -> int:
     if options.command == "bench":
         return bench_oracle(options.d, options.n, options.json, options.plot)
     # What is left is `run` without an environment.
-    return usage_error("run: expected the name of an environment first; see dmq-fast envs")
+    return usage_error("run: expected the name of an environment first, or --env-file; see dmq-fast envs")
 
 
 def overview() -> argparse.ArgumentParser:
@@ -97,9 +106,10 @@ def overview() -> argparse.ArgumentParser:
     runner = commands.add_parser(
         "run",
         help="learn an environment; dmq-fast run ENV --help lists what ENV takes",
-        usage="dmq-fast run ENV [options]",
-        description="Learn ENV, a name that `dmq-fast envs` lists or gym:ID. "
-        "dmq-fast run ENV --help adds the parameters of ENV to the options below.",
+        usage="dmq-fast run ENV [options]\n       dmq-fast run --env-file FILE:NAME [options]",
+        description="Learn ENV, a name that `dmq-fast envs` lists or gym:ID, or an environment of your own: what "
+        "NAME() in the Python file FILE returns. dmq-fast run ENV --help adds the parameters of ENV to the options "
+        "below, dmq-fast run --env-file FILE:NAME --help those of environments of your own.",
         parents=[run_options()],
         epilog=EXAMPLES + "\n" + EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -156,6 +166,11 @@ def positive_integer(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
     return number
+
+
+def count(text: str) -> int:
+    """Read an integer >= 0."""
+    return 0 if text.strip() == "0" else positive_integer(text)
 
 
 def dimension_list(text: str) -> list[int]:
@@ -219,28 +234,41 @@ def resource_options() -> argparse.ArgumentParser:
 OUTPUTS = ("result.npz", "run.json")
 COMMAND, JOURNAL = "command.json", "journal"
 
-NOT_FOR_DMQ = {"env_seed", "sampler", "seed", "json", "out", "overwrite", "quiet", "make"}
+NOT_FOR_DMQ = {"env_seed", "sampler", "seed", "json", "out", "overwrite", "quiet", "make", "env_file", "evaluate"}
+
+# Trajectories from which a value is estimated, unless --evaluate says otherwise.
+EVALUATION = 1000
+
+
+class Subject(NamedTuple):
+    """What a run is about: an environment, and how the report calls it. `seed` is None where none was asked for."""
+
+    env: FiniteMDP | Sampler
+    name: str
+    parameters: dict[str, Any]
+    seed: int | None
 
 
 class Job(NamedTuple):
     """A command line, made ready to run."""
 
     command: str
-    env: FiniteMDP
+    subject: Subject
     dmq: DMQ
     options: dict[str, Any]
     progress: ProgressLine | None
 
 
-def run(name: str, arguments: Sequence[str]) -> int:
-    """Run ``dmq-fast run NAME ...``."""
+def run(name: str | None, arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast run NAME ...``, or ``dmq-fast run --env-file ...`` where there is no name."""
+    command = "run" if name is None else f"run {name}"
     try:
-        job = prepare(f"run {name}", name, arguments, {})
+        job = prepare(command, name, arguments, {})
         if job.options["out"] is not None:
             claim(job.options["out"], job.options["overwrite"])
             write_command(job.options["out"], name, arguments)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"run {name}: {error}")
+        return usage_error(f"{command}: {error}")
     return perform(job)
 
 
@@ -263,10 +291,9 @@ def resume(directory: Path, given: dict[str, Any]) -> int:
     return perform(job)
 
 
-def prepare(command: str, name: str, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
-    """Read the arguments of ``run NAME``, with these changes, and make what they describe."""
+def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
+    """Read the arguments of ``run NAME``, or of ``run --env-file``, with these changes, and make what they describe."""
     from dmq_fast.dmq import DMQ
-    from dmq_fast.environments import registry
 
     parser, own = environment_parser(name)
     options = vars(parser.parse_args(arguments)) | changes
@@ -276,12 +303,13 @@ def prepare(command: str, name: str, arguments: Sequence[str], changes: dict[str
         if key in own:
             raise ValueError(f"--make: {key} is an option of its own, --{key}")
         parameters[key] = value
-    env = registry.make(name, rng=options["env_seed"], **parameters)
+    subject = make_subject(name, options, parameters)
     chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
-    progress = None if options["quiet"] or not sys.stderr.isatty() else ProgressLine(env.horizon)
+    progress = None if options["quiet"] or not sys.stderr.isatty() else ProgressLine(subject.env.horizon)
     journal = None if options["out"] is None else options["out"] / JOURNAL
-    dmq = DMQ(make_sampler(options["sampler"], env), rng=options["seed"], progress=progress, journal=journal, **chosen)
-    return Job(command, env, dmq, options, progress)
+    sampler = make_sampler(options["sampler"], subject.env)
+    dmq = DMQ(sampler, rng=options["seed"], progress=progress, journal=journal, **chosen)
+    return Job(command, subject, dmq, options, progress)
 
 
 def perform(job: Job) -> int:
@@ -298,7 +326,8 @@ def perform(job: Job) -> int:
         return usage_error(f"{job.command}: {error}")
     if progress is not None:
         progress.clear()
-    summary = summarise(job.env, job.dmq, result, options)
+    worth, code = appraise(job.subject, job.dmq, result, code, options.get("evaluate", EVALUATION))
+    summary = summarise(job.subject, job.dmq, result, worth, options)
     print(json.dumps(summary) if options["json"] else table(summary), flush=True)
     if options["out"] is not None:
         try:
@@ -309,18 +338,94 @@ def perform(job: Job) -> int:
     return code
 
 
-def make_sampler(name: str, env: FiniteMDP) -> Sampler:
+def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str, Any]) -> Subject:
+    """Make the environment that the options describe."""
+    from dmq_fast.environments import registry
+
+    if name is None:
+        return Subject(load_environment(options["env_file"], parameters), options["env_file"], parameters, None)
+    env = registry.make(name, rng=options["env_seed"], **parameters)
+    return Subject(env, env.name, env.parameters, options["env_seed"])
+
+
+def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampler:
+    """Return what the function NAME makes, for `place` FILE:NAME; ValueError with one line where it does not."""
+    from dmq_fast.environments import FiniteMDP
+    from dmq_fast.samplers import as_sampler
+
+    file, _, name = place.rpartition(":")
+    if not file or not name:
+        raise ValueError(f"--env-file: expected FILE:NAME, such as my_env.py:make_env, got {place!r}")
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise ValueError(f"--env-file: there is no file {file}")
+    with blaming(f"{file} does not load", path):
+        module = load_module(path)
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        there = "no such name" if factory is None else f"{type(factory).__name__} of that name"
+        raise ValueError(f"--env-file: expected a function {name} in {file}, got {there}")
+    with blaming(f"{name}() in {file} failed", path):
+        made = factory(**arguments)
+    try:
+        return made if isinstance(made, FiniteMDP) else as_sampler(made)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--env-file: {name}() in {file}: {one_line(error)}") from error
+
+
+def load_module(path: Path) -> ModuleType:
+    """Run a Python file as a module that others find by its name, with the files beside it importable."""
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    # A name in use belongs to somebody else.
+    name = path.stem if path.stem not in sys.modules else f"env_file_{path.stem}"
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextlib.contextmanager
+def blaming(what: str, path: Path) -> Iterator[None]:
+    """Turn any exception of a user's file into one line that names the line of the file."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        where = f", line {lines[-1]}" if lines else ""
+        raise ValueError(f"--env-file: {what}: {type(error).__name__}: {one_line(error)}{where}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an exception without line breaks."""
+    return " ".join(str(error).split())
+
+
+def make_sampler(name: str, env: FiniteMDP | Sampler) -> Sampler:
     """Make the sampler that ``--sampler`` names."""
     from dmq_fast import samplers
+    from dmq_fast.environments import FiniteMDP
 
+    if not isinstance(env, FiniteMDP):
+        if name != "rollout":
+            raise ValueError(f"--sampler: {name} needs a FiniteMDP, and this is none")
+        return env
     if name == "exact":
         return samplers.ExactSampler(env)
     # DMQ asks of the sum of squared returns only whether it is positive.
     return samplers.FlowSampler(env) if name == "flow" else samplers.RolloutSampler(env)
 
 
-def learn(dmq: DMQ) -> tuple[Result, int]:
-    """Run to the end or the first signal that asks to stop; return what was learned and the exit code."""
+@contextlib.contextmanager
+def interruptible() -> Iterator[list[int]]:
+    """Turn signals that ask to stop into KeyboardInterrupt; yield the list of those received."""
     received: list[int] = []
 
     def stop(number: int, frame: object) -> None:
@@ -329,29 +434,120 @@ def learn(dmq: DMQ) -> tuple[Result, int]:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        result = dmq.learn()
-    except KeyboardInterrupt:
-        result = dmq.result()
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def exit_code(received: list[int]) -> int:
+    """Return the exit code of the first signal received."""
+    return TERMINATED if received[:1] == [signal.SIGTERM] else INTERRUPTED
+
+
+def learn(dmq: DMQ) -> tuple[Result, int]:
+    """Run to the end or the first signal that asks to stop; return what was learned and the exit code."""
+    from dmq_fast.journal import JournalError
+
+    with interruptible() as received:
+        try:
+            result = dmq.learn()
+        except KeyboardInterrupt:
+            result = dmq.result()
+        except JournalError:
+            raise  # Nothing was run.
+        except Exception:
+            # Mostly the environment's own. Hours of learning are not lost to it.
+            traceback.print_exc()
+            return dmq.result(), FAILED
     if received:
-        return result, INTERRUPTED if received[0] == signal.SIGINT else TERMINATED
+        return result, exit_code(received)
     return result, FINISHED if result.status == "finished" else OUT_OF_BUDGET
 
 
-def environment_parser(name: str) -> tuple[argparse.ArgumentParser, list[str]]:
+WORTH = (
+    "value",
+    "value_standard_error",
+    "value_trajectories",
+    "optimal_value",
+    "original_value",
+    "original_value_standard_error",
+    "original_optimal_value",
+    "gap",
+)
+
+
+def appraise(subject: Subject, dmq: DMQ, result: Result, code: int, n_trajectories: int) -> tuple[dict[str, Any], int]:
+    """Value of the returned policy, exact where a table gives it, estimated from fresh trajectories elsewhere.
+
+    Returns the entries of the summary and the exit code.
+    """
+    from dmq_fast.environments import FiniteMDP
+    from dmq_fast.samplers import estimate_value
+
+    tables = subject.env if isinstance(subject.env, FiniteMDP) else getattr(subject.env, "env", None)
+    if isinstance(tables, FiniteMDP):
+        value = tables.value(result.policy)
+        return {
+            "value": value,
+            "value_standard_error": None,
+            "value_trajectories": None,
+            "optimal_value": tables.optimal_value,
+            "original_value": tables.original_value(value),
+            "original_value_standard_error": None,
+            "original_optimal_value": tables.original_value(tables.optimal_value),
+            "gap": tables.gap,
+        }, code
+    worth: dict[str, Any] = dict.fromkeys(WORTH)
+    if n_trajectories == 0 or code in (FAILED, INTERRUPTED, TERMINATED):
+        return worth, code
+    with interruptible() as received:
+        try:
+            found = estimate_value(dmq.sampler, result.policy, n_trajectories, stream=dmq.stream.at(LAST_CALL))
+        except KeyboardInterrupt:
+            return worth, exit_code(received)
+        except Exception:
+            traceback.print_exc()
+            return worth, FAILED
+    error = found.standard_error if found.n > 1 else None
+    worth |= {"value": found.value, "value_standard_error": error, "value_trajectories": found.n}
+    original = getattr(tables, "original_value", None)
+    if original is not None:
+        worth["original_value"] = original(found.value)
+        if error is not None:
+            worth["original_value_standard_error"] = original(found.value + error) - original(found.value)
+    return worth, code
+
+
+# The last call there is, which no run reaches, draws the trajectories of an estimate.
+LAST_CALL = 2**64 - 1
+
+
+def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[str]]:
     """Build the parser of ``run NAME``; with it, the names of the environment's own parameters."""
     from dmq_fast.environments import registry
 
     parser = argparse.ArgumentParser(
-        prog=f"dmq-fast run {name}",
+        prog="dmq-fast run" if name is None else f"dmq-fast run {name}",
         parents=[run_options()],
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     group = parser.add_argument_group("environment")
+    if name is None:
+        group.add_argument(
+            "--env-file", required=True, metavar="FILE:NAME",
+            help="the function NAME in the Python file FILE returns a FiniteMDP, a BatchEnvironment or a Sampler",
+        )  # fmt: skip
+        group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of NAME")
+        group.add_argument(
+            "--evaluate", type=count, default=EVALUATION, metavar="N",
+            help="trajectories drawn after the run, beyond its budgets, to estimate the value of its policy where no "
+            "table gives it; "
+            f"0: none. Default: {EVALUATION:,}",
+        )  # fmt: skip
+        return parser, []
     group.add_argument("--env-seed", type=int, default=0, metavar="S", help="what it is drawn from; default: 0")
     if name.startswith(registry.GYMNASIUM_PREFIX):
         group.add_argument("--horizon", type=int, required=True, metavar="H", help="number of levels")
@@ -414,7 +610,7 @@ def check_writable(directory: Path) -> None:
         raise PermissionError(f"--out: {directory} is not writable")
 
 
-def write_command(directory: Path, name: str, arguments: Sequence[str]) -> None:
+def write_command(directory: Path, name: str | None, arguments: Sequence[str]) -> None:
     """Note what was asked for, so that ``resume`` can make it again."""
     from dmq_fast._version import __version__
 
@@ -422,8 +618,8 @@ def write_command(directory: Path, name: str, arguments: Sequence[str]) -> None:
     write_text(directory / COMMAND, json.dumps(command, indent=2) + "\n")
 
 
-def read_command(directory: Path) -> tuple[str, list[str]]:
-    """Return environment and arguments of the run in a directory."""
+def read_command(directory: Path) -> tuple[str | None, list[str]]:
+    """Return environment (None with --env-file) and arguments of the run in a directory."""
     path = directory / COMMAND
     if not path.exists():
         raise FileNotFoundError(f"{directory} holds no run: there is no {COMMAND}")
@@ -431,7 +627,8 @@ def read_command(directory: Path) -> tuple[str, list[str]]:
         command = json.loads(path.read_text())
         if command["format"] != 1:
             raise ValueError(f"written in format {command['format']} by dmq_fast {command.get('dmq_fast')}")
-        return str(command["environment"]), [str(argument) for argument in command["arguments"]]
+        name = command["environment"]
+        return None if name is None else str(name), [str(argument) for argument in command["arguments"]]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not the command of a run ({error})") from error
 
@@ -458,36 +655,34 @@ def save(result: Result, summary: dict[str, Any], directory: Path) -> None:
         file.write((json.dumps(summary, indent=2) + "\n").encode())
 
 
-def summarise(env: FiniteMDP, dmq: DMQ, result: Result, options: dict[str, Any]) -> dict[str, Any]:
+def summarise(
+    subject: Subject, dmq: DMQ, result: Result, worth: dict[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
     """Everything `table` shows, as plain data."""
     from dmq_fast import theory
     from dmq_fast._version import __version__
+    from dmq_fast.environments import FiniteMDP
 
-    value = env.value(result.policy)
-    parameters = dmq.parameters
+    sampler, parameters = dmq.sampler, dmq.parameters
     return {
-        "environment": env.name,
-        "environment_parameters": env.parameters,
-        "environment_seed": options["env_seed"],
-        "horizon": env.horizon,
-        "n_actions": env.n_actions,
-        "dimension": env.dimension,
+        "environment": subject.name,
+        "environment_parameters": subject.parameters,
+        "environment_seed": subject.seed,
+        "horizon": sampler.horizon,
+        "n_actions": sampler.n_actions,
+        "dimension": sampler.dimension,
         "variant": result.variant,
         "options": result.options,
         "parameters": result.parameters,
-        "sampler": options["sampler"],
+        "sampler": options["sampler"] if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
         "seed": options["seed"],
         "status": result.status,
-        "value": value,
-        "optimal_value": env.optimal_value,
-        "original_value": env.original_value(value),
-        "original_optimal_value": env.original_value(env.optimal_value),
-        "gap": env.gap,
+        **worth,
         "n_trajectories": result.n_trajectories,
         "counts": result.counts,
         "cover_sizes": list(result.cover_sizes),
-        "printed_cover_bound": theory.printed_cover_bound(env.dimension, parameters.eps_r),
-        "sure_cover_bound": theory.sure_cover_bound(env.dimension, parameters.ratio, parameters.eps_r),
+        "printed_cover_bound": theory.printed_cover_bound(sampler.dimension, parameters.eps_r),
+        "sure_cover_bound": theory.sure_cover_bound(sampler.dimension, parameters.ratio, parameters.eps_r),
         "seconds": result.seconds,
         "warnings": list(result.warnings),
         "version": __version__,
@@ -514,14 +709,7 @@ def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if summary["sampler"] != "rollout":
         yield "sampler", summary["sampler"]
     yield "status", summary["status"]
-    value, best = summary["value"], summary["optimal_value"]
-    share = f"   ({value / best:.1%})" if best > 0 else ""
-    yield "value / optimum", f"{value:.6g} / {best:.6g}{share}"
-    if summary["original_value"] != value:
-        yield (
-            "",
-            f"{summary['original_value']:.6g} / {summary['original_optimal_value']:.6g} in original units",
-        )
+    yield from value_rows(summary)
     by_purpose = summary["counts"]["trajectories"]
     yield "trajectories", f"{summary['n_trajectories']:,}   " + parts(by_purpose, "{:,}")
     counts = summary["counts"]
@@ -538,6 +726,29 @@ def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "time", f"{seconds.pop('total'):.3g} s   " + parts(seconds, "{:.3g} s")
     for warning in summary["warnings"]:
         yield "warning", warning
+
+
+def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of `table` about the value of the returned policy."""
+    value, best, original = (summary[key] for key in ("value", "optimal_value", "original_value"))
+    if value is None:
+        yield "value", "unknown: not estimated"
+    elif best is None:
+        n = summary["value_trajectories"]
+        error = plus_minus(summary["value_standard_error"])
+        yield "value (estimate)", f"{value:.6g}{error}, mean and standard error of {n:,} fresh trajectories"
+        if original not in (None, value):
+            yield "", f"{original:.6g}{plus_minus(summary['original_value_standard_error'])} in original units"
+    else:
+        share = f"   ({value / best:.1%})" if best > 0 else ""
+        yield "value / optimum", f"{value:.6g} / {best:.6g}{share}"
+        if original != value:
+            yield "", f"{original:.6g} / {summary['original_optimal_value']:.6g} in original units"
+
+
+def plus_minus(error: float | None) -> str:
+    """Spell out a standard error, where there is one."""
+    return "" if error is None else f" +- {error:.2g}"
 
 
 def parts(amounts: dict[str, float], form: str) -> str:
@@ -609,6 +820,9 @@ def list_environments(as_json: bool) -> int:
             else:
                 note = "" if parameter.default is None else f" (default {parameter.default})"
             print_option(f"--{parameter.name.replace('_', '-')}", parameter.help + note)
+    print("--env-file FILE:NAME")
+    print_option("--make", "KEY=VALUE: argument of the function NAME in the Python file FILE, any number of times")
+    print_option("", "An environment of your own: NAME returns a FiniteMDP, a BatchEnvironment or a Sampler.")
     print("gym:ID")
     print_option("--horizon", "Number of levels (required)")
     print_option("--make", "KEY=VALUE: argument of gymnasium.make, any number of times")

@@ -26,7 +26,7 @@ from dmq_fast.kernels._validate import as_positive
 from dmq_fast.moments import Moments, Redrawn
 from dmq_fast.policy import Policy
 from dmq_fast.result import History, Result
-from dmq_fast.samplers import ParallelSampler, Sampler, as_sampler, collect_chunks
+from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.parallel import check_executor, pool_of
 
@@ -109,7 +109,7 @@ class DMQ:
 
     Parameters
     ----------
-    env_or_sampler : FiniteMDP or Sampler
+    env_or_sampler : FiniteMDP, BatchEnvironment or Sampler
         Where trajectories come from.
     n_samples : int, default 100
         N, trajectories per policy.
@@ -156,7 +156,7 @@ class DMQ:
 
     def __init__(
         self,
-        env_or_sampler: FiniteMDP | Sampler,
+        env_or_sampler: FiniteMDP | BatchEnvironment | Sampler,
         *,
         n_samples: int = 100,
         ratio: float | None = None,

@@ -164,7 +164,15 @@ def test_a_wrong_command_line_exits_with_2_and_says_why(run, arguments, words):
 
 
 @pytest.mark.parametrize(
-    "arguments", ["--help", "run --help", "resume --help", "run lock --help", "run gym:Taxi-v4 --help"]
+    "arguments",
+    [
+        "--help",
+        "run --help",
+        "resume --help",
+        "run lock --help",
+        "run gym:Taxi-v4 --help",
+        "run --env-file mine.py:make --help",
+    ],
 )
 def test_help_names_exit_codes(run, arguments):
     code, out, _ = run(*arguments.split())
@@ -265,6 +273,211 @@ def test_seconds_end_a_batch_of_any_size(run):
     code, out, _ = run("run", "lock", "--horizon", 5, "--n-samples", 2**62, "--max-seconds", 0.2, "--json")
     assert code == 3
     assert json.loads(out)["seconds"]["total"] < 5
+
+
+MINE = """
+import numpy as np
+from dmq_fast.environments import combination_lock
+from dmq_fast.samplers import RolloutSampler
+
+
+class Coin:
+    # One state; action 1 pays 1/3 with probability p.
+
+    horizon, n_actions, dimension = 3, 2, 1
+
+    def __init__(self, p=0.5, fail_at=None):
+        self.p, self.fail_at, self.steps = p, fail_at, 0
+
+    def reset(self, n, rng):
+        return np.zeros(n)
+
+    def features(self, level, states):
+        return np.ones((len(states), 1))
+
+    def step(self, level, states, actions, rng):
+        self.steps += 1
+        if self.steps == self.fail_at:
+            raise ZeroDivisionError("the simulator broke")
+        return states, actions * (rng.random(len(states)) < self.p) / 3
+
+
+class Units(Coin):
+    def original_value(self, value):
+        return 10 * value - 1
+
+
+class Bare:
+    # A sampler of the protocol and nothing more.
+
+    def __init__(self):
+        inner = RolloutSampler(combination_lock(3, rng=0, p_success=0.9))
+        self.horizon, self.n_actions, self.dimension = 3, inner.n_actions, inner.dimension
+        self.chunks, self.collect_chunk, self.collect = inner.chunks, inner.collect_chunk, inner.collect
+
+
+def lock(horizon, seed=0):
+    return combination_lock(horizon, rng=seed)
+
+
+def sampler():
+    return RolloutSampler(combination_lock(4, rng=0))
+
+
+def boom():
+    raise RuntimeError("two\\nlines")
+
+
+def leaves():
+    raise SystemExit(7)
+
+
+def three():
+    return 3
+
+
+value = 5
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    modules = set(sys.modules)
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    yield path
+    for name in set(sys.modules) - modules:
+        if getattr(sys.modules[name], "__file__", None) == str(path):
+            del sys.modules[name]
+
+
+def test_an_environment_of_ones_own_runs_and_its_value_is_estimated(run, mine):
+    code, out, err = run("run", "--env-file", f"{mine}:Coin", "--make", "p=0.25", "--json", "--n-samples", 200)
+    assert (code, err) == (0, "")
+    summary = json.loads(out)
+    assert summary["environment"] == f"{mine}:Coin"
+    assert summary["environment_parameters"] == {"p": 0.25}
+    assert summary["environment_seed"] is summary["optimal_value"] is summary["gap"] is None
+    assert summary["value_trajectories"] == 1000
+    assert abs(summary["value"] - 0.25) < 5 * summary["value_standard_error"]
+    assert 0 < summary["value_standard_error"] < 0.02
+    assert summary["horizon"] == 3 and summary["dimension"] == 1
+    assert (
+        json.loads(run("run", f"--env-file={mine}:Coin", "--make", "p=0.25", "--json", "--n-samples", 200)[1])["value"]
+        == summary["value"]
+    )
+
+
+def test_the_table_says_that_a_value_is_estimated(run, mine):
+    _, out, _ = run("run", "--env-file", f"{mine}:Units", "--evaluate", 50, "--n-samples", 200)
+    assert re.search(r"value \(estimate\) +0\.\d+ \+- 0\.\d+, mean and standard error of 50 fresh trajectories\n", out)
+    assert re.search(r"\n +[\d.]+ \+- [\d.]+ in original units\n", out)
+    summary = json.loads(run("run", "--env-file", f"{mine}:Units", "--evaluate", 50, "--json")[1])
+    assert summary["original_value"] == pytest.approx(10 * summary["value"] - 1)
+    assert summary["original_value_standard_error"] == pytest.approx(10 * summary["value_standard_error"])
+
+
+def test_no_estimate_where_none_is_wanted(run, mine):
+    code, out, _ = run("run", "--env-file", f"{mine}:Coin", "--evaluate", 0)
+    assert code == 0 and "unknown: not estimated" in out
+    summary = json.loads(run("run", "--env-file", f"{mine}:Coin", "--evaluate", 1, "--json")[1])
+    assert summary["value_trajectories"] == 1 and summary["value_standard_error"] is None
+
+
+@pytest.mark.parametrize(
+    "arguments", ["lock --make horizon=4 --make seed=3", "lock --make horizon=4 --sampler flow", "sampler"]
+)
+def test_values_are_exact_where_there_are_tables(run, mine, arguments):
+    name, *rest = arguments.split()
+    summary = json.loads(run("run", "--env-file", f"{mine}:{name}", *rest, "--json")[1])
+    assert summary["value"] == summary["optimal_value"] == pytest.approx(0.7)
+    assert summary["value_standard_error"] is summary["value_trajectories"] is None
+
+
+def test_any_sampler_runs(run, mine):
+    summary = json.loads(run("run", "--env-file", f"{mine}:Bare", "--evaluate", 400, "--json")[1])
+    best = dmq.environments.combination_lock(3, rng=0, p_success=0.9).optimal_value
+    assert abs(summary["value"] - best) < 5 * summary["value_standard_error"]
+
+
+def test_a_run_whose_environment_fails_is_reported_and_saved(run, mine, tmp_path):
+    code, out, err = run(
+        "run", "--env-file", f"{mine}:Coin", "--make", "fail_at=9", "--json", "--out", tmp_path / "out"
+    )
+    assert code == 1
+    assert "ZeroDivisionError: the simulator broke" in err and "raised in step of the environment: level" in err
+    assert json.loads(out)["status"] == dmq.load(tmp_path / "out" / "result.npz").status == "interrupted"
+    assert json.loads(out)["value"] is None
+
+
+@pytest.mark.parametrize(("error", "code"), [(ZeroDivisionError("late"), 1), (KeyboardInterrupt(), 130)])
+def test_an_estimate_that_fails_or_is_interrupted_loses_nothing(run, mine, monkeypatch, error, code):
+    def estimate(*arguments, **settings):
+        raise error
+
+    monkeypatch.setattr("dmq_fast.samplers.estimate_value", estimate)
+    found, out, _ = run("run", "--env-file", f"{mine}:Coin", "--json")
+    assert found == code
+    assert json.loads(out)["status"] == "finished" and json.loads(out)["value"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("FILE", "expected FILE:NAME"),
+        ("FILE:", "expected FILE:NAME"),
+        (":lock", "expected FILE:NAME"),
+        ("FILE:nope", "expected a function nope in .*mine.py, got no such name"),
+        ("FILE:value", "expected a function value in .*, got int of that name"),
+        ("FILE:boom", r"boom\(\) in .*mine.py failed: RuntimeError: two lines, line \d+$"),
+        ("FILE:leaves", r"leaves\(\) .* failed: SystemExit: 7"),
+        ("FILE:three", r"three\(\) in .*: env_or_sampler: expected a FiniteMDP, a Sampler or .*, got int$"),
+        ("FILE:lock", r"lock\(\) .* failed: TypeError: .*horizon"),
+        ("FILE:lock --make horizon=0", r"lock\(\) .* failed: ValueError: horizon"),
+        ("FILE:Coin --make", "--make"),
+        ("FILE:Coin --env-seed 3", "--env-seed"),
+        ("FILE:Coin --evaluate -1", "--evaluate"),
+        ("FILE:Coin --sampler flow", "--sampler: flow needs a FiniteMDP"),
+        ("FILE:Coin lock", "lock"),
+        ("FILE:Coin --n-samples 0", "n_samples"),
+        ("nowhere.py:lock", "there is no file nowhere.py"),
+    ],
+)
+def test_a_wrong_env_file_exits_with_2_and_one_line(run, mine, arguments, words):
+    code, out, err = run("run", "--env-file", *arguments.replace("FILE", str(mine)).split())
+    assert (code, out) == (2, "")
+    last = err.splitlines()[-1]
+    assert re.search(words, last)
+    assert "Traceback" not in err
+    assert last.startswith("dmq-fast run: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = (", "SyntaxError"),
+        ("import no_such_module", "no_such_module', line 1"),
+        ("\n1 / 0", "ZeroDivisionError: division by zero, line 2"),
+    ],
+)
+def test_a_file_that_does_not_load_exits_with_2_and_one_line(run, mine, text, words):
+    mine.write_text(text)
+    code, out, err = run("run", "--env-file", f"{mine}:make")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1 and "does not load" in err and words in err
+
+
+def test_a_file_finds_those_beside_it_and_may_have_any_name(run, mine):
+    (mine.parent / "json.py").write_text("from mine import lock")
+    summary = json.loads(run("run", "--env-file", f"{mine.parent}/json.py:lock", "--make", "horizon=3", "--json")[1])
+    assert summary["value"] == pytest.approx(0.7)
+    assert "JSONDecoder" in dir(sys.modules["json"])
+
+
+def test_a_named_environment_takes_no_file(run, mine):
+    code, _, err = run("run", "lock", "--horizon", 3, "--env-file", f"{mine}:lock")
+    assert code == 2 and "--env-file" in err
 
 
 PROMISED = {
@@ -378,3 +591,19 @@ def test_a_wrong_answer_is_not_timed():
     wrong = oracle_bench.Method("wrong", oracle_bench.OURS, None, lambda: 1, lambda answer: answer == 2)
     with pytest.raises(RuntimeError, match=r"wrong, d = 3: wrong answer 1"):
         oracle_bench.interleaved([wrong], 1, 3)
+
+
+def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from dmq_fast.environments import chain\n\ndef make(horizon):\n    return chain(horizon, rng=0)\n"
+    )
+    command = ["run", "--env-file", "mine.py:make", "--make", "horizon=6", "--n-samples", 20, "--json"]
+    whole = json.loads(run(*command)[1])
+    code, _, _ = run(*command, "--out", "run1", "--max-trajectories", 500)
+    assert code == 3
+    code, out, _ = run("resume", "run1", "--json", "--max-trajectories", 10**6)
+    assert code == 0
+    again = json.loads(out)
+    for name in ("value", "n_trajectories", "cover_sizes", "counts", "status"):
+        assert again[name] == whole[name]

@@ -2,6 +2,7 @@
 
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.gymnasium_batch import GymnasiumBatch
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
 from dmq_fast.environments.registry import REGISTRY, describe, make
@@ -9,6 +10,7 @@ from dmq_fast.environments.registry import REGISTRY, describe, make
 __all__ = [
     "REGISTRY",
     "FiniteMDP",
+    "GymnasiumBatch",
     "chain",
     "combination_lock",
     "decoy_lock",

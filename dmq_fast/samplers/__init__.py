@@ -1,5 +1,7 @@
 """Who answers `collect`: the one primitive Algorithms 2 and 3 are built on."""
 
+from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler
+from dmq_fast.samplers.evaluate import Estimate, estimate_value
 from dmq_fast.samplers.exact import ExactSampler
 from dmq_fast.samplers.flow import FlowSampler
 from dmq_fast.samplers.parallel import ParallelSampler, WorkerError
@@ -7,7 +9,10 @@ from dmq_fast.samplers.protocol import EqualChunks, Sampler, as_sampler, collect
 from dmq_fast.samplers.rollout import RolloutSampler
 
 __all__ = [
+    "BatchEnvironment",
+    "BatchSampler",
     "EqualChunks",
+    "Estimate",
     "ExactSampler",
     "FlowSampler",
     "ParallelSampler",
@@ -16,4 +21,5 @@ __all__ = [
     "WorkerError",
     "as_sampler",
     "collect_chunks",
+    "estimate_value",
 ]

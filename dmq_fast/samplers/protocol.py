@@ -136,11 +136,30 @@ def one_by_one(
 
 
 def as_sampler(source: object) -> Sampler:
-    """Return `source` if it is a sampler, a `RolloutSampler` of it if it is an environment."""
+    """Return `source` if it is a sampler, the sampler that simulates it if it is an environment.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    """
+    from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler, missing_members
     from dmq_fast.samplers.rollout import RolloutSampler
 
     if isinstance(source, FiniteMDP):
         return RolloutSampler(source)
-    if isinstance(source, Sampler):
-        return source
-    raise TypeError(f"env_or_sampler: expected a FiniteMDP or a Sampler, got {type(source).__name__}")
+    if not isinstance(source, type):
+        if isinstance(source, Sampler):
+            return source
+        if isinstance(source, BatchEnvironment):
+            return BatchSampler(source)
+    accepted = "a FiniteMDP, a Sampler or a BatchEnvironment"
+    if isinstance(source, type):
+        hint = f"the class {source.__name__} instead of an object of it"
+    elif hasattr(source, "observation_space") and hasattr(source, "action_space"):
+        hint = f"{type(source).__name__}; a Gymnasium environment becomes one by environments.GymnasiumBatch"
+    elif len(missing := missing_members(source)) < 6:
+        hint = f"{type(source).__name__}, which is no BatchEnvironment for want of {', '.join(missing)}"
+    else:
+        hint = type(source).__name__
+    raise TypeError(f"env_or_sampler: expected {accepted}, got {hint}")

@@ -1,0 +1,490 @@
+"""BatchSampler: exact distributions, streams, cuts, and what it refuses of an environment."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import dmq_fast as dmq
+from dmq_fast.environments import FiniteMDP, combination_lock
+from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
+from dmq_fast.policy import Policy
+from dmq_fast.samplers import (
+    BatchEnvironment,
+    BatchSampler,
+    RolloutSampler,
+    Sampler,
+    as_sampler,
+    estimate_value,
+)
+
+FAMILY_LEVEL = 1e-3  # probability that a correct sampler fails any of the statistical tests of one function
+
+
+class Table:
+    """A FiniteMDP as a user would write it in NumPy; counts what it is asked for."""
+
+    def __init__(self, mdp, chunk_size=None):
+        self.mdp = mdp
+        self.horizon, self.n_actions, self.dimension = mdp.horizon, mdp.n_actions, mdp.dimension
+        self.asked = []
+        if chunk_size is not None:
+            self.chunk_size = chunk_size
+
+    def reset(self, n, rng):
+        self.asked.append(("reset", n))
+        return rng.choice(len(self.mdp.start), size=n, p=self.mdp.start)
+
+    def features(self, level, states):
+        self.asked.append(("features", level))
+        return self.mdp.features[level][states]
+
+    def step(self, level, states, actions, rng):
+        self.asked.append(("step", level))
+        u = rng.random((2, len(states)))
+        rewards, after = self.mdp.R[level], states
+        if level < len(self.mdp.P):
+            cumulative = self.mdp.P[level][states, actions].cumsum(axis=1)
+            after = (u[0][:, None] >= cumulative / cumulative[:, -1:]).sum(axis=1)
+        earned = rewards[states, actions, after] if rewards.ndim == 3 else rewards[states, actions]
+        cap = self.mdp.caps[level]
+        return after, np.where(u[1] < earned / cap, cap, 0.0) if cap > 0 else earned
+
+
+def small_mdp(seed=0, horizon=4, states=5, n_actions=3):
+    """One-hot features, so that second moments are counts of states."""
+    rng = np.random.default_rng(seed)
+    P = [rng.dirichlet(np.full(states, 0.5), size=(states, n_actions)) for _ in range(horizon - 1)]
+    R = list(rng.random((horizon, states, n_actions)) / horizon)
+    caps = np.where(np.arange(horizon) % 2, 1 / horizon, 0.0)
+    return FiniteMDP(P, R, [np.eye(states)] * horizon, rng.dirichlet(np.ones(states)), caps)
+
+
+def policies(mdp):
+    theta = np.random.default_rng(1).normal(size=(mdp.horizon, mdp.n_actions, mdp.dimension))
+    greedy = Policy.greedy(theta)
+    mixed = [Uniform(), Fixed(1), greedy.rules[2], Uniform()]
+    return [Policy.uniform(mdp.horizon), Policy.fixed([1] * mdp.horizon), greedy, Policy(mixed)]
+
+
+def same(one, other):
+    shapes = [(m.n, tuple(m.levels), m.returns.keys()) for m in (one, other)]
+    pairs = zip(one.returns.values(), other.returns.values(), strict=True)
+    return (
+        shapes[0] == shapes[1]
+        and (one.grams == other.grams).all()
+        and all((a.moment == b.moment).all() and a[1:] == b[1:] for a, b in pairs)
+    )
+
+
+def test_is_a_sampler_of_the_protocol():
+    env = Table(small_mdp())
+    assert isinstance(env, BatchEnvironment) and not isinstance(env, Sampler)
+    sampler = as_sampler(env)
+    assert isinstance(sampler, BatchSampler) and isinstance(sampler, Sampler)
+    assert as_sampler(sampler) is sampler
+
+
+def test_states_and_returns_have_their_exact_distribution():
+    mdp, n = small_mdp(), 20_000
+    sampler, every = BatchSampler(Table(mdp)), range(mdp.horizon)
+    p_values = []
+    for call, policy in enumerate(policies(mdp)):
+        moments = sampler.collect(policy, n, stream=Stream(3, call), levels=every, returns_from=every)
+        for level, occupancy in enumerate(mdp.occupancy(policy)):
+            counts = np.diag(moments.gram[level])
+            assert (moments.gram[level] == np.diag(counts)).all() and counts.sum() == n
+            possible = occupancy > 1e-12
+            assert (counts[~possible] == 0).all()
+            if possible.sum() > 1:
+                expected = n * occupancy[possible] / occupancy[possible].sum()
+                p_values.append(scipy.stats.chisquare(counts[possible], expected).pvalue)
+        # The return from level 0, state by state, sums up to the value.
+        y, square = moments.returns[0].moment.sum(), moments.returns[0].square
+        error = np.sqrt((square / n - (y / n) ** 2) / n)
+        p_values.append(2 * scipy.stats.norm.sf(abs(y / n - mdp.value(policy)) / error))
+        # Returns to go: each state's mean is its value under the policy from there on.
+        for level in every:
+            to_go = moments.returns[level]
+            total = (mdp.occupancy(policy)[level] * value_from(mdp, policy, level)).sum()
+            error = np.sqrt(max(to_go.square / n - (to_go.moment.sum() / n) ** 2, 1e-18) / n)
+            p_values.append(2 * scipy.stats.norm.sf(abs(to_go.moment.sum() / n - total) / error))
+    assert min(p_values) > FAMILY_LEVEL / len(p_values)
+
+
+def value_from(mdp, policy, level):
+    ahead = None
+    for h in reversed(range(level, mdp.horizon)):
+        q = mdp.R[h] if ahead is None else mdp.R[h] + mdp.P[h] @ ahead
+        ahead = (policy.probabilities(h, mdp.features[h], mdp.n_actions) * q).sum(axis=1)
+    return ahead
+
+
+def test_agrees_with_compiled_rollouts():
+    mdp, n = combination_lock(4, n_actions=2, rng=0, p_success=0.8), 20_000
+    policy = Policy.uniform(4)
+    mine, compiled = (
+        kind.collect(policy, n, stream=Stream(i), levels=range(4), returns_from=(0,))
+        for i, kind in enumerate((BatchSampler(Table(mdp)), RolloutSampler(mdp)))
+    )
+    means = [m.returns[0].square / n for m in (mine, compiled)]
+    spread = np.sqrt(sum(means) / 2 / n * 2)  # y in [0, 1]: Var y^2 <= E y^2
+    assert abs(means[0] - means[1]) < scipy.stats.norm.isf(FAMILY_LEVEL / 2) * spread
+
+
+def test_chunks_add_up_and_the_same_stream_gives_the_same_bits():
+    mdp = small_mdp()
+    sampler = BatchSampler(Table(mdp, chunk_size=300))
+    policy, stream = policies(mdp)[3], Stream(5, 7)
+    assert list(sampler.chunks(1000)) == [300, 300, 300, 100]
+    assert list(sampler.chunks(0)) == [0]
+    asked = {"levels": [0, 2, 3], "returns_from": [1, 3]}
+    whole = sampler.collect(policy, 1000, stream=stream, **asked)
+    pieces = [
+        sampler.collect_chunk(policy, size, rng=stream.at(7, j), **asked) for j, size in enumerate(sampler.chunks(1000))
+    ]
+    assert same(whole, pieces[0] + pieces[1] + pieces[2] + pieces[3])
+    again = pickle.loads(pickle.dumps(sampler))
+    assert same(whole, again.collect(policy, 1000, stream=stream, **asked))
+    assert not same(whole, sampler.collect(policy, 1000, stream=stream.at(8), **asked))
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [
+            pool.submit(sampler.collect_chunk, policy, size, rng=stream.at(7, j), **asked)
+            for j, size in enumerate(sampler.chunks(1000))
+        ]
+        threaded = [job.result() for job in jobs]
+    assert all(same(a, b) for a, b in zip(pieces, threaded, strict=True))
+
+
+def test_default_chunks_are_those_of_the_format():
+    sampler = BatchSampler(Table(small_mdp()))
+    assert list(sampler.chunks(10_000)) == [4096, 4096, 1808]
+    assert len(sampler.chunks(10**18)) == -(-(10**18) // 4096)
+
+
+@pytest.mark.parametrize(
+    ("levels", "returns_from", "asked"),
+    [
+        ([0], [], [("reset", 9), ("features", 0)]),
+        ([1], [], [("reset", 9), ("step", 0), ("features", 1)]),
+        ([0, 2], [], [("reset", 9), ("features", 0), ("step", 0), ("step", 1), ("features", 2)]),
+        ([], [2], [("reset", 9), ("step", 0), ("step", 1), ("features", 2), ("step", 2), ("step", 3)]),
+        ([], [], []),
+    ],
+)
+def test_trajectories_are_cut_after_the_last_level_that_matters(levels, returns_from, asked):
+    env = Table(small_mdp())
+    BatchSampler(env).collect(Policy.uniform(4), 9, stream=Stream(0), levels=levels, returns_from=returns_from)
+    assert env.asked == asked
+
+
+def test_what_is_asked_for_does_not_change_the_trajectories():
+    mdp = small_mdp()
+    sampler = BatchSampler(Table(mdp))
+    for policy in policies(mdp):
+        every = sampler.collect(policy, 500, stream=Stream(1), levels=range(4), returns_from=range(4))
+        for level in range(4):
+            one = sampler.collect(policy, 500, stream=Stream(1), levels=np.array([level]))
+            assert (one.grams[0] == every.grams[level]).all()
+            one = sampler.collect(
+                policy, 500, stream=Stream(1), levels=np.array([], int), returns_from=np.array([level])
+            )
+            assert (one.returns[level].moment == every.returns[level].moment).all()
+
+
+def test_generators_are_what_the_documentation_says():
+    """The environment's is the stream's own; that of uniform rules has counter (0, 1, chunk, call)."""
+    drawn = {}
+
+    class Env(Table):
+        def reset(self, n, rng):
+            drawn["environment"] = rng.random(3)
+            return super().reset(n, rng)
+
+        def step(self, level, states, actions, rng):
+            drawn[level] = actions
+            return super().step(level, states, actions, rng)
+
+    stream = Stream(11).at(6, 2)
+    sampler = BatchSampler(Env(small_mdp()))
+    sampler.collect_chunk(Policy.uniform(4), 50, rng=stream, levels=[3])
+    assert (drawn["environment"] == stream.generator().random(3)).all()
+    key = np.array(stream.key, dtype=np.uint64)
+    own = np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 1, 2, 6], dtype=np.uint64)))
+    for level in range(3):
+        assert (drawn[level] == own.integers(3, size=50)).all()
+
+
+def test_policies_do_not_disturb_the_environments_draws():
+    seen = []
+
+    class Env(Table):
+        def step(self, level, states, actions, rng):
+            seen.append(rng.random(5))
+            return super().step(level, states, actions, rng)
+
+    sampler = BatchSampler(Env(small_mdp()))
+    for policy in policies(small_mdp()):
+        sampler.collect(policy, 30, stream=Stream(0), levels=[3])
+    assert all((a == b).all() for a, b in zip(seen, seen[3:], strict=False))
+
+
+def test_environments_may_reuse_their_arrays():
+    class Env(Table):
+        def features(self, level, states):
+            if not hasattr(self, "buffer"):
+                self.buffer = np.empty((len(states), self.dimension))
+            self.buffer[:] = super().features(level, states)
+            return self.buffer
+
+    mdp = small_mdp()
+    plain, thrifty = (
+        BatchSampler(kind(mdp)).collect(Policy.uniform(4), 90, stream=Stream(0), levels=range(4), returns_from=range(4))
+        for kind in (Table, Env)
+    )
+    assert same(plain, thrifty)
+
+
+def test_no_trajectories_are_none():
+    env = Table(small_mdp())
+    moments = BatchSampler(env).collect(Policy.uniform(4), 0, stream=Stream(0), levels=[1], returns_from=[2])
+    assert moments.n == 0 and not moments.grams.any() and moments.grams.shape == (1, 5, 5)
+    assert moments.returns[2].square == 0 and moments.returns[2].moment.shape == (5,)
+    assert env.asked == []
+
+
+def test_dmq_learns_on_it():
+    mdp = combination_lock(6, n_actions=3, rng=0)
+    result = dmq.DMQ(Table(mdp), n_samples=20, rng=1).learn()
+    assert result.status == "finished"
+    assert mdp.value(result.policy) == pytest.approx(mdp.optimal_value)
+    assert (dmq.DMQ(Table(mdp), n_samples=20, rng=1).learn().theta == result.theta).all()
+
+
+# What an environment must not do
+
+
+def broken(**changes):
+    """An environment that misbehaves at level 2 only: name of the method, and what it does to the right answer."""
+
+    class Env(Table):
+        def features(self, level, states):
+            phi = super().features(level, states)
+            return changes["features"](phi) if level == 2 and "features" in changes else phi
+
+        def step(self, level, states, actions, rng):
+            after, rewards = super().step(level, states, actions, rng)
+            if level == 2 and "step" in changes:
+                return changes["step"](after, rewards)
+            return after, changes["rewards"](rewards) if level == 2 and "rewards" in changes else rewards
+
+    return Env(small_mdp(), chunk_size=10)
+
+
+def put(value):
+    def change(array):
+        array = array.copy()
+        array[(3, *[0] * (array.ndim - 1))] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "error", "words"),
+    [
+        ("features", lambda phi: phi[:-1], ValueError, r"features: expected shape \(10, 5\), got \(9, 5\)"),
+        ("features", lambda phi: phi[:, :4], ValueError, r"features: expected shape \(10, 5\), got \(10, 4\)"),
+        ("features", lambda phi: phi[0], ValueError, r"features: expected shape"),
+        ("features", lambda phi: phi * 1j, TypeError, "features: expected real numbers, got dtype complex128"),
+        ("features", lambda phi: phi.astype(object), TypeError, "features: expected real numbers, got dtype object"),
+        ("features", lambda phi: None, TypeError, "features: expected real numbers"),
+        ("features", put(np.nan), ValueError, "features: expected finite numbers, got .*nan.* for trajectory 3"),
+        ("features", put(-np.inf), ValueError, "features: expected finite numbers"),
+        ("features", put(1e200), ValueError, "features: expected Euclidean norms of at most 1, got .* trajectory 3"),
+        (
+            "features",
+            lambda phi: phi * (1 + 2e-9),
+            ValueError,
+            ".* norms .* got 1.000000002 for trajectory 0",
+        ),
+        ("rewards", lambda r: r[:, None], ValueError, r"rewards: expected shape \(10,?\), got \(10, 1\)"),
+        ("rewards", lambda r: 0.0, ValueError, r"rewards: expected shape \(10,?\), got \(\)"),
+        ("rewards", lambda r: r * 1j, TypeError, "rewards: expected real numbers"),
+        ("rewards", put(np.nan), ValueError, "rewards: expected numbers >= 0, got nan for trajectory 3"),
+        ("rewards", put(-1e-12), ValueError, "rewards: expected numbers >= 0, got -1e-12 for trajectory 3"),
+        ("rewards", put(1.5), ValueError, "rewards: expected a sum of at most 1 a trajectory, got .* trajectory 3"),
+        ("rewards", put(np.inf), ValueError, "rewards: expected a sum of at most 1 a trajectory, got inf"),
+        ("step", lambda after, r: after, TypeError, r"step: expected \(states, rewards\), got ndarray"),
+        ("step", lambda after, r: (after, r, {}), TypeError, r"step: expected .* got a tuple of 3"),
+    ],
+)
+def test_what_an_environment_returns_is_checked(method, change, error, words):
+    sampler = BatchSampler(broken(**{method: change}))
+    with pytest.raises(error, match=f"level 2, call 6, chunk 1: {words}"):
+        sampler.collect_chunk(Policy.uniform(4), 10, rng=Stream(0).at(6, 1), levels=range(4), returns_from=[0])
+
+
+def test_rounding_is_forgiven():
+    sampler = BatchSampler(broken(features=lambda phi: phi * (1 + 5e-10)))
+    sampler.collect(Policy.uniform(4), 10, stream=Stream(0), levels=range(4))
+
+
+@pytest.mark.parametrize("method", ["reset", "features", "step"])
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyError, ValueError, StopIteration, MemoryError])
+def test_exceptions_of_the_environment_surface_with_their_place(method, error):
+    class Env(Table):
+        def release(self, states):
+            released.append(states)
+
+    def fail(*arguments):
+        if method == "reset" or arguments[0] == 1:
+            raise error("oops")
+        return getattr(Table, method)(env, *arguments)
+
+    released = []
+    env = Env(small_mdp(), chunk_size=5)
+    setattr(env, method, fail)
+    sampler = BatchSampler(env)
+    with pytest.raises(error, match="oops") as caught:
+        sampler.collect_chunk(Policy.uniform(4), 5, rng=Stream(0).at(3, 2), levels=range(4), returns_from=[0])
+    level = 0 if method == "reset" else 1
+    assert caught.value.__notes__ == [f"raised in {method} of the environment: level {level}, call 3, chunk 2"]
+    assert len(released) == (method != "reset")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_interrupts_pass(kind):
+    def fail(*arguments):
+        raise kind
+
+    env = Table(small_mdp())
+    env.step = fail
+    with pytest.raises(kind) as caught:
+        BatchSampler(env).collect(Policy.uniform(4), 5, stream=Stream(0), levels=[3])
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_an_error_ends_learning_with_what_was_learned():
+    env = Table(combination_lock(6, n_actions=3, rng=0))
+    step, calls = env.step, iter(range(10**9))
+
+    def fail(*arguments):
+        if next(calls) == 300:
+            raise RuntimeError("simulator crashed")
+        return step(*arguments)
+
+    env.step = fail
+    learner = dmq.DMQ(env, n_samples=20, rng=1)
+    with pytest.raises(RuntimeError, match="simulator crashed") as caught:
+        learner.learn()
+    assert "level" in caught.value.__notes__[0] and "chunk" in caught.value.__notes__[0]
+    assert learner.result().status == "interrupted"
+
+
+def test_scores_that_overflow_are_named():
+    env = Table(small_mdp())
+    env.features = lambda level, states: np.full((len(states), 5), 0.4)
+    policy = Policy.greedy(np.full((4, 3, 5), 1e308))
+    with pytest.raises(ArithmeticError, match="level 0, call 2, chunk 0: a greedy score is not finite"):
+        BatchSampler(env).collect(policy, 5, stream=Stream(0, 2), levels=[3])
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Policy.uniform(3), "policy: expected 4 rules, one a level, got 3"),
+        (Policy.fixed([0, 0, 3, 0]), "policy: level 2 takes action 3, expected < 3"),
+        (Policy.greedy(np.zeros((4, 3, 4))), r"policy: expected theta of shape \(3, 5\) at level 0, got \(3, 4\)"),
+        (Policy([*Policy.uniform(3).rules, Greedy(np.zeros((2, 5)))]), "at level 3"),
+    ],
+)
+def test_policies_of_other_sizes_are_refused(policy, words):
+    sampler = BatchSampler(Table(small_mdp()))
+    with pytest.raises(ValueError, match=words):
+        sampler.collect(policy, 5, stream=Stream(0), levels=[0])
+    with pytest.raises(ValueError, match=words):
+        sampler.evaluate(policy, 5, stream=Stream(0))
+
+
+def test_other_arguments_are_refused():
+    sampler = BatchSampler(Table(small_mdp()))
+    uniform, stream = Policy.uniform(4), Stream(0)
+    with pytest.raises(TypeError, match="policy: expected a Policy, got list"):
+        sampler.collect([0, 0, 0, 0], 5, stream=stream, levels=[0])
+    for levels in ([4], [1, 1], [2, 0], [-1]):
+        with pytest.raises(ValueError, match="levels: expected ascending levels"):
+            sampler.collect(uniform, 5, stream=stream, levels=levels)
+        with pytest.raises(ValueError, match="returns_from: expected ascending levels"):
+            sampler.collect(uniform, 5, stream=stream, levels=[], returns_from=levels)
+    with pytest.raises(ValueError, match="n: expected"):
+        sampler.collect(uniform, -1, stream=stream, levels=[0])
+    with pytest.raises(ValueError, match="n: expected"):
+        sampler.collect_chunk(uniform, -1, rng=stream, levels=[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [("horizon", 0, ValueError), ("n_actions", 2.5, TypeError), ("dimension", None, TypeError),
+     ("chunk_size", 0, ValueError)],
+)  # fmt: skip
+def test_sizes_are_checked(name, value, error):
+    env = Table(small_mdp())
+    setattr(env, name, value)
+    with pytest.raises(error, match=f"env.{name}: expected an integer"):
+        BatchSampler(env)
+
+
+def test_messages_say_what_is_accepted():
+    accepted = "env_or_sampler: expected a FiniteMDP, a Sampler or a BatchEnvironment, got "
+
+    class Half:
+        horizon, n_actions = 3, 2
+
+        def step(self):
+            pass
+
+    with pytest.raises(TypeError, match=accepted + "Half, which .* want of dimension, reset, features"):
+        dmq.DMQ(Half())
+    with pytest.raises(TypeError, match=accepted + "the class Table instead of an object"):
+        as_sampler(Table)
+    with pytest.raises(TypeError, match=accepted + "int$"):
+        as_sampler(3)
+    with pytest.raises(TypeError, match="env: expected a BatchEnvironment, got Half without dimension"):
+        BatchSampler(Half())
+    gymnasium = pytest.importorskip("gymnasium")
+    with pytest.raises(TypeError, match=r"becomes one by environments\.GymnasiumBatch"):
+        dmq.DMQ(gymnasium.make("CartPole-v1"))
+
+
+# Values
+
+
+def test_the_value_of_a_policy_is_estimated():
+    mdp = small_mdp()
+    sampler = BatchSampler(Table(mdp, chunk_size=700))
+    p_values = []
+    for call, policy in enumerate(policies(mdp)):
+        found = sampler.evaluate(policy, 10_000, stream=Stream(2, call))
+        moments = sampler.collect(policy, 10_000, stream=Stream(2, call), levels=[], returns_from=[0])
+        y, square = moments.returns[0].moment.sum() / 10_000, moments.returns[0].square / 10_000
+        assert found.value == pytest.approx(y, rel=1e-12)
+        assert found.standard_error == pytest.approx(np.sqrt((square - y * y) / 9_999), rel=1e-9)
+        assert estimate_value(sampler, policy, 10_000, stream=Stream(2, call)) == found
+        p_values.append(2 * scipy.stats.norm.sf(abs(found.value - mdp.value(policy)) / found.standard_error))
+    assert min(p_values) > FAMILY_LEVEL / len(p_values)
+
+
+def test_the_value_is_estimated_with_any_sampler():
+    mdp, policy = small_mdp(), Policy.uniform(4)
+    found = estimate_value(RolloutSampler(mdp), policy, 4000, stream=Stream(4))
+    assert found.n == 4000
+    z = (found.value - mdp.value(policy)) / found.standard_error
+    assert abs(z) < scipy.stats.norm.isf(FAMILY_LEVEL / 2)
+    assert np.isnan(estimate_value(RolloutSampler(mdp), policy, 1, stream=Stream(4)).standard_error)
+    with pytest.raises(ValueError, match="n: expected an integer >= 1"):
+        estimate_value(RolloutSampler(mdp), policy, 0, stream=Stream(4))

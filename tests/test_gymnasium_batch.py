@@ -1,0 +1,612 @@
+"""GymnasiumBatch: transitions of Gymnasium's own step, whatever resets, ends or counts from elsewhere."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import dmq_fast as dmq
+from dmq_fast.environments import FiniteMDP, GymnasiumBatch
+from dmq_fast.kernels import Stream
+from dmq_fast.policy import Policy
+from dmq_fast.samplers import BatchEnvironment, BatchSampler
+
+gymnasium = pytest.importorskip("gymnasium")
+
+FAMILY_LEVEL = 1e-3  # probability that a correct sampler fails any of the statistical tests of one function
+MODES = list(gymnasium.vector.AutoresetMode)
+
+
+class Walk(gymnasium.Env):
+    """Ends or is cut off at random; counts observations from `first` and actions from `first_action`."""
+
+    def __init__(self, first=0, first_action=0, ends=True):
+        self.observation_space = gymnasium.spaces.Discrete(7, start=first)
+        self.action_space = gymnasium.spaces.Discrete(3, start=first_action)
+        self.ends = ends
+        self.over = True
+
+    def reset(self, *, seed=None, options=None):
+        assert seed is None or type(seed) is int
+        super().reset(seed=seed)
+        self.place = int(self.np_random.integers(7))
+        self.over = False
+        return self.observation_space.start + self.place, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        assert not self.over, "step after the end"
+        move = action - int(self.action_space.start)
+        self.place = int((self.place + move + self.np_random.integers(2)) % 7)
+        terminated = self.ends and self.place == 3
+        truncated = self.ends and (self.place == 5 or (terminated and bool(self.np_random.integers(2))))
+        self.over = terminated or truncated
+        return self.observation_space.start + self.place, self.place / 7, terminated, truncated, {}
+
+
+def polynomial(observations):
+    """Products of up to two coordinates, squashed to [-1, 1], of norm at most 1."""
+    x = np.tanh(observations.astype(np.float64) * [0.4, 0.5, 4.0, 0.5])
+    x = np.column_stack([np.ones(len(x)), x])
+    products = x[:, :, None] * x[:, None, :]
+    i, j = np.triu_indices(5)
+    return products[:, i, j] / np.sqrt(15.0)
+
+
+def tiles(observations):
+    """One-hot: the tile of angle and angular velocity, 6 x 4."""
+    angle = np.clip((observations[:, 2] / 0.21 + 1) * 3, 0, 5).astype(int)
+    spin = np.clip((observations[:, 3] / 1.5 + 1) * 2, 0, 3).astype(int)
+    return np.eye(24)[angle * 4 + spin]
+
+
+def mountain_tiles(observations):
+    place = np.clip((observations[:, 0] + 1.2) / 1.8 * 8, 0, 7).astype(int)
+    speed = np.clip((observations[:, 1] + 0.07) / 0.14 * 8, 0, 7).astype(int)
+    return np.eye(64)[place * 8 + speed]
+
+
+def everything(env, policy, n, seed=0):
+    every = range(env.horizon)
+    return BatchSampler(env).collect(policy, n, stream=Stream(seed), levels=every, returns_from=every)
+
+
+def same(one, other):
+    return (one.grams == other.grams).all() and all(
+        (a.moment == b.moment).all() and a[1:] == b[1:]
+        for a, b in zip(one.returns.values(), other.returns.values(), strict=True)
+    )
+
+
+# Transitions
+
+
+def by_hand(env, horizon, actions, seeds, features, dimension, shift, scale):
+    """Features (H, n, d) and rewards (H, n) of episodes stepped one after the other in a plain loop."""
+    phi, rewards = np.zeros((horizon, len(seeds), dimension)), np.full((horizon, len(seeds)), scale * shift)
+    for i, seed in enumerate(seeds):
+        observation, _ = env.reset(seed=int(seed))
+        for h in range(horizon):
+            phi[h, i] = features(np.asarray(observation)[None])[0]
+            observation, reward, terminated, truncated, _ = env.step(int(actions[h]))
+            rewards[h, i] = scale * (reward + shift)
+            if terminated or truncated:
+                break
+    return phi, rewards
+
+
+@pytest.mark.parametrize(
+    ("name", "horizon", "features", "shift", "scale", "arguments"),
+    [
+        ("CartPole-v1", 50, polynomial, 0.0, 1 / 50, {}),
+        ("CartPole-v1", 30, polynomial, 0.5, 1 / 45, {"max_episode_steps": 12}),
+        ("MountainCar-v0", 40, mountain_tiles, 1.0, 1 / 40, {}),
+        ("FrozenLake-v1", 20, lambda s: np.eye(16)[s], 0.0, 1.0, {}),
+        ("FrozenLake-v1", 20, lambda s: np.eye(16)[s], 0.25, 1 / 6, {"max_episode_steps": 5}),
+    ],
+)
+def test_episodes_are_those_of_a_plain_loop(name, horizon, features, shift, scale, arguments):
+    batch = GymnasiumBatch(name, horizon, features, reward_shift=shift, reward_scale=scale, make=arguments)
+    rng = np.random.default_rng(3)
+    actions = rng.integers(batch.n_actions, size=horizon)
+    stream, n = Stream(4), 40
+    moments = BatchSampler(batch).collect(
+        Policy.fixed(actions), n, stream=stream, levels=range(horizon), returns_from=[0]
+    )
+    seeds = stream.generator().integers(2**31, size=n)
+    env = gymnasium.make(name, **arguments)
+    phi, rewards = by_hand(env, horizon, actions, seeds, features, batch.dimension, shift, scale)
+    np.testing.assert_allclose(moments.grams, np.einsum("hni,hnj->hij", phi, phi), rtol=0, atol=1e-12 * n)
+    y = rewards.sum(axis=0)
+    np.testing.assert_allclose(moments.returns[0].moment, y @ phi[0], rtol=0, atol=1e-12 * n)
+    assert moments.returns[0].square == pytest.approx(y @ y, rel=1e-12)
+    assert batch.original_value(scale * (shift * horizon + 3.0)) == pytest.approx(3.0)
+
+
+def vector(mode, n, make=Walk):
+    return lambda: gymnasium.vector.SyncVectorEnv([make] * n, autoreset_mode=mode)
+
+
+@pytest.mark.parametrize("n", [1, 20, 64])
+def test_all_autoreset_modes_give_the_same_transitions(n):
+    policy = Policy.uniform(9)
+    outcomes = [everything(GymnasiumBatch(vector(mode, n), 9), policy, n) for mode in MODES]
+    assert all(same(outcome, outcomes[0]) for outcome in outcomes)
+    # Most have ended by the last level, and what has ended has no features.
+    counts = np.trace(outcomes[0].grams, axis1=1, axis2=2)
+    assert counts[0] == n and (np.diff(counts) <= 0).all() and (n == 1 or 0 < counts[-1] < counts[1])
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+def test_rows_of_a_vector_are_the_episodes_of_copies(mode):
+    """Gymnasium seeds row i with seed + i."""
+    n, horizon = 32, 9
+    policy = Policy.fixed([0, 1, 2, 1, 0, 2, 2, 1, 0])
+    rows = everything(GymnasiumBatch(vector(mode, n), horizon), policy, n)
+    first = int(Stream(0).generator().integers(2**31, size=1)[0])
+    phi, rewards = by_hand(
+        Walk(), horizon, [0, 1, 2, 1, 0, 2, 2, 1, 0], first + np.arange(n), lambda s: np.eye(7)[s], 7, 0.0, 1 / horizon
+    )
+    np.testing.assert_array_equal(rows.grams, np.einsum("hni,hnj->hij", phi, phi))
+    np.testing.assert_allclose(rows.returns[0].moment, rewards.sum(axis=0) @ phi[0], atol=1e-12)
+
+
+def test_a_vector_may_be_wider_than_the_block():
+    env = GymnasiumBatch(vector(MODES[0], 50), 9)
+    sampler = BatchSampler(env)
+    assert list(sampler.chunks(120)) == [50, 50, 20]
+    moments = sampler.collect(Policy.uniform(9), 120, stream=Stream(1), levels=[0, 8])
+    assert np.trace(moments.gram[0]) == 120
+
+
+def test_vector_environments_of_other_makes():
+    """Gymnasium's own vectorised CartPole has one generator for all rows and no inner environments."""
+
+    def make():
+        return gymnasium.make_vec("CartPole-v1", num_envs=60, vectorization_mode="vector_entry_point")
+
+    env = GymnasiumBatch(make, 50, tiles)
+    assert (env.chunk_size, env.n_actions, env.dimension) == (60, 2, 24)
+    moments = everything(env, Policy.uniform(50), 150)
+    assert same(moments, everything(env, Policy.uniform(50), 150))
+    copies = BatchSampler(GymnasiumBatch("CartPole-v1", 50, tiles))
+    found = [s.evaluate(Policy.uniform(50), 600, stream=Stream(2)) for s in (BatchSampler(env), copies)]
+    spread = np.hypot(found[0].standard_error, found[1].standard_error)
+    assert abs(found[0].value - found[1].value) < scipy.stats.norm.isf(FAMILY_LEVEL / 2) * spread
+
+
+def test_async_vectors_work():
+    def make():
+        # Python from 3.12 on warns of forks in a process that has threads.
+        return gymnasium.vector.AsyncVectorEnv([Walk] * 3, context="spawn" if sys.version_info >= (3, 12) else None)
+
+    env = GymnasiumBatch(make, 5)
+    try:
+        moments = everything(env, Policy.uniform(5), 7)
+    finally:
+        env.close()
+    assert same(moments, everything(GymnasiumBatch(vector(MODES[0], 3), 5), Policy.uniform(5), 7))
+
+
+@pytest.mark.parametrize("mode", [None, *MODES], ids=str)
+def test_spaces_that_do_not_start_at_zero(mode):
+    def env(*first):
+        def make():
+            return Walk(*first)
+
+        return GymnasiumBatch(make if mode is None else vector(mode, 40, make), 6, reward_scale=1 / 6)
+
+    policy = Policy([*Policy.uniform(3).rules, *Policy.greedy(np.random.default_rng(0).normal(size=(3, 3, 7))).rules])
+    plain, shifted = everything(env(), policy, 40), everything(env(-4, 5), policy, 40)
+    assert same(plain, shifted)
+    assert env(-4, 5).n_actions == 3 and env(-4, 5).dimension == 7
+
+
+def test_ended_episodes_are_paid_the_shift_and_nothing_else():
+    class Ends(Walk):
+        def __init__(self, terminated, truncated, at):
+            super().__init__()
+            self.how, self.at = (terminated, truncated), at
+
+        def reset(self, **arguments):
+            self.steps = 0
+            return super().reset(**arguments)
+
+        def step(self, action):
+            assert self.steps < self.at, "step after the end"
+            self.steps += 1
+            return (0, -1.0, *(self.how if self.steps == self.at else (False, False)), {})
+
+    horizon = 6
+    for how in ((True, False), (False, True), (True, True)):
+        for at in (1, 3, horizon, horizon + 1):
+            env = GymnasiumBatch(lambda how=how, at=at: Ends(*how, at), horizon, reward_shift=3.0, reward_scale=1 / 18)
+            moments = everything(env, Policy.uniform(horizon), 4)
+            y = (2.0 * min(at, horizon) + 3.0 * max(0, horizon - at)) / 18
+            assert moments.returns[0].square == pytest.approx(4 * y * y)
+            alive = np.trace(moments.grams, axis1=1, axis2=2)
+            assert alive.tolist() == [4.0 if h < at else 0.0 for h in range(horizon)]
+
+
+# The same seed, the same bits
+
+
+def test_what_ran_before_does_not_matter():
+    env = GymnasiumBatch("FrozenLake-v1", 8, reward_scale=1.0, copies=30)
+    sampler, policy = BatchSampler(env), Policy.uniform(8)
+    assert list(sampler.chunks(70)) == [30, 30, 10]
+    first = everything(env, policy, 70)
+    sampler.collect(policy, 13, stream=Stream(9), levels=[2])  # leaves episodes unfinished
+    assert same(first, everything(env, policy, 70))
+    fresh = GymnasiumBatch("FrozenLake-v1", 8, reward_scale=1.0, copies=30)
+    pieces = [
+        BatchSampler(fresh).collect_chunk(
+            policy, size, rng=Stream(0).at(0, chunk), levels=range(8), returns_from=range(8)
+        )
+        for chunk, size in reversed(list(enumerate(sampler.chunks(70))))
+    ]
+    assert same(first, pieces[2] + pieces[1] + pieces[0])
+
+
+def test_an_environment_may_be_an_id_an_object_or_a_function():
+    given = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    given.reset(seed=1)
+    given.step(1)
+    before = given.unwrapped.s
+    kinds = [
+        GymnasiumBatch("FrozenLake-v1", 8, reward_scale=1.0, make={"is_slippery": False}),
+        GymnasiumBatch(given, 8, reward_scale=1.0),
+        GymnasiumBatch(lambda: gymnasium.make("FrozenLake-v1", is_slippery=False), 8, reward_scale=1.0),
+    ]
+    outcomes = [everything(env, Policy.uniform(8), 50) for env in kinds]
+    assert same(outcomes[0], outcomes[1]) and same(outcomes[0], outcomes[2])
+    assert [env.name for env in kinds] == ["FrozenLake-v1"] * 3
+    assert kinds[0].parameters == {"env": "FrozenLake-v1", "horizon": 8, "is_slippery": False}
+    assert given.unwrapped.s == before, "an object is copied, not used"
+    assert all(isinstance(env, BatchEnvironment) for env in kinds)
+
+
+def test_objects_keep_what_was_changed_about_them():
+    cart = gymnasium.make("CartPole-v1")
+    cart.unwrapped.theta_threshold_radians = 0.01
+    strict, plain = (
+        BatchSampler(GymnasiumBatch(env, 20, tiles)).evaluate(Policy.uniform(20), 50, stream=Stream(0))
+        for env in (cart, "CartPole-v1")
+    )
+    assert strict.value < plain.value / 2
+
+
+def test_a_vector_given_as_an_object_serves_one_block_at_a_time():
+    given = vector(MODES[0], 10)()
+    env = GymnasiumBatch(given, 6)
+    sampler, policy = BatchSampler(env), Policy.uniform(6)
+    alone = everything(env, policy, 35)
+    answers = []
+
+    def work():
+        answers.append(everything(env, policy, 35))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(answers) == 3 and all(same(answer, alone) for answer in answers)
+    states = env.reset(10, np.random.default_rng(0))
+    with pytest.raises(RuntimeError, match="in use by a block of this thread"):
+        env.reset(10, np.random.default_rng(0))
+    env.release(states)
+    assert same(alone, everything(env, policy, 35))
+    with pytest.raises(TypeError, match="VectorEnv given as an object cannot be copied"):
+        pickle.dumps(sampler)
+    env.close()
+    given.step(given.action_space.sample())  # still its owner's
+
+
+def test_it_travels():
+    env = GymnasiumBatch("FrozenLake-v1", 8, reward_scale=1.0)
+    sampler = BatchSampler(env)
+    before = everything(env, Policy.uniform(8), 20)
+    assert same(before, everything(pickle.loads(pickle.dumps(sampler)).env, Policy.uniform(8), 20))
+
+
+def test_threads_give_the_same_bits():
+    env = GymnasiumBatch(Walk, 6, copies=20)
+    serial = [everything(env, Policy.uniform(6), 20, seed) for seed in range(6)]
+    answers = {}
+
+    def work(seed):
+        answers[seed] = everything(env, Policy.uniform(6), 20, seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert all(same(serial[seed], answers[seed]) for seed in range(6))
+
+
+def test_gymnasium_is_imported_on_use_only():
+    code = "import sys, dmq_fast.environments, dmq_fast.samplers; assert 'gymnasium' not in sys.modules"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+# Agreement with tables, and learning
+
+
+def test_frozen_lake_through_step_agrees_with_its_tables():
+    n, horizon = 20_000, 10
+    table = FiniteMDP.from_gymnasium("FrozenLake-v1", horizon, features=np.eye(16))
+    sampler = BatchSampler(GymnasiumBatch("FrozenLake-v1", horizon, reward_scale=table.reward_scale))
+    theta = np.random.default_rng(5).normal(size=(horizon, 4, 16))
+    policy = Policy([*Policy.uniform(4).rules, *Policy.greedy(theta).rules[4:]])
+    moments = sampler.collect(policy, n, stream=Stream(8), levels=range(horizon), returns_from=[0])
+    p_values = []
+    for level, occupancy in enumerate(table.occupancy(policy)):
+        # By Gymnasium's states; what is left has ended.
+        expected = occupancy @ table.features[level] ** 2
+        expected = n * np.append(expected, 1.0 - expected.sum()).clip(0.0)
+        counts = np.diag(moments.gram[level])
+        counts = np.append(counts, n - counts.sum())
+        rare = expected < 1e-9
+        assert (counts[rare] == 0).all()
+        small = ~rare & (expected < 5)
+        groups = [(counts[k], expected[k]) for k in np.flatnonzero(expected >= 5)]
+        groups += [(counts[small].sum(), expected[small].sum())] if small.any() else []
+        if len(groups) > 1:
+            seen, wanted = np.array(groups).T
+            p_values.append(scipy.stats.chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue)
+    value = table.value(policy)
+    p_values.append(scipy.stats.binomtest(round(moments.returns[0].square), n, value).pvalue)
+    assert len(p_values) > horizon / 2 and min(p_values) > FAMILY_LEVEL / len(p_values)
+
+
+@pytest.mark.parametrize("horizon", [8, 10])
+def test_frozen_lake_without_slipping_is_solved_through_step(horizon):
+    env = GymnasiumBatch("FrozenLake-v1", horizon, make={"is_slippery": False}, reward_scale=1.0)
+    result = dmq.DMQ(env, n_samples=5, rng=0).learn()
+    table = FiniteMDP.from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon, features=np.eye(16))
+    assert result.status == "finished"
+    assert table.value(result.policy) == pytest.approx(1.0)
+    assert BatchSampler(env).evaluate(result.policy, 20, stream=Stream(1)).value == 1.0
+
+
+def test_cart_pole_learns():
+    """Within a budget of 10,000 trajectories; without one it balances all 50 steps after 80,000 or so."""
+
+    def make():
+        return gymnasium.make_vec("CartPole-v1", num_envs=20, vectorization_mode="vector_entry_point")
+
+    env = GymnasiumBatch(make, 50, polynomial)
+    result = dmq.DMQ(env, n_samples=20, rng=0, max_trajectories=10_000).learn()
+    sampler = BatchSampler(env)
+    assert result.status == "max_trajectories" and 9_900 < result.n_trajectories <= 10_000
+    assert sampler.evaluate(Policy.uniform(50), 400, stream=Stream(1)).value < 0.5
+    assert sampler.evaluate(result.policy, 400, stream=Stream(1)).value > 0.7
+
+
+def test_cart_pole_is_balanced_by_hand():
+    sampler = BatchSampler(GymnasiumBatch("CartPole-v1", 50, tiles))
+    balance = Policy.greedy([[np.repeat([0, 0, 0, -1, -1, -1], 4), np.zeros(24)]] * 50)
+    assert sampler.evaluate(balance, 200, stream=Stream(1)).value > 0.7
+
+
+def test_mountain_car_pays_for_arriving_early():
+    env = GymnasiumBatch("MountainCar-v0", 200, mountain_tiles, reward_shift=1.0)
+    sampler = BatchSampler(env)
+    along = np.tile(np.arange(8) >= 4, 8)  # push the way it moves
+    policy = Policy.greedy([[~along, np.zeros(64), along]] * 200)
+    found = sampler.evaluate(policy, 100, stream=Stream(0))
+    assert -150 < env.original_value(found.value) < -100
+    assert sampler.evaluate(Policy.uniform(200), 100, stream=Stream(0)).value == 0.0
+
+
+# What is refused
+
+
+def with_spaces(observation, action, **methods):
+    env = Walk()
+    env.observation_space, env.action_space = observation, action
+    for name, method in methods.items():
+        setattr(env, name, method)
+    return lambda: env
+
+
+SPACES = gymnasium.spaces
+BOX, TWO = SPACES.Box(-1, 1, (3,)), SPACES.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "words"),
+    [
+        (BOX, SPACES.Box(-1, 1, (2,)), r"expected a Discrete action space, got Box\(.*continuous actions need"),
+        (BOX, SPACES.MultiDiscrete([2, 2]), r"expected a Discrete action space, got MultiDiscrete\(\[2 2\]\)$"),
+        (SPACES.Dict(a=BOX), TWO, "observations in a Box, Discrete, .* got Dict.*FlattenObservation"),
+        (SPACES.Tuple([TWO, TWO]), TWO, "observations in a Box, .* got Tuple"),
+        (SPACES.Text(5), TWO, "observations in a Box, .* got Text"),
+    ],
+)
+def test_spaces_that_do_not_fit_are_refused(observation, action, words):
+    with pytest.raises(TypeError, match="env: .*" + words):
+        GymnasiumBatch(with_spaces(observation, action), 5)
+
+
+def test_continuous_actions_are_refused_in_vectors_too():
+    with pytest.raises(TypeError, match="env: expected a Discrete action space, got Box"):
+        GymnasiumBatch(lambda: gymnasium.make_vec("Pendulum-v1", num_envs=2), 5, tiles)
+    with pytest.raises(TypeError, match="env: expected a Discrete action space, got Box"):
+        GymnasiumBatch("MountainCarContinuous-v0", 5, tiles)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("CartPole-v1", 0, tiles), ValueError, "horizon: expected an integer >= 1"),
+        (("CartPole-v1", 2.0, tiles), TypeError, "horizon: expected an integer"),
+        (("CartPole-v1", 5), TypeError, "features: expected a function .* got None with Box"),
+        (("CartPole-v1", 5, np.eye(3)), TypeError, "features: expected a callable"),
+        (("CartPole-v1", 5, lambda x: x[0]), ValueError, r"features: expected shape \(1, d\) .* got \(4,\)"),
+        (("NoSuch-v0", 5), ValueError, r"env: gymnasium.make\('NoSuch-v0'\) failed"),
+        ((3, 5), TypeError, "env: expected an id, .* got int"),
+        ((lambda: 3, 5), TypeError, "env: expected a function that makes .* got 3 from it"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, error, words):
+    with pytest.raises(error, match=words):
+        GymnasiumBatch(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a positive number"),
+        ({"reward_scale": -1.0}, ValueError, "reward_scale: expected a number"),
+        ({"reward_scale": float("nan")}, ValueError, "reward_scale: expected a number"),
+        ({"reward_shift": "1"}, TypeError, "reward_shift: expected a number"),
+        ({"copies": 0}, ValueError, "copies: expected an integer >= 1"),
+    ],
+)
+def test_bad_settings_are_refused(settings, error, words):
+    with pytest.raises(error, match=words):
+        GymnasiumBatch(Walk, 5, **settings)
+
+
+def test_arguments_of_make_need_an_id():
+    with pytest.raises(ValueError, match="make: expected an id in env"):
+        GymnasiumBatch(Walk, 5, make={"first": 1})
+
+
+def test_missing_gymnasium_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(ImportError, match=r'pip install "dmq_fast\[gym\]"'):
+        GymnasiumBatch("CartPole-v1", 5, tiles)
+
+
+def test_objects_that_cannot_be_copied_are_refused():
+    env = Walk()
+    env.lock = threading.Lock()
+    with pytest.raises(TypeError, match=r"env: this Walk cannot be copied .* give an id or a function"):
+        GymnasiumBatch(env, 5)
+
+
+def refuses(make, words, error=ValueError):
+    with pytest.raises(error, match=words) as caught:
+        everything(GymnasiumBatch(make, 5), Policy.uniform(5), 6)
+    return caught.value.__notes__
+
+
+def answering(**answers):
+    """A Walk without ends, one of whose methods answers something else at its second call in an episode."""
+
+    class Env(Walk):
+        def __init__(self):
+            super().__init__(ends=False)
+            self.count = 0
+
+        def step(self, action):
+            self.count += 1
+            right = super().step(action)
+            return answers["step"](right) if self.count == 2 and "step" in answers else right
+
+    return Env
+
+
+def test_exceptions_inside_step_surface_with_their_place():
+    def fail(right):
+        raise ZeroDivisionError("inside")
+
+    episode, place = refuses(answering(step=fail), "inside", ZeroDivisionError)
+    seed = int(Stream(0).generator().integers(2**31, size=6)[0])
+    assert episode == f"in episode 0 of the block, which began with reset(seed={seed})"
+    assert place == "raised in step of the environment: level 1, call 0, chunk 0"
+    notes = refuses(vector(MODES[1], 6, answering(step=fail)), "inside", ZeroDivisionError)
+    assert "in a block that began with reset(seed=" in notes[0] and "level 1" in notes[1]
+
+
+def test_what_a_failed_block_used_is_not_used_again():
+    class Env(Walk):
+        closed = 0
+
+        def step(self, action):
+            if Env.fails:
+                raise RuntimeError("inside")
+            return super().step(action)
+
+        def close(self):
+            Env.closed += 1
+
+    Env.fails = False
+    env = GymnasiumBatch(Env, 5)
+    before = everything(env, Policy.uniform(5), 6)
+    Env.fails = True
+    with pytest.raises(RuntimeError, match="inside"):
+        everything(env, Policy.uniform(5), 6)
+    assert Env.closed == 6
+    Env.fails = False
+    assert same(before, everything(env, Policy.uniform(5), 6))
+    env.close()
+    assert Env.closed == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda right: right[:4], TypeError, "step: expected .* got a tuple of 4"),
+        (lambda right: (7, *right[1:]), ValueError, r"observation: expected one in \[0, 7\), got .* 7"),
+        (lambda right: ([1, 2], *right[1:]), ValueError, r"observation: expected shape \(\), got \(2,\)"),
+        (lambda right: (right[0], float("nan"), *right[2:]), ValueError, "level 1, .* rewards: .* got nan"),
+        (lambda right: (right[0], -0.5, *right[2:]), ValueError, "level 1, .* rewards: expected numbers >= 0"),
+        (lambda right: (right[0], 9.0, *right[2:]), ValueError, "level 1, .* rewards: expected a sum of at most 1"),
+        (lambda right: (right[0], "a", *right[2:]), ValueError, "could not convert"),
+    ],
+)
+def test_what_step_returns_is_checked(change, error, words):
+    with pytest.raises(error, match=words):
+        everything(GymnasiumBatch(answering(step=change), 5), Policy.uniform(5), 6)
+
+
+def test_reset_of_old_makes_is_refused():
+    class Old(Walk):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)[0]
+
+    assert "level 0" in refuses(Old, r"reset: expected \(observation, info\), got int", TypeError)[-1]
+
+
+def test_features_of_another_dimension_are_refused():
+    calls = iter(range(100))
+
+    def features(observations):
+        return np.zeros((len(observations), 3 if next(calls) < 2 else 4))
+
+    with pytest.raises(ValueError, match="level 1, call 0, chunk 0: features: expected shape"):
+        everything(GymnasiumBatch(answering(), 5, features), Policy.uniform(5), 6)
+
+
+def test_modes_unknown_to_this_version_are_refused():
+    def make():
+        env = vector(MODES[0], 3)()
+        env.metadata["autoreset_mode"] = "Sometimes"
+        return env
+
+    with pytest.raises(ValueError, match=r"env: expected an autoreset mode .* got 'Sometimes'"):
+        GymnasiumBatch(make, 5)
+
+
+def test_functions_that_return_the_same_object_again_are_refused():
+    env = Walk()
+    with pytest.raises(ValueError, match=r"env: expected a new environment from every call .* the same one twice"):
+        everything(GymnasiumBatch(lambda: env, 5), Policy.uniform(5), 6)
+
+
+def test_blocks_have_their_size():
+    env = GymnasiumBatch(Walk, 5, copies=4)
+    for n in (0, 5):
+        with pytest.raises(ValueError, match="n: expected 1 <= n <= 4"):
+            env.reset(n, np.random.default_rng(0))
