@@ -647,12 +647,9 @@ def finished(directory: Path) -> dict[str, Any] | None:
 
 def save(result: Result, summary: dict[str, Any], directory: Path) -> None:
     """Write both files of a run, each in one step."""
-    from dmq_fast.result import replacing
-
     npz, text = (directory / name for name in OUTPUTS)
     result.save(npz)
-    with replacing(text) as file:
-        file.write((json.dumps(summary, indent=2) + "\n").encode())
+    write_text(text, json.dumps(summary, indent=2) + "\n")
 
 
 def summarise(

@@ -532,7 +532,7 @@ class Run:
         self.check_time()
         self.calls += 1
         stream = self.dmq.stream.at(self.calls)
-        if self.journal is not None and self.journal.replaying:
+        if self.replaying:
             self.count(purpose, n)
             return Redrawn(n, levels, functools.partial(self.draw_again, policy, n, stream, levels))
         began = time.perf_counter()

@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 
 from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, top_eigenpair
 from dmq_fast.kernels._double_double cimport Double2, add, divide, multiply, negate, scale, two_product, two_sum
-from dmq_fast.kernels._validate cimport all_finite, matrix, positive, refuse_not_finite
+from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, refuse_not_finite
 
 import numpy as np
 
@@ -352,14 +352,10 @@ cdef cnp.ndarray square(value, str name, Py_ssize_t d):
     return array
 
 
-cdef inline const double* data(cnp.ndarray array) noexcept:
-    return <const double*> cnp.PyArray_DATA(array)
-
-
 cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2) except *:
     cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
-    cdef const double* first = data(m1)
-    cdef const double* second = data(m2)
+    cdef const double* first = entries(m1)
+    cdef const double* second = entries(m2)
     cdef double stack[2 * 16 * 16 + 16]
     cdef Answer answer
     cdef Buffer buffer
@@ -435,8 +431,8 @@ def dsec_value(m1, m2, eps1):
 cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double* value, double* witness) except? -1:
     cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
     cdef Buffer buffer = Buffer(value_work_size(d))
-    cdef const double* s = data(m1)
-    cdef const double* m = data(m2)
+    cdef const double* s = entries(m1)
+    cdef const double* m = entries(m2)
     cdef int info
     with nogil:
         info = shift_value(s, m, 0.0, value, witness, buffer.data, d)
@@ -471,7 +467,7 @@ def dsec(m1, m2, eps1, eps2):
     cdef Answer answer = answer_of(first, second, scale1, positive(eps2, "eps2"))
     cdef Py_ssize_t i, d = cnp.PyArray_DIM(first, 0)
     cdef cnp.ndarray witness = np.empty(d)
-    cdef double* x = <double*> cnp.PyArray_DATA(witness)
+    cdef double* x = entries(witness)
     cdef int info = solve(first, second, &value, x)
     if info > 0:
         return singular(first, second, scale1, float(eps2), says_true(answer), answer >= MARGINAL_NO_SHIFT)

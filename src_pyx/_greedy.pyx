@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from dmq_fast.kernels._validate cimport matrix, refuse_not_finite
+from dmq_fast.kernels._validate cimport entries, matrix, refuse_not_finite
 
 cnp.import_array()
 
@@ -112,10 +112,10 @@ def greedy_actions(features, theta, *, return_values=False):
         raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {(n_actions, d)}")
     cdef cnp.ndarray actions = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_INT64)
     cdef cnp.ndarray values = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
-    cdef const double* rows = <const double*> cnp.PyArray_DATA(phi)
-    cdef const double* columns = <const double*> cnp.PyArray_DATA(weights)
+    cdef const double* rows = entries(phi)
+    cdef const double* columns = entries(weights)
     cdef cnp.int64_t* action = <cnp.int64_t*> cnp.PyArray_DATA(actions)
-    cdef double* value = <double*> cnp.PyArray_DATA(values)
+    cdef double* value = entries(values)
     cdef double* packed = <double*> malloc((n_actions + 3) // 4 * 4 * d * sizeof(double))
     if packed == NULL:
         raise MemoryError()

@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._blas cimport add_gram
-from dmq_fast.kernels._validate cimport all_finite, matrix, refuse_not_finite, vector
+from dmq_fast.kernels._validate cimport all_finite, entries, matrix, refuse_not_finite, vector
 
 import numpy as np
 
@@ -419,7 +419,7 @@ cdef class SecondMoment:
         """The sum of phi phi^T, shape (d, d), a new symmetric array."""
         cdef cnp.ndarray full = np.empty((self.dimension, self.dimension))
         memcpy(cnp.PyArray_DATA(full), self._gram, self.dimension * self.dimension * sizeof(double))
-        mirror(<double*> cnp.PyArray_DATA(full), self.dimension)
+        mirror(entries(full), self.dimension)
         return full
 
     @property
@@ -495,9 +495,7 @@ cdef class SecondMoment:
 
 
 cdef inline const double* floats(cnp.ndarray array) noexcept:
-    if array is None:
-        return NULL
-    return <const double*> cnp.PyArray_DATA(array)
+    return NULL if array is None else entries(array)
 
 
 cdef cnp.ndarray as_weights(value, Py_ssize_t n):

@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._blas cimport add_gram, cholesky_upper
 from dmq_fast.kernels._moments cimport add_outer, mirror
-from dmq_fast.kernels._validate cimport all_finite, matrix, positive, refuse_not_finite, vector
+from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, refuse_not_finite, vector
 
 import numpy as np
 
@@ -229,10 +229,6 @@ cdef double number(value, str name) except? -1.0:
     return as_floats(name, value, ()).item()
 
 
-cdef inline const double* data(cnp.ndarray array) noexcept:
-    return <const double*> cnp.PyArray_DATA(array)
-
-
 cdef enum:
     # Version of pickled states.
     STATE = 1
@@ -269,17 +265,13 @@ cdef inline cnp.ndarray doubles(Py_ssize_t n):
     return cnp.PyArray_SimpleNew(1, &size, cnp.NPY_DOUBLE)
 
 
-cdef inline double* address(cnp.ndarray array) noexcept:
-    return <double*> cnp.PyArray_DATA(array)
-
-
 cdef cnp.ndarray copied(const double* x, Py_ssize_t rows, Py_ssize_t columns):
     # A new array (rows, columns), or (columns,) where `rows` is negative. NumPy lets other threads run while it copies.
     cdef cnp.npy_intp[2] shape
     cdef cnp.ndarray out
     shape[0], shape[1] = rows, columns
     out = doubles(columns) if rows < 0 else cnp.PyArray_SimpleNew(2, shape, cnp.NPY_DOUBLE)
-    memcpy(address(out), x, (1 if rows < 0 else rows) * columns * sizeof(double))
+    memcpy(entries(out), x, (1 if rows < 0 else rows) * columns * sizeof(double))
     return out
 
 
@@ -386,10 +378,10 @@ cdef class Ridge:
         self.dimension = d
         self._factors, self._sums = np.zeros((2, d, d)), np.zeros((d, d))
         self._waiting, self._products, self._scratch = np.zeros((HELD, d)), np.zeros(d), np.zeros(3 * d)
-        self._factor = address(self._factors)
+        self._factor = entries(self._factors)
         self._spare = self._factor + d * d
-        self._lower, self._rows = address(self._sums), address(self._waiting)
-        self._moment, self._work = address(self._products), address(self._scratch)
+        self._lower, self._rows = entries(self._sums), entries(self._waiting)
+        self._moment, self._work = entries(self._products), entries(self._scratch)
         self.clear()
 
     cdef void clear(self) noexcept nogil:
@@ -544,7 +536,7 @@ cdef class Ridge:
         cdef Py_ssize_t d = self.dimension
         cdef cnp.ndarray row = vector(phi, "phi", d)
         cdef double target = number(y, "y")
-        cdef const double* x = data(row)
+        cdef const double* x = entries(row)
         cdef double square = dmq_dot(x, x, d), reach = fabs(target) * sqrt(square)
         self.may_write()
         self.admit(square, reach, "phi", row, y)
@@ -612,8 +604,8 @@ cdef class Ridge:
                 rows, targets = rows * root[:, None], targets * root
             if not (np.isfinite(rows).all() and np.isfinite(targets).all()):
                 raise ValueError("Phi, y, weights: a product is out of the range of float64; rescale")
-        cdef const double* x = data(rows)
-        cdef const double* target = data(targets)
+        cdef const double* x = entries(rows)
+        cdef const double* target = entries(targets)
         cdef double square, squares = 0.0, reach = 0.0
         with nogil:
             for i in range(m):
@@ -688,7 +680,7 @@ cdef class Ridge:
         cdef Py_ssize_t i, d = self.dimension
         cdef cnp.ndarray row = vector(phi, "phi", d)
         cdef double target = number(y, "y")
-        cdef const double* x = data(row)
+        cdef const double* x = entries(row)
         cdef double square = dmq_dot(x, x, d), reach = fabs(target) * sqrt(square)
         cdef int info
         self.may_write()
@@ -760,8 +752,8 @@ cdef class Ridge:
             raise ValueError("other: a sum of products is out of the range of float64")
         # All of `other` is read here, before other threads run: it may change while the factor is computed.
         cdef cnp.ndarray sums = other.sums(), products = copied(other._moment, -1, d)
-        cdef const double* more = data(sums)
-        cdef const double* moment = data(products)
+        cdef const double* more = entries(sums)
+        cdef const double* moment = entries(products)
         n = other.n + self.n
         if not self.normalized:
             self._busy = -1
@@ -785,7 +777,7 @@ cdef class Ridge:
         # sum phi phi^T, lower triangle, in a new array; the upper one holds zeros.
         cdef Py_ssize_t d = self.dimension
         cdef cnp.ndarray out = copied(self._lower, d, d)
-        add_gram(address(out), self._rows, self._held, d)
+        add_gram(entries(out), self._rows, self._held, d)
         return out
 
     @property
@@ -793,7 +785,7 @@ cdef class Ridge:
         """Sum of phi phi^T, shape (d, d), a new symmetric array."""
         self.may_read()
         cdef cnp.ndarray out = self.sums()
-        mirror(address(out), self.dimension)
+        mirror(entries(out), self.dimension)
         return out
 
     @property
@@ -813,7 +805,7 @@ cdef class Ridge:
         numpy.linalg.LinAlgError
             When normalised, if V is not positive definite in float64.
         """
-        return copied(data(self.estimate()), -1, self.dimension)
+        return copied(entries(self.estimate()), -1, self.dimension)
 
     cdef cnp.ndarray estimate(self):
         # The object's own: never handed out, never written to again.
@@ -824,7 +816,7 @@ cdef class Ridge:
         self.ready()
         if self._theta is None:
             theta = doubles(d)
-            out = address(theta)
+            out = entries(theta)
             # Without rows the moment is no mean, and theta is zero.
             total = 1.0 if not self.normalized else self.n if self.n > 0 else INFINITY
             self._busy += 1
@@ -869,8 +861,8 @@ cdef class Ridge:
         cdef Py_ssize_t i, m, d = self.dimension
         cdef cnp.ndarray rows = points(Phi, d)
         cdef cnp.ndarray theta = self.estimate(), result
-        cdef const double* x = data(rows)
-        cdef const double* weights = data(theta)
+        cdef const double* x = entries(rows)
+        cdef const double* weights = entries(theta)
         cdef double value
         cdef double* out
         if cnp.PyArray_NDIM(rows) == 1:
@@ -880,7 +872,7 @@ cdef class Ridge:
             return value
         m = cnp.PyArray_DIM(rows, 0)
         result = doubles(m)
-        out = address(result)
+        out = entries(result)
         # theta is never written to again: no one has to wait.
         with nogil:
             value = 0.0
@@ -912,7 +904,7 @@ cdef class Ridge:
         """
         cdef Py_ssize_t begin, i, m, size, d = self.dimension
         cdef cnp.ndarray rows = points(Phi, d), result, scratch
-        cdef const double* x = data(rows)
+        cdef const double* x = entries(rows)
         cdef double* work
         cdef double* out
         cdef double value
@@ -925,7 +917,7 @@ cdef class Ridge:
             return value
         m = 1 if single else cnp.PyArray_DIM(rows, 0)
         result, scratch = doubles(m), doubles(DMQ_LANES * d)
-        out, work = address(result), address(scratch)
+        out, work = entries(result), entries(scratch)
         value = 0.0
         self._busy += 1
         try:
@@ -1007,23 +999,24 @@ cdef class Ridge:
             if value > most:
                 raise ValueError(f"state['{name}']: expected a number <= {most}, got {value}")
         for i in range(d):
-            if factor is not None and not data(factor)[i * d + i] > 0.0:
-                raise ValueError(f"state['factor']: expected a positive diagonal, got {data(factor)[i * d + i]} at {i}")
+            if factor is not None and not entries(factor)[i * d + i] > 0.0:
+                total = entries(factor)[i * d + i]
+                raise ValueError(f"state['factor']: expected a positive diagonal, got {total} at {i}")
             # Rounding of rows that have gone may leave less than zero, but not by far.
-            total = data(lower)[i * d + i]
+            total = entries(lower)[i * d + i]
             for k in range(held):
-                total += data(rows)[k * d + i] * data(rows)[k * d + i]
+                total += entries(rows)[k * d + i] * entries(rows)[k * d + i]
             if not -trace <= total <= DBL_MAX:
                 raise ValueError(f"state['lower']: expected a non-negative diagonal, got {total} with the rows at {i}")
         self.may_write()
         self.n, self._held, self._left = n, held, left
         self._trace, self._least, self._reach = trace, least, reach
-        memcpy(self._lower, data(lower), d * d * sizeof(double))
-        memcpy(self._rows, data(rows), held * d * sizeof(double))
-        memcpy(self._moment, data(moment), d * sizeof(double))
+        memcpy(self._lower, entries(lower), d * d * sizeof(double))
+        memcpy(self._rows, entries(rows), held * d * sizeof(double))
+        memcpy(self._moment, entries(moment), d * sizeof(double))
         self._fresh = factor is not None
         if self._fresh:
-            memcpy(self._factor, data(factor), d * d * sizeof(double))
+            memcpy(self._factor, entries(factor), d * d * sizeof(double))
         self._theta = None
 
     def __repr__(self):

@@ -4,7 +4,7 @@ cimport numpy as cnp
 from libc.math cimport INFINITY
 
 from dmq_fast.kernels._blas cimport cholesky, cholesky_solve
-from dmq_fast.kernels._validate cimport matrix, positive, refuse_not_finite, vector
+from dmq_fast.kernels._validate cimport entries, matrix, positive, refuse_not_finite, vector
 
 import numpy as np
 
@@ -66,9 +66,9 @@ cdef cnp.ndarray estimate(cnp.ndarray gram, cnp.ndarray moment, double n, double
     cdef cnp.npy_intp d = cnp.PyArray_DIM(gram, 0)
     cdef double[SHORT * SHORT] small
     cdef cnp.ndarray theta = cnp.PyArray_SimpleNew(1, &d, cnp.NPY_DOUBLE)
-    cdef double* out = <double*> cnp.PyArray_DATA(theta)
-    cdef const double* g = <const double*> cnp.PyArray_DATA(gram)
-    cdef const double* m = <const double*> cnp.PyArray_DATA(moment)
+    cdef double* out = entries(theta)
+    cdef const double* g = entries(gram)
+    cdef const double* m = entries(moment)
     cdef double* work = small
     cdef int info
     refuse_not_finite("gram", gram)
@@ -76,7 +76,7 @@ cdef cnp.ndarray estimate(cnp.ndarray gram, cnp.ndarray moment, double n, double
     if d <= SHORT:
         info = fit(out, g, m, n, ridge, work, d)
     else:
-        work = <double*> cnp.PyArray_DATA(scratch)
+        work = entries(scratch)
         with nogil:
             info = fit(out, g, m, n, ridge, work, d)
     if info == 0:

@@ -55,7 +55,7 @@ cdef cnp.ndarray matrix(value, str name, Py_ssize_t rows, Py_ssize_t columns):
 
 
 cdef int refuse_not_finite(str name, cnp.ndarray array) except -1:
-    if not all_finite(<const double*> cnp.PyArray_DATA(array), cnp.PyArray_SIZE(array)):
+    if not all_finite(entries(array), cnp.PyArray_SIZE(array)):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
     return 0

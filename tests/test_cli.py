@@ -14,19 +14,6 @@ import dmq_fast as dmq
 from dmq_fast import cli
 
 
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        try:
-            code = cli.main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
 def test_run_prints_a_table_a_person_can_read(run):
     code, out, err = run("run", "lock", "--horizon", 20, "--n-samples", 20)
     assert (code, err) == (0, "")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast import cli, journal
+from dmq_fast import journal
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
 from dmq_fast.samplers import ParallelSampler, RolloutSampler
 
@@ -521,19 +521,6 @@ def test_kill_9_at_any_moment(tmp_path, variant, name, n_samples):
     assert kills >= 1
     a, b = (dmq.load(tmp_path / run / "result.npz") for run in ("undisturbed", "killed"))
     assert content(a) == content(b)
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        try:
-            code = cli.main([str(argument) for argument in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def test_resume_goes_on_after_a_budget_and_knows_when_a_run_has_finished(run, tmp_path):

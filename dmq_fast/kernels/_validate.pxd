@@ -15,3 +15,7 @@ cdef int refuse_not_finite(str name, cnp.ndarray array) except -1
 
 # `value` as a finite float > 0.
 cdef double positive(value, str name) except -1.0
+
+# Where the numbers of an array of float64 are.
+cdef inline double* entries(cnp.ndarray array) noexcept:
+    return <double*> cnp.PyArray_DATA(array)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Uniform, greedy_actions
 from dmq_fast.policy import Policy
+from dmq_fast.samplers.protocol import check_policy
 
 __all__ = ["FeatureRows", "Request", "action_of", "checked"]
 
@@ -40,21 +41,11 @@ def checked(
             f"n: expected fewer than 2^63 trajectories, since states are counted in 64-bit integers, got {n}; "
             "ExactSampler is the limit of ever more"
         )
-    rules = policy.rules
-    if len(rules) != env.horizon:
-        raise ValueError(f"policy: expected {env.horizon} rules, one a level, got {len(rules)}")
-    shape = (env.n_actions, env.dimension)
-    for level, rule in enumerate(rules):
-        if isinstance(rule, Fixed) and rule.action >= env.n_actions:
-            raise ValueError(f"policy: level {level} takes action {rule.action}, expected < {env.n_actions}")
-        if isinstance(rule, Greedy) and (rule.n_actions, rule.dimension) != shape:
-            raise ValueError(
-                f"policy: expected theta of shape {shape} at level {level}, got {(rule.n_actions, rule.dimension)}"
-            )
+    check_policy(env, policy)
     asked = ascending("levels", levels, env.horizon)
     origins = ascending("returns_from", returns_from, env.horizon)
     last = env.horizon - 1 if origins else max(asked, default=-1)
-    return Request(rules, asked, origins, last)
+    return Request(policy.rules, asked, origins, last)
 
 
 def ascending(name: str, levels: Sequence[int], horizon: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, collect_chunks
+from dmq_fast.samplers.protocol import EqualChunks, check_policy, collect_chunks
 
 __all__ = ["BatchEnvironment", "BatchSampler"]
 
@@ -134,7 +134,7 @@ class BatchSampler:
         ArithmeticError
             Where a greedy score is not finite.
         """
-        self._check_policy(policy)
+        check_policy(self, policy)
         check_levels("levels", levels, self.horizon)
         check_levels("returns_from", returns_from, self.horizon)
         grams = [SecondMoment(self.dimension) for _ in levels]
@@ -173,7 +173,7 @@ class BatchSampler:
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
-        self._check_policy(policy)
+        check_policy(self, policy)
         n = integer("n", n, 1)
         blocks = (
             self._roll_out(policy, size, stream.at(stream.call, chunk), frozenset(), self.horizon, ignore)
@@ -262,18 +262,6 @@ class BatchSampler:
                 f"got {np.linalg.norm(phi[row]):.12g} for trajectory {row}"
             )
         return phi
-
-    def _check_policy(self, policy: Policy) -> None:
-        if not isinstance(policy, Policy):
-            raise TypeError(f"policy: expected a Policy, got {type(policy).__name__}")
-        if policy.horizon != self.horizon:
-            raise ValueError(f"policy: expected {self.horizon} rules, one a level, got {policy.horizon}")
-        shape = (self.n_actions, self.dimension)
-        for level, rule in enumerate(policy.rules):
-            if isinstance(rule, Fixed) and rule.action >= self.n_actions:
-                raise ValueError(f"policy: level {level} takes action {rule.action}, expected < {self.n_actions}")
-            if isinstance(rule, Greedy) and rule.theta.shape != shape:
-                raise ValueError(f"policy: expected theta of shape {shape} at level {level}, got {rule.theta.shape}")
 
     def __reduce__(self) -> tuple[type[BatchSampler], tuple[BatchEnvironment]]:
         return (BatchSampler, (self.env,))

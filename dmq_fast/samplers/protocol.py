@@ -8,11 +8,11 @@ from functools import partial
 from typing import Protocol, overload, runtime_checkable
 
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Stream
+from dmq_fast.kernels import Fixed, Greedy, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
-__all__ = ["EqualChunks", "Sampler", "as_sampler", "collect_chunks"]
+__all__ = ["EqualChunks", "Sampler", "as_sampler", "check_policy", "collect_chunks"]
 
 
 @runtime_checkable
@@ -93,6 +93,20 @@ class EqualChunks(Sequence[int]):
         if isinstance(positions, range):
             return [self[i] for i in positions]
         return min(self.size, self.n - positions * self.size)
+
+
+def check_policy(sizes: FiniteMDP | Sampler, policy: Policy) -> None:
+    """Refuse a policy that is not one, or does not fit the horizon, actions and dimension of `sizes`."""
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy: expected a Policy, got {type(policy).__name__}")
+    if policy.horizon != sizes.horizon:
+        raise ValueError(f"policy: expected {sizes.horizon} rules, one a level, got {policy.horizon}")
+    shape = (sizes.n_actions, sizes.dimension)
+    for level, rule in enumerate(policy.rules):
+        if isinstance(rule, Fixed) and rule.action >= sizes.n_actions:
+            raise ValueError(f"policy: level {level} takes action {rule.action}, expected < {sizes.n_actions}")
+        if isinstance(rule, Greedy) and rule.theta.shape != shape:
+            raise ValueError(f"policy: expected theta of shape {shape} at level {level}, got {rule.theta.shape}")
 
 
 def collect_chunks(
