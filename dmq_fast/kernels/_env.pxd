@@ -1,0 +1,63 @@
+"""The binary interface of compiled environments, version 1.
+
+An environment is a block of functions that advance many trajectories at a time and are pure in (state, action,
+uniforms): whatever is random comes from the uniforms that the engine draws and hands in. So an environment needs no
+generator of its own, runs can be repeated, and one context serves any number of threads.
+
+Arrays are C-contiguous and belong to the caller. `n` trajectories are handed in at a time; state i lies at byte
+i * state_bytes of `states`, the first aligned to 64 bytes; `u` is (n, m), row i the m uniforms on [0, 1) of
+trajectory i, and must not be read where m is 0. A function returns 0, or a code of its own other than 0, which ends the
+run as an exception that names function, code, level and chunk. It must write all of its output: what is left as it was
+is NaN, and reported as such.
+"""
+
+from libc.stdint cimport int8_t, int64_t
+
+cdef enum:
+    ENVIRONMENT_VERSION = 1
+
+cdef struct Environment:
+    # sizeof(Environment) and ENVIRONMENT_VERSION, as the environment was compiled with.
+    int64_t size
+    int64_t version
+    # H, K and d, all >= 1; bytes of a state >= 1.
+    int64_t horizon
+    int64_t n_actions
+    int64_t dimension
+    int64_t state_bytes
+    # Uniforms that `reset` needs for a trajectory, and that `features` and `step` need at each level: (H,), or NULL
+    # where they need none.
+    int64_t reset_uniforms
+    const int64_t* feature_uniforms
+    const int64_t* step_uniforms
+    # The learner sees r' = reward_scale (r + reward_shift), which must be >= 0 and sum to at most 1 a trajectory.
+    double reward_shift
+    double reward_scale
+    # Handed to every function; not changed while anybody simulates.
+    void* context
+    # States <- the start.
+    int (*reset)(const void* context, int64_t n, const double* u, void* states) noexcept nogil
+    # phi (n, d) <- the features of the states, of norm <= 1 unless a feature map follows; states of `level`.
+    int (*features)(
+        const void* context, int64_t level, int64_t n, const void* states, const double* u, double* phi
+    ) noexcept nogil
+    # States <- the next states, in place; rewards (n,) <- r. Actions are in [0, K).
+    int (*step)(
+        const void* context, int64_t level, int64_t n, void* states, const int64_t* actions, const double* u,
+        double* rewards
+    ) noexcept nogil
+    # ended (n,) <- 1 where the episode is over, else 0; NULL where none ends before level H. Such a trajectory stays in
+    # a state that `step` keeps, earns r = 0, and has features 0, whatever `features` writes there.
+    int (*ended)(const void* context, int64_t level, int64_t n, const void* states, int8_t* ended) noexcept nogil
+    # Called once, with the GIL, when nobody simulates any more; may be NULL.
+    void (*release)(void* context) noexcept
+
+
+# A capsule that hands an environment over. It is emptied by whoever takes it, who then calls `release`; `Environment`
+# itself must stay where it is until then. An object that has a method __dmq_environment__ returning such a capsule can
+# be given to `dmq_fast.environments.CompiledEnv`, which keeps the object alive.
+cdef object environment_capsule(const Environment* environment)
+
+cdef class EnvironmentHandle:
+    cdef const Environment* environment
+    cdef object _alive

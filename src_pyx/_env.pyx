@@ -1,0 +1,160 @@
+"""Compiled environments, taken over from whoever made them; see `_env.pxd` for the interface."""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
+from libc.math cimport isfinite
+from libc.stdint cimport int64_t
+
+# Names of a capsule that holds an environment, and of one whose environment was taken.
+cdef const char* FULL = "dmq_fast.environment"
+cdef const char* EMPTY = "dmq_fast.environment.taken"
+
+# Uniforms of one call and bytes of one state that anybody could mean.
+cdef enum:
+    MOST = 1 << 24
+
+# What a struct written by hand in Python must be laid out as.
+ENVIRONMENT_SIZE = sizeof(Environment)
+VERSION = ENVIRONMENT_VERSION
+
+
+cdef object environment_capsule(const Environment* environment):
+    return PyCapsule_New(<void*> environment, FULL, NULL)
+
+
+def capsule_at(address):
+    """Return a capsule of the environment struct at an address; what is there must stay there."""
+    if not address:
+        raise ValueError("environment: expected an address, got NULL")
+    return environment_capsule(<const Environment*> <size_t> address)
+
+
+cdef class EnvironmentHandle:
+    """An environment that was taken over. Immutable, and shared freely between threads.
+
+    Parameters
+    ----------
+    source : object
+        A capsule, or an object with a method ``__dmq_environment__`` that returns one. It is kept alive.
+
+    Attributes
+    ----------
+    horizon, n_actions, dimension, state_bytes, reset_uniforms : int
+    feature_uniforms, step_uniforms : tuple of int, length H
+    reward_shift, reward_scale : float
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `source` is neither, was taken already, follows another version of the interface, or holds a size that makes
+        no sense.
+    """
+
+    def __cinit__(self, source):
+        capsule = source
+        if hasattr(source, "__dmq_environment__"):
+            capsule = source.__dmq_environment__()
+        if PyCapsule_IsValid(capsule, EMPTY):
+            raise ValueError("environment: this capsule was taken already")
+        if not PyCapsule_IsValid(capsule, FULL):
+            raise TypeError(
+                "environment: expected a capsule named 'dmq_fast.environment' or an object with a method "
+                f"__dmq_environment__ that returns one, got {type(capsule).__name__}"
+            )
+        cdef const Environment* given = <const Environment*> PyCapsule_GetPointer(capsule, FULL)
+        check(given)
+        PyCapsule_SetName(capsule, EMPTY)
+        self._alive = (source, capsule)
+        self.environment = given
+
+    def __dealloc__(self):
+        if self.environment != NULL and self.environment.release != NULL:
+            self.environment.release(self.environment.context)
+
+    @property
+    def horizon(self):
+        """Number of levels H."""
+        return self.environment.horizon
+
+    @property
+    def n_actions(self):
+        """Number of actions K."""
+        return self.environment.n_actions
+
+    @property
+    def dimension(self):
+        """Numbers that the environment's own `features` writes for a state."""
+        return self.environment.dimension
+
+    @property
+    def state_bytes(self):
+        """Bytes of a state."""
+        return self.environment.state_bytes
+
+    @property
+    def reset_uniforms(self):
+        """Uniforms that a start needs."""
+        return self.environment.reset_uniforms
+
+    @property
+    def feature_uniforms(self):
+        """Uniforms that the features of a state need, by level."""
+        return uniforms_of(self.environment.feature_uniforms, self.environment.horizon)
+
+    @property
+    def step_uniforms(self):
+        """Uniforms that a step needs, by level."""
+        return uniforms_of(self.environment.step_uniforms, self.environment.horizon)
+
+    @property
+    def reward_shift(self):
+        """What is added to a reward."""
+        return self.environment.reward_shift
+
+    @property
+    def reward_scale(self):
+        """What the shifted reward is multiplied with."""
+        return self.environment.reward_scale
+
+
+cdef tuple uniforms_of(const int64_t* counts, int64_t horizon):
+    return tuple([0 if counts == NULL else counts[h] for h in range(horizon)])
+
+
+cdef int check(const Environment* given) except -1:
+    if given.version != ENVIRONMENT_VERSION or given.size != sizeof(Environment):
+        raise ValueError(
+            f"environment: expected version {ENVIRONMENT_VERSION} of the interface and {sizeof(Environment)} bytes, "
+            f"got version {given.version} and {given.size} bytes; compile it with the headers of this dmq_fast"
+        )
+    at_least_one("horizon", given.horizon, MOST)
+    at_least_one("n_actions", given.n_actions, MOST)
+    at_least_one("dimension", given.dimension, MOST)
+    at_least_one("state_bytes", given.state_bytes, MOST)
+    count("reset_uniforms", given.reset_uniforms)
+    for h in range(given.horizon):
+        if given.feature_uniforms != NULL:
+            count(f"feature_uniforms[{h}]", given.feature_uniforms[h])
+        if given.step_uniforms != NULL:
+            count(f"step_uniforms[{h}]", given.step_uniforms[h])
+    if not isfinite(given.reward_shift):
+        raise ValueError(f"environment: reward_shift: expected a finite number, got {given.reward_shift}")
+    if not (isfinite(given.reward_scale) and given.reward_scale > 0.0):
+        raise ValueError(f"environment: reward_scale: expected a positive number, got {given.reward_scale}")
+    for name, missing in (
+        ("reset", given.reset == NULL), ("features", given.features == NULL), ("step", given.step == NULL)
+    ):
+        if missing:
+            raise ValueError(f"environment: {name}: expected a function, got NULL")
+    return 0
+
+
+cdef int at_least_one(str name, int64_t value, int64_t most) except -1:
+    if not 1 <= value <= most:
+        raise ValueError(f"environment: {name}: expected an integer in [1, {most}], got {value}")
+    return 0
+
+
+cdef int count(str name, int64_t value) except -1:
+    if not 0 <= value <= MOST:
+        raise ValueError(f"environment: {name}: expected an integer in [0, {MOST}], got {value}")
+    return 0
