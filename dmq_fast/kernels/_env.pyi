@@ -1,9 +1,9 @@
-from types import CapsuleType
+from typing import Any
 
 ENVIRONMENT_SIZE: int
 VERSION: int
 
-def capsule_at(address: int) -> CapsuleType: ...
+def capsule_at(address: int) -> Any: ...
 
 class EnvironmentHandle:
     horizon: int
