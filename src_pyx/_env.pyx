@@ -1,8 +1,15 @@
 """Compiled environments, taken over from whoever made them; see `_env.pxd` for the interface."""
 
+cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t
+
+from dmq_fast.kernels._validate cimport entries, matrix
+
+import numpy as np
+
+cnp.import_array()
 
 # Names of a capsule that holds an environment, and of one whose environment was taken.
 cdef const char* FULL = "dmq_fast.environment"
@@ -114,6 +121,118 @@ cdef class EnvironmentHandle:
     def reward_scale(self):
         """What the shifted reward is multiplied with."""
         return self.environment.reward_scale
+
+    def reset(self, uniforms):
+        """Start trajectories.
+
+        Parameters
+        ----------
+        uniforms : array_like, shape (n, reset_uniforms)
+
+        Returns
+        -------
+        states : numpy.ndarray of uint8, shape (n, state_bytes)
+            Copy them to keep them; ``states.view(dtype)`` shows what they hold.
+
+        Raises
+        ------
+        ValueError
+            On a wrong shape.
+        RuntimeError
+            If the environment returns a code.
+        """
+        cdef cnp.ndarray u = matrix(uniforms, "uniforms", -1, self.environment.reset_uniforms)
+        cdef cnp.npy_intp n = cnp.PyArray_DIM(u, 0)
+        cdef cnp.ndarray states = np.zeros((n, self.environment.state_bytes), dtype=np.uint8)
+        answer("reset", self.environment.reset(self.environment.context, n, entries(u), cnp.PyArray_DATA(states)))
+        return states
+
+    def features(self, level, states, uniforms=None):
+        """Return what the environment's own `features` writes for states of `level`, shape (n, dimension).
+
+        Parameters
+        ----------
+        level : int
+        states : numpy.ndarray of uint8, shape (n, state_bytes)
+        uniforms : array_like, shape (n, feature_uniforms[level]), optional
+            May be left out where there are none.
+        """
+        cdef int64_t h = self._level(level)
+        cdef cnp.ndarray given = self._states(states)
+        cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
+        cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.feature_uniforms, h))
+        cdef cnp.ndarray phi = np.full((n, self.environment.dimension), np.nan)
+        answer("features", self.environment.features(
+            self.environment.context, h, n, cnp.PyArray_DATA(given), entries(u), entries(phi)
+        ))
+        return phi
+
+    def step(self, level, states, actions, uniforms=None):
+        """Take one action a state, in place, and return the environment's own rewards r, shape (n,).
+
+        Parameters
+        ----------
+        level : int
+        states : numpy.ndarray of uint8, shape (n, state_bytes)
+            Changed in place.
+        actions : array_like of int, shape (n,)
+        uniforms : array_like, shape (n, step_uniforms[level]), optional
+            May be left out where there are none.
+        """
+        cdef int64_t h = self._level(level)
+        cdef cnp.ndarray given = self._states(states)
+        cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
+        cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.step_uniforms, h))
+        cdef cnp.ndarray taken = np.ascontiguousarray(actions, dtype=np.int64)
+        if taken.shape != (n,) or (n > 0 and not (0 <= taken.min() and taken.max() < self.environment.n_actions)):
+            raise ValueError(f"actions: expected {n} integers in [0, {self.environment.n_actions})")
+        cdef cnp.ndarray rewards = np.full(n, np.nan)
+        answer("step", self.environment.step(
+            self.environment.context, h, n, cnp.PyArray_DATA(given), <const int64_t*> cnp.PyArray_DATA(taken),
+            entries(u), entries(rewards),
+        ))
+        return rewards
+
+    def ended(self, level, states):
+        """Return which episodes are over, an array of bool, shape (n,)."""
+        cdef int64_t h = self._level(level)
+        cdef cnp.ndarray given = self._states(states)
+        cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
+        cdef cnp.ndarray over = np.zeros(n, dtype=np.int8)
+        if self.environment.ended != NULL:
+            answer("ended", self.environment.ended(
+                self.environment.context, h, n, cnp.PyArray_DATA(given), <cnp.int8_t*> cnp.PyArray_DATA(over)
+            ))
+        return over != 0
+
+    cdef int64_t _level(self, level) except -1:
+        if not 0 <= level < self.environment.horizon:
+            raise ValueError(f"level: expected 0 <= level < {self.environment.horizon}, got {level}")
+        return level
+
+    cdef cnp.ndarray _states(self, states):
+        # In place, so nothing that would have to be copied.
+        if not (isinstance(states, np.ndarray) and states.dtype == np.uint8 and states.flags.carray
+                and states.ndim == 2 and states.shape[1] == self.environment.state_bytes):
+            raise ValueError(
+                f"states: expected a contiguous array of uint8 of shape (n, {self.environment.state_bytes}), "
+                "such as `reset` returns"
+            )
+        return states
+
+
+cdef int answer(str name, int code) except -1:
+    if code != 0:
+        raise RuntimeError(f"environment: {name} returned the code {code}")
+    return 0
+
+
+cdef inline int64_t at(const int64_t* counts, int64_t level) noexcept:
+    return 0 if counts == NULL else counts[level]
+
+
+cdef cnp.ndarray uniforms_for(uniforms, Py_ssize_t n, int64_t count):
+    return matrix(np.empty((n, 0)) if uniforms is None else uniforms, "uniforms", n, count)
 
 
 cdef tuple uniforms_of(const int64_t* counts, int64_t horizon):
