@@ -183,9 +183,11 @@ cdef class EnvironmentHandle:
         cdef cnp.ndarray given = self._states(states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.step_uniforms, h))
-        cdef cnp.ndarray taken = np.ascontiguousarray(actions, dtype=np.int64)
-        if taken.shape != (n,) or (n > 0 and not (0 <= taken.min() and taken.max() < self.environment.n_actions)):
-            raise ValueError(f"actions: expected {n} integers in [0, {self.environment.n_actions})")
+        chosen = np.asarray(actions)
+        if (chosen.shape != (n,) or chosen.dtype.kind not in "iu"
+                or (n > 0 and not (0 <= chosen.min() and chosen.max() < self.environment.n_actions))):
+            raise ValueError(f"actions: expected {n} integers in [0, {self.environment.n_actions}), got {actions!r}")
+        cdef cnp.ndarray taken = np.ascontiguousarray(chosen, dtype=np.int64)
         cdef cnp.ndarray rewards = np.full(n, np.nan)
         answer("step", self.environment.step(
             self.environment.context, h, n, cnp.PyArray_DATA(given), <const int64_t*> cnp.PyArray_DATA(taken),
