@@ -157,8 +157,8 @@ cdef class EnvironmentHandle:
         uniforms : array_like, shape (n, feature_uniforms[level]), optional
             May be left out where there are none.
         """
-        cdef int64_t h = self._level(level)
-        cdef cnp.ndarray given = self._states(states)
+        cdef int64_t h = level_of(self.environment, level)
+        cdef cnp.ndarray given = states_of(self.environment, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.feature_uniforms, h))
         cdef cnp.ndarray phi = np.full((n, self.environment.dimension), np.nan)
@@ -179,8 +179,8 @@ cdef class EnvironmentHandle:
         uniforms : array_like, shape (n, step_uniforms[level]), optional
             May be left out where there are none.
         """
-        cdef int64_t h = self._level(level)
-        cdef cnp.ndarray given = self._states(states)
+        cdef int64_t h = level_of(self.environment, level)
+        cdef cnp.ndarray given = states_of(self.environment, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.step_uniforms, h))
         chosen = np.asarray(actions)
@@ -197,8 +197,8 @@ cdef class EnvironmentHandle:
 
     def ended(self, level, states):
         """Return which episodes are over, an array of bool, shape (n,)."""
-        cdef int64_t h = self._level(level)
-        cdef cnp.ndarray given = self._states(states)
+        cdef int64_t h = level_of(self.environment, level)
+        cdef cnp.ndarray given = states_of(self.environment, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray over = np.zeros(n, dtype=np.int8)
         if self.environment.ended != NULL:
@@ -206,21 +206,6 @@ cdef class EnvironmentHandle:
                 self.environment.context, h, n, cnp.PyArray_DATA(given), <cnp.int8_t*> cnp.PyArray_DATA(over)
             ))
         return over != 0
-
-    cdef int64_t _level(self, level) except -1:
-        if not 0 <= level < self.environment.horizon:
-            raise ValueError(f"level: expected 0 <= level < {self.environment.horizon}, got {level}")
-        return level
-
-    cdef cnp.ndarray _states(self, states):
-        # In place, so nothing that would have to be copied.
-        if not (isinstance(states, np.ndarray) and states.dtype == np.uint8 and states.flags.carray
-                and states.ndim == 2 and states.shape[1] == self.environment.state_bytes):
-            raise ValueError(
-                f"states: expected a contiguous array of uint8 of shape (n, {self.environment.state_bytes}), "
-                "such as `reset` returns"
-            )
-        return states
 
 
 cdef int answer(str name, int code) except -1:
