@@ -208,6 +208,23 @@ cdef class EnvironmentHandle:
         return over != 0
 
 
+cdef int64_t level_of(const Environment* environment, level) except -1:
+    if not 0 <= level < environment.horizon:
+        raise ValueError(f"level: expected 0 <= level < {environment.horizon}, got {level}")
+    return level
+
+
+cdef cnp.ndarray states_of(const Environment* environment, states):
+    # In place, so nothing that would have to be copied.
+    if not (isinstance(states, np.ndarray) and states.dtype == np.uint8 and states.flags.carray
+            and states.ndim == 2 and states.shape[1] == environment.state_bytes):
+        raise ValueError(
+            f"states: expected a contiguous array of uint8 of shape (n, {environment.state_bytes}), "
+            "such as `reset` returns"
+        )
+    return states
+
+
 cdef int answer(str name, int code) except -1:
     if code != 0:
         raise RuntimeError(f"environment: {name} returned the code {code}")
