@@ -378,16 +378,18 @@ def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
 def fingerprint(sampler: object) -> dict[str, Any]:
     """Describe what a sampler draws from: sizes, its class, and name, parameters and arrays of a finite MDP.
 
-    A sampler of another kind can say more by a method `fingerprint` that returns something JSON-able. What a
-    `ParallelSampler` spreads over workers is described as if it did not.
+    A sampler of another kind, or its environment, can say more by a method `fingerprint` that returns something
+    JSON-able. What a `ParallelSampler` spreads over workers is described as if it did not.
     """
     while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
         sampler = sampler.inner
     described = {name: getattr(sampler, name) for name in ("horizon", "n_actions", "dimension")}
     described["sampler"] = type(sampler).__name__
-    if callable(own := getattr(sampler, "fingerprint", None)):
-        described["fingerprint"] = own()
-    if isinstance(env := getattr(sampler, "env", None), FiniteMDP):
+    env = getattr(sampler, "env", None)
+    for source in (env, sampler):
+        if callable(own := getattr(source, "fingerprint", None)):
+            described["fingerprint"] = own()
+    if isinstance(env, FiniteMDP):
         described |= {
             "name": env.name,
             "parameters": env.parameters,

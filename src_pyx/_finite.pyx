@@ -13,12 +13,13 @@ is certain draws nothing.
 
 from libc.stdint cimport int32_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._greedy cimport greedy_action, greedy_action_sparse
 from dmq_fast.kernels._moments cimport add_outer, add_outer_sparse, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
-from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM, Fixed, Greedy, Kind, Rule
+from dmq_fast.kernels._plan cimport Plan
+from dmq_fast.kernels._rules cimport FIXED, UNIFORM
 
 import numpy as np
 
@@ -308,18 +309,15 @@ cdef class FiniteModel:
         ArithmeticError
             When a greedy score overflows; names the level.
         """
-        cdef Py_ssize_t d = self.dimension, horizon = self.horizon, h, i, failed
+        cdef Py_ssize_t d = self.dimension, i, failed
+        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
         cdef _Rollout job
-        if len(rules) != horizon:
-            raise ValueError(f"policy: expected {horizon} rules, one a level, got {len(rules)}")
         if n < 0:
             raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
         grams = np.zeros((len(levels), d, d))
         moments = np.zeros((len(returns_from), d))
         squares = np.zeros(len(returns_from))
-        job = _Rollout(self, levels, returns_from)
-        for h in range(horizon):
-            job.set_rule(h, rules[h])
+        job = _Rollout(self, plan)
         if n == 0:
             return grams, moments, squares
         philox_open(&job.generator, stream)
@@ -330,29 +328,41 @@ cdef class FiniteModel:
             failed = job.run(n)
             if failed < 0:
                 for i in range(gram.shape[0]):
-                    job.write_gram(job.wanted[i], &gram[i, 0, 0])
+                    job.write_gram(plan.wanted[i], &gram[i, 0, 0])
                 for i in range(moment.shape[0]):
                     job.write_return(i, &moment[i, 0])
                     square[i] = job.squares[i]
-        if failed >= 0:
-            raise ArithmeticError(f"level {failed}: a greedy score is not finite (theta too large)")
+        refuse_overflow(failed)
         return grams, moments, squares
+
+    def returns(self, rules, Py_ssize_t n, Stream stream not None):
+        """Simulate n trajectories to their ends and return what each earned, shape (n,); see `rollout`."""
+        cdef Py_ssize_t failed = -1
+        cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)))
+        if n < 0:
+            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
+        earned = np.zeros(n)
+        cdef double[::1] y = earned
+        if n > 0:
+            job.earned = &y[0]
+            philox_open(&job.generator, stream)
+            with nogil:
+                failed = job.run(n)
+        refuse_overflow(failed)
+        return earned
+
+
+cdef int refuse_overflow(Py_ssize_t level) except -1:
+    if level >= 0:
+        raise ArithmeticError(f"level {level}: a greedy score is not finite (theta too large)")
+    return 0
 
 
 cdef class _Rollout:
     # The mutable half: scratch and counters of one call, allocated once.
     cdef FiniteModel model
+    cdef Plan plan
     cdef Philox generator
-    cdef Py_ssize_t last
-    cdef Py_ssize_t first_return
-    cdef Py_ssize_t n_returns
-    cdef Kind* kinds
-    cdef int32_t* fixed
-    cdef const double** weights
-    # wanted[i]: i-th level of `levels`; counted[h]: whether h is one; returns[i]: i-th of `returns_from`.
-    cdef Py_ssize_t* wanted
-    cdef char* counted
-    cdef Py_ssize_t* returns
     # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not known yet).
     cdef Py_ssize_t* visits
     cdef int32_t* actions
@@ -367,62 +377,30 @@ cdef class _Rollout:
     # By (return, state): sum of returns; by return: sum of squares.
     cdef double* totals
     cdef double* squares
+    # By trajectory: its return; the caller's, NULL where it is not wanted.
+    cdef double* earned
 
-    def __cinit__(self, FiniteModel model, levels, returns_from):
-        cdef Py_ssize_t horizon = model.horizon, i, h, before = -1, n_levels = len(levels)
+    def __cinit__(self, FiniteModel model, Plan plan):
+        cdef Py_ssize_t n_rows = model.offset[model.horizon], n_returns = plan.n_returns
         self.model = model
-        self.n_returns = len(returns_from)
-        self.first_return = horizon
-        self.last = horizon - 1 if self.n_returns > 0 else -1
-        self.kinds = <Kind*> calloc(horizon, sizeof(Kind))
-        self.fixed = <int32_t*> calloc(horizon, sizeof(int32_t))
-        self.weights = <const double**> calloc(horizon, sizeof(double*))
-        self.wanted = <Py_ssize_t*> calloc(n_levels + 1, sizeof(Py_ssize_t))
-        self.counted = <char*> calloc(horizon, sizeof(char))
-        self.returns = <Py_ssize_t*> calloc(self.n_returns + 1, sizeof(Py_ssize_t))
-        self.visits = <Py_ssize_t*> calloc(model.offset[horizon], sizeof(Py_ssize_t))
-        self.actions = <int32_t*> calloc(model.offset[horizon], sizeof(int32_t))
+        self.plan = plan
+        self.visits = <Py_ssize_t*> calloc(n_rows, sizeof(Py_ssize_t))
+        self.actions = <int32_t*> calloc(n_rows, sizeof(int32_t))
         self.states = <int32_t*> calloc(BLOCK, sizeof(int32_t))
         self.rows = <int32_t*> calloc(BLOCK, sizeof(int32_t))
         self.uniforms = <double*> calloc(BLOCK, sizeof(double))
         self.rewards = <double*> calloc(BLOCK, sizeof(double))
-        self.origin = <int32_t*> calloc(BLOCK * self.n_returns + 1, sizeof(int32_t))
-        self.so_far = <double*> calloc(BLOCK * self.n_returns + 1, sizeof(double))
-        self.totals = <double*> calloc(model.widest * self.n_returns + 1, sizeof(double))
-        self.squares = <double*> calloc(self.n_returns + 1, sizeof(double))
-        if (self.kinds == NULL or self.fixed == NULL or self.weights == NULL or self.wanted == NULL
-                or self.counted == NULL or self.returns == NULL or self.visits == NULL or self.actions == NULL
-                or self.states == NULL or self.rows == NULL or self.uniforms == NULL or self.rewards == NULL
-                or self.origin == NULL or self.so_far == NULL or self.totals == NULL or self.squares == NULL):
+        self.origin = <int32_t*> calloc(BLOCK * n_returns + 1, sizeof(int32_t))
+        self.so_far = <double*> calloc(BLOCK * n_returns + 1, sizeof(double))
+        self.totals = <double*> calloc(model.widest * n_returns + 1, sizeof(double))
+        self.squares = <double*> calloc(n_returns + 1, sizeof(double))
+        if (self.visits == NULL or self.actions == NULL or self.states == NULL or self.rows == NULL
+                or self.uniforms == NULL or self.rewards == NULL or self.origin == NULL or self.so_far == NULL
+                or self.totals == NULL or self.squares == NULL):
             raise MemoryError()
-        memset(self.actions, 0xFF, model.offset[horizon] * sizeof(int32_t))
-        for i in range(n_levels):
-            h = levels[i]
-            if not before < h < horizon:
-                raise ValueError(f"levels: expected ascending levels in [0, {horizon}), got {h} after {before}")
-            before = h
-            self.wanted[i] = h
-            self.counted[h] = 1
-            self.last = max(self.last, h)
-        before = -1
-        for i in range(self.n_returns):
-            h = returns_from[i]
-            if not before < h < horizon:
-                raise ValueError(
-                    f"returns_from: expected ascending levels in [0, {horizon}), got {h} after {before}"
-                )
-            before = h
-            self.returns[i] = h
-        if self.n_returns > 0:
-            self.first_return = self.returns[0]
+        memset(self.actions, 0xFF, n_rows * sizeof(int32_t))
 
     def __dealloc__(self):
-        free(self.kinds)
-        free(self.fixed)
-        free(self.weights)
-        free(self.wanted)
-        free(self.counted)
-        free(self.returns)
         free(self.visits)
         free(self.actions)
         free(self.states)
@@ -434,41 +412,23 @@ cdef class _Rollout:
         free(self.totals)
         free(self.squares)
 
-    cdef int set_rule(self, Py_ssize_t h, rule) except -1:
-        cdef Py_ssize_t n_actions = self.model.n_actions, d = self.model.dimension
-        if not isinstance(rule, Rule):
-            raise TypeError(f"policy: expected a Rule at level {h}, got {type(rule).__name__}")
-        self.kinds[h] = (<Rule> rule).kind
-        if self.kinds[h] == FIXED:
-            if (<Fixed> rule).action >= n_actions:
-                raise ValueError(f"policy: level {h} takes action {(<Fixed> rule).action}, expected < {n_actions}")
-            self.fixed[h] = <int32_t> (<Fixed> rule).action
-        elif self.kinds[h] == GREEDY:
-            if (<Greedy> rule).n_actions != n_actions or (<Greedy> rule).dimension != d:
-                raise ValueError(
-                    f"policy: expected theta of shape {(n_actions, d)} at level {h}, "
-                    f"got {((<Greedy> rule).n_actions, (<Greedy> rule).dimension)}"
-                )
-            self.weights[h] = (<Greedy> rule).weights
-        return 0
-
     cdef Py_ssize_t run(self, Py_ssize_t n) noexcept nogil:
         # Returns -1, or the level at which a greedy score was not finite.
         cdef Py_ssize_t done = 0, size, h
         while done < n:
             size = min(<Py_ssize_t> BLOCK, n - done)
             self.start(size)
-            for h in range(self.last + 1):
+            for h in range(self.plan.last + 1):
                 self.arrive(h, size)
-                if h == self.last and self.n_returns == 0:
+                if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if self.act(h, size) != 0:
                     return h
-                if h >= self.first_return:
+                if h >= self.plan.first_return:
                     self.pay(h, size)
-                if h < self.last:
+                if h < self.plan.last:
                     self.move(h, size)
-            self.settle(size)
+            self.settle(done, size)
             done += size
         return -1
 
@@ -491,11 +451,11 @@ cdef class _Rollout:
         # Count the states of level h where asked; remember them where a return starts.
         cdef Py_ssize_t i, r
         cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
-        if self.counted[h]:
+        if self.plan.counted[h]:
             for i in range(size):
                 visits[self.states[i]] += 1
-        for r in range(self.n_returns):
-            if self.returns[r] == h:
+        for r in range(self.plan.n_returns):
+            if self.plan.returns[r] == h:
                 for i in range(size):
                     self.origin[r * BLOCK + i] = self.states[i]
                     self.so_far[r * BLOCK + i] = 0.0
@@ -505,10 +465,10 @@ cdef class _Rollout:
         cdef Py_ssize_t i
         cdef int32_t n_actions = <int32_t> self.model.n_actions, s
         cdef int32_t* known = self.actions + self.model.offset[h]
-        if self.kinds[h] == FIXED:
+        if self.plan.kinds[h] == FIXED:
             for i in range(size):
-                self.rows[i] = self.states[i] * n_actions + self.fixed[h]
-        elif self.kinds[h] == UNIFORM:
+                self.rows[i] = self.states[i] * n_actions + self.plan.fixed[h]
+        elif self.plan.kinds[h] == UNIFORM:
             philox_uniforms(&self.generator, self.uniforms, size)
             for i in range(size):
                 self.rows[i] = self.states[i] * n_actions + <int32_t> (self.uniforms[i] * n_actions)
@@ -528,11 +488,11 @@ cdef class _Rollout:
         cdef double best
         cdef int32_t first
         if level.dense != NULL:
-            return <int32_t> greedy_action(level.dense + s * d, self.weights[h], self.model.n_actions, d, &best)
+            return <int32_t> greedy_action(level.dense + s * d, self.plan.weights[h], self.model.n_actions, d, &best)
         first = level.phi_start[s]
         return <int32_t> greedy_action_sparse(
             level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first,
-            self.weights[h], self.model.n_actions, d, &best,
+            self.plan.weights[h], self.model.n_actions, d, &best,
         )
 
     cdef void pay(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
@@ -546,7 +506,7 @@ cdef class _Rollout:
             philox_uniforms(&self.generator, self.uniforms, size)
             for i in range(size):
                 self.rewards[i] = level.cap if self.uniforms[i] < level.reward[self.rows[i]] else 0.0
-        elif level.rewards == BY_EDGE and h == self.last:
+        elif level.rewards == BY_EDGE and h == self.plan.last:
             self.move(h, size)
             return
         else:
@@ -555,8 +515,8 @@ cdef class _Rollout:
 
     cdef void collect_rewards(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t i, r
-        for r in range(self.n_returns):
-            if self.returns[r] <= h:
+        for r in range(self.plan.n_returns):
+            if self.plan.returns[r] <= h:
                 for i in range(size):
                     self.so_far[r * BLOCK + i] += self.rewards[i]
 
@@ -565,7 +525,7 @@ cdef class _Rollout:
         cdef Py_ssize_t i
         cdef int32_t first, k
         cdef double x
-        cdef bint paying = level.rewards == BY_EDGE and h >= self.first_return
+        cdef bint paying = level.rewards == BY_EDGE and h >= self.plan.first_return
         if level.deterministic:
             for i in range(size):
                 self.states[i] = level.successor[self.rows[i]]
@@ -585,15 +545,17 @@ cdef class _Rollout:
         if paying:
             self.collect_rewards(h, size)
 
-    cdef void settle(self, Py_ssize_t size) noexcept nogil:
+    cdef void settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
         # The block is over: its returns go to the states they started from.
         cdef Py_ssize_t i, r
         cdef double y
-        for r in range(self.n_returns):
+        for r in range(self.plan.n_returns):
             for i in range(size):
                 y = self.so_far[r * BLOCK + i]
                 self.totals[r * self.model.widest + self.origin[r * BLOCK + i]] += y
                 self.squares[r] += y * y
+        if self.earned != NULL:
+            memcpy(self.earned + done, self.so_far, size * sizeof(double))
 
     cdef void write_gram(self, Py_ssize_t h, double* gram) noexcept nogil:
         # gram = sum_s visits(s) phi(s) phi(s)^T
@@ -616,7 +578,7 @@ cdef class _Rollout:
 
     cdef void write_return(self, Py_ssize_t r, double* moment) noexcept nogil:
         # moment = sum_s totals(s) phi(s)
-        cdef Level* level = &self.model.levels[self.returns[r]]
+        cdef Level* level = &self.model.levels[self.plan.returns[r]]
         cdef double* totals = self.totals + r * self.model.widest
         cdef Py_ssize_t s, i, d = self.model.dimension
         for s in range(level.n_states):

@@ -3,7 +3,7 @@
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, isfinite
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -114,16 +114,16 @@ def greedy_actions(features, theta, *, return_values=False):
     cdef cnp.ndarray values = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
     cdef const double* rows = entries(phi)
     cdef const double* columns = entries(weights)
-    cdef cnp.int64_t* action = <cnp.int64_t*> cnp.PyArray_DATA(actions)
+    cdef int64_t* action = <int64_t*> cnp.PyArray_DATA(actions)
     cdef double* value = entries(values)
-    cdef double* packed = <double*> malloc((n_actions + 3) // 4 * 4 * d * sizeof(double))
+    cdef double* packed = <double*> malloc(packed_size(n_actions, d) * sizeof(double))
     if packed == NULL:
         raise MemoryError()
     # A piece of work takes milliseconds; in between, Ctrl-C is answered.
     cdef Py_ssize_t piece = 4 * max(<Py_ssize_t> 1, (1 << 22) // (4 * d * n_actions)), start = 0
     try:
         with nogil:
-            pack(columns, n_actions, d, packed)
+            pack_theta(columns, n_actions, d, packed)
         while start < n and failed < 0:
             with nogil:
                 failed = greedy_rows(
@@ -142,10 +142,10 @@ def greedy_actions(features, theta, *, return_values=False):
     return (actions, values) if return_values else actions
 
 
-cdef void pack(const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* packed) noexcept nogil:
+cdef void pack_theta(const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* packed) noexcept nogil:
     # Groups of four actions, (d, 4) each, filled up with zeros.
     cdef Py_ssize_t i, a
-    memset(packed, 0, (n_actions + 3) // 4 * 4 * d * sizeof(double))
+    memset(packed, 0, packed_size(n_actions, d) * sizeof(double))
     for a in range(n_actions):
         for i in range(d):
             packed[(a // 4 * d + i) * 4 + a % 4] = theta[a * d + i]
@@ -153,9 +153,9 @@ cdef void pack(const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* 
 
 cdef Py_ssize_t greedy_rows(
     const double* phi, Py_ssize_t n, Py_ssize_t n_actions, Py_ssize_t d,
-    const double* packed, cnp.int64_t* action, double* value
+    const double* packed, int64_t* action, double* value
 ) noexcept nogil:
-    # Four rows and four actions at a time. Returns -1, or the first row with a score that is not finite.
+    # Four rows and four actions at a time.
     cdef Py_ssize_t a, r, g, block, groups = (n_actions + 3) // 4
     cdef double out[16]
     cdef double poison[4]

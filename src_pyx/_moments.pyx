@@ -148,7 +148,7 @@ cdef inline Py_ssize_t padded(Py_ssize_t d) noexcept nogil:
     return (d + 7) // 8 * 8
 
 
-cdef inline Py_ssize_t block_work_size(Py_ssize_t d) noexcept nogil:
+cdef Py_ssize_t block_work_size(Py_ssize_t d) noexcept nogil:
     # Weighted rows, and the last rows, each with room to be read beyond.
     return (PACKED + 8) * d + 16
 

@@ -1,6 +1,7 @@
 """Environments: finite MDPs with known solutions, and the benchmarks of the field."""
 
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
+from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gymnasium_batch import GymnasiumBatch
 from dmq_fast.environments.linear_q import linear_q
@@ -9,6 +10,7 @@ from dmq_fast.environments.registry import REGISTRY, describe, make
 
 __all__ = [
     "REGISTRY",
+    "CompiledEnv",
     "FiniteMDP",
     "GymnasiumBatch",
     "chain",

@@ -2,6 +2,7 @@
 
 try:
     from dmq_fast.kernels._dsec import ShiftScan, dsec, dsec_decision, dsec_value
+    from dmq_fast.kernels._env import EnvironmentHandle
     from dmq_fast.kernels._finite import FiniteModel, alias_tables
     from dmq_fast.kernels._greedy import greedy_actions
     from dmq_fast.kernels._moments import SecondMoment
@@ -9,6 +10,7 @@ try:
     from dmq_fast.kernels._philox import Stream
     from dmq_fast.kernels._ridge import Ridge
     from dmq_fast.kernels._ridge_fit import RidgeFit, ridge_fit
+    from dmq_fast.kernels._rollout import CompiledModel
     from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
 except ModuleNotFoundError as _missing:
     if not (_missing.name or "").startswith("dmq_fast.kernels"):
@@ -19,7 +21,9 @@ except ModuleNotFoundError as _missing:
     ) from _missing
 
 __all__ = [
+    "CompiledModel",
     "DsecResult",
+    "EnvironmentHandle",
     "FiniteModel",
     "Fixed",
     "Greedy",

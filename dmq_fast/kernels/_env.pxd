@@ -35,7 +35,7 @@ cdef struct Environment:
     double reward_scale
     # Handed to every function; not changed while anybody simulates.
     void* context
-    # States <- the start.
+    # States <- the start. A state whose bits are all 1 is taken for one that was left out.
     int (*reset)(const void* context, int64_t n, const double* u, void* states) noexcept nogil
     # phi (n, d) <- the features of the states, of norm <= 1 unless a feature map follows; states of `level`.
     int (*features)(

@@ -1,15 +1,17 @@
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
 
 ENVIRONMENT_SIZE: int
 VERSION: int
 
 def capsule_at(address: int) -> Any: ...
 
+@disjoint_base
 class EnvironmentHandle:
-    def __init__(self, source: Any) -> None: ...
+    def __new__(cls, source: Any) -> Self: ...
     @property
     def horizon(self) -> int: ...
     @property

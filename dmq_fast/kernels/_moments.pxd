@@ -12,3 +12,11 @@ cdef void add_outer_sparse(
 
 # Upper triangle <- lower triangle.
 cdef void mirror(double* gram, Py_ssize_t d) noexcept nogil
+
+# Lower triangle of gram (d, d) <- gram + sum_i weights_i phi_i phi_i^T over n rows (n, d); `weights` NULL for ones.
+# `work` has block_work_size(d) doubles.
+cdef void add_block(
+    double* gram, const double* rows, const double* weights, Py_ssize_t n, Py_ssize_t d, double* work
+) noexcept nogil
+
+cdef Py_ssize_t block_work_size(Py_ssize_t d) noexcept nogil

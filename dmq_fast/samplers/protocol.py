@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import Protocol, overload, runtime_checkable
 
+from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Stream
 from dmq_fast.moments import Moments
@@ -160,14 +161,14 @@ def as_sampler(source: object) -> Sampler:
     from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler, missing_members
     from dmq_fast.samplers.rollout import RolloutSampler
 
-    if isinstance(source, FiniteMDP):
+    if isinstance(source, FiniteMDP | CompiledEnv):
         return RolloutSampler(source)
     if not isinstance(source, type):
         if isinstance(source, Sampler):
             return source
         if isinstance(source, BatchEnvironment):
             return BatchSampler(source)
-    accepted = "a FiniteMDP, a Sampler or a BatchEnvironment"
+    accepted = "a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler"
     if isinstance(source, type):
         hint = f"the class {source.__name__} instead of an object of it"
     elif hasattr(source, "observation_space") and hasattr(source, "action_space"):

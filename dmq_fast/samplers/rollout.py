@@ -4,41 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dmq_fast.environments._arguments import integer
+from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import FiniteModel, Stream
+from dmq_fast.kernels import CompiledModel, FiniteModel, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.protocol import EqualChunks, collect_chunks
+from dmq_fast.samplers.evaluate import Estimate, estimate
+from dmq_fast.samplers.protocol import EqualChunks, check_policy, collect_chunks
 
 __all__ = ["RolloutSampler"]
 
-# Trajectories of one stream. Part of the format: it decides which uniforms a trajectory gets.
+# Trajectories of one stream, at most. Part of the format: it decides which uniforms a trajectory gets.
 CHUNK = 16_384
+
+# Numbers that a chunk of a compiled environment computes, about: a fraction of a second.
+WORK = 2**24
 
 
 class RolloutSampler:
-    """Simulates trajectories of a finite MDP, one by one, in compiled code.
+    """Simulates trajectories one by one, in compiled code that does not hold the GIL.
 
     Parameters
     ----------
-    env : FiniteMDP
+    env : FiniteMDP or CompiledEnv
+
+    Attributes
+    ----------
+    chunk_size : int
+        Trajectories of one stream: 16,384, and fewer where those of a compiled environment are long or wide.
 
     Notes
     -----
-    Memory does not depend on the number of trajectories. Control returns to Python after each chunk of 16,384,
-    so Ctrl-C is answered between chunks.
+    Memory does not depend on the number of trajectories. Ctrl-C is answered between chunks, and within those of a
+    compiled environment between blocks of 256 trajectories.
     """
 
-    def __init__(self, env: FiniteMDP) -> None:
+    def __init__(self, env: FiniteMDP | CompiledEnv) -> None:
         self.env = env
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
-        self._model = FiniteModel(env.P, env.R, env.features, env.start, env.caps)
+        self._model: FiniteModel | CompiledModel
+        if isinstance(env, FiniteMDP):
+            self._model = FiniteModel(env.P, env.R, env.features, env.start, env.caps)
+            self.chunk_size = CHUNK
+        elif isinstance(env, CompiledEnv):
+            self._model = CompiledModel(env.handle, env.features)
+            self.chunk_size = chunk_size(env)
+        else:
+            raise TypeError(f"env: expected a FiniteMDP or a CompiledEnv, got {type(env).__name__}")
 
     def chunks(self, n: int) -> Sequence[int]:
-        """Return the sizes of the pieces of n trajectories: 16,384 each, then the rest."""
-        return EqualChunks(n, CHUNK)
+        """Return the sizes of the pieces of n trajectories: `chunk_size` each, then the rest."""
+        return EqualChunks(n, self.chunk_size)
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
@@ -60,11 +79,27 @@ class RolloutSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories; see `Sampler.collect`."""
-        if n <= CHUNK:
+        if n <= self.chunk_size:
             # The usual case, thousands of times a run.
             start = stream.at(stream.call)
             return self.collect_chunk(policy, n, rng=start, levels=levels, returns_from=returns_from)
         return collect_chunks(self, policy, n, stream, levels, returns_from)
 
-    def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP]]:
+    def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
+        """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
+        check_policy(self, policy)
+        sizes = enumerate(self.chunks(integer("n", n, 1)))
+        return estimate(
+            self._model.returns(policy.rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes
+        )
+
+    def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP | CompiledEnv]]:
         return (RolloutSampler, (self.env,))
+
+
+def chunk_size(env: CompiledEnv) -> int:
+    """Return the largest power of two that keeps a chunk below `WORK`, within 256 and `CHUNK`."""
+    handle = env.handle
+    uniforms = max(handle.reset_uniforms, *handle.feature_uniforms, *handle.step_uniforms)
+    affordable = WORK // (env.horizon * (env.dimension + handle.dimension + uniforms))
+    return min(CHUNK, max(256, 1 << max(affordable.bit_length() - 1, 0)))

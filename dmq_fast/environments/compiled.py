@@ -1,0 +1,392 @@
+"""Environments in machine code: any that follow the binary interface of ``dmq_fast/kernels/_env.pxd``.
+
+One is written as four small functions on blocks of trajectories, in whatever compiles to a C function: Cython, numba's
+``cfunc``, or C behind ctypes, cffi or `scipy.LowLevelCallable`. README, "Environments of your own", has one of each.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import hashlib
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmq_fast.environments._arguments import integer, number
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels._env import ENVIRONMENT_SIZE, VERSION, EnvironmentHandle, capsule_at
+from dmq_fast.kernels._features import FeatureMap
+
+__all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
+
+_DOUBLES = ctypes.POINTER(ctypes.c_double)
+_INTEGERS = ctypes.POINTER(ctypes.c_int64)
+
+# The functions of an environment as ctypes knows them.
+RESET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, _DOUBLES, ctypes.c_void_p)
+FEATURES = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, _DOUBLES, _DOUBLES
+)
+STEP = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    _INTEGERS,
+    _DOUBLES,
+    _DOUBLES,
+)
+ENDED = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_int8),
+)
+
+# What every ctypes function is.
+FUNCTION: Any = RESET.__mro__[1]
+
+# The same as C writes them, for `scipy.LowLevelCallable`.
+SIGNATURES = {
+    "reset": "int (void const *, int64_t, double const *, void *)",
+    "features": "int (void const *, int64_t, int64_t, void const *, double const *, double *)",
+    "step": "int (void const *, int64_t, int64_t, void *, int64_t const *, double const *, double *)",
+    "ended": "int (void const *, int64_t, int64_t, void const *, int8_t *)",
+}
+
+LARGE = 1e300
+
+
+class CompiledEnv:
+    """An environment in machine code, simulated by a `RolloutSampler` without holding the GIL.
+
+    Parameters
+    ----------
+    source : object
+        A capsule that holds an ``Environment`` of ``_env.pxd``, or an object with a method ``__dmq_environment__`` that
+        returns one; it is kept alive. `from_functions` makes one of four functions.
+    name : str, optional
+    parameters : mapping, optional
+        What the environment was made with: shown in reports, and compared before a journal goes on.
+    features : FeatureMap, optional
+        What makes features of the numbers that the environment writes; see `with_features`.
+    factory : callable, optional
+        A function without arguments that makes the environment again, where it is sent to another process. It must be
+        picklable: a function of a module, or a ``functools.partial`` of one.
+    latent : FiniteMDP, optional
+        The finite MDP behind what is observed, if there is one.
+
+    Attributes
+    ----------
+    horizon, n_actions, dimension : int
+        H, K and d, the latter after the feature map.
+    reward_shift, reward_scale : float
+        The learner sees r' = reward_scale (r + reward_shift).
+    name : str
+    parameters : dict
+    features : FeatureMap or None
+    latent : FiniteMDP or None
+    handle : EnvironmentHandle
+        Steps the environment by hand.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On an argument of a wrong type, or an environment whose sizes make no sense.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        name: str = "compiled",
+        parameters: Mapping[str, Any] | None = None,
+        features: FeatureMap | None = None,
+        factory: Callable[[], CompiledEnv] | None = None,
+        latent: FiniteMDP | None = None,
+    ) -> None:
+        if factory is not None and not callable(factory):
+            raise TypeError(f"factory: expected a function, got {type(factory).__name__}")
+        self.handle = EnvironmentHandle(source)
+        self.horizon = self.handle.horizon
+        self.n_actions = self.handle.n_actions
+        self.reward_shift = self.handle.reward_shift
+        self.reward_scale = self.handle.reward_scale
+        self.name = str(name)
+        self.parameters = dict(parameters or {})
+        self.latent = latent
+        self._factory = factory
+        self._set_features(features)
+
+    def _set_features(self, features: FeatureMap | None) -> None:
+        observed = self.handle.dimension
+        if features is not None and not isinstance(features, FeatureMap):
+            raise TypeError(f"features: expected a FeatureMap, got {type(features).__name__}")
+        if features is not None and features.inputs != observed:
+            raise ValueError(f"features: expected a map of {observed} observed numbers, got one of {features.inputs}")
+        self.features = features
+        self.dimension = observed if features is None else features.dimension
+
+    @classmethod
+    def from_functions(
+        cls,
+        *,
+        horizon: int,
+        n_actions: int,
+        dimension: int,
+        state_bytes: int,
+        reset: Any,
+        features: Any,
+        step: Any,
+        ended: Any = None,
+        reset_uniforms: int = 0,
+        feature_uniforms: int | Sequence[int] = 0,
+        step_uniforms: int | Sequence[int] = 0,
+        reward_shift: float = 0.0,
+        reward_scale: float = 1.0,
+        context: Any = None,
+        name: str = "compiled",
+        parameters: Mapping[str, Any] | None = None,
+        factory: Callable[[], CompiledEnv] | None = None,
+    ) -> CompiledEnv:
+        """Make an environment of functions.
+
+        Each is an address, a ctypes function, a numba ``cfunc``, or a `scipy.LowLevelCallable` whose signature is
+        compared with the one expected; what must live as long is kept alive. ``_env.pxd`` says what they must do, and
+        what the numbers mean.
+
+        Parameters
+        ----------
+        horizon, n_actions, dimension, state_bytes : int
+        reset, features, step : function
+        ended : function, optional
+        reset_uniforms : int, optional
+        feature_uniforms, step_uniforms : int or sequence of H int, optional
+            One number for all levels, or one a level.
+        reward_shift, reward_scale : float, optional
+        context : optional
+            What the functions get as their first argument: an address, a ctypes object, or a contiguous NumPy array
+            (its data). Default: the user data of a `scipy.LowLevelCallable`, or NULL.
+        name, parameters, factory
+            As of `CompiledEnv`.
+
+        Returns
+        -------
+        CompiledEnv
+
+        Raises
+        ------
+        TypeError, ValueError
+            On an argument of a wrong type or out of range; the message names it.
+        """
+        functions = Functions({"reset": reset, "features": features, "step": step, "ended": ended}, context)
+        horizon = integer("horizon", horizon, 1)
+        functions.fill(
+            horizon=horizon,
+            n_actions=integer("n_actions", n_actions, 1),
+            dimension=integer("dimension", dimension, 1),
+            state_bytes=integer("state_bytes", state_bytes, 1),
+            reset_uniforms=integer("reset_uniforms", reset_uniforms, 0),
+            feature_uniforms=by_level("feature_uniforms", feature_uniforms, horizon),
+            step_uniforms=by_level("step_uniforms", step_uniforms, horizon),
+            reward_shift=number("reward_shift", reward_shift, -LARGE, LARGE),
+            reward_scale=number("reward_scale", reward_scale, 0.0, LARGE),
+        )
+        return cls(functions, name=name, parameters=parameters, factory=factory)
+
+    def with_features(self, features: FeatureMap | None) -> CompiledEnv:
+        """Return the same environment with other features: those of a map of what it observes, or (None) that itself.
+
+        An episode that has ended has features 0 whatever the map says.
+        """
+        other = copy.copy(self)
+        other._set_features(features)
+        return other
+
+    @property
+    def optimal_value(self) -> float | None:
+        """The optimal value of the finite MDP behind what is observed; None where there is none.
+
+        An upper bound for policies that only see the observations, and reached where these tell the state.
+        """
+        return None if self.latent is None else self.latent.optimal_value
+
+    def original_value(self, value: float) -> float:
+        """Return a value of the shifted and scaled rewards in the environment's own units."""
+        own = value / self.reward_scale - self.horizon * self.reward_shift
+        return own if self.latent is None else self.latent.original_value(own)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Describe the environment, as far as it can be told from outside."""
+        handle = self.handle
+        uniforms = [handle.reset_uniforms, *handle.feature_uniforms, *handle.step_uniforms]
+        features = None if self.features is None else hashlib.sha256(pickle.dumps(self.features, 4)).hexdigest()
+        return {
+            "name": self.name,
+            "parameters": self.parameters,
+            "observed": handle.dimension,
+            "state_bytes": handle.state_bytes,
+            "uniforms": uniforms,
+            "rewards": [self.reward_shift, self.reward_scale],
+            "features": features,
+        }
+
+    def __copy__(self) -> CompiledEnv:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._factory is None:
+            raise TypeError(
+                f"CompiledEnv {self.name!r} consists of addresses, which mean nothing in another process; "
+                "give it a factory that makes it there"
+            )
+        return rebuild, (self._factory, self.features)
+
+    def __repr__(self) -> str:
+        """Name and sizes."""
+        return (
+            f"CompiledEnv({self.name!r}, horizon={self.horizon}, n_actions={self.n_actions}, "
+            f"dimension={self.dimension})"
+        )
+
+
+def rebuild(factory: Callable[[], CompiledEnv], features: FeatureMap | None) -> CompiledEnv:
+    """Make an environment again, with the features it had."""
+    env = factory()
+    if not isinstance(env, CompiledEnv):
+        raise TypeError(f"factory: expected a function that makes a CompiledEnv, got {type(env).__name__}")
+    return env.with_features(features)
+
+
+class Struct(ctypes.Structure):
+    """``Environment`` of ``_env.pxd``."""
+
+    _fields_ = (
+        ("size", ctypes.c_int64),
+        ("version", ctypes.c_int64),
+        ("horizon", ctypes.c_int64),
+        ("n_actions", ctypes.c_int64),
+        ("dimension", ctypes.c_int64),
+        ("state_bytes", ctypes.c_int64),
+        ("reset_uniforms", ctypes.c_int64),
+        ("feature_uniforms", _INTEGERS),
+        ("step_uniforms", _INTEGERS),
+        ("reward_shift", ctypes.c_double),
+        ("reward_scale", ctypes.c_double),
+        ("context", ctypes.c_void_p),
+        ("reset", ctypes.c_void_p),
+        ("features", ctypes.c_void_p),
+        ("step", ctypes.c_void_p),
+        ("ended", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+    )
+
+
+assert ctypes.sizeof(Struct) == ENVIRONMENT_SIZE
+
+
+class Functions:
+    """The functions of an environment and their context, kept alive."""
+
+    def __init__(self, functions: Mapping[str, Any], context: Any) -> None:
+        self.alive = (dict(functions), context)
+        self.struct = Struct(size=ENVIRONMENT_SIZE, version=VERSION, context=address_of_data(context))
+        for name, function in functions.items():
+            if function is None and name == "ended":
+                continue
+            address, user_data = address_of(name, function)
+            setattr(self.struct, name, address)
+            if user_data and context is None:
+                if self.struct.context not in (None, user_data):
+                    raise ValueError(f"{name}: expected the user data of the other functions, got another")
+                self.struct.context = user_data
+
+    def fill(self, **sizes: Any) -> None:
+        """Set the other fields."""
+        for name, value in sizes.items():
+            setattr(self.struct, name, value)
+
+    def __dmq_environment__(self) -> Any:
+        """Hand the environment over."""
+        return capsule_at(ctypes.addressof(self.struct))
+
+
+def by_level(name: str, counts: int | Sequence[int], horizon: int) -> Any:
+    """Return the number of uniforms of each level, for C."""
+    each = [counts] * horizon if isinstance(counts, int | np.integer) else list(counts)
+    if len(each) != horizon:
+        raise ValueError(f"{name}: expected one integer or {horizon}, one a level, got {len(each)}")
+    checked = [integer(f"{name}[{h}]", count, 0) for h, count in enumerate(each)]
+    return (ctypes.c_int64 * horizon)(*checked)
+
+
+def address_of(name: str, function: Any) -> tuple[int, int | None]:
+    """Return where a function is, and the user data that it comes with."""
+    from scipy import LowLevelCallable
+
+    if isinstance(function, LowLevelCallable):
+        return from_low_level(name, function)
+    if isinstance(function, int) and not isinstance(function, bool):
+        address: int | None = function
+    elif isinstance(function, FUNCTION):
+        address = ctypes.cast(function, ctypes.c_void_p).value
+    else:
+        address = getattr(function, "address", None)
+        if not isinstance(address, int):
+            hint = ", which is Python: see BatchEnvironment" if callable(function) else ""
+            raise TypeError(
+                f"{name}: expected an address, a ctypes function, a numba cfunc or a scipy.LowLevelCallable, "
+                f"got {type(function).__name__}{hint}"
+            )
+    if not address:
+        raise ValueError(f"{name}: expected a function, got NULL")
+    return address, None
+
+
+def from_low_level(name: str, function: Any) -> tuple[int, int | None]:
+    """Return where the function of a `scipy.LowLevelCallable` is, and its user data."""
+    capsule = ctypes.py_object(tuple.__getitem__(function, 0))
+    signature = capsule_name(capsule)
+    given, expected = plain(signature.decode()), plain(SIGNATURES[name])
+    if given != expected:
+        raise ValueError(f"{name}: expected the signature {SIGNATURES[name]!r}, got {signature.decode()!r}")
+    return capsule_pointer(capsule, signature), capsule_context(capsule)
+
+
+# Prototypes of their own: those of ctypes.pythonapi are everybody's.
+capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+capsule_context = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyCapsule_GetContext", ctypes.pythonapi))
+
+
+def plain(signature: str) -> str:
+    """Return a C signature without what does not matter: const, spaces, and how 64-bit integers are called."""
+    words = signature.replace("*", " * ").replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split()
+    same = {"long": "int64_t", "npy_int64": "int64_t", "char": "int8_t", "signed": "", "const": ""}
+    return " ".join(word for word in (same.get(word, word) for word in words) if word)
+
+
+def address_of_data(context: Any) -> int | None:
+    """Return where the data of a context is."""
+    if context is None or (isinstance(context, int) and not isinstance(context, bool)):
+        return context
+    if isinstance(context, np.ndarray):
+        if not context.flags.c_contiguous:
+            raise ValueError("context: expected a contiguous array")
+        return context.ctypes.data
+    try:
+        return ctypes.addressof(context)
+    except TypeError as error:
+        raise TypeError(
+            f"context: expected an address, a ctypes object or an array, got {type(context).__name__}"
+        ) from error

@@ -1,0 +1,77 @@
+"""What one call asks of a simulator, checked once and laid out for its loops."""
+
+from libc.stdlib cimport calloc, free
+
+from dmq_fast.kernels._rules cimport FIXED, GREEDY, Fixed, Greedy, Rule
+
+
+cdef class Plan:
+    # Plan(rules, horizon, n_actions, dimension, levels, returns_from); immutable.
+
+    def __cinit__(
+        self, rules, Py_ssize_t horizon, Py_ssize_t n_actions, Py_ssize_t dimension, levels, returns_from
+    ):
+        cdef Py_ssize_t h, i
+        if len(rules) != horizon:
+            raise ValueError(f"policy: expected {horizon} rules, one a level, got {len(rules)}")
+        self.horizon = horizon
+        self.n_levels = len(levels)
+        self.n_returns = len(returns_from)
+        self.kinds = <Kind*> calloc(horizon, sizeof(Kind))
+        self.fixed = <int32_t*> calloc(horizon, sizeof(int32_t))
+        self.weights = <const double**> calloc(horizon, sizeof(double*))
+        self.wanted = <Py_ssize_t*> calloc(self.n_levels + 1, sizeof(Py_ssize_t))
+        self.counted = <char*> calloc(horizon, sizeof(char))
+        self.returns = <Py_ssize_t*> calloc(self.n_returns + 1, sizeof(Py_ssize_t))
+        if (self.kinds == NULL or self.fixed == NULL or self.weights == NULL or self.wanted == NULL
+                or self.counted == NULL or self.returns == NULL):
+            raise MemoryError()
+        # Greedy rules own the weights that are pointed at.
+        self._rules = tuple(rules)
+        for h in range(horizon):
+            self.set_rule(h, self._rules[h], n_actions, dimension)
+        ascending("levels", levels, horizon, self.wanted)
+        ascending("returns_from", returns_from, horizon, self.returns)
+        for i in range(self.n_levels):
+            self.counted[self.wanted[i]] = 1
+        self.last = self.wanted[self.n_levels - 1] if self.n_levels > 0 else -1
+        self.first_return = horizon
+        if self.n_returns > 0:
+            self.first_return = self.returns[0]
+            self.last = horizon - 1
+
+    def __dealloc__(self):
+        free(self.kinds)
+        free(self.fixed)
+        free(self.weights)
+        free(self.wanted)
+        free(self.counted)
+        free(self.returns)
+
+    cdef int set_rule(self, Py_ssize_t h, rule, Py_ssize_t n_actions, Py_ssize_t dimension) except -1:
+        if not isinstance(rule, Rule):
+            raise TypeError(f"policy: expected a Rule at level {h}, got {type(rule).__name__}")
+        self.kinds[h] = (<Rule> rule).kind
+        if self.kinds[h] == FIXED:
+            if (<Fixed> rule).action >= n_actions:
+                raise ValueError(f"policy: level {h} takes action {(<Fixed> rule).action}, expected < {n_actions}")
+            self.fixed[h] = <int32_t> (<Fixed> rule).action
+        elif self.kinds[h] == GREEDY:
+            if (<Greedy> rule).n_actions != n_actions or (<Greedy> rule).dimension != dimension:
+                raise ValueError(
+                    f"policy: expected theta of shape {(n_actions, dimension)} at level {h}, "
+                    f"got {((<Greedy> rule).n_actions, (<Greedy> rule).dimension)}"
+                )
+            self.weights[h] = (<Greedy> rule).weights
+        return 0
+
+
+cdef int ascending(str name, levels, Py_ssize_t horizon, Py_ssize_t* out) except -1:
+    cdef Py_ssize_t i, h, before = -1
+    for i in range(len(levels)):
+        h = levels[i]
+        if not before < h < horizon:
+            raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {h} after {before}")
+        before = h
+        out[i] = h
+    return 0

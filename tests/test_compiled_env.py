@@ -1,0 +1,364 @@
+"""Compiled environments: four ways to write one, and the engine against a twin that uses the same uniforms."""
+
+import ctypes
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import walker
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmq_fast as dmq
+from dmq_fast.environments import CompiledEnv
+from dmq_fast.environments.compiled import FEATURES, RESET, STEP, Functions
+from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Fixed, Greedy, Uniform
+from dmq_fast.samplers import ParallelSampler, RolloutSampler, estimate_value
+
+BLOCK = 256
+
+
+@pytest.fixture(params=walker.WAYS)
+def env(request):
+    return walker.WAYS[request.param]()
+
+
+def roll_out(env, policy, n, stream, levels, returns_from):
+    """The engine in NumPy: blocks of 256, the handle's functions, uniforms in the documented order."""
+    handle, rng = env.handle, stream.generator()
+    d = env.dimension
+    grams, moments = np.zeros((len(levels), d, d)), np.zeros((len(returns_from), d))
+    squares, earned = np.zeros(len(returns_from)), []
+    last = env.horizon - 1 if len(returns_from) else max(levels, default=-1)
+
+    def draw(size, count):
+        return rng.random(size * count).reshape(size, count)
+
+    for first in range(0, n, BLOCK):
+        size = min(BLOCK, n - first)
+        states = handle.reset(draw(size, handle.reset_uniforms))
+        origin, so_far = {}, {}
+        for h in range(last + 1):
+            rule = policy.rules[h]
+            if h in levels or h in returns_from or isinstance(rule, Greedy):
+                phi = handle.features(h, states, draw(size, handle.feature_uniforms[h]))
+                if env.features is not None:
+                    phi = env.features(phi)
+                phi[handle.ended(h, states)] = 0.0
+                if h in levels:
+                    grams[list(levels).index(h)] += phi.T @ phi
+                if h in returns_from:
+                    origin[h], so_far[h] = phi, np.zeros(size)
+            if h == last and not len(returns_from):
+                break
+            if isinstance(rule, Fixed):
+                actions = np.full(size, rule.action)
+            elif isinstance(rule, Uniform):
+                actions = (draw(size, 1)[:, 0] * env.n_actions).astype(np.int64)
+            else:
+                actions = np.argmax(phi @ rule.theta.T, axis=1)
+            raw = handle.step(h, states, actions, draw(size, handle.step_uniforms[h]))
+            for y in so_far.values():
+                y += env.reward_scale * (raw + env.reward_shift)
+        for r, h in enumerate(returns_from):
+            moments[r] += so_far[h] @ origin[h]
+            squares[r] += so_far[h] @ so_far[h]
+        if returns_from and returns_from[0] == 0:
+            earned.append(so_far[0])
+    return grams, moments, squares, np.concatenate(earned or [np.empty(0)])
+
+
+def some_policy(rng, env):
+    rules = [
+        Uniform(),
+        Fixed(int(rng.integers(env.n_actions))),
+        Greedy(rng.normal(size=(env.n_actions, env.dimension))),
+    ]
+    return dmq.Policy([rules[int(rng.integers(3))] for _ in range(env.horizon)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(0, 700), st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5), max_size=3)
+)
+def test_the_engine_agrees_with_its_twin(seed, n, levels, returns_from):
+    env = walker.in_c()
+    policy, stream = some_policy(np.random.default_rng(seed), env), dmq.Stream(seed, call=3, chunk=1)
+    levels, returns_from = sorted(levels), sorted(returns_from)
+    expected = roll_out(env, policy, n, stream, levels, returns_from)
+    model = CompiledModel(env.handle)
+    got = model.rollout(policy.rules, n, stream, levels, returns_from)
+    for mine, theirs in zip(got, expected[:3], strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12)
+    whole = roll_out(env, policy, n, stream, (), (0,))
+    np.testing.assert_array_equal(model.returns(policy.rules, n, stream), whole[3])
+
+
+def test_every_way_gives_the_same_bits(env):
+    policy = some_policy(np.random.default_rng(5), env)
+    mine, theirs = (
+        RolloutSampler(one).collect(policy, 5000, stream=dmq.Stream(0), levels=range(6), returns_from=(0, 2))
+        for one in (env, walker.in_c())
+    )
+    np.testing.assert_array_equal(mine.grams, theirs.grams)
+    for h in (0, 2):
+        np.testing.assert_array_equal(mine.returns[h].moment, theirs.returns[h].moment)
+        assert mine.returns[h].square == theirs.returns[h].square > 0.0
+
+
+def test_dmq_learns_to_walk_right(env):
+    result = dmq.DMQ(env, n_samples=200, rng=0).learn()
+    sampler = RolloutSampler(env)
+    assert result.status == "finished"
+    right = estimate_value(sampler, dmq.Policy.fixed([1] * 6), 4000, stream=dmq.Stream(9))
+    found = estimate_value(sampler, result.policy, 4000, stream=dmq.Stream(8))
+    assert found.value > right.value - 0.02 > 0.5
+    # One of 16 for the shift of every level, ended or not.
+    assert env.original_value(right.value) == pytest.approx(16 * right.value - 3)
+
+
+def test_environments_travel_by_their_factory(env):
+    twin = pickle.loads(pickle.dumps(env))
+    ours, theirs = (
+        RolloutSampler(one).collect(dmq.Policy.uniform(6), 500, stream=dmq.Stream(1), levels=[5]) for one in (env, twin)
+    )
+    np.testing.assert_array_equal(ours.grams, theirs.grams)
+    assert twin.fingerprint() == env.fingerprint()
+
+
+def test_without_a_factory_they_say_why_they_cannot():
+    with pytest.raises(TypeError, match="addresses, which mean nothing in another process; give it a factory"):
+        pickle.dumps(walker.in_c(factory=None))
+    with pytest.raises(TypeError, match="factory: expected a function, got str"):
+        walker.in_c(factory="walker")
+
+
+def test_chunks_on_threads_are_those_of_one_thread():
+    sampler = RolloutSampler(walker.in_c())
+    sampler.chunk_size = 300
+    asked = {"stream": dmq.Stream(4), "levels": range(6), "returns_from": (1,)}
+    alone = sampler.collect(dmq.Policy.uniform(6), 5000, **asked)
+    with ThreadPoolExecutor(3) as pool:
+        shared = ParallelSampler(sampler, pool).collect(dmq.Policy.uniform(6), 5000, **asked)
+    np.testing.assert_array_equal(shared.grams, alone.grams)
+    np.testing.assert_array_equal(shared.returns[1].moment, alone.returns[1].moment)
+
+
+def test_chunks_shrink_where_trajectories_are_long_or_wide():
+    assert RolloutSampler(walker.in_c()).chunk_size == 16_384
+    wide = walker.in_c(dimension=400, feature_uniforms=400)
+    assert RolloutSampler(wide).chunk_size == 2048
+    assert RolloutSampler(walker.in_c(dimension=10**6)).chunk_size == 256
+
+
+# What goes wrong inside an environment comes out, with its place.
+
+
+def python_env(reset=None, features=None, step=None):
+    """An environment whose functions are Python behind ctypes."""
+
+    def start(context, n, u, states):
+        np.ctypeslib.as_array(ctypes.cast(states, ctypes.POINTER(ctypes.c_int64)), (n,))[:] = 0
+        return 0
+
+    def observe(context, level, n, states, u, phi):
+        np.ctypeslib.as_array(phi, (n, 2))[:] = 0.5
+        return 0
+
+    def act(context, level, n, states, actions, u, rewards):
+        np.ctypeslib.as_array(rewards, (n,))[:] = 0.0
+        return 0
+
+    return CompiledEnv.from_functions(
+        horizon=3,
+        n_actions=2,
+        dimension=2,
+        state_bytes=8,
+        reset=RESET(reset or start),
+        features=FEATURES(features or observe),
+        step=STEP(step or act),
+    )
+
+
+def collect(env):
+    stream = dmq.Stream(0, call=7, chunk=2)
+    return RolloutSampler(env).collect_chunk(dmq.Policy.uniform(3), 300, rng=stream, levels=range(3), returns_from=(0,))
+
+
+def test_python_behind_ctypes_works():
+    assert collect(python_env()).grams[2, 0, 1] == 75.0
+
+
+def code(number, at):
+    return lambda context, level, *rest: number if level == at else 0
+
+
+def test_codes_become_exceptions_with_level_call_and_chunk():
+    with pytest.raises(RuntimeError, match="level 0, call 7, chunk 2: reset of the environment returned the code 5"):
+        collect(python_env(reset=lambda *_: 5))
+    with pytest.raises(RuntimeError, match="level 0, call 7, chunk 2: features of the environment returned the code 6"):
+        collect(python_env(features=code(6, 0)))
+    with pytest.raises(RuntimeError, match="level 0, call 7, chunk 2: step of the environment returned the code -7"):
+        collect(python_env(step=code(-7, 0)))
+
+
+def writes(value, level_of_it, shape):
+    """A `features` or `step` that writes one other number."""
+
+    def function(context, level, n, *rest):
+        out = np.ctypeslib.as_array(rest[-1], (n, *shape))
+        out[:] = 0.0
+        if level == level_of_it:
+            out[17] = value
+        return 0
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.nan, "features: expected finite numbers, got nan"),
+        (np.inf, "features: expected finite numbers, got inf"),
+        (0.8, r"features: expected Euclidean norms of at most 1, got 1\.1313"),
+    ],
+)
+def test_wrong_features_are_reported(value, message):
+    with pytest.raises(ValueError, match=f"level 1, call 7, chunk 2: {message}"):
+        collect(python_env(features=writes(value, 1, (2,))))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.nan, r"rewards: expected numbers in \[0, 1\] after shift and scale, got nan"),
+        (-0.01, r"rewards: expected numbers in \[0, 1\] after shift and scale, got -0\.01"),
+        (1.5, r"rewards: expected numbers in \[0, 1\] after shift and scale, got 1\.5"),
+    ],
+)
+def test_wrong_rewards_are_reported(value, message):
+    with pytest.raises(ValueError, match=f"level 2, call 7, chunk 2: {message}"):
+        collect(python_env(step=writes(value, 2, ())))
+
+
+def test_returns_above_one_are_reported():
+    def generous(context, level, n, states, actions, u, rewards):
+        np.ctypeslib.as_array(rewards, (n,))[:] = 0.4
+        return 0
+
+    with pytest.raises(ValueError, match=r"rewards: expected a sum of at most 1 a trajectory .*, got 1\.2"):
+        collect(python_env(step=generous))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", ["reset", "features", "step"])
+def test_an_exception_behind_ctypes_does_not_become_a_zero(name):
+    def broken(*_):
+        raise KeyError("broken")
+
+    # What ctypes returns then is not defined: a code, or 0 with nothing written.
+    with pytest.raises((ValueError, RuntimeError), match="as where a function raised|returned the code"):
+        collect(python_env(**{name: broken}))
+
+
+def test_scores_that_overflow_are_reported():
+    policy = dmq.Policy.greedy(np.full((3, 2, 2), 1.7e308))
+    with pytest.raises(ArithmeticError, match="level 0, call 0, chunk 0: a greedy score is not finite"):
+        RolloutSampler(python_env(features=writes(0.7, 0, (2,)))).collect(policy, 20, stream=dmq.Stream(0), levels=[1])
+
+
+# The border.
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"horizon": 0}, ValueError, "horizon: expected an integer >= 1, got 0"),
+        ({"n_actions": 2.5}, TypeError, "n_actions: expected an integer, got 2.5"),
+        ({"dimension": 2**40}, ValueError, "dimension: expected an integer in"),
+        ({"state_bytes": 0}, ValueError, "state_bytes: expected an integer >= 1, got 0"),
+        ({"reset_uniforms": -1}, ValueError, "reset_uniforms: expected an integer >= 0, got -1"),
+        ({"feature_uniforms": [1, 2]}, ValueError, "feature_uniforms: expected one integer or 6, one a level, got 2"),
+        ({"step_uniforms": [1, 1, 1, 1, 1, -2]}, ValueError, r"step_uniforms\[5\]: expected an integer >= 0, got -2"),
+        ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a positive number, got 0.0"),
+        ({"reward_shift": float("nan")}, ValueError, "reward_shift: expected a number in"),
+        ({"reset": None}, TypeError, "reset: expected an address, .* got NoneType"),
+        ({"step": 0}, ValueError, "step: expected a function, got NULL"),
+        ({"step": lambda: 0}, TypeError, "step: .* got function, which is Python: see BatchEnvironment"),
+        ({"context": np.zeros((4, 4))[:, 1]}, ValueError, "context: expected a contiguous array"),
+        ({"context": "text"}, TypeError, "context: expected an address, a ctypes object or an array, got str"),
+    ],
+)
+def test_bad_arguments_are_named(changes, error, message):
+    with pytest.raises(error, match=message):
+        walker.in_c(**changes)
+
+
+def test_a_callable_of_another_signature_is_refused():
+    from scipy import LowLevelCallable
+
+    step = LowLevelCallable.from_cython(walker.cython_module(), "step")
+    with pytest.raises(ValueError, match=r"reset: expected the signature 'int \(void const \*, int64_t, .* got 'int "):
+        walker.in_c(reset=step)
+
+
+def test_feature_maps_must_fit():
+    with pytest.raises(ValueError, match="features: expected a map of 2 observed numbers, got one of 3"):
+        walker.in_c().with_features(dmq.features.Identity([-1.0] * 3, [1.0] * 3))
+    with pytest.raises(TypeError, match="features: expected a FeatureMap, got function"):
+        walker.in_c().with_features(lambda x: x)
+
+
+def test_what_is_no_environment_is_refused():
+    with pytest.raises(TypeError, match=r"a capsule named 'dmq_fast\.environment' or an object with a method"):
+        EnvironmentHandle(object())
+    capsule = walker.cython_module().Walker().__dmq_environment__()
+    EnvironmentHandle(capsule)
+    with pytest.raises(ValueError, match="this capsule was taken already"):
+        EnvironmentHandle(capsule)
+
+
+def functions_in_c():
+    return {name: getattr(walker.c_library(), f"walker_{name}") for name in ("reset", "features", "step")}
+
+
+def functions_in_c():
+    return {name: getattr(walker.c_library(), f"walker_{name}") for name in ("reset", "features", "step")}
+
+
+def test_another_version_is_refused():
+    made = Functions(functions_in_c(), None)
+    made.struct.version = 2
+    with pytest.raises(ValueError, match="expected version 1 of the interface and 136 bytes, got version 2 and 136"):
+        EnvironmentHandle(made)
+
+
+def test_release_is_called_once_when_nobody_simulates_any_more():
+    released = []
+    release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(released.append)
+    made = Functions(functions_in_c(), 77)
+    made.fill(horizon=1, n_actions=1, dimension=2, state_bytes=8, reset_uniforms=1, reward_scale=1.0)
+    made.struct.release = ctypes.cast(release, ctypes.c_void_p).value
+    env = CompiledEnv(made)
+    sampler = RolloutSampler(env.with_features(None))
+    del env
+    assert released == []
+    del sampler
+    assert released == [77]
+
+
+def test_stepping_by_hand_checks_what_it_is_given():
+    handle = walker.in_c().handle
+    states = handle.reset(np.full((4, 1), 0.5))
+    assert states.view(np.float64).tolist() == [[0.5]] * 4
+    with pytest.raises(ValueError, match="level: expected 0 <= level < 6, got 6"):
+        handle.features(6, states)
+    with pytest.raises(ValueError, match=r"uniforms: expected shape \(4, 1\), got \(4, 0\)"):
+        handle.features(1, states)
+    with pytest.raises(ValueError, match=r"actions: expected 4 integers in \[0, 2\)"):
+        handle.step(0, states, [0, 1, 2, 0], np.zeros((4, 1)))
+    with pytest.raises(ValueError, match="states: expected a contiguous array of uint8"):
+        handle.ended(0, states[::2])
+    assert handle.step(0, states, [1] * 4, np.full((4, 1), 0.5)).tolist() == [0.0] * 4
+    assert states.view(np.float64).tolist() == [[0.625]] * 4
