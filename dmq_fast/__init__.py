@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmq_fast import environments, kernels, samplers, theory
+    from dmq_fast import environments, features, kernels, samplers, theory
     from dmq_fast._version import __version__
     from dmq_fast.dmq import DMQ, Progress
     from dmq_fast.journal import JournalError
@@ -31,6 +31,7 @@ __all__ = [
     "Stream",
     "__version__",
     "environments",
+    "features",
     "kernels",
     "load",
     "samplers",
