@@ -1,0 +1,164 @@
+"""Mountain car and cart-pole, compiled: Gymnasium's own states, step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmq_fast.kernels._control import CartPole, MountainCar
+from dmq_fast.kernels._env import EnvironmentHandle
+
+ENDED = ("ended", np.int64)
+CAR = np.dtype([("position", np.float64), ("velocity", np.float64), ENDED])
+CART = np.dtype([(name, np.float64) for name in ("x", "x_dot", "theta", "theta_dot")] + [ENDED])
+
+CASES = {
+    "MountainCar-v0": (MountainCar, CAR, 200, -1.0, 1.0),
+    "CartPole-v1": (CartPole, CART, 500, 1.0, 0.0),
+}
+cases = pytest.mark.parametrize("name", CASES)
+
+
+def handle_of(name, horizon=1000):
+    made, dtype, *_ = CASES[name]
+    return EnvironmentHandle(made(horizon)), dtype
+
+
+def numbers(states, dtype):
+    """The numbers of the states (n, m), and whether they ended (n,)."""
+    records = states.view(dtype)[:, 0]
+    names = [name for name in dtype.names if name != "ended"]
+    return np.stack([records[name] for name in names], axis=1), records["ended"]
+
+
+def put(states, dtype, row, values):
+    """Write the numbers of one state."""
+    record = states.view(dtype)[row]
+    for name, value in zip(dtype.names, values, strict=False):
+        record[name] = value
+
+
+def started(env, dtype, values):
+    """States with these numbers (n, m)."""
+    states = env.reset(np.full((len(values), env.reset_uniforms), 0.5))
+    for row, value in enumerate(values):
+        put(states, dtype, row, value)
+    return states
+
+
+@cases
+def test_what_it_says_about_itself(name):
+    env, dtype = handle_of(name, 40)
+    _, _, _, _, shift = CASES[name]
+    assert (env.horizon, env.state_bytes, env.dimension) == (40, dtype.itemsize, len(dtype.names) - 1)
+    assert (env.reward_shift, env.reward_scale) == (shift, 1 / 40)
+    assert set(env.step_uniforms) == set(env.feature_uniforms) == {0}
+    assert env.n_actions == {"MountainCar-v0": 3, "CartPole-v1": 2}[name]
+
+
+@cases
+@pytest.mark.parametrize("horizon", [0, -1])
+def test_a_horizon_that_makes_no_sense_is_refused(name, horizon):
+    with pytest.raises(ValueError, match="environment: horizon: expected an integer in"):
+        handle_of(name, horizon)
+
+
+@cases
+def test_states_are_those_of_gymnasium(name):
+    """100,000 steps; actions are kept for a while, so that episodes reach every part of the space."""
+    gymnasium = pytest.importorskip("gymnasium")
+    theirs, (env, dtype) = gymnasium.make(name), handle_of(name)
+    rng = np.random.default_rng(1)
+    theirs.reset(seed=2)
+    states = started(env, dtype, [theirs.unwrapped.state])
+    level, action, farthest, terminations, truncations = 0, 0, 0.0, 0, 0
+    for _ in range(100_000):
+        if rng.random() < 0.1:
+            action = int(rng.integers(env.n_actions))
+            if name == "MountainCar-v0" and rng.random() < 0.8:  # push the way it moves, or it never arrives
+                action = 2 * int(states.view(dtype)["velocity"].item() >= 0)
+            if name == "CartPole-v1" and rng.random() < 0.8:
+                action = int(states.view(dtype)["theta"].item() >= 0)
+        observation, reward, terminated, truncated, _ = theirs.step(action)
+        earned = env.step(level, states, [action])
+        ours, ended = numbers(states, dtype)
+        farthest = max(farthest, np.abs(ours[0] - theirs.unwrapped.state).max())
+        assert earned[0] == reward
+        assert bool(ended[0]) == env.ended(level, states)[0] == (terminated or truncated), (level, ours)
+        np.testing.assert_allclose(env.features(level, states)[0], observation, rtol=2e-7, atol=1e-12)
+        level += 1
+        terminations += terminated
+        truncations += truncated
+        if terminated or truncated:
+            theirs.reset()
+            states = started(env, dtype, [theirs.unwrapped.state])
+            level = 0
+    assert farthest < 1e-12
+    assert terminations > 100 and (truncations > 0 or name == "CartPole-v1")
+
+
+@cases
+def test_the_time_limit_is_that_of_gymnasium(name):
+    gymnasium = pytest.importorskip("gymnasium")
+    _, _, limit, reward, _ = CASES[name]
+    assert gymnasium.spec(name).max_episode_steps == limit
+    env, dtype = handle_of(name)
+    states = started(env, dtype, np.zeros((1, env.dimension)))
+    balanced = states.copy()
+    assert env.step(limit - 2, states, [1])[0] == reward
+    assert not env.ended(limit - 2, states)[0]
+    assert env.step(limit - 1, balanced, [1])[0] == reward
+    assert env.ended(limit - 1, balanced)[0]
+
+
+@cases
+def test_what_has_ended_stays_and_earns_nothing(name):
+    env, dtype = handle_of(name)
+    away = [0.5, 0.07] if name == "MountainCar-v0" else [2.5, 0.0, 0.0, 0.0]
+    states = started(env, dtype, [away, [0.0] * env.dimension])
+    rewards = env.step(3, states, [1, 1])
+    assert rewards[0] == rewards[1] != 0.0
+    assert env.ended(3, states).tolist() == [True, False]
+    before = states.copy()
+    assert env.step(4, states, [0, 0]).tolist() == [0.0, rewards[1]]
+    assert (states[0] == before[0]).all() and (states[1] != before[1]).any()
+
+
+@cases
+def test_starts_are_those_of_gymnasium_for_its_uniforms(name):
+    gymnasium = pytest.importorskip("gymnasium")
+    theirs, (env, dtype) = gymnasium.make(name), handle_of(name)
+    for seed in range(20):
+        theirs.reset(seed=seed)
+        rng, _ = gymnasium.utils.seeding.np_random(seed)
+        states = env.reset(rng.random((1, env.reset_uniforms)))
+        ours, ended = numbers(states, dtype)
+        np.testing.assert_allclose(ours[0], theirs.unwrapped.state, rtol=0, atol=1e-16)
+        assert ended[0] == 0
+
+
+@cases
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_rows_do_not_know_of_each_other(name, data):
+    env, dtype = handle_of(name)
+    n = data.draw(st.integers(0, 9))
+    unit = st.floats(0, 1, exclude_max=True)
+    u = np.array(data.draw(st.lists(unit, min_size=n * env.reset_uniforms, max_size=n * env.reset_uniforms)))
+    u = u.reshape(n, env.reset_uniforms)
+    plans = data.draw(st.lists(st.integers(0, env.n_actions - 1), min_size=20 * n, max_size=20 * n))
+    plans = np.array(plans, dtype=np.int64).reshape(20, n)
+    together, alone = env.reset(u), [env.reset(row[None]) for row in u]
+    for level, actions in enumerate(plans):
+        rewards = env.step(level, together, actions)
+        assert rewards.tolist() == [env.step(level, s, [a])[0] for s, a in zip(alone, actions, strict=True)]
+    assert n == 0 or (together == np.concatenate(alone)).all()
+    ours, _ = numbers(together, dtype)
+    assert (env.features(20, together) == ours.astype(np.float32)).all()
+
+
+def test_an_environment_outlives_its_name():
+    handles = [EnvironmentHandle(CartPole(horizon)) for horizon in range(1, 200)]
+    assert [handle.horizon for handle in handles] == list(range(1, 200))
