@@ -30,32 +30,6 @@ from dmq_fast.kernels._validate import as_floats
 cdef enum:
     BLOCK = 512
 
-cdef enum Rewards:
-    NONE = 0
-    BY_ROW = 1
-    BY_EDGE = 2
-    BERNOULLI = 3
-
-
-cdef struct Level:
-    Py_ssize_t n_states
-    # Transitions: successor[row] where deterministic, else edges row_start[row] .. row_start[row + 1].
-    bint deterministic
-    const int32_t* successor
-    const int32_t* row_start
-    const int32_t* next_state
-    const double* threshold
-    const int32_t* alias
-    # Rewards by row or by edge; for Bernoulli the probability of `cap` by row.
-    Rewards rewards
-    const double* reward
-    double cap
-    # Features: dense rows, or CSR where rows have few entries.
-    const double* dense
-    const int32_t* phi_start
-    const int32_t* phi_column
-    const double* phi_value
-
 
 def alias_tables(probabilities):
     """Alias table of one distribution.
@@ -141,18 +115,6 @@ cdef class FiniteModel:
     -----
     The arrays must satisfy what `FiniteMDP` validates. Levels that share an array object share its table.
     """
-
-    cdef readonly Py_ssize_t horizon
-    cdef readonly Py_ssize_t n_actions
-    cdef readonly Py_ssize_t dimension
-    cdef Level* levels
-    cdef Py_ssize_t* offset
-    cdef Py_ssize_t widest
-    cdef Py_ssize_t n_start
-    cdef const double* start_threshold
-    cdef const int32_t* start_alias
-    cdef const int32_t* start_state
-    cdef list _alive
 
     def __cinit__(self, transitions, rewards, features, start, caps):
         cdef Py_ssize_t h

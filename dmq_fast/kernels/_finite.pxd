@@ -1,0 +1,50 @@
+"""Finite MDPs packed for simulation: what other kernels read of them."""
+
+from libc.stdint cimport int32_t
+
+cdef enum Rewards:
+    NONE = 0
+    BY_ROW = 1
+    BY_EDGE = 2
+    BERNOULLI = 3
+
+cdef struct Level:
+    Py_ssize_t n_states
+    # Transitions: successor[row] where deterministic, else edges row_start[row] .. row_start[row + 1].
+    bint deterministic
+    const int32_t* successor
+    const int32_t* row_start
+    const int32_t* next_state
+    const double* threshold
+    const int32_t* alias
+    # Rewards by row or by edge; for Bernoulli the probability of `cap` by row.
+    Rewards rewards
+    const double* reward
+    double cap
+    # Features: dense rows, or CSR where rows have few entries.
+    const double* dense
+    const int32_t* phi_start
+    const int32_t* phi_column
+    const double* phi_value
+
+# Immutable once made, and alive as long as the pointers below are used.
+cdef class FiniteModel:
+    cdef readonly Py_ssize_t horizon
+    cdef readonly Py_ssize_t n_actions
+    cdef readonly Py_ssize_t dimension
+    # (H,); offset (H + 1,) sums their states up, and `widest` is the most of them.
+    cdef Level* levels
+    cdef Py_ssize_t* offset
+    cdef Py_ssize_t widest
+    # Alias table of the start: entry k stands for the state start_state[k].
+    cdef Py_ssize_t n_start
+    cdef const double* start_threshold
+    cdef const int32_t* start_alias
+    cdef const int32_t* start_state
+    cdef list _alive
+
+    cdef const double* keep_doubles(self, array) except? NULL
+    cdef const int32_t* keep_integers(self, array) except? NULL
+    cdef int pack_features(self, Py_ssize_t h, features, dict packed) except -1
+    cdef int pack_transitions(self, Py_ssize_t h, table, bint by_edge, dict packed) except -1
+    cdef int pack_rewards(self, Py_ssize_t h, table, rewards, double cap) except -1
