@@ -258,7 +258,7 @@ def test_an_exception_behind_ctypes_does_not_become_a_zero(name):
         raise KeyError("broken")
 
     # What ctypes returns then is not defined: a code, or 0 with nothing written.
-    with pytest.raises((ValueError, RuntimeError), match="as where a function raised|returned the code"):
+    with pytest.raises((ValueError, RuntimeError), match=r"as where a function raised|returned the code"):
         collect(python_env(**{name: broken}))
 
 
@@ -317,10 +317,6 @@ def test_what_is_no_environment_is_refused():
     EnvironmentHandle(capsule)
     with pytest.raises(ValueError, match="this capsule was taken already"):
         EnvironmentHandle(capsule)
-
-
-def functions_in_c():
-    return {name: getattr(walker.c_library(), f"walker_{name}") for name in ("reset", "features", "step")}
 
 
 def functions_in_c():
