@@ -89,9 +89,7 @@ class RolloutSampler:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
         check_policy(self, policy)
         sizes = enumerate(self.chunks(integer("n", n, 1)))
-        return estimate(
-            self._model.returns(policy.rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes
-        )
+        return estimate(self._model.returns(policy.rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
 
     def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP | CompiledEnv]]:
         return (RolloutSampler, (self.env,))
