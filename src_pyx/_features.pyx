@@ -268,6 +268,7 @@ cdef class FeatureMap:
         single, rows = observations(self, x)
         if self.nonzeros:
             columns, values = sparse_rows(self, rows)
+            refuse_undefined(self, rows, values)
             phi = dense_from_sparse(self, columns, values)
         else:
             phi = dense_rows(self, rows)
@@ -296,7 +297,14 @@ cdef class FeatureMap:
             raise TypeError(f"{type(self).__name__}.sparse: expected a sparse map, got a dense one; call it instead")
         single, rows = observations(self, x)
         columns, values = sparse_rows(self, rows)
+        refuse_undefined(self, rows, values)
         return (columns[0], values[0]) if single else (columns, values)
+
+
+def unchecked(FeatureMap map, x):
+    """Return what compiled callers get for observations (n, m) that may hold NaN: features, or columns and values."""
+    rows = as_floats("x", x, (None, map.inputs), finite=False)
+    return sparse_rows(map, rows) if map.nonzeros else dense_rows(map, rows)
 
 
 cdef tuple observations(FeatureMap map, x):
@@ -348,11 +356,15 @@ cdef tuple sparse_rows(FeatureMap map, cnp.ndarray rows):
     cdef double* value = entries(values)
     with nogil:
         map.apply_sparse(x, shape[0], column, value)
+    return columns, values
+
+
+cdef int refuse_undefined(FeatureMap map, cnp.ndarray rows, cnp.ndarray values) except -1:
     failed = np.isnan(values).any(axis=1)
     if failed.any():
         row = int(failed.argmax())
         raise ValueError(f"x: expected observations of {map!r}, got {rows[row].tolist()} in row {row}")
-    return columns, values
+    return 0
 
 
 cdef cnp.ndarray dense_from_sparse(FeatureMap map, cnp.ndarray columns, cnp.ndarray values):
