@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
-Seed = int | np.random.SeedSequence | np.random.Generator | None
-Integer = int | np.integer[Any]
+_Seed = int | np.random.SeedSequence | np.random.Generator | None
+_Integer = int | np.integer[Any]
 
 @disjoint_base
 class FeatureMap:
@@ -31,12 +31,12 @@ class Identity(FeatureMap):
 
 @final
 class OneHot(FeatureMap):
-    def __init__(self, n: Integer) -> None: ...
+    def __init__(self, n: _Integer) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
 class Fourier(FeatureMap):
-    def __init__(self, low: ArrayLike, high: ArrayLike, order: Integer) -> None: ...
+    def __init__(self, low: ArrayLike, high: ArrayLike, order: _Integer) -> None: ...
     @property
     def low(self) -> NDArray[np.float64]: ...
     @property
@@ -58,7 +58,7 @@ class RBF(FeatureMap):
 
 @final
 class TileCoding(FeatureMap):
-    def __init__(self, low: ArrayLike, high: ArrayLike, tiles: ArrayLike, tilings: Integer) -> None: ...
+    def __init__(self, low: ArrayLike, high: ArrayLike, tiles: ArrayLike, tilings: _Integer) -> None: ...
     @property
     def low(self) -> NDArray[np.float64]: ...
     @property
@@ -71,7 +71,7 @@ class TileCoding(FeatureMap):
 
 @final
 class RandomFourier(FeatureMap):
-    def __init__(self, inputs: Integer, dimension: Integer, width: ArrayLike = 1.0, rng: Seed = None) -> None: ...
+    def __init__(self, inputs: _Integer, dimension: _Integer, width: ArrayLike = 1.0, rng: _Seed = None) -> None: ...
     @staticmethod
     def from_frequencies(frequencies: ArrayLike) -> RandomFourier: ...
     @property
