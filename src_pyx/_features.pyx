@@ -670,8 +670,8 @@ cdef class TileCoding(FeatureMap):
     Notes
     -----
     A moved tiling needs one tile more in each coordinate. d = tilings * prod_i (tiles_i + 1), or prod_i tiles_i with
-    one tiling. Tiling t has the t-th equal share of the columns, tiles in lexicographic order. Tiles contain their lower
-    edges, and the last ones the upper edge of the box too.
+    one tiling. Tiling t has the t-th equal share of the columns, tiles in lexicographic order. Tiles contain their
+    lower edges, and the last ones the upper edge of the box too.
     """
 
     cdef readonly object low, high, tiles
