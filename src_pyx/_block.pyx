@@ -16,7 +16,6 @@ and sums have a fixed order.
 
 from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_SetContext, PyCapsule_SetDestructor
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
@@ -246,9 +245,6 @@ cdef struct Block:
     # By level.
     int64_t* feature_uniforms
     int64_t* step_uniforms
-    # Rewards r' = scale (r + shift) of the model are handed out as r.
-    double reward_shift
-    double reward_scale
 
 
 cdef class BlockModel:
@@ -267,8 +263,6 @@ cdef class BlockModel:
         Standard deviation of Gaussian noise before scaling; >= 0, and 0 for other noise.
     scale : float
         What base and noise are multiplied with; > 0.
-    reward_shift, reward_scale : float
-        The rewards r' of `model` are reward_scale (r + reward_shift); the environment pays r and names the two.
 
     Attributes
     ----------
@@ -286,8 +280,7 @@ cdef class BlockModel:
     cdef list _alive
 
     def __cinit__(
-        self, FiniteModel model not None, base, *, noise="none", n_coins=0, sigma=0.0, scale=1.0, reward_shift=0.0,
-        reward_scale=1.0
+        self, FiniteModel model not None, base, *, noise="none", n_coins=0, sigma=0.0, scale=1.0
     ):
         cdef Block* block = &self.block
         self.model = model
@@ -302,10 +295,6 @@ cdef class BlockModel:
             raise ValueError(f"sigma: expected 0 without Gaussian noise, got {sigma}")
         block.coin = as_positive("scale", scale)
         block.deviation = block.coin * deviation
-        block.reward_shift = reward_shift
-        block.reward_scale = as_positive("reward_scale", reward_scale)
-        if not isfinite(block.reward_shift):
-            raise ValueError(f"reward_shift: expected a finite number, got {reward_shift}")
         block.horizon, block.n_actions, block.levels = model.horizon, model.n_actions, model.levels
         block.n_start, block.start_state = model.n_start, model.start_state
         block.start_threshold, block.start_alias = model.start_threshold, model.start_alias
@@ -371,8 +360,7 @@ cdef class BlockModel:
         environment.reset_uniforms = self.block.n_start > 1
         environment.feature_uniforms = self.block.feature_uniforms
         environment.step_uniforms = self.block.step_uniforms
-        environment.reward_shift = self.block.reward_shift
-        environment.reward_scale = self.block.reward_scale
+        environment.reward_scale = 1.0
         environment.context = &self.block
         environment.reset = reset
         environment.features = features
@@ -462,9 +450,6 @@ cdef int step(
             state[i] = level.next_state[k]
             if level.rewards == BY_EDGE:
                 rewards[i] = level.reward[k]
-    if block.reward_shift != 0.0 or block.reward_scale != 1.0:
-        for i in range(n):
-            rewards[i] = rewards[i] / block.reward_scale - block.reward_shift
     return 0
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
 
 import pytest
 
 from dmq_fast import kernels
 
-MODULES = ["_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_ridge_fit", "_rules", "_validate"]
+MODULES = sorted(source.stem for source in (Path(__file__).parents[1] / "src_pyx").glob("*.pyx"))
 PLAIN = {"DsecResult", "dsec_rows"}  # of `_oracle`, where NumPy and SciPy do the work
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-KERNELS = ("_blas", "_dsec", "_finite", "_greedy", "_moments", "_philox", "_ridge", "_ridge_fit", "_rules", "_validate")
-WITHOUT_STUB = {"_blas"}
-WITHOUT_PXD = {"_finite"}
+KERNELS = sorted(source.stem for source in (ROOT / "src_pyx").glob("*.pyx"))
+# Used from C alone, and from Python alone.
+WITHOUT_STUB = {"_blas", "_plan"}
+WITHOUT_PXD = {"_block", "_control", "_rollout"}
 
 CLIENT = """
 # cython: language_level=3

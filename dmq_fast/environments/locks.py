@@ -62,7 +62,7 @@ def combination_lock(
     features = np.eye(2)
     if dimension is not None:
         dimension = integer("dimension", dimension, 2)
-        features = _orthonormal_rows(2, dimension, generator)
+        features = orthonormal_rows(2, dimension, generator)
     transitions = [_lock_transitions(action, n_actions, p_success) for action in range(n_actions)]
     last = np.zeros((2, n_actions))
     last[GOOD, secrets[-1]] = final
@@ -138,7 +138,7 @@ def _lock_transitions(secret: int, n_actions: int, p_success: float) -> NDArray[
     return transitions
 
 
-def _orthonormal_rows(n: int, dimension: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def orthonormal_rows(n: int, dimension: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Draw orthonormal rows (n, dimension) of the Haar distribution: QR of a Gaussian, diag(R) positive."""
     q, r = np.linalg.qr(rng.standard_normal((dimension, n)))
     return np.ascontiguousarray((q * np.sign(np.diag(r))).T)

@@ -20,8 +20,6 @@ class BlockModel:
         n_coins: int = 0,
         sigma: float = 0.0,
         scale: float = 1.0,
-        reward_shift: float = 0.0,
-        reward_scale: float = 1.0,
     ) -> Self: ...
     @property
     def model(self) -> FiniteModel: ...

@@ -1,0 +1,584 @@
+"""Block MDPs: the kernel against a NumPy twin, the distribution of what it draws, and the locks built on it."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sys
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_rollout import feature_array, packed, random_mdp, twin
+
+from dmq_fast.environments import FiniteMDP, combination_lock, deep_sea
+from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
+from dmq_fast.environments.linear_mdp import linear_mdp
+from dmq_fast.kernels._block import BlockModel, normal_quantiles
+from dmq_fast.kernels._env import EnvironmentHandle
+from dmq_fast.policy import Policy
+
+EPS = np.finfo(np.float64).eps
+LEVEL = 1e-4  # of a statistical test
+
+# Twins --------------------------------------------------------------------------------------------------------------
+
+# Coefficients of numerators and denominators, from the constant up (Wichura, 1988).
+CENTRE, TAIL, FAR = (
+    [[float(number) for number in line.split()] for line in lines.split("/")]
+    for lines in (
+        """3.3871328727963666080e0 1.3314166789178437745e2 1.9715909503065514427e3 1.3731693765509461125e4
+        4.5921953931549871457e4 6.7265770927008700853e4 3.3430575583588128105e4 2.5090809287301226727e3
+        / 1 4.2313330701600911252e1 6.8718700749205790830e2 5.3941960214247511077e3 2.1213794301586595867e4
+        3.9307895800092710610e4 2.8729085735721942674e4 5.2264952788528545610e3""",
+        """1.42343711074968357734e0 4.63033784615654529590e0 5.76949722146069140550e0 3.64784832476320460504e0
+        1.27045825245236838258e0 2.41780725177450611770e-1 2.27238449892691845833e-2 7.74545014278341407640e-4
+        / 1 2.05319162663775882187e0 1.67638483018380384940e0 6.89767334985100004550e-1 1.48103976427480074590e-1
+        1.51986665636164571966e-2 5.47593808499534494600e-4 1.05075007164441684324e-9""",
+        """6.65790464350110377720e0 5.46378491116411436990e0 1.78482653991729133580e0 2.96560571828504891230e-1
+        2.65321895265761230930e-2 1.24266094738807843860e-3 2.71155556874348757815e-5 2.01033439929228813265e-7
+        / 1 5.99832206555887937690e-1 1.36929880922735805310e-1 1.48753612908506148525e-2 7.86869131145613259100e-4
+        1.84631831751005468180e-5 1.42151175831644588870e-7 2.04426310338993978564e-15""",
+    )
+)
+
+
+def horner(coefficients, x):
+    total = np.zeros_like(x)
+    for coefficient in reversed(coefficients):
+        total = total * x + coefficient
+    return total
+
+
+def ratio(table, x, factor=1.0):
+    return factor * horner(table[0], x) / horner(table[1], x)
+
+
+def logarithm(x):
+    """The series of 2 artanh, term by term as the kernel adds it."""
+    m, e = np.frexp(x)
+    low = m < np.sqrt(0.5)
+    m, e = np.where(low, 2 * m, m), np.where(low, e - 1, e).astype(float)
+    s = (m - 1) / (m + 1)
+    w = s * s
+    series = w * horner([1 / k for k in range(3, 23, 2)], w)
+    return e * 0.693147180369123816490 + (e * 1.90821492927058770002e-10 + 2 * (s + s * series))
+
+
+def quantiles(u):
+    """Wichura's AS 241 in the same arithmetic: not an approximation of the kernel, but its bits."""
+    u = np.asarray(u)
+    q = u - 0.5
+    p = np.where(u < 0.5, u, 1 - u)
+    r = np.sqrt(-logarithm(np.where(p < np.finfo(float).tiny, 2.0**-54, p)))
+    outside = np.where(r > 5, ratio(FAR, r - 5), ratio(TAIL, r - 1.6))
+    return np.where(abs(q) > 0.425, np.where(u < 0.5, -outside, outside), ratio(CENTRE, 0.180625 - q * q, q))
+
+
+def digits(u, n_coins):
+    """Coins of uniforms (n, m): binary digits, 52 from each."""
+    coins = []
+    for column in u.T:
+        rest = column.copy()
+        for _ in range(52):
+            rest = 2 * rest
+            coins.append(np.floor(rest))
+            rest -= coins[-1]
+    return np.array(coins).T[:, :n_coins]
+
+
+def observations(rows, states, u, noise, n_coins, sigma, scale):
+    base = scale * rows[states]
+    if noise == "coins":
+        return np.hstack([base, scale * digits(u, n_coins)])
+    if noise == "none" or sigma == 0:
+        return base
+    phi = base + scale * sigma * quantiles(u)
+    norms = np.linalg.norm(phi, axis=1, keepdims=True)
+    return phi / np.maximum(1, norms)
+
+
+def follow(plain, h, states, actions, u):
+    """Next states and rewards of one step, trajectory by trajectory."""
+    last, reward = h == len(plain.rewards) - 1, plain.rewards[h]
+    by_edge = reward.ndim == 3 and bool(reward.any())
+    after, paid = [], []
+    for s, a, row in zip(states, actions, u, strict=True):
+        left = list(row)
+        here = plain.caps[h] * (left.pop(0) < reward[s, a] / plain.caps[h]) if plain.is_bernoulli(h) else None
+        s_next = None
+        if h < len(plain.tables):
+            table = plain.tables[h][s][a]
+            if not plain.stochastic[h]:
+                s_next = int(table[0][0])
+            elif not last or by_edge:
+                s_next = plain.draw(table, left.pop(0))
+        if here is None:
+            here = reward[s, a] if reward.ndim == 2 else (reward[s, a, s_next] if by_edge else 0.0)
+        assert not left
+        after.append(s_next)
+        paid.append(here)
+    return after, np.array(paid)
+
+
+def states_of(raw):
+    return raw.view(np.int32)[:, 0]
+
+
+def raw_states(states):
+    return np.array(states, dtype=np.int32)[:, None].view(np.uint8)
+
+
+def handle_of(model, base, **arguments):
+    return EnvironmentHandle(BlockModel(model, base, **arguments))
+
+
+# The kernel ---------------------------------------------------------------------------------------------------------
+
+
+def test_quantiles_are_those_of_the_normal_distribution():
+    rng = np.random.default_rng(0)
+    u = np.concatenate(
+        [rng.random(20_000), 10.0 ** -rng.uniform(0, 300, 5_000), 1 - 10.0 ** -rng.uniform(0, 15, 5_000)]
+    )
+    u = np.concatenate([u, [0.075, 0.925, 0.5, 2.0**-53, 1 - 2.0**-53, 0.075 - EPS, np.exp(-25.0)]])
+    z = normal_quantiles(u)
+    assert np.abs(z - scipy.special.ndtri(u)).max() <= 1e-13
+    assert (np.abs(z - scipy.special.ndtri(u)) <= 8 * EPS * np.abs(z)).all()
+    assert normal_quantiles([]).shape == (0,)
+
+
+def test_quantiles_have_the_bits_of_the_twin_wherever_they_stand():
+    rng = np.random.default_rng(1)
+    u = rng.permutation(np.concatenate([rng.random(1_000), 10.0 ** -rng.uniform(0, 20, 200), [0.0, 1.0, 5e-324]]))
+    z = quantiles(u)
+    assert (normal_quantiles(u) == z).all()
+    for n in range(40):
+        start = 17 * n
+        assert (normal_quantiles(u[start : start + n]) == z[start : start + n]).all()
+
+
+def test_quantiles_are_odd_and_finite_at_the_ends():
+    u = np.random.default_rng(2).random(2_000)
+    u = np.round(u * 2**53) / 2**53
+    assert (normal_quantiles(1 - u) == -normal_quantiles(u)).all()
+    ends = normal_quantiles([0.0, 1.0])
+    assert (ends == normal_quantiles([2.0**-54, 2.0**-54]) * [1, -1]).all() and np.isfinite(ends).all()
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    seed=st.integers(0, 2**32),
+    horizon=st.integers(1, 5),
+    largest=st.integers(1, 6),
+    n_actions=st.integers(1, 4),
+    shared=st.booleans(),
+    caps=st.booleans(),
+    start=st.sampled_from(["one state", "random"]),
+    n=st.sampled_from([0, 1, 7, 50]),
+)
+def test_steps_follow_the_twin(seed, horizon, largest, n_actions, shared, caps, start, n):
+    rng = np.random.default_rng(seed)
+    env = random_mdp(rng, horizon, largest, n_actions, 3, "dense", shared=shared, caps=caps, start=start)
+    plain, handle = twin(env), handle_of(packed(env), env.features)
+    assert (handle.horizon, handle.n_actions, handle.dimension, handle.state_bytes) == (horizon, n_actions, 3, 4)
+    assert (handle.reward_shift, handle.reward_scale) == (0, 1) and set(handle.feature_uniforms) == {0}
+    assert handle.reset_uniforms == (len(plain.start[0]) > 1)
+    u = rng.random((n, handle.reset_uniforms))
+    raw = handle.reset(u)
+    first = [plain.draw(plain.start, row[0] if len(row) else 0.0) for row in u]
+    assert states_of(raw).tolist() == first
+    for h in range(horizon):
+        states = states_of(raw).tolist()
+        assert (handle.features(h, raw) == env.features[h][states]).all()
+        assert not handle.ended(h, raw).any()
+        actions = rng.integers(n_actions, size=n)
+        u = rng.random((n, handle.step_uniforms[h]))
+        rewards = handle.step(h, raw, actions, u)
+        after, paid = follow(plain, h, states, actions, u)
+        assert rewards == pytest.approx(paid, rel=4 * EPS, abs=0)
+        if h < horizon - 1:
+            assert states_of(raw).tolist() == after
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    seed=st.integers(0, 2**32),
+    n_states=st.integers(1, 5),
+    m=st.integers(1, 40),
+    noise=st.sampled_from(["none", "coins", "gaussian"]),
+    n_coins=st.sampled_from([1, 3, 51, 52, 53, 104, 130]),
+    sigma=st.sampled_from([0.0, 0.1, 0.3, 2.0]),
+    scale=st.sampled_from([1.0, 0.5, 0.3]),
+    n=st.sampled_from([0, 1, 2, 9, 33]),
+)
+def test_observations_follow_the_twin(seed, n_states, m, noise, n_coins, sigma, scale, n):
+    rng = np.random.default_rng(seed)
+    rows = feature_array(rng, n_states, m, "dense")
+    mdp = FiniteMDP(
+        [np.ones((n_states, 1, n_states)) / n_states], np.zeros((2, n_states, 1)), [np.ones((n_states, 1))] * 2
+    )
+    n_coins, sigma = n_coins if noise == "coins" else 0, sigma if noise == "gaussian" else 0.0
+    other = -rows
+    handle = handle_of(packed(mdp), [rows, other], noise=noise, n_coins=n_coins, sigma=sigma, scale=scale)
+    assert handle.dimension == m + n_coins
+    expected = {"none": 0, "coins": -(-n_coins // 52), "gaussian": m if sigma else 0}[noise]
+    assert handle.feature_uniforms == (expected, expected)
+    states = rng.integers(n_states, size=n)
+    u = rng.random((n, expected))
+    for level, base in enumerate((rows, other)):
+        phi = handle.features(level, raw_states(states), u)
+        want = observations(base, states, u, noise, n_coins, sigma, scale)
+        if noise == "gaussian" and sigma:
+            assert np.abs(phi - want).max(initial=0) <= 8 * EPS
+            inside = np.linalg.norm(want, axis=1) < 1 - 1e-9
+            assert (phi[inside] == want[inside]).all()
+            assert np.linalg.norm(phi, axis=1).max(initial=0) <= 1 + 4 * EPS
+        else:
+            assert (phi == want).all()
+
+
+def test_arrays_given_for_several_levels_are_told_apart():
+    mdp = combination_lock(4, rng=0)
+    one, other = np.eye(2), np.eye(2)[::-1]
+    handle = handle_of(packed(mdp), [one, other, one, other])
+    states = raw_states([0, 1])
+    assert all((handle.features(h, states) == (one, other)[h % 2]).all() for h in range(4))
+
+
+def test_the_model_lives_as_long_as_somebody_holds_it():
+    mdp = lock_bernoulli(3, 0.5, rng=0)
+    model = BlockModel(packed(mdp), mdp.features)
+    count = sys.getrefcount(model)
+    unused = model.__dmq_environment__()
+    first, second = EnvironmentHandle(model.__dmq_environment__()), EnvironmentHandle(model)
+    assert sys.getrefcount(model) > count
+    del unused, second
+    raw = first.reset(np.empty((5, 0)))
+    del first
+    gc.collect()
+    assert sys.getrefcount(model) == count
+    handle = EnvironmentHandle(model.__dmq_environment__())
+    del model, mdp
+    gc.collect()
+    assert (handle.features(0, raw) == np.eye(3)[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"noise": "loud"}, "noise: expected one of none, coins, gaussian, got 'loud'"),
+        ({"noise": "coins"}, "n_coins: expected a number >= 1 for coins"),
+        ({"n_coins": 3}, "n_coins: expected a number >= 1 for coins, and 0 for other noise, got 3"),
+        ({"noise": "coins", "n_coins": -1}, "n_coins"),
+        ({"sigma": 0.1}, "sigma: expected 0 without Gaussian noise, got 0.1"),
+        ({"noise": "gaussian", "sigma": -0.1}, "sigma: expected a non-negative number"),
+        ({"scale": 0.0}, "scale: expected a positive number"),
+        ({"base": [np.eye(2)]}, "base: expected 2 arrays, one a level, got 1"),
+        ({"base": [np.eye(2), np.eye(3)]}, r"base: level 1: expected shape \(any, 2\), got \(3, 3\)"),
+        ({"base": [np.eye(2), np.eye(3, 2)]}, "base: level 1: expected one row for each of 2 states, got 3"),
+        ({"base": [np.empty((2, 0))] * 2}, "base: level 0: expected at least one column"),
+        ({"base": [np.full((2, 1), np.nan)] * 2}, "base: level 0: expected finite numbers"),
+    ],
+)
+def test_kernel_refuses(arguments, message):
+    model = packed(combination_lock(2, rng=0))
+    base = arguments.pop("base", [np.eye(2)] * 2)
+    with pytest.raises(ValueError, match=message):
+        BlockModel(model, base, **arguments)
+
+
+# What is drawn ------------------------------------------------------------------------------------------------------
+
+
+def simulate(handle, n, rng, upto):
+    """States and rewards of n trajectories of uniformly random actions."""
+    raw = handle.reset(rng.random((n, handle.reset_uniforms)))
+    visited, paid = [states_of(raw).copy()], []
+    for h in range(upto):
+        actions = rng.integers(handle.n_actions, size=n)
+        paid.append(handle.step(h, raw, actions, rng.random((n, handle.step_uniforms[h]))))
+        visited.append(states_of(raw).copy())
+    return visited, paid
+
+
+@pytest.mark.parametrize(
+    "env", [lock_bernoulli(6, 0.1, observation="coins", rng=1), noisy_deep_sea(6, stochastic=True, rng=1)], ids=repr
+)
+def test_states_have_the_distribution_of_the_hidden_mdp(env):
+    n = 20_000
+    visited, paid = simulate(env.handle, n, np.random.default_rng(3), env.horizon)
+    exact = env.latent.occupancy(Policy.uniform(env.horizon))
+    for h in range(env.horizon):
+        counts = np.bincount(visited[h], minlength=len(exact[h]))
+        assert (counts[exact[h] == 0] == 0).all()
+        seen = exact[h] > 0
+        if seen.sum() > 1:
+            assert scipy.stats.chisquare(counts[seen], n * exact[h][seen]).pvalue > LEVEL
+    returns = np.sum(paid, axis=0)
+    error = returns.std() / np.sqrt(n)
+    assert abs(returns.mean() - env.latent.value(Policy.uniform(env.horizon))) <= 4 * error
+
+
+def test_coins_are_fair_and_independent():
+    env = lock_bernoulli(60, observation="coins", rng=0)
+    rng = np.random.default_rng(4)
+    n = 4_000
+    phi = env.handle.features(0, raw_states(np.zeros(n)), rng.random((n, 2)))
+    coins = np.rint(phi[:, 3:] / phi.max()).astype(int)
+    assert set(np.unique(coins)) == {0, 1}
+    assert phi[:, :3] == pytest.approx(np.eye(3)[[0] * n] / np.sqrt(61))
+    for i, j in [(0, 1), (50, 51), (51, 52), (0, 52), (58, 59), (0, 59)]:
+        counts = np.bincount(2 * coins[:, i] + coins[:, j], minlength=4)
+        assert scipy.stats.chisquare(counts).pvalue > LEVEL
+    heads = scipy.stats.binomtest(int(coins.sum()), coins.size)
+    assert heads.pvalue > LEVEL
+
+
+def test_gaussian_noise_has_its_distribution_after_a_rotation_too():
+    latent = lock_bernoulli(2, rng=0)
+    env = block_mdp(latent, noise="gaussian", sigma=0.2, dimension=10, rng=5)
+    n = 4_000
+    rng = np.random.default_rng(5)
+    rows = np.array([env.handle.features(0, raw_states([s]), np.full((1, 10), 0.5))[0] for s in range(3)])
+    scale = 1 / (1 + 0.2 * (np.sqrt(10) + 3))
+    assert rows @ rows.T == pytest.approx(scale**2 * np.eye(3), abs=1e-12)
+    states = rng.integers(3, size=n)
+    noise = (env.handle.features(0, raw_states(states), rng.random((n, 10))) - rows[states]) / (0.2 * scale)
+    for direction in [*np.eye(10), rng.normal(size=10)]:
+        along = noise @ direction / np.linalg.norm(direction)
+        assert scipy.stats.kstest(along, "norm").pvalue > LEVEL
+    correlation = np.corrcoef(noise.T) - np.eye(10)
+    assert np.abs(correlation).max() <= 5 / np.sqrt(n)
+
+
+def test_projections_are_as_rare_as_said():
+    d = np.arange(1, 5_000)
+    assert scipy.stats.chi2.sf((np.sqrt(d) + 3) ** 2, d).max() <= 7e-5
+    env = lock_gaussian(5, sigma=0.3, rng=0)
+    rng = np.random.default_rng(6)
+    phi = env.handle.features(0, raw_states(np.zeros(20_000)), rng.random((20_000, 8)))
+    assert np.linalg.norm(phi, axis=1).max() < 1
+
+
+# The environments ---------------------------------------------------------------------------------------------------
+
+
+def test_a_finite_mdp_becomes_a_compiled_environment():
+    latent = deep_sea(5)
+    env = block_mdp(latent)
+    assert env.latent is latent and env.dimension == 5 and env.optimal_value == latent.optimal_value
+    assert env.handle.feature_uniforms == env.handle.step_uniforms == (0,) * 5
+    assert all((env.handle.features(h, raw_states(np.arange(h + 1))) == latent.features[h]).all() for h in range(5))
+    assert env.parameters["latent"] == "deep-sea" and env.parameters["size"] == 5
+
+
+@pytest.mark.parametrize("rotation", ["random", "hadamard"])
+def test_rotations_keep_lengths_and_angles(rotation):
+    latent = deep_sea(5)
+    rows = [
+        rng.normal(size=(size, 7)) for size, rng in zip(range(1, 6), map(np.random.default_rng, range(5)), strict=True)
+    ]
+    env = block_mdp(latent, embedding=rows, rotation=rotation, rng=0)
+    assert env.dimension == {"random": 7, "hadamard": 8}[rotation]
+    scale = 1 / max(np.linalg.norm(array, axis=1).max() for array in rows)
+    seen = np.vstack([env.handle.features(h, raw_states(np.arange(h + 1))) for h in range(5)])
+    before = scale * np.vstack(rows)
+    assert np.abs(seen @ seen.T - before @ before.T).max() <= 1e-12
+    assert not np.allclose(seen[:, :7], before)
+    if rotation == "hadamard":
+        spread = block_mdp(latent, rotation="hadamard", dimension=16).handle.features(4, raw_states(range(5)))
+        assert (np.abs(spread) == 0.25).all()
+
+
+def test_block_mdps_are_drawn_from_their_seed():
+    def look(seed):
+        env = block_mdp(deep_sea(4), noise="gaussian", sigma=0.1, dimension=6, rng=seed)
+        return env, env.handle.features(2, raw_states([0, 1, 2]), np.full((3, 6), 0.3))
+
+    (env, one), (_, same), (_, other) = look(7), look(7), look(8)
+    assert (one == same).all() and not np.allclose(one, other)
+    again = env._factory()
+    assert (again.handle.features(2, raw_states([0, 1, 2]), np.full((3, 6), 0.3)) == one).all()
+    assert again.parameters == env.parameters and env.parameters["rotation_rng"] == 7
+    for factory in (lock_bernoulli, lock_gaussian, diabolical_lock):
+        assert factory(20, rng=3).parameters == factory(20, rng=3).parameters
+        first, second = (getattr(factory(20, rng=seed), "latent", factory(20, rng=seed)) for seed in (3, 4))
+        assert not all((p == q).all() for p, q in zip(first.P, second.P, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"latent": "lock"}, TypeError, "latent: expected a FiniteMDP, got str"),
+        ({"noise": "loud"}, ValueError, "noise: expected one of"),
+        ({"noise": "gaussian", "sigma": -1.0}, ValueError, "sigma: expected a number in"),
+        ({"noise": "coins", "n_coins": 2.5}, TypeError, "n_coins: expected an integer"),
+        ({"noise": "coins", "n_coins": 2, "dimension": 8}, ValueError, "dimension, rotation: expected None with coins"),
+        ({"dimension": 2}, ValueError, "dimension: expected an integer >= 3"),
+        ({"dimension": 6, "rotation": "hadamard"}, ValueError, "dimension: expected a power of 2"),
+        ({"rotation": "fourier"}, ValueError, "rotation: expected one of"),
+        ({"embedding": 3.0}, TypeError, "embedding: expected an array, got float"),
+        ({"embedding": np.eye(4)}, ValueError, r"embedding: level 0: expected shape \(3, 4\), got \(4, 4\)"),
+        ({"embedding": [np.eye(3)]}, ValueError, "embedding: expected one array, or 4, one a level, got 1"),
+        (
+            {"embedding": [np.eye(3), np.eye(3, 4), np.eye(3), np.eye(3)]},
+            ValueError,
+            r"embedding: level 1: expected shape \(3, 3\), got \(3, 4\)",
+        ),
+    ],
+)
+def test_block_mdp_refuses(arguments, error, message):
+    latent = arguments.pop("latent", lock_bernoulli(4, rng=0))
+    with pytest.raises(error, match=message):
+        block_mdp(latent, **arguments)
+
+
+def decoding_lock_step(secrets, switch, n_actions, h, state, action):
+    """Distribution of the next state, and mean of the reward if this is the last level, as StateDecoding says it."""
+    if state == 2:
+        return {2: 1.0}, 0.0
+    other = 1 - state
+    if action == secrets[h][state]:
+        return {state: 1 - switch, other: switch}, 0.5
+    if action == (secrets[h][state] + 1) % n_actions:
+        return {other: 1 - switch, state: switch}, 0.5
+    return {2: 1.0}, 0.0
+
+
+@pytest.mark.parametrize("switch", [0.0, 0.1])
+@pytest.mark.parametrize("n_actions", [2, 4])
+def test_lock_bernoulli_is_the_lock_of_state_decoding(switch, n_actions):
+    env = lock_bernoulli(8, switch, n_actions=n_actions, rng=2)
+    secrets = np.random.default_rng(2).integers(n_actions, size=(8, 2))
+    assert env.optimal_value == pytest.approx(0.5, abs=1e-15) and env.realizability_residual <= 1e-14
+    for h, state, action in itertools.product(range(8), range(3), range(n_actions)):
+        after, mean = decoding_lock_step(secrets, switch, n_actions, h, state, action)
+        if h < 7:
+            assert env.P[h][state, action] == pytest.approx([after.get(s, 0.0) for s in range(3)])
+        assert env.R[h][state, action] == (mean if h == 7 else 0)
+    assert env.caps.tolist() == [0] * 7 + [1]
+
+
+def test_locks_are_seen_as_in_the_field():
+    coins = lock_bernoulli(5, 0.1, observation="coins", rng=2)
+    assert coins.dimension == 8 and coins.optimal_value == pytest.approx(0.5)
+    assert coins.handle.feature_uniforms == (1,) * 5 and coins.handle.step_uniforms == (1,) * 5
+    tight = coins.handle.features(0, raw_states([0]), [[1 - 2.0**-53]])
+    assert np.linalg.norm(tight) == pytest.approx(1)
+    noisy = lock_gaussian(5, 0.0, 0.1, rng=2)
+    assert noisy.dimension == 8 and noisy.optimal_value == pytest.approx(0.5)
+    assert noisy.handle.feature_uniforms == (8,) * 5 and noisy.handle.step_uniforms == (0,) * 4 + (1,)
+    scale = 1 / (1 + 0.1 * (np.sqrt(8) + 3))
+    assert noisy.handle.features(0, raw_states([0, 1, 2]), np.full((3, 8), 0.5)) == pytest.approx(scale * np.eye(3, 8))
+    assert lock_gaussian(5, sigma=0.0, rng=0).handle.feature_uniforms == (0,) * 5
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 20, 100])
+@pytest.mark.parametrize("swap", [0.0, 0.5])
+def test_diabolical_lock_with_live_costs(horizon, swap):
+    env = diabolical_lock(horizon, swap=swap, rng=4)
+    assert env.original_value(env.optimal_value) == pytest.approx(4 if horizon > 1 else 5, abs=1e-12)
+    assert env.max_reward_sum == pytest.approx(1) and env.start.tolist() == [1 - swap, swap, 0]
+    secrets = np.random.default_rng(4).integers(10, size=(horizon, 2))
+    cost = 1 / (horizon - 1) if horizon > 1 else 0
+    for h, state, action in itertools.product(range(horizon), range(3), range(10)):
+        alive = state < 2 and action == secrets[h][state]
+        reward = (5 if h == horizon - 1 else -cost) if alive else 0
+        assert env.R[h][state, action] / env.reward_scale - env.reward_shift == pytest.approx(reward, abs=1e-12)
+        if h < horizon - 1:
+            expected = [0, 0, 1] if not alive else [1 - swap, swap, 0] if state == 0 else [swap, 1 - swap, 0]
+            assert env.P[h][state, action].tolist() == expected
+
+
+@pytest.mark.parametrize("horizon", [1, 5])
+def test_diabolical_lock_with_anti_shaping(horizon):
+    env = diabolical_lock(horizon, 3, swap=0.5, shaping="anti-shaping", rng=4)
+    assert env.optimal_value == pytest.approx(1) and env.original_value(1.0) == 1
+    secrets = np.random.default_rng(4).integers(3, size=(horizon, 2))
+    handle, n = block_mdp(env).handle, 4_000
+    rng = np.random.default_rng(5)
+    for h, state, action in itertools.product(range(horizon), range(3), range(3)):
+        alive = state < 2 and action == secrets[h][state]
+        raw = raw_states([state] * n)
+        rewards = handle.step(h, raw, [action] * n, rng.random((n, handle.step_uniforms[h])))
+        falls = state < 2 and not alive
+        paid = {0.0, 0.1} if falls else {float(alive and h == horizon - 1)}
+        assert set(rewards.tolist()) == paid
+        if falls:
+            assert scipy.stats.binomtest(int((rewards > 0).sum()), n).pvalue > LEVEL
+        if h < horizon - 1:
+            assert set(states_of(raw).tolist()) == ({0, 1} if alive else {2})
+
+
+def test_diabolical_lock_is_seen_through_a_hadamard_matrix():
+    env = diabolical_lock(20, swap=0.5, observation="noisy", rng=4)
+    assert env.dimension == 32 and env.original_value(env.optimal_value) == pytest.approx(4)
+    still = [env.handle.features(h, raw_states([0, 1, 2]), np.full((3, 32), 0.5)) for h in range(20)]
+    seen = np.vstack(still) * (np.sqrt(2) + 0.1 * (np.sqrt(32) + 3))
+    level, state = np.divmod(np.arange(60), 3)
+    expected = (level[:, None] == level) * 1.0 + (state[:, None] == state)
+    assert np.abs(seen @ seen.T - expected).max() <= 1e-12
+    entries = np.unique(np.abs(np.round(seen * np.sqrt(32), 9)))
+    assert entries.tolist() == [0, 2]
+
+
+def test_noisy_deep_sea_hides_deep_sea():
+    env = noisy_deep_sea(10, dimension=16)
+    plain = deep_sea(10)
+    assert env.original_value(env.optimal_value) == pytest.approx(0.99)
+    assert all((p == q).all() for p, q in zip(env.latent.P, plain.P, strict=True))
+    assert env.dimension == 16 and noisy_deep_sea(10).dimension == 10
+    still = np.full((10, 16), 0.5)
+    same = noisy_deep_sea(10, dimension=16).handle.features(9, raw_states(range(10)), still)
+    assert (env.handle.features(9, raw_states(range(10)), still) == same).all()
+    assert any((p != q).any() for p, q in zip(noisy_deep_sea(10, rng=0).latent.P, plain.P, strict=True))
+    assert max(noisy_deep_sea(3, stochastic=True).handle.step_uniforms) == 1
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 2**32),
+    horizon=st.integers(1, 5),
+    n_states=st.integers(1, 12),
+    dimension=st.integers(1, 5),
+    n_actions=st.integers(1, 4),
+)
+def test_linear_mdps_are_linear(seed, horizon, n_states, dimension, n_actions):
+    env = linear_mdp(horizon, n_states, dimension, n_actions, rng=seed)
+    assert env.dimension == dimension * n_actions and env.max_reward_sum == pytest.approx(1)
+    phi = env.features[0].reshape(n_states, n_actions, dimension) * np.sqrt(n_actions)
+    assert phi.min() >= 0 and phi.sum(axis=2) == pytest.approx(np.ones((n_states, n_actions)))
+    flat = phi.reshape(-1, dimension)
+    for level in range(horizon):
+        targets = [env.R[level].reshape(-1, 1), env.optimal_q[level].reshape(-1, 1)]
+        if level < horizon - 1:
+            targets.append(env.P[level].reshape(-1, n_states))
+        for target in targets:
+            fit = np.linalg.lstsq(flat, target, rcond=None)[0]
+            assert np.abs(flat @ fit - target).max() <= 1e-10
+    assert env.realizability_residual <= 1e-10
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: lock_bernoulli(0), "horizon: expected an integer >= 1"),
+        (lambda: lock_bernoulli(3, 1.5), "switch: expected a number in"),
+        (lambda: lock_bernoulli(3, n_actions=1), "n_actions: expected an integer >= 2"),
+        (lambda: lock_bernoulli(3, observation="bits"), "observation: expected one of latent, coins, got 'bits'"),
+        (lambda: lock_gaussian(3, sigma=np.inf), "sigma: expected a number in"),
+        (lambda: diabolical_lock(3, shaping="none"), "shaping: expected one of live-cost, anti-shaping, got 'none'"),
+        (lambda: diabolical_lock(3, observation="coins"), "observation: expected one of latent, noisy"),
+        (lambda: diabolical_lock(3, swap=-0.1), "swap: expected a number in"),
+        (lambda: noisy_deep_sea(0), "size: expected an integer >= 1"),
+        (lambda: noisy_deep_sea(4, dimension=3), "dimension: expected an integer >= 4"),
+        (lambda: linear_mdp(n_states=0), "n_states: expected an integer >= 1"),
+    ],
+)
+def test_generators_refuse(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
