@@ -1,6 +1,7 @@
 """Environments: finite MDPs with known solutions, and the benchmarks of the field."""
 
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
+from dmq_fast.environments.control import cart_pole, mountain_car
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gymnasium_batch import GymnasiumBatch
 from dmq_fast.environments.linear_q import linear_q
@@ -11,6 +12,7 @@ __all__ = [
     "REGISTRY",
     "FiniteMDP",
     "GymnasiumBatch",
+    "cart_pole",
     "chain",
     "combination_lock",
     "decoy_lock",
@@ -18,5 +20,6 @@ __all__ = [
     "describe",
     "linear_q",
     "make",
+    "mountain_car",
     "river_swim",
 ]
