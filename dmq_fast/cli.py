@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from dmq_fast.dmq import DMQ, Progress
     from dmq_fast.environments import FiniteMDP
+    from dmq_fast.environments.registry import Parameter
     from dmq_fast.result import Result
     from dmq_fast.samplers import Sampler
 
@@ -50,6 +51,7 @@ examples:
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
   dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
   dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
+  dmq-fast run cart-pole --horizon 50 --max-trajectories 100000
   dmq-fast run --env-file my_env.py:make_env --make size=5
   dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
   dmq-fast bench oracle --plot oracle.png
@@ -340,12 +342,14 @@ def perform(job: Job) -> int:
 
 def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str, Any]) -> Subject:
     """Make the environment that the options describe."""
-    from dmq_fast.environments import registry
+    from dmq_fast.environments import FiniteMDP, registry
+    from dmq_fast.samplers import as_sampler
 
     if name is None:
         return Subject(load_environment(options["env_file"], parameters), options["env_file"], parameters, None)
     env = registry.make(name, rng=options["env_seed"], **parameters)
-    return Subject(env, env.name, env.parameters, options["env_seed"])
+    subject = env if isinstance(env, FiniteMDP) else as_sampler(env)
+    return Subject(subject, env.name, env.parameters, options["env_seed"])
 
 
 def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampler:
@@ -535,30 +539,30 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
         allow_abbrev=False,
     )
     group = parser.add_argument_group("environment")
+    group.add_argument(
+        "--evaluate", type=count, default=EVALUATION, metavar="N",
+        help="trajectories drawn after the run, beyond its budgets, to estimate the value of its policy where no "
+        f"table gives it; 0: none. Default: {EVALUATION:,}",
+    )  # fmt: skip
     if name is None:
         group.add_argument(
             "--env-file", required=True, metavar="FILE:NAME",
             help="the function NAME in the Python file FILE returns a FiniteMDP, a BatchEnvironment or a Sampler",
         )  # fmt: skip
         group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of NAME")
-        group.add_argument(
-            "--evaluate", type=count, default=EVALUATION, metavar="N",
-            help="trajectories drawn after the run, beyond its budgets, to estimate the value of its policy where no "
-            "table gives it; "
-            f"0: none. Default: {EVALUATION:,}",
-        )  # fmt: skip
         return parser, []
     group.add_argument("--env-seed", type=int, default=0, metavar="S", help="what it is drawn from; default: 0")
     if name.startswith(registry.GYMNASIUM_PREFIX):
-        group.add_argument("--horizon", type=int, required=True, metavar="H", help="number of levels")
+        parameters = registry.describe_gymnasium()
         group.add_argument(
             "--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of gymnasium.make"
         )
-        return parser, ["horizon"]
-    known = registry.describe()
-    if name not in known:
-        registry.make(name)  # says which there are
-    for parameter in known[name]:
+    else:
+        known = registry.describe()
+        if name not in known:
+            registry.make(name)  # says which there are
+        parameters = known[name]
+    for parameter in parameters:
         flag = "--" + parameter.name.replace("_", "-")
         if parameter.required or parameter.default is None:
             help_text = parameter.help
@@ -570,7 +574,7 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
         else:
             metavar = {int: "N", float: "X"}.get(parameter.type, "VALUE")
             group.add_argument(flag, type=parameter.type, required=parameter.required, metavar=metavar, help=help_text)
-    return parser, [parameter.name for parameter in known[name]]
+    return parser, [parameter.name for parameter in parameters]
 
 
 def key_value(text: str) -> tuple[str, Any]:
@@ -811,20 +815,25 @@ def list_environments(as_json: bool) -> int:
         return FINISHED
     for name, parameters in known.items():
         print(name)
-        for parameter in parameters:
-            if parameter.required:
-                note = " (required)"
-            else:
-                note = "" if parameter.default is None else f" (default {parameter.default})"
-            print_option(f"--{parameter.name.replace('_', '-')}", parameter.help + note)
+        print_parameters(parameters)
     print("--env-file FILE:NAME")
     print_option("--make", "KEY=VALUE: argument of the function NAME in the Python file FILE, any number of times")
     print_option("", "An environment of your own: NAME returns a FiniteMDP, a BatchEnvironment or a Sampler.")
     print("gym:ID")
-    print_option("--horizon", "Number of levels (required)")
+    print_parameters(registry.describe_gymnasium())
     print_option("--make", "KEY=VALUE: argument of gymnasium.make, any number of times")
-    print_option("", "Any Gymnasium environment with transition tables: FrozenLake-v1, CliffWalking-v1, Taxi.")
+    print_option("", "Any Gymnasium environment with discrete actions, such as FrozenLake-v1 or Acrobot-v1.")
     return FINISHED
+
+
+def print_parameters(parameters: Sequence[Parameter]) -> None:
+    """Print the parameters of one environment."""
+    for parameter in parameters:
+        if parameter.required:
+            note = " (required)"
+        else:
+            note = "" if parameter.default is None else f" (default {parameter.default})"
+        print_option(f"--{parameter.name.replace('_', '-')}", parameter.help + note)
 
 
 def print_option(flag: str, text: str) -> None:

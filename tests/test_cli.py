@@ -50,6 +50,50 @@ def test_every_environment_runs(run, name, variant):
     assert 0.0 <= summary["value"] <= summary["optimal_value"] + 1e-12
 
 
+@pytest.mark.parametrize(
+    ("name", "shift"),
+    [
+        ("cart-pole --horizon 8 --order 1", 0.0),
+        ("mountain-car --horizon 8 --features tiles --order 4", 1.0),
+        ("gym:CartPole-v1 --horizon 8 --order 1", 0.0),
+        ("gym:MountainCar-v0 --horizon 8 --features rbf", 1.0),
+        ("gym:CartPole-v1 --horizon 8 --order 1 --reward-shift 0.5 --reward-scale 0.05", 0.5),
+    ],
+)
+def test_values_of_environments_without_tables_are_estimated(run, name, shift):
+    options = "--n-samples 10 --max-trajectories 300 --evaluate 40 --json"
+    code, out, err = run("run", *name.split(), *options.split())
+    assert (code, err) == (3, "")
+    summary = json.loads(out)
+    assert (summary["value_trajectories"], summary["horizon"], summary["optimal_value"]) == (40, 8, None)
+    scale = summary["environment_parameters"].get("reward_scale", 1 / 8)
+    assert summary["original_value"] == pytest.approx(summary["value"] / scale - 8 * shift)
+    # CartPole never ends within 8 steps, MountainCar never arrives.
+    assert summary["original_value"] == pytest.approx(-8.0 if shift == 1.0 else 8.0)
+
+
+def test_a_table_can_be_left_aside(run):
+    lake = "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --n-samples 20 --evaluate 50 --json"
+    tables, step = (
+        json.loads(run("run", *lake.split(), *more)[1]) for more in ([], ["--through", "step"])
+    )  # fmt: skip
+    assert (tables["sampler"], step["sampler"]) == ("rollout", "BatchSampler")
+    assert tables["value_trajectories"] is None and step["value_trajectories"] == 50
+    assert tables["value"] == step["value"] == pytest.approx(1.0)
+    assert step["environment_parameters"] == {
+        "env": "FrozenLake-v1", "horizon": 6, "through": "step", "reward_shift": 0.0, "reward_scale": 1.0,
+        "is_slippery": False,
+    }  # fmt: skip
+
+
+def test_workers_of_environments_in_python_are_processes_and_change_nothing(run):
+    # Blocks of 256 episodes, so that N = 300 is shared.
+    command = "gym:CartPole-v1 --horizon 4 --order 1 --n-samples 300 --max-trajectories 2000 --evaluate 0 --json"
+    one, two = (json.loads(run("run", *command.split(), *more)[1]) for more in ([], ["--workers", 2]))
+    assert one.pop("seconds") != two.pop("seconds")
+    assert one == two
+
+
 def test_every_option_of_the_algorithm_arrives(run):
     options = (
         "--n-samples 7 --eps-s 0.5 --eps-t 1.5 --eps-r 0.02 --ridge 0.003 --initial uniform --no-recheck "
@@ -129,7 +173,19 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run lock --horizon 3 --sampler batch", "sampler"),
         ("run lock --horizon 3 --final 1.5", "final"),
         ("run gym:NoSuch-v0 --horizon 3", "NoSuch"),
-        ("run gym:CartPole-v1 --horizon 3", "P"),
+        ("run gym:CartPole-v1 --horizon 3 --through tables", "without P and initial_state_distrib"),
+        ("run gym:CartPole-v1 --horizon 3 --through walls", "through: expected tables or step, got 'walls'"),
+        ("run gym:CartPole-v1 --horizon 3 --features waves", "features: expected one of fourier, tiles, rbf"),
+        ("run gym:CartPole-v1 --horizon 3 --order 9", "order: expected at most 4,096 features"),
+        ("run gym:CartPole-v1 --horizon 3 --sampler flow", "flow needs a FiniteMDP"),
+        ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
+        ("run gym:Blackjack-v1 --horizon 3", "expected observations in a Box"),
+        ("run gym:FrozenLake-v1 --horizon 3 --reward-shift 1", "reward_shift: expected none with tables"),
+        ("run gym:FrozenLake-v1 --horizon 3 --through step --order 3", "order: expected none for observations in Disc"),
+        ("run gym:FrozenLake-v1 --horizon 3 --make through=step", "--through"),
+        ("run cart-pole --features waves", "features: expected one of fourier, tiles, rbf, got 'waves'"),
+        ("run cart-pole --order 0", "order: expected an integer >= 1"),
+        ("run mountain-car --sampler exact", "exact needs a FiniteMDP"),
         ("run gym:FrozenLake-v1", "--horizon"),
         ("run gym:FrozenLake-v1 --horizon 3 --make slippery", "KEY=VALUE"),
         ("run gym:FrozenLake-v1 --horizon 3 --make horizon=5", "--horizon"),
@@ -158,6 +214,7 @@ def test_a_wrong_command_line_exits_with_2_and_says_why(run, arguments, words):
         "resume --help",
         "run lock --help",
         "run gym:Taxi-v4 --help",
+        "run cart-pole --help",
         "run --env-file mine.py:make --help",
     ],
 )
@@ -173,11 +230,12 @@ def test_envs_lists_what_there_is(run):
     code, out, _ = run("envs")
     assert code == 0
     listing = json.loads(run("envs", "--json")[1])
+    assert {"mountain-car", "cart-pole"} <= set(listing)
     for name, parameters in listing.items():
         assert f"{name}\n" in out
         for parameter in parameters:
             assert f"--{parameter['name'].replace('_', '-')}" in out
-    assert "gym:ID" in out
+    assert "gym:ID" in out and "--through" in out
 
 
 def test_version(run):

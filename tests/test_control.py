@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dmq_fast.environments import REGISTRY, cart_pole, describe, make, mountain_car
+from dmq_fast.features import Fourier
 from dmq_fast.kernels._control import CartPole, MountainCar
 from dmq_fast.kernels._env import EnvironmentHandle
 
@@ -162,3 +166,56 @@ def test_rows_do_not_know_of_each_other(name, data):
 def test_an_environment_outlives_its_name():
     handles = [EnvironmentHandle(CartPole(horizon)) for horizon in range(1, 200)]
     assert [handle.horizon for handle in handles] == list(range(1, 200))
+
+
+# The factories
+
+
+@pytest.mark.parametrize("name", ["mountain-car", "cart-pole"])
+def test_parameters_are_recorded_and_give_the_environment_again(name):
+    env = make(name)
+    assert env.name == name
+    recorded = json.loads(json.dumps(env.parameters))
+    assert set(recorded) == {parameter.name for parameter in describe()[name]}
+    again = REGISTRY[name](**recorded)
+    assert again.parameters == env.parameters
+    assert (again.horizon, again.n_actions, again.dimension) == (env.horizon, env.n_actions, env.dimension)
+
+
+@pytest.mark.parametrize(
+    ("features", "order", "dimensions"),
+    [
+        ("fourier", None, (16, 81)),
+        ("fourier", 1, (4, 16)),
+        ("tiles", None, (324, 324)),
+        ("tiles", 3, (64, 1024)),
+        ("rbf", None, (25, 81)),
+        ("rbf", 1, (1, 1)),
+    ],
+)
+def test_kinds_of_features(features, order, dimensions):
+    assert tuple(make(features=features, order=order).dimension for make in (mountain_car, cart_pole)) == dimensions
+
+
+def test_a_feature_map_may_be_given():
+    env = cart_pole(30, Fourier([-1] * 4, [1] * 4, 2))
+    assert env.dimension == 81 and env.parameters["order"] is None
+    assert env.original_value(0.5) == pytest.approx(15.0)
+    assert mountain_car(100).original_value(0.25) == pytest.approx(-75.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"horizon": 0}, ValueError, "horizon: expected an integer >= 1"),
+        ({"horizon": 2.5}, TypeError, "horizon: expected an integer"),
+        ({"features": "waves"}, ValueError, "features: expected one of fourier, tiles, rbf, got 'waves'"),
+        ({"order": 0}, ValueError, "order: expected an integer >= 1"),
+        ({"order": 64}, ValueError, "order: expected at most 4,096 features"),
+        ({"features": Fourier([0, 0], [1, 1], 1), "order": 3}, ValueError, "order: expected none beside a feature map"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, error, words):
+    for factory in (mountain_car, cart_pole):
+        with pytest.raises(error, match=words):
+            factory(**arguments)

@@ -42,7 +42,11 @@ def same(one, other):
 # What all of them promise
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+def test_every_finite_environment_is_listed_here():
+    assert set(REGISTRY) - set(MINIMAL) == {"mountain-car", "cart-pole"}  # see test_control.py
+
+
+@pytest.mark.parametrize("name", MINIMAL)
 def test_rewards_are_scaled_and_parameters_recorded(name):
     env = make(name, rng=0, **MINIMAL[name])
     assert env.name == name
@@ -376,7 +380,7 @@ def test_descriptions_serve_a_command_line():
     assert lock["horizon"].help == "Number of levels H >= 1."
     for parameters in described.values():
         for parameter in parameters:
-            assert parameter.type in (int, float, bool)
+            assert parameter.type in (int, float, bool, str)
             assert parameter.help.endswith(".") and "\n" not in parameter.help
             assert parameter.required or parameter.default is None or isinstance(parameter.default, parameter.type)
 

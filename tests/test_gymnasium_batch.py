@@ -6,16 +6,18 @@ import pickle
 import subprocess
 import sys
 import threading
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
 import scipy.stats
 
 import dmq_fast as dmq
-from dmq_fast.environments import FiniteMDP, GymnasiumBatch
+from dmq_fast.environments import FiniteMDP, GymnasiumBatch, make
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
-from dmq_fast.samplers import BatchEnvironment, BatchSampler
+from dmq_fast.samplers import BatchEnvironment, BatchSampler, ParallelSampler
+from dmq_fast.samplers.parallel import pool_of
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -332,6 +334,17 @@ def test_threads_give_the_same_bits():
     assert all(same(serial[seed], answers[seed]) for seed in range(6))
 
 
+def test_processes_give_the_same_bits():
+    sampler = BatchSampler(GymnasiumBatch("FrozenLake-v1", 6, reward_scale=1.0, copies=20))
+    assert sampler.holds_gil
+    made = pool_of(sampler, 2)
+    policy, every = Policy.uniform(6), range(6)
+    serial = sampler.collect(policy, 110, stream=Stream(3), levels=every, returns_from=every)
+    with ParallelSampler(sampler, made) as parallel:
+        assert isinstance(parallel.executor, ProcessPoolExecutor)
+        assert same(serial, parallel.collect(policy, 110, stream=Stream(3), levels=every, returns_from=every))
+
+
 def test_gymnasium_is_imported_on_use_only():
     code = "import sys, dmq_fast.environments, dmq_fast.samplers; assert 'gymnasium' not in sys.modules"
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
@@ -405,6 +418,67 @@ def test_mountain_car_pays_for_arriving_early():
     found = sampler.evaluate(policy, 100, stream=Stream(0))
     assert -150 < env.original_value(found.value) < -100
     assert sampler.evaluate(Policy.uniform(200), 100, stream=Stream(0)).value == 0.0
+
+
+# By id
+
+
+@pytest.mark.parametrize(
+    ("name", "dimension", "shift"),
+    [("CartPole-v1", 81, 0.0), ("MountainCar-v0", 16, 1.0), ("Acrobot-v1", 64, 1.0), ("FrozenLake-v1", 16, 0.0)],
+)
+def test_environments_by_id_have_features_and_rewards(name, dimension, shift):
+    env = make(f"gym:{name}", horizon=12, through="step")
+    assert isinstance(env, GymnasiumBatch)
+    assert (env.name, env.horizon, env.dimension, env.reward_shift) == (name, 12, dimension, shift)
+    assert env.reward_scale == (1.0 if name == "FrozenLake-v1" else 1 / 12)
+    again = make(f"gym:{env.parameters['env']}", **{k: v for k, v in env.parameters.items() if k != "env"})
+    assert again.parameters == env.parameters
+    assert same(everything(env, Policy.uniform(12), 5), everything(again, Policy.uniform(12), 5))
+
+
+def test_tables_are_taken_where_there_are_any():
+    slippery = make("gym:FrozenLake-v1", horizon=8, through="tables", is_slippery=True)
+    assert isinstance(slippery, FiniteMDP) and isinstance(make("gym:FrozenLake-v1", horizon=8), FiniteMDP)
+    cliff = make("gym:CliffWalking-v1", horizon=8)
+    stepped = make("gym:CliffWalking-v1", horizon=8, through="step", reward_scale=1e-3)
+    assert (stepped.reward_shift, stepped.reward_scale) == (cliff.reward_shift, 1e-3)
+
+
+class Free(gymnasium.Env):
+    """Two numbers, the second without bounds."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Box(np.float32([0, -np.inf]), np.float32([1, 0]))
+
+
+class Unlimited(Free):
+    limit = np.finfo(np.float32).max
+    observation_space = gymnasium.spaces.Box(np.float32([0, -limit]), np.float32([1, limit]))
+
+
+class Picture(Free):
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+
+class Long(Free):
+    observation_space = gymnasium.spaces.Box(-1, 1, (500,))
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (Free, "features: expected observations with bounds, got none for 1 of Test-v0"),
+        (Unlimited, "features: expected observations with bounds, got none for 1 of Test-v0"),
+        (Picture, r"features: expected observations that are vectors, got shape \(8, 8, 3\)"),
+        (Long, "order: expected at most 4,096 features, got more by order 1 with 500 numbers"),
+    ],
+)
+def test_boxes_that_no_map_fits_are_refused(env, words, monkeypatch):
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    gymnasium.register("Test-v0", env)
+    with pytest.raises(ValueError, match=words):
+        make("gym:Test-v0", horizon=5)
 
 
 # What is refused

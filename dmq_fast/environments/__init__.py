@@ -2,6 +2,7 @@
 
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.control import cart_pole, mountain_car
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gymnasium_batch import GymnasiumBatch
 from dmq_fast.environments.linear_q import linear_q
@@ -13,6 +14,7 @@ __all__ = [
     "CompiledEnv",
     "FiniteMDP",
     "GymnasiumBatch",
+    "cart_pole",
     "chain",
     "combination_lock",
     "decoy_lock",
@@ -20,5 +22,6 @@ __all__ = [
     "describe",
     "linear_q",
     "make",
+    "mountain_car",
     "river_swim",
 ]

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp
 
-__all__ = ["from_gymnasium", "make_environment"]
+__all__ = ["from_gymnasium", "has_table", "make_environment"]
 
 Array = NDArray[np.float64]
 
@@ -125,10 +125,19 @@ def _bare(env: Any) -> Any:
     return getattr(env, "unwrapped", env)
 
 
+# Where an environment keeps its transitions and where it starts.
+TABLE = ("P", "initial_state_distrib")
+
+
+def has_table(env: Any) -> bool:
+    """Whether an environment has a transition table, so that it can be turned into a FiniteMDP."""
+    return all(hasattr(_bare(env), name) for name in TABLE)
+
+
 def _read_table(env: Any) -> _Table:
     """Read the transition table; TypeError where there is none, ValueError where it has another form."""
     bare = _bare(env)
-    missing = [name for name in ("P", "initial_state_distrib") if not hasattr(bare, name)]
+    missing = [name for name in TABLE if not hasattr(bare, name)]
     if missing:
         raise TypeError(
             "env: expected an environment with a transition table (P and initial_state_distrib, as "

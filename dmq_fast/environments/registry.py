@@ -11,20 +11,27 @@ from typing import Any, NamedTuple
 
 from dmq_fast.environments._arguments import Seed
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
+from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.control import cart_pole, mountain_car
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.environments.gymnasium import from_gymnasium, make_environment
+from dmq_fast.environments.gymnasium_batch import GymnasiumBatch
+from dmq_fast.environments.gymnasium_id import gymnasium_environment
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
 
-__all__ = ["REGISTRY", "Parameter", "describe", "make"]
+__all__ = ["REGISTRY", "Parameter", "describe", "describe_gymnasium", "make"]
 
-REGISTRY: dict[str, Callable[..., FiniteMDP]] = {
+Environment = FiniteMDP | CompiledEnv | GymnasiumBatch
+
+REGISTRY: dict[str, Callable[..., FiniteMDP | CompiledEnv]] = {
     "lock": combination_lock,
     "chain": chain,
     "deep-sea": deep_sea,
     "river-swim": river_swim,
     "linear-q": linear_q,
     "decoy": decoy_lock,
+    "mountain-car": mountain_car,
+    "cart-pole": cart_pole,
 }
 
 GYMNASIUM_PREFIX = "gym:"
@@ -55,21 +62,35 @@ def describe() -> dict[str, tuple[Parameter, ...]]:
     return {name: _parameters(factory) for name, factory in REGISTRY.items()}
 
 
-def make(name: str, rng: Seed = None, **parameters: Any) -> FiniteMDP:
+def describe_gymnasium() -> tuple[Parameter, ...]:
+    """List the arguments of ``"gym:ID"``, but for those of ``gymnasium.make``.
+
+    Returns
+    -------
+    tuple of Parameter
+    """
+    return tuple(
+        parameter for parameter in _parameters(gymnasium_environment) if parameter.name not in ("env", "make")
+    )
+
+
+def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
     """Make an environment from its name.
 
     Parameters
     ----------
     name : str
-        A key of :data:`REGISTRY`, or ``"gym:ID"`` for :meth:`FiniteMDP.from_gymnasium`.
+        A key of :data:`REGISTRY`, or ``"gym:ID"`` for a Gymnasium environment.
     rng : None, int, SeedSequence or Generator, optional
         What the environment is drawn from; environments that draw nothing do not use it.
     **parameters
-        Arguments of the generator; for ``"gym:ID"`` the horizon and arguments of ``gymnasium.make``.
+        Arguments of the generator; for ``"gym:ID"`` those that :func:`describe_gymnasium` lists, and arguments of
+        ``gymnasium.make``.
 
     Returns
     -------
-    FiniteMDP
+    FiniteMDP, CompiledEnv or GymnasiumBatch
+        The last for Gymnasium environments without tables, or ``through="step"``.
 
     Raises
     ------
@@ -97,12 +118,13 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> FiniteMDP:
     return factory(**parameters)
 
 
-def _make_gymnasium(name: str, parameters: dict[str, Any]) -> FiniteMDP:
+def _make_gymnasium(name: str, parameters: dict[str, Any]) -> FiniteMDP | GymnasiumBatch:
     if "horizon" not in parameters:
         raise ValueError(f"{name}: expected the parameter horizon, got none")
-    arguments = {key: value for key, value in parameters.items() if key != "horizon"}
-    env = make_environment(name.removeprefix(GYMNASIUM_PREFIX), **arguments)
-    return from_gymnasium(env, parameters["horizon"])
+    known = {parameter.name for parameter in describe_gymnasium()}
+    own = {key: value for key, value in parameters.items() if key in known}
+    arguments = {key: value for key, value in parameters.items() if key not in known}
+    return gymnasium_environment(name.removeprefix(GYMNASIUM_PREFIX), make=arguments, **own)
 
 
 def _refuse_unknown(name: str, parameters: dict[str, Any], known: list[str]) -> None:
@@ -118,7 +140,7 @@ def _suggestion(given: str, known: list[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _parameters(factory: Callable[..., FiniteMDP]) -> tuple[Parameter, ...]:
+def _parameters(factory: Callable[..., Any]) -> tuple[Parameter, ...]:
     types = typing.get_type_hints(factory)
     help_of = _help(factory)
     return tuple(
@@ -134,7 +156,7 @@ def _plain_type(annotation: Any) -> type:
     return choices[0] if choices else annotation
 
 
-def _help(factory: Callable[..., FiniteMDP]) -> dict[str, str]:
+def _help(factory: Callable[..., Any]) -> dict[str, str]:
     """Read the description of each parameter, on one line, from a numpydoc docstring."""
     sections = re.split(r"^(\w+)\n-+\n", inspect.getdoc(factory) or "", flags=re.MULTILINE)
     text = sections[sections.index("Parameters") + 1]

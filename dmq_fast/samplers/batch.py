@@ -108,6 +108,9 @@ class BatchSampler:
     an exception from inside the environment, which is raised as it is.
     """
 
+    # Workers that are to run at the same time must be processes.
+    holds_gil = True
+
     def __init__(self, env: BatchEnvironment) -> None:
         missing = missing_members(env)
         if missing:

@@ -1,0 +1,113 @@
+"""Steps of cart-pole a second under uniform actions, on one core: compiled episodes beside the vectors of others.
+
+Ours are episodes of 50 levels; only steps before their end count, so what is done for the rest comes on top. The others
+begin again by themselves, and all of their steps count. All of them draw actions, and take turns with ours.
+"""
+
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast.environments import cart_pole
+from dmq_fast.samplers import as_sampler
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of others when they are imported
+
+H = 50
+ROWS = 1024
+ID = "CartPole-v1"
+
+
+def gymnasium_vector(mode, rows):
+    env = pytest.importorskip("gymnasium").make_vec(ID, num_envs=rows, vectorization_mode=mode)
+    env.reset(seed=0)
+    return partial(step_rows, env, rows, np.int64)
+
+
+def envpool():
+    env = pytest.importorskip("envpool").make(ID, env_type="gymnasium", num_envs=ROWS, num_threads=1, seed=0)
+    env.reset()
+    return partial(step_rows, env, ROWS, np.int32)
+
+
+def step_rows(env, rows, dtype):
+    """Take H steps of all rows; return how many that were."""
+    rng = np.random.default_rng(0)
+    for _ in range(H):
+        env.step(rng.integers(2, size=rows, dtype=dtype))
+    return H * rows
+
+
+def gymnax():
+    """A scan over the levels of a map over the rows, compiled as a whole."""
+    jax = pytest.importorskip("jax")
+    env, parameters = pytest.importorskip("gymnax").make(ID)
+
+    def advance(state, key):
+        draw, own = jax.random.split(key)
+        action = jax.random.randint(draw, (), 0, 2)
+        _, state, reward, *_ = env.step(own, state, action, parameters)
+        return state, reward
+
+    def episode(key):
+        start, rest = jax.random.split(key)
+        _, state = env.reset(start, parameters)
+        return jax.lax.scan(advance, state, jax.random.split(rest, H))[1].sum()
+
+    run = jax.jit(lambda key: jax.vmap(episode)(jax.random.split(key, ROWS)).sum())
+    key = jax.random.key(0)
+    run(key).block_until_ready()
+
+    def work():
+        run(key).block_until_ready()
+        return H * ROWS
+
+    return work
+
+
+OTHERS = {
+    "Gymnasium, vector entry point": partial(gymnasium_vector, "vector_entry_point", ROWS),
+    "Gymnasium, sync": partial(gymnasium_vector, "sync", 64),
+    "EnvPool, one thread": envpool,
+    "gymnax on the CPU": gymnax,
+}
+
+
+def timed(work, rates):
+    began = time.perf_counter()
+    steps = work()
+    rates.append(steps / (time.perf_counter() - began))
+    return steps
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_steps(benchmark, other):
+    """Ours twice: returns alone, and the moments of the default features at all levels."""
+    theirs = OTHERS[other]()
+    sampler = as_sampler(cart_pole(H))
+    policy, stream, n = dmq.Policy.uniform(H), dmq.Stream(0), 16 * ROWS
+    rates = {"theirs": [], "moments": [], "ours": []}
+
+    def returns():
+        # Every step earns 1/H.
+        return round(sampler.evaluate(policy, n, stream=stream).value * H * n)
+
+    def moments():
+        found = sampler.collect(policy, n // 16, stream=stream, levels=range(H), returns_from=(0,))
+        assert found.n == n // 16
+        return returns_of_moments
+
+    returns_of_moments = round(sampler.evaluate(policy, n // 16, stream=stream).value * H * (n // 16))
+
+    def others():
+        timed(theirs, rates["theirs"])
+        timed(moments, rates["moments"])
+
+    steps = benchmark.pedantic(lambda: timed(returns, rates["ours"]), setup=others, rounds=15, warmup_rounds=1)
+
+    assert 20 < steps / n < 24
+    for name, found in rates.items():
+        benchmark.extra_info[f"steps_per_second_{name}"] = round(float(np.median(found)))

@@ -1,0 +1,99 @@
+"""Mountain car and cart-pole, compiled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from dmq_fast.environments._arguments import integer
+from dmq_fast.environments._box import CART_POLE, MOUNTAIN_CAR, Box, box_features
+from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.features import FeatureMap
+from dmq_fast.kernels._control import CartPole, MountainCar
+
+__all__ = ["cart_pole", "mountain_car"]
+
+
+def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", order: int | None = None) -> CompiledEnv:
+    """Build Gymnasium's MountainCar-v0: an underpowered car has to swing itself up a hill.
+
+    Observations are position and velocity, as single precision holds them; actions 0, 1, 2 push left, not at all and
+    right. Every step costs 1 until the car has arrived, or until Gymnasium's limit of 200 steps. The learner sees
+    r' = (r + 1)/H: nothing on the way, and 1/H for every level after the end.
+
+    Parameters
+    ----------
+    horizon : int, optional
+        Number of levels H >= 1.
+    features : str or FeatureMap, optional
+        Kind of features: fourier, tiles or rbf (from Python also a feature map of 2 inputs).
+    order : int, optional
+        Order of the Fourier basis, or the tiles or centres along each axis. Default: 3, 8 or 5.
+
+    Returns
+    -------
+    CompiledEnv
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another type or out of range.
+    """
+    return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order)
+
+
+def cart_pole(horizon: int = 50, features: str | FeatureMap = "fourier", order: int | None = None) -> CompiledEnv:
+    """Build Gymnasium's CartPole-v1: a pole on a cart has to be kept upright.
+
+    Observations are position and velocity of the cart, angle and angular velocity of the pole, as single precision
+    holds them; actions 0 and 1 push left and right. Every step earns 1 until the pole falls or the cart leaves the
+    track, or until Gymnasium's limit of 500 steps. The learner sees r' = r/H.
+
+    Parameters
+    ----------
+    horizon : int, optional
+        Number of levels H >= 1.
+    features : str or FeatureMap, optional
+        Kind of features: fourier, tiles or rbf (from Python also a feature map of 4 inputs). These resolve velocities
+        up to 3 and angular velocities up to 3.5.
+    order : int, optional
+        Order of the Fourier basis, or the tiles or centres along each axis. Default: 2, 2 or 3.
+
+    Returns
+    -------
+    CompiledEnv
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another type or out of range.
+    """
+    return _control("cart-pole", cart_pole, CartPole, CART_POLE, horizon, features, order)
+
+
+def _control(
+    name: str,
+    factory: Callable[..., CompiledEnv],
+    made: type[MountainCar] | type[CartPole],
+    box: Box,
+    horizon: int,
+    features: str | FeatureMap,
+    order: int | None,
+) -> CompiledEnv:
+    horizon = integer("horizon", horizon, 1)
+    again = functools.partial(factory, horizon, features, order)
+    if isinstance(features, str):
+        recorded = features
+        feature_map, order = box_features(box, features, order)
+    elif order is not None:
+        raise ValueError(f"order: expected none beside a feature map, got {order!r}")
+    else:
+        recorded = repr(features)
+        feature_map = features
+    return CompiledEnv(
+        made(horizon),
+        name=name,
+        parameters={"horizon": horizon, "features": recorded, "order": order},
+        factory=again,
+        features=feature_map,
+    )
