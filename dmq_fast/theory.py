@@ -67,6 +67,8 @@ __all__ = ["Inequality", "Parameters", "potential", "printed_cover_bound", "ridg
 # Constants span hundreds of decades, so they are decimals of 40 digits whose exponent has no bound in practice.
 ARITHMETIC = decimal.Context(prec=40, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, rounding=decimal.ROUND_HALF_EVEN)
 
+ROUNDING = Decimal("1e-30")
+
 LARGEST_EXPONENT = 10**6
 LARGEST_N = 2**63 - 1
 
@@ -90,8 +92,9 @@ class Inequality(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether left <= right."""
-        return self.left <= self.right
+        """Whether left <= right, or they are equal but for rounding."""
+        with decimal.localcontext(ARITHMETIC):
+            return self.left <= self.right + abs(self.right) * ROUNDING
 
 
 @dataclass(frozen=True)
@@ -492,7 +495,7 @@ def _samples(
 
 
 def _largest_admitted(d: int, constant: Decimal, slope: Decimal) -> Decimal:
-    """Largest real x with 2^(x - 1) <= (constant + slope x)^d, rounded up, for constant + slope > 1."""
+    """Largest real x with 2^(x - 1) <= (constant + slope x)^d, for constant + slope > 1."""
     scale = d / Decimal(2).ln()
     x = Decimal(2)
     while x - 1 < scale * (constant + slope * x).ln():
@@ -503,7 +506,7 @@ def _largest_admitted(d: int, constant: Decimal, slope: Decimal) -> Decimal:
         step = (x - 1 - scale * base.ln()) / (1 - scale * slope / base)
         x -= step
         if abs(step) <= x * Decimal("1e-20"):
-            return x * (1 + Decimal("1e-35"))
+            return x
 
 
 def _decimal(name: str, value: Number) -> Decimal:

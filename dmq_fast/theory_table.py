@@ -104,13 +104,13 @@ def lines(description: dict[str, Any]) -> Iterator[str]:
         for name, value in description["problem"].items()
     )
     yield ""
-    yield f"{'':<18}{'printed':<14}corrected"
+    yield f"{'':<18}{'printed':<16}corrected"
     for name, label in CONSTANTS.items():
-        yield f"{label:<18}" + "".join(f"{short(description[one]['constants'][name]):<14}" for one in SETS)
+        yield f"{label:<18}" + "".join(f"{short(description[one]['constants'][name]):<15} " for one in SETS)
     for one in SETS:
         yield ""
         title = f"What the proof needs of the {one} constants"
-        yield f"{title:<{WIDTH}}{'left':<11}{'right':<11}{'':<7}for epsilon up to"
+        yield f"{title:<{WIDTH}}{'left':<11} {'right':<11} {'':<7}for epsilon up to"
         for inequality in description[one]["inequalities"]:
             yield from inequality_lines(inequality)
     yield ""
@@ -122,7 +122,7 @@ def inequality_lines(inequality: dict[str, Any]) -> Iterator[str]:
     """One inequality: the formula and its sides, then where the proof uses it."""
     largest = inequality["largest_epsilon"]
     yield (
-        f"{'  ' + inequality['formula']:<{WIDTH}}{short(inequality['left']):<11}{short(inequality['right']):<11}"
+        f"{'  ' + inequality['formula']:<{WIDTH}}{short(inequality['left']):<11} {short(inequality['right']):<11} "
         f"{'holds' if inequality['holds'] else 'FAILS':<7}{largest_text(largest)}"
     )
     yield f"    {inequality['name']}; {inequality['source']}"
