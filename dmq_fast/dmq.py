@@ -600,7 +600,7 @@ class Run:
         """Return the M2 of one level."""
         if (recalled := self.recall(ADDED)) is not None:
             return recalled.floats.reshape(self.moments[level].shape)
-        added = moments.at(level).grams[0] / moments.n
+        added = moments.grams[moments.levels.index(level)] / moments.n
         self.record(ADDED, (level,), (added,))
         return added
 
