@@ -1,7 +1,4 @@
-"""Trajectories and success of each way to draw less, on every environment there is, as a Markdown table.
-
-    python bench/frugal_table.py --seeds 5
-"""
+"""Trajectories and success of each way to draw less, on every environment there is, as a Markdown table."""
 
 import argparse
 import importlib.util

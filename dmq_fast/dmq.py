@@ -20,7 +20,18 @@ from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import LinearClass
-from dmq_fast.journal import ADDED, CLOCK, FIT, LEVEL, SCAN, Journal, Record, fingerprint, policy_fingerprint, read_header
+from dmq_fast.journal import (
+    ADDED,
+    CLOCK,
+    FIT,
+    LEVEL,
+    SCAN,
+    Journal,
+    Record,
+    fingerprint,
+    policy_fingerprint,
+    read_header,
+)
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.kernels._validate import as_positive
 from dmq_fast.memory import Memory
@@ -514,9 +525,10 @@ class Run:
         Beyond the paper: with `accumulate` the sum is there already, but for the initial policies at first; with
         `reuse` the states are those of the regression data, N for each policy and action.
         """
+        total: NDArray[np.float64] = np.zeros(self.moments.shape[1:])
         if self.options.accumulate and self.learned[h]:
-            return self.moments[h]
-        total = np.zeros_like(self.moments[h])
+            total += self.moments[h]
+            return total
         n, n_each = self.n_samples, self.n_samples
         if self.options.reuse:
             n_each = n * self.sampler.n_actions
@@ -600,7 +612,7 @@ class Run:
         """Return the M2 of one level."""
         if (recalled := self.recall(ADDED)) is not None:
             return recalled.floats.reshape(self.moments[level].shape)
-        added = moments.grams[moments.levels.index(level)] / moments.n
+        added: NDArray[np.float64] = moments.grams[moments.levels.index(level)] / moments.n
         self.record(ADDED, (level,), (added,))
         return added
 
@@ -664,9 +676,7 @@ class Run:
                 self.memory.keep(self.calls, moments)
         return Drawn(self.calls, moments)
 
-    def draw(
-        self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]
-    ) -> Moments:
+    def draw(self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]) -> Moments:
         """Draw n trajectories, within the budget, on a stream of their own."""
         budget = self.dmq.budget
         if budget.max_trajectories is not None and self.n_trajectories + n > budget.max_trajectories:
@@ -687,9 +697,7 @@ class Run:
         self.seconds["rollouts"] += time.perf_counter() - began
         return moments
 
-    def redrawn(
-        self, call: int, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]
-    ) -> Redrawn:
+    def redrawn(self, call: int, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]) -> Redrawn:
         """Return the moments of an earlier call, drawn again when somebody looks at them."""
         return Redrawn(n, levels, functools.partial(self.draw_again, call, policy, n, levels, returns_from))
 
