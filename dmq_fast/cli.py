@@ -593,7 +593,8 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
     if name is None:
         group.add_argument(
             "--env-file", required=True, metavar="FILE:NAME",
-            help="the function NAME in the Python file FILE returns a FiniteMDP, a BatchEnvironment or a Sampler",
+            help="the function NAME in the Python file FILE returns a FiniteMDP, CompiledEnv, BatchEnvironment or "
+            "Sampler",
         )  # fmt: skip
         group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of NAME")
         return parser, []
@@ -864,7 +865,7 @@ def list_environments(as_json: bool) -> int:
         print_parameters(parameters)
     print("--env-file FILE:NAME")
     print_option("--make", "KEY=VALUE: argument of the function NAME in the Python file FILE, any number of times")
-    print_option("", "An environment of your own: NAME returns a FiniteMDP, a BatchEnvironment or a Sampler.")
+    print_option("", "An environment of your own: NAME returns a FiniteMDP, CompiledEnv, BatchEnvironment or Sampler.")
     print("gym:ID")
     print_parameters(registry.describe_gymnasium())
     print_option("--make", "KEY=VALUE: argument of gymnasium.make, any number of times")

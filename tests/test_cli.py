@@ -477,7 +477,7 @@ def test_an_estimate_that_fails_or_is_interrupted_loses_nothing(run, mine, monke
         ("FILE:value", "expected a function value in .*, got int of that name"),
         ("FILE:boom", r"boom\(\) in .*mine.py failed: RuntimeError: two lines, line \d+$"),
         ("FILE:leaves", r"leaves\(\) .* failed: SystemExit: 7"),
-        ("FILE:three", r"three\(\) in .*: env_or_sampler: expected a FiniteMDP, a Sampler or .*, got int$"),
+        ("FILE:three", r"three\(\) in .*: env_or_sampler: expected a FiniteMDP, a CompiledEnv, .*, got int$"),
         ("FILE:lock", r"lock\(\) .* failed: TypeError: .*horizon"),
         ("FILE:lock --make horizon=0", r"lock\(\) .* failed: ValueError: horizon"),
         ("FILE:Coin --make", "--make"),
