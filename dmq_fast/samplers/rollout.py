@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import FiniteModel, Stream
+from dmq_fast.kernels import FiniteModel, Rule, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
+from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.protocol import EqualChunks, collect_chunks
 
 __all__ = ["RolloutSampler"]
@@ -65,6 +69,13 @@ class RolloutSampler:
             start = stream.at(stream.call)
             return self.collect_chunk(policy, n, rng=start, levels=levels, returns_from=returns_from)
         return collect_chunks(self, policy, n, stream, levels, returns_from)
+
+    def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
+        """Return what a rule does in each state of a level: two policies that do the same are one.
+
+        None where the rule is uniform or a score overflows.
+        """
+        return actions_everywhere(self.env, level, rule)
 
     def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP]]:
         return (RolloutSampler, (self.env,))
