@@ -31,6 +31,7 @@ from dmq_fast.journal import (
     fingerprint,
     policy_fingerprint,
     read_header,
+    unwrapped,
 )
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.kernels._validate import as_positive
@@ -78,7 +79,8 @@ class Options:
         bound that is worth at most a factor |Pi_h| in N.
     memo : bool
         A policy that was checked before, same rules and same theta, has the distribution it had: test the moments it
-        had then, and draw policies only whose tail has changed. Nothing is drawn twice, so N must carry the noise.
+        had then, and draw policies only whose tail has changed. Where the sampler knows the states, policies are the
+        same that act the same in all of them. Nothing is drawn twice, so N must carry the noise.
         Without `accumulate`, moments that said True are drawn afresh, since D_h' was.
     oracle : {"value", "decision"}
         Compute the paper's v, a top eigenvalue, and record it; or answer v >= eps_t by one factorisation alone. The
@@ -441,7 +443,7 @@ class Run:
         self.learned = [False] * horizon
         self.cover: list[list[Policy]] = [list(dmq.initial) for _ in range(horizon)]
         self.moments = np.zeros((horizon, dimension, dimension))
-        self.memory = Memory()
+        self.memory = Memory(actions=getattr(unwrapped(dmq.sampler), "actions", None))
         memo, reuse = self.options.memo, self.options.reuse
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
@@ -661,7 +663,9 @@ class Run:
         levels, returns_from = self.asked_of(purpose, h)
         remembered = self.remembered[purpose]
         # The rules of later levels do not matter.
-        content = policy.digest(self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
+        content = (
+            self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
+        )
         call = self.memory.call(h, content) if self.serves[purpose] else None
         if call is not None:
             self.check_time()

@@ -97,14 +97,15 @@ def test_workers_of_environments_in_python_are_processes_and_change_nothing(run)
 def test_every_option_of_the_algorithm_arrives(run):
     options = (
         "--n-samples 7 --eps-s 0.5 --eps-t 1.5 --eps-r 0.02 --ridge 0.003 --initial uniform --no-recheck "
-        "--oracle value --mixture multinomial"
+        "--oracle value --mixture multinomial --accumulate --no-reuse --memo"
     )
     summary = json.loads(run("run", "chain", "--horizon", 4, "--json", *options.split())[1])
     assert summary["parameters"] == {
         "n_samples": 7, "eps_s": 0.5, "eps_t": 1.5, "eps_r": 0.02, "ridge": 0.003, "ratio": 3.0
     }  # fmt: skip
     assert summary["options"] == {
-        "initial": "uniform", "recheck": False, "oracle": "value", "mixture": "multinomial"
+        "initial": "uniform", "recheck": False, "accumulate": True, "reuse": False, "memo": True,
+        "oracle": "value", "mixture": "multinomial",
     }  # fmt: skip
 
 
