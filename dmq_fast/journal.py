@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._version import __version__
-from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy
 from dmq_fast.policy import Policy
 from dmq_fast.result import FileError
@@ -377,25 +376,18 @@ def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
 
 
 def fingerprint(sampler: object) -> dict[str, Any]:
-    """Describe what a sampler draws from: sizes, its class, and name, parameters and arrays of a finite MDP.
+    """Describe what a sampler draws from: sizes, its class, and what it and its environment say of themselves.
 
-    A sampler of another kind, or its environment, can say more by a method `fingerprint` that returns something
-    JSON-able. What a `ParallelSampler` spreads over workers is described as if it did not.
+    Either can have a method `fingerprint`: a sampler's returns something JSON-able, an environment's a dict. What a
+    `ParallelSampler` spreads over workers is described as if it did not.
     """
     sampler = unwrapped(sampler)
     described = {name: getattr(sampler, name) for name in ("horizon", "n_actions", "dimension")}
     described["sampler"] = type(sampler).__name__
-    env = getattr(sampler, "env", None)
-    for source in (env, sampler):
-        if callable(own := getattr(source, "fingerprint", None)):
-            described["fingerprint"] = own()
-    if isinstance(env, FiniteMDP):
-        described |= {
-            "name": env.name,
-            "parameters": env.parameters,
-            "rewards": [env.reward_shift, env.reward_scale],
-            "sha256": digest([*env.P, *env.R, *env.features, env.start, env.caps]),
-        }
+    if callable(own := getattr(sampler, "fingerprint", None)):
+        described["fingerprint"] = own()
+    if callable(own := getattr(getattr(sampler, "env", None), "fingerprint", None)):
+        described |= own()
     return dict(json.loads(json.dumps(described, default=repr)))
 
 
@@ -404,17 +396,6 @@ def unwrapped(sampler: Any) -> Any:
     while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
         sampler = sampler.inner
     return sampler
-
-
-def digest(arrays: Sequence[NDArray[Any]]) -> str:
-    """Return the SHA-256 of arrays, their shapes included; those that repeat are read once."""
-    known: dict[int, bytes] = {}
-    whole = hashlib.sha256()
-    for array in arrays:
-        if id(array) not in known:
-            known[id(array)] = hashlib.sha256(np.ascontiguousarray(array).data).digest()
-        whole.update(repr(array.shape).encode() + known[id(array)])
-    return whole.hexdigest()
 
 
 def policy_fingerprint(policy: Policy) -> str:

@@ -369,6 +369,7 @@ def _environment(
         parameters=parameters,
         factory=functools.partial(_environment, *arguments),
         latent=latent,
+        data=rows,
     )
 
 
