@@ -38,10 +38,6 @@ def run_sweep(options: argparse.Namespace) -> int:
                 spec, options.out, workers=options.workers, executor=executor, retry=options.retry, progress=progress
             )
             stored = load(options.out)
-            rows = chosen(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
-            if progress is not None:
-                progress.clear()
-            print(json.dumps(as_dict(summary, rows)) if options.json else table(summary, rows), flush=True)
         except KeyboardInterrupt:
             if progress is not None:
                 progress.clear()
@@ -55,6 +51,10 @@ def run_sweep(options: argparse.Namespace) -> int:
             return FAILED
         except (ValueError, TypeError, ImportError, OSError) as error:
             return usage_error(f"{command}: {error}")
+        if progress is not None:
+            progress.clear()
+        rows = chosen(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
+        print(json.dumps(as_dict(summary, rows)) if options.json else table(summary, rows), flush=True)
         if options.export is not None:
             try:
                 tabular.export(stored, options.export)
@@ -140,37 +140,38 @@ def table(summary: Summary, rows: list[dict[str, Any]]) -> str:
 
 def in_order(cell: dict[str, Any]) -> tuple[Any, ...]:
     """Sort by environment, algorithm and parameters; numbers as numbers."""
+
+    def key(value: Any) -> tuple[bool, Any]:
+        return (False, value) if isinstance(value, int | float) else (True, str(value))
+
     return tuple(
-        (name, [(key, (isinstance(value, str), value) if isinstance(value, int | float | str) else (True, repr(value)))
-                for key, value in cell[f"{kind}_parameters"].items()])
-        for kind in ("environment", "algorithm") for name in [cell[kind]]
-    )  # fmt: skip
+        (cell[kind], [(name, key(value)) for name, value in cell[f"{kind}_parameters"].items()])
+        for kind in ("environment", "algorithm")
+    )
 
 
 def grid(cells: list[dict[str, Any]]) -> Iterator[str]:
     """Lay the cells out: parameters that are the same in all of them are left out."""
-    described = [
-        {"environment": cell["environment"], **cell["environment_parameters"]}
-        | {"algorithm": cell["algorithm"], **{f"{key} ": value for key, value in cell["algorithm_parameters"].items()}}
-        | {name: cell[name] for name in ("max_trajectories", "max_seconds")}
-        for cell in cells
-    ]
-    names = list(dict.fromkeys(name for entries in described for name in entries))
-    shown = [
-        name
-        for name in names
-        if name in ("environment", "algorithm") or len({repr(entries.get(name)) for entries in described}) > 1
-    ]
-    rows = [[*map(str.strip, shown), "runs", "failed", "value", "optimum", "trajectories", "seconds"]]
-    for cell, entries in zip(cells, described, strict=True):
-        rows.append(
-            [spell(entries.get(name)) for name in shown]
-            + [f"{cell['runs']:,}", f"{cell['failed']:,}"]
-            + [spell(cell[name]) for name in ("value", "optimal_value", "n_trajectories", "seconds")]
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
+    columns: list[tuple[str, list[str]]] = []
+    for kind in ("environment", "algorithm"):
+        columns.append((kind, [cell[kind] for cell in cells]))
+        given = [cell[f"{kind}_parameters"] for cell in cells]
+        columns += varying(given, list(dict.fromkeys(name for parameters in given for name in parameters)))
+    columns += varying(cells, ["max_trajectories", "max_seconds"])
+    columns += [(name, [f"{cell[name]:,}" for cell in cells]) for name in ("runs", "failed")]
+    titles = {"value": "value", "optimal_value": "optimum", "n_trajectories": "trajectories", "seconds": "seconds"}
+    columns += [(title, [spell(cell[name]) for cell in cells]) for name, title in titles.items()]
+    widths = [max(map(len, [title, *entries])) for title, entries in columns]
+    for row in zip(*([title, *entries] for title, entries in columns), strict=True):
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def varying(given: list[dict[str, Any]], names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the columns of those names whose values are not all the same."""
+    for name in names:
+        entries = [spell(entry.get(name)) for entry in given]
+        if len(set(entries)) > 1:
+            yield name, entries
 
 
 def spell(value: Any) -> str:

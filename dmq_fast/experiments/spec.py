@@ -347,8 +347,8 @@ def complete(source: Source, choices: dict[str, Choice], parameters: Any, reserv
     for key, default in known.items():
         if default is inspect.Parameter.empty and key not in given:
             raise source.error(name.place[:2], f"{name.value}: expected the parameter {key}, got none")
-    defaults = {key: default for key, default in known.items() if default is not None and is_plain(default)}
-    return defaults | {key: choice.value for key, choice in given.items()}
+    values = known | {key: choice.value for key, choice in given.items()}
+    return {key: value for key, value in values.items() if key in given or (value is not None and is_plain(value))}
 
 
 @functools.cache

@@ -120,7 +120,9 @@ class Store:
         try:
             yield
         except BaseException:
-            self.connection.execute("ROLLBACK")
+            # SQLite itself rolls back on a full disk.
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
             raise
         self.connection.execute("COMMIT")
 

@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
@@ -46,7 +47,7 @@ class Workers(Executor):
         self._tasks: queue.SimpleQueue[tuple[Future[Any], memoryview] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._processes: set[SpawnProcess] = set()
-        self._closed = False
+        self._closed = self._closed_at_once = False
         self._threads = [threading.Thread(target=self._serve, name=f"worker {i}", daemon=True) for i in range(n)]
         for thread in self._threads:
             thread.start()
@@ -79,14 +80,16 @@ class Workers(Executor):
     def kill(self) -> None:
         """Stop at once: the tasks being run are lost, the others are cancelled."""
         with self._lock:
-            self._closed = True
+            self._closed_at_once = True
             for process in self._processes:
                 process.kill()
         self.shutdown(cancel_futures=True)
 
     def _serve(self) -> None:
         """Hand tasks to one process, started anew whenever it died."""
-        # Ctrl-C is for this process to act on. Workers inherit the mask, from their first instruction on.
+        # Ctrl-C is for the sweep to act on. Workers inherit the mask, from their first instruction on, if the helper
+        # that multiprocessing starts with the first of them is there already: to start it ends with a mask lifted.
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process: SpawnProcess | None = None
         link: Connection[Any, Any] | None = None
@@ -118,19 +121,23 @@ class Workers(Executor):
         context = multiprocessing.get_context("spawn")
         link, other = context.Pipe()
         process = context.Process(target=work, args=(other,), daemon=True)
-        with self._lock:
-            if self._closed:
-                raise WorkerDied("the sweep was stopped")
-            with one_blas_thread():
-                process.start()
-            self._processes.add(process)
-        other.close()
         try:
+            with self._lock:
+                if self._closed_at_once:
+                    raise WorkerDied("the workers were stopped")
+                with one_blas_thread():
+                    process.start()
+                self._processes.add(process)
+            other.close()
             link.recv()
-        except (EOFError, OSError) as error:
-            self._bury(process)
-            if self._closed:
-                raise WorkerDied("the sweep was stopped") from error
+        except WorkerDied:
+            raise
+        except Exception as error:
+            link.close()
+            if process.pid is not None:
+                self._bury(process)
+            if self._closed_at_once:
+                raise WorkerDied("the workers were stopped") from error
             raise WorkerStartError(
                 "a worker process ended before it was ready; its own message is on standard error. A script that "
                 "starts a sweep has to do so under `if __name__ == '__main__':`"
