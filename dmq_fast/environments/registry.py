@@ -69,9 +69,7 @@ def describe_gymnasium() -> tuple[Parameter, ...]:
     -------
     tuple of Parameter
     """
-    return tuple(
-        parameter for parameter in _parameters(gymnasium_environment) if parameter.name not in ("env", "make")
-    )
+    return tuple(parameter for parameter in _parameters(gymnasium_environment) if parameter.name not in ("env", "make"))
 
 
 def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
