@@ -270,10 +270,10 @@ def certificate(result: Result, mdp: FiniteMDP | None = None, *, epsilon: float 
         - "parameters", "horizon", "n_actions", "dimension", "variant", "status": of the run.
         - "statements": a list of `Statement` as dicts, with "holds".
         - "levels": for each level "cover_size", "oracle_calls", "trues", "nearest_false" (the largest v / eps_t of a
-          False), "raises" (for each True the "call", an index of the history, the potential log det(S + eps_r I)
-          "before" and "after", the "factor" of the determinant, and the "policies" that S then stands for), and with `mdp` "error_cover" (invariant 1),
-          "error_checked" (invariant 2), "error_returned" (equation 3), "suboptimal" (lemma A.1), "low_variance"
-          (assumption 3.1).
+          False) and "raises": for each True the "call", an index of the history, the potential log det(S + eps_r I)
+          "before" and "after", the "factor" of the determinant, and the number of "policies" that S then stands for.
+          With `mdp` also "error_cover" (invariant 1), "error_checked" (invariant 2), "error_returned" (equation 3),
+          "suboptimal" (lemma A.1) and "low_variance" (assumption 3.1).
         - "exact": None, or "value", "optimal_value", "loss", "loss_bound" (lemma A.1), "gap", "low_variance", and
           "smallest_epsilon": for which the errors are as invariants 1 and 2 and equation 3 want them.
 
