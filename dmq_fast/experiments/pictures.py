@@ -96,7 +96,7 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type,unused-ignore]
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
         yield Figure(figsize=(width, height), layout="constrained", dpi=200)
 
 
@@ -264,10 +264,10 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> Non
     figure = axes.figure
     figure.draw_without_rendering()  # type: ignore[union-attr]  # where the axes are is not known before
     size = 8.5 / 72.0  # of a line of text, in inches
-    height = axes.bbox.height / figure.dpi  # type: ignore[union-attr]
+    height = axes.bbox.height / figure.dpi
     to_display = axes.transData.transform
-    places = [float(to_display((x, y))[1]) / figure.dpi for _, _, x, y in ends]  # type: ignore[union-attr]
-    bottom = float(axes.bbox.y0) / figure.dpi  # type: ignore[union-attr]
+    places = [float(to_display((x, y))[1]) / figure.dpi for _, _, x, y in ends]
+    bottom = float(axes.bbox.y0) / figure.dpi
     order = np.argsort(places)
     at = np.array(places)[order]
     for _ in range(100):
@@ -402,8 +402,8 @@ def cover_and_potential(result: Result, *, width: float = WIDTH, height: float =
         if sure <= far:
             meet = dimension * math.log1p(sure / (dimension * eps_r))
             bottom.plot(sure, meet, marker="o", color=GREEN, markersize=3)
-            bottom.annotate(f"sure: {sure}", (sure, meet), (-2, 5), textcoords="offset points", ha="center", va="bottom",
-                            color=GREEN, fontsize=6.5)  # fmt: skip
+            bottom.annotate(f"sure: {sure}", (sure, meet), (-2, 5), textcoords="offset points", ha="center",
+                            va="bottom", color=GREEN, fontsize=6.5)  # fmt: skip
         if steps:
             name_levels(figure, bottom, horizon)
     return figure
@@ -427,7 +427,7 @@ def name_levels(figure: Figure, axes: Axes, horizon: int) -> None:
     bar = figure.colorbar(scale, ax=axes, fraction=0.04, pad=0.02, aspect=30)
     bar.set_ticks([0, horizon - 1] if horizon > 1 else [0])
     bar.set_label("level $h$", labelpad=-4)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     bar.ax.tick_params(length=2)
 
 
@@ -574,7 +574,7 @@ def visits(
         axes.spines[["left", "bottom"]].set_visible(False)
         bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=25)
         bar.set_label("probability")
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
         bar.ax.tick_params(length=2)
         bar.ax.minorticks_off()
     return figure
@@ -610,6 +610,8 @@ def trajectories_by_purpose(
         for name, one in results.items()
     }
     total = max(max(sum(one.values()) for one in counts.values()), 1)
+    from matplotlib.patches import Patch
+
     with canvas(width, height or 0.55 + 0.27 * len(counts)) as figure:
         axes = figure.subplots()
         for row, one in enumerate(counts.values()):
@@ -630,7 +632,7 @@ def trajectories_by_purpose(
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.set_xticks([])
         shown = [name for name in PURPOSES if any(one.get(name) for one in counts.values())]
-        handles = [axes.barh(0, 0, color=PURPOSES[name][2]) for name in shown]
+        handles = [Patch(color=PURPOSES[name][2]) for name in shown]
         labels = [PURPOSES[name][0] for name in shown]
         figure.legend(handles, labels, loc="outside upper left", ncols=4, handlelength=0.8, handleheight=0.8,
                       columnspacing=1.0, handletextpad=0.4, borderpad=0)  # fmt: skip
