@@ -323,7 +323,7 @@ def level_records(result: Result) -> Iterator[dict[str, Any]]:
         raised[columns["level"][call]].append(step)
     for level, steps in enumerate(raised):
         # The last policy of all may have been refused by the budget.
-        refused = result.status == "max_policies" and bool(steps) and steps[-1]["call"] == trues[-1]
+        refused = result.status == "max_policies" and bool(steps) and steps[-1]["call"] == int(trues[-1])
         initial = len(result.cover[level]) - len(steps) + refused
         for i, step in enumerate(steps):
             step["policies"] = initial + i + 1

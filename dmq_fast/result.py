@@ -92,7 +92,8 @@ class History(Sequence[OracleCall]):
     def potentials(self) -> NDArray[np.float64]:
         """The potential of Lemma A.5 at each True, in order, shape (Trues, 2): before and after its M_2 is added.
 
-        NaN where float64 does not resolve eps_r beside S, or where the file of a result does not tell.
+        NaN where S + eps_r I has no Cholesky factor in float64, eps_r being too small, and where the file of a result
+        does not tell.
         """
         return np.array(self._potentials, dtype=np.float64).reshape(-1, 2)
 

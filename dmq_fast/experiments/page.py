@@ -219,11 +219,8 @@ dl, dd, dt { margin: 0; }
   overflow-wrap: anywhere;
 }
 .note { border-color: var(--series-0); }
-.gallery {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.5rem 2.5rem;
-  align-items: start;
-}
-figure { margin: 0; min-width: 0; }
+.gallery { columns: 24rem 2; column-gap: 2.5rem; }
+figure { margin: 0 0 1.75rem; min-width: 0; break-inside: avoid; }
 figure h3 { margin-top: 0.5rem; }
 figure svg { display: block; }
 figcaption { color: var(--muted); font-size: 0.86rem; margin-top: 0.4rem; max-width: 34rem; }
@@ -263,6 +260,14 @@ code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono"
   .tiles { grid-template-columns: 1fr 1fr; gap: 0.5rem; }
   .tiles dd { font-size: 1.2rem; }
   th, td { padding-right: 0.55rem; }
+  .statements thead { display: none; }
+  .statements tr {
+    display: grid; grid-template-columns: 1fr 1fr auto; padding: 0.4rem 0; border-bottom: 1px solid var(--rule);
+  }
+  .statements td { border: 0; padding: 0.1rem 0; text-align: left; }
+  .statements td:first-child { grid-column: 1 / -1; }
+  .statements td:nth-child(2)::before { content: "left "; color: var(--muted); }
+  .statements td:nth-child(3)::before { content: "right "; color: var(--muted); }
 }
 @media print {
   main { max-width: none; padding: 0; }

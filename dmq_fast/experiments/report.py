@@ -125,7 +125,7 @@ def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
         yield Picture(
             pictures.visits(mdp, result.policy),
             "Visits of the returned policy",
-            "Exact probability of each state at each level. White: never visited.",
+            "Exact probability of each state at each level. Blank: never visited.",
         )
         yield Picture(
             pictures.visits(mdp, result.cover),
