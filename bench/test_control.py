@@ -12,7 +12,7 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast.environments import cart_pole
-from dmq_fast.samplers import as_sampler
+from dmq_fast.samplers import RolloutSampler
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of others when they are imported
 
@@ -87,7 +87,7 @@ def timed(work, rates):
 def test_steps(benchmark, other):
     """Ours twice: returns alone, and the moments of the default features at all levels."""
     theirs = OTHERS[other]()
-    sampler = as_sampler(cart_pole(H))
+    sampler = RolloutSampler(cart_pole(H))
     policy, stream, n = dmq.Policy.uniform(H), dmq.Stream(0), 16 * ROWS
     rates = {"theirs": [], "moments": [], "ours": []}
 

@@ -253,7 +253,7 @@ def run_options() -> argparse.ArgumentParser:
     """Build the options of ``run`` that every environment shares."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, parents=[resource_options()])
     group = parser.add_argument_group("algorithm (what is not given comes from the variant or the library)")
-    group.add_argument("--variant", choices=["sound", "paper"], help="default: sound")
+    group.add_argument("--variant", choices=["sound", "frugal", "paper"], help="default: sound")
     group.add_argument("--n-samples", type=int, metavar="N", help="trajectories per policy; default: 100")
     group.add_argument("--ratio", type=float, metavar="R", help="R = eps_t / eps_s of the oracle; default: 2")
     group.add_argument("--eps-s", type=float, metavar="X", help="eps_s; default: 1")
@@ -262,6 +262,9 @@ def run_options() -> argparse.ArgumentParser:
     group.add_argument("--ridge", type=float, metavar="X", help="lambda_ridge of the regression; default: 0.001")
     group.add_argument("--initial", choices=["uniform", "fixed"], help="first policy of every cover")
     group.add_argument("--recheck", action=argparse.BooleanOptionalAction, help="repeat checks until all is quiet")
+    group.add_argument("--accumulate", action=argparse.BooleanOptionalAction, help="keep the moments that said True")
+    group.add_argument("--reuse", action=argparse.BooleanOptionalAction, help="fit what was drawn for the checks")
+    group.add_argument("--memo", action=argparse.BooleanOptionalAction, help="draw no policy twice")
     group.add_argument("--oracle", choices=["decision", "value"], help="one Cholesky factorisation or the eigenvalue")
     group.add_argument("--mixture", choices=["stratified", "multinomial"], help="how regression data mix policies")
     group.add_argument(
@@ -638,7 +641,8 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
     if name is None:
         group.add_argument(
             "--env-file", required=True, metavar="FILE:NAME",
-            help="the function NAME in the Python file FILE returns a FiniteMDP, a BatchEnvironment or a Sampler",
+            help="the function NAME in the Python file FILE returns a FiniteMDP, CompiledEnv, BatchEnvironment or "
+            "Sampler",
         )  # fmt: skip
         group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of NAME")
         return parser, []
@@ -917,7 +921,7 @@ def list_environments(as_json: bool) -> int:
         print_parameters(parameters)
     print("--env-file FILE:NAME")
     print_option("--make", "KEY=VALUE: argument of the function NAME in the Python file FILE, any number of times")
-    print_option("", "An environment of your own: NAME returns a FiniteMDP, a BatchEnvironment or a Sampler.")
+    print_option("", "An environment of your own: NAME returns a FiniteMDP, CompiledEnv, BatchEnvironment or Sampler.")
     print("gym:ID")
     print_parameters(registry.describe_gymnasium())
     print_option("--make", "KEY=VALUE: argument of gymnasium.make, any number of times")

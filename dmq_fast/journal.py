@@ -1,8 +1,9 @@
 """What a run has decided, on disk, so that it can go on after a kill.
 
 A journal holds decisions, not moments: the oracle's answers, with each True the potential, the fitted thetas, and S_h
-of each finished run of Algorithm 2, in the order in which the run made them. Whoever goes on repeats the control flow
-with these answers in place of trajectories, until the journal ends. Its size is O(oracle calls + fits d + runs of Algorithm 2 d^2).
+of each finished run of Algorithm 2, in the order in which the run made them; where moments accumulate, also the M2 of
+each True. Whoever goes on repeats the control flow with these answers in place of trajectories, until the journal ends.
+Its size is O(oracle calls + fits d + (runs of Algorithm 2 + Trues) d^2).
 
 The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The first one holds the
 header as JSON; the others elapsed seconds and the number of sampler calls so far, then integers and floats.
@@ -29,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._version import __version__
-from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy
 from dmq_fast.policy import Policy
 from dmq_fast.result import FileError
@@ -40,7 +40,7 @@ try:
 except ImportError:  # not a POSIX system: no lock
     fcntl = None
 
-__all__ = ["Journal", "JournalError", "check_free", "fingerprint", "policy_fingerprint", "read_header"]
+__all__ = ["Journal", "JournalError", "check_free", "fingerprint", "policy_fingerprint", "read_header", "unwrapped"]
 
 # Version of the file format: raised whenever an older reader could not understand a newer file.
 FORMAT = 1
@@ -52,8 +52,8 @@ MARK = b"\xd1dmq"
 # Elapsed seconds, sampler calls, how many integers.
 START = struct.Struct("<dqI")
 
-HEADER, SCAN, FIT, LEVEL, CLOCK = range(5)
-NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock")
+HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED = range(6)
+NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added")
 
 # Seconds between two calls of fsync: what a power cut can take, besides the time since the last decision.
 SYNC_EVERY = 1.0
@@ -376,38 +376,26 @@ def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
 
 
 def fingerprint(sampler: object) -> dict[str, Any]:
-    """Describe what a sampler draws from: sizes, its class, and name, parameters and arrays of a finite MDP.
+    """Describe what a sampler draws from: sizes, its class, and what it and its environment say of themselves.
 
-    A sampler of another kind, or its environment, can say more by a method `fingerprint` that returns something
-    JSON-able. What a `ParallelSampler` spreads over workers is described as if it did not.
+    Either can have a method `fingerprint`: a sampler's returns something JSON-able, an environment's a dict. What a
+    `ParallelSampler` spreads over workers is described as if it did not.
     """
-    while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
-        sampler = sampler.inner
+    sampler = unwrapped(sampler)
     described = {name: getattr(sampler, name) for name in ("horizon", "n_actions", "dimension")}
     described["sampler"] = type(sampler).__name__
-    env = getattr(sampler, "env", None)
-    for source in (env, sampler):
-        if callable(own := getattr(source, "fingerprint", None)):
-            described["fingerprint"] = own()
-    if isinstance(env, FiniteMDP):
-        described |= {
-            "name": env.name,
-            "parameters": env.parameters,
-            "rewards": [env.reward_shift, env.reward_scale],
-            "sha256": digest([*env.P, *env.R, *env.features, env.start, env.caps]),
-        }
+    if callable(own := getattr(sampler, "fingerprint", None)):
+        described["fingerprint"] = own()
+    if callable(own := getattr(getattr(sampler, "env", None), "fingerprint", None)):
+        described |= own()
     return dict(json.loads(json.dumps(described, default=repr)))
 
 
-def digest(arrays: Sequence[NDArray[Any]]) -> str:
-    """Return the SHA-256 of arrays, their shapes included; those that repeat are read once."""
-    known: dict[int, bytes] = {}
-    whole = hashlib.sha256()
-    for array in arrays:
-        if id(array) not in known:
-            known[id(array)] = hashlib.sha256(np.ascontiguousarray(array).data).digest()
-        whole.update(repr(array.shape).encode() + known[id(array)])
-    return whole.hexdigest()
+def unwrapped(sampler: Any) -> Any:
+    """Return the sampler that a `ParallelSampler`, if it is one, spreads over workers."""
+    while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
+        sampler = sampler.inner
+    return sampler
 
 
 def policy_fingerprint(policy: Policy) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,6 +104,13 @@ class Policy:
         if not 0 <= level < len(self.rules):
             raise ValueError(f"level: expected 0 <= level < {len(self.rules)}, got {level}")
         return self.rules[level]
+
+    def digest(self, levels: int | None = None) -> bytes:
+        """Return 16 bytes that stand for the rules of the first `levels` levels, by default of all of them.
+
+        Policies of equal rules have equal digests, whatever objects they are made of, and others different ones.
+        """
+        return hashlib.blake2b(b"".join(rule.digest for rule in self.rules[:levels]), digest_size=16).digest()
 
     @property
     def horizon(self) -> int:

@@ -53,6 +53,9 @@ cdef class MountainCar:
         self.environment.step = car_step
         self.environment.ended = car_ended
 
+    def __init__(self, horizon):
+        pass
+
     def __dmq_environment__(self):
         """Hand the environment over; this object must stay alive."""
         return environment_capsule(&self.environment)
@@ -82,6 +85,9 @@ cdef class CartPole:
         self.environment.features = cart_features
         self.environment.step = cart_step
         self.environment.ended = cart_ended
+
+    def __init__(self, horizon):
+        pass
 
     def __dmq_environment__(self):
         """Hand the environment over; this object must stay alive."""

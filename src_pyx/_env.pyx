@@ -1,5 +1,6 @@
 """Compiled environments, taken over from whoever made them; see `_env.pxd` for the interface."""
 
+cimport cython
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
 from libc.math cimport isfinite
@@ -35,6 +36,7 @@ def capsule_at(address):
     return environment_capsule(<const Environment*> <size_t> address)
 
 
+@cython.no_gc_clear  # release needs the source, which a collected cycle would have cleared
 cdef class EnvironmentHandle:
     """An environment that was taken over. Immutable, and shared freely between threads.
 

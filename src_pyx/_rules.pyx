@@ -1,5 +1,6 @@
 """The three rules of the paper: uniform over actions, one fixed action, greedy on theta_h."""
 
+import hashlib
 import numbers
 
 import numpy as np
@@ -18,6 +19,11 @@ cdef class Rule:
     def __init__(self):
         pass
 
+    @property
+    def digest(self):
+        """16 bytes that stand for the rule: equal for equal rules, and else different."""
+        raise NotImplementedError
+
 
 cdef class Uniform(Rule):
     """Draw the action uniformly."""
@@ -27,6 +33,11 @@ cdef class Uniform(Rule):
 
     def __eq__(self, other):
         return type(other) is Uniform if isinstance(other, Rule) else NotImplemented
+
+    @property
+    def digest(self):
+        """16 bytes that stand for the rule."""
+        return b"uniform".ljust(16)
 
     def __hash__(self):
         return hash(Uniform)
@@ -62,6 +73,11 @@ cdef class Fixed(Rule):
         if not isinstance(other, Rule):
             return NotImplemented
         return type(other) is Fixed and (<Fixed> other).action == self.action
+
+    @property
+    def digest(self):
+        """16 bytes that stand for the rule: equal for equal rules, and else different."""
+        return b"fixed %10d" % self.action
 
     def __hash__(self):
         return hash((Fixed, self.action))
@@ -99,6 +115,16 @@ cdef class Greedy(Rule):
     def __init__(self, theta):
         pass
 
+    @property
+    def digest(self):
+        """16 bytes that stand for theta, computed once: equal for equal thetas, and else different."""
+        if self._digest is None:
+            # + 0.0 makes -0.0 and 0.0, which compare equal, hash equal.
+            whole = hashlib.blake2b(b"%d %d;" % self.theta.shape, digest_size=16)
+            whole.update(self.theta + 0.0)
+            self._digest = whole.digest()
+        return self._digest
+
     def __eq__(self, other):
         if not isinstance(other, Rule):
             return NotImplemented
@@ -107,8 +133,7 @@ cdef class Greedy(Rule):
         return self is other or np.array_equal(self.theta, (<Greedy> other).theta)
 
     def __hash__(self):
-        # + 0.0 makes -0.0 and 0.0, which compare equal, hash equal.
-        return hash((Greedy, self.theta.shape, (self.theta + 0.0).tobytes()))
+        return hash(self.digest)
 
     def __repr__(self):
         return f"Greedy(<theta of shape {self.theta.shape}>)"

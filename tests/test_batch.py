@@ -440,7 +440,7 @@ def test_sizes_are_checked(name, value, error):
 
 
 def test_messages_say_what_is_accepted():
-    accepted = "env_or_sampler: expected a FiniteMDP, a Sampler or a BatchEnvironment, got "
+    accepted = "env_or_sampler: expected a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler, got "
 
     class Half:
         horizon, n_actions = 3, 2

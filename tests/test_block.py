@@ -373,7 +373,7 @@ def test_a_finite_mdp_becomes_a_compiled_environment():
     assert env.latent is latent and env.dimension == 5 and env.optimal_value == latent.optimal_value
     assert env.handle.feature_uniforms == env.handle.step_uniforms == (0,) * 5
     assert all((env.handle.features(h, raw_states(np.arange(h + 1))) == latent.features[h]).all() for h in range(5))
-    assert env.parameters["latent"] == "deep-sea" and env.parameters["size"] == 5
+    assert env.parameters["latent"] == {"name": "deep-sea", **latent.parameters}
 
 
 @pytest.mark.parametrize("rotation", ["random", "hadamard"])

@@ -41,7 +41,7 @@ def test_json_is_one_object_with_the_promised_keys(run):
     "name", ["lock --horizon 4", "chain --horizon 4", "deep-sea --size 4", "river-swim --horizon 4", "linear-q",
              "decoy --horizon 4", "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --make map_name=4x4"]
 )  # fmt: skip
-@pytest.mark.parametrize("variant", ["sound", "paper"])
+@pytest.mark.parametrize("variant", ["sound", "frugal", "paper"])
 def test_every_environment_runs(run, name, variant):
     code, out, err = run("run", *name.split(), "--variant", variant, "--n-samples", 20, "--json")
     assert (code, err) == (0, "")
@@ -97,14 +97,15 @@ def test_workers_of_environments_in_python_are_processes_and_change_nothing(run)
 def test_every_option_of_the_algorithm_arrives(run):
     options = (
         "--n-samples 7 --eps-s 0.5 --eps-t 1.5 --eps-r 0.02 --ridge 0.003 --initial uniform --no-recheck "
-        "--oracle value --mixture multinomial"
+        "--oracle value --mixture multinomial --accumulate --no-reuse --memo"
     )
     summary = json.loads(run("run", "chain", "--horizon", 4, "--json", *options.split())[1])
     assert summary["parameters"] == {
         "n_samples": 7, "eps_s": 0.5, "eps_t": 1.5, "eps_r": 0.02, "ridge": 0.003, "ratio": 3.0
     }  # fmt: skip
     assert summary["options"] == {
-        "initial": "uniform", "recheck": False, "oracle": "value", "mixture": "multinomial"
+        "initial": "uniform", "recheck": False, "accumulate": True, "reuse": False, "memo": True,
+        "oracle": "value", "mixture": "multinomial",
     }  # fmt: skip
 
 
@@ -477,7 +478,7 @@ def test_an_estimate_that_fails_or_is_interrupted_loses_nothing(run, mine, monke
         ("FILE:value", "expected a function value in .*, got int of that name"),
         ("FILE:boom", r"boom\(\) in .*mine.py failed: RuntimeError: two lines, line \d+$"),
         ("FILE:leaves", r"leaves\(\) .* failed: SystemExit: 7"),
-        ("FILE:three", r"three\(\) in .*: env_or_sampler: expected a FiniteMDP, a Sampler or .*, got int$"),
+        ("FILE:three", r"three\(\) in .*: env_or_sampler: expected a FiniteMDP, a CompiledEnv, .*, got int$"),
         ("FILE:lock", r"lock\(\) .* failed: TypeError: .*horizon"),
         ("FILE:lock --make horizon=0", r"lock\(\) .* failed: ValueError: horizon"),
         ("FILE:Coin --make", "--make"),

@@ -1,10 +1,12 @@
 """Environments: finite MDPs with known solutions, and the benchmarks of the field."""
 
+from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.control import cart_pole, mountain_car
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gymnasium_batch import GymnasiumBatch
+from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
 from dmq_fast.environments.registry import REGISTRY, describe, make
@@ -14,14 +16,20 @@ __all__ = [
     "CompiledEnv",
     "FiniteMDP",
     "GymnasiumBatch",
+    "block_mdp",
     "cart_pole",
     "chain",
     "combination_lock",
     "decoy_lock",
     "deep_sea",
     "describe",
+    "diabolical_lock",
+    "linear_mdp",
     "linear_q",
+    "lock_bernoulli",
+    "lock_gaussian",
     "make",
     "mountain_car",
+    "noisy_deep_sea",
     "river_swim",
 ]

@@ -94,7 +94,8 @@ def block_mdp(
     name : str, optional
         What to call the environment.
     parameters : mapping, optional
-        The generator's arguments, JSON-able. Default: the arguments above and those of `latent`.
+        The generator's arguments, JSON-able. Default: the arguments above, and name and parameters of
+        `latent`.
 
     Returns
     -------
@@ -127,8 +128,7 @@ def block_mdp(
     reach = np.sqrt(largest**2 + n_coins) + sigma * (np.sqrt(rows[0].shape[1]) + MARGIN)
     if parameters is None:
         parameters = {
-            "latent": latent.name,
-            **latent.parameters,
+            "latent": {"name": latent.name, **latent.parameters},
             "noise": noise,
             "n_coins": n_coins,
             "sigma": sigma,
@@ -369,6 +369,7 @@ def _environment(
         parameters=parameters,
         factory=functools.partial(_environment, *arguments),
         latent=latent,
+        data=rows,
     )
 
 

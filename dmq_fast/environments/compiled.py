@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmq_fast.environments._arguments import integer, number
-from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.finite import FiniteMDP, digest
 from dmq_fast.kernels._env import ENVIRONMENT_SIZE, VERSION, EnvironmentHandle, capsule_at
 from dmq_fast.kernels._features import FeatureMap
 
@@ -81,6 +82,8 @@ class CompiledEnv:
         picklable: a function of a module, or a ``functools.partial`` of one.
     latent : FiniteMDP, optional
         The finite MDP behind what is observed, if there is one.
+    data : sequence of numpy.ndarray, optional
+        Arrays that the environment consists of beside its parameters: compared before a journal goes on.
 
     Attributes
     ----------
@@ -110,6 +113,7 @@ class CompiledEnv:
         features: FeatureMap | None = None,
         factory: Callable[[], CompiledEnv] | None = None,
         latent: FiniteMDP | None = None,
+        data: Sequence[NDArray[Any]] = (),
     ) -> None:
         if factory is not None and not callable(factory):
             raise TypeError(f"factory: expected a function, got {type(factory).__name__}")
@@ -122,6 +126,7 @@ class CompiledEnv:
         self.parameters = dict(parameters or {})
         self.latent = latent
         self._factory = factory
+        self._data = tuple(data)
         self._set_features(features)
 
     def _set_features(self, features: FeatureMap | None) -> None:
@@ -223,7 +228,7 @@ class CompiledEnv:
         return own if self.latent is None else self.latent.original_value(own)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Describe the environment, as far as it can be told from outside."""
+        """Describe the environment, JSON-able, as far as it can be told from outside."""
         handle = self.handle
         uniforms = [handle.reset_uniforms, *handle.feature_uniforms, *handle.step_uniforms]
         features = None if self.features is None else hashlib.sha256(pickle.dumps(self.features, 4)).hexdigest()
@@ -235,6 +240,8 @@ class CompiledEnv:
             "uniforms": uniforms,
             "rewards": [self.reward_shift, self.reward_scale],
             "features": features,
+            "latent": None if self.latent is None else self.latent.fingerprint(),
+            "sha256": digest(self._data),
         }
 
     def __copy__(self) -> CompiledEnv:

@@ -8,6 +8,7 @@ and add up to at most 1 on every path, features have Euclidean norm at most 1.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.kernels._validate import as_numbers
 
-__all__ = ["FiniteMDP", "PolicyLike", "as_float64", "scaled_mdp"]
+__all__ = ["FiniteMDP", "PolicyLike", "as_float64", "digest", "scaled_mdp"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -330,6 +331,15 @@ class FiniteMDP:
             distributions.append(joint.ravel() @ self.P[level].reshape(joint.size, -1))
         return tuple(distributions)
 
+    def fingerprint(self) -> dict[str, Any]:
+        """Describe the MDP, JSON-able: name, parameters, units of the rewards, and a digest of its arrays."""
+        return {
+            "name": self.name,
+            "parameters": self.parameters,
+            "rewards": [self.reward_shift, self.reward_scale],
+            "sha256": digest([*self.P, *self.R, *self.features, self.start, self.caps]),
+        }
+
     def original_value(self, value: float) -> float:
         """Turn a value into the units of the rewards this MDP was made from: value / scale - H shift."""
         return value / self.reward_scale - self.horizon * self.reward_shift
@@ -497,6 +507,17 @@ def _arrays(
             known[id(item)] = as_float64(label, item, axes)
             check(label, known[id(item)])
     return tuple(known[id(item)] for item in items)
+
+
+def digest(arrays: Sequence[NDArray[Any]]) -> str:
+    """Return the SHA-256 of arrays, their shapes included; those that repeat are read once."""
+    known: dict[int, bytes] = {}
+    whole = hashlib.sha256()
+    for array in arrays:
+        if id(array) not in known:
+            known[id(array)] = hashlib.sha256(np.ascontiguousarray(array).data).digest()
+        whole.update(repr(array.shape).encode() + known[id(array)])
+    return whole.hexdigest()
 
 
 def as_float64(label: str, value: ArrayLike, axes: Sequence[str]) -> Array:

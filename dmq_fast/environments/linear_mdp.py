@@ -6,6 +6,7 @@ import numpy as np
 
 from dmq_fast.environments._arguments import Seed, integer, seeded
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
+from dmq_fast.features import action_blocks
 
 __all__ = ["linear_mdp"]
 
@@ -50,7 +51,7 @@ def linear_mdp(
     phi = generator.dirichlet(np.ones(dimension), size=(n_states, n_actions))
     theta = generator.dirichlet(np.ones(dimension), size=horizon)
     measures = generator.dirichlet(np.ones(n_states), size=(horizon - 1, dimension))
-    features = phi.reshape(n_states, n_actions * dimension) / np.sqrt(n_actions)
+    features = action_blocks(phi)
     return scaled_mdp(
         P=[phi @ measure for measure in measures],
         R=[phi @ weights for weights in theta],

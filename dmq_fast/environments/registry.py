@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dmq_fast.environments._arguments import Seed
+from dmq_fast.environments.block import diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.control import cart_pole, mountain_car
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gymnasium_batch import GymnasiumBatch
 from dmq_fast.environments.gymnasium_id import gymnasium_environment
+from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
 
@@ -30,6 +32,11 @@ REGISTRY: dict[str, Callable[..., FiniteMDP | CompiledEnv]] = {
     "river-swim": river_swim,
     "linear-q": linear_q,
     "decoy": decoy_lock,
+    "linear-mdp": linear_mdp,
+    "lock-bernoulli": lock_bernoulli,
+    "lock-gaussian": lock_gaussian,
+    "diabolical-lock": diabolical_lock,
+    "noisy-deep-sea": noisy_deep_sea,
     "mountain-car": mountain_car,
     "cart-pole": cart_pole,
 }

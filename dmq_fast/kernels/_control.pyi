@@ -1,9 +1,13 @@
 from typing import Any
 
+from typing_extensions import disjoint_base
+
+@disjoint_base
 class MountainCar:
     def __init__(self, horizon: int) -> None: ...
     def __dmq_environment__(self) -> Any: ...
 
+@disjoint_base
 class CartPole:
     def __init__(self, horizon: int) -> None: ...
     def __dmq_environment__(self) -> Any: ...

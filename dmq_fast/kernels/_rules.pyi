@@ -5,7 +5,9 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 @disjoint_base
-class Rule: ...
+class Rule:
+    @property
+    def digest(self) -> bytes: ...
 
 class Uniform(Rule):
     def __eq__(self, other: object, /) -> bool: ...

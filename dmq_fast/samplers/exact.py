@@ -12,7 +12,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
-from dmq_fast.samplers._finite import FeatureRows, action_of, checked
+from dmq_fast.samplers._finite import FeatureRows, action_of, actions_everywhere, checked
 
 __all__ = ["ExactSampler"]
 
@@ -123,6 +123,13 @@ class ExactSampler:
                 mean, square = mean + transitions @ first[h + 1], square + transitions @ second[h + 1]
             first[h], second[h] = mean, square
         return first, second
+
+    def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
+        """Return what a rule does in each state of a level: two policies that do the same are one.
+
+        None where the rule is uniform or a score overflows.
+        """
+        return actions_everywhere(self.env, level, rule)
 
     def __reduce__(self) -> tuple[type[ExactSampler], tuple[FiniteMDP]]:
         return (ExactSampler, (self.env,))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import CompiledModel, FiniteModel, Stream
+from dmq_fast.kernels import CompiledModel, FiniteModel, Rule, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
+from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.protocol import EqualChunks, check_policy, collect_chunks
 
@@ -90,6 +94,13 @@ class RolloutSampler:
         check_policy(self, policy)
         sizes = enumerate(self.chunks(integer("n", n, 1)))
         return estimate(self._model.returns(policy.rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
+
+    def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
+        """Return what a rule does in each state of a level: two policies that do the same are one.
+
+        None where the rule is uniform, a score overflows, or the states cannot be counted.
+        """
+        return actions_everywhere(self.env, level, rule) if isinstance(self.env, FiniteMDP) else None
 
     def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP | CompiledEnv]]:
         return (RolloutSampler, (self.env,))
