@@ -321,10 +321,8 @@ def level_records(result: Result) -> Iterator[dict[str, Any]]:
         factor = math.exp(min(after - before, LARGEST_LOG))
         step = {"call": call, "before": before, "after": after, "factor": factor}
         raised[columns["level"][call]].append(step)
-    for level, steps in enumerate(raised):
-        # The last policy of all may have been refused by the budget.
-        refused = result.status == "max_policies" and bool(steps) and steps[-1]["call"] == int(trues[-1])
-        initial = len(result.cover[level]) - len(steps) + refused
+    initial = n_initial(result)
+    for steps in raised:
         for i, step in enumerate(steps):
             step["policies"] = initial + i + 1
     with_value = ~columns["decision"] & ~np.isnan(columns["value"])
@@ -339,6 +337,14 @@ def level_records(result: Result) -> Iterator[dict[str, Any]]:
             "nearest_false": float(v.max() / result.parameters["eps_t"]) if v.size else None,
             "raises": raised[level],
         }
+
+
+def n_initial(result: Result) -> int:
+    """How many policies every cover began with."""
+    columns = result.history.columns()
+    trues = np.bincount(columns["level"][columns["decision"]], minlength=len(result.cover))
+    # At one level the budget may have refused the policy of a True.
+    return int((np.array(result.cover_sizes) - trues).max())
 
 
 def run_statements(result: Result, levels: Sequence[dict[str, Any]]) -> Iterator[Statement]:
@@ -361,10 +367,10 @@ def run_statements(result: Result, levels: Sequence[dict[str, Any]]) -> Iterator
     )
     yield Statement(
         "cover, sure",
-        "max |Pi_h| <= max {n : (1 + R)^(n-1) <= (1 + n / (d eps_r))^d}",
+        "max |Pi_h| <= max {n : (1 + R)^(n-m) <= (1 + n / (d eps_r))^d}, m at first",
         "Lemma A.5, corrected",
         largest,
-        sure_cover_bound(dimension, ratio, eps_r),
+        sure_cover_bound(dimension, ratio, eps_r, n_initial(result)),
     )
     steps = [one for level in levels for one in level["raises"] if not math.isnan(one["factor"])]
     if steps:

@@ -48,6 +48,16 @@ exit codes:
   143  terminated (SIGTERM); likewise
 """
 
+SWEEP_EXIT_CODES = """\
+exit codes:
+  0    every run is stored, and none failed
+  1    every run is stored, some as failed or crashed; or no worker comes up
+  2    the command line, the specification or the directory is wrong; nothing was run
+  4    the store or the exported file could not be written
+  130  interrupted by Ctrl-C; the same command does the rest
+  143  terminated (SIGTERM); likewise
+"""
+
 EXAMPLES = """\
 examples:
   dmq-fast run lock --horizon 100 --n-samples 20
@@ -60,6 +70,7 @@ examples:
   dmq-fast bench oracle --plot oracle.png
   dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
   dmq-fast report run1
+  dmq-fast sweep locks.toml --out locks --export locks.csv
 """
 
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -97,6 +108,10 @@ def dispatch(arguments: list[str]) -> int:
         return show_theory(vars(options))
     if options.command == "report":
         return report(options.directory, options.out, options.epsilon)
+    if options.command == "sweep":
+        from dmq_fast.experiments.command import run_sweep
+
+        return run_sweep(options)
     # What is left is `run` without an environment.
     return usage_error("run: expected the name of an environment first, or --env-file; see dmq-fast envs")
 
@@ -143,6 +158,7 @@ def overview() -> argparse.ArgumentParser:
     add_bench(commands)
     add_theory(commands)
     add_report(commands)
+    add_sweep(commands)
     return parser
 
 
@@ -220,6 +236,31 @@ def decimal_number(text: str) -> Decimal:
         return Decimal(text)
     except ArithmeticError:
         raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+
+
+def add_sweep(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``sweep``."""
+    parser = commands.add_parser(
+        "sweep",
+        help="do many runs: environments x algorithms x parameters x seeds",
+        description="Do the runs that the TOML file SPEC describes and DIR does not hold yet: after a kill, Ctrl-C or "
+        "a change of SPEC, the same command does what is missing. python -m pydoc dmq_fast.experiments.spec explains "
+        "SPEC. Several sweeps may share DIR on one machine.",
+        epilog=SWEEP_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("spec", type=Path, metavar="SPEC")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are stored")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--workers", type=count, metavar="N", help="processes; 0: this one. Default: one for each CPU")
+    group.add_argument("--dask", metavar="ADDRESS", help="of the scheduler of a dask cluster, to run there")
+    parser.add_argument("--retry", action="store_true", help="do runs again that failed or crashed")
+    parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs of DIR to a .csv or .parquet file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--quiet", action="store_true", help="no progress line")
+    group.add_argument("--progress", action="store_true", help="show progress where there is no terminal, too")
 
 
 LARGEST_DIMENSION = 4096

@@ -1,1 +1,35 @@
-"""Sweeps and pictures."""
+"""Sweeps: many runs of many algorithms on many environments, stored so that nothing is done twice.
+
+    from dmq_fast import experiments
+    experiments.sweep("locks.toml", "locks", workers=8)
+    rows = experiments.load("locks")
+
+The format of specifications is in `dmq_fast.experiments.spec`, how to add algorithms in
+`dmq_fast.experiments.algorithms`.
+"""
+
+from dmq_fast.experiments import algorithms
+from dmq_fast.experiments.algorithms import Algorithm, Budget, Outcome
+from dmq_fast.experiments.scheduler import Summary, SweepProgress, sweep
+from dmq_fast.experiments.spec import Cell, Spec, SpecError, read
+from dmq_fast.experiments.store import StoreError, WriteError, load
+from dmq_fast.experiments.tabular import columns, export
+
+__all__ = [
+    "Algorithm",
+    "Budget",
+    "Cell",
+    "Outcome",
+    "Spec",
+    "SpecError",
+    "StoreError",
+    "Summary",
+    "SweepProgress",
+    "WriteError",
+    "algorithms",
+    "columns",
+    "export",
+    "load",
+    "read",
+    "sweep",
+]

@@ -8,14 +8,15 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from dmq_fast import cli, experiments
+from dmq_fast import cli
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import run_report, sweep_report
+from dmq_fast.experiments.store import FILE as STORE
+from dmq_fast.experiments.store import load as load_rows
+from dmq_fast.experiments.store import naming
 from dmq_fast.result import Result, load
 
 __all__ = ["page_of"]
-
-STORE = "runs.sqlite"
 
 
 def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
@@ -31,7 +32,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
     if (directory / STORE).exists():
         if epsilon is not None:
             raise ValueError("--epsilon: expected with a run only, and this is a sweep")
-        rows = experiments.load(directory)
+        rows = load_rows(directory)
         if not rows:
             raise ValueError(f"{directory}: no run of this sweep has ended yet")
         return sweep_report(rows, name=directory.absolute().name, specs=stored_specs(directory / STORE)), []
@@ -75,5 +76,6 @@ def tables(
 
 def stored_specs(path: Path) -> list[str]:
     """Return the specifications that a store tells of, in order."""
-    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection, naming(path):
         return [text for (text,) in connection.execute("SELECT text FROM specs ORDER BY began")]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.certificate import level_records
+from dmq_fast.certificate import level_records, n_initial
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.policy import Policy
 from dmq_fast.result import Result
@@ -369,8 +369,8 @@ def cover_and_potential(result: Result, *, width: float = WIDTH, height: float =
     """
     dimension, horizon = result.theta.shape[2], len(result.cover)
     given = result.parameters
-    ratio, eps_r = given["ratio"], given["eps_r"]
-    printed, sure = printed_cover_bound(dimension, eps_r), sure_cover_bound(dimension, ratio, eps_r)
+    ratio, eps_r, initial = given["ratio"], given["eps_r"], n_initial(result)
+    printed, sure = printed_cover_bound(dimension, eps_r), sure_cover_bound(dimension, ratio, eps_r, initial)
     records = list(level_records(result))
     steps = [step for record in records for step in record["raises"]]
     if steps and all(math.isnan(step["after"]) for step in steps):
@@ -381,9 +381,9 @@ def cover_and_potential(result: Result, *, width: float = WIDTH, height: float =
         top.set(xlabel="level $h$", xlim=(-0.7, horizon - 0.3))
         base = dimension * math.log(eps_r)
         far = min(max(sure, printed), 3 * max(result.cover_sizes) + 10) * 1.04
-        n = np.linspace(1.0, far, 300)
+        n = np.linspace(float(initial), far, 300)
         ceiling = dimension * np.log1p(n / (dimension * eps_r))
-        floor = (n - 1) * math.log1p(ratio)
+        floor = (n - initial) * math.log1p(ratio)
         bottom.fill_between(n, floor, ceiling, where=(floor <= ceiling).tolist(), color=FAINT, linewidth=0)
         bottom.plot(n, floor, color=MUTED, linewidth=0.8)
         bottom.plot(n, ceiling, color=MUTED, linewidth=0.8)
@@ -398,7 +398,7 @@ def cover_and_potential(result: Result, *, width: float = WIDTH, height: float =
         bottom.set_ylim(0, max(1.2 * float(ceiling[-1]), 1.0))
         write = {"color": MUTED, "fontsize": 6.5, "transform": bottom.transAxes}
         bottom.text(0.02, 0.98, r"most: $d\,\log(1+n/d\varepsilon_r)$", ha="left", va="top", **write)
-        bottom.text(0.98, 0.03, r"least: $(n-1)\log(1+R)$", ha="right", va="bottom", **write)
+        bottom.text(0.98, 0.03, rf"least: $(n-{initial})\log(1+R)$", ha="right", va="bottom", **write)
         if sure <= far:
             meet = dimension * math.log1p(sure / (dimension * eps_r))
             bottom.plot(sure, meet, marker="o", color=GREEN, markersize=3)

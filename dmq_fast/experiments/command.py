@@ -1,0 +1,231 @@
+"""The command ``dmq-fast sweep``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import ExitStack
+from typing import Any
+
+from dmq_fast.cli import FAILED, FINISHED, NOT_SAVED, exit_code, interruptible, usage_error
+from dmq_fast.experiments import run, tabular
+from dmq_fast.experiments.scheduler import Summary, SweepProgress, sweep
+from dmq_fast.experiments.spec import read
+from dmq_fast.experiments.store import FILE, WriteError, load
+from dmq_fast.experiments.workers import WorkerStartError
+
+__all__ = ["run_sweep"]
+
+
+def run_sweep(options: argparse.Namespace) -> int:
+    """Run ``dmq-fast sweep SPEC --out DIR`` and return its exit code."""
+    command = f"sweep {options.spec}"
+    shown = options.progress or (sys.stderr.isatty() and not options.quiet)
+    progress = ProgressLine(sys.stderr.isatty()) if shown else None
+    with interruptible() as received, ExitStack() as stack:
+        try:
+            if options.export is not None:
+                tabular.check_format(options.export)
+            spec = read(options.spec)
+            executor = None if options.dask is None else dask_executor(options.dask, stack)
+            summary = sweep(
+                spec, options.out, workers=options.workers, executor=executor, retry=options.retry, progress=progress
+            )
+            stored = load(options.out)
+        except KeyboardInterrupt:
+            if progress is not None:
+                progress.clear()
+            print(f"dmq-fast {command}: stopped; the same command goes on from here", file=sys.stderr)
+            return exit_code(received)
+        except WriteError as error:
+            print(f"dmq-fast {command}: could not save: {error}", file=sys.stderr)
+            return NOT_SAVED
+        except (BrokenExecutor, WorkerStartError) as error:
+            print(f"dmq-fast {command}: {error}", file=sys.stderr)
+            return FAILED
+        except (ValueError, TypeError, ImportError, OSError) as error:
+            return usage_error(f"{command}: {error}")
+        if progress is not None:
+            progress.clear()
+        rows = chosen(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
+        print(json.dumps(as_dict(summary, rows)) if options.json else table(summary, rows), flush=True)
+        if options.export is not None:
+            try:
+                tabular.export(stored, options.export)
+            except OSError as error:
+                print(f"dmq-fast {command}: could not save: {error}", file=sys.stderr)
+                return NOT_SAVED
+    return FAILED if summary.failed else FINISHED
+
+
+def dask_executor(address: str, stack: ExitStack) -> Executor:
+    """Connect to a dask scheduler."""
+    try:
+        import distributed  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        raise ImportError('--dask needs distributed: pip install "dmq-fast[parallel]"') from error
+    client = stack.enter_context(distributed.Client(address))
+    executor: Executor = client.get_executor()
+    return executor
+
+
+def chosen(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> list[dict[str, Any]]:
+    """Return the rows of a specification; the store may hold those of others."""
+    return [row for row in rows if row["cell"] in cells and row["seed"] in seeds]
+
+
+def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Everything `table` shows, as plain data."""
+    return {
+        "name": summary.name,
+        "out": str(summary.out),
+        "runs": summary.runs,
+        "ran": summary.ran,
+        "statuses": summary.statuses,
+        "seconds": summary.seconds,
+        "warnings": list(summary.warnings),
+        "errors": errors(rows),
+        "cells": cells(rows),
+    }
+
+
+def errors(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Count the messages of runs that failed or crashed."""
+    return dict(Counter(row["error"] for row in rows if row["error"] is not None).most_common())
+
+
+def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sum up the runs of each cell."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["cell"], []).append(row)
+    return [
+        {
+            "cell": cell,
+            **{name: group[0][name] for name in ("environment", "environment_parameters", "algorithm")},
+            **{name: group[0][name] for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
+            "runs": len(group),
+            "failed": sum(row["status"] in (run.FAILED, run.CRASHED) for row in group),
+            **{name: mean(group, name) for name in ("value", "optimal_value", "n_trajectories", "seconds")},
+        }
+        for cell, group in groups.items()
+    ]
+
+
+def mean(rows: list[dict[str, Any]], name: str) -> float | None:
+    """Mean of a column where it is known."""
+    values = [row[name] for row in rows if row[name] is not None]
+    return statistics.fmean(values) if values else None
+
+
+def table(summary: Summary, rows: list[dict[str, Any]]) -> str:
+    """Lay a sweep out for a person."""
+    statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
+    lines = [
+        *grid(sorted(cells(rows), key=in_order)),
+        "",
+        f"{summary.name}: {summary.runs:,} runs ({statuses}), {summary.ran:,} of them now, in {clock(summary.seconds)}",
+        f"stored in {summary.out / FILE}",
+        *(f"warning: {warning}" for warning in summary.warnings),
+        *(f"{count:,} x {message}" for message, count in errors(rows).items()),
+    ]
+    return "\n".join(lines)
+
+
+def in_order(cell: dict[str, Any]) -> tuple[Any, ...]:
+    """Sort by environment, algorithm and parameters; numbers as numbers."""
+
+    def key(value: Any) -> tuple[bool, Any]:
+        return (False, value) if isinstance(value, int | float) else (True, str(value))
+
+    return tuple(
+        (cell[kind], [(name, key(value)) for name, value in cell[f"{kind}_parameters"].items()])
+        for kind in ("environment", "algorithm")
+    )
+
+
+def grid(cells: list[dict[str, Any]]) -> Iterator[str]:
+    """Lay the cells out: parameters that are the same in all of them are left out."""
+    columns: list[tuple[str, list[str]]] = []
+    for kind in ("environment", "algorithm"):
+        columns.append((kind, [cell[kind] for cell in cells]))
+        given = [cell[f"{kind}_parameters"] for cell in cells]
+        columns += varying(given, list(dict.fromkeys(name for parameters in given for name in parameters)))
+    columns += varying(cells, ["max_trajectories", "max_seconds"])
+    columns += [(name, [f"{cell[name]:,}" for cell in cells]) for name in ("runs", "failed")]
+    titles = {"value": "value", "optimal_value": "optimum", "n_trajectories": "trajectories", "seconds": "seconds"}
+    columns += [(title, [spell(cell[name]) for cell in cells]) for name, title in titles.items()]
+    widths = [max(map(len, [title, *entries])) for title, entries in columns]
+    for row in zip(*([title, *entries] for title, entries in columns), strict=True):
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def varying(given: list[dict[str, Any]], names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the columns of those names whose values are not all the same."""
+    for name in names:
+        entries = [spell(entry.get(name)) for entry in given]
+        if len(set(entries)) > 1:
+            yield name, entries
+
+
+def spell(value: Any) -> str:
+    """Write an entry of the grid."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)
+
+
+def clock(seconds: float) -> str:
+    """Write a time for a person."""
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+
+
+class ProgressLine:
+    """One line on a terminal, rewritten; elsewhere a line now and then."""
+
+    def __init__(self, terminal: bool, write: Callable[[str], object] | None = None) -> None:
+        self.terminal = terminal
+        self.write = write or sys.stderr.write
+        self.drawn: float | None = None
+
+    def __call__(self, progress: SweepProgress) -> None:
+        """Draw, unless that was done a moment ago."""
+        now = time.monotonic()
+        if self.drawn is not None and now - self.drawn < (0.1 if self.terminal else 10.0):
+            return
+        self.drawn = now
+        text = describe(progress)
+        self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self.terminal and self.drawn is not None:
+            self.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def describe(progress: SweepProgress) -> str:
+    """Write progress on one line."""
+    text = f"{progress.done:,} of {progress.total:,} runs"
+    if progress.failed:
+        text += f", {progress.failed:,} failed"
+    text += f", {clock(progress.seconds)}"
+    if progress.done == progress.total:
+        return text
+    if progress.seconds_left is None:
+        return f"{text}, no run has finished yet: time left unknown"
+    if progress.unseen:
+        return f"{text}, more than {clock(progress.seconds_left)} left ({progress.unseen:,} cells not yet known)"
+    return f"{text}, about {clock(progress.seconds_left)} left"

@@ -1,0 +1,145 @@
+"""Algorithms that fail, die or take their time; importable, so that sweeps find them as obstinate:NAME."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+from dmq_fast import Policy
+from dmq_fast.environments import chain
+from dmq_fast.experiments import Outcome, algorithms
+from dmq_fast.experiments.spec import seeds_of
+from dmq_fast.samplers import RolloutSampler
+
+
+def blas_threads():
+    """The settings that this process was started with."""
+    try:
+        began = Path("/proc/self/environ").read_bytes().decode().split("\0")
+    except FileNotFoundError:
+        began = [f"{name}={value}" for name, value in os.environ.items()]
+    return sorted(entry for entry in began if "_THREADS=" in entry)
+
+
+class Obstinate:
+    def __init__(self, env, learn):
+        self.env, self.act = env, learn
+
+    def learn(self, budget):
+        return self.act(self.env, budget)
+
+
+def seed_of(algorithm_seed):
+    """The run's seed."""
+    return next(seed for seed in range(100) if seeds_of(seed)[1] == algorithm_seed)
+
+
+def uniform(env, **more):
+    return Outcome("finished", 7, policy=Policy.uniform(env.horizon), **more)
+
+
+def failing(env, seed, *, kind, seeds, marker=""):
+    """Runs of these `seeds` fail in the way of `kind`, unless the file `marker` exists."""
+
+    def learn(env, budget):
+        if seed_of(seed) in seeds and not os.path.exists(marker):
+            fail(kind)
+        return uniform(env)
+
+    return Obstinate(env, learn)
+
+
+def fail(kind):
+    if kind == "raise":
+        raise ZeroDivisionError("of the user's making")
+    if kind == "exit":
+        raise SystemExit(3)
+    if kind == "die":
+        os._exit(9)
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def odd(env, seed, *, answer):
+    """Returns something that cannot be stored."""
+    answers = {
+        "nothing": lambda: None,
+        "no count": lambda: type("Result", (), {"status": "finished"})(),
+        "object": lambda: uniform(env, details={"what": object()}),
+        "status": lambda: Outcome("crashed", 1),
+    }
+    return Obstinate(env, lambda env, budget: answers[answer]())
+
+
+class Episodes:
+    """What another library's result may look like."""
+
+    def __init__(self, seed):
+        self.status, self.episodes, self.value = "max_trajectories", np.int64(3), np.float64(0.25)
+        self.counts = {"rows": np.arange(2)}
+
+
+def foreign(env, seed):
+    return Obstinate(env, lambda env, budget: Episodes(seed))
+
+
+def surroundings(env, seed):
+    """Tells which process it ran in, and what was in its environment when it began."""
+
+    def learn(env, budget):
+        print("a line that is not the sweep's", flush=True)
+        return uniform(env, details={"pid": os.getpid(), "environ": blas_threads()})
+
+    return Obstinate(env, learn)
+
+
+def sleepy(env, seed, *, directory, seconds=600.0):
+    """Leaves its process id in `directory` and sleeps."""
+
+    def learn(env, budget):
+        Path(directory, f"{os.getpid()}").touch()
+        time.sleep(seconds)
+        return uniform(env)
+
+    return Obstinate(env, learn)
+
+
+def slow_dmq(env, seed, *, directory, seconds=0.02, n_samples=20):
+    """DMQ with a pause; notes in `directory` that a run was begun."""
+    algorithm = algorithms.REGISTRY["dmq"](env, seed, n_samples=n_samples)
+
+    def learn(env, budget):
+        Path(directory, f"{os.getpid()} {time.monotonic_ns()}").touch()
+        time.sleep(seconds)
+        return algorithm.learn(budget)
+
+    return Obstinate(env, learn)
+
+
+def budgeted(env, seed):
+    return Obstinate(env, lambda env, budget: Outcome(f"{budget.max_trajectories} {budget.max_seconds}", 0))
+
+
+def without_tables(horizon, rng):
+    """An environment whose values have to be estimated."""
+
+    return Opaque(RolloutSampler(chain(horizon, rng=rng)))
+
+
+class Opaque:
+    """A sampler that does not show its tables."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.horizon, self.n_actions, self.dimension = inner.horizon, inner.n_actions, inner.dimension
+
+    def chunks(self, n):
+        return self._inner.chunks(n)
+
+    def collect_chunk(self, policy, n, *, rng, levels, returns_from=()):
+        return self._inner.collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
+
+    def collect(self, policy, n, *, stream, levels, returns_from=()):
+        return self._inner.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)

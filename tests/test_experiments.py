@@ -1,0 +1,904 @@
+"""Sweeps: right specifications only, every run once, and nothing but time is lost to a kill."""
+
+import contextlib
+import csv
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmq_fast import __version__, experiments
+from dmq_fast.experiments import command, scheduler, spec, store, toml_lines, workers
+from dmq_fast.experiments.workers import WorkerDied, Workers
+
+ROOT = Path(__file__).parent
+
+SPEC = """\
+name = "small"
+seeds = 3
+
+[[environments]]
+name = "lock"
+horizon = [3, 4]
+n_actions = 3
+
+[[environments]]
+name = "deep-sea"   # a comment
+size = 4
+seed = 42
+
+[[algorithms]]
+name = "dmq"
+variant = ["sound", "paper"]
+n_samples = [
+    20,
+    50,
+]
+"""
+
+TIMES = {"seconds", "timings", "ended", "host"}
+
+
+def write(tmp_path, text=SPEC, name="spec.toml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def one(algorithm="dmq", seeds=3, environment=None, **parameters):
+    """A specification with one cell, unless parameters are lists."""
+    return {
+        "seeds": seeds,
+        "environments": [environment or {"name": "chain", "horizon": 3}],
+        "algorithms": [{"name": algorithm, **parameters}],
+    }
+
+
+def content(rows):
+    """Everything but times."""
+    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
+
+
+def environment_of_tests():
+    """Of a process that finds the modules beside this one, and this checkout."""
+    path = os.pathsep.join([str(ROOT), str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
+    return os.environ | {"PYTHONPATH": path}
+
+
+def start(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "dmq_fast", "sweep", *map(str, arguments)],
+        env=environment_of_tests(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+def wait_until(condition, timeout=40.0):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+# Specifications
+
+
+def test_a_specification_is_the_product_of_its_lists(tmp_path):
+    found = experiments.read(write(tmp_path))
+    assert (found.name, found.seeds, found.n_runs) == ("small", (0, 1, 2), 36)
+    cells = [
+        (cell.environment, cell.environment_parameters, cell.environment_seed, cell.algorithm_parameters)
+        for cell in found.cells
+    ]
+    environments = [
+        ("lock", {"horizon": 3, "n_actions": 3, "p_success": 1.0, "final": 0.7}, None),
+        ("lock", {"horizon": 4, "n_actions": 3, "p_success": 1.0, "final": 0.7}, None),
+        ("deep-sea", {"size": 4, "stochastic": False}, 42),
+    ]
+    for environment in environments:
+        for variant in ("sound", "paper"):
+            for n in (20, 50):
+                expected = {"variant": variant, "n_samples": n, "sampler": "rollout", "eps_r": 0.01, "ridge": 0.001}
+                assert (*environment, expected) in cells
+    assert len(cells) == 12
+
+
+def test_what_is_a_list_by_nature_is_nested():
+    (cell,) = experiments.read(one(initial=[[0, 1, 0]])).cells
+    assert cell.algorithm_parameters["initial"] == [0, 1, 0]
+    two = experiments.read(one(initial=[[0, 1, 0], "uniform"])).cells
+    assert [cell.algorithm_parameters["initial"] for cell in two] == [[0, 1, 0], "uniform"]
+
+
+def test_budgets_of_an_algorithm_replace_those_of_the_sweep():
+    data = one("obstinate:budgeted", max_trajectories=[10, 20]) | {"max_seconds": 5, "max_trajectories": 3}
+    data["algorithms"].append({"name": "obstinate:budgeted", "max_seconds": 0.5})
+    found = [(cell.budget.max_trajectories, cell.budget.max_seconds) for cell in experiments.read(data).cells]
+    assert found == [(10, 5), (20, 5), (3, 0.5)]
+
+
+def test_a_cell_is_the_same_however_it_is_written():
+    def ids(**parameters):
+        return [cell.id for cell in experiments.read(one(**parameters)).cells]
+
+    assert ids() == ids(n_samples=100, variant="sound") == ids(ridge=1e-3, variant=["sound"])
+    assert ids(ratio=2) == ids(ratio=2.0) != ids()
+    (left, right) = ids(n_samples=[1, 2])
+    assert left != right
+    # Fixed, so that stores of earlier versions can be gone on with.
+    assert ids() == ["72f48c08726ccaf3f41f"]
+
+
+WRONG = [
+    ("seed = 3", 1, "seed", "expected keys among .*, got 'seed'; did you mean 'seeds'?"),
+    ("seeds = 0", 1, "seeds", "expected how many .*, got 0"),
+    ("seeds = true", 1, "seeds", "expected how many .*, got True"),
+    ("seeds = []", 1, "seeds", r"expected how many .*, got \[\]"),
+    ("seeds = [0,\n 1,\n -1]", 3, r"seeds\[2\]", r"expected an integer in \[0, 2\^63\), got -1"),
+    ("seeds = [5, 7, 5]", 1, r"seeds\[2\]", "the seed 5 a second time"),
+    ("name = 3", 1, "name", "expected a string, got 3"),
+    ("max_seconds = 0", 1, "max_seconds", "expected a number > 0, got 0"),
+    ("max_seconds = inf", 1, "max_seconds", "expected a number > 0, got inf"),
+    ("max_trajectories = [1, 2]", 1, "max_trajectories", r"expected an integer >= 1, got \[1, 2\]"),
+    ("evaluate = -1", 1, "evaluate", "expected an integer >= 0, got -1"),
+]
+
+TABLES = [
+    ("horizon = 3", "horizn = 3", 4, r"environments\[0\].horizn", "among horizon, .*, got 'horizn'; did you mean 'hor"),
+    ("horizon = 3", "", 2, r"environments\[0\]", "lock: expected the parameter horizon, got none"),
+    ("horizon = 3", "horizon = 'three'", 4, r"environments\[0\].horizon", "expected an integer, got 'three'"),
+    ("horizon = 3", "horizon = [3, 4,\n0]", 5, r"environments\[0\].horizon\[2\]", "expected an integer >= 1, got 0"),
+    ("horizon = 3", "horizon = []", 4, r"environments\[0\].horizon", "an empty list leaves nothing to run"),
+    ("horizon = 3", "horizon = [3, 3]", 4, r"environments\[0\].horizon\[1\]", r"second time \(lines 2 and 5\): lock"),
+    ("horizon = 3", "horizon = 3\nseed = -1", 5, r"environments\[0\].seed", r"expected an integer in \[0, 2\^63\)"),
+    ("horizon = 3", "horizon = 1979-05-27", 4, r"environments\[0\].horizon", "expected strings, booleans, finite num"),
+    ('"lock"', '"lok"', 3, r"environments\[0\].name", "expected one of lock, .*, got 'lok'; did you mean 'lock'?"),
+    ('"lock"', '"no_such_module:lock"', 3, r"environments\[0\].name", "cannot be imported: No module named 'no_such"),
+    ('"lock"', "7", 3, r"environments\[0\].name", "expected a string, got 7"),
+    ('name = "lock"', "", 2, r"environments\[0\]", "expected a name, got none"),
+    ("[[environments]]", "[environments]", 2, "environments", r"expected at least one table \[\[environments\]\], got"),
+    ('"dmq"', '"dqm"', 6, r"algorithms\[0\].name", "expected one of dmq or module:function, got 'dqm'; did you mean"),
+    ('"dmq"', '"obstinate:ROOT"', 6, r"algorithms\[0\].name", "cannot be imported: module 'obstinate' has no attrib"),
+    ('"dmq"', '"dmq"\nn_sample = 3', 7, r"algorithms\[0\].n_sample", "among sampler, .*; did you mean 'n_samples'?"),
+    ('"dmq"', '"dmq"\nrng = 3', 7, r"algorithms\[0\].rng", "expected parameters of dmq among"),
+    ('"dmq"', '"dmq"\nn_samples = "20"', 7, r"algorithms\[0\].n_samples", "expected an integer >= 1, got '20'"),
+    ('"dmq"', '"dmq"\nn_samples = [\n 20,\n 0]', 9, r"algorithms\[0\].n_samples\[1\]", "expected an integer >= 1, got"),
+    ('"dmq"', '"dmq"\nvariant = "sond"', 7, r"algorithms\[0\].variant", "expected one of paper, sound, got 'sond'"),
+    ('"dmq"', '"dmq"\ninitial = [[0, 1]]', 7, r"algorithms\[0\].initial\[0\]", "expected 3 levels, got 2"),
+    ('"dmq"', '"dmq"\nratio = 2\neps_s = 1\neps_t = 2', 7, r"algorithms\[0\].ratio", "expected at most two of them"),
+    ('"dmq"', '"dmq"\nsampler = "flw"', 7, r"algorithms\[0\].sampler", "expected one of rollout, flow, exact, got 'fl"),
+    ('"dmq"', '"dmq"\nmax_seconds = [1, -1]', 7, r"algorithms\[0\].max_seconds\[1\]", "expected a number > 0, got -1"),
+    ('"dmq"', '"dmq"\nratio = nan', 7, r"algorithms\[0\].ratio", "expected strings, booleans, finite numbers"),
+    ('"dmq"', '"dmq"\n[[algorithms]]\nname = "dmq"\nridge = 1e-3', 7, r"algorithms\[1\]", r"second time \(lines 2 a"),
+]  # fmt: skip
+
+SMALL = '\n[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "dmq"\n'
+
+
+def assert_refused(tmp_path, text, line, key, words):
+    path, out = write(tmp_path, text), tmp_path / "out"
+    with pytest.raises(experiments.SpecError, match=rf"spec\.toml, line {line}: {key}: .*{words}") as caught:
+        experiments.sweep(path, out, workers=0)
+    assert "\n" not in str(caught.value)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("top", "line", "key", "words"), WRONG)
+def test_wrong_entries_are_refused_before_anything_runs(tmp_path, top, line, key, words):
+    assert_refused(tmp_path, top + SMALL, line, key, words)
+
+
+@pytest.mark.parametrize(("old", "new", "line", "key", "words"), TABLES)
+def test_wrong_tables_are_refused_before_anything_runs(tmp_path, old, new, line, key, words):
+    assert SMALL.count(old) == 1
+    assert_refused(tmp_path, SMALL.replace(old, new), line, key, words)
+
+
+def test_other_specifications_that_are_refused(tmp_path):
+    with pytest.raises(experiments.SpecError, match=r"spec\.toml: not TOML: .*line 2"):
+        experiments.read(write(tmp_path, "a = 1\nb = = 2\n"))
+    with pytest.raises(experiments.SpecError, match=r"spec\.toml: environments: expected at least one .*, got none"):
+        experiments.read(write(tmp_path, "seeds = 3"))
+    with pytest.raises(experiments.SpecError, match=r"at most 1,000,000 runs, got 1000 x 1 x 1001"):
+        experiments.read(one(environment={"name": "chain", "horizon": range(1, 1001)}, seeds=1001))
+    with pytest.raises(experiments.SpecError, match="at most 1,000,000 combinations"):
+        experiments.read(one(ridge=[0.1] * 1001, eps_r=[0.1] * 1000))
+    with pytest.raises(experiments.SpecError, match=r"^specification: algorithms\[0\]\.n_samples: expected an integer"):
+        experiments.sweep(one(n_samples=0), tmp_path / "out")
+    with pytest.raises(TypeError, match="spec: expected a path, a mapping or a Spec, got 3"):
+        experiments.read(3)
+    with pytest.raises(FileNotFoundError):
+        experiments.read(tmp_path / "none.toml")
+
+
+# Lines of TOML keys
+
+
+def places(value, place=()):
+    """Every place in what tomllib makes of a text."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in entries:
+        yield (*place, key)
+        yield from places(entry, (*place, key))
+
+
+LINED = '''\
+a.b = 1
+"x y".'z.w' = [1, [2,
+  3], { p = 1, q.r = "]" }]  # [c]
+text = """
+[not.a.table]
+k = 1
+"""
+literal = \'\'\'# [[no]]\'\'\'
+
+[t]
+[t.u."v.w"]
+when = 1979-05-27T07:32:00Z
+f = -1.5e+3
+[[s]]
+[[s]]
+k = 2
+[[s.deep]]
+[s.deep.er]
+k = [
+  # nothing
+  {a = 1}, {a = 2},
+
+  {a = 3}]
+escaped = "\\"[x]\\" # no comment"
+'''
+
+
+def test_lines_of_every_kind_of_key():
+    found = toml_lines.lines(LINED)
+    assert set(found) == set(places(tomllib.loads(LINED)))
+    assert found["a", "b"] == 1
+    assert found["x y", "z.w", 1, 1] == found["x y", "z.w", 2, "q", "r"] == 3
+    assert (found["text",], found["literal",]) == (4, 8)
+    assert found["t", "u", "v.w", "when"] == 12
+    assert (found["s",], found["s", 0], found["s", 1], found["s", 1, "k"]) == (14, 14, 15, 16)
+    assert found["s", 1, "deep", 0, "er", "k", 1, "a"] == 21
+    assert found["s", 1, "deep", 0, "er", "k", 2, "a"] == 23
+    assert found["s", 1, "deep", 0, "er", "escaped"] == 24
+    assert toml_lines.line_of(found, ("t", "u", "nowhere", 3)) == 11
+    assert toml_lines.line_of(found, ("nowhere",)) is None
+
+
+KEYS = st.one_of(st.text("abz_-09", min_size=1, max_size=3), st.text("a.[]{}=#' \t\"", max_size=4).map(json.dumps))
+SCALARS = st.one_of(
+    st.integers().map(str),
+    st.sampled_from(
+        ["true", "1979-05-27 07:32:00.5", "07:32:00", "-inf", "1_000.5e-7", "0xff", "''", "'[#'", '"""\n]"""']
+    ),
+    st.sampled_from(["'''\n# '' a\n'''", '"""a\\\n  b""""', "''''x'''''"]),
+    st.text("ab#[]{}=,.'\"\\\n é", max_size=6).map(lambda text: json.dumps(text, ensure_ascii=False)),
+)
+SPACES = st.sampled_from(["", " ", "\n", "\n # [a] = {\n\n"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(st.tuples(SPACES, inner, SPACES), max_size=3).map(
+            lambda items: "[" + ",".join(before + value + after for before, value, after in items) + "\n]"
+        ),
+        st.dictionaries(KEYS, inner, max_size=3).map(
+            lambda items: "{" + ", ".join(f"{key} = {value}" for key, value in items.items()) + "}"
+        ),
+    ),
+    max_leaves=6,
+)
+DOTTED = st.lists(KEYS, min_size=1, max_size=3).map(" . ".join)
+STATEMENTS = st.one_of(
+    st.tuples(DOTTED, VALUES).map(" = ".join),
+    DOTTED.map("[{}]".format),
+    DOTTED.map("[[ {} ]]".format),
+    st.just("# [a]"),
+)
+
+
+@given(st.lists(STATEMENTS, max_size=8))
+def test_lines_agree_with_tomllib(statements):
+    kept, data = [], {}
+    for statement in statements:  # what clashes with what is there already is left out
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            data = tomllib.loads("\n".join([*kept, statement]))
+            kept.append(statement)
+    text = "\n".join(kept)
+    found = toml_lines.lines(text)
+    assert set(found) == set(places(data))
+    rows = text.split("\n")
+    for place, line in found.items():
+        if isinstance(place[-1], str) and place[-1].isalnum():
+            assert place[-1] in rows[line - 1]
+
+
+# Seeds
+
+
+def test_seeds_depend_on_nothing_but_the_run():
+    environment, algorithm = spec.seeds_of(5)
+    for i, seed in enumerate((environment, algorithm)):
+        bits = np.random.SeedSequence(5, spawn_key=(i,)).generate_state(1, np.uint64)[0]
+        assert seed == int(bits) // 2
+    assert len({seed for run in range(1000) for seed in spec.seeds_of(run)}) == 2000
+
+
+def test_more_cells_and_seeds_leave_the_others_as_they_are(tmp_path):
+    experiments.sweep(one(n_samples=20, seeds=2), tmp_path / "a", workers=0)
+    more = one(n_samples=[10, 20, 30], seeds=[7, 1, 0])
+    more["environments"].insert(0, {"name": "lock", "horizon": 3})
+    experiments.sweep(more, tmp_path / "b", workers=0)
+    few, many = (experiments.load(tmp_path / name) for name in "ab")
+    assert (len(few), len(many)) == (2, 18)
+    assert all(row in content(many) for row in content(few))
+    # A store that is there already is added to.
+    summary = experiments.sweep(more, tmp_path / "a", workers=0)
+    assert (summary.runs, summary.ran, summary.statuses) == (18, 16, {"finished": 18})
+    assert content(experiments.load(tmp_path / "a")) == content(many)
+
+
+@pytest.mark.parametrize("sampler", ["rollout", "flow"])
+def test_a_row_is_what_the_command_line_gives(tmp_path, run, sampler):
+    experiments.sweep(one(n_samples=20, seeds=[4], variant="paper", sampler=sampler), tmp_path, workers=0)
+    (row,) = experiments.load(tmp_path)
+    assert (row["environment_seed"], row["algorithm_seed"]) == spec.seeds_of(4)
+    seeds = ["--env-seed", row["environment_seed"], "--seed", row["algorithm_seed"]]
+    options = ["--horizon", 3, "--variant", "paper", "--n-samples", 20, "--sampler", sampler, "--json"]
+    expected = json.loads(run("run", "chain", *seeds, *options)[1])
+    for name in ("value", "optimal_value", "gap", "n_trajectories", "counts", "warnings", "status", "version"):
+        assert row[name] == expected[name]
+    for name in ("variant", "options", "parameters", "cover_sizes"):
+        assert row["details"][name] == expected[name]
+    assert row["environment_parameters"].items() <= expected["environment_parameters"].items()
+    assert row["timings"].keys() == {"making", "learning", "evaluation", "phases"}
+    assert row["timings"]["phases"].keys() == expected["seconds"].keys()
+    phases = [row["timings"][phase] for phase in ("making", "learning", "evaluation")]
+    assert min(phases) > 0 and sum(phases) <= row["seconds"]
+
+
+def test_a_value_that_no_table_gives_is_estimated(tmp_path, run):
+    data = one(n_samples=20, seeds=2, environment={"name": "obstinate:without_tables", "horizon": 3})
+    experiments.sweep(data | {"evaluate": 50}, tmp_path, workers=0)
+    for row in experiments.load(tmp_path):
+        assert row["optimal_value"] is row["gap"] is None
+        assert 0 < row["value"] <= 1 and 0 < row["value_standard_error"] < 0.2
+    experiments.sweep(data | {"evaluate": 0}, tmp_path / "none", workers=0)
+    assert [row["value"] for row in experiments.load(tmp_path / "none")] == [None, None]
+
+
+# Executors
+
+
+def own(n):
+    return contextlib.closing(Closing(n))
+
+
+class Closing(Workers):
+    close = Workers.shutdown
+
+
+@contextlib.contextmanager
+def dask():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+        client.get_executor() as executor,
+    ):
+        yield executor
+
+
+EXECUTORS = {
+    "workers": lambda: contextlib.nullcontext({"workers": 2}),
+    "1 worker": lambda: contextlib.nullcontext({"workers": 1}),
+    "3 threads": lambda: ThreadPoolExecutor(3),
+    "spawned processes": lambda: ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")),
+    "loky": lambda: pytest.importorskip("loky").ProcessPoolExecutor(2),
+    "dask": dask,
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("undisturbed")
+    summary = experiments.sweep(write(directory), directory / "out", workers=0)
+    assert (summary.runs, summary.ran, summary.failed) == (36, 36, 0)
+    return experiments.load(directory / "out")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", EXECUTORS)
+def test_any_executor_gives_the_same_rows(tmp_path, undisturbed, kind):
+    with EXECUTORS[kind]() as executor:
+        options = executor if isinstance(executor, dict) else {"executor": executor}
+        summary = experiments.sweep(write(tmp_path), tmp_path / "out", **options)
+        assert (summary.runs, summary.ran, summary.statuses) == (36, 36, {"finished": 36})
+        assert content(experiments.load(tmp_path / "out")) == content(undisturbed)
+        again = experiments.sweep(write(tmp_path), tmp_path / "out", **options)
+        assert (again.runs, again.ran, again.statuses) == (36, 0, {"finished": 36})
+
+
+def test_workers_have_one_blas_thread_and_standard_output_is_the_sweeps(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    assert experiments.sweep(one("obstinate:surroundings", seeds=4), tmp_path / "out", workers=2).statuses == {
+        "finished": 4
+    }
+    assert dict(os.environ) == before
+    rows = experiments.load(tmp_path / "out")
+    assert {row["details"]["pid"] for row in rows}.isdisjoint({os.getpid()})
+    for row in rows:
+        assert {f"{name}=1" for name in workers.BLAS_THREADS} <= set(row["details"]["environ"])
+    out, err = capfd.readouterr()
+    assert (out, err.count("a line that is not the sweep's")) == ("", 4)
+
+
+def test_arguments_of_a_sweep_are_checked(tmp_path):
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="workers, executor: expected at most one"):
+        experiments.sweep(one(), tmp_path / "out", workers=1, executor=executor)
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(ValueError, match="workers: expected an integer >= 0, got"):
+            experiments.sweep(one(), tmp_path / "out", workers=wrong)
+    with pytest.raises(TypeError, match="executor: expected an Executor, got 'dask'"):
+        experiments.sweep(one(), tmp_path / "out", executor="dask")
+    with pytest.raises(TypeError, match="progress: expected a callable, got 3"):
+        experiments.sweep(one(), tmp_path / "out", workers=0, progress=3)
+    with pytest.raises((AttributeError, TypeError), match="pickle"):
+        experiments.algorithms.REGISTRY["local"] = lambda env, seed: None
+        try:
+            experiments.sweep(one("local"), tmp_path / "out", workers=1)
+        finally:
+            del experiments.algorithms.REGISTRY["local"]
+    assert experiments.load(tmp_path / "out") == []
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "words"),
+    [
+        ("raise", "failed", "ZeroDivisionError: of the user's making"),
+        ("exit", "failed", "SystemExit: 3"),
+        ("die", "crashed", "the worker process died: exit code 9"),
+        ("kill", "crashed", "the worker process died: signal SIGKILL"),
+    ],
+)
+def test_a_failing_run_costs_that_run_only_and_is_recorded(tmp_path, kind, status, words):
+    marker = tmp_path / "repaired"
+    data = one("obstinate:failing", kind=kind, seeds=12) | {}
+    data["algorithms"][0] |= {"seeds": [[3, 7]], "marker": str(marker)}
+    out = tmp_path / "out"
+    summary = experiments.sweep(data, out, workers=2)
+    assert (summary.statuses, summary.failed) == ({status: 2, "finished": 10}, 2)
+    rows = experiments.load(out)
+    assert [row["seed"] for row in rows] == list(range(12))
+    for row in rows:
+        if row["seed"] in (3, 7):
+            assert (row["status"], row["value"], row["n_trajectories"]) == (status, None, None)
+            assert words in row["error"]
+            assert ("in fail" in row["details"].get("traceback", "")) == (status == "failed")
+        else:
+            assert (row["status"], row["error"], row["n_trajectories"]) == ("finished", None, 7)
+    assert experiments.sweep(data, out, workers=0).ran == 0
+    marker.touch()
+    summary = experiments.sweep(data, out, workers=0, retry=True)
+    assert (summary.ran, summary.statuses) == (2, {"finished": 12})
+
+
+def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monkeypatch):
+    batches = []
+    next_batch = scheduler.Sweep.next_batch
+
+    def noted(self):
+        self.timings = {run.cell.id: (1, 1e-6) for run in self.missing} or self.timings
+        batches.append(next_batch(self))
+        return batches[-1]
+
+    monkeypatch.setattr(scheduler.Sweep, "next_batch", noted)
+    data = one("obstinate:failing", kind="die", seeds=32)
+    data["algorithms"][0] |= {"seeds": [[11]]}
+    assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 31}
+    assert max(map(len, batches)) >= 8
+    assert [row["seed"] for row in experiments.load(tmp_path) if row["status"] == "crashed"] == [11]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("nothing", "TypeError: learn: expected a result with the attribute status, got NoneType"),
+        ("no count", "TypeError: learn: expected a result with the attribute n_trajectories, got Result"),
+        ("object", "TypeError: expected what JSON can hold, got object"),
+        ("status", "ValueError: learn: expected a status other than failed and crashed, got crashed"),
+    ],
+)
+def test_a_result_that_cannot_be_stored_fails_its_run(tmp_path, answer, words):
+    experiments.sweep(one("obstinate:odd", answer=answer, seeds=1), tmp_path, workers=0)
+    (row,) = experiments.load(tmp_path)
+    assert (row["status"], row["error"]) == ("failed", words)
+
+
+def test_results_of_another_make_are_understood(tmp_path):
+    experiments.sweep(one("obstinate:foreign", seeds=1), tmp_path, workers=0)
+    (row,) = experiments.load(tmp_path)
+    assert (row["status"], row["n_trajectories"], row["value"]) == ("max_trajectories", 3, 0.25)
+    assert (row["counts"], row["optimal_value"] > 0) == ({"rows": [0, 1]}, True)
+
+
+def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_path):
+    data = one("obstinate:failing", kind="die", seeds=6)
+    data["algorithms"][0] |= {"seeds": [[3]]}
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        with pytest.raises(BrokenExecutor) as caught:
+            experiments.sweep(data, tmp_path, executor=executor)
+    assert any("the same call goes on" in note for note in caught.value.__notes__)
+    assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 5}
+
+
+def test_workers_that_do_not_come_up_are_no_failures_of_runs(tmp_path):
+    call = f"experiments.sweep({one(n_samples=20)!r}, {str(tmp_path / 'out')!r}, workers=1)"
+    script = write(tmp_path, f"from dmq_fast import experiments\n{call}\n", "script.py")
+    done = subprocess.run([sys.executable, str(script)], env=environment_of_tests(), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "WorkerStartError: a worker process ended before it was ready" in done.stderr
+    assert experiments.load(tmp_path / "out") == []
+
+
+def test_workers_are_an_executor():
+    with Workers(2) as pool:
+        assert list(pool.map(divmod, range(20), [3] * 20)) == [divmod(i, 3) for i in range(20)]
+        with pytest.raises(RuntimeError, match="ZeroDivisionError: "):
+            pool.submit(divmod, 1, 0).result()
+        with pytest.raises(WorkerDied, match="exit code 5"):
+            pool.submit(os._exit, 5).result()
+        last = pool.submit(os.getpid)
+    assert last.result() != os.getpid()
+    with pytest.raises(RuntimeError, match="shut down"):
+        pool.submit(os.getpid)
+    pool = Workers(1)
+    sleeping, waiting = pool.submit(time.sleep, 600), pool.submit(os.getpid)
+    wait_until(sleeping.running)
+    pool.kill()
+    assert isinstance(sleeping.exception(), WorkerDied) and waiting.cancelled()
+
+
+# Kills
+
+
+def slow_spec(tmp_path, seconds=0.02):
+    begun = tmp_path / "begun"
+    begun.mkdir(exist_ok=True)
+    text = (
+        f'seeds = 25\n[[environments]]\nname = "lock"\nhorizon = [3, 5]\n[[algorithms]]\nname = "obstinate:slow_dmq"\n'
+        f'directory = "{begun}"\nseconds = {seconds}\n'
+    )
+    return write(tmp_path, text), begun
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "zombie" not in Path(f"/proc/{pid}/status").read_text() if Path("/proc").exists() else True
+
+
+def test_kill_9_at_any_moment(tmp_path):
+    path, begun = slow_spec(tmp_path)
+    experiments.sweep(path, tmp_path / "undisturbed", workers=0)
+    moments, kills = random.Random(3), 0
+    for file in begun.iterdir():
+        file.unlink()
+    while True:
+        more = len(list(begun.iterdir())) + moments.randrange(5, 30)
+        with start(path, "--out", tmp_path / "killed", "--workers", 2, "--json") as process:
+            wait_until(lambda: process.poll() is not None or len(list(begun.iterdir())) >= more)  # noqa: B023
+            if process.poll() is not None:
+                assert process.returncode == 0
+                break
+            process.kill()
+            kills += 1
+            assert kills < 40
+        process.wait()
+        pids = {int(file.name.split()[0]) for file in begun.iterdir()}
+        wait_until(lambda: not any(map(alive, pids)))  # noqa: B023
+    assert kills >= 1
+    a, b = (experiments.load(tmp_path / name) for name in ("undisturbed", "killed"))
+    assert len({(row["cell"], row["seed"]) for row in b}) == len(b) == 50
+    assert content(a) == content(b)
+
+
+def test_two_sweeps_at_once_share_the_work(tmp_path):
+    path, begun = slow_spec(tmp_path)
+    experiments.sweep(path, tmp_path / "undisturbed", workers=0)
+    for file in begun.iterdir():
+        file.unlink()
+    both = [start(path, "--out", tmp_path / "shared", "--workers", 1, "--json") for _ in range(2)]
+    answers = []
+    for process in both:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        answers.append(json.loads(out))
+    assert all(answer["statuses"] == {"finished": 50} for answer in answers)
+    a, b = (experiments.load(tmp_path / name) for name in ("undisturbed", "shared"))
+    assert content(a) == content(b)
+    # Hardly any run is done twice, whoever begins first.
+    assert len(list(begun.iterdir())) <= 75
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_leaves_a_store_to_go_on_with_and_no_process(tmp_path, number, code):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    text = (
+        f'seeds = 3\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
+        f'directory = "{begun}"\nseconds = [0.0, 600.0]\n'
+    )
+    path, out = write(tmp_path, text), tmp_path / "out"
+    with start(path, "--out", out, "--workers", 2, start_new_session=True) as process:
+        # Both workers sleep, and that what is quick is stored is seen while the sweep has the store open.
+        wait_until(lambda: len(list(begun.iterdir())) == 2 and (out / store.FILE).exists())
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == code
+        assert "the same command goes on from here" in err and "Traceback" not in err
+    wait_until(lambda: not any(alive(int(file.name)) for file in begun.iterdir()))
+    assert all(row["algorithm_parameters"]["seconds"] == 0.0 for row in experiments.load(out))
+
+
+# The store
+
+
+def test_runs_can_be_loaded_while_a_sweep_writes(tmp_path):
+    seen, failures = [], []
+
+    def look():
+        while len(seen) == 0 or seen[-1] < 36:
+            try:
+                rows = experiments.load(tmp_path / "out")
+            except Exception as error:
+                failures.append(error)
+                return
+            assert all(row["status"] == "finished" for row in rows)
+            seen.append(len(rows))
+
+    reader = threading.Thread(target=look)
+    experiments.sweep(
+        write(tmp_path), tmp_path / "out", workers=0,
+        progress=lambda _: None if reader.ident else reader.start(),
+    )  # fmt: skip
+    reader.join(timeout=30)
+    assert not failures and not reader.is_alive()
+    assert seen == sorted(seen) and len(set(seen)) > 2
+
+
+def test_a_store_made_by_many_at_once_is_whole(tmp_path):
+    def add(i):
+        with store.Store(tmp_path / "out") as mine:
+            mine.add([row | {"host": str(i)}])
+
+    experiments.sweep(one(n_samples=20, seeds=1), tmp_path / "one", workers=0)
+    (row,) = experiments.load(tmp_path / "one")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(24)))
+    (found,) = experiments.load(tmp_path / "out")
+    assert content([found]) == content([row])
+
+
+def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no sweep"):
+        experiments.load(tmp_path)
+    path = tmp_path / store.FILE
+    path.write_bytes(b"My thesis\n" * 100)
+    for attempt in (lambda: experiments.sweep(one(), tmp_path, workers=0), lambda: experiments.load(tmp_path)):
+        with pytest.raises(experiments.StoreError, match=r"runs\.sqlite: file is not a database"):
+            attempt()
+    assert path.read_bytes() == b"My thesis\n" * 100
+    for statements, words in (
+        ("CREATE TABLE thesis (page)", "not the store of a sweep"),
+        (f"CREATE TABLE runs (x); PRAGMA application_id = {store.APPLICATION}; PRAGMA user_version = 9", "format 9"),
+    ):
+        path.unlink()
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.executescript(statements)
+        for attempt in (lambda: experiments.sweep(one(), tmp_path, workers=0), lambda: experiments.load(tmp_path)):
+            with pytest.raises(experiments.StoreError, match=words):
+                attempt()
+
+
+def test_a_store_nobody_can_write_is_read(tmp_path, monkeypatch):
+    experiments.sweep(one(n_samples=20), tmp_path, workers=0)
+    expected = experiments.load(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert experiments.load(tmp_path) == expected
+    with pytest.raises(PermissionError, match="is not writable"):
+        experiments.sweep(one(n_samples=20), tmp_path, workers=0)
+
+
+def test_runs_of_another_version_are_pointed_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("dmq_fast.experiments.run.__version__", "0.0.9")
+    experiments.sweep(one(n_samples=20, seeds=1), tmp_path, workers=0)
+    monkeypatch.undo()
+    summary = experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)
+    assert summary.warnings == (f"some of the runs stored in {tmp_path} are of dmq_fast 0.0.9",)
+    assert [row["version"] for row in experiments.load(tmp_path)] == ["0.0.9", __version__]
+
+
+# Tables
+
+
+def test_columns_and_csv(tmp_path):
+    data = one(n_samples=20, initial=[[0, 1, 0], "uniform"], seeds=2)
+    data["environments"].append({"name": "deep-sea", "size": 3})
+    experiments.sweep(data, tmp_path, workers=0)
+    rows = experiments.load(tmp_path)
+    table = experiments.columns(rows)
+    assert {len(column) for column in table.values()} == {8}
+    assert set(map(str, table["environment.horizon"])) == {"3", "None"}
+    assert table["counts.trajectories.check"] == [row["counts"]["trajectories"]["check"] for row in rows]
+    assert table["timings.phases.total"] == [row["timings"]["phases"]["total"] for row in rows]
+    assert {str(value) for value in table["algorithm.initial"]} == {"[0, 1, 0]", "uniform"}
+    experiments.export(rows, tmp_path / "runs.csv")
+    with (tmp_path / "runs.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [float(row["value"]) for row in read] == table["value"]
+    assert [row["environment.size"] for row in read] == [str(size or "") for size in table["environment.size"]]
+    assert [json.loads(row["warnings"]) for row in read] == table["warnings"]
+    with pytest.raises(ValueError, match=r"export: expected a file that ends in \.csv or \.parquet, got .*x\.txt"):
+        experiments.export(rows, tmp_path / "x.txt")
+    assert experiments.columns([]) == {}
+
+
+def test_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    data = one(n_samples=20, initial=[[0, 1, 0], "uniform"], ridge=[1, 0.5], seeds=2)
+    experiments.sweep(data, tmp_path, workers=0)
+    rows = experiments.load(tmp_path)
+    experiments.export(rows, tmp_path / "runs.parquet")
+    read, table = parquet.read_table(tmp_path / "runs.parquet").to_pydict(), experiments.columns(rows)
+    assert read.keys() == table.keys()
+    for name in ("cell", "seed", "value", "n_trajectories", "environment.horizon", "algorithm.ridge", "error"):
+        assert read[name] == table[name]
+    assert [json.loads(text) for text in read["details"]] == table["details"]
+
+
+def test_parquet_without_pyarrow_is_refused_before_the_sweep(tmp_path, run, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, out, err = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--export", tmp_path / "a.parquet")
+    assert (code, out) == (2, "")
+    assert 'export: Parquet needs pyarrow: pip install "dmq-fast[parquet]"' in err
+    assert not (tmp_path / "out").exists()
+
+
+# Progress
+
+
+def test_time_left_comes_from_finished_runs_of_the_same_cell():
+    assert scheduler.time_left({"a": 10, "b": 2}, {"a": (4, 8.0), "b": (1, 10.0)}, 2) == (20.0, 0)
+    assert scheduler.time_left({"a": 10, "b": 2}, {"a": (4, 8.0), "c": (1, 10.0)}, 2) == (10.0, 1)
+    assert scheduler.time_left({"a": 1, "b": 1}, {"a": (1, 1.0), "b": (1, 10.0)}, 8) == (10.0, 0)
+    assert scheduler.time_left({"a": 3}, {}, 2) == (None, 1)
+    assert scheduler.time_left({"a": 0}, {}, 2) == (0.0, 0)
+
+
+def test_progress_counts_every_run_once(tmp_path):
+    seen = []
+    data = one("obstinate:failing", kind="raise", seeds=12)
+    data["algorithms"][0] |= {"seeds": [[3, 7]]}
+    experiments.sweep(data, tmp_path, workers=0, progress=seen.append)
+    assert (seen[0].done, seen[0].seconds_left, seen[0].unseen) == (0, None, 1)
+    assert [p.done for p in seen] == sorted(p.done for p in seen)
+    assert (seen[-1].done, seen[-1].total, seen[-1].failed, seen[-1].seconds_left) == (12, 12, 2, 0.0)
+    seen.clear()
+    experiments.sweep(data | {"seeds": 13}, tmp_path, workers=0, progress=seen.append)
+    assert (seen[0].done, seen[0].total, seen[0].failed, seen[0].unseen) == (12, 13, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        ((0, 1000, 0, 0.5, None, 3), "0 of 1,000 runs, 0.5 s, no run has finished yet: time left unknown"),
+        ((5, 1000, 2, 12.3, 200.0, 0), "5 of 1,000 runs, 2 failed, 12 s, about 3 min left"),
+        ((5, 1000, 0, 12.3, 7200.0, 2), "5 of 1,000 runs, 12 s, more than 2.0 h left (2 cells not yet known)"),
+        ((9, 9, 0, 12.3, 0.0, 0), "9 of 9 runs, 12 s"),
+    ],
+)
+def test_progress_is_written_out(progress, text):
+    assert command.describe(scheduler.SweepProgress(*progress)) == text
+
+
+# The command
+
+
+def test_the_command(tmp_path, run):
+    path, out = write(tmp_path), tmp_path / "out"
+    code, stdout, err = run("sweep", path, "--out", out, "--workers", 0, "--export", tmp_path / "runs.csv")
+    assert (code, err) == (0, "")
+    lines = stdout.splitlines()
+    titles = "environment size stochastic horizon n_actions p_success final algorithm n_samples variant runs failed"
+    assert lines[0].split() == [*titles.split(), "value", "optimum", "trajectories", "seconds"]
+    assert [line.split()[0] for line in lines[1:13]] == ["deep-sea"] * 4 + ["lock"] * 8
+    assert "small: 36 runs (finished 36), 36 of them now" in stdout
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 37
+    code, stdout, err = run("sweep", path, "--out", out, "--json", "--progress")
+    summary = json.loads(stdout)
+    assert code == 0
+    assert (summary["name"], summary["runs"], summary["ran"], summary["statuses"]) == ("small", 36, 0, {"finished": 36})
+    assert "36 of 36 runs" in err
+    assert len(summary["cells"]) == 12
+    rows = experiments.load(out)
+    for cell in summary["cells"]:
+        mine = [row for row in rows if row["cell"] == cell["cell"]]
+        assert (cell["runs"], cell["failed"]) == (3, 0)
+        assert cell["value"] == pytest.approx(np.mean([row["value"] for row in mine]))
+        assert cell["algorithm_parameters"] == mine[0]["algorithm_parameters"]
+
+
+def test_exit_codes_of_the_command(tmp_path, run):
+    text = 'seeds = 3\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:failing"\n'
+    path = write(tmp_path, text + 'kind = "raise"\nseeds = [[1]]\n')
+    code, stdout, _ = run("sweep", path, "--out", tmp_path / "out", "--workers", 0)
+    assert code == 1
+    assert "spec: 3 runs (failed 1, finished 2)" in stdout and "1 x ZeroDivisionError: of the user's making" in stdout
+    code, stdout, err = run("sweep", path, "--out", tmp_path / "out", "--json")
+    assert (code, json.loads(stdout)["errors"], err) == (1, {"ZeroDivisionError: of the user's making": 1}, "")
+    code, stdout, err = run("sweep", write(tmp_path, "seds = 3", "b.toml"), "--out", tmp_path / "out")
+    assert (code, stdout) == (2, "")
+    assert "b.toml, line 1: seds: expected keys among" in err and err.count("\n") == 1
+    for arguments in (
+        [tmp_path / "none.toml", "--out", tmp_path / "out"],
+        [path, "--out", path],
+        [path, "--out", tmp_path / "out", "--export", tmp_path / "x.txt"],
+        [path],
+        [path, "--out", tmp_path / "out", "--workers", "-1"],
+        [path, "--out", tmp_path / "out", "--workers", "1", "--dask", "tcp://nowhere:1"],
+    ):
+        code, stdout, err = run("sweep", *arguments)
+        assert (code, stdout, bool(err)) == (2, "", True)
+    code, stdout, err = run("sweep", path, "--out", tmp_path / "out", "--export", tmp_path / "none" / "x.csv")
+    assert code == 4
+    assert "could not save" in err
+    assert "spec: 3 runs" in stdout
+
+
+def test_a_disk_that_fills_up_ends_the_sweep(tmp_path, run, monkeypatch):
+    prepare = store.Store._prepare
+
+    def small(self, path):
+        prepare(self, path)
+        pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
+        self.connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+
+    monkeypatch.setattr(store.Store, "_prepare", small)
+    path, out = write(tmp_path), tmp_path / "out"
+    code, stdout, err = run("sweep", path, "--out", out, "--workers", 0)
+    assert (code, stdout) == (4, "")
+    assert "could not save: " in err and "full" in err
+    monkeypatch.undo()
+    assert 0 < len(experiments.load(out)) < 36
+    assert run("sweep", path, "--out", out, "--workers", 0)[0] == 0
+
+
+def test_the_command_on_a_dask_cluster(tmp_path, run, undisturbed):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        code, stdout, _ = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--dask", address, "--json")
+    assert (code, json.loads(stdout)["statuses"]) == (0, {"finished": 36})
+    assert content(experiments.load(tmp_path / "out")) == content(undisturbed)
