@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import itertools
 import json
 import os
+import platform
 import shutil
 import signal
 import sys
@@ -67,6 +69,7 @@ examples:
   dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
   dmq-fast bench oracle --plot oracle.png
   dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
+  dmq-fast report run1
   dmq-fast sweep locks.toml --out locks --export locks.csv
 """
 
@@ -103,6 +106,8 @@ def dispatch(arguments: list[str]) -> int:
         return bench_oracle(options.d, options.n, options.json, options.plot)
     if options.command == "theory":
         return show_theory(vars(options))
+    if options.command == "report":
+        return report(options.directory, options.out, options.epsilon)
     if options.command == "sweep":
         from dmq_fast.experiments.command import run_sweep
 
@@ -152,6 +157,7 @@ def overview() -> argparse.ArgumentParser:
     lister.add_argument("--json", action="store_true", help="print one JSON object")
     add_bench(commands)
     add_theory(commands)
+    add_report(commands)
     add_sweep(commands)
     return parser
 
@@ -205,6 +211,23 @@ def add_theory(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="probability of failure of the corrected constants; default: 0.1",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``report``."""
+    parser = commands.add_parser(
+        "report",
+        help="one HTML page about a run that --out saved, or about a sweep",
+        description="Write one HTML page about the run or the sweep in DIR: tables, pictures, how the run stands "
+        "against the lemmas of the paper, and how to repeat it. The page needs no network and no other file. Needs "
+        "matplotlib.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: DIR/report.html")
+    parser.add_argument("--epsilon", type=float, metavar="X", help="target accuracy of the certificate of a run")
 
 
 def decimal_number(text: str) -> Decimal:
@@ -300,6 +323,10 @@ def run_options() -> argparse.ArgumentParser:
         help="save the run: DIR/result.npz and DIR/run.json at its end, DIR/journal on the way, for dmq-fast resume",
     )
     group.add_argument("--overwrite", action="store_true", help="let --out replace a run saved in DIR")
+    group = parser.add_argument_group("certificate")
+    group.add_argument(
+        "--certificate", action="store_true", help="also hold the run against the lemmas of the paper, one by one"
+    )
     return parser
 
 
@@ -323,7 +350,19 @@ def resource_options() -> argparse.ArgumentParser:
 OUTPUTS = ("result.npz", "run.json")
 COMMAND, JOURNAL = "command.json", "journal"
 
-NOT_FOR_DMQ = {"env_seed", "sampler", "seed", "json", "out", "overwrite", "quiet", "make", "env_file", "evaluate"}
+NOT_FOR_DMQ = {
+    "env_seed",
+    "sampler",
+    "seed",
+    "json",
+    "out",
+    "overwrite",
+    "quiet",
+    "make",
+    "env_file",
+    "evaluate",
+    "certificate",
+}
 
 # Trajectories from which a value is estimated, unless --evaluate says otherwise.
 EVALUATION = 1000
@@ -417,6 +456,8 @@ def perform(job: Job) -> int:
         progress.clear()
     worth, code = appraise(job.subject, job.dmq, result, code, options.get("evaluate", EVALUATION))
     summary = summarise(job.subject, job.dmq, result, worth, options)
+    if options["certificate"]:
+        summary["certificate"] = result.certificate(tables_of(job.subject))
     print(json.dumps(summary) if options["json"] else table(summary), flush=True)
     if options["out"] is not None:
         try:
@@ -573,11 +614,10 @@ def appraise(subject: Subject, dmq: DMQ, result: Result, code: int, n_trajectori
 
     Returns the entries of the summary and the exit code.
     """
-    from dmq_fast.environments import FiniteMDP
     from dmq_fast.samplers import estimate_value
 
-    tables = subject.env if isinstance(subject.env, FiniteMDP) else getattr(subject.env, "env", None)
-    if isinstance(tables, FiniteMDP):
+    tables = tables_of(subject)
+    if tables is not None:
         value = tables.value(result.policy)
         return {
             "value": value,
@@ -602,12 +642,20 @@ def appraise(subject: Subject, dmq: DMQ, result: Result, code: int, n_trajectori
             return worth, FAILED
     error = found.standard_error if found.n > 1 else None
     worth |= {"value": found.value, "value_standard_error": error, "value_trajectories": found.n}
-    original = getattr(tables, "original_value", None)
+    original = getattr(getattr(subject.env, "env", None), "original_value", None)
     if original is not None:
         worth["original_value"] = original(found.value)
         if error is not None:
             worth["original_value_standard_error"] = original(found.value + error) - original(found.value)
     return worth, code
+
+
+def tables_of(subject: Subject) -> FiniteMDP | None:
+    """Return the tables of the environment, if it has any."""
+    from dmq_fast.environments import FiniteMDP
+
+    tables = subject.env if isinstance(subject.env, FiniteMDP) else getattr(subject.env, "env", None)
+    return tables if isinstance(tables, FiniteMDP) else None
 
 
 # The last call there is, which no run reaches, draws the trajectories of an estimate.
@@ -775,12 +823,20 @@ def summarise(
         "seconds": result.seconds,
         "warnings": list(result.warnings),
         "version": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": importlib.metadata.version("numpy"),
+            "scipy": importlib.metadata.version("scipy"),
+        },
     }
 
 
 def table(summary: dict[str, Any]) -> str:
     """Lay a summary out for a person."""
-    return "\n".join(f"{label:<22}{text}" for label, text in rows(summary))
+    from dmq_fast import certificate_table
+
+    text = "\n".join(f"{label:<22}{text}" for label, text in rows(summary))
+    return f"{text}\n\n{certificate_table.table(summary['certificate'])}" if "certificate" in summary else text
 
 
 def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -978,6 +1034,29 @@ def show_theory(options: dict[str, Any]) -> int:
     except ValueError as error:
         return usage_error(f"theory: --{error}")
     print(json.dumps(description) if options["json"] else theory_table.table(description))
+    return FINISHED
+
+
+def report(directory: Path, out: Path | None, epsilon: float | None) -> int:
+    """Run ``dmq-fast report DIR``."""
+    path = directory / "report.html" if out is None else out
+    try:
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+        claim_file("--out", path)
+        from dmq_fast.experiments.command_report import page_of
+
+        page, notes = page_of(directory, epsilon)
+    except (ValueError, ImportError, OSError) as error:
+        return usage_error(f"report: {error}")
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    try:
+        write_text(path, page)
+    except OSError as error:
+        print(f"dmq-fast report: could not save: {error}", file=sys.stderr)
+        return NOT_SAVED
+    print(path)
     return FINISHED
 
 

@@ -42,7 +42,7 @@ from dmq_fast.result import History, Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.parallel import check_executor, pool_of
-from dmq_fast.theory import sure_cover_bound
+from dmq_fast.theory import potential, sure_cover_bound
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -588,13 +588,29 @@ class Run:
         """Invoke the oracle on levels top, ..., bottom, until it says True; see `LinearClass.scan`."""
         if (recalled := self.recall(SCAN)) is not None:
             found, self.recalled_marginal = recalled.integers
-            return found, recalled.floats
+            if found < 0:
+                return found, recalled.floats
+            self.history.note_potential(*recalled.floats[-2:].tolist())
+            return found, recalled.floats[:-2]
         began = time.perf_counter()
         found, values = self.function_class.scan(self.moments, trajectories, top, bottom)
+        floats = [values]
+        if found >= 0:
+            floats.append(self.potentials(trajectories, found))
+            self.history.note_potential(*floats[-1].tolist())
         self.seconds["oracle"] += time.perf_counter() - began
         if self.journal is not None:
-            self.record(SCAN, (found, self.n_marginal), (values,))
+            self.record(SCAN, (found, self.n_marginal), floats)
         return found, values
+
+    def potentials(self, trajectories: Moments, level: int) -> NDArray[np.float64]:
+        """Return log det(S + eps_r I) of a level before and after the M2 of a True is added; see `History`."""
+        before = self.moments[level]
+        after = before + trajectories.grams[trajectories.levels.index(level)] / trajectories.n
+        try:
+            return potential([before, after], self.dmq.parameters.eps_r)
+        except np.linalg.LinAlgError:
+            return np.full(2, np.nan)
 
     def add(self, policy: Policy, level: int, trajectories: Drawn) -> None:
         """Pi_level <- Pi_level + {policy}, whose trajectories the oracle said True about."""

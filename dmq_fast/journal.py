@@ -1,9 +1,9 @@
 """What a run has decided, on disk, so that it can go on after a kill.
 
-A journal holds decisions, not moments: the oracle's answers, the fitted thetas, and S_h of each finished run of
-Algorithm 2, in the order in which the run made them; where moments accumulate, also the M2 of each True. Whoever goes
-on repeats the control flow with these answers in place of trajectories, until the journal ends. Its size is
-O(oracle calls + fits d + (runs of Algorithm 2 + Trues) d^2).
+A journal holds decisions, not moments: the oracle's answers, with each True the potential, the fitted thetas, and S_h
+of each finished run of Algorithm 2, in the order in which the run made them; where moments accumulate, also the M2 of
+each True. Whoever goes on repeats the control flow with these answers in place of trajectories, until the journal ends.
+Its size is O(oracle calls + fits d + (runs of Algorithm 2 + Trues) d^2).
 
 The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The first one holds the
 header as JSON; the others elapsed seconds and the number of sampler calls so far, then integers and floats.

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -31,6 +31,9 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from dmq_fast import kernels
 from dmq_fast._version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["ALTERNATIVE", "DIMENSIONS", "FLOOR", "OURS", "ROUNDS", "Method", "draw", "measure", "methods", "table"]
 
@@ -438,9 +441,14 @@ LABELS = {
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
+    """Save `picture`; the suffix of `path` chooses the format."""
+    picture(result).savefig(path, dpi=200)
+
+
+def picture(result: dict[str, Any]) -> Figure:
     """Two panels against d: microseconds of each method, and how many times as long the best alternative takes.
 
-    Needs matplotlib; the suffix of `path` chooses the format.
+    Needs matplotlib.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -478,4 +486,4 @@ def draw(result: dict[str, Any], path: Path) -> None:
     right.yaxis.set_minor_locator(NullLocator())
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    figure.savefig(path, dpi=200)
+    return figure

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from dmq_fast._version import __version__
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
 from dmq_fast.policy import Policy
+
+if TYPE_CHECKING:
+    from dmq_fast.environments.finite import FiniteMDP
 
 __all__ = ["FileError", "History", "OracleCall", "Result", "load"]
 
@@ -50,11 +53,17 @@ class History(Sequence[OracleCall]):
 
     Calls on consecutive levels of one batch of trajectories are kept as one record, since a run makes tens of
     thousands.
+
+    Attributes
+    ----------
+    n_calls : int
+        How many calls there are.
     """
 
     def __init__(self) -> None:
         self._records: list[tuple[int, ...]] = []
         self._values: list[NDArray[np.float64]] = []
+        self._potentials: list[tuple[float, float]] = []
         self._columns: dict[str, NDArray[Any]] | None = None
         self.n_calls = 0
 
@@ -75,10 +84,24 @@ class History(Sequence[OracleCall]):
         self._columns = None
         self.n_calls += top - bottom + 1
 
+    def note_potential(self, before: float, after: float) -> None:
+        """Record log det(S + eps_r I) before and after the M_2 of the next True is added to S."""
+        self._potentials.append((before, after))
+
+    @property
+    def potentials(self) -> NDArray[np.float64]:
+        """The potential of Lemma A.5 at each True, in order, shape (Trues, 2): before and after its M_2 is added.
+
+        NaN where S + eps_r I has no Cholesky factor in float64, eps_r being too small, and where the file of a result
+        does not tell.
+        """
+        return np.array(self._potentials, dtype=np.float64).reshape(-1, 2)
+
     def freeze(self) -> History:
         """Return a copy that later appends do not change."""
         copy = History()
         copy._records, copy._values, copy.n_calls = list(self._records), list(self._values), self.n_calls
+        copy._potentials = list(self._potentials)
         return copy
 
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -129,7 +152,8 @@ class History(Sequence[OracleCall]):
         if not isinstance(other, History):
             return NotImplemented
         mine, theirs = self.columns(), other.columns()
-        return all(np.array_equal(mine[k], theirs[k], equal_nan=k == "value") for k in mine)
+        same = all(np.array_equal(mine[k], theirs[k], equal_nan=k == "value") for k in mine)
+        return same and np.array_equal(self.potentials, other.potentials, equal_nan=True)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -191,6 +215,12 @@ class Result:
         """Trajectories drawn, for whatever purpose."""
         return sum(self.counts["trajectories"].values())
 
+    def certificate(self, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> dict[str, Any]:
+        """Hold the run against the lemmas of the paper; see `dmq_fast.certificate.certificate`."""
+        from dmq_fast.certificate import certificate
+
+        return certificate(self, mdp, epsilon=epsilon)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to `path` (.npz, no pickles): to a temporary file first, then moved into place.
 
@@ -207,6 +237,7 @@ class Result:
             "cover_sizes": np.array(self.cover_sizes, dtype=np.int64),
             "theta": self.theta,
             **{f"history_{name}": column for name, column in self.history.columns().items()},
+            "history_potentials": self.history.potentials,
             **table.arrays(self.theta.shape[1:]),
         }
         header = {
@@ -294,6 +325,10 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Result:
     history = History()
     for call, target, action, policy, level, decision, value in zip(*columns, strict=True):
         history.append(call, target, action, policy, level, level, decision, np.array([value]))
+    trues = sum(columns[5])
+    arrays.setdefault("history_potentials", np.full((trues, 2), np.nan))
+    for before, after in member(arrays, "history_potentials", np.float64, (trues, 2)).tolist():
+        history.note_potential(before, after)
     kinds = {"status": str, "variant": str, "options": dict, "parameters": dict, "counts": dict, "seconds": dict}
     for name, kind in (kinds | {"key": list, "warnings": list}).items():
         if not isinstance(header[name], kind):

@@ -1,6 +1,7 @@
 """What is measured of policies and results on finite MDPs."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -8,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmq_fast as dmq
-from dmq_fast import Policy
-from dmq_fast.certificate import low_variance, policy_values, suboptimal_probability, value_error
+from dmq_fast import Policy, certificate_table
+from dmq_fast.certificate import (
+    checked_policies,
+    low_variance,
+    policy_values,
+    suboptimal_probability,
+    value_error,
+)
 from dmq_fast.environments import FiniteMDP, combination_lock, decoy_lock, deep_sea, linear_q, river_swim
+from dmq_fast.function_class import LinearClass
 from dmq_fast.kernels import Fixed, Uniform
 
 
@@ -200,3 +208,211 @@ def test_estimates_and_covers_that_do_not_fit_are_refused(fork):
         value_error(fork, np.zeros((2, 2, 2)), [[]])
     with pytest.raises(ValueError, match="policy: expected 2 rules"):
         value_error(fork, np.zeros((2, 2, 2)), [[], [Policy.uniform(1)]])
+
+
+@pytest.fixture(scope="module")
+def lock():
+    return combination_lock(6, n_actions=3, rng=0)
+
+
+@pytest.fixture(scope="module")
+def learned(lock):
+    return dmq.DMQ(lock, n_samples=20, eps_r=1e-3, oracle="value", rng=0).learn()
+
+
+def statements(found):
+    return {one["name"]: one for one in found["statements"]}
+
+
+def test_checked_policies_agrees_with_one_policy_at_a_time():
+    for mdp, variant in ((linear_q(rng=1), "sound"), (river_swim(4, 5), "paper"), (deep_sea(4, rng=0), "paper")):
+        result = dmq.DMQ(mdp, n_samples=5, ratio=1.5, variant=variant, rng=0).learn()
+        found = checked_policies(mdp, result)
+        errors, ratios = np.zeros(mdp.horizon), np.ones(mdp.horizon)
+        for h in range(mdp.horizon):
+            for pi, a in itertools.product(result.cover[h], range(mdp.n_actions)):
+                candidate = pi.deviate(h, a, result.policy)
+                later = slice(h + 1, None)
+                error = value_error(mdp, result.theta, [[candidate]] * mdp.horizon)
+                errors[later] = np.maximum(errors[later], [one.max() for one in error[later]])
+                ratios[later] = np.maximum(ratios[later], low_variance(mdp, candidate)[later])
+        assert found.error == pytest.approx(errors, rel=1e-9, abs=1e-15)
+        assert found.low_variance == pytest.approx(ratios, rel=1e-9)
+
+
+def test_uniform_roll_ins_show_in_the_certificate():
+    """Finding A, as the certificate of a run tells it."""
+    lock = combination_lock(7, n_actions=4, rng=0)
+    result = dmq.DMQ(lock, variant="paper", n_samples=3, max_policies=0, rng=0).learn()
+    exact = result.certificate(lock)["exact"]
+    assert exact["low_variance"] >= 16
+    sound = dmq.DMQ(lock, n_samples=20, eps_r=1e-3, rng=0).learn().certificate(lock)["exact"]
+    assert sound["low_variance"] == pytest.approx(1)
+    assert sound["loss"] == 0 == sound["loss_bound"]
+
+
+@pytest.mark.parametrize("variant", ["sound", "paper"])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_true_multiplies_the_determinant(variant, seed):
+    """Lemma A.5, corrected, holds on what a run has recorded, whatever the noise."""
+    mdp = river_swim(5, 8)
+    result = dmq.DMQ(mdp, variant=variant, n_samples=10, ratio=1.5, eps_r=1e-3, rng=seed).learn()
+    potentials = result.history.potentials
+    assert len(potentials) == result.counts["trues"] > 0
+    assert (np.diff(potentials, axis=1) >= np.log1p(1.5) * (1 - 1e-12)).all()
+    held = statements(result.certificate())
+    assert held["growth"]["holds"] and held["ceiling"]["holds"]
+
+
+def test_the_recorded_potential_is_that_of_the_moments(monkeypatch):
+    """Against S and M_2 as the oracle saw them."""
+    seen, scan = [], LinearClass.scan
+
+    def spy(self, cover, moments, top, bottom):
+        level, values = scan(self, cover, moments, top, bottom)
+        if level >= 0:
+            m2 = moments.gram[level] / moments.n
+            seen.append([np.linalg.slogdet(s + 1e-2 * np.eye(len(s)))[1] for s in (cover[level], cover[level] + m2)])
+        return level, values
+
+    monkeypatch.setattr(LinearClass, "scan", spy)
+    result = dmq.DMQ(river_swim(4, 6), n_samples=10, rng=0).learn()
+    assert len(seen) > 3
+    assert result.history.potentials == pytest.approx(np.array(seen), rel=1e-9)
+
+
+def test_a_resumed_run_has_the_same_certificate(tmp_path):
+    mdp = river_swim(4, 6)
+    whole = dmq.DMQ(mdp, n_samples=10, rng=0).learn()
+    for n in (500, 1500):
+        dmq.DMQ(mdp, n_samples=10, rng=0, journal=tmp_path / "journal", max_trajectories=n).learn()
+    resumed = dmq.DMQ(mdp, n_samples=10, rng=0, journal=tmp_path / "journal").learn()
+    assert resumed.history == whole.history
+    assert resumed.history.potentials.tolist() == whole.history.potentials.tolist()
+    assert resumed.certificate(mdp) == whole.certificate(mdp)
+
+
+def test_the_certificate_survives_saving(learned, lock, tmp_path):
+    learned.save(tmp_path / "run.npz")
+    assert dmq.load(tmp_path / "run.npz").certificate(lock, epsilon=0.1) == learned.certificate(lock, epsilon=0.1)
+
+
+def without_potentials(result, path):
+    """The result as a file that does not know potentials gives it back."""
+    result.save(path)
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files if name != "history_potentials"}
+    np.savez(path, **arrays)
+    return dmq.load(path)
+
+
+def test_files_without_potentials_can_be_read(learned, lock, tmp_path):
+    old = without_potentials(learned, tmp_path / "run.npz")
+    assert np.isnan(old.history.potentials).all() and len(old.history.potentials) == learned.counts["trues"]
+    assert old.history != learned.history
+    found = old.certificate(lock)
+    assert "growth" not in statements(found)
+    assert all(one["factor"] is None for level in found["levels"] for one in level["raises"])
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_damaged_potential_is_refused(learned, tmp_path):
+    path = tmp_path / "run.npz"
+    learned.save(path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays["history_potentials"] = arrays["history_potentials"][1:]
+    np.savez(path, **arrays)
+    with pytest.raises(dmq.FileError, match="history_potentials"):
+        dmq.load(path)
+
+
+def test_eps_r_beyond_float64_leaves_the_potential_unknown():
+    mdp = linear_q(rng=0)
+    result = dmq.DMQ(mdp, n_samples=2, eps_r=1e-30, max_policies=5, rng=0).learn()
+    assert np.isnan(result.history.potentials[0]).all()
+    json.dumps(result.certificate(mdp), allow_nan=False)
+
+
+def test_certificate_by_hand(learned, lock):
+    found = learned.certificate(lock, epsilon=0.2)
+    json.dumps(found, allow_nan=False)
+    held = statements(found)
+    given = learned.parameters
+    assert held["thresholds"]["left"] == lock.dimension * given["eps_s"]
+    assert held["cover, printed"]["right"] == pytest.approx(2 * 2 * np.log(2 / 1e-3))
+    assert held["cover, sure"]["left"] == max(learned.cover_sizes) == 2
+    assert held["norm, corrected"]["left"] == pytest.approx(np.linalg.norm(learned.theta, axis=2).max())
+    errors = value_error(lock, learned.theta, learned.cover)
+    assert held["invariant 1"]["left"] == pytest.approx(max(one.max() for one in errors))
+    assert held["invariant 1"]["right"] == pytest.approx(lock.gap**2 * 0.2 / (4 * 6))
+    smallest = found["exact"]["smallest_epsilon"]["invariant 1"]
+    assert statements(learned.certificate(lock, epsilon=smallest * 1.001))["invariant 1"]["holds"]
+    assert not statements(learned.certificate(lock, epsilon=smallest * 0.999))["invariant 1"]["holds"]
+    columns = learned.history.columns()
+    for record in found["levels"]:
+        here = columns["level"] == record["level"]
+        assert record["oracle_calls"] == here.sum()
+        assert record["trues"] == (here & columns["decision"]).sum() == record["cover_size"] - 1
+        for step in record["raises"]:
+            call = learned.history[step["call"]]
+            assert (call.level, call.decision) == (record["level"], True)
+            assert step["factor"] == pytest.approx(np.exp(step["after"] - step["before"]))
+        assert [step["policies"] for step in record["raises"]] == list(range(2, record["cover_size"] + 1))
+        false = columns["value"][here & ~columns["decision"]]
+        assert record["nearest_false"] == (None if not false.size else pytest.approx(false.max() / given["eps_t"]))
+
+
+def test_a_bad_policy_fails_where_it_should(lock):
+    result = dmq.DMQ(lock, variant="paper", n_samples=1, max_policies=0, rng=0).learn()
+    assert result.status == "max_policies"
+    held = statements(result.certificate(lock, epsilon=0.1))
+    assert not held["value"]["holds"] and not held["suboptimal actions"]["holds"]
+    assert held["policy correctness"]["holds"]
+    # The True whose policy the budget refused is on record all the same.
+    raised = [step for level in result.certificate()["levels"] for step in level["raises"]]
+    assert [step["policies"] for step in raised] == [2]
+
+
+def test_what_needs_an_mdp_is_absent_without_one(learned):
+    found = learned.certificate()
+    assert found["exact"] is None and found["epsilon"] is None
+    assert "invariant 1" not in statements(found)
+    assert "error_cover" not in found["levels"][0]
+
+
+def test_certificates_that_cannot_be_are_refused(learned, lock):
+    with pytest.raises(ValueError, match="epsilon: expected with an mdp only"):
+        learned.certificate(epsilon=0.1)
+    with pytest.raises(ValueError, match="epsilon"):
+        learned.certificate(lock, epsilon=-1.0)
+    with pytest.raises(ValueError, match=r"mdp: expected \(H, K, d\) = \(6, 3, 2\) as the result has, got \(7, 3, 2\)"):
+        learned.certificate(combination_lock(7, n_actions=3, rng=0))
+    with pytest.raises(TypeError, match="mdp: expected a FiniteMDP, got str"):
+        learned.certificate("lock")
+
+
+def test_the_table_of_a_certificate(learned, lock):
+    text = certificate_table.table(learned.certificate(lock, epsilon=0.1))
+    assert "max |Pi_h| <= 2 d log(d / eps_r)" in text and "Lemma A.5" in text
+    assert "V = 0.7, V* = 0.7, gamma = 0.7, low variance of the policies checked: 1 (assumption 3.1)" in text
+    verdicts = [line for line in text.splitlines() if line.endswith((" holds", " FAILS"))]
+    assert len(verdicts) == len(learned.certificate(lock, epsilon=0.1)["statements"])
+    assert all(line.startswith("  ") and line[75:77].strip() == line[76] for line in verdicts)
+    # Every level is in one row.
+    head = text.splitlines().index(next(line for line in text.splitlines() if line.startswith("level ")))
+    levels = []
+    for line in text.splitlines()[head + 1 :]:
+        first, _, last = line[:11].strip().partition(" to ")
+        levels += range(int(first), int(last or first) + 1)
+    assert levels == list(range(6))
+
+
+def test_the_command_line_prints_a_certificate(run):
+    code, out, err = run("run", "lock", "--horizon", 5, "--n-samples", 20, "--certificate")
+    assert (code, err) == (0, "")
+    assert "V* - V <= sum_h P[pi(s_h) != pi*(s_h)]" in out
+    code, out, err = run("run", "lock", "--horizon", 5, "--n-samples", 20, "--certificate", "--json")
+    assert json.loads(out)["certificate"]["exact"]["loss"] == 0.0
+    code, out, err = run("run", "cart-pole", "--horizon", 4, "--n-samples", 5, "--certificate", "--json")
+    assert json.loads(out)["certificate"]["exact"] is None

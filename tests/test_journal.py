@@ -325,7 +325,7 @@ def test_the_size_is_that_of_the_decisions(tmp_path):
             assert header < 4000
             assert path.stat().st_size == (
                 header
-                + scans * (start + 16) + 8 * values
+                + scans * (start + 16) + 8 * values + 16 * result.counts["trues"]
                 + runs * env.n_actions * (start + 8 + 8 * d)
                 + runs * (start + 8 + 8 * 3 + 8 * d * d)
                 + added * (start + 8 + 8 * d * d)

@@ -1,0 +1,81 @@
+"""``dmq-fast report``: which page a directory asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from dmq_fast import cli
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.experiments.report import run_report, sweep_report
+from dmq_fast.experiments.store import FILE as STORE
+from dmq_fast.experiments.store import load as load_rows
+from dmq_fast.experiments.store import naming
+from dmq_fast.result import Result, load
+
+__all__ = ["page_of"]
+
+
+def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
+    """Return the page of the run or sweep in a directory, and notes on what could not be computed.
+
+    Raises
+    ------
+    OSError
+        If there is neither.
+    ValueError
+        If a file there is damaged, or epsilon does not fit.
+    """
+    if (directory / STORE).exists():
+        if epsilon is not None:
+            raise ValueError("--epsilon: expected with a run only, and this is a sweep")
+        rows = load_rows(directory)
+        if not rows:
+            raise ValueError(f"{directory}: no run of this sweep has ended yet")
+        return sweep_report(rows, name=directory.absolute().name, specs=stored_specs(directory / STORE)), []
+    npz, text = (directory / name for name in cli.OUTPUTS)
+    if not npz.exists() or not text.exists():
+        raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
+    result = load(npz)
+    try:
+        summary = json.loads(text.read_text())
+        name, arguments = cli.read_command(directory)
+        mdp, notes = tables(directory, name, arguments, result, summary)
+        if mdp is None and epsilon is not None:
+            raise ValueError("--epsilon: expected where errors are known exactly; " + "; ".join(notes))
+        command = ["dmq-fast", "run", *([] if name is None else [name]), *arguments]
+        return run_report(result, summary, command=command, mdp=mdp, epsilon=epsilon, notes=notes), notes
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{text}: not the summary of a run ({type(error).__name__}: {error})") from error
+
+
+def tables(
+    directory: Path, name: str | None, arguments: list[str], result: Result, summary: dict[str, Any]
+) -> tuple[FiniteMDP | None, list[str]]:
+    """Make the environment of a run again, if it has tables; otherwise say why nothing is exact."""
+    # Whoever reads a page about somebody else's run does not want somebody else's code to run.
+    if name is None or name.count(":") > 1:
+        return None, ["nothing is exact in the certificate, since environments of one's own are not made again"]
+    try:
+        quiet = {"quiet": True, "out": None}
+        mdp = cli.tables_of(cli.prepare(f"report {directory}", name, arguments, quiet).subject)
+    except SystemExit:
+        return None, ["nothing is exact in the certificate: the command of the run is not understood any more"]
+    except (ValueError, TypeError, ImportError) as error:
+        return None, [f"nothing is exact in the certificate: the environment cannot be made again ({error})"]
+    if mdp is None:
+        return None, ["nothing is exact in the certificate, since this environment has no tables"]
+    same = result.theta.shape == (mdp.horizon, mdp.n_actions, mdp.dimension)
+    if not same or mdp.optimal_value != summary["optimal_value"] or mdp.value(result.policy) != summary["value"]:
+        return None, ["nothing is exact in the certificate: this version makes another environment of that command"]
+    return mdp, []
+
+
+def stored_specs(path: Path) -> list[str]:
+    """Return the specifications that a store tells of, in order."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection, naming(path):
+        return [text for (text,) in connection.execute("SELECT text FROM specs ORDER BY began")]

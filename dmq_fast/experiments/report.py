@@ -1,0 +1,457 @@
+"""A run or a sweep as one HTML page that needs nothing else: ``dmq-fast report DIR``.
+
+Pictures are inlined as SVG whose colours follow the page's, light or dark. Needs matplotlib, the extra ``plot``.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dmq_fast._version import __version__
+from dmq_fast.certificate_table import level_columns, level_groups, number
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.experiments import pictures
+from dmq_fast.experiments.page import (
+    Picture,
+    definitions,
+    describe,
+    escape,
+    formula,
+    gallery,
+    header,
+    messages,
+    page,
+    section,
+    table,
+    text,
+    tiles,
+)
+from dmq_fast.result import Result
+
+__all__ = ["run_report", "sweep_report"]
+
+
+def run_report(
+    result: Result,
+    summary: Mapping[str, Any],
+    *,
+    command: Sequence[str] | None = None,
+    mdp: FiniteMDP | None = None,
+    epsilon: float | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """Return the page of one run.
+
+    Parameters
+    ----------
+    result : Result
+    summary : mapping
+        What ``dmq-fast run --json`` prints.
+    command : sequence of str, optional
+        The command that made it.
+    mdp : FiniteMDP, optional
+        What the run learned on, for what is exact in the certificate and for the map of visits.
+    epsilon : float, optional
+        Target accuracy for the certificate.
+    notes : sequence of str
+        What the reader should know about the page, such as what could not be computed.
+
+    Raises
+    ------
+    ImportError
+        If there is no matplotlib.
+    TypeError, ValueError
+        If the MDP does not fit the result.
+    """
+    given = {key: value for key, value in summary["environment_parameters"].items() if value is not None}
+    certificate = result.certificate(mdp, epsilon=epsilon)
+    body = [
+        header(summary["environment"], f"DMQ, variant {result.variant}", given),
+        tiles(run_tiles(result, summary)),
+        messages("warning", result.warnings),
+        messages("note", notes),
+        section("Pictures", gallery(run_pictures(result, mdp))),
+        section("Certificate", certificate_section(certificate)),
+        section("Run", run_tables(result, summary)),
+        section("Reproduce", reproduce_run(result, summary, command)),
+    ]
+    return page(f"{summary['environment']}: DMQ", body)
+
+
+def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What a reader wants to know first: label, number, and what is below it."""
+    value, best = summary.get("value"), summary.get("optimal_value")
+    if value is None:
+        yield "value", "unknown", "not estimated"
+    elif best is None:
+        error = summary.get("value_standard_error")
+        yield "value (estimate)", f"{value:.4g}", "" if error is None else f"± {error:.2g} (standard error)"
+    else:
+        share = f", {value / best:.1%}" if best > 0 else ""
+        yield "value", f"{value:.4g}", f"of V* = {best:.4g}{share}"
+    yield "trajectories", f"{result.n_trajectories:,}", f"N = {result.parameters['n_samples']:,} a policy"
+    counts = result.counts
+    yield "oracle calls", f"{counts['oracle_calls']:,}", f"{counts['trues']:,} True"
+    yield "largest cover", f"{max(result.cover_sizes):,}", f"sure bound {summary['sure_cover_bound']:,}"
+    yield "seconds", f"{result.seconds['total']:.3g}", result.status.replace("_", " ")
+
+
+def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
+    """The pictures that a run has the data for."""
+    potentials = result.history.potentials
+    if not (potentials.size and (potentials != potentials).all()):
+        yield Picture(
+            pictures.cover_and_potential(result),
+            "Policies by level, and the potential",
+            "Above: |Π_h| of every level. Below: each True raises log det(S + ε_r I); between the least that a True "
+            "adds and the most that n policies can reach lies the proof of Lemma A.5. Where both meet, covers end.",
+        )
+    values = result.history.columns()["value"]
+    if values.size and (values == values).any():
+        yield Picture(
+            pictures.oracle_values(result),
+            "The oracle",
+            "v of every call in order; from ε_t on the answer is True: the states differ from those of the cover.",
+        )
+    yield Picture(
+        pictures.trajectories_by_purpose({"this run": result}, height=0.9),
+        "What trajectories were drawn for",
+        "Checks are Algorithm 3, regression and states Algorithm 2; at the end the returned policy itself is tested.",
+    )
+    if mdp is not None and max(mdp.n_states) > 1:
+        yield Picture(
+            pictures.visits(mdp, result.policy),
+            "Visits of the returned policy",
+            "Exact probability of each state at each level. Blank: never visited.",
+        )
+        yield Picture(
+            pictures.visits(mdp, result.cover),
+            "Visits of the covers",
+            "The same under Π_h, the distribution that level h is fitted on and checked against.",
+        )
+
+
+def certificate_section(certificate: Mapping[str, Any]) -> str:
+    """The statements, what is exact, and the levels."""
+    rows = [
+        [
+            f"{formula(one['formula'])}<small>{escape(one['name'])}; {escape(one['source'])}</small>",
+            number(one["left"]),
+            number(one["right"]),
+            '<span class="good">✓ holds</span>' if one["holds"] else '<span class="bad">✗ fails</span>',
+        ]
+        for one in certificate["statements"]
+    ]
+    parts = [
+        "<p>What the lemmas of the paper say or need, held against this run. Premises may fail where a run does well: "
+        "the constants of the proof are far smaller than what works.</p>",
+        table(["statement", "left", "right", ""], rows, numbers=(1, 2), kind="statements"),
+    ]
+    exact = certificate["exact"]
+    if exact is not None:
+        smallest = exact["smallest_epsilon"]
+        parts.append(
+            definitions(
+                {
+                    "V, V*": f"{number(exact['value'])}, {number(exact['optimal_value'])}",
+                    "loss, and its bound by Lemma A.1": f"{number(exact['loss'])}, {number(exact['loss_bound'])}",
+                    "minimum gap γ": number(exact["gap"]),
+                    "low variance (assumption 3.1) of the policies checked": number(exact["low_variance"]),
+                    "smallest ε that the errors allow": ", ".join(
+                        f"{name}: {number(value)}" for name, value in smallest.items()
+                    ),
+                }
+            )
+        )
+    parts.append("<h3>By level</h3>")
+    heads = level_columns(dict(certificate))
+    rows = [[escape(cell) for cell in row] for row in level_groups(dict(certificate))]
+    parts.append(table([formula(head) for head in heads], rows, numbers=range(1, len(heads))))
+    return "".join(parts)
+
+
+def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
+    """Problem, parameters, options, trajectories and time."""
+    given = result.parameters
+    trajectories = result.counts["trajectories"]
+    left = {
+        "horizon H, actions K, dimension d": f"{summary['horizon']}, {summary['n_actions']}, {summary['dimension']}",
+        "N": f"{given['n_samples']:,}",
+        "R = ε_t / ε_s": f"{given['ratio']:g} = {given['eps_t']:g} / {given['eps_s']:g}",
+        "ε_r": f"{given['eps_r']:g}",
+        "λ_ridge": f"{given['ridge']:g}",
+        "sampler": str(summary["sampler"]),
+        **{name: str(value) for name, value in result.options.items()},
+    }
+    right = {
+        **{f"trajectories, {name}": f"{n:,}" for name, n in trajectories.items()},
+        "runs of Algorithm 2": f"{result.counts['algorithm_2_runs']:,}",
+        "calls of the sampler": f"{result.counts['sampler_calls']:,}",
+        **{f"seconds, {name}": f"{seconds:.3g}" for name, seconds in result.seconds.items()},
+    }
+    return f'<div class="pair">{definitions(left)}{definitions(right)}</div>'
+
+
+def reproduce_run(result: Result, summary: Mapping[str, Any], command: Sequence[str] | None) -> str:
+    """The command, the seed and the versions."""
+    parts = []
+    if command is not None:
+        parts.append(f"<p>From a shell:</p><pre><code>{escape(shlex.join(command))}</code></pre>")
+    key = ", ".join(f"{word:#018x}" for word in result.key)
+    parts.append(
+        "<p>The run's key; <code>DMQ(…, rng=Stream.from_key(key))</code> repeats it on the same environment:</p>"
+        f"<pre><code>key = ({escape(key)})</code></pre>"
+    )
+    versions = {"dmq_fast": summary.get("version", "unknown"), **summary.get("versions", {})}
+    parts.append(
+        definitions(
+            {
+                "seed": str(summary.get("seed")),
+                "seed of the environment": str(summary.get("environment_seed")),
+                "versions of the run": ", ".join(f"{name} {version}" for name, version in versions.items()),
+                "this page": f"dmq_fast {__version__}",
+            }
+        )
+    )
+    return "".join(parts)
+
+
+class Cell(NamedTuple):
+    """The runs of one environment and algorithm with all their parameters."""
+
+    environment: str
+    algorithm: str
+    environment_parameters: Mapping[str, Any]
+    algorithm_parameters: Mapping[str, Any]
+    rows: list[Mapping[str, Any]]
+
+
+def sweep_report(rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", specs: Sequence[str] = ()) -> str:
+    """Return the page of a sweep.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        What `experiments.load` returns.
+    name : str
+        Title of the page.
+    specs : sequence of str
+        Texts of the specifications that the runs are from.
+
+    Raises
+    ------
+    ImportError
+        If there is no matplotlib.
+    ValueError
+        If there are no rows.
+    """
+    rows = list(rows)
+    if not rows:
+        raise ValueError("rows: expected at least one run, got none")
+    cells = cells_of(rows)
+    failures = [row for row in rows if row["status"] in FAILURES]
+    body = [
+        header(name, f"{len(rows):,} runs", {}),
+        tiles(sweep_tiles(rows, cells)),
+        messages("warning", sorted({f"{row['status']}: {row['error']}" for row in failures})),
+        section("Runs by cell", cell_table(cells)),
+        section("Pictures", gallery(sweep_pictures(rows))),
+        section("Reproduce", reproduce_sweep(rows, specs)),
+    ]
+    return page(name, body)
+
+
+FAILURES = ("failed", "crashed")
+
+SHARE = 0.95
+"""Of the optimal value, from which a run counts as solved."""
+
+
+def cells_of(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Group the runs, cells in order of environment, its parameters, and algorithm."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["cell"], []).append(row)
+    cells = [
+        Cell(some[0]["environment"], some[0]["algorithm"], some[0]["environment_parameters"],
+             some[0]["algorithm_parameters"], some)
+        for some in groups.values()
+    ]  # fmt: skip
+    return sorted(cells, key=lambda cell: (cell.environment, *sortable(cell.environment_parameters), cell.algorithm,
+                                           *sortable(cell.algorithm_parameters)))  # fmt: skip
+
+
+def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
+    """Turn values into what sorts: numbers as such, all else by its text."""
+    for name, value in sorted(parameters.items()):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        yield name, float(value) if is_number else 0.0, "" if is_number else str(value)
+
+
+def solved(row: Mapping[str, Any]) -> bool | None:
+    """Whether a run solved its environment; None where nobody knows the optimum."""
+    try:
+        return pictures.is_solved(row, SHARE)
+    except ValueError:
+        return None
+
+
+def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
+    """What a reader wants to know first."""
+    verdicts = [verdict for row in rows if (verdict := solved(row)) is not None]
+    yield "runs", f"{len(rows):,}", f"{len(cells):,} cells"
+    if verdicts:
+        yield "solved", f"{sum(verdicts) / len(verdicts):.0%}", f"{sum(verdicts):,} of {len(verdicts):,}"
+    failed = sum(row["status"] in FAILURES for row in rows)
+    yield "failed or crashed", f"{failed:,}", "" if failed else "none"
+    drawn = sum(row["n_trajectories"] or 0 for row in rows)
+    yield "trajectories", f"{drawn:,}", "in all"
+    yield "seconds", f"{sum(row['seconds'] or 0.0 for row in rows):,.3g}", "in all runs together"
+
+
+def varying(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+    """Return the names of parameters that differ, and those that are common to all with their values."""
+    names = list(dict.fromkeys(name for some in parameters for name in some))
+    common = {
+        name: parameters[0][name]
+        for name in names
+        if all(name in some and some[name] == parameters[0][name] for some in parameters)
+    }
+    return [name for name in names if name not in common], common
+
+
+def cell_table(cells: Sequence[Cell]) -> str:
+    """One row a cell: how many runs solved it, at what cost."""
+    ours, shared = varying([cell.environment_parameters for cell in cells])
+    theirs, also = varying([cell.algorithm_parameters for cell in cells])
+    heads = ["environment", *ours, "algorithm", *theirs, "runs", "solved", "median episodes", "median value",
+             "median seconds"]  # fmt: skip
+    lines = []
+    for cell in cells:
+        verdicts = [solved(row) for row in cell.rows]
+        lines.append(
+            [
+                escape(cell.environment),
+                *(escape(text(cell.environment_parameters.get(name))) for name in ours),
+                escape(cell.algorithm),
+                *(escape(text(cell.algorithm_parameters.get(name))) for name in theirs),
+                f"{len(cell.rows):,}",
+                "–" if None in verdicts else rate(sum(map(bool, verdicts)), len(verdicts)),
+                escape(median_episodes(cell.rows, verdicts)),
+                number(median(row["value"] for row in cell.rows)),
+                number(median(row["seconds"] for row in cell.rows)),
+            ]
+        )
+    shared_text = describe({**shared, **{key: value for key, value in also.items() if value is not None}})
+    about = (
+        f"<p>Solved: worth at least {SHARE:.0%} of the optimum. The median of episodes counts runs that did not solve "
+        "it as more than any other, and is a lower bound where most did not.</p>"
+    )
+    if shared_text:
+        about += f"<p>In every run: {escape(shared_text)}.</p>"
+    first = 1 + len(ours) + 1 + len(theirs)
+    return about + table(
+        [escape(head) for head in heads], lines, numbers=(*range(1, 1 + len(ours)), *range(first, len(heads)))
+    )
+
+
+def rate(solved_runs: int, runs: int) -> str:
+    """A success rate with a bar."""
+    share = solved_runs / runs
+    return f'<span class="rate"><i style="width:{share:.0%}"></i></span> {share:.0%}'
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """Median of what is known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def median_episodes(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[bool | None]) -> str:
+    """Median of the episodes until solved; where most runs did not, the median of what was spent, as a bound."""
+    known = [(row["n_trajectories"], verdict) for row, verdict in zip(rows, verdicts, strict=True)
+             if row["n_trajectories"] is not None]  # fmt: skip
+    if not known:
+        return "–"
+    needed = statistics.median_low([spent if verdict is not False else float("inf") for spent, verdict in known])
+    if needed != float("inf"):
+        return f"{needed:,.0f}"
+    return f"> {statistics.median_low([spent for spent, _ in known]):,.0f}"
+
+
+SIZES = ("horizon", "size", "length", "n_states")
+"""Parameters that make an environment hard, of which the first that varies is a picture's abscissa."""
+
+
+def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
+    """One picture an environment whose size varies, and one of what trajectories were drawn for."""
+    label = labeller(rows)
+    for environment in dict.fromkeys(row["environment"] for row in rows):
+        here = [row for row in rows if row["environment"] == environment and row["status"] not in FAILURES]
+        for size in SIZES:
+            if len({pictures.field(row, size) for row in here} - {None}) < 2:
+                continue
+            if all(isinstance(pictures.field(row, size), int) and solved(row) is not None for row in here):
+                yield Picture(
+                    pictures.episodes_to_solve(
+                        here, x=size, by=label, share=SHARE, xlabel="horizon $H$" if size == "horizon" else size
+                    ),
+                    f"{environment}: episodes until solved",
+                    "Median and quartiles over the seeds. Open triangles are runs that did not solve it, at what they "
+                    "spent; no median is drawn where they are the majority.",
+                )
+            break
+    purposes: dict[str, list[Mapping[str, int]]] = {}
+    for row in rows:
+        if row["counts"].get("trajectories"):
+            purposes.setdefault(f"{row['environment']}, {label(row)}", []).append(row["counts"]["trajectories"])
+    if purposes:
+        means = {
+            name: {purpose: round(statistics.mean(one.get(purpose, 0) for one in some)) for purpose in some[0]}
+            for name, some in list(purposes.items())[:12]
+        }
+        yield Picture(
+            pictures.trajectories_by_purpose(means),
+            "What trajectories were drawn for",
+            "Mean over all runs of an environment and an algorithm.",
+        )
+
+
+def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that names a run's algorithm, with the parameters in which runs of that name differ."""
+    names = {
+        algorithm: varying([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
+        for algorithm in {row["algorithm"] for row in rows}
+    }
+
+    def label(row: Mapping[str, Any]) -> str:
+        own = {name: row["algorithm_parameters"].get(name) for name in names[row["algorithm"]]}
+        return ", ".join([row["algorithm"], *(text(value) for value in own.values() if value is not None)])
+
+    return label
+
+
+def reproduce_sweep(rows: Sequence[Mapping[str, Any]], specs: Sequence[str]) -> str:
+    """The specifications, the seeds and the versions."""
+    parts = []
+    for spec in specs:
+        parts.append(
+            "<p>The specification; <code>dmq-fast sweep SPEC --out DIR</code> does its runs:</p>"
+            f"<pre><code>{escape(spec.strip())}</code></pre>"
+        )
+    seeds = sorted({row["seed"] for row in rows})
+    parts.append(
+        definitions(
+            {
+                "seeds": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 3 else ", ".join(map(str, seeds)),
+                "versions of the runs": ", ".join(
+                    f"dmq_fast {one}" for one in sorted({row["version"] for row in rows})
+                ),
+                "this page": f"dmq_fast {__version__}",
+            }
+        )
+    )
+    return "".join(parts)
