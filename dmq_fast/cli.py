@@ -19,6 +19,7 @@ import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,6 +54,7 @@ examples:
   dmq-fast run --env-file my_env.py:make_env --make size=5
   dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
   dmq-fast bench oracle --plot oracle.png
+  dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
 """
 
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -86,6 +88,8 @@ def dispatch(arguments: list[str]) -> int:
         return list_environments(options.json)
     if options.command == "bench":
         return bench_oracle(options.d, options.n, options.json, options.plot)
+    if options.command == "theory":
+        return show_theory(vars(options))
     # What is left is `run` without an environment.
     return usage_error("run: expected the name of an environment first, or --env-file; see dmq-fast envs")
 
@@ -130,6 +134,7 @@ def overview() -> argparse.ArgumentParser:
     lister = commands.add_parser("envs", help="list the environments and their parameters")
     lister.add_argument("--json", action="store_true", help="print one JSON object")
     add_bench(commands)
+    add_theory(commands)
     return parser
 
 
@@ -152,6 +157,44 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     oracle.add_argument("--n", type=positive_integer, default=15, metavar="N", help="rounds; default: 15")
     oracle.add_argument("--json", metavar="FILE", help="save all measurements; - prints them instead of the table")
     oracle.add_argument("--plot", type=Path, metavar="FILE", help="draw them: .png, .pdf or .svg; needs matplotlib")
+
+
+def add_theory(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``theory``."""
+    parser = commands.add_parser(
+        "theory",
+        help="the constants of the paper's theorem for a problem, and whether its proof goes through with them",
+        description="Print the constants that the proof of Theorem 6.1 prescribes beside corrected ones, the "
+        "inequalities that the proof needs of them with both sides, the largest epsilon for which all hold, and what "
+        "that would cost.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--gamma", type=decimal_number, required=True, metavar="X", help="minimum gap")
+    parser.add_argument("--d", type=positive_integer, required=True, metavar="N", help="dimension of the features")
+    parser.add_argument("--H", type=positive_integer, required=True, metavar="N", help="horizon")
+    parser.add_argument("--K", type=positive_integer, required=True, metavar="N", help="number of actions")
+    parser.add_argument(
+        "--C", type=decimal_number, default="1", metavar="X", help="constant of Low Variance; default: 1"
+    )
+    parser.add_argument("--epsilon", type=decimal_number, default="0.1", metavar="X", help="accuracy; default: 0.1")
+    parser.add_argument(
+        "--delta",
+        type=decimal_number,
+        default="0.1",
+        metavar="X",
+        help="probability of failure of the corrected constants; default: 0.1",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def decimal_number(text: str) -> Decimal:
+    """Read a number that float64 need not hold."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
 
 
 LARGEST_DIMENSION = 4096
@@ -867,6 +910,20 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
     except OSError as error:
         print(f"dmq-fast bench oracle: could not save: {error}", file=sys.stderr)
         return NOT_SAVED
+    return FINISHED
+
+
+def show_theory(options: dict[str, Any]) -> int:
+    """Run ``dmq-fast theory``."""
+    from dmq_fast import theory_table
+
+    try:
+        description = theory_table.describe(
+            *(options[name] for name in ("epsilon", "gamma", "C", "d", "H", "K")), delta=options["delta"]
+        )
+    except ValueError as error:
+        return usage_error(f"theory: --{error}")
+    print(json.dumps(description) if options["json"] else theory_table.table(description))
     return FINISHED
 
 

@@ -1,13 +1,25 @@
-"""Bounds on the size of a cover."""
+"""Constants of the theorem, bounds on the size of a cover, the potential."""
 
 import math
+import re
+from dataclasses import FrozenInstanceError
+from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmq_fast.theory import printed_cover_bound, sure_cover_bound
+import dmq_fast as dmq
+from dmq_fast.kernels import dsec, dsec_decision, ridge_fit
+from dmq_fast.theory import Parameters, potential, printed_cover_bound, ridge_norm_bound, sure_cover_bound
+
+
+def random_moment(rng, d):
+    """Second moment of a few random features of norm at most 1, of any rank."""
+    rows = rng.normal(size=(rng.integers(1, d + 2), d))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows.T @ rows / len(rows) * rng.random()
 
 
 def test_printed_bound_is_the_papers():
@@ -42,3 +54,284 @@ def test_sure_bound_holds_on_accumulated_moments(seed, d, ratio):
             s += m
             size += 1
     assert size <= sure_cover_bound(d, ratio, eps_r)
+
+
+def printed(epsilon=0.1, gamma=0.5, C=1, d=2, H=5, K=2):
+    return Parameters.from_theorem(epsilon, gamma, C, d, H, K)
+
+
+def corrected(epsilon=0.1, gamma=0.5, C=1, d=2, H=5, K=2, delta=0.1):
+    return Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=True, delta=delta)
+
+
+def need(parameters, name):
+    (found,) = (inequality for inequality in parameters.check() if inequality.name == name)
+    return found
+
+
+def test_printed_constants_are_the_papers():
+    p, log = printed(0.01, 0.25, 3, 4, 7, 2), math.log(4 / 0.01)
+    assert float(p.eps_t) == pytest.approx(0.25**2 * 0.01 / 35)
+    assert float(p.eps_s) == pytest.approx(96 * 3 * 1e-4 * 4 * log)
+    assert (p.eps_n, p.ridge, p.eps_r) == (Decimal("1e-4"), Decimal("1e-4"), Decimal("1e-12"))
+    assert float(p.cover_bound) == pytest.approx(48 * log)
+    assert float(p.n_samples) == pytest.approx(4e24 * math.log(100))
+    assert p.n_samples == p.n_samples.to_integral_value()
+
+
+def test_corrected_constants_are_those_of_the_docstring():
+    p = corrected(0.01, 0.25, 3, 4, 7, 2, delta=0.05)
+    assert float(p.eps_t) == pytest.approx(0.25**2 * 0.01 / 70)
+    assert (p.eps_n, p.ridge, p.eps_r) == (Decimal("1e-4"), Decimal("1e-4"), Decimal("1e-8"))
+    bound = float(p.cover_bound)
+    assert 2 ** ((bound - 1) / 4) == pytest.approx((1e-8 + bound / 4) / 1e-8)
+    assert float(p.eps_s) == pytest.approx(18 * bound * 1e-4)
+    events = 17 * 49 * 2 * bound**2
+    assert float(p.n_samples) == pytest.approx(8 / 3 * math.log(8 * events / 0.05) * (bound / 1e-8) ** 2)
+    assert float(p.trajectories) == pytest.approx(154 * bound**2 * float(p.n_samples))
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 50])
+@pytest.mark.parametrize("epsilon", [0.5, 0.1, 1e-3])
+def test_corrected_cover_bound_is_the_sure_one_for_factor_two(d, epsilon):
+    assert math.floor(corrected(epsilon, d=d).cover_bound) == sure_cover_bound(d, 1.0, epsilon**4)
+
+
+SIZES = (st.integers(1, 99), st.integers(1, 99), st.integers(1, 9))
+
+
+@settings(max_examples=30)
+@given(st.integers(-300, -8), st.floats(1e-3, 1), st.floats(1, 1e3), *SIZES)
+def test_corrected_constants_hold_for_every_small_epsilon(exponent, gamma, C, d, H, K):
+    """Only three of the inequalities bound epsilon; the others hold by choice."""
+    p = corrected(Decimal(10) ** exponent, gamma, C, d, H, K)
+    bounding = {"regression", "oracle, False", "thresholds, expected"}
+    assert all(inequality.holds for inequality in p.check() if inequality.name not in bounding)
+    largest = p.largest_epsilon()
+    assert all(inequality.holds for inequality in p.at(largest).check())
+    assert not all(inequality.holds for inequality in p.at(largest * Decimal("1.000001")).check())
+    assert all(inequality.holds for inequality in p.check()) == (p.epsilon <= largest)
+
+
+@pytest.mark.parametrize("make", [printed, corrected])
+@pytest.mark.parametrize("sizes", [(0.5, 1, 2, 5, 2), (0.1, 6, 1, 1, 1), (1, 100, 30, 50, 10)])
+def test_what_holds_for_some_epsilon_holds_below_it(make, sizes):
+    """What `largest_epsilon` rests on."""
+    grid = [Decimal(-k) / 8 for k in range(8, 300)]
+    held = [[inequality.holds for inequality in make(log.exp(), *sizes).check()] for log in grid]
+    for by_epsilon in zip(*held, strict=True):
+        assert sorted(by_epsilon) == list(by_epsilon)
+
+
+def test_largest_epsilon_of_the_printed_premise():
+    """THEORY, finding F: eps_s <= eps_t / d holds below 2e-6 and 2e-10, where no sampler draws N trajectories."""
+    largest = printed().largest_epsilon("thresholds")
+    assert float(largest) == pytest.approx(1.8763e-6, rel=1e-4)
+    assert 96 * 2 * float(largest) * math.log(2 / float(largest)) == pytest.approx(0.25 / (5 * 5 * 2))
+    at = printed(largest)
+    assert at.n_samples > Decimal("1e70")
+    assert at.eps_r < Decimal("1e-34")
+    assert float(printed(0.1, 0.1, d=10, H=50).largest_epsilon("thresholds")) == pytest.approx(1.679e-10, rel=1e-3)
+
+
+def test_largest_epsilon_of_the_corrected_constants():
+    largest = corrected().largest_epsilon()
+    assert float(largest) == pytest.approx(5.7958e-7, rel=1e-4)
+    assert largest == corrected(0.01).largest_epsilon()
+    assert corrected(largest).n_samples > Decimal("1e55")
+
+
+def test_no_epsilon_makes_all_of_the_printed_inequalities_hold():
+    assert printed().largest_epsilon() is None
+    with pytest.raises(ValueError, match=r"name: expected one of union over actions, .*, got 'threshold'"):
+        printed().largest_epsilon("threshold")
+
+
+@pytest.mark.parametrize(("C", "holds"), [(1, False), (4.99, False), (5, True), (100, True)])
+def test_printed_constants_need_c_of_five(C, holds):
+    """THEORY, finding E: 5 (C + 3) 12 <= 96 C, whatever epsilon is."""
+    for epsilon in (0.3, 1e-6, 1e-60):
+        inequality = need(printed(epsilon, C=C), "oracle, premise")
+        assert float(inequality.left / inequality.right) == pytest.approx(60 * (C + 3) / (96 * C))
+        assert inequality.holds is holds
+    assert (printed(C=C).largest_epsilon("oracle, premise") is not None) is holds
+
+
+def test_printed_constants_miss_the_union_over_actions():
+    assert need(printed(K=1), "union over actions").holds
+    inequality = need(printed(1e-30, K=3), "union over actions")
+    assert inequality.left == 3 * inequality.right
+
+
+def test_printed_constants_lack_what_lemma_a6_uses():
+    """Lemma A.5 with 2 eps_s and eps_t / 2 is four times as much to ask, and lemma A.6 has B^2 in its N."""
+    p = printed(1e-6)
+    assert need(p, "thresholds").holds
+    assert not need(p, "thresholds, expected").holds
+    samples = need(p, "samples, moments")
+    assert float(samples.left / samples.right) == pytest.approx(float(p.cover_bound) ** 2)
+    # With epsilon = .99 the integer N is far from its formula.
+    assert printed(0.99, d=1).n_samples == math.ceil(-math.log(0.99) / 0.99**12)
+
+
+def test_last_step_of_the_potential_lemma_fails_for_large_eps_r_only():
+    inequality = need(printed(Decimal("0.01") ** (Decimal(1) / 6)), "last step")
+    assert math.floor(inequality.left) == 23
+    assert float(inequality.right) == pytest.approx(printed_cover_bound(2, 0.01))
+    assert not inequality.holds
+    assert need(printed(0.01), "last step").holds
+
+
+def test_constants_beyond_float64_are_numbers_still():
+    p = printed(Decimal("1e-400"))
+    assert p.eps_r == Decimal("1e-2400")
+    assert f"{p.n_samples:.3g}" == "1.84e+4803"
+    assert "E+" in repr(p.n_samples)
+    assert len(p.check()) == 11
+
+
+def test_constants_can_be_given_to_dmq():
+    lock = dmq.environments.combination_lock(3, rng=0)
+    for p in (printed(), corrected()):
+        arguments = p.dmq_arguments()
+        assert arguments.keys() == {"eps_s", "eps_t", "eps_r", "ridge", "n_samples"}
+        assert arguments["n_samples"] == p.n_samples
+        parameters = dmq.DMQ(lock, **arguments).parameters
+        assert parameters.ratio == pytest.approx(float(p.eps_t / p.eps_s))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        (
+            printed(0.01),
+            [r"n_samples: expected at most 2\^63 - 1, got 9.21e\+24", "exact sampler"],
+        ),
+        (printed(1e-3), ["n_samples: ", "eps_r: expected at least 1e-16, .*, got 1e-18; what is left"]),
+        (printed(gamma=Decimal("1e-200")), ["eps_t: expected a number that float64 holds, got 4e-403"]),
+        (printed(C=Decimal("1e400")), [r"eps_s: expected a number that float64 holds, got 5.75e\+400"]),
+    ],
+)
+def test_what_dmq_cannot_run_is_refused(parameters, words):
+    with pytest.raises(ValueError, match=".*".join(words)):
+        parameters.dmq_arguments()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "words"),
+    [
+        ("epsilon", 0, ValueError, "0 < epsilon < 1, got 0"),
+        ("epsilon", 1.0, ValueError, "0 < epsilon < 1, got 1.0"),
+        ("epsilon", math.nan, ValueError, "a finite number"),
+        ("epsilon", Decimal("1e-9999999"), ValueError, "a finite number of at most 1,000,000 digits"),
+        ("epsilon", "0.1", TypeError, "a number, got '0.1'"),
+        ("gamma", 1.5, ValueError, "0 < gamma <= 1, got 1.5"),
+        ("gamma", True, TypeError, "a number, got True"),
+        ("C", 0.5, ValueError, "C >= 1, got 0.5"),
+        ("delta", 1, ValueError, "0 < delta < 1, got 1"),
+        ("d", 0, ValueError, "an integer >= 1, got 0"),
+        ("H", 2.0, TypeError, "an integer, got 2.0"),
+        ("K", True, ValueError, "an integer >= 1, got True"),
+    ],
+)
+def test_arguments_out_of_range_are_named(name, value, error, words):
+    with pytest.raises(error, match=re.escape(f"{name}: expected {words}")):
+        corrected(**{name: value})
+
+
+def test_numbers_of_numpy_are_taken():
+    given = Parameters.from_theorem(
+        np.float64(0.1), np.float32(0.5), np.int64(1), np.int64(2), np.int32(5), np.uint8(2)
+    )
+    assert given == printed()
+    with pytest.raises(FrozenInstanceError):
+        given.eps_r = Decimal(1)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.floats(0.05, 20), st.floats(1e-8, 1))
+def test_accepted_moments_multiply_the_determinant(seed, d, ratio, eps_r):
+    """THEORY, findings C and E: whenever the oracle says True, adding that very M2 multiplies by >= 1 + R."""
+    rng = np.random.default_rng(seed)
+    s, trues = np.zeros((d, d)), 0
+    for _ in range(40):
+        m2 = random_moment(rng, d)
+        if dsec_decision(s + eps_r * np.eye(d), m2, 1.0, ratio):
+            grown = potential(s + m2, eps_r) - potential(s, eps_r)
+            assert grown >= math.log1p(ratio) - 1e-9
+            s, trues = s + m2, trues + 1
+    assert trues <= sure_cover_bound(d, ratio, eps_r)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6))
+def test_equal_thresholds_double_the_determinant(seed, d):
+    """THEORY, finding E: a witness x of x^T M x >= eps_t = eps_s >= x^T A x suffices, without the premise's 1/d."""
+    rng = np.random.default_rng(seed)
+    a, m = random_moment(rng, d) + 1e-3 * np.eye(d), random_moment(rng, d)
+    x = rng.normal(size=d)
+    # Scaled so that this x is a witness, with equality.
+    m *= (x @ a @ x) / (x @ m @ x)
+    assert np.linalg.slogdet(a + m)[1] - np.linalg.slogdet(a)[1] >= math.log(2) - 1e-9
+
+
+def test_doubling_is_tight():
+    """A single direction grows by exactly 1 + R, so no smaller ratio would do."""
+    a, m = np.diag([0.5, 0.25]), np.diag([0.0, 0.25])
+    assert dsec(a, m, 1.0, 1.0).decision
+    assert potential(a + m, 1e-300) - potential(a, 1e-300) == pytest.approx(math.log(2))
+
+
+def test_the_potential_lemma_fails_for_large_eps_r():
+    """THEORY, finding E: at d = 1, eps_r = .5, eps_s = eps_t, M = .5 and then M = 1 are accepted, and 2 > 1.39."""
+    eps_r, s, accepted = 0.5, np.zeros((1, 1)), 0
+    for m in (0.5, 1.0):
+        answer = dsec(s + eps_r, np.array([[m]]), 1.0, 1.0)
+        assert answer.decision
+        assert answer.value == pytest.approx(1.0)
+        s, accepted = s + m, accepted + 1
+    assert accepted == 2 > printed_cover_bound(1, eps_r) == pytest.approx(1.386, abs=1e-3)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.floats(1e-6, 10))
+def test_ridge_norm_bound_holds(seed, d, ridge):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(20, d)) * 10.0 ** rng.uniform(-3, 1, size=d)
+    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+    # The worst returns for one direction.
+    y = np.sign(rows @ rng.normal(size=d))
+    theta = ridge_fit(rows.T @ rows, rows.T @ y, len(rows), ridge)
+    assert np.linalg.norm(theta) <= ridge_norm_bound(ridge) * (1 + 1e-9)
+    assert ridge_norm_bound(ridge) <= 1 / (2 * math.sqrt(ridge)) * (1 + 1e-15)
+    assert ridge_norm_bound(ridge) < 1 / ridge
+
+
+@pytest.mark.parametrize("ridge", [1e-12, 1e-6, 0.01, 0.5, 1.0, 4.0])
+def test_ridge_norm_bound_is_tight(ridge):
+    """THEORY, finding E: features of length sqrt(ridge), or 1 if that is longer, and returns of 1."""
+    length = min(1.0, math.sqrt(ridge))
+    rows = np.full((10, 1), length)
+    theta = ridge_fit(rows.T @ rows, rows.sum(axis=0), 10, ridge)
+    assert theta == pytest.approx([ridge_norm_bound(ridge)])
+    if ridge <= 1:
+        assert theta == pytest.approx([1 / (2 * math.sqrt(ridge))])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6))
+def test_potential_is_the_log_determinant_by_level(seed, d):
+    rng = np.random.default_rng(seed)
+    s = np.array([[random_moment(rng, d) for _ in range(3)] for _ in range(2)])
+    found = potential(s, 0.01)
+    assert found.shape == (2, 3)
+    assert found == pytest.approx(np.linalg.slogdet(s + 0.01 * np.eye(d))[1])
+    assert potential(s[0, 0], 0.01) == pytest.approx(found[0, 0])
+
+
+def test_potential_neither_underflows_nor_takes_what_it_should_not():
+    assert potential(np.zeros((400, 400)), 1e-10) == pytest.approx(400 * math.log(1e-10))
+    with pytest.raises(ValueError, match=r"s: expected shape \(..., d, d\), got \(2, 3\)"):
+        potential(np.zeros((2, 3)), 1.0)
+    with pytest.raises(ValueError, match="eps_r"):
+        potential(np.zeros((2, 2)), 0.0)
+    with pytest.raises(ValueError, match="s: expected finite numbers"):
+        potential([[math.inf]], 1.0)
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite in float64 at eps_r = 1e-20"):
+        potential(np.ones((2, 2)), 1e-20)

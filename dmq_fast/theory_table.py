@@ -1,0 +1,159 @@
+"""The paper's constants for one problem, printed beside corrected: ``dmq-fast theory``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from dmq_fast.theory import Inequality, Parameters
+
+__all__ = ["describe", "table"]
+
+SETS = ("printed", "corrected")
+
+WIDTH = 78
+"""Of a formula in the table."""
+
+# Field of `Parameters`, and how the table calls it.
+CONSTANTS = {
+    "eps_t": "eps_t",
+    "eps_s": "eps_s",
+    "eps_r": "eps_r",
+    "eps_n": "eps_N",
+    "ridge": "lambda_ridge",
+    "cover_bound": "B",
+    "n_samples": "N",
+    "trajectories": "trajectories <=",
+}
+
+
+def describe(
+    epsilon: Decimal, gamma: Decimal, C: Decimal, d: int, H: int, K: int, *, delta: Decimal = Decimal("0.1")
+) -> dict[str, Any]:
+    """Return everything that `table` shows, as plain data.
+
+    Numbers that float64 may not hold are {"value": text such as "4.5e+72", "log10": float}.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `Parameters.from_theorem`.
+    """
+    both = [
+        Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=name == "corrected", delta=delta) for name in SETS
+    ]
+    given = {name: number(getattr(both[0], name)) for name in ("epsilon", "gamma", "C", "delta")}
+    problem = {**given, "d": both[0].d, "H": both[0].H, "K": both[0].K}
+    return {"problem": problem, **{name: describe_set(one) for name, one in zip(SETS, both, strict=True)}}
+
+
+def describe_set(parameters: Parameters) -> dict[str, Any]:
+    """Return one column: constants, inequalities, the largest epsilon with its costs, and whether DMQ can run them."""
+    largest = parameters.largest_epsilon()
+    return {
+        **constants(parameters),
+        "inequalities": [describe_inequality(parameters, inequality) for inequality in parameters.check()],
+        "largest_epsilon": None if largest is None else number(largest),
+        "at_largest_epsilon": None if largest is None else constants(parameters.at(largest)),
+    }
+
+
+def constants(parameters: Parameters) -> dict[str, Any]:
+    """Return the constants, and what `DMQ` would take or why it cannot."""
+    try:
+        arguments, why = parameters.dmq_arguments(), None
+    except ValueError as error:
+        arguments, why = None, str(error)
+    return {
+        "constants": {name: number(getattr(parameters, name)) for name in CONSTANTS},
+        "dmq_arguments": arguments,
+        "not_runnable": why,
+    }
+
+
+def describe_inequality(parameters: Parameters, inequality: Inequality) -> dict[str, Any]:
+    """Return one inequality with both sides, and the largest epsilon for which it holds."""
+    largest = parameters.largest_epsilon(inequality.name)
+    return {
+        "name": inequality.name,
+        "formula": inequality.formula,
+        "source": inequality.source,
+        "left": number(inequality.left),
+        "right": number(inequality.right),
+        "holds": inequality.holds,
+        "largest_epsilon": None if largest is None else number(largest),
+    }
+
+
+def number(value: Decimal) -> dict[str, Any]:
+    """Return a positive number as text and logarithm."""
+    return {"value": f"{value:.12g}", "log10": float(value.log10())}
+
+
+def table(description: dict[str, Any]) -> str:
+    """Lay a description out for a person."""
+    return "\n".join(line.rstrip() for line in lines(description))
+
+
+def lines(description: dict[str, Any]) -> Iterator[str]:
+    """The lines of `table`."""
+    yield ", ".join(
+        f"{name} = {value if isinstance(value, int) else short(value)}"
+        for name, value in description["problem"].items()
+    )
+    yield ""
+    yield f"{'':<18}{'printed':<16}corrected"
+    for name, label in CONSTANTS.items():
+        yield f"{label:<18}" + "".join(f"{short(description[one]['constants'][name]):<15} " for one in SETS)
+    for one in SETS:
+        yield ""
+        title = f"What the proof needs of the {one} constants"
+        yield f"{title:<{WIDTH}}{'left':<11} {'right':<11} {'':<7}for epsilon up to"
+        for inequality in description[one]["inequalities"]:
+            yield from inequality_lines(inequality)
+    yield ""
+    for one in SETS:
+        yield from cost_lines(one, description[one])
+
+
+def inequality_lines(inequality: dict[str, Any]) -> Iterator[str]:
+    """One inequality: the formula and its sides, then where the proof uses it."""
+    largest = inequality["largest_epsilon"]
+    yield (
+        f"{'  ' + inequality['formula']:<{WIDTH}}{short(inequality['left']):<11} {short(inequality['right']):<11} "
+        f"{'holds' if inequality['holds'] else 'FAILS':<7}{largest_text(largest)}"
+    )
+    yield f"    {inequality['name']}; {inequality['source']}"
+
+
+def cost_lines(name: str, column: dict[str, Any]) -> Iterator[str]:
+    """What one set of constants can promise, and at what cost."""
+    if column["largest_epsilon"] is None:
+        yield f"{name}: for no epsilon do all of them hold"
+    else:
+        costs = column["at_largest_epsilon"]["constants"]
+        yield (
+            f"{name}: all of them hold for epsilon up to {short(column['largest_epsilon'])}, with "
+            f"N = {short(costs['n_samples'])}, eps_r = {short(costs['eps_r'])}, "
+            f"at most {short(costs['trajectories'])} trajectories"
+        )
+        if column["at_largest_epsilon"]["not_runnable"]:
+            yield f"  not for DMQ: {column['at_largest_epsilon']['not_runnable']}"
+    if column["not_runnable"]:
+        yield f"{name}, as asked: not for DMQ: {column['not_runnable']}"
+
+
+def largest_text(largest: dict[str, Any] | None) -> str:
+    """Spell out the largest epsilon for which an inequality holds."""
+    if largest is None:
+        return "never"
+    # Where the search begins.
+    return "1/e" if math.isclose(largest["log10"], -math.log10(math.e)) else short(largest)
+
+
+def short(value: dict[str, Any]) -> str:
+    """Spell a number out in four digits."""
+    decimal = Decimal(value["value"])
+    return f"{decimal:.4g}" if -4 < decimal.adjusted() < 5 else f"{decimal:.3e}"
