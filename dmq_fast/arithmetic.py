@@ -134,7 +134,7 @@ class Extended:
         if digits < LEAST_DIGITS:
             raise ValueError(f"arithmetic: expected at least {LEAST_DIGITS} digits, got {digits}")
         try:
-            import mpmath
+            import mpmath  # type: ignore[import-untyped]
         except ImportError as error:
             raise ImportError(
                 "arithmetic: digits need mpmath, pip install 'dmq-fast[theory]'; 'rational' does without"
@@ -176,9 +176,7 @@ class Extended:
         self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
     ) -> ExtendedLinearClass:
         """Return the linear functions, with the arguments of `LinearClass`."""
-        return ExtendedLinearClass(
-            self, dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle
-        )
+        return ExtendedLinearClass(self, dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
 
     def __eq__(self, other: object) -> bool:
         return self.digits == other.digits if isinstance(other, Extended) else NotImplemented
@@ -252,7 +250,7 @@ class ExactGreedy(Interpreted):
     __slots__ = ("_actions", "_integers", "digest", "exact", "theta")
 
     def __init__(self, theta: Sequence[Sequence[Fraction | float]]) -> None:
-        exact = tuple(tuple(map(Fraction, row)) for row in theta)
+        exact = tuple(tuple(Fraction(weight) for weight in row) for row in theta)
         if not exact or not exact[0] or len({len(row) for row in exact}) > 1:
             raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got rows of {[len(row) for row in exact]}")
         rounded = np.array(exact, dtype=np.float64)
@@ -335,7 +333,7 @@ class ExtendedLinearClass:
     Notes
     -----
     The constants are float64 and exact as such. The oracle looks for the pivots of R (S + eps_r I) - M2: all positive
-    means False. An answer that would change if the diagonal moved by the rounding of that matrix is counted as marginal.
+    means False. An answer that would change if the diagonal moved by that matrix's rounding is counted as marginal.
     """
 
     def __init__(

@@ -247,7 +247,9 @@ class DMQ:
         if journal is not None and not isinstance(journal, str | os.PathLike):
             raise TypeError(f"journal: expected a path, got {journal!r}")
         if journal is not None and not in_float64:
-            raise ValueError(f"journal: expected none in extended precision, since it holds float64 only, got {journal!r}")
+            raise ValueError(
+                f"journal: expected none in extended precision, since it holds float64 only, got {journal!r}"
+            )
         self.journal = None if journal is None else Path(journal)
         self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
         defaults = VARIANTS[variant]
@@ -527,15 +529,16 @@ class Run:
         assert len(self.cover[h]) == size, "only covers of later levels grow while level h is learned"
         self.report(h)
 
-    def second_moment(self, h: int, data: list[Moments]) -> NDArray[np.float64]:
+    def second_moment(self, h: int, data: list[Moments]) -> NDArray[Any]:
         """Draw D_h anew, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
 
         Beyond the paper: with `accumulate` the sum is there already, but for the initial policies at first; with
         `reuse` the states are those of the regression data, N for each policy and action.
         """
         if self.options.accumulate and self.learned[h]:
-            return self.moments[h]
-        total = np.zeros_like(self.moments[h])
+            known: NDArray[Any] = self.moments[h]
+            return known
+        total: NDArray[Any] = np.zeros_like(self.moments[h])
         n, n_each = self.n_samples, self.n_samples
         if self.options.reuse:
             n_each = n * self.sampler.n_actions
@@ -619,7 +622,7 @@ class Run:
         """Return the M2 of one level."""
         if (recalled := self.recall(ADDED)) is not None:
             return recalled.floats.reshape(self.moments[level].shape)
-        added = moments.grams[moments.levels.index(level)] / moments.n
+        added: NDArray[Any] = moments.grams[moments.levels.index(level)] / moments.n
         self.record(ADDED, (level,), (added,))
         return added
 

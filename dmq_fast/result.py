@@ -387,9 +387,7 @@ class RuleTable:
         if "rule_fractions" in arrays:
             greedy += map(exact_rule, member(arrays, "rule_fractions", np.str_, (None, *shape)))
         codes = member(arrays, "rule_codes", np.int64, (None,), -1 - len(greedy), shape[0])
-        return [
-            Fixed(code) if code >= 0 else Uniform() if code == -1 else greedy[-2 - code] for code in codes.tolist()
-        ]
+        return [Fixed(code) if code >= 0 else Uniform() if code == -1 else greedy[-2 - code] for code in codes.tolist()]
 
 
 def exact_rule(weights: NDArray[Any]) -> ExactGreedy:
