@@ -394,7 +394,7 @@ class DMQ:
             yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
         if ratio * self.parameters.eps_r > 0.2:
             yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
-        if self.arithmetic.is_float64 and self.parameters.eps_r < FLOAT64_EPS_R:
+        if self.arithmetic.is_float64 and self.parameters.eps_r < float(FLOAT64_EPS_R):
             yield (
                 f"eps_r = {self.parameters.eps_r:g} < {FLOAT64_EPS_R:g}: float64 may not tell S + eps_r I from S; on a "
                 "FiniteMDP, ExactSampler(env, arithmetic=digits) does"

@@ -392,4 +392,5 @@ class RuleTable:
 
 def exact_rule(weights: NDArray[Any]) -> ExactGreedy:
     """Return the rule whose fractions (K, d) are written in hexadecimal digits."""
-    return ExactGreedy([[Fraction(*(int(part, 16) for part in text.split("/"))) for text in row] for row in weights])
+    parts = [[text.split("/") for text in row] for row in weights]
+    return ExactGreedy([[Fraction(int(above, 16), int(below, 16)) for above, below in row] for row in parts])

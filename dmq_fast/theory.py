@@ -486,7 +486,7 @@ class Parameters:
                 f"eps_r: expected at least {FLOAT64_EPS_R:g}, what float64 resolves beside S, got {self.eps_r:.3g}"
             )
         if wrong:
-            left = "" if extended else "; what is left is a run on ExactSampler(env, arithmetic=digits), extended=True"
+            left = "" if extended else "; what is left is the exact sampler in extended precision (extended=True)"
             raise ValueError("; ".join(wrong) + left)
         return {**values, "n_samples": int(self.n_samples)}
 
