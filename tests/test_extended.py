@@ -233,13 +233,13 @@ def test_arguments_beyond_float64_are_refused_even_so():
 
 # Greedy, exactly
 
-weights = st.fractions(min_value=-4, max_value=4)
+fractions = st.fractions(min_value=-4, max_value=4)
 entries = st.floats(-1, 1, allow_subnormal=True)
 
 
 @given(data=st.data(), n_actions=st.integers(1, 4), d=st.integers(1, 3))
 def test_exact_greedy_takes_the_first_of_the_largest_scores(data, n_actions, d):
-    theta = [[data.draw(weights) for _ in range(d)] for _ in range(n_actions)]
+    theta = [[data.draw(fractions) for _ in range(d)] for _ in range(n_actions)]
     rows = [[data.draw(entries) for _ in range(d)] for _ in range(3)]
     scores = [[sum(w * Fraction(x) for w, x in zip(row, phi, strict=True)) for row in theta] for phi in rows]
     rule = ExactGreedy(theta)
@@ -320,10 +320,8 @@ def test_a_saved_result_keeps_every_digit(digits, tmp_path):
     assert loaded.theta.tolist() == result.theta.tolist() and loaded.counts == result.counts
     assert loaded.n_trajectories > 10**70 and env.value(loaded.policy) == env.value(result.policy)
     assert {type(rule) for rule in loaded.policy.rules} == {ExactGreedy}
-    assert (
-        max(weight.denominator.bit_length() for h in range(4) for row in loaded.policy.rules[h].exact for weight in row)
-        > 100
-    )
+    weights = [weight for rule in loaded.policy.rules for row in rule.exact for weight in row]
+    assert max(weight.denominator.bit_length() for weight in weights) > 100
 
 
 @pytest.mark.parametrize("text", ["1/0", "1", "x/1", "1/2/3", ""])
