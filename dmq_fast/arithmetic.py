@@ -23,7 +23,7 @@ from dmq_fast.kernels import Greedy, Interpreted, Rule
 from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments
 
-__all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedLinearClass", "arithmetic_of", "as_arithmetic"]
+__all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedLinearClass", "as_arithmetic"]
 
 # A number of whatever arithmetic: they add, multiply and compare.
 Number = Any
@@ -210,14 +210,6 @@ def as_arithmetic(arithmetic: str | int) -> Float64 | Extended:
     return Extended(operator.index(arithmetic))
 
 
-def arithmetic_of(sampler: object) -> Arithmetic:
-    """Return the arithmetic of a sampler's moments, also of one that wraps another."""
-    while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
-        sampler = sampler.inner
-    arithmetic: Arithmetic = getattr(sampler, "arithmetic", FLOAT64)
-    return arithmetic
-
-
 class ExactGreedy(Interpreted):
     """Take argmax_a phi(s)^T theta^a without rounding anything, ties to the smallest action.
 
@@ -232,9 +224,6 @@ class ExactGreedy(Interpreted):
         theta.
     theta : numpy.ndarray, shape (K, d)
         It rounded to float64: shows what it is, but need not have the same greedy actions.
-    n_actions : int
-    digest : bytes
-        Equal where theta is, and else different.
 
     Raises
     ------
@@ -247,7 +236,7 @@ class ExactGreedy(Interpreted):
     are kept by feature vector: of a finite MDP, a table. Only samplers that work in Python can follow it.
     """
 
-    __slots__ = ("_actions", "_integers", "digest", "exact", "theta")
+    __slots__ = ("_actions", "_integers", "_digest", "exact", "theta")
 
     def __init__(self, theta: Sequence[Sequence[Fraction | float]]) -> None:
         exact = tuple(tuple(Fraction(weight) for weight in row) for row in theta)
@@ -258,14 +247,14 @@ class ExactGreedy(Interpreted):
         # One denominator for all weights: what is left decides.
         common = math.lcm(*(weight.denominator for row in exact for weight in row))
         integers = [[weight.numerator * (common // weight.denominator) for weight in row] for row in exact]
-        whole = hashlib.blake2b(b"%d %d;" % rounded.shape, digest_size=16)
+        whole = hashlib.blake2b(b"exact %d %d;" % rounded.shape, digest_size=16)
         for row in exact:
             for weight in row:
                 whole.update(b"%x/%x;" % (weight.numerator, weight.denominator))
         for name, value in (
             ("exact", exact),
             ("theta", rounded),
-            ("digest", whole.digest()),
+            ("_digest", whole.digest()),
             ("_integers", integers),
             ("_actions", {}),
         ):
@@ -279,9 +268,14 @@ class ExactGreedy(Interpreted):
 
     exact: tuple[tuple[Fraction, ...], ...]
     theta: NDArray[np.float64]
-    digest: bytes
+    _digest: bytes
     _integers: list[list[int]]
     _actions: dict[bytes, int]
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for theta: equal where it is, and else different."""
+        return self._digest
 
     @property
     def n_actions(self) -> int:

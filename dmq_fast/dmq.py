@@ -20,9 +20,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.arithmetic import ExactGreedy, arithmetic_of
+from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.journal import ADDED, CLOCK, FIT, LEVEL, SCAN, Journal, Record, fingerprint, policy_fingerprint, read_header
+from dmq_fast.journal import (
+    ADDED,
+    CLOCK,
+    FIT,
+    LEVEL,
+    SCAN,
+    Journal,
+    Record,
+    fingerprint,
+    policy_fingerprint,
+    read_header,
+    unwrapped,
+)
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.kernels._validate import as_positive
 from dmq_fast.memory import Memory
@@ -69,7 +81,8 @@ class Options:
         bound that is worth at most a factor |Pi_h| in N.
     memo : bool
         A policy that was checked before, same rules and same theta, has the distribution it had: test the moments it
-        had then, and draw policies only whose tail has changed. Nothing is drawn twice, so N must carry the noise.
+        had then, and draw policies only whose tail has changed. Where the sampler knows the states, policies are the
+        same that act the same in all of them. Nothing is drawn twice, so N must carry the noise.
         Without `accumulate`, moments that said True are drawn afresh, since D_h' was.
     oracle : {"value", "decision"}
         Compute the paper's v, a top eigenvalue, and record it; or answer v >= eps_t by one factorisation alone. The
@@ -233,7 +246,7 @@ class DMQ:
         rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
     ) -> None:
         self.sampler = as_sampler(env_or_sampler)
-        self.arithmetic = arithmetic_of(self.sampler)
+        self.arithmetic: Arithmetic = getattr(unwrapped(self.sampler), "arithmetic", FLOAT64)
         in_float64 = self.arithmetic.is_float64
         self.variant = one_of("variant", variant, VARIANTS)
         eps_s, eps_t = thresholds(ratio, eps_s, eps_t)
@@ -451,7 +464,7 @@ class Run:
         self.learned = [False] * horizon
         self.cover: list[list[Policy]] = [list(dmq.initial) for _ in range(horizon)]
         self.moments = self.arithmetic.zeros((horizon, dimension, dimension))
-        self.memory = Memory()
+        self.memory = Memory(actions=getattr(unwrapped(dmq.sampler), "actions", None))
         memo, reuse = self.options.memo, self.options.reuse
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
@@ -535,10 +548,10 @@ class Run:
         Beyond the paper: with `accumulate` the sum is there already, but for the initial policies at first; with
         `reuse` the states are those of the regression data, N for each policy and action.
         """
+        total = self.arithmetic.zeros(self.moments.shape[1:])
         if self.options.accumulate and self.learned[h]:
-            known: NDArray[Any] = self.moments[h]
-            return known
-        total: NDArray[Any] = np.zeros_like(self.moments[h])
+            total += self.moments[h]
+            return total
         n, n_each = self.n_samples, self.n_samples
         if self.options.reuse:
             n_each = n * self.sampler.n_actions
@@ -671,7 +684,7 @@ class Run:
         levels, returns_from = self.asked_of(purpose, h)
         remembered = self.remembered[purpose]
         # The rules of later levels do not matter.
-        content = policy.digest(self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
+        content = self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
         call = self.memory.call(h, content) if self.serves[purpose] else None
         if call is not None:
             self.check_time()
@@ -686,9 +699,7 @@ class Run:
                 self.memory.keep(self.calls, moments)
         return Drawn(self.calls, moments)
 
-    def draw(
-        self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]
-    ) -> Moments:
+    def draw(self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]) -> Moments:
         """Draw n trajectories, within the budget, on a stream of their own."""
         budget = self.dmq.budget
         if budget.max_trajectories is not None and self.n_trajectories + n > budget.max_trajectories:
@@ -709,9 +720,7 @@ class Run:
         self.seconds["rollouts"] += time.perf_counter() - began
         return moments
 
-    def redrawn(
-        self, call: int, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]
-    ) -> Redrawn:
+    def redrawn(self, call: int, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]) -> Redrawn:
         """Return the moments of an earlier call, drawn again when somebody looks at them."""
         return Redrawn(n, levels, functools.partial(self.draw_again, call, policy, n, levels, returns_from))
 

@@ -41,7 +41,7 @@ try:
 except ImportError:  # not a POSIX system: no lock
     fcntl = None
 
-__all__ = ["Journal", "JournalError", "check_free", "fingerprint", "policy_fingerprint", "read_header"]
+__all__ = ["Journal", "JournalError", "check_free", "fingerprint", "policy_fingerprint", "read_header", "unwrapped"]
 
 # Version of the file format: raised whenever an older reader could not understand a newer file.
 FORMAT = 1
@@ -382,8 +382,7 @@ def fingerprint(sampler: object) -> dict[str, Any]:
     A sampler of another kind, or its environment, can say more by a method `fingerprint` that returns something
     JSON-able. What a `ParallelSampler` spreads over workers is described as if it did not.
     """
-    while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
-        sampler = sampler.inner
+    sampler = unwrapped(sampler)
     described = {name: getattr(sampler, name) for name in ("horizon", "n_actions", "dimension")}
     described["sampler"] = type(sampler).__name__
     env = getattr(sampler, "env", None)
@@ -398,6 +397,13 @@ def fingerprint(sampler: object) -> dict[str, Any]:
             "sha256": digest([*env.P, *env.R, *env.features, env.start, env.caps]),
         }
     return dict(json.loads(json.dumps(described, default=repr)))
+
+
+def unwrapped(sampler: Any) -> Any:
+    """Return the sampler that a `ParallelSampler`, if it is one, spreads over workers."""
+    while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
+        sampler = sampler.inner
+    return sampler
 
 
 def digest(arrays: Sequence[NDArray[Any]]) -> str:

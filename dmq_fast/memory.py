@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
+from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.kernels import Rule
 from dmq_fast.moments import Moments
+from dmq_fast.policy import Policy
 
 __all__ = ["Memory"]
 
@@ -19,19 +26,43 @@ class Memory:
     ----------
     limit : int
         Most bytes of moments kept.
+    actions : callable, optional
+        ``actions(level, rule)`` tells what a rule does in each state of a level, or None where that cannot be said;
+        then policies are the same that act the same.
 
     Notes
     -----
     A call number costs some 200 bytes and is all that is needed: the moments of a call can be drawn again, bit for
-    bit. A policy is known by its content, `Policy.digest`, never by an address.
+    bit. A policy is known by its content, its rules or what they do, never by an address.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(
+        self, limit: int = LIMIT, *, actions: Callable[[int, Rule], NDArray[np.int64] | None] | None = None
+    ) -> None:
         self.limit = limit
         self.size = 0
+        self._actions = actions
+        self._tables: dict[tuple[int, bytes], bytes] = {}
         self._calls: dict[int, dict[bytes, int]] = {}
         self._spent: set[int] = set()
         self._moments: OrderedDict[int, Moments] = OrderedDict()
+
+    def content(self, policy: Policy, levels: int) -> bytes:
+        """Return what tells the first `levels` rules of a policy from others, 16 bytes."""
+        if self._actions is None:
+            return policy.digest(levels)
+        tables = (self._table(level, rule) for level, rule in enumerate(policy.rules[:levels]))
+        return hashlib.blake2b(b"".join(tables), digest_size=16).digest()
+
+    def _table(self, level: int, rule: Rule) -> bytes:
+        """Return what tells a rule from others of its level, 16 bytes."""
+        assert self._actions is not None
+        key = level, rule.digest
+        if key not in self._tables:
+            actions = self._actions(level, rule)
+            whole = key[1] if actions is None else hashlib.blake2b(actions.tobytes(), digest_size=16).digest()
+            self._tables[key] = whole
+        return self._tables[key]
 
     def call(self, target: int, content: bytes) -> int | None:
         """Return the call that drew a policy for a target level, if there was one whose moments may serve again."""

@@ -20,6 +20,11 @@ cdef class Rule:
     def __init__(self):
         pass
 
+    @property
+    def digest(self):
+        """16 bytes that stand for the rule: equal for equal rules, and else different."""
+        raise NotImplementedError
+
 
 cdef class Uniform(Rule):
     """Draw the action uniformly."""
@@ -29,6 +34,11 @@ cdef class Uniform(Rule):
 
     def __eq__(self, other):
         return type(other) is Uniform if isinstance(other, Rule) else NotImplemented
+
+    @property
+    def digest(self):
+        """16 bytes that stand for the rule."""
+        return b"uniform".ljust(16)
 
     def __hash__(self):
         return hash(Uniform)
@@ -64,6 +74,11 @@ cdef class Fixed(Rule):
         if not isinstance(other, Rule):
             return NotImplemented
         return type(other) is Fixed and (<Fixed> other).action == self.action
+
+    @property
+    def digest(self):
+        """16 bytes that stand for the rule: equal for equal rules, and else different."""
+        return b"fixed %10d" % self.action
 
     def __hash__(self):
         return hash((Fixed, self.action))
@@ -103,7 +118,7 @@ cdef class Greedy(Rule):
 
     @property
     def digest(self):
-        """16 bytes that stand for theta, computed once: equal where theta is, and else different."""
+        """16 bytes that stand for theta, computed once: equal for equal thetas, and else different."""
         if self._digest is None:
             # + 0.0 makes -0.0 and 0.0, which compare equal, hash equal.
             whole = hashlib.blake2b(b"%d %d;" % self.theta.shape, digest_size=16)

@@ -207,6 +207,8 @@ class ReferenceDMQ:
         Trajectories of checks, and with `reuse` of the regression, are kept for good, and a policy that is equal
         to one drawn for the same target is not drawn again (not in the paper). Without `accumulate`, those that
         the oracle has said True about are thrown away.
+    features : sequence of H ndarrays, shape (S_h, d), optional
+        Features of all states, where they are known: policies are equal then that act the same in all of them.
     mixture : callable, optional
         ``mixture(total, k)`` gives k counts that sum to `total`: how often each policy of Pi_h^a is drawn in
         Algorithm 2, line 6. By default every policy is drawn `n_samples` times.
@@ -242,6 +244,7 @@ class ReferenceDMQ:
         accumulate: bool = False,
         reuse: bool = False,
         memo: bool = False,
+        features: Sequence[Array] | None = None,
         mixture: Callable[[int, int], Sequence[int]] | None = None,
         max_trajectories: int | None = None,
     ) -> None:
@@ -263,6 +266,7 @@ class ReferenceDMQ:
         self.accumulate = accumulate
         self.reuse = reuse
         self.memo = memo
+        self.features = features
         self.mixture = mixture
         self.max_trajectories = max_trajectories
         self._collect = collect
@@ -484,7 +488,7 @@ class ReferenceDMQ:
 
     def _keep(self, policy: Policy, batch: Batch, target: int) -> None:
         """Keep trajectories, in place of those of an equal policy."""
-        others = [entry for entry in self._kept[target] if not _equal(entry[0], policy)]
+        others = [entry for entry in self._kept[target] if not self._equal(entry[0], policy)]
         self._kept[target] = [*others, (policy, batch)]
 
     def _check_data(self, candidate: Policy, target: int) -> Batch:
@@ -504,7 +508,19 @@ class ReferenceDMQ:
 
     def _find(self, policy: Policy, target: int) -> Batch | None:
         """Return the trajectories kept of a policy with the same rules, if there are any."""
-        return next((batch for kept, batch in self._kept[target] if _equal(kept, policy)), None)
+        return next((batch for kept, batch in self._kept[target] if self._equal(kept, policy)), None)
+
+    def _equal(self, policy: Policy, other: Policy) -> bool:
+        """Tell whether two policies have the same rules, or rules that do the same."""
+        return all(
+            (a[0] == b[0] and np.array_equal(a[1:], b[1:]))
+            or (
+                self.features is not None
+                and "uniform" not in (a[0], b[0])
+                and np.array_equal(_actions_of(a, self.features[h]), _actions_of(b, self.features[h]))
+            )
+            for h, (a, b) in enumerate(zip(policy, other, strict=True))
+        )
 
     def _draw(
         self,
@@ -523,9 +539,11 @@ class ReferenceDMQ:
         return self._collect(policy, n, list(levels), list(returns_from))
 
 
-def _equal(policy: Policy, other: Policy) -> bool:
-    """Tell whether two policies have the same rules."""
-    return all(a[0] == b[0] and np.array_equal(a[1:], b[1:]) for a, b in zip(policy, other, strict=True))
+def _actions_of(rule: Rule, phi: Array) -> Integers:
+    """Return what a rule that is not uniform does in the states whose features are the rows of phi."""
+    if rule[0] == "fixed":
+        return np.full(len(phi), rule[1])
+    return np.asarray((phi @ rule[1].T).argmax(axis=1))
 
 
 def _frozen(array: Array) -> Array:

@@ -61,5 +61,6 @@ def replay(algorithm: DMQ) -> reference.ReferenceDMQ:
         accumulate=algorithm.options.accumulate,
         reuse=algorithm.options.reuse,
         memo=algorithm.options.memo,
+        features=sampler.env.features if hasattr(sampler, "actions") else None,
         mixture=mixture if algorithm.options.mixture == "multinomial" else None,
     ).learn()

@@ -41,7 +41,7 @@ def test_json_is_one_object_with_the_promised_keys(run):
     "name", ["lock --horizon 4", "chain --horizon 4", "deep-sea --size 4", "river-swim --horizon 4", "linear-q",
              "decoy --horizon 4", "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --make map_name=4x4"]
 )  # fmt: skip
-@pytest.mark.parametrize("variant", ["sound", "paper"])
+@pytest.mark.parametrize("variant", ["sound", "frugal", "paper"])
 def test_every_environment_runs(run, name, variant):
     code, out, err = run("run", *name.split(), "--variant", variant, "--n-samples", 20, "--json")
     assert (code, err) == (0, "")
@@ -53,14 +53,15 @@ def test_every_environment_runs(run, name, variant):
 def test_every_option_of_the_algorithm_arrives(run):
     options = (
         "--n-samples 7 --eps-s 0.5 --eps-t 1.5 --eps-r 0.02 --ridge 0.003 --initial uniform --no-recheck "
-        "--oracle value --mixture multinomial"
+        "--oracle value --mixture multinomial --accumulate --no-reuse --memo"
     )
     summary = json.loads(run("run", "chain", "--horizon", 4, "--json", *options.split())[1])
     assert summary["parameters"] == {
         "n_samples": 7, "eps_s": 0.5, "eps_t": 1.5, "eps_r": 0.02, "ridge": 0.003, "ratio": 3.0
     }  # fmt: skip
     assert summary["options"] == {
-        "initial": "uniform", "recheck": False, "oracle": "value", "mixture": "multinomial"
+        "initial": "uniform", "recheck": False, "accumulate": True, "reuse": False, "memo": True,
+        "oracle": "value", "mixture": "multinomial",
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Uniform, greedy_
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.protocol import FOLLOWS_EXACT, check_policy
 
-__all__ = ["FeatureRows", "Request", "action_of", "checked"]
+__all__ = ["FeatureRows", "Request", "action_of", "actions_everywhere", "checked"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -84,6 +84,15 @@ def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.boo
     except ValueError as error:
         raise ArithmeticError(f"level {level}: a greedy score is not finite (theta too large)") from error
     return actions
+
+
+def actions_everywhere(env: FiniteMDP, level: int, rule: Rule) -> Integers | None:
+    """Return the action in each state of a level, (S,), or None where a rule is uniform or a score overflows."""
+    features = env.features[level]
+    try:
+        return action_of(rule, level, features, np.ones(len(features), dtype=bool))
+    except ArithmeticError:
+        return None
 
 
 class FeatureRows:

@@ -15,7 +15,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
-from dmq_fast.samplers._finite import FeatureRows, Request, action_of, checked
+from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
 
 __all__ = ["ExactSampler"]
 
@@ -148,6 +148,16 @@ class ExactSampler:
             first[h], second[h] = mean, square
         return first, second
 
+    def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
+        """Return what a rule does in each state of a level: two policies that do the same are one.
+
+        None where the rule is uniform or a score overflows.
+        """
+        if self._extended is None:
+            return actions_everywhere(self.env, level, rule)
+        table = self._extended.table(level, rule)
+        return None if table is None else np.array(table)
+
     def __reduce__(self) -> tuple[type[ExactSampler], tuple[FiniteMDP, str | int]]:
         return (ExactSampler, (self.env, self.arithmetic.name))
 
@@ -214,7 +224,7 @@ class Expectations:
         returns = {h: Returns(self.arithmetic.zeros((d,)), self._zero, n) for h in request.returns_from}
         if n == 0 or request.last < 0:
             return Moments(n, request.levels, grams, returns)
-        tables = tuple(self._table(h, rule) for h, rule in enumerate(request.rules[: request.last + 1]))
+        tables = tuple(self.table(h, rule) for h, rule in enumerate(request.rules[: request.last + 1]))
         for gram, h in zip(grams, request.levels, strict=True):
             gram[...] = n * self._second_moment(tables[:h])
         for h in request.returns_from:
@@ -227,7 +237,7 @@ class Expectations:
             returns[h] = Returns(n * moment, n * square, n)
         return Moments(n, request.levels, grams, returns)
 
-    def _table(self, level: int, rule: Rule) -> Table:
+    def table(self, level: int, rule: Rule) -> Table:
         """Return the action in each state of a level."""
         features = self.env.features[level]
         if isinstance(rule, Uniform):

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Stream
+from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._binomial import binomial
-from dmq_fast.samplers._finite import FeatureRows, Request, action_of, checked
+from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
 
 __all__ = ["FlowSampler"]
 
@@ -207,6 +207,13 @@ class FlowSampler:
     def fingerprint(self) -> dict[str, str]:
         """Return what, besides the environment, the answers depend on."""
         return {"square": self.square}
+
+    def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
+        """Return what a rule does in each state of a level: two policies that do the same are one.
+
+        None where the rule is uniform or a score overflows.
+        """
+        return actions_everywhere(self.env, level, rule)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (self.env, self.square))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import CompiledModel, FiniteModel, Stream
+from dmq_fast.kernels import CompiledModel, FiniteModel, Rule, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
+from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.protocol import EqualChunks, check_policy, collect_chunks
 
@@ -84,6 +88,13 @@ class RolloutSampler:
             start = stream.at(stream.call)
             return self.collect_chunk(policy, n, rng=start, levels=levels, returns_from=returns_from)
         return collect_chunks(self, policy, n, stream, levels, returns_from)
+
+    def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
+        """Return what a rule does in each state of a level: two policies that do the same are one.
+
+        None where the rule is uniform, a score overflows, or the states are not known.
+        """
+        return actions_everywhere(self.env, level, rule) if isinstance(self.env, FiniteMDP) else None
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
