@@ -91,6 +91,55 @@ def test_corrected_constants_are_those_of_the_docstring():
     assert float(p.trajectories) == pytest.approx(154 * bound**2 * float(p.n_samples))
 
 
+def test_sides_of_the_printed_inequalities():
+    """Each display of the proof, written out again in float64."""
+    eps, gamma, C, d, H, K = 0.01, 0.25, 3, 4, 7, 2
+    p = printed(eps, gamma, C, d, H, K)
+    log, allowed = math.log(d / eps), gamma**2 * eps / (4 * H)
+    B, eps_s, eps_t, eps_r, ridge = 12 * d * log, 96 * C * eps**2 * d * log, gamma**2 * eps / (5 * H), eps**6, eps**2
+    N = math.log(1 / eps) * d / eps_r**2
+    bound = 2 * d * math.log(d / eps_r)
+    sides = {
+        "union over actions": (K * eps / H, eps / H),
+        "regression": (4 * (C + 2) * eps**2 * B, allowed),
+        "oracle, premise": (5 * (C + 3) * eps**2 * B, eps_s),
+        "oracle, False": (eps_t + eps_r + eps_r / ridge**2, allowed),
+        "norm": ((1 + 0.5 / eps) ** 2, 1 + eps**-4),
+        "thresholds": (d * eps_s, eps_t),
+        "thresholds, expected": (2 * d * eps_s, eps_t / 2),
+        "last step": (float(need(p, "last step").left), bound),
+        "cover": (bound, B),
+        "samples, moments": (d * B**2 / eps_r**2 * math.log(1 / eps), N),
+        "samples, regression": (d / eps**4 * math.log(1 / eps), N),
+    }
+    assert {one.name: (float(one.left), float(one.right)) for one in p.check()} == {
+        name: pytest.approx(both) for name, both in sides.items()
+    }
+    n = sides["last step"][0]
+    assert (n - 1) * math.log(2) + d * math.log(eps_r) == pytest.approx(d * math.log(n + 1))
+
+
+def test_sides_of_the_corrected_inequalities():
+    eps, gamma, C, d, H, K, delta = 0.01, 0.25, 3, 4, 7, 2, 0.05
+    p = corrected(eps, gamma, C, d, H, K, delta)
+    B, eps_t, eps_s, N = (float(x) for x in (p.cover_bound, p.eps_t, p.eps_s, p.n_samples))
+    eps_r, D, allowed = eps**4, 1 + 0.5 / eps, gamma**2 * eps / (4 * H * K)
+    once = math.log(17 * H**2 * K * B**2 / delta)
+    sides = {
+        "regression": (3 * B * (C + 2) * eps**2 + eps_r * D**2, allowed),
+        "oracle, premise": (3 * B * (C + 2) * eps**2 + 3 * eps_r * D**2, eps_s),
+        "oracle, False": (eps_t + eps_r * D**2 / B, allowed),
+        "thresholds, expected": (2 * eps_s, eps_t / 2),
+        "cover": (d * math.log(1 + B / (d * eps_r)), (B - 1) * math.log(2)),
+        "samples, moments": (8 / 3 * (math.log(2 * d) + once) * (B / eps_r) ** 2, N),
+        "samples, noise": ((4 * d + 6 * once) / eps**2, N),
+        "samples, bias": (2 * once / eps**4, N),
+    }
+    assert {one.name: (float(one.left), float(one.right)) for one in p.check()} == {
+        name: pytest.approx(both) for name, both in sides.items()
+    }
+
+
 @pytest.mark.parametrize("d", [1, 2, 7, 50])
 @pytest.mark.parametrize("epsilon", [0.5, 0.1, 1e-3])
 def test_corrected_cover_bound_is_the_sure_one_for_factor_two(d, epsilon):
