@@ -236,7 +236,7 @@ class ExactGreedy(Interpreted):
     are kept by feature vector: of a finite MDP, a table. Only samplers that work in Python can follow it.
     """
 
-    __slots__ = ("_actions", "_integers", "_digest", "exact", "theta")
+    __slots__ = ("_actions", "_digest", "_integers", "exact", "theta")
 
     def __init__(self, theta: Sequence[Sequence[Fraction | float]]) -> None:
         exact = tuple(tuple(Fraction(weight) for weight in row) for row in theta)

@@ -684,7 +684,9 @@ class Run:
         levels, returns_from = self.asked_of(purpose, h)
         remembered = self.remembered[purpose]
         # The rules of later levels do not matter.
-        content = self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
+        content = (
+            self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
+        )
         call = self.memory.call(h, content) if self.serves[purpose] else None
         if call is not None:
             self.check_time()
