@@ -12,14 +12,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.function_class import LinearClass
 from dmq_fast.journal import (
     ADDED,
     CLOCK,
@@ -42,7 +44,7 @@ from dmq_fast.result import History, Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.parallel import check_executor, pool_of
-from dmq_fast.theory import potential, sure_cover_bound
+from dmq_fast.theory import FLOAT64_EPS_R, potential, sure_cover_bound
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -171,13 +173,15 @@ class DMQ:
     env_or_sampler : FiniteMDP, BatchEnvironment or Sampler
         Where trajectories come from.
     n_samples : int, default 100
-        N, trajectories per policy.
+        N, trajectories per policy, below 2^63; any integer >= 1 with an `ExactSampler` in extended precision.
     ratio : float, optional
         R = eps_t / eps_s; 2 unless both `eps_s` and `eps_t` are given.
     eps_s, eps_t : float, optional
         Thresholds of the oracle. Only their ratio matters; with `ratio` alone, eps_s = 1.
     eps_r : float, default 1e-2
-        Regulariser of the oracle (the paper's lambda_r), > 0.
+        Regulariser of the oracle (the paper's lambda_r), > 0; below 1e-16 float64 does not resolve it beside S, but
+        ``ExactSampler(env, arithmetic=digits)`` does. This and the other constants may be any real number, also a
+        Decimal; they are rounded to float64.
     ridge : float, default 1e-3
         lambda_ridge of the regression, > 0.
     variant : {"sound", "frugal", "paper"}, default "sound"
@@ -219,11 +223,11 @@ class DMQ:
         env_or_sampler: FiniteMDP | BatchEnvironment | Sampler,
         *,
         n_samples: int = 100,
-        ratio: float | None = None,
-        eps_s: float | None = None,
-        eps_t: float | None = None,
-        eps_r: float = 1e-2,
-        ridge: float = 1e-3,
+        ratio: float | Decimal | None = None,
+        eps_s: float | Decimal | None = None,
+        eps_t: float | Decimal | None = None,
+        eps_r: float | Decimal = 1e-2,
+        ridge: float | Decimal = 1e-3,
         variant: str = "sound",
         initial: str | Policy | Sequence[int] | Sequence[Sequence[int]] | None = None,
         recheck: bool | None = None,
@@ -242,17 +246,23 @@ class DMQ:
         rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
     ) -> None:
         self.sampler = as_sampler(env_or_sampler)
+        self.arithmetic: Arithmetic = getattr(unwrapped(self.sampler), "arithmetic", FLOAT64)
+        in_float64 = self.arithmetic.is_float64
         self.variant = one_of("variant", variant, VARIANTS)
         eps_s, eps_t = thresholds(ratio, eps_s, eps_t)
         self.parameters = Parameters(
-            n_samples=as_count("n_samples", n_samples),
+            n_samples=as_count("n_samples", n_samples, bounded=in_float64),
             eps_s=eps_s,
             eps_t=eps_t,
-            eps_r=as_positive("eps_r", eps_r),
-            ridge=as_positive("ridge", ridge),
+            eps_r=as_real("eps_r", eps_r),
+            ridge=as_real("ridge", ridge),
         )
         if journal is not None and not isinstance(journal, str | os.PathLike):
             raise TypeError(f"journal: expected a path, got {journal!r}")
+        if journal is not None and not in_float64:
+            raise ValueError(
+                f"journal: expected none in extended precision, since it holds float64 only, got {journal!r}"
+            )
         self.journal = None if journal is None else Path(journal)
         self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
         defaults = VARIANTS[variant]
@@ -267,11 +277,16 @@ class DMQ:
             defaults,
             initial=initial_name,
             oracle=defaults.oracle if oracle is None else one_of("oracle", oracle, ("decision", "value")),
-            mixture=defaults.mixture if mixture is None else one_of("mixture", mixture, MIXTURES),
+            # In extended precision N stands for infinity, where both mixtures are the same.
+            mixture=(defaults.mixture if in_float64 else "stratified")
+            if mixture is None
+            else one_of("mixture", mixture, MIXTURES),
             **given,
         )
         self.budget = Budget(
-            max_trajectories=None if max_trajectories is None else as_count("max_trajectories", max_trajectories),
+            max_trajectories=None
+            if max_trajectories is None
+            else as_count("max_trajectories", max_trajectories, bounded=in_float64),
             max_policies=None if max_policies is None else as_count("max_policies", max_policies, least=0),
             max_seconds=None if max_seconds is None else as_positive("max_seconds", max_seconds),
         )
@@ -318,7 +333,7 @@ class DMQ:
             shape = (n_actions, self.sampler.dimension)
             if isinstance(rule, Fixed) and rule.action >= n_actions:
                 raise ValueError(f"initial: expected actions < {n_actions}, got {rule.action} at level {level}")
-            if isinstance(rule, Greedy) and rule.theta.shape != shape:
+            if isinstance(rule, Greedy | ExactGreedy) and rule.theta.shape != shape:
                 raise ValueError(f"initial: expected theta of shape {shape}, got {rule.theta.shape} at level {level}")
         return policy
 
@@ -392,6 +407,11 @@ class DMQ:
             yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
         if ratio * self.parameters.eps_r > 0.2:
             yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
+        if self.arithmetic.is_float64 and self.parameters.eps_r < float(FLOAT64_EPS_R):
+            yield (
+                f"eps_r = {self.parameters.eps_r:g} < {FLOAT64_EPS_R:g}: float64 may not tell S + eps_r I from S; on a "
+                "FiniteMDP, ExactSampler(env, arithmetic=digits) does"
+            )
         if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
             yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
 
@@ -431,7 +451,8 @@ class Run:
         self.sampler = dmq.parallel_sampler()
         self.n_samples = dmq.parameters.n_samples
         horizon, n_actions, dimension = self.sampler.horizon, self.sampler.n_actions, self.sampler.dimension
-        self.function_class = LinearClass(
+        self.arithmetic = dmq.arithmetic
+        self.function_class = self.arithmetic.linear_class(
             dimension,
             ridge=dmq.parameters.ridge,
             eps_s=dmq.parameters.eps_s,
@@ -439,10 +460,10 @@ class Run:
             eps_r=dmq.parameters.eps_r,
             oracle=dmq.options.oracle,
         )
-        self.greedy = Policy.greedy(np.zeros((horizon, n_actions, dimension)))
+        self.greedy = Policy([self.arithmetic.greedy(self.arithmetic.zeros((n_actions, dimension)))] * horizon)
         self.learned = [False] * horizon
         self.cover: list[list[Policy]] = [list(dmq.initial) for _ in range(horizon)]
-        self.moments = np.zeros((horizon, dimension, dimension))
+        self.moments = self.arithmetic.zeros((horizon, dimension, dimension))
         self.memory = Memory(actions=getattr(unwrapped(dmq.sampler), "actions", None))
         memo, reuse = self.options.memo, self.options.reuse
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
@@ -493,7 +514,7 @@ class Run:
     def algorithm_2(self, h: int) -> None:
         """Algorithm 2: learn the predictors of level h, then draw D_h anew."""
         n, size = self.n_samples, len(self.cover[h])
-        theta = np.empty((self.sampler.n_actions, self.sampler.dimension))
+        theta = self.arithmetic.zeros((self.sampler.n_actions, self.sampler.dimension))
         data: list[Moments] = []
         for a in range(self.sampler.n_actions):  # line 1
             if not self.options.memo:
@@ -515,19 +536,19 @@ class Run:
         else:
             self.record(LEVEL, (h,), (list(self.seconds.values()), second_moment))
         # Nothing above looked at theta_h, so all that is known of the level changes together.
-        self.greedy = self.greedy.replace(h, Greedy(theta))
+        self.greedy = self.greedy.replace(h, self.arithmetic.greedy(theta))
         self.moments[h] = second_moment
         self.learned[h] = True
         assert len(self.cover[h]) == size, "only covers of later levels grow while level h is learned"
         self.report(h)
 
-    def second_moment(self, h: int, data: list[Moments]) -> NDArray[np.float64]:
+    def second_moment(self, h: int, data: list[Moments]) -> NDArray[Any]:
         """Draw D_h anew, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
 
         Beyond the paper: with `accumulate` the sum is there already, but for the initial policies at first; with
         `reuse` the states are those of the regression data, N for each policy and action.
         """
-        total: NDArray[np.float64] = np.zeros(self.moments.shape[1:])
+        total = self.arithmetic.zeros(self.moments.shape[1:])
         if self.options.accumulate and self.learned[h]:
             total += self.moments[h]
             return total
@@ -630,7 +651,7 @@ class Run:
         """Return the M2 of one level."""
         if (recalled := self.recall(ADDED)) is not None:
             return recalled.floats.reshape(self.moments[level].shape)
-        added: NDArray[np.float64] = moments.grams[moments.levels.index(level)] / moments.n
+        added: NDArray[Any] = moments.grams[moments.levels.index(level)] / moments.n
         self.record(ADDED, (level,), (added,))
         return added
 
@@ -782,7 +803,7 @@ class Run:
         parameters = self.dmq.parameters
         return Result(
             policy=Policy([greedy if learned else initial for learned, greedy, initial in by_level]),
-            theta=np.array([rule.theta for rule in self.greedy.rules if isinstance(rule, Greedy)]),
+            theta=np.array([rule.theta for rule in self.greedy.rules if isinstance(rule, Greedy | ExactGreedy)]),
             cover=tuple(tuple(policies) for policies in self.cover),
             history=self.history.freeze(),
             status=self.status,
@@ -822,11 +843,22 @@ def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
     return value
 
 
-def as_count(name: str, value: int, *, least: int = 1) -> int:
-    """Return `value` as an int >= `least` and below 2^63."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**63:
+def as_count(name: str, value: int, *, least: int = 1, bounded: bool = True) -> int:
+    """Return `value` as an int >= `least`, and below 2^63 where it is `bounded`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
+    if bounded and value >= 2**63:
+        raise ValueError(
+            f"{name}: expected an integer < 2^63, got {value:,}; ExactSampler(env, arithmetic=digits) takes any"
+        )
     return int(value)
+
+
+def as_real(name: str, value: float | Decimal) -> float:
+    """Return a positive real number of any kind as float64."""
+    if isinstance(value, Real | Decimal) and not isinstance(value, int | float | np.generic):
+        value = float(value)
+    return as_positive(name, value)
 
 
 def is_sequence(value: object) -> bool:
@@ -841,10 +873,12 @@ def as_flag(name: str, value: bool) -> bool:
     return bool(value)
 
 
-def thresholds(ratio: float | None, eps_s: float | None, eps_t: float | None) -> tuple[float, float]:
+def thresholds(
+    ratio: float | Decimal | None, eps_s: float | Decimal | None, eps_t: float | Decimal | None
+) -> tuple[float, float]:
     """Return (eps_s, eps_t) from any sufficient part of (R, eps_s, eps_t)."""
     given = {
-        name: as_positive(name, value)
+        name: as_real(name, value)
         for name, value in (("ratio", ratio), ("eps_s", eps_s), ("eps_t", eps_t))
         if value is not None
     }

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, overload
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._version import __version__
+from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
 from dmq_fast.policy import Policy
 
@@ -170,7 +172,8 @@ class Result:
     policy : Policy
         Greedy on `theta`; at levels that a budget left unlearned, what the initial policy does.
     theta : numpy.ndarray, shape (H, K, d)
-        Estimates theta_h^a; zero at levels never learned.
+        Estimates theta_h^a; zero at levels never learned. Of a run in extended precision, rounded to float64: the rules
+        of `policy`, see `arithmetic.ExactGreedy`, hold them exactly, in memory and in a file.
     cover : tuple of H tuples of Policy
         Pi_h.
     history : History
@@ -303,7 +306,7 @@ def load(path: str | os.PathLike[str]) -> Result:
         )
     try:
         return decode(header, arrays)
-    except (ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
+    except (ValueError, KeyError, TypeError, IndexError, StopIteration, ArithmeticError) as error:
         raise FileError(f"{path}: damaged ({type(error).__name__}: {error})") from error
 
 
@@ -355,7 +358,9 @@ def member(
     """Return one array of a file if it has this dtype and shape, and entries in this range."""
     array = arrays[name]
     fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
-    if array.dtype != dtype or not fits:
+    # Text is as wide as its longest entry.
+    same = array.dtype.kind == "U" if dtype is np.str_ else array.dtype == dtype
+    if not (same and fits):
         raise ValueError(f"{name}: expected {dtype.__name__} of shape {shape}, got {array.dtype} of {array.shape}")
     if (least is not None and (array < least).any()) or (below is not None and (array >= below).any()):
         raise ValueError(f"{name}: expected entries in [{least}, {below}), got {array.min()} to {array.max()}")
@@ -381,18 +386,30 @@ class RuleTable:
         return number
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
-        """Return the rules as arrays: the fixed action, -1 for uniform, -2 - i for greedy on weights[i]."""
+        """Return the rules as arrays: the fixed action, -1 for uniform, -2 - i for greedy on weights[i].
+
+        Weights that are fractions are counted on behind those of float64, and written in hexadecimal digits.
+        """
         codes: list[int] = []
         weights: list[NDArray[np.float64]] = []
+        exact: list[list[list[str]]] = []
+        exact_at: list[int] = []
         for rule in self.rules:
             if isinstance(rule, Fixed):
                 codes.append(rule.action)
             elif isinstance(rule, Greedy):
                 codes.append(-2 - len(weights))
                 weights.append(rule.theta)
+            elif isinstance(rule, ExactGreedy):
+                exact_at.append(len(codes))
+                codes.append(0)
+                exact.append([[f"{w.numerator:x}/{w.denominator:x}" for w in row] for row in rule.exact])
             else:
                 codes.append(-1)
-        return {
+        for i, at in enumerate(exact_at, len(weights)):
+            codes[at] = -2 - i
+        fractions = {"rule_fractions": np.array(exact, dtype=np.str_)} if exact else {}
+        return fractions | {
             "rule_codes": np.array(codes, dtype=np.int64),
             "rule_weights": np.array(weights, dtype=np.float64).reshape(-1, *shape),
         }
@@ -401,8 +418,14 @@ class RuleTable:
     def decode(arrays: dict[str, NDArray[Any]], shape: tuple[int, ...]) -> list[Rule]:
         """Return the rules of `arrays`, with weights of the given shape (K, d)."""
         weights = member(arrays, "rule_weights", np.float64, (None, *shape))
-        codes = member(arrays, "rule_codes", np.int64, (None,), -1 - len(weights), shape[0])
-        return [
-            Fixed(code) if code >= 0 else Uniform() if code == -1 else Greedy(weights[-2 - code])
-            for code in codes.tolist()
-        ]
+        greedy: list[Rule] = list(map(Greedy, weights))
+        if "rule_fractions" in arrays:
+            greedy += map(exact_rule, member(arrays, "rule_fractions", np.str_, (None, *shape)))
+        codes = member(arrays, "rule_codes", np.int64, (None,), -1 - len(greedy), shape[0])
+        return [Fixed(code) if code >= 0 else Uniform() if code == -1 else greedy[-2 - code] for code in codes.tolist()]
+
+
+def exact_rule(weights: NDArray[Any]) -> ExactGreedy:
+    """Return the rule whose fractions (K, d) are written in hexadecimal digits."""
+    parts = [[text.split("/") for text in row] for row in weights]
+    return ExactGreedy([[Fraction(int(above, 16), int(below, 16)) for above, below in row] for row in parts])
