@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
+from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.journal import (
     ADDED,
@@ -170,7 +171,7 @@ class DMQ:
 
     Parameters
     ----------
-    env_or_sampler : FiniteMDP, BatchEnvironment or Sampler
+    env_or_sampler : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
         Where trajectories come from.
     n_samples : int, default 100
         N, trajectories per policy, below 2^63; any integer >= 1 with an `ExactSampler` in extended precision.
@@ -220,7 +221,7 @@ class DMQ:
 
     def __init__(
         self,
-        env_or_sampler: FiniteMDP | BatchEnvironment | Sampler,
+        env_or_sampler: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler,
         *,
         n_samples: int = 100,
         ratio: float | Decimal | None = None,
