@@ -20,15 +20,17 @@ from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import LinearClass
-from dmq_fast.journal import CLOCK, FIT, LEVEL, SCAN, Journal, Record, fingerprint, policy_fingerprint, read_header
+from dmq_fast.journal import ADDED, CLOCK, FIT, LEVEL, SCAN, Journal, Record, fingerprint, policy_fingerprint, read_header
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.kernels._validate import as_positive
+from dmq_fast.memory import Memory
 from dmq_fast.moments import Moments, Redrawn
 from dmq_fast.policy import Policy
 from dmq_fast.result import History, Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.parallel import check_executor, pool_of
+from dmq_fast.theory import sure_cover_bound
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -39,6 +41,9 @@ OWN_CALLS = 2**63
 FINAL = -1
 
 
+MIXTURES = ("stratified", "multinomial")
+
+
 @dataclass(frozen=True)
 class Options:
     """What distinguishes the variants; each can be set on its own.
@@ -46,10 +51,24 @@ class Options:
     Attributes
     ----------
     initial : str
-        First policy of every cover: "uniform" (the paper), "fixed" (one random action sequence) or "given".
+        First policy of every cover: "uniform" (the paper), "fixed" (one random action sequence) or "given", which may
+        be several.
     recheck : bool
         Repeat Algorithm 3 until a whole pass has no True, Algorithm 2 on the first level until one run has none,
         and test the returned policy itself. The paper passes once.
+    accumulate : bool
+        When the oracle says True, add to S_h' = sum over pi in Pi_h' of M_pi the very M2 that said so. The paper draws
+        D_h' anew. Then det(S_h' + eps_r I) grows by a factor of at least 1 + R each time, on every sample path, and
+        |Pi_h'| never exceeds `theory.sure_cover_bound`.
+    reuse : bool
+        The trajectories of the last pass of Algorithm 3 on (h, a) are N of every pi_h^a with the current tail: take
+        them as the regression data of Algorithm 2, and their states of level h as D_h. For the regression this costs
+        independence: which policies are added depends on trajectories that are fitted later. By a self-normalised
+        bound that is worth at most a factor |Pi_h| in N.
+    memo : bool
+        A policy that was checked before, same rules and same theta, has the distribution it had: test the moments it
+        had then, and draw policies only whose tail has changed. Nothing is drawn twice, so N must carry the noise.
+        Without `accumulate`, moments that said True are drawn afresh, since D_h' was.
     oracle : {"value", "decision"}
         Compute the paper's v, a top eigenvalue, and record it; or answer v >= eps_t by one factorisation alone. The
         answers are the same: where rounding of v could matter, the factorisation decides.
@@ -59,14 +78,34 @@ class Options:
 
     initial: str
     recheck: bool
+    accumulate: bool
+    reuse: bool
+    memo: bool
     oracle: str
     mixture: str
 
 
 VARIANTS = {
-    "paper": Options(initial="uniform", recheck=False, oracle="value", mixture="multinomial"),
-    "sound": Options(initial="fixed", recheck=True, oracle="decision", mixture="stratified"),
+    "paper": Options(
+        initial="uniform",
+        recheck=False,
+        accumulate=False,
+        reuse=False,
+        memo=False,
+        oracle="value",
+        mixture="multinomial",
+    ),
+    "sound": Options(
+        initial="fixed",
+        recheck=True,
+        accumulate=False,
+        reuse=False,
+        memo=False,
+        oracle="decision",
+        mixture="stratified",
+    ),
 }
+VARIANTS["frugal"] = replace(VARIANTS["sound"], accumulate=True, reuse=True, memo=True)
 
 
 @dataclass(frozen=True)
@@ -92,6 +131,13 @@ class Budget:
     max_trajectories: int | None
     max_policies: int | None
     max_seconds: float | None
+
+
+class Drawn(NamedTuple):
+    """Trajectories: the call that drew them, and their moments."""
+
+    call: int
+    moments: Moments
 
 
 class Progress(NamedTuple):
@@ -121,15 +167,16 @@ class DMQ:
         Regulariser of the oracle (the paper's lambda_r), > 0.
     ridge : float, default 1e-3
         lambda_ridge of the regression, > 0.
-    variant : {"sound", "paper"}, default "sound"
+    variant : {"sound", "frugal", "paper"}, default "sound"
         "paper" is Algorithms 1 to 3 to the letter; "sound" repairs what is known to fail in them: a fixed initial
-        action sequence instead of the uniform policy, and re-checks. See `Options`.
-    initial : {"uniform", "fixed"}, sequence of int, or Policy, optional
-        First policy of every cover, instead of the variant's.
-    recheck : bool, optional
+        action sequence instead of the uniform policy, and re-checks; "frugal" is "sound" with fewer trajectories, by
+        `accumulate`, `reuse` and `memo`. See `Options`.
+    initial : {"uniform", "fixed"}, sequence of int, sequence of sequences of int, or Policy, optional
+        First policy of every cover, instead of the variant's; an action sequence, or several for as many policies.
+    recheck, accumulate, reuse, memo : bool, optional
     oracle : {"decision", "value"}, optional
     mixture : {"stratified", "multinomial"}, optional
-        Each instead of the variant's.
+        Each instead of the variant's. `reuse` implies the stratified mixture.
     max_trajectories, max_policies : int, optional
     max_seconds : float, optional
         Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
@@ -165,8 +212,11 @@ class DMQ:
         eps_r: float = 1e-2,
         ridge: float = 1e-3,
         variant: str = "sound",
-        initial: str | Policy | Sequence[int] | None = None,
+        initial: str | Policy | Sequence[int] | Sequence[Sequence[int]] | None = None,
         recheck: bool | None = None,
+        accumulate: bool | None = None,
+        reuse: bool | None = None,
+        memo: bool | None = None,
         oracle: str | None = None,
         mixture: str | None = None,
         max_trajectories: int | None = None,
@@ -193,13 +243,19 @@ class DMQ:
         self.journal = None if journal is None else Path(journal)
         self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
         defaults = VARIANTS[variant]
-        initial_name, self.initial = self._initial_policy(defaults.initial if initial is None else initial)
+        flags = {"recheck": recheck, "accumulate": accumulate, "reuse": reuse, "memo": memo}
+        given = {name: as_flag(name, flag) for name, flag in flags.items() if flag is not None}
+        if given.get("reuse", defaults.reuse):
+            if one_of("mixture", mixture or "stratified", MIXTURES) != "stratified":
+                raise ValueError(f"mixture: expected 'stratified', which reuse implies, got {mixture!r} with reuse")
+            mixture = "stratified"
+        initial_name, self.initial = self._initial_policies(defaults.initial if initial is None else initial)
         self.options = replace(
             defaults,
             initial=initial_name,
-            recheck=defaults.recheck if recheck is None else as_flag("recheck", recheck),
             oracle=defaults.oracle if oracle is None else one_of("oracle", oracle, ("decision", "value")),
-            mixture=defaults.mixture if mixture is None else one_of("mixture", mixture, ("stratified", "multinomial")),
+            mixture=defaults.mixture if mixture is None else one_of("mixture", mixture, MIXTURES),
+            **given,
         )
         self.budget = Budget(
             max_trajectories=None if max_trajectories is None else as_count("max_trajectories", max_trajectories),
@@ -217,16 +273,27 @@ class DMQ:
         self.progress = progress
         self._run: Run | None = None
 
-    def _initial_policy(self, initial: str | Policy | Sequence[int]) -> tuple[str, Policy]:
+    def _initial_policies(
+        self, initial: str | Policy | Sequence[int] | Sequence[Sequence[int]]
+    ) -> tuple[str, tuple[Policy, ...]]:
         horizon, n_actions = self.sampler.horizon, self.sampler.n_actions
         if isinstance(initial, str):
             if one_of("initial", initial, ("uniform", "fixed")) == "uniform":
-                return "uniform", Policy.uniform(horizon)
-            return "fixed", Policy.fixed(self.stream.at(OWN_CALLS).generator().integers(n_actions, size=horizon))
+                return "uniform", (Policy.uniform(horizon),)
+            actions = self.stream.at(OWN_CALLS).generator().integers(n_actions, size=horizon)
+            return "fixed", (Policy.fixed(actions),)
+        if isinstance(initial, Policy):
+            return "given", (self._given(initial),)
+        if not is_sequence(initial):
+            raise TypeError(f"initial: expected a name, sequences of actions or a Policy, got {initial!r}")
+        sequences = initial if len(initial) and all(map(is_sequence, initial)) else [initial]
+        return "given", tuple(map(self._given, sequences))
+
+    def _given(self, initial: Policy | Any) -> Policy:
+        """Return the policy, or the policy of a sequence of actions, if it fits the sampler."""
+        horizon, n_actions = self.sampler.horizon, self.sampler.n_actions
         if isinstance(initial, Policy):
             policy = initial
-        elif isinstance(initial, bytes) or not isinstance(initial, Sequence | np.ndarray):
-            raise TypeError(f"initial: expected a name, a sequence of actions or a Policy, got {initial!r}")
         else:
             try:
                 policy = Policy.fixed(np.asarray(initial, dtype=object))
@@ -240,7 +307,7 @@ class DMQ:
                 raise ValueError(f"initial: expected actions < {n_actions}, got {rule.action} at level {level}")
             if isinstance(rule, Greedy) and rule.theta.shape != shape:
                 raise ValueError(f"initial: expected theta of shape {shape}, got {rule.theta.shape} at level {level}")
-        return "given", policy
+        return policy
 
     def learn(self) -> Result:
         """Run Algorithm 1 from its beginning.
@@ -291,7 +358,7 @@ class DMQ:
             "options": asdict(self.options),
             "parameters": asdict(self.parameters),
             "key": [f"{word:#018x}" for word in self.stream.key],
-            "initial": policy_fingerprint(self.initial),
+            "initial": ",".join(map(policy_fingerprint, self.initial)),
             "environment": fingerprint(self.sampler),
             "budget": asdict(self.budget),
         }
@@ -312,7 +379,7 @@ class DMQ:
             yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
         if ratio * self.parameters.eps_r > 0.2:
             yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
-        if any(isinstance(rule, Uniform) for rule in self.initial.rules) and ratio >= n_actions:
+        if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
             yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -339,11 +406,14 @@ class Run:
     cover : list of H lists of Policy
         Pi_h.
     moments : numpy.ndarray, shape (H, d, d)
-        S_h = sum over pi in Pi_h of the second moment of the N states drawn with pi, all that is kept of D_h.
+        S_h = sum over pi in Pi_h of the second moment of the states drawn with pi, all that is kept of D_h.
+    memory : Memory
+        What was drawn already, by target level and policy; `serves` says for which purposes it is asked.
     """
 
     def __init__(self, dmq: DMQ) -> None:
         self.dmq = dmq
+        self.options = dmq.options
         self.journal = dmq.open_journal()
         self.sampler = dmq.parallel_sampler()
         self.n_samples = dmq.parameters.n_samples
@@ -358,8 +428,15 @@ class Run:
         )
         self.greedy = Policy.greedy(np.zeros((horizon, n_actions, dimension)))
         self.learned = [False] * horizon
-        self.cover: list[list[Policy]] = [[dmq.initial] for _ in range(horizon)]
+        self.cover: list[list[Policy]] = [list(dmq.initial) for _ in range(horizon)]
         self.moments = np.zeros((horizon, dimension, dimension))
+        self.memory = Memory()
+        memo, reuse = self.options.memo, self.options.reuse
+        self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
+        self.remembered = self.serves | {"check": memo or reuse}
+        self.largest_cover = sure_cover_bound(
+            dimension, dmq.parameters.ratio, dmq.parameters.eps_r, initial=len(dmq.initial)
+        )
         self.history = History()
         self.calls = 0
         self.mixtures = 0
@@ -389,7 +466,7 @@ class Run:
         for h in reversed(range(self.sampler.horizon)):  # line 1
             trues = self.trues
             self.algorithm_2(h)  # line 2
-        if not self.dmq.options.recheck:
+        if not self.options.recheck:
             return
         # Beyond the paper (README, finding B): one run of Algorithm 2 on the first level must be without a True,
         while True:
@@ -402,23 +479,23 @@ class Run:
 
     def algorithm_2(self, h: int) -> None:
         """Algorithm 2: learn the predictors of level h, then draw D_h anew."""
-        n, options, size = self.n_samples, self.dmq.options, len(self.cover[h])
+        n, size = self.n_samples, len(self.cover[h])
         theta = np.empty((self.sampler.n_actions, self.sampler.dimension))
+        data: list[Moments] = []
         for a in range(self.sampler.n_actions):  # line 1
+            if not self.options.memo:
+                self.memory.forget(h)
             self.algorithm_3(h, a)  # line 2
             cover_a = [pi.deviate(h, a, self.greedy) for pi in self.cover[h]]  # line 4
-            counts = [n] * size if options.mixture == "stratified" else self.draw_mixture(size)
+            counts = [n] * size if self.options.mixture == "stratified" else self.draw_mixture(size)
             pairs = [  # lines 5 to 8
-                self.collect(pi, count, "regression", levels=(h,), returns_from=(h,))
+                self.collect(pi, count, "regression", h).moments.at(h)
                 for pi, count in zip(cover_a, counts, strict=True)
                 if count > 0
             ]
             theta[a] = self.fit(pairs, h)  # line 9
-        second_moment = np.zeros_like(self.moments[h])  # line 10
-        for pi in self.cover[h]:  # line 11
-            states = self.collect(pi, n, "states", levels=(h,))  # line 12
-            if not self.replaying:
-                second_moment += states.grams[0] / n  # line 13
+            data += pairs
+        second_moment = self.second_moment(h, data)  # lines 10 to 13
         if (recalled := self.recall(LEVEL)) is not None:
             self.seconds = dict(zip(self.seconds, recalled.floats[:3].tolist(), strict=True))
             second_moment = recalled.floats[3:].reshape(second_moment.shape)
@@ -431,6 +508,25 @@ class Run:
         assert len(self.cover[h]) == size, "only covers of later levels grow while level h is learned"
         self.report(h)
 
+    def second_moment(self, h: int, data: list[Moments]) -> NDArray[np.float64]:
+        """Draw D_h anew, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
+
+        Beyond the paper: with `accumulate` the sum is there already, but for the initial policies at first; with
+        `reuse` the states are those of the regression data, N for each policy and action.
+        """
+        if self.options.accumulate and self.learned[h]:
+            return self.moments[h]
+        total = np.zeros_like(self.moments[h])
+        n, n_each = self.n_samples, self.n_samples
+        if self.options.reuse:
+            n_each = n * self.sampler.n_actions
+        else:
+            data = [self.collect(pi, n, "states", h).moments for pi in self.cover[h]]
+        if not self.replaying:
+            for states in data:
+                total += states.grams[0] / n_each
+        return total
+
     def algorithm_3(self, h: int, a: int) -> None:
         """Algorithm 3: check that the later levels predict well where action a at level h leads."""
         if h == self.sampler.horizon - 1:
@@ -441,33 +537,33 @@ class Run:
             for member, pi in enumerate(self.cover[h]):  # line 1
                 candidate = pi.deviate(h, a, self.greedy)
                 later = range(h + 1, self.sampler.horizon)
-                trajectories = self.collect(candidate, self.n_samples, "check", levels=later)  # line 2
+                trajectories = self.collect(candidate, self.n_samples, "check", h)  # line 2
                 for level in self.shifted_levels(trajectories, later, (h, a, member)):  # lines 3 to 6
-                    self.add(candidate, level)  # line 7
+                    self.add(candidate, level, trajectories)  # line 7
                     self.algorithm_2(level)  # line 8
                     # Beyond the paper: what was drawn before is stale now above `level`, so check again.
-                    quiet = not self.dmq.options.recheck
+                    quiet = not self.options.recheck
 
     def check_returned_policy(self) -> bool:
         """Roll out the returned policy and test every level. Returns whether there was a True."""
         policy, every = self.greedy, range(self.sampler.horizon)
         trues = self.trues
-        trajectories = self.collect(policy, self.n_samples, "final", levels=every)
+        trajectories = self.collect(policy, self.n_samples, "final", FINAL)
         for level in self.shifted_levels(trajectories, every, (FINAL, FINAL, 0)):
-            self.add(policy, level)
+            self.add(policy, level, trajectories)
             self.algorithm_2(level)
         return self.trues > trues
 
-    def shifted_levels(self, trajectories: Moments, levels: range, source: tuple[int, int, int]) -> Iterator[int]:
+    def shifted_levels(self, trajectories: Drawn, levels: range, source: tuple[int, int, int]) -> Iterator[int]:
         """Invoke the oracle on (D_h', D~_h') for h' from the last of `levels` to the first; yield where it is True.
 
         The caller relearns the yielded level before the next is looked at, which only changes S of levels >= h':
         so the answers up to the first True can be computed in one go.
         """
-        top, call = levels[-1], self.calls
+        top = levels[-1]
         while top >= levels[0]:
-            found, values = self.scan(trajectories, top, levels[0])
-            self.history.append(call, *source, top, found if found >= 0 else levels[0], found >= 0, values)
+            found, values = self.scan(trajectories.moments, top, levels[0])
+            self.history.append(trajectories.call, *source, top, found if found >= 0 else levels[0], found >= 0, values)
             if found < 0:
                 return
             self.trues += 1
@@ -486,12 +582,27 @@ class Run:
             self.record(SCAN, (found, self.n_marginal), (values,))
         return found, values
 
-    def add(self, policy: Policy, level: int) -> None:
-        """Pi_level <- Pi_level + {policy}."""
+    def add(self, policy: Policy, level: int, trajectories: Drawn) -> None:
+        """Pi_level <- Pi_level + {policy}, whose trajectories the oracle said True about."""
         limit = self.dmq.budget.max_policies
         if limit is not None and self.n_policies >= limit:
             raise OutOfBudget("max_policies")
         self.cover[level].append(policy)
+        if not self.options.accumulate:
+            # D_level will be drawn anew, and may lack what they have seen: they would say True for ever.
+            self.memory.spend(trajectories.call)
+            return
+        self.moments[level] += self.added_moment(trajectories.moments, level)
+        if (size := len(self.cover[level])) > self.largest_cover:
+            raise AssertionError(f"level {level}: |Pi_h| = {size} exceeds its sure bound {self.largest_cover}")
+
+    def added_moment(self, moments: Moments, level: int) -> NDArray[np.float64]:
+        """Return the M2 of one level."""
+        if (recalled := self.recall(ADDED)) is not None:
+            return recalled.floats.reshape(self.moments[level].shape)
+        added = moments.grams[moments.levels.index(level)] / moments.n
+        self.record(ADDED, (level,), (added,))
+        return added
 
     def fit(self, pairs: list[Moments], h: int) -> NDArray[np.float64]:
         """Regression of equation 2 on all pairs of one action."""
@@ -522,8 +633,39 @@ class Run:
             rest -= counts[-1]
         return [*counts, rest]
 
-    def collect(
-        self, policy: Policy, n: int, purpose: str, *, levels: Sequence[int], returns_from: Sequence[int] = ()
+    def asked_of(self, purpose: str, h: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the levels whose states are needed, and those whose returns are."""
+        horizon = self.sampler.horizon
+        if purpose == "final":
+            return range(horizon), ()
+        if purpose == "states":
+            return (h,), ()
+        if self.options.reuse:  # the same trajectories are both
+            return range(h, horizon), (h,)
+        return ((h,), (h,)) if purpose == "regression" else (range(h + 1, horizon), ())
+
+    def collect(self, policy: Policy, n: int, purpose: str, h: int) -> Drawn:
+        """Return n trajectories: from memory where they may serve again, or drawn on a stream of their own."""
+        levels, returns_from = self.asked_of(purpose, h)
+        remembered = self.remembered[purpose]
+        # The rules of later levels do not matter.
+        content = policy.digest(self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
+        call = self.memory.call(h, content) if self.serves[purpose] else None
+        if call is not None:
+            self.check_time()
+            moments = self.memory.moments(call)
+            if moments is None:
+                moments = self.redrawn(call, policy, n, levels, returns_from)
+            return Drawn(call, moments)
+        moments = self.draw(policy, n, purpose, levels, returns_from)
+        if remembered:
+            self.memory.note(h, content, self.calls)
+            if not isinstance(moments, Redrawn):
+                self.memory.keep(self.calls, moments)
+        return Drawn(self.calls, moments)
+
+    def draw(
+        self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]
     ) -> Moments:
         """Draw n trajectories, within the budget, on a stream of their own."""
         budget = self.dmq.budget
@@ -534,7 +676,7 @@ class Run:
         stream = self.dmq.stream.at(self.calls)
         if self.replaying:
             self.count(purpose, n)
-            return Redrawn(n, levels, functools.partial(self.draw_again, policy, n, stream, levels))
+            return self.redrawn(self.calls, policy, n, levels, returns_from)
         began = time.perf_counter()
         if budget.max_seconds is None:
             moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
@@ -545,11 +687,24 @@ class Run:
         self.seconds["rollouts"] += time.perf_counter() - began
         return moments
 
-    def draw_again(self, policy: Policy, n: int, stream: Stream, levels: Sequence[int]) -> Moments:
-        """Draw trajectories that were counted already: the journal ends before all levels of a batch were tested."""
+    def redrawn(
+        self, call: int, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]
+    ) -> Redrawn:
+        """Return the moments of an earlier call, drawn again when somebody looks at them."""
+        return Redrawn(n, levels, functools.partial(self.draw_again, call, policy, n, levels, returns_from))
+
+    def draw_again(
+        self, call: int, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]
+    ) -> Moments:
+        """Draw trajectories that were counted already: the memory dropped them, or the run was killed since."""
+        if (kept := self.memory.moments(call)) is not None:
+            return kept
         began = time.perf_counter()
-        moments = collect_chunks(self.sampler, policy, n, stream, levels, (), lambda _: self.check_time())
+        stream = self.dmq.stream.at(call)
+        moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, lambda _: self.check_time())
         self.seconds["rollouts"] += time.perf_counter() - began
+        if self.options.memo or self.options.reuse:
+            self.memory.keep(call, moments)
         return moments
 
     def count(self, purpose: str, n: int) -> None:
@@ -586,7 +741,7 @@ class Run:
     @property
     def n_policies(self) -> int:
         """Policies added to the covers, initial ones not counted."""
-        return sum(map(len, self.cover)) - self.sampler.horizon
+        return sum(map(len, self.cover)) - self.sampler.horizon * len(self.dmq.initial)
 
     def report(self, level: int) -> None:
         """Count a finished run of Algorithm 2 and tell the progress callback."""
@@ -598,7 +753,7 @@ class Run:
     def result(self) -> Result:
         """Freeze what was learned: greedy where a level was learned, the initial policy's rule where not."""
         total = (time.perf_counter() if self.ended is None else self.ended) - self.began
-        by_level = zip(self.learned, self.greedy.rules, self.dmq.initial.rules, strict=True)
+        by_level = zip(self.learned, self.greedy.rules, self.dmq.initial[0].rules, strict=True)
         parameters = self.dmq.parameters
         return Result(
             policy=Policy([greedy if learned else initial for learned, greedy, initial in by_level]),
@@ -647,6 +802,11 @@ def as_count(name: str, value: int, *, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**63:
         raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
     return int(value)
+
+
+def is_sequence(value: object) -> bool:
+    """Whether a value is a sequence, such as one of actions, and not text."""
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
 
 
 def as_flag(name: str, value: bool) -> bool:

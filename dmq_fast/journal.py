@@ -1,8 +1,9 @@
 """What a run has decided, on disk, so that it can go on after a kill.
 
 A journal holds decisions, not moments: the oracle's answers, the fitted thetas, and S_h of each finished run of
-Algorithm 2, in the order in which the run made them. Whoever goes on repeats the control flow with these answers in
-place of trajectories, until the journal ends. Its size is O(oracle calls + fits d + runs of Algorithm 2 d^2).
+Algorithm 2, in the order in which the run made them; where moments accumulate, also the M2 of each True. Whoever goes
+on repeats the control flow with these answers in place of trajectories, until the journal ends. Its size is
+O(oracle calls + fits d + (runs of Algorithm 2 + Trues) d^2).
 
 The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The first one holds the
 header as JSON; the others elapsed seconds and the number of sampler calls so far, then integers and floats.
@@ -52,8 +53,8 @@ MARK = b"\xd1dmq"
 # Elapsed seconds, sampler calls, how many integers.
 START = struct.Struct("<dqI")
 
-HEADER, SCAN, FIT, LEVEL, CLOCK = range(5)
-NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock")
+HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED = range(6)
+NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added")
 
 # Seconds between two calls of fsync: what a power cut can take, besides the time since the last decision.
 SYNC_EVERY = 1.0

@@ -47,6 +47,15 @@ class Moments:
         """Sum of phi phi^T by level."""
         return dict(zip(self.levels, self.grams, strict=True))
 
+    def at(self, level: int) -> Moments:
+        """Return what concerns one level: its second moment, and the return to go from it where there is one."""
+        if len(self.levels) == 1:
+            return self
+        i = self.levels.index(level)
+        returns = {level: self.returns[level]} if level in self.returns else {}
+        # A copy, so that the other levels need not be kept.
+        return Moments(self.n, (level,), self.grams[i : i + 1].copy(), returns)
+
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
@@ -63,7 +72,7 @@ class Moments:
 
 
 class Redrawn(Moments):
-    """Moments that were drawn in an earlier life of the run: drawn again, bit for bit, when somebody looks at them.
+    """Moments that were drawn earlier in the run, or before it was killed: drawn again, bit for bit, when somebody looks at them.
 
     Parameters
     ----------
@@ -79,6 +88,11 @@ class Redrawn(Moments):
         self.n = n
         self.levels = levels if isinstance(levels, tuple | range) else tuple(levels)
         self._draw = draw
+
+    def at(self, level: int) -> Moments:
+        """Return what concerns one level, not drawn before somebody looks at it."""
+        draw = self._draw
+        return self if len(self.levels) == 1 else Redrawn(self.n, (level,), lambda: draw().at(level))
 
     def __getattr__(self, name: str) -> Any:
         # Asked for `grams` and `returns` only as long as they are not set.

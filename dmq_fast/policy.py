@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,6 +104,19 @@ class Policy:
         if not 0 <= level < len(self.rules):
             raise ValueError(f"level: expected 0 <= level < {len(self.rules)}, got {level}")
         return self.rules[level]
+
+    def digest(self, levels: int | None = None) -> bytes:
+        """Return 16 bytes that stand for the rules of the first `levels` levels, by default of all of them.
+
+        Policies of equal rules have equal digests, whatever objects they are made of, and others different ones.
+        """
+        whole = hashlib.blake2b(digest_size=16)
+        for rule in self.rules[:levels]:
+            if isinstance(rule, Greedy):
+                whole.update(b"g" + rule.digest)
+            else:
+                whole.update(b"f%d;" % rule.action if isinstance(rule, Fixed) else b"u")
+        return whole.digest()
 
     @property
     def horizon(self) -> int:

@@ -16,10 +16,10 @@ def printed_cover_bound(dimension: int, eps_r: float) -> float:
     return 2.0 * dimension * math.log(dimension / eps_r)
 
 
-def sure_cover_bound(dimension: int, ratio: float, eps_r: float) -> int:
-    """Return the largest n with (1 + R)^(n - 1) <= ((eps_r + n / d) / eps_r)^d, or 2^62 if that is smaller.
+def sure_cover_bound(dimension: int, ratio: float, eps_r: float, initial: int = 1) -> int:
+    """Return the largest n with (1 + R)^(n - m) <= ((eps_r + n / d) / eps_r)^d, or 2^62 if that is smaller.
 
-    Each True multiplies det(S + eps_r I) by at least 1 + R, and its trace grows by at most one, so no cover is
+    m is the number of `initial` policies, which no True has added; each True multiplies det(S + eps_r I) by at least 1 + R, and its trace grows by at most one, so no cover is
     larger as long as S keeps the moments that its Trues were decided on; with D_h drawn anew it holds up to
     sampling noise.
     """
@@ -28,10 +28,10 @@ def sure_cover_bound(dimension: int, ratio: float, eps_r: float) -> int:
     growth = math.log1p(ratio)
 
     def admitted(n: int) -> bool:
-        return (n - 1) * growth <= dimension * math.log1p(n / (dimension * eps_r))
+        return (n - initial) * growth <= dimension * math.log1p(n / (dimension * eps_r))
 
     # The left side grows linearly and the right one logarithmically: double, then bisect.
-    high = 2
+    high = initial + 1
     while admitted(high) and high < 2**62:
         high *= 2
     if admitted(high):

@@ -1,5 +1,6 @@
 """The three rules of the paper: uniform over actions, one fixed action, greedy on theta_h."""
 
+import hashlib
 import numbers
 
 import numpy as np
@@ -99,6 +100,16 @@ cdef class Greedy(Rule):
     def __init__(self, theta):
         pass
 
+    @property
+    def digest(self):
+        """16 bytes that stand for theta, computed once: equal where theta is, and else different."""
+        if self._digest is None:
+            # + 0.0 makes -0.0 and 0.0, which compare equal, hash equal.
+            whole = hashlib.blake2b(b"%d %d;" % self.theta.shape, digest_size=16)
+            whole.update(self.theta + 0.0)
+            self._digest = whole.digest()
+        return self._digest
+
     def __eq__(self, other):
         if not isinstance(other, Rule):
             return NotImplemented
@@ -107,8 +118,7 @@ cdef class Greedy(Rule):
         return self is other or np.array_equal(self.theta, (<Greedy> other).theta)
 
     def __hash__(self):
-        # + 0.0 makes -0.0 and 0.0, which compare equal, hash equal.
-        return hash((Greedy, self.theta.shape, (self.theta + 0.0).tobytes()))
+        return hash(self.digest)
 
     def __repr__(self):
         return f"Greedy(<theta of shape {self.theta.shape}>)"

@@ -16,7 +16,8 @@ Where the paper leaves a choice open, the choice made is:
 - the estimates of a level are exchanged together, after the loop over the actions (none is read before);
 - the mixture of Algorithm 2, line 6 is stratified unless the caller supplies the counts.
 
-Two repairs that are not in the paper are switched on together by ``recheck`` and marked as such.
+What is not in the paper is marked as such: two repairs, switched on together by ``recheck``, and three ways to
+draw less, ``accumulate``, ``reuse`` and ``memo``.
 """
 
 from __future__ import annotations
@@ -190,12 +191,22 @@ class ReferenceDMQ:
         Statistical error, test threshold and regulariser of the oracle.
     ridge : float
         lambda_ridge of the regression.
-    initial : Policy
-        The one policy every Pi_h starts from. The paper's is uniform at every level.
+    initial : Policy, or list of Policy
+        The one policy every Pi_h starts from, or several. The paper's is uniform at every level.
     recheck : bool
         False: the algorithm as printed. True: Algorithm 3 repeats its pass, with fresh trajectories, until
         one whole pass has no True; Algorithm 2 is repeated on the first level until one run of it has no
         True; and the returned policy is checked at every level (not in the paper).
+    accumulate : bool
+        Where the oracle says True, the states it was asked about are those of the new policy in D_h', and no
+        policy's states are drawn twice (not in the paper, which draws D_h' anew).
+    reuse : bool
+        Trajectories of pi_h^a that Algorithm 3 has drawn for the same target and action are the regression data,
+        if the policy is still the same; all regression data of a level together are D_h (not in the paper).
+    memo : bool
+        Trajectories of checks, and with `reuse` of the regression, are kept for good, and a policy that is equal
+        to one drawn for the same target is not drawn again (not in the paper). Without `accumulate`, those that
+        the oracle has said True about are thrown away.
     mixture : callable, optional
         ``mixture(total, k)`` gives k counts that sum to `total`: how often each policy of Pi_h^a is drawn in
         Algorithm 2, line 6. By default every policy is drawn `n_samples` times.
@@ -226,13 +237,20 @@ class ReferenceDMQ:
         eps_t: float,
         eps_r: float,
         ridge: float,
-        initial: Policy,
+        initial: Policy | list[Policy],
         recheck: bool,
+        accumulate: bool = False,
+        reuse: bool = False,
+        memo: bool = False,
         mixture: Callable[[int, int], Sequence[int]] | None = None,
         max_trajectories: int | None = None,
     ) -> None:
-        if len(initial) != horizon:
-            raise ValueError(f"initial must have one rule a level: expected {horizon}, got {len(initial)}")
+        first = initial if isinstance(initial, list) else [initial]
+        for policy in first:
+            if len(policy) != horizon:
+                raise ValueError(f"initial must have one rule a level: expected {horizon}, got {len(policy)}")
+        if reuse and mixture is not None:
+            raise ValueError("mixture: reuse takes every policy of Pi_h^a equally often")
         self.horizon = horizon
         self.n_actions = n_actions
         self.dimension = dimension
@@ -242,14 +260,19 @@ class ReferenceDMQ:
         self.eps_r = eps_r
         self.ridge = ridge
         self.recheck = recheck
+        self.accumulate = accumulate
+        self.reuse = reuse
+        self.memo = memo
         self.mixture = mixture
         self.max_trajectories = max_trajectories
         self._collect = collect
 
         # The global variables of Section 5: f_h^a, Pi_h and D_h (a sum of phi phi^T for each policy).
         self._theta: list[Array] = [_frozen(np.zeros((n_actions, dimension))) for _ in range(horizon)]
-        self.cover: list[list[Policy]] = [[initial] for _ in range(horizon)]
+        self.cover: list[list[Policy]] = [list(first) for _ in range(horizon)]
         self._states: list[list[Array]] = [[] for _ in range(horizon)]
+        # Not in the paper: the trajectories kept, with their policy, by target level.
+        self._kept: dict[int, list[tuple[Policy, Batch]]] = {h: [] for h in range(FINAL, horizon)}
 
         self.history: list[tuple[int, int, int, bool, float]] = []
         self.counts: dict[Purpose, int] = {"check": 0, "regression": 0, "states": 0, "final": 0}
@@ -294,11 +317,16 @@ class ReferenceDMQ:
         """
         n_policies = len(self.cover[h])
         theta_h = np.zeros((self.n_actions, self.dimension))
+        data: list[list[Array]] = []
         for a in range(self.n_actions):  # line 1
+            if not self.memo:
+                self._kept[h] = []
             self.algorithm_3(h, a)  # line 2
-            theta_h[a] = self._fit(h, a)  # lines 3 to 9
+            theta_h[a], grams = self._fit(h, a)  # lines 3 to 9
+            data.append(grams)
         self._theta[h] = _frozen(theta_h)
-        self._states[h] = self._collect_states(h)  # lines 10 to 13
+        if not self.accumulate or not self._states[h]:
+            self._states[h] = self._collect_states(h, data)  # lines 10 to 13
         assert len(self.cover[h]) == n_policies, "only the covers of later levels may grow meanwhile"
 
     def algorithm_3(self, h: int, a: int) -> None:
@@ -319,25 +347,45 @@ class ReferenceDMQ:
             passed = True
             for policy in self.cover[h]:  # line 1
                 candidate = deviate(policy, h, a, self._theta)
-                batch = self._draw("check", candidate, self.n_samples, list(later))  # line 2
+                batch = self._check_data(candidate, h)  # line 2
                 for level in reversed(later):  # line 3
                     if self._oracle(level, batch, h, a):  # lines 4 to 6
                         passed = False
-                        self.cover[level].append(candidate)  # line 7
+                        self._add(candidate, level, batch, h)  # line 7
                         self.algorithm_2(level)  # line 8
             if not self.recheck:  # the paper makes one pass
                 return
 
-    def _fit(self, h: int, a: int) -> Array:
-        """Draw D_h^a and fit f_h^a to it (Algorithm 2, lines 3 to 9); returns theta_h^a, shape (d,)."""
+    def _fit(self, h: int, a: int) -> tuple[Array, list[Array]]:
+        """Draw D_h^a and fit f_h^a to it (Algorithm 2, lines 3 to 9).
+
+        Returns
+        -------
+        theta : ndarray, shape (d,)
+            theta_h^a.
+        grams : list of ndarray, shape (d, d)
+            The sum of phi phi^T of each policy's states.
+        """
         policies = [deviate(policy, h, a, self._theta) for policy in self.cover[h]]  # line 4
         gram, moment, n = np.zeros((self.dimension, self.dimension)), np.zeros(self.dimension), 0  # line 3
+        grams = []
         for policy, count in zip(policies, self._mixture_counts(len(policies)), strict=True):  # lines 5 and 6
             if count > 0:
-                batch = self._draw("regression", policy, count, [h], [h])  # line 7
+                batch = self._regression_data(policy, count, h)  # line 7
+                grams.append(batch.gram[h])
                 moment_of_policy, pairs = batch.returns[h]
                 gram, moment, n = gram + batch.gram[h], moment + moment_of_policy, n + pairs  # line 8
-        return ridge_regression(gram, moment, n, self.ridge)  # line 9
+        return ridge_regression(gram, moment, n, self.ridge), grams  # line 9
+
+    def _regression_data(self, policy: Policy, n: int, h: int) -> Batch:
+        """Draw trajectories with a policy (Algorithm 2, line 7), or find those of a check."""
+        if not self.reuse:
+            return self._draw("regression", policy, n, [h], [h])
+        batch = self._find(policy, h)
+        if batch is None:
+            batch = self._draw("regression", policy, n, list(range(h, self.horizon)), [h])
+            self._keep(policy, batch, h)
+        return batch
 
     def _mixture_counts(self, k: int) -> Sequence[int]:
         """Tell how often each of the k policies of Pi_h^a is drawn (Algorithm 2, lines 5 and 6)."""
@@ -347,8 +395,15 @@ class ReferenceDMQ:
             raise ValueError(f"mixture must return {k} counts >= 0 that sum to {total}, got {counts}")
         return counts
 
-    def _collect_states(self, h: int) -> list[Array]:
-        """Draw D_h anew (Algorithm 2, lines 10 to 13); returns the sum of phi phi^T of each policy."""
+    def _collect_states(self, h: int, data: list[list[Array]]) -> list[Array]:
+        """Draw D_h anew (Algorithm 2, lines 10 to 13); returns the sum of phi phi^T of each policy.
+
+        With `reuse` nothing is drawn: every action has `data` of N states of each policy, and their average is
+        taken.
+        """
+        if self.reuse:
+            by_policy = zip(*data, strict=True)
+            return [np.sum(grams, axis=0) / self.n_actions for grams in by_policy]
         return [self._draw("states", policy, self.n_samples, [h]).gram[h] for policy in self.cover[h]]
 
     def _oracle(self, level: int, batch: Batch, target: int, action: int) -> bool:
@@ -410,14 +465,46 @@ class ReferenceDMQ:
             True if no oracle call of it said True.
         """
         candidate = self.policy
-        batch = self._draw("final", candidate, self.n_samples, list(range(self.horizon)))
+        batch = self._check_data(candidate, FINAL)
         passed = True
         for level in reversed(range(self.horizon)):
             if self._oracle(level, batch, FINAL, FINAL):
                 passed = False
-                self.cover[level].append(candidate)
+                self._add(candidate, level, batch, FINAL)
                 self.algorithm_2(level)
         return passed
+
+    def _add(self, candidate: Policy, level: int, batch: Batch, target: int) -> None:
+        """Add a policy to Pi_h' (Algorithm 3, line 7), whose trajectories the oracle said True about."""
+        self.cover[level].append(candidate)
+        if self.accumulate:
+            self._states[level].append(batch.gram[level])
+        else:
+            self._kept[target] = [entry for entry in self._kept[target] if entry[1] is not batch]
+
+    def _keep(self, policy: Policy, batch: Batch, target: int) -> None:
+        """Keep trajectories, in place of those of an equal policy."""
+        others = [entry for entry in self._kept[target] if not _equal(entry[0], policy)]
+        self._kept[target] = [*others, (policy, batch)]
+
+    def _check_data(self, candidate: Policy, target: int) -> Batch:
+        """Draw the trajectories of a check (Algorithm 3, line 2), or find them.
+
+        With `reuse` they will be regression data too, and need the states and returns of the target level.
+        """
+        first, purpose = (0, "final") if target == FINAL else (target + (not self.reuse), "check")
+        returns_from = [target] if self.reuse and target != FINAL else []
+        # No rule from here on matters for what is asked of the trajectories.
+        relevant = self.horizon if returns_from else self.horizon - 1
+        batch = self._find(candidate[:relevant], target) if self.memo else None
+        if batch is None:
+            batch = self._draw(purpose, candidate, self.n_samples, list(range(first, self.horizon)), returns_from)
+            self._keep(candidate[:relevant], batch, target)
+        return batch
+
+    def _find(self, policy: Policy, target: int) -> Batch | None:
+        """Return the trajectories kept of a policy with the same rules, if there are any."""
+        return next((batch for kept, batch in self._kept[target] if _equal(kept, policy)), None)
 
     def _draw(
         self,
@@ -434,6 +521,11 @@ class ReferenceDMQ:
             )
         self.counts[purpose] += n
         return self._collect(policy, n, list(levels), list(returns_from))
+
+
+def _equal(policy: Policy, other: Policy) -> bool:
+    """Tell whether two policies have the same rules."""
+    return all(a[0] == b[0] and np.array_equal(a[1:], b[1:]) for a, b in zip(policy, other, strict=True))
 
 
 def _frozen(array: Array) -> Array:

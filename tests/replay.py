@@ -56,7 +56,10 @@ def replay(algorithm: DMQ) -> reference.ReferenceDMQ:
         eps_t=parameters.eps_t,
         eps_r=parameters.eps_r,
         ridge=parameters.ridge,
-        initial=to_reference(algorithm.initial),
+        initial=[to_reference(policy) for policy in algorithm.initial],
         recheck=algorithm.options.recheck,
+        accumulate=algorithm.options.accumulate,
+        reuse=algorithm.options.reuse,
+        memo=algorithm.options.memo,
         mixture=mixture if algorithm.options.mixture == "multinomial" else None,
     ).learn()

@@ -79,7 +79,7 @@ def assert_agrees(algorithm):
     ],
     ids=lambda value: value.name if isinstance(value, FiniteMDP) else "",
 )
-@pytest.mark.parametrize("variant", ["paper", "sound"])
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 def test_every_call_agrees_with_the_literal_reference(env, settings, variant, oracle):
     assert_agrees(dmq.DMQ(env, variant=variant, oracle=oracle, rng=7, **{"eps_r": EPS_R} | settings))
 

@@ -1,6 +1,7 @@
 """The journal: a run that was killed at any moment, any number of times, ends as if nothing had happened."""
 
 import errno
+import itertools
 import json
 import os
 import random
@@ -18,12 +19,19 @@ from dmq_fast import journal
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
 from dmq_fast.samplers import ParallelSampler, RolloutSampler
 
-ENVIRONMENTS = {"lock": lambda: combination_lock(6, 3, rng=0), "chain": lambda: chain(5, rng=0)}
+ENVIRONMENTS = {"lock": lambda: combination_lock(5, 3, rng=0), "chain": lambda: chain(5, rng=0)}
 VARIANTS = [
     {"variant": "sound"},
     {"variant": "sound", "oracle": "value"},
     {"variant": "paper"},
     {"variant": "paper", "oracle": "decision", "recheck": True},
+    {"variant": "frugal"},
+    {"variant": "frugal", "oracle": "value", "initial": [[0] * 5, [1] * 5]},
+    {"variant": "sound", "accumulate": True},
+    {"variant": "sound", "reuse": True},
+    {"variant": "sound", "memo": True},
+    {"variant": "paper", "reuse": True},
+    {"variant": "frugal", "accumulate": False, "recheck": False},
 ]
 
 
@@ -89,9 +97,11 @@ def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path
         *_, last = 0, *(record.calls for record in journal.decisions(path, whole[:end]))
         drawn = learn()
         assert [call for call in drawn if call > last] == list(range(last + 1, calls + 1))
-        # Before the kill: batches not all of whose levels had been tested, one for each open call of Algorithm 3.
+        # Before the kill: batches not all of whose levels had been tested, one for each open call of Algorithm 3,
+        # and what else is looked at again where trajectories serve more than once.
         again = [call for call in drawn if call <= last]
-        assert len(set(again)) == len(again) <= env.horizon
+        assert len(set(again)) == len(again)
+        assert settings["variant"] == "frugal" or {"reuse", "memo"} & set(settings) or len(again) <= env.horizon
         redrawn += len(again)
         contents = path.read_bytes()
         assert (len(contents), contents[:end]) == (len(whole), whole[:end])
@@ -187,6 +197,9 @@ def other_table():
         (None, {"variant": "paper"}, "variant is 'sound' there and 'paper' here; options.initial is 'fixed'"),
         (None, {"oracle": "value"}, "options.oracle"),
         (None, {"recheck": False}, "options.recheck"),
+        (None, {"accumulate": True}, "options.accumulate is False there and True here"),
+        (None, {"reuse": True}, "options.reuse"),
+        (None, {"memo": True}, "options.memo"),
         (None, {"mixture": "multinomial"}, "options.mixture"),
         (None, {"initial": [0, 0, 0, 0]}, "options.initial is 'fixed' there and 'given' here; initial is "),
         (None, {"rng": 8}, "key is "),
@@ -248,10 +261,11 @@ def test_without_rng_the_key_of_the_journal_is_used(tmp_path):
     assert content(again) == content(dmq.DMQ(env, n_samples=20, rng=dmq.Stream.from_key(first.key)).learn())
 
 
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
 @pytest.mark.parametrize("budget", [{"max_trajectories": 333}, {"max_policies": 2}, {"max_seconds": 0.01}])
-def test_a_run_out_of_budget_goes_on_with_a_larger_one(tmp_path, budget):
+def test_a_run_out_of_budget_goes_on_with_a_larger_one(tmp_path, budget, variant):
     env, path = deep_sea(12), tmp_path / "journal"
-    settings = {"n_samples": 20, "rng": 3, "journal": path}
+    settings = {"n_samples": 20, "rng": 3, "variant": variant, "journal": path}
     (status,) = budget
     stopped = dmq.DMQ(env, **settings, **budget).learn()
     assert stopped.status == status
@@ -261,11 +275,11 @@ def test_a_run_out_of_budget_goes_on_with_a_larger_one(tmp_path, budget):
         assert content(same) == content(stopped)
     assert same.seconds["total"] >= stopped.seconds["total"]
     resumed = dmq.DMQ(env, **settings).learn()
-    assert content(resumed) == content(dmq.DMQ(env, n_samples=20, rng=3).learn())
+    assert content(resumed) == content(dmq.DMQ(env, n_samples=20, rng=3, variant=variant).learn())
     # And one that is smaller again ends where it would have ended.
     size = path.stat().st_size
     again = dmq.DMQ(env, **settings, max_trajectories=333).learn()
-    assert content(again) == content(dmq.DMQ(env, n_samples=20, rng=3, max_trajectories=333).learn())
+    assert content(again) == content(dmq.DMQ(env, n_samples=20, rng=3, variant=variant, max_trajectories=333).learn())
     assert path.stat().st_size == size
 
 
@@ -285,23 +299,27 @@ def test_seconds_go_on_counting(tmp_path):
     assert time.perf_counter() - began < 0.2
 
 
-def test_resuming_with_workers_and_without_gives_the_same(tmp_path):
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+def test_resuming_with_workers_and_without_gives_the_same(tmp_path, variant):
     env, path = chain(4, rng=0), tmp_path / "journal"
-    settings = {"n_samples": 40_000, "rng": 0, "journal": path}
-    expected = content(dmq.DMQ(env, n_samples=40_000, rng=0).learn())
-    dmq.DMQ(env, max_trajectories=10**6, workers=2, **settings).learn()
-    dmq.DMQ(env, max_trajectories=2 * 10**6, max_seconds=1e6, **settings).learn()
+    settings = {"n_samples": 40_000, "rng": 0, "variant": variant}
+    undisturbed = dmq.DMQ(env, **settings).learn()
+    expected, third = content(undisturbed), undisturbed.n_trajectories // 3
+    settings["journal"] = path
+    dmq.DMQ(env, max_trajectories=third, workers=2, **settings).learn()
+    dmq.DMQ(env, max_trajectories=2 * third, max_seconds=1e6, **settings).learn()
     with ThreadPoolExecutor(2) as pool:
         assert content(dmq.DMQ(ParallelSampler(RolloutSampler(env), pool), **settings).learn()) == expected
 
 
 def test_the_size_is_that_of_the_decisions(tmp_path):
     for env in (combination_lock(20, 4, rng=0, dimension=9), chain(8, rng=0)):
-        for oracle in ("decision", "value"):
-            path = tmp_path / f"{env.name} {oracle}"
-            result = dmq.DMQ(env, n_samples=20, rng=0, oracle=oracle, journal=path).learn()
+        for variant, oracle in itertools.product(("sound", "frugal"), ("decision", "value")):
+            path = tmp_path / f"{env.name} {variant} {oracle}"
+            result = dmq.DMQ(env, n_samples=20, rng=0, variant=variant, oracle=oracle, journal=path).learn()
             header, d = boundaries(path.read_bytes())[0], env.dimension
             values = result.counts["oracle_calls"] if oracle == "value" else 0
+            added = result.counts["trues"] if variant == "frugal" else 0
             runs, scans = result.counts["algorithm_2_runs"], len(result.history._records)
             start = journal.HEAD.size + journal.START.size
             assert header < 4000
@@ -310,6 +328,7 @@ def test_the_size_is_that_of_the_decisions(tmp_path):
                 + scans * (start + 16) + 8 * values
                 + runs * env.n_actions * (start + 8 + 8 * d)
                 + runs * (start + 8 + 8 * 3 + 8 * d * d)
+                + added * (start + 8 + 8 * d * d)
             )  # fmt: skip
 
 
@@ -490,7 +509,7 @@ algorithm.learn().save(sys.argv[5])
 """
 
 
-@pytest.mark.parametrize("variant", ["paper", "sound"])
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 @pytest.mark.parametrize(("name", "n_samples"), [("lock", 3000), ("chain", 6000)])
 def test_kill_9_at_any_moment(tmp_path, variant, name, n_samples):
     def start(directory):

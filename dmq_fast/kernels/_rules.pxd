@@ -19,3 +19,4 @@ cdef class Greedy(Rule):
     cdef const double* weights
     cdef readonly Py_ssize_t n_actions
     cdef readonly Py_ssize_t dimension
+    cdef bytes _digest
