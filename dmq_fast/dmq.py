@@ -19,8 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.function_class import LinearClass
-from dmq_fast.journal import ADDED, CLOCK, FIT, LEVEL, SCAN, Journal, Record, fingerprint, policy_fingerprint, read_header
+from dmq_fast.function_class import FunctionClass, LinearClass, Solver
+from dmq_fast.journal import (
+    ADDED,
+    CLOCK,
+    FIT,
+    LEVEL,
+    SCAN,
+    Journal,
+    Record,
+    fingerprint,
+    policy_fingerprint,
+    read_header,
+)
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.kernels._validate import as_positive
 from dmq_fast.memory import Memory
@@ -30,7 +41,6 @@ from dmq_fast.result import History, Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.parallel import check_executor, pool_of
-from dmq_fast.theory import sure_cover_bound
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -177,6 +187,9 @@ class DMQ:
     oracle : {"decision", "value"}, optional
     mixture : {"stratified", "multinomial"}, optional
         Each instead of the variant's. `reuse` implies the stratified mixture.
+    function_class : FunctionClass, optional
+        `LinearClass()` by default. Ridge and thresholds reach it from here; `FiniteClass` needs `eps_s` or `eps_t`, as
+        their ratio does not say enough there. A regulariser other than the identity belongs to the class.
     max_trajectories, max_policies : int, optional
     max_seconds : float, optional
         Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
@@ -219,6 +232,7 @@ class DMQ:
         memo: bool | None = None,
         oracle: str | None = None,
         mixture: str | None = None,
+        function_class: FunctionClass | None = None,
         max_trajectories: int | None = None,
         max_policies: int | None = None,
         max_seconds: float | None = None,
@@ -230,6 +244,12 @@ class DMQ:
     ) -> None:
         self.sampler = as_sampler(env_or_sampler)
         self.variant = one_of("variant", variant, VARIANTS)
+        self.function_class = LinearClass() if function_class is None else as_class(function_class)
+        if eps_s is None and eps_t is None and not self.function_class.is_cone:
+            raise ValueError(
+                f"eps_s, eps_t: expected at least one of them with {self.function_class!r}, where the ratio alone does "
+                "not decide; got none"
+            )
         eps_s, eps_t = thresholds(ratio, eps_s, eps_t)
         self.parameters = Parameters(
             n_samples=as_count("n_samples", n_samples),
@@ -257,6 +277,7 @@ class DMQ:
             mixture=defaults.mixture if mixture is None else one_of("mixture", mixture, MIXTURES),
             **given,
         )
+        self.solver()  # refuses a class that does not fit
         self.budget = Budget(
             max_trajectories=None if max_trajectories is None else as_count("max_trajectories", max_trajectories),
             max_policies=None if max_policies is None else as_count("max_policies", max_policies, least=0),
@@ -272,6 +293,17 @@ class DMQ:
             raise TypeError(f"progress: expected a callable, got {progress!r}")
         self.progress = progress
         self._run: Run | None = None
+
+    def solver(self) -> Solver:
+        """Return a new solver of the function class, with the parameters of this run."""
+        return self.function_class.solver(
+            self.sampler.dimension,
+            ridge=self.parameters.ridge,
+            eps_s=self.parameters.eps_s,
+            eps_t=self.parameters.eps_t,
+            eps_r=self.parameters.eps_r,
+            oracle=self.options.oracle,
+        )
 
     def _initial_policies(
         self, initial: str | Policy | Sequence[int] | Sequence[Sequence[int]]
@@ -357,6 +389,7 @@ class DMQ:
             "variant": self.variant,
             "options": asdict(self.options),
             "parameters": asdict(self.parameters),
+            "function_class": self.function_class.describe(),
             "key": [f"{word:#018x}" for word in self.stream.key],
             "initial": ",".join(map(policy_fingerprint, self.initial)),
             "environment": fingerprint(self.sampler),
@@ -377,6 +410,8 @@ class DMQ:
         ratio, n_actions = self.parameters.ratio, self.sampler.n_actions
         if ratio <= 1.0:
             yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
+        if not self.function_class.is_cone:
+            return  # What follows scales functions up until they reach a threshold.
         if ratio * self.parameters.eps_r > 0.2:
             yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
         if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
@@ -418,14 +453,7 @@ class Run:
         self.sampler = dmq.parallel_sampler()
         self.n_samples = dmq.parameters.n_samples
         horizon, n_actions, dimension = self.sampler.horizon, self.sampler.n_actions, self.sampler.dimension
-        self.function_class = LinearClass(
-            dimension,
-            ridge=dmq.parameters.ridge,
-            eps_s=dmq.parameters.eps_s,
-            eps_t=dmq.parameters.eps_t,
-            eps_r=dmq.parameters.eps_r,
-            oracle=dmq.options.oracle,
-        )
+        self.solver = dmq.solver()
         self.greedy = Policy.greedy(np.zeros((horizon, n_actions, dimension)))
         self.learned = [False] * horizon
         self.cover: list[list[Policy]] = [list(dmq.initial) for _ in range(horizon)]
@@ -434,9 +462,7 @@ class Run:
         memo, reuse = self.options.memo, self.options.reuse
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
-        self.largest_cover = sure_cover_bound(
-            dimension, dmq.parameters.ratio, dmq.parameters.eps_r, initial=len(dmq.initial)
-        )
+        self.largest_cover = self.solver.cover_bound(len(dmq.initial))
         self.history = History()
         self.calls = 0
         self.mixtures = 0
@@ -571,12 +597,12 @@ class Run:
             top = found - 1
 
     def scan(self, trajectories: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
-        """Invoke the oracle on levels top, ..., bottom, until it says True; see `LinearClass.scan`."""
+        """Invoke the oracle on levels top, ..., bottom, until it says True; see `Solver.scan`."""
         if (recalled := self.recall(SCAN)) is not None:
             found, self.recalled_marginal = recalled.integers
             return found, recalled.floats
         began = time.perf_counter()
-        found, values = self.function_class.scan(self.moments, trajectories, top, bottom)
+        found, values = self.solver.scan(self.moments, trajectories, top, bottom)
         self.seconds["oracle"] += time.perf_counter() - began
         if self.journal is not None:
             self.record(SCAN, (found, self.n_marginal), (values,))
@@ -613,7 +639,7 @@ class Run:
         total = pairs[0]
         for more in pairs[1:]:
             total = total + more
-        theta = self.function_class.fit(total, h)
+        theta = self.solver.fit(total, h)
         rewarded = total.returns[h].square > 0.0
         self.saw_reward = self.saw_reward or rewarded
         self.seconds["regression"] += time.perf_counter() - began
@@ -664,9 +690,7 @@ class Run:
                 self.memory.keep(self.calls, moments)
         return Drawn(self.calls, moments)
 
-    def draw(
-        self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]
-    ) -> Moments:
+    def draw(self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]) -> Moments:
         """Draw n trajectories, within the budget, on a stream of their own."""
         budget = self.dmq.budget
         if budget.max_trajectories is not None and self.n_trajectories + n > budget.max_trajectories:
@@ -687,9 +711,7 @@ class Run:
         self.seconds["rollouts"] += time.perf_counter() - began
         return moments
 
-    def redrawn(
-        self, call: int, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]
-    ) -> Redrawn:
+    def redrawn(self, call: int, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]) -> Redrawn:
         """Return the moments of an earlier call, drawn again when somebody looks at them."""
         return Redrawn(n, levels, functools.partial(self.draw_again, call, policy, n, levels, returns_from))
 
@@ -736,7 +758,7 @@ class Run:
     @property
     def n_marginal(self) -> int:
         """Oracle answers that were too close to call."""
-        return self.recalled_marginal + self.function_class.n_marginal
+        return self.recalled_marginal + self.solver.n_marginal
 
     @property
     def n_policies(self) -> int:
@@ -764,6 +786,7 @@ class Run:
             variant=self.dmq.variant,
             options=asdict(self.dmq.options),
             parameters=asdict(parameters) | {"ratio": parameters.ratio},
+            function_class=self.dmq.function_class.describe(),
             counts={
                 "trajectories": dict(self.trajectories),
                 "oracle_calls": self.history.n_calls,
@@ -794,6 +817,13 @@ def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
     """Return `value` if it is one of the known names."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    return value
+
+
+def as_class(value: object) -> FunctionClass:
+    """Return `value` if it is a function class."""
+    if not isinstance(value, FunctionClass) or isinstance(value, type):
+        raise TypeError(f"function_class: expected a FunctionClass such as LinearClass(), got {value!r}")
     return value
 
 

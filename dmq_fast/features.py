@@ -15,7 +15,16 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels._features import RBF, FeatureMap, Fourier, Identity, OneHot, RandomFourier, TileCoding
+from dmq_fast.kernels._features import (
+    RBF,
+    FeatureMap,
+    Fourier,
+    Identity,
+    Nystrom,
+    OneHot,
+    RandomFourier,
+    TileCoding,
+)
 from dmq_fast.kernels._validate import as_floats
 
 __all__ = [
@@ -23,6 +32,7 @@ __all__ = [
     "FeatureMap",
     "Fourier",
     "Identity",
+    "Nystrom",
     "OneHot",
     "RandomFourier",
     "TileCoding",
@@ -34,7 +44,7 @@ Array = NDArray[np.float64]
 
 
 def grid(low: ArrayLike, high: ArrayLike, counts: int | Sequence[int]) -> Array:
-    """Return the points of a regular grid in a box, as centres of `RBF`.
+    """Return the points of a regular grid in a box, as centres of `RBF` or landmarks of `Nystrom`.
 
     Parameters
     ----------
