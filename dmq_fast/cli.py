@@ -185,7 +185,7 @@ def run_options() -> argparse.ArgumentParser:
     """Build the options of ``run`` that every environment shares."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, parents=[resource_options()])
     group = parser.add_argument_group("algorithm (what is not given comes from the variant or the library)")
-    group.add_argument("--variant", choices=["sound", "paper"], help="default: sound")
+    group.add_argument("--variant", choices=["sound", "frugal", "paper"], help="default: sound")
     group.add_argument("--n-samples", type=int, metavar="N", help="trajectories per policy; default: 100")
     group.add_argument("--ratio", type=float, metavar="R", help="R = eps_t / eps_s of the oracle; default: 2")
     group.add_argument("--eps-s", type=float, metavar="X", help="eps_s; default: 1")
@@ -194,6 +194,9 @@ def run_options() -> argparse.ArgumentParser:
     group.add_argument("--ridge", type=float, metavar="X", help="lambda_ridge of the regression; default: 0.001")
     group.add_argument("--initial", choices=["uniform", "fixed"], help="first policy of every cover")
     group.add_argument("--recheck", action=argparse.BooleanOptionalAction, help="repeat checks until all is quiet")
+    group.add_argument("--accumulate", action=argparse.BooleanOptionalAction, help="keep the moments that said True")
+    group.add_argument("--reuse", action=argparse.BooleanOptionalAction, help="fit what was drawn for the checks")
+    group.add_argument("--memo", action=argparse.BooleanOptionalAction, help="draw no policy twice")
     group.add_argument("--oracle", choices=["decision", "value"], help="one Cholesky factorisation or the eigenvalue")
     group.add_argument("--mixture", choices=["stratified", "multinomial"], help="how regression data mix policies")
     group.add_argument(

@@ -540,9 +540,10 @@ class Run:
         Beyond the paper: with `accumulate` the sum is there already, but for the initial policies at first; with
         `reuse` the states are those of the regression data, N for each policy and action.
         """
+        total: NDArray[np.float64] = np.zeros(self.moments.shape[1:])
         if self.options.accumulate and self.learned[h]:
-            return self.moments[h]
-        total = np.zeros_like(self.moments[h])
+            total += self.moments[h]
+            return total
         n, n_each = self.n_samples, self.n_samples
         if self.options.reuse:
             n_each = n * self.sampler.n_actions
@@ -626,7 +627,7 @@ class Run:
         """Return the M2 of one level."""
         if (recalled := self.recall(ADDED)) is not None:
             return recalled.floats.reshape(self.moments[level].shape)
-        added = moments.grams[moments.levels.index(level)] / moments.n
+        added: NDArray[np.float64] = moments.grams[moments.levels.index(level)] / moments.n
         self.record(ADDED, (level,), (added,))
         return added
 

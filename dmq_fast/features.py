@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,7 +68,7 @@ def grid(low: ArrayLike, high: ArrayLike, counts: int | Sequence[int]) -> Array:
     upper = as_floats("high", np.atleast_1d(high), lower.shape)
     if (lower > upper).any():
         raise ValueError(f"high: expected numbers >= low, got {upper.tolist()} against {lower.tolist()}")
-    numbers = list(counts) if np.ndim(counts) else [counts] * len(lower)  # type: ignore[arg-type, list-item]
+    numbers: list[Any] = list(counts) if np.ndim(counts) else [counts] * len(lower)  # type: ignore[arg-type]
     if len(numbers) != len(lower):
         raise ValueError(f"counts: expected an integer or {len(lower)} of them, got {counts!r}")
     axes = [_points(a, b, count) for a, b, count in zip(lower, upper, numbers, strict=True)]
@@ -110,4 +111,5 @@ def action_blocks(phi: ArrayLike) -> Array:
     n_states, n_actions, d = blocks.shape
     if n_actions == 0 or d == 0:
         raise ValueError(f"phi: expected shape (S, K, d) with K, d >= 1, got {blocks.shape}")
-    return blocks.reshape(n_states, n_actions * d) / np.sqrt(n_actions)
+    out: Array = blocks.reshape(n_states, n_actions * d) / np.sqrt(n_actions)
+    return out

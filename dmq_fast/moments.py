@@ -72,7 +72,7 @@ class Moments:
 
 
 class Redrawn(Moments):
-    """Moments that were drawn earlier in the run, or before it was killed: drawn again, bit for bit, when somebody looks at them.
+    """Moments of an earlier call, dropped or lost in a kill: drawn again, bit for bit, when somebody looks at them.
 
     Parameters
     ----------

@@ -19,9 +19,9 @@ def printed_cover_bound(dimension: int, eps_r: float) -> float:
 def sure_cover_bound(dimension: int, ratio: float, eps_r: float, initial: int = 1) -> int:
     """Return the largest n with (1 + R)^(n - m) <= ((eps_r + n / d) / eps_r)^d, or 2^62 if that is smaller.
 
-    m is the number of `initial` policies, which no True has added; each True multiplies det(S + eps_r I) by at least 1 + R, and its trace grows by at most one, so no cover is
-    larger as long as S keeps the moments that its Trues were decided on; with D_h drawn anew it holds up to
-    sampling noise.
+    m is the number of `initial` policies, which no True has added. Each True multiplies det(S + eps_r I) by at least
+    1 + R, and its trace grows by at most one, so no cover is larger as long as S keeps the moments that its Trues were
+    decided on; with D_h drawn anew it holds up to sampling noise.
     """
     if not (dimension >= 1 and ratio > 0.0 and eps_r > 0.0):
         raise ValueError(f"expected dimension, ratio and eps_r > 0, got {dimension}, {ratio}, {eps_r}")

@@ -508,8 +508,8 @@ cdef class ShiftScan:
     with_values : bool
         Whether to compute the eigenvalue of each level as well.
     regularizer : array_like of shape (d, d), optional
-        Symmetric positive definite G, which is not checked; its upper triangle is read. The identity by default. Answers
-        are for the entries of S_h + eps_r G rounded to float64.
+        Symmetric positive definite G, which is not checked; its upper triangle is read. The identity by default. Where
+        it is given, answers are for the entries of S_h + eps_r G rounded to float64.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ def test_json_is_one_object_with_the_promised_keys(run):
     "name", ["lock --horizon 4", "chain --horizon 4", "deep-sea --size 4", "river-swim --horizon 4", "linear-q",
              "decoy --horizon 4", "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --make map_name=4x4"]
 )  # fmt: skip
-@pytest.mark.parametrize("variant", ["sound", "paper"])
+@pytest.mark.parametrize("variant", ["sound", "frugal", "paper"])
 def test_every_environment_runs(run, name, variant):
     code, out, err = run("run", *name.split(), "--variant", variant, "--n-samples", 20, "--json")
     assert (code, err) == (0, "")

@@ -1,6 +1,7 @@
 """Algorithms 1 to 3: against the literal reference, on the field's environments, and at the border."""
 
 import copy
+import functools
 import itertools
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay import replay, to_reference
+from test_batch import Table
 
 import dmq_fast as dmq
 from dmq_fast.environments import (
@@ -21,8 +23,10 @@ from dmq_fast.environments import (
     linear_q,
     river_swim,
 )
-from dmq_fast.kernels import Fixed
-from dmq_fast.samplers import FlowSampler, RolloutSampler
+from dmq_fast.kernels import Fixed, Uniform
+from dmq_fast.memory import Memory, bytes_of
+from dmq_fast.moments import Moments
+from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler
 
 SEEDS = range(5)
 
@@ -84,7 +88,23 @@ def test_every_call_agrees_with_the_literal_reference(env, settings, variant, or
     assert_agrees(dmq.DMQ(env, variant=variant, oracle=oracle, rng=7, **{"eps_r": EPS_R} | settings))
 
 
-@settings(max_examples=40, deadline=None)
+@st.composite
+def options(draw, horizon, n_actions):
+    """Any options that go together."""
+    sequence = st.lists(st.integers(0, n_actions - 1), min_size=horizon, max_size=horizon)
+    sequences = st.lists(sequence, min_size=1, max_size=3)
+    chosen = {name: draw(st.booleans(), name) for name in ("recheck", "accumulate", "reuse", "memo")}
+    mixtures = ["stratified"] if chosen["reuse"] else ["stratified", "multinomial"]
+    return {
+        **chosen,
+        "variant": draw(st.sampled_from(["paper", "sound", "frugal"])),
+        "initial": draw(st.one_of(st.sampled_from(["uniform", "fixed"]), sequence, sequences)),
+        "mixture": draw(st.sampled_from(mixtures)),
+        "oracle": draw(st.sampled_from(["decision", "value"])),
+    }
+
+
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_random_mdps_agree_with_the_literal_reference(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), "seed"))
@@ -101,12 +121,111 @@ def test_random_mdps_agree_with_the_literal_reference(data):
         n_samples=data.draw(st.integers(1, 40), "N"),
         ratio=data.draw(st.sampled_from([0.5, 1.1, 2.0, 10.0]), "R"),
         eps_r=data.draw(st.sampled_from([1.07e-4, EPS_R, 1.019]), "eps_r"),
-        variant=data.draw(st.sampled_from(["paper", "sound"]), "variant"),
-        initial=data.draw(st.sampled_from(["uniform", "fixed"]), "initial"),
-        mixture=data.draw(st.sampled_from(["stratified", "multinomial"]), "mixture"),
+        **data.draw(options(horizon, n_actions), "options"),
         rng=data.draw(st.integers(0, 100), "run seed"),
     )
     assert_agrees(algorithm)
+
+
+OPTIONS = [
+    {"accumulate": True},
+    {"reuse": True},
+    {"memo": True},
+    {"accumulate": True, "reuse": True},
+    {"accumulate": True, "memo": True},
+    {"reuse": True, "memo": True},
+    {"reuse": True, "memo": True, "recheck": False},
+    {"variant": "paper", "reuse": True},
+    {"variant": "paper", "accumulate": True, "memo": True},
+    {"variant": "frugal", "initial": "uniform"},
+]
+
+
+@pytest.mark.parametrize("chosen", OPTIONS, ids=str)
+@pytest.mark.parametrize("sampler", [RolloutSampler, FlowSampler, ExactSampler, lambda env: BatchSampler(Table(env))])
+def test_every_option_agrees_with_the_literal_reference_on_every_sampler(sampler, chosen):
+    for env in (chain(6, rng=2), deep_sea(5, stochastic=True)):
+        result = assert_agrees(dmq.DMQ(sampler(env), n_samples=20, eps_r=EPS_R, rng=1, **chosen))
+        assert max(result.cover_sizes) > 1
+        if result.options["reuse"]:
+            assert result.counts["trajectories"]["states"] == 0
+
+
+def test_workers_do_not_change_a_frugal_run():
+    env = chain(5, rng=0)
+    one, two = (dmq.DMQ(env, variant="frugal", n_samples=40_000, workers=n, rng=0).learn() for n in (1, 2))
+    assert one.theta.tobytes() == two.theta.tobytes()
+    assert one.history == two.history
+
+
+@pytest.mark.parametrize("chosen", [{"reuse": True}, {"memo": True}, {"variant": "frugal"}], ids=str)
+def test_moments_dropped_from_memory_are_drawn_again_bit_for_bit(monkeypatch, chosen):
+    env = chain(6, rng=0)
+    expected = dmq.DMQ(env, n_samples=30, rng=1, **chosen).learn()
+    size = bytes_of(RolloutSampler(env).collect(dmq.Policy.uniform(6), 1, stream=dmq.Stream(0), levels=range(6)))
+    draws = []
+    for limit in (0, 3 * size, 10**9):
+        sampler = Recording(env)
+        monkeypatch.setattr("dmq_fast.dmq.Memory", functools.partial(Memory, limit))
+        algorithm = dmq.DMQ(sampler, n_samples=30, rng=1, **chosen)
+        result = algorithm.learn()
+        assert result.theta.tobytes() == expected.theta.tobytes()
+        assert result.history.columns()["call"].tobytes() == expected.history.columns()["call"].tobytes()
+        assert result.counts == expected.counts
+        assert algorithm._run.memory.size <= limit
+        draws.append(sampler.draws)
+    assert draws[0] > draws[1] > draws[2] == expected.counts["sampler_calls"]
+
+
+def test_the_memory_drops_what_was_not_looked_at_for_longest():
+    moments = [Moments(1, (0,), np.zeros((1, 2, 2)), {}) for _ in range(4)]
+    memory = Memory(3 * bytes_of(moments[0]))
+    for call in (1, 2, 3):
+        memory.note(0, b"%d" % call, call)
+        memory.keep(call, moments[call - 1])
+    assert memory.moments(1) is moments[0]
+    memory.keep(4, moments[3])
+    assert [memory.moments(call) is not None for call in (1, 2, 3, 4)] == [True, False, True, True]
+    assert memory.call(0, b"2") == 2
+    memory.spend(3)
+    assert (memory.call(0, b"3"), memory.moments(3), memory.call(1, b"1")) == (None, None, None)
+    memory.forget(0)
+    assert (memory.call(0, b"1"), memory.moments(1)) == (None, None)
+    assert memory.size == bytes_of(moments[3])
+    memory.keep(5, Moments(1, (0,), np.zeros((1, 20, 20)), {}))
+    assert (memory.moments(5), memory.size) == (None, 0)
+
+
+def test_policies_are_remembered_by_content():
+    theta = np.arange(6.0).reshape(3, 1, 2)
+    one, two = dmq.Policy.greedy(theta), dmq.Policy.greedy(theta.copy() * -0.0 + theta)
+    assert one.digest() == two.digest()
+    others = [
+        dmq.Policy.greedy(theta + 1e-15),
+        dmq.Policy.greedy(theta.reshape(3, 2, 1)),
+        one.replace(2, Fixed(0)),
+        one.replace(2, Fixed(1)),
+        one.replace(2, Uniform()),
+        dmq.Policy(one.rules[:2]),
+    ]
+    assert len({policy.digest() for policy in [one, *others]}) == 7
+    assert {policy.digest(2) for policy in others[2:]} == {one.digest(2)}
+    assert dmq.Policy.fixed([1, 23]).digest() != dmq.Policy.fixed([12, 3]).digest()
+
+
+def test_every_cover_starts_with_all_initial_sequences():
+    env = combination_lock(6, 3, rng=0)
+    sequences = [[0] * 6, [1] * 6, np.array([2, 1, 0, 2, 1, 0])]
+    algorithm = dmq.DMQ(env, variant="frugal", initial=sequences, n_samples=20, rng=0)
+    result = assert_agrees(algorithm)
+    for policies in result.cover:
+        assert list(policies[:3]) == [dmq.Policy.fixed(sequence) for sequence in sequences]
+    assert result.counts["trues"] == sum(result.cover_sizes) - 3 * 6
+    assert env.value(result.policy) == env.optimal_value
+    short = dmq.DMQ(env, initial=sequences, n_samples=20, max_trajectories=20).learn()
+    assert short.policy == dmq.Policy.fixed(sequences[0])
+    one = dmq.DMQ(env, initial=[sequences[0]], n_samples=20, rng=0).learn()
+    assert one.theta.tobytes() == dmq.DMQ(env, initial=sequences[0], n_samples=20, rng=0).learn().theta.tobytes()
 
 
 def shares(make_env, **settings):
@@ -171,7 +290,7 @@ def test_value_and_decision_oracle_give_the_same_run():
     assert np.array_equal(theirs["value"] >= threshold, theirs["decision"])
 
 
-@pytest.mark.parametrize("variant", ["paper", "sound"])
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 def test_same_seed_same_bits(variant):
     env = chain(6, rng=0)
     a, b, c = (dmq.DMQ(env, variant=variant, rng=seed, n_samples=30).learn() for seed in (5, 5, 6))
@@ -202,7 +321,7 @@ def test_golden_run():
     np.testing.assert_allclose(result.theta[:, :, 0], GOLDEN_THETA, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("variant", ["paper", "sound"])
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 @pytest.mark.parametrize(
     ("budget", "status"),
     [({"max_trajectories": 700}, "max_trajectories"), ({"max_policies": 3}, "max_policies")],
@@ -272,20 +391,22 @@ class Recording(RolloutSampler):
     def __init__(self, env):
         super().__init__(env)
         self.seen = {}
+        self.draws = 0
 
-    def collect(self, policy, n, *, stream, levels, returns_from=()):
-        self.seen[stream.call] = (policy, list(levels), list(returns_from))
-        return super().collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
+    def collect_chunk(self, policy, n, *, rng, levels, returns_from=()):
+        self.draws += 1
+        self.seen[rng.call] = (policy, list(levels), list(returns_from))
+        return super().collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
 
 
-@pytest.mark.parametrize("variant", ["paper", "sound"])
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 def test_history_names_the_call_that_drew_the_trajectories(variant):
     sampler = Recording(chain(10, rng=0))
     result = dmq.DMQ(sampler, variant=variant, n_samples=100, rng=3).learn()
     for call in result.history:
         policy, levels, returns_from = sampler.seen[call.call]
         assert call.level in levels
-        assert not returns_from
+        assert returns_from == ([call.target] if variant == "frugal" and call.target >= 0 else [])
         if call.target >= 0:
             assert policy.rules[call.target] == Fixed(call.action)
             assert policy.rules[: call.target] == result.cover[call.target][call.member].rules[: call.target]
@@ -444,7 +565,19 @@ BAD = [
     ({"initial": [0, 1, 1.0]}, ValueError, "initial: action"),
     ({"initial": dmq.Policy.uniform(4)}, ValueError, "initial"),
     ({"initial": dmq.Policy.greedy(np.zeros((3, 2, 5)))}, ValueError, "initial"),
+    ({"initial": []}, ValueError, "initial"),
+    ({"initial": [[]]}, ValueError, "initial"),
+    ({"initial": [[0, 1, 2], [0, 1]]}, ValueError, "initial: expected 3 levels, got 2"),
+    ({"initial": [[0, 1, 2], [0, 1, 3]]}, ValueError, "initial: expected actions < 3"),
+    ({"initial": [[0, 1, 2], "fixed"]}, ValueError, "initial"),
+    ({"initial": [[[0, 1, 2]]]}, ValueError, "initial"),
     ({"recheck": 1}, TypeError, "recheck"),
+    ({"accumulate": "yes"}, TypeError, "accumulate"),
+    ({"reuse": 0}, TypeError, "reuse"),
+    ({"memo": 2.0}, TypeError, "memo"),
+    ({"reuse": True, "mixture": "multinomial"}, ValueError, "mixture: expected 'stratified', which reuse implies"),
+    ({"variant": "frugal", "mixture": "multinomial"}, ValueError, "mixture: expected 'stratified'"),
+    ({"variant": "frugal", "mixture": "equal"}, ValueError, "mixture"),
     ({"oracle": "svd"}, ValueError, "oracle"),
     ({"mixture": "equal"}, ValueError, "mixture"),
     ({"max_trajectories": 0}, ValueError, "max_trajectories"),

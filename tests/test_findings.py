@@ -1,0 +1,201 @@
+"""Where the printed algorithm falls short, and what repairs it: the findings that the README names, reproduced."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmq_fast as dmq
+from dmq_fast.dmq import Run
+from dmq_fast.environments import FiniteMDP, chain, combination_lock, decoy_lock, deep_sea
+from dmq_fast.samplers import ExactSampler
+from dmq_fast.theory import sure_cover_bound
+
+SEEDS = range(5)
+
+
+def noisy_mdp(seed, horizon=4, n_states=6, n_actions=3, d=4):
+    """Random transitions, rewards and features."""
+    rng = np.random.default_rng(seed)
+    transitions = rng.dirichlet(np.full(n_states, 0.3), size=(horizon - 1, n_states, n_actions))
+    features = rng.normal(size=(horizon, n_states, d))
+    features /= np.linalg.norm(features, axis=2, keepdims=True) + rng.random((horizon, n_states, 1))
+    return FiniteMDP(transitions, rng.random((horizon, n_states, n_actions)) / horizon, features)
+
+
+# A: the uniform initial policy breaks the theorem.
+
+
+@pytest.mark.parametrize("initial", ["uniform", "fixed"])
+def test_the_decoy_lock_misleads_uniform_initial_policies_with_infinitely_many_samples(initial):
+    env = decoy_lock(60)
+    settings = {"variant": "paper", "initial": initial, "ratio": 8.0, "mixture": "stratified"}
+    result = dmq.DMQ(ExactSampler(env), rng=0, **settings).learn()
+    assert env.value(result.policy) == pytest.approx(0.4 if initial == "uniform" else 0.7)
+    assert env.optimal_value == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("level", [1, 2, 4, 6, 8])
+def test_low_variance_fails_under_uniform_roll_ins(level):
+    """E|V - V*|^2 / (E|V - V*|)^2 on a deterministic lock, for V = 0: 1 for deterministic roll-ins, else K^h."""
+    env = combination_lock(10, 4, rng=0)
+    secrets = [int(q[0].argmax()) for q in env.optimal_q]
+
+    def ratio(policy):
+        occupancy, loss = env.occupancy(policy)[level], env.optimal_v[level]
+        return occupancy @ loss**2 / (occupancy @ loss) ** 2
+
+    assert ratio(dmq.Policy.fixed(secrets)) == pytest.approx(1.0)
+    assert ratio(dmq.Policy.uniform(10)) == pytest.approx(4.0**level)
+
+
+# B: a passed check can go stale.
+
+
+def stale_lock():
+    """Three levels and three actions, d = 3; the features span Q*, whose optimal actions tie at level 1.
+
+    Level 0 leads by its action to `left`, `right` or `home` of level 1, and pays .1 for `left`. Seen from level 1,
+    left and home are the same state, features e1, worth .5 whatever is done: home leads to a state of level 2 that
+    always pays .5, left to one of two that pay .5 for action 1 and nothing for others, `one` after action 1 and
+    `other` after any other action. Right, features .6 e1 + .8 e2, pays at once, and best for action 1.
+
+    From home alone action 0 wins the tie. So pi_0^left goes to `other`, which is learned, and left is worth .6. Then
+    pi_0^right adds right to the cover of level 1. Ridge regression takes some of theta^1 along e2 for e1, and now
+    action 1 wins the tie: left leads to `one`, which nobody has ever seen, and pays .1.
+    """
+    e1, e2, e3 = np.eye(3)
+    from_start = np.eye(3)[None]
+    from_level_1 = np.zeros((3, 3, 4))
+    from_level_1[0, :, 1] = 1
+    from_level_1[0, 1] = [0, 0, 1, 0]
+    from_level_1[1, :, 3] = 1
+    from_level_1[2, :, 0] = 1
+    rewards = [
+        np.array([[0.1, 0.0, 0.0]]),
+        np.array([[0.0, 0.0, 0.0], [0.3, 0.38, 0.3], [0.0, 0.0, 0.0]]),
+        np.array([[0.5, 0.5, 0.5], [0.0, 0.5, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.0]]),
+    ]
+    features = [e1[None], np.array([e1, 0.6 * e1 + 0.8 * e2, e1]), np.array([e1, e2, e3, 0 * e1])]
+    return FiniteMDP([from_start, from_level_1], rewards, features)
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+@pytest.mark.parametrize("recheck", [False, True])
+def test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked(variant, recheck):
+    env = stale_lock()
+    assert env.realizability_residual < 1e-12
+    result = dmq.DMQ(ExactSampler(env), variant=variant, initial=[2, 0, 0], recheck=recheck, rng=0).learn()
+    assert env.optimal_value == pytest.approx(0.6)
+    assert env.value(result.policy) == pytest.approx(0.6 if recheck else 0.1)
+    # What was learned of the start was true when it was learned.
+    assert result.theta[0, 0, 0] == pytest.approx(0.6, abs=0.01)
+    assert result.theta[1, :, 0].argmax() == 1
+
+
+# C: accumulate instead of resampling.
+
+
+@pytest.fixture
+def growth(monkeypatch):
+    """By how much each policy that was added multiplied det(S + eps_r I), over 1 + R, as a logarithm."""
+    seen, add = [], Run.add
+
+    def log_det(run, level):
+        eps_r = run.dmq.parameters.eps_r
+        return np.linalg.slogdet(run.moments[level] + eps_r * np.eye(run.sampler.dimension))[1]
+
+    def watched(run, policy, level, trajectories):
+        before = log_det(run, level)
+        add(run, policy, level, trajectories)
+        seen.append(log_det(run, level) - before - np.log1p(run.dmq.parameters.ratio))
+
+    monkeypatch.setattr(Run, "add", watched)
+    return seen
+
+
+@pytest.mark.parametrize("chosen", [{"accumulate": True}, {"variant": "frugal"}], ids=str)
+@pytest.mark.parametrize(("ratio", "n_samples"), [(0.3, 3), (1.5, 2), (2.0, 30), (8.0, 5)])
+def test_every_true_multiplies_the_determinant_on_every_path(growth, chosen, ratio, n_samples):
+    settings = {"ratio": ratio, "n_samples": n_samples, "eps_r": 0.0103, **chosen}
+    for seed in range(10):
+        env = noisy_mdp(seed)
+        result = dmq.DMQ(env, rng=seed, **settings).learn()
+        assert max(result.cover_sizes) <= sure_cover_bound(env.dimension, ratio, 0.0103)
+    assert len(growth) > 10
+    assert min(growth) > -1e-12
+
+
+def test_drawn_anew_the_determinant_need_not_grow(growth):
+    """What the bound of the paper's lemma rests on holds in expectation only, as long as D_h is drawn anew."""
+    dmq.DMQ(chain(6, rng=0), n_samples=5, rng=0).learn()
+    assert min(growth) < -0.5
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.floats(0.2, 10), st.floats(1e-6, 0.5))
+def test_no_accumulated_cover_exceeds_its_sure_bound(seed, n_samples, ratio, eps_r):
+    env = noisy_mdp(seed)
+    algorithm = dmq.DMQ(env, variant="frugal", n_samples=n_samples, ratio=ratio, eps_r=eps_r, rng=seed)
+    assert max(algorithm.learn().cover_sizes) <= sure_cover_bound(env.dimension, ratio, eps_r)
+
+
+def test_a_cover_beyond_its_sure_bound_is_an_error(monkeypatch):
+    monkeypatch.setattr("dmq_fast.dmq.sure_cover_bound", lambda *arguments, initial: 2)
+    env = deep_sea(5)
+    assert dmq.DMQ(env, rng=0).learn().status == "finished"
+    with pytest.raises(AssertionError, match=r"level 4: \|Pi_h\| = 3 exceeds its sure bound 2"):
+        dmq.DMQ(env, accumulate=True, rng=0).learn()
+
+
+def test_the_sure_bound_counts_initial_policies():
+    bounds = [sure_cover_bound(2, 2.0, 0.01, initial=m) for m in (1, 2, 5)]
+    assert all(
+        (n - m) * np.log(3) <= 2 * np.log1p(n / 0.02) < (n + 1 - m) * np.log(3) + 1e-1
+        for n, m in zip(bounds, (1, 2, 5), strict=True)
+    )
+
+
+# D: draw less.
+
+
+@pytest.mark.parametrize(
+    ("make", "n_samples", "factor"),
+    [(lambda seed: combination_lock(20, 4, rng=seed), 20, 2.3), (lambda seed: deep_sea(10, rng=seed), 100, 3.0)],
+    ids=["lock", "deep_sea"],
+)
+def test_frugal_draws_less_at_equal_success(make, n_samples, factor):
+    drawn = dict.fromkeys(["sound", "accumulate", "reuse", "memo", "frugal"], 0)
+    for seed in SEEDS:
+        env = make(seed)
+        for name in drawn:
+            chosen = {"variant": name} if name in ("sound", "frugal") else {name: True}
+            result = dmq.DMQ(env, n_samples=n_samples, rng=seed, **chosen).learn()
+            assert env.value(result.policy) == pytest.approx(env.optimal_value)
+            drawn[name] += result.n_trajectories
+    assert drawn["sound"] > factor * drawn["frugal"]
+    assert 0.75 * drawn["sound"] < drawn["accumulate"] < 0.95 * drawn["sound"]
+    assert 0.45 * drawn["sound"] < drawn["reuse"] < 0.55 * drawn["sound"]
+    assert 0.80 * drawn["sound"] < drawn["memo"] < 0.95 * drawn["sound"]
+
+
+# G: numbers that work, and where they end.
+
+
+@pytest.mark.parametrize(("ratio", "value"), [(3.0, 0.7), (8.0, 0.4)])
+def test_uniform_initial_policies_need_a_ratio_below_the_number_of_actions(ratio, value):
+    env = decoy_lock(12)
+    algorithm = dmq.DMQ(ExactSampler(env), initial="uniform", ratio=ratio, rng=0)
+    assert env.value(algorithm.learn().policy) == pytest.approx(value)
+    assert any("R = 8 >= K = 4" in warning for warning in algorithm.warnings()) == (ratio > 4)
+
+
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+@pytest.mark.parametrize(("ratio", "eps_r"), [(2.0, 0.1), (20.0, 0.01), (2.0, 0.51), (102.0, 0.01)])
+def test_new_directions_stay_hidden_where_ratio_times_regulariser_is_large(variant, ratio, eps_r):
+    env = combination_lock(10, 4, rng=0)
+    result = dmq.DMQ(env, variant=variant, ratio=ratio, eps_r=eps_r, rng=0).learn()
+    hidden = ratio * eps_r > 1
+    assert env.value(result.policy) == pytest.approx(0.0 if hidden else 0.7)
+    assert (result.counts["trues"] == 0) == hidden
+    assert any("new directions" in warning for warning in result.warnings) == hidden
