@@ -365,8 +365,8 @@ class FiniteSolver:
     def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle level by level; see `Solver.scan`.
 
-        True where E_{D2}(f_i - f_j)^2 >= eps_t for a pair with E_{D1}(f_i - f_j)^2 + Lambda(f_i, f_j) <= eps_s / |Pi_h|.
-        The pair i = j makes v at least 0.
+        True where E_{D2}(f_i - f_j)^2 >= eps_t for some i, j with |Pi_h| times E_{D1}(f_i - f_j)^2 + Lambda(f_i, f_j)
+        at most eps_s. The pair i = j makes v at least 0.
         """
         values = []
         for level in range(top, bottom - 1, -1):

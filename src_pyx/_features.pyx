@@ -1,7 +1,8 @@
 """Feature maps: from observations x (n, m) to features phi (n, d) of Euclidean norm at most 1.
 
 The bound holds for every finite observation up to rounding, a few units of the last place; each class says why. An
-observation with an entry that is NaN or infinite, which only compiled callers can hand over, gives a row with NaN in it.
+observation with an entry that is NaN or infinite, which only compiled callers can hand over, gives a row with NaN in
+it, and valid columns where the map is sparse.
 """
 
 cimport cython
@@ -33,9 +34,10 @@ cdef extern from *:
     /* 1.5 * 2^52: what is added to it is rounded to an integer, found in the low bits of the sum. */
     #define DMQ_ROUNDER 6755399441055744.0
 
-    /* sine, cosine (n,) <- scale times those of angle (n,), |angle| <= DMQ_LARGEST_ANGLE; NaN for NaN. angle = k pi/2 + r
-       with pi/2 in three parts, the first two of 33 bits, so that k times these is exact; then the Taylor polynomials
-       of r, whose remainder is below 1e-16 on [-pi/4, pi/4]. Without calls and branches, loops become vectors. */
+    /* sine, cosine (n,) <- scale times those of angle (n,), |angle| <= DMQ_LARGEST_ANGLE; NaN for NaN.
+       angle = k pi/2 + r with pi/2 in three parts, the first two of 33 bits, so that k times these is exact; then the
+       Taylor polynomials of r, whose remainder is below 1e-16 on [-pi/4, pi/4]. Without calls and branches the loop
+       becomes vectors. */
     DMQ_WIDE static void dmq_sincos(
         const double *restrict angle, ptrdiff_t n, double scale, double *restrict sine, double *restrict cosine)
     {
@@ -62,8 +64,9 @@ cdef extern from *:
         }
     }
 
-    /* x (n,) <- exp((shift - x) / 2) for x >= shift, 0 below exp(-700); NaN for NaN. The exponent is k log 2 + r, with
-       42 bits in the first part of log 2 so that k times it is exact; the remainder of the polynomial is below 1e-17. */
+    /* x (n,) <- exp((shift - x) / 2) for x >= shift, 0 below exp(-700); NaN for NaN. The exponent is k log 2 + r with
+       42 bits in the first part of log 2, so that k times it is exact; the remainder of the polynomial is below
+       1e-17. */
     DMQ_WIDE static void dmq_bumps(double *x, ptrdiff_t n, double shift)
     {
         for (ptrdiff_t i = 0; i < n; i++) {
@@ -144,8 +147,8 @@ cdef extern from *:
                 out[j] += x[i] * frequencies[i * d + j];
     }
 
-    /* phi ((order + 1)^m,) <- scale Re prod_i z_i^c_i over c in lexicographic order, z_i = cosine_i + i sine_i. `re` and
-       `im` ((order + 1)^(m - 1),) hold the products over the last coordinates, one more in every round. */
+    /* phi ((order + 1)^m,) <- scale Re prod_i z_i^c_i over c in lexicographic order, z_i = cosine_i + i sine_i. `re`
+       and `im` ((order + 1)^(m - 1),) hold the products over the last coordinates, one more in every round. */
     DMQ_WIDE static void dmq_harmonics(
         const double *restrict cosine, const double *restrict sine, ptrdiff_t m, ptrdiff_t order, double scale,
         double *restrict pr, double *restrict pi, double *restrict re, double *restrict im, double *restrict phi)
@@ -278,6 +281,7 @@ cdef class FeatureMap:
         single, rows = observations(self, x)
         if self.nonzeros:
             columns, values = sparse_rows(self, rows)
+            refuse_undefined(self, rows, values)
             phi = dense_from_sparse(self, columns, values)
         else:
             phi = dense_rows(self, rows)
@@ -306,7 +310,14 @@ cdef class FeatureMap:
             raise TypeError(f"{type(self).__name__}.sparse: expected a sparse map, got a dense one; call it instead")
         single, rows = observations(self, x)
         columns, values = sparse_rows(self, rows)
+        refuse_undefined(self, rows, values)
         return (columns[0], values[0]) if single else (columns, values)
+
+
+def unchecked(FeatureMap map, x):
+    """Return what compiled callers get for observations (n, m) that may hold NaN: features, or columns and values."""
+    rows = as_floats("x", x, (None, map.inputs), finite=False)
+    return sparse_rows(map, rows) if map.nonzeros else dense_rows(map, rows)
 
 
 cdef tuple observations(FeatureMap map, x):
@@ -358,11 +369,15 @@ cdef tuple sparse_rows(FeatureMap map, cnp.ndarray rows):
     cdef double* value = entries(values)
     with nogil:
         map.apply_sparse(x, shape[0], column, value)
+    return columns, values
+
+
+cdef int refuse_undefined(FeatureMap map, cnp.ndarray rows, cnp.ndarray values) except -1:
     failed = np.isnan(values).any(axis=1)
     if failed.any():
         row = int(failed.argmax())
         raise ValueError(f"x: expected observations of {map!r}, got {rows[row].tolist()} in row {row}")
-    return columns, values
+    return 0
 
 
 cdef cnp.ndarray dense_from_sparse(FeatureMap map, cnp.ndarray columns, cnp.ndarray values):
@@ -421,9 +436,9 @@ cdef class Identity(FeatureMap):
         pass
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
-        cdef Py_ssize_t i, r
+        cdef Py_ssize_t i, _
         cdef double scale = 1.0 / sqrt(<double> self.dimension)
-        for r in range(n):
+        for _ in range(n):
             if self.bias:
                 phi[0] = scale
                 phi += 1
@@ -577,8 +592,8 @@ cdef class RBF(FeatureMap):
 
     Notes
     -----
-    With `normalized` the smallest exponent is subtracted before the exponentials, whose sum is then at least 1: far from
-    all centres the nearest get the weight. Beyond about 1e8 widths distances can no longer be told apart, and the
+    With `normalized` the smallest exponent is subtracted before the exponentials, whose sum is then at least 1: far
+    from all centres the nearest get the weight. Beyond about 1e8 widths distances can no longer be told apart, and the
     weights of the nearest are rounding; they still add up to 1. Without `normalized` features vanish there.
     """
 
@@ -611,8 +626,8 @@ cdef class RBF(FeatureMap):
         pass
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
-        cdef Py_ssize_t i, r, m = self.inputs, d = self.dimension
-        for r in range(n):
+        cdef Py_ssize_t i, _, m = self.inputs, d = self.dimension
+        for _ in range(n):
             for i in range(m):
                 work[i] = clipped(x[i], self.lower[i], self.upper[i])
             distances(work, self.center, self.inverse, m, d, phi)
@@ -659,9 +674,9 @@ cdef class TileCoding(FeatureMap):
 
     Notes
     -----
-    A moved tiling needs one tile more in each coordinate. d = tilings * prod_i (tiles_i + 1), or prod_i tiles_i with one
-    tiling. Tiling t has the t-th equal share of the columns, tiles in lexicographic order. Tiles contain their lower
-    edges, and the last ones the upper edge of the box too.
+    A moved tiling needs one tile more in each coordinate. d = tilings * prod_i (tiles_i + 1), or prod_i tiles_i with
+    one tiling. Tiling t has the t-th equal share of the columns, tiles in lexicographic order. Tiles contain their
+    lower edges, and the last ones the upper edge of the box too.
     """
 
     cdef readonly object low, high, tiles
@@ -694,9 +709,9 @@ cdef class TileCoding(FeatureMap):
         pass
 
     cdef void apply_sparse(self, const double* x, Py_ssize_t n, int32_t* columns, double* values) noexcept nogil:
-        cdef Py_ssize_t i, r, t, m = self.inputs, k = self.tilings, share = self.dimension // k, moved = k > 1
+        cdef Py_ssize_t i, _, t, m = self.inputs, k = self.tilings, share = self.dimension // k, moved = k > 1
         cdef double value = 1.0 / sqrt(<double> k), y
-        for r in range(n):
+        for _ in range(n):
             for t in range(k):
                 columns[t] = 0
                 values[t] = value
@@ -819,10 +834,10 @@ cdef class RandomFourier(FeatureMap):
         return 0
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
-        cdef Py_ssize_t i, j, r, m = self.inputs, half = self.dimension // 2
+        cdef Py_ssize_t i, j, _, m = self.inputs, half = self.dimension // 2
         cdef double* angle = work + m
         cdef double scale = 1.0 / sqrt(<double> half), bound
-        for r in range(n):
+        for _ in range(n):
             bound = 0.0
             for i in range(m):
                 work[i] = clipped(x[i], -self.reach, self.reach)
@@ -848,9 +863,9 @@ cdef class RandomFourier(FeatureMap):
 cdef class Nystrom(FeatureMap):
     """Nystroem features of a kernel k with k(x, x) = 1 (Williams and Seeger 2001).
 
-    phi = K^{-1/2} (k(z_1, x), ..., k(z_d, x)) with landmarks z_j and K = (k(z_i, z_j))_ij. Then phi(x)^T theta, over all
-    theta, is the span of the k(z_j, .), and ||theta|| the norm of such a function in the kernel's Hilbert space; so
-    the identity as regulariser is that norm. phi(x)^T phi(y) = k(x, y) if x or y is a landmark, and ||phi(x)||^2 is
+    phi = K^{-1/2} (k(z_1, x), ..., k(z_d, x)) with landmarks z_j and K = (k(z_i, z_j))_ij. Then phi(x)^T theta, over
+    all theta, is the span of the k(z_j, .), and ||theta|| the norm of such a function in the kernel's Hilbert space;
+    so the identity as regulariser is that norm. phi(x)^T phi(y) = k(x, y) if x or y is a landmark, and ||phi(x)||^2 is
     the squared length of the projection of k(x, .) on the span, at most k(x, x) = 1.
 
     With r^2 = sum_i ((x_i - y_i) / width_i)^2 the kernels are
@@ -962,10 +977,10 @@ cdef class Nystrom(FeatureMap):
             k[j] *= 1.0 + r
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
-        cdef Py_ssize_t i, r, m = self.inputs, d = self.dimension
+        cdef Py_ssize_t i, _r, m = self.inputs, d = self.dimension
         cdef double* k = work + m
         cdef double length
-        for r in range(n):
+        for _r in range(n):
             for i in range(m):
                 work[i] = clipped(x[i], self.lower[i], self.upper[i])
             self.similarities(work, k)
