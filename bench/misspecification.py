@@ -1,9 +1,9 @@
 """How often a run succeeds when Q* is linear up to an error only: ``python bench/misspecification.py``.
 
 Features of a `linear_q` and of a `combination_lock` whose states come in copies are perturbed by random vectors; what
-that does to Q* is measured: the smallest sup norm of Q* - phi^T theta over theta at the worst level and action, relative
-to the smallest gap. The tables say how many of the runs return a policy within 1% of the optimal value, for R against
-that error and for eps_r against it, with the mean relative loss and the mean size of the largest cover.
+that does to Q* is measured: the smallest sup norm of Q* - phi^T theta over theta at the worst level and action, in
+units of the smallest gap. The tables say how many of the runs return a policy within 1% of the optimal value, for R
+against that error and for eps_r against it, with the mean relative loss and the mean size of the largest cover.
 """
 
 import os
