@@ -354,8 +354,10 @@ class FiniteSolver:
         The mean of y^2 is the same for all and left out.
         """
         pairs = moments.returns[level]
-        squares = self.scale**2 * np.diagonal(moments.grams[moments.levels.index(level)])
-        losses = (squares - 2.0 * self.scale * pairs.moment) / pairs.n + self.penalty
+        gram = moments.grams[moments.levels.index(level)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = self.scale**2 * np.diagonal(gram)
+            losses = (squares - 2.0 * self.scale * pairs.moment) / pairs.n + self.penalty
         if not np.isfinite(losses).all():
             raise ValueError(f"level {level}: a moment is not finite, or too large for float64")
         theta = np.zeros(self.dimension)
@@ -395,9 +397,10 @@ class FiniteSolver:
 
     def _distances(self, gram: Array, level: int) -> Distances:
         """E(f_i - f_j)^2, as sums like `gram`; each sees five roundings of numbers up to twice G_ii + G_jj."""
-        squares = self.scale**2 * np.diagonal(gram)
-        sums = squares[:, None] + squares
-        values = np.maximum(sums - 2.0 * self.scale**2 * gram, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = self.scale**2 * np.diagonal(gram)
+            sums = squares[:, None] + squares
+            values = np.maximum(sums - 2.0 * self.scale**2 * gram, 0.0)
         if not np.isfinite(values).all():
             raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
         return Distances(values, 5.0 * EPSILON * sums)

@@ -167,7 +167,7 @@ def test_q_is_in_the_class_and_in_no_small_linear_one():
 @pytest.mark.parametrize("variant", ["sound", "frugal"])
 def test_dmq_solves_the_threshold_lock(variant):
     for seed in range(5):
-        env, finite, values = threshold_lock(5, 12, np.random.default_rng(seed))
+        env, finite, _ = threshold_lock(5, 12, np.random.default_rng(seed))
         result = dmq.DMQ(
             env, n_samples=400, eps_s=0.005, eps_t=0.02, function_class=finite, variant=variant, rng=seed
         ).learn()
@@ -179,7 +179,7 @@ def test_dmq_solves_the_threshold_lock(variant):
         np.testing.assert_allclose(predicted[:-1], env.optimal_q[0][:-1], atol=1e-12)
 
 
-def finite_reference(monkeypatch, finite, eps_s):
+def finite_reference(monkeypatch, finite):
     """Let the literal reference answer for a finite class with Lambda(f_i, f_j) = eps_r for i != j."""
     scale = finite.scale
 
@@ -212,7 +212,7 @@ def test_finite_runs_agree_with_the_literal_reference(monkeypatch, variant):
     env, finite, values = threshold_lock(4, 7, np.random.default_rng(3))
     m = values.shape[1]
     finite = FiniteClass(finite.scale, regularizer=2 * finite.scale**2 * (1 - np.eye(m)))
-    finite_reference(monkeypatch, finite, 0.0103)
+    finite_reference(monkeypatch, finite)
     algorithm = dmq.DMQ(
         env,
         n_samples=150,
@@ -337,19 +337,20 @@ def test_levels_see_the_regulariser_each():
 @pytest.mark.parametrize("variant", dmq.dmq.VARIANTS)
 def test_regularised_runs_agree_with_the_literal_reference(monkeypatch, variant):
     rng = np.random.default_rng(2)
-    g, p, eps_s, eps_r = spd(rng, 3, 0.5), spd(rng, 3, 0.5), 0.7, 0.0103
+    env, eps_s, eps_r = chain(6, rng=1), 0.7, 0.0103
+    g, p = spd(rng, env.dimension, 0.5), spd(rng, env.dimension, 0.5)
     plain = reference.dsec_oracle
 
     def oracle(m1, m2, eps_1, eps_2):
         # m1 holds eps_r I / |Pi| and eps_1 = eps_s / |Pi|.
-        return plain(m1 + eps_r * eps_1 / eps_s * (g - np.eye(3)), m2, eps_1, eps_2)
+        return plain(m1 + eps_r * eps_1 / eps_s * (g - np.eye(len(g))), m2, eps_1, eps_2)
 
     monkeypatch.setattr(reference, "dsec_oracle", oracle)
     monkeypatch.setattr(
         reference, "ridge_regression", lambda gram, moment, n, ridge: np.linalg.solve(gram / n + ridge * p, moment / n)
     )
     algorithm = dmq.DMQ(
-        chain(6, rng=1),
+        env,
         n_samples=20,
         eps_s=eps_s,
         eps_r=eps_r,
@@ -417,12 +418,19 @@ def test_landmarks_that_repeat_add_nothing():
     assert (np.linalg.norm(twice(second), axis=1) <= 1 + 1e-14).all()
 
 
-def random_fourier_errors(dimension, n_seeds, lam=0.1):
-    first, second = samples(5)
-    both = np.vstack([first, second])
-    v = exact_kernel.value(exact_kernel.gaussian(both, both), len(first), 1.0, lam)
-    maps = (RandomFourier(2, dimension, rng=seed) for seed in range(n_seeds))
-    return np.array([value_of(phi, first, second, lam) - v for phi in maps])
+def random_fourier_kernels(dimension, n_seeds):
+    """The samples, their kernel matrix, and what random features make of it."""
+    both = np.vstack(samples(5))
+    features = (RandomFourier(2, dimension, rng=seed)(both) for seed in range(n_seeds))
+    return exact_kernel.gaussian(both, both), [rows @ rows.T for rows in features]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_oracle_of_random_features_is_that_of_their_kernel(seed):
+    phi, (first, second) = RandomFourier(2, 64, rng=seed), samples(5)
+    rows = phi(np.vstack([first, second]))
+    wanted = exact_kernel.value(rows @ rows.T, len(first), 1.0, 0.1)
+    np.testing.assert_allclose(value_of(phi, first, second, 0.1), wanted, rtol=1e-8)
 
 
 def test_random_features_are_within_their_bound():
@@ -430,18 +438,20 @@ def test_random_features_are_within_their_bound():
     2 exp(-D t^2 / 4). Over the n (n - 1) / 2 pairs and ten seeds all are within t but for one time in 1e9, and then
     ||E|| <= n t; the rest is `exact_kernel.slope`.
     """
-    first, second = samples(5)
-    n, lam, dimension = 27, 0.1, 4096
+    k, approximate = random_fourier_kernels(dimension := 4096, 10)
+    n, n1, lam = len(k), 15, 0.1
     t = np.sqrt(4 * np.log(10 * n * (n - 1) * 1e9) / dimension)
-    bound = exact_kernel.slope(len(first), len(second), 1.0, lam) * n * t
-    errors = random_fourier_errors(dimension, 10, lam)
-    assert np.abs(errors).max() <= bound
-    # The bound through the kernel matrix itself, which is far sharper.
-    both = np.vstack([first, second])
-    for seed, error in enumerate(errors):
-        rows = RandomFourier(2, dimension, rng=seed)(both)
-        off = np.linalg.norm(rows @ rows.T - exact_kernel.gaussian(both, both), 2)
-        assert abs(error) <= exact_kernel.slope(len(first), len(second), 1.0, lam) * off
+    slope = exact_kernel.slope(n1, n - n1, 1.0, lam)
+    for other in approximate:
+        error = abs(exact_kernel.value(other, n1, 1.0, lam) - exact_kernel.value(k, n1, 1.0, lam))
+        assert np.abs(other - k).max() <= t
+        assert 0.0 < error <= slope * np.linalg.norm(other - k, 2) <= slope * n * t
+
+
+def random_fourier_errors(dimension, n_seeds):
+    k, approximate = random_fourier_kernels(dimension, n_seeds)
+    v = exact_kernel.value(k, 15, 1.0, 0.1)
+    return np.array([exact_kernel.value(other, 15, 1.0, 0.1) - v for other in approximate])
 
 
 def test_random_features_converge_as_one_over_the_root():
@@ -580,7 +590,7 @@ LOCK = combination_lock(3, 2, rng=0)
         (lambda: dmq.DMQ(LOCK, function_class=FiniteClass()), ValueError, "eps_s, eps_t"),
         (lambda: dmq.DMQ(LOCK, function_class=LinearClass), TypeError, "function_class"),
         (lambda: dmq.DMQ(LOCK, function_class="linear"), TypeError, "function_class"),
-        (lambda: dmq.DMQ(LOCK, function_class=LinearClass(np.eye(2))), ValueError, "regularizer"),
+        (lambda: dmq.DMQ(LOCK, function_class=LinearClass(np.eye(7))), ValueError, "regularizer"),
         (lambda: dmq.DMQ(LOCK, function_class=LinearClass(None, np.eye(7))), ValueError, "penalty"),
         (lambda: dmq.DMQ(LOCK, eps_s=1, function_class=FiniteClass(penalty=[1.0])), ValueError, "penalty"),
         (lambda: LinearClass([[1.0, 2.0], [0.0, 1.0]]), ValueError, "symmetric"),
@@ -606,7 +616,7 @@ def test_bad_arguments_are_refused_by_name(make, error, words):
 @pytest.mark.parametrize("function_class", [LinearClass(np.eye(2)), FiniteClass()])
 def test_moments_that_are_not_finite_are_refused(function_class):
     solver, bad = solver_of(function_class, 2), np.full((1, 2, 2), np.inf)
-    with pytest.raises(ValueError, match="level 0|finite"):
+    with pytest.raises(ValueError, match="finite"):
         solver.scan(bad, moments_of(np.eye(2)), 0, 0)
     with pytest.raises(ValueError, match="finite"):
         solver.fit(Moments(1, (0,), bad, {0: Returns(np.zeros(2), 0.0, 1)}), 0)
