@@ -17,6 +17,7 @@ import dmq_fast as dmq
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, linear_q
 from dmq_fast.features import Nystrom, RandomFourier
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
+from dmq_fast.kernels import ShiftScan
 from dmq_fast.misspecification import largest_misspecification, misspecified_thresholds
 from dmq_fast.moments import Moments, Returns
 
@@ -334,6 +335,21 @@ def test_levels_see_the_regulariser_each():
     np.testing.assert_allclose(values, wanted, rtol=1e-9)
 
 
+def test_a_scan_takes_its_regulariser_along():
+    rng = np.random.default_rng(3)
+    g, rows = spd(rng, 4), rng.standard_normal((9, 4))
+    scan = ShiftScan(4, 1.0, 1e9, 0.1, True, g)
+    copy, cover, grams = pickle.loads(pickle.dumps(scan)), mean_gram(rows[:2])[None], moments_of(rows).grams
+    assert scan.scan(cover, grams, 9, 0, 0, 0) == copy.scan(cover, grams, 9, 0, 0, 0)
+    assert ShiftScan(4, 1.0, 1e9, 0.1, True).regularizer is None
+    np.testing.assert_array_equal(copy.regularizer, g)
+    before = scan.scan(cover, grams, 9, 0, 0, 0)
+    g[:] = 0.0
+    assert scan.scan(cover, grams, 9, 0, 0, 0) == before
+    with pytest.raises(ValueError, match="regularizer"):
+        ShiftScan(3, 1.0, 1.0, 0.1, True, spd(rng, 4))
+
+
 @pytest.mark.parametrize("variant", dmq.dmq.VARIANTS)
 def test_regularised_runs_agree_with_the_literal_reference(monkeypatch, variant):
     rng = np.random.default_rng(2)
@@ -512,6 +528,27 @@ def test_a_small_error_in_the_class_does_no_harm_and_a_large_one_does():
         ]
         losses[size] = [1 - env.value(r.policy) / env.optimal_value for env, r in zip(envs, results, strict=True)]
     assert max(losses[0.02]) <= 1e-9 < 0.02 < min(losses[1.0])
+
+
+def copied(env, n):
+    """The same MDP with n copies of every state, of which one is drawn on every visit."""
+    return FiniteMDP(
+        P=[np.repeat(np.repeat(p, n, axis=0), n, axis=2) / n for p in env.P],
+        R=[np.repeat(r, n, axis=0) for r in env.R],
+        features=[np.repeat(phi, n, axis=0) for phi in env.features],
+        start=np.repeat(env.start, n) / n,
+    )
+
+
+def test_an_error_in_the_class_asks_for_a_lower_ratio():
+    lock = copied(combination_lock(8, 4, rng=0), 8)
+    solved = {}
+    for size, ratio in itertools.product((0.0, 0.5), (2.0, 100.0)):
+        env = perturbed(lock, size, np.random.default_rng(0))
+        sampler = dmq.samplers.FlowSampler(env)
+        result = dmq.DMQ(sampler, n_samples=1000, ratio=ratio, eps_r=1e-3, variant="frugal", rng=0).learn()
+        solved[size, ratio] = bool(env.value(result.policy) > 0.99 * env.optimal_value)
+    assert solved == {(0.0, 2.0): True, (0.0, 100.0): True, (0.5, 2.0): True, (0.5, 100.0): False}
 
 
 # The protocol, and what a run records of it
