@@ -23,7 +23,8 @@ def misspecified_thresholds(
        was at most 5 |Pi_h| (C eps^2 + ...) <= eps_s, is now at most eps_s' = 2 eps_s + 10 |Pi_h| delta^2. (Less will
        not do in general: two functions within delta of Q* on all states of D_h may differ by 2 delta there, and where
        these are the estimate and the theta above, the oracle has to look at their pair, so eps_s' >= 4 |Pi_h| delta^2.)
-    2. *Transfer.* The oracle says False for (eps_s', eps_t') and so E_{D2}((theta_hat - theta)^T phi)^2 <= eps_t'.
+    2. *Transfer.* The oracle says False for (eps_s', eps_t') and so the mean of ((theta_hat - theta)^T phi)^2 over D_2
+       is at most eps_t'. The proof adds the sampling error of D_2 to eps_t, which has to shrink as eps_t does: N grows.
     3. *Greedy actions.* A wrong action takes |phi^T theta_hat - Q*| >= gap / 2 for one of the actions, hence
        |(theta_hat - theta)^T phi| >= gap / 2 - delta. By Markov's inequality this has a probability of at most
        eps_t' / (gap / 2 - delta)^2, which is eps_t / (gap / 2)^2 as before if eps_t' = eps_t (1 - 2 delta / gap)^2.
@@ -60,8 +61,9 @@ def misspecified_thresholds(
 def largest_misspecification(eps_s: float, eps_t: float, *, gap: float, n_policies: int) -> float:
     """Return the largest delta for which `misspecified_thresholds` has eps_s' <= eps_t', or 0 if there is none.
 
-    About (gap / 2) sqrt(eps / (10 |Pi_h| H)) where eps_s is small, with the paper's eps_t = gap^2 eps / (5 H) up to a
-    constant. Arguments and errors are those of `misspecified_thresholds`.
+    Where eps_s is negligible and the cover large, about sqrt(eps_t / (10 |Pi_h|)): with the paper's
+    eps_t = gap^2 eps / (5 H) it is gap sqrt(eps / (50 |Pi_h| H)). Arguments and errors are those of
+    `misspecified_thresholds`.
     """
     eps_s, eps_t, gap = as_positive("eps_s", eps_s), as_positive("eps_t", eps_t), as_positive("gap", gap)
     size = as_positive("n_policies", n_policies)

@@ -496,6 +496,11 @@ def test_the_largest_misspecification_is_where_the_thresholds_meet(eps_s, ratio,
     assert largest_misspecification(eps_s, 2 * eps_s, gap=gap, n_policies=n_policies) == 0.0
 
 
+def test_the_largest_misspecification_of_large_covers():
+    delta = largest_misspecification(1e-12, 1e-2, gap=0.5, n_policies=10**6)
+    np.testing.assert_allclose(delta, np.sqrt(1e-2 / 1e7), rtol=1e-3)
+
+
 def test_the_argument_holds_where_estimates_are_exact():
     """Steps 1 to 3 on samples: of all theta_hat whose fit step 1 admits, none moves a wrong action beyond step 3."""
     rng = np.random.default_rng(0)
