@@ -11,19 +11,20 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.function_class import LinearClass
+from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Interpreted, Rule
 from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments
+from dmq_fast.theory import sure_cover_bound
 
-__all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedLinearClass", "as_arithmetic"]
+__all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedSolver", "as_arithmetic"]
 
 # A number of whatever arithmetic: they add, multiply and compare.
 Number = Any
@@ -33,20 +34,6 @@ GUARD = 20
 """Digits that an arithmetic must have beyond those of the smallest constant."""
 
 LEAST_DIGITS = 20
-
-
-class FunctionClass(Protocol):
-    """What `DMQ` asks of a function class; see `LinearClass`."""
-
-    @property
-    def n_marginal(self) -> int:
-        """How many oracle answers so far were too close to call."""
-
-    def fit(self, moments: Moments, level: int) -> NDArray[Any]:
-        """Return theta_h^a, shape (d,)."""
-
-    def scan(self, cover: NDArray[Any], moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
-        """Invoke the oracle on levels top, ..., bottom until it says True."""
 
 
 class Arithmetic(Protocol):
@@ -74,10 +61,18 @@ class Arithmetic(Protocol):
     def greedy(self, theta: NDArray[Any]) -> Rule:
         """Return the rule that is greedy on theta, shape (K, d)."""
 
-    def linear_class(
-        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
-    ) -> FunctionClass:
-        """Return the linear functions, with the arguments of `LinearClass`."""
+    def solver(
+        self,
+        function_class: FunctionClass,
+        dimension: int,
+        *,
+        ridge: float,
+        eps_s: float,
+        eps_t: float,
+        eps_r: float,
+        oracle: str,
+    ) -> Solver:
+        """Return a new solver of a function class; see `FunctionClass.solver`."""
 
 
 class Float64:
@@ -94,11 +89,19 @@ class Float64:
         """Return the rule that is greedy on theta, shape (K, d)."""
         return Greedy(theta)
 
-    def linear_class(
-        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
-    ) -> LinearClass:
-        """Return the linear functions, with the arguments of `LinearClass`."""
-        return LinearClass(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
+    def solver(
+        self,
+        function_class: FunctionClass,
+        dimension: int,
+        *,
+        ridge: float,
+        eps_s: float,
+        eps_t: float,
+        eps_r: float,
+        oracle: str,
+    ) -> Solver:
+        """Return a new solver of a function class; see `FunctionClass.solver`."""
+        return function_class.solver(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
 
 
 FLOAT64 = Float64()
@@ -172,11 +175,21 @@ class Extended:
         """Return the rule that is greedy on theta, shape (K, d)."""
         return ExactGreedy([[self.fraction(weight) for weight in row] for row in theta])
 
-    def linear_class(
-        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
-    ) -> ExtendedLinearClass:
-        """Return the linear functions, with the arguments of `LinearClass`."""
-        return ExtendedLinearClass(self, dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
+    def solver(
+        self,
+        function_class: FunctionClass,
+        dimension: int,
+        *,
+        ridge: float,
+        eps_s: float,
+        eps_t: float,
+        eps_r: float,
+        oracle: str,
+    ) -> ExtendedSolver:
+        """Return a new solver of the linear functions; ValueError for any other class."""
+        if function_class.describe() != LinearClass().describe():
+            raise ValueError(f"function_class: expected LinearClass() in extended precision, got {function_class!r}")
+        return ExtendedSolver(self, dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
 
     def __eq__(self, other: object) -> bool:
         return self.digits == other.digits if isinstance(other, Extended) else NotImplemented
@@ -316,8 +329,8 @@ class ExactGreedy(Interpreted):
         return (ExactGreedy, (self.exact,))
 
 
-class ExtendedLinearClass:
-    """Linear functions on moments of an `Extended` arithmetic; see `LinearClass`, whose methods these are.
+class ExtendedSolver:
+    """Regression and oracle of linear functions on moments of an `Extended` arithmetic; see `Solver`.
 
     Raises
     ------
@@ -354,6 +367,7 @@ class ExtendedLinearClass:
         self._ratio = number(eps_t) / number(eps_s)
         self._identity = np.where(np.eye(dimension, dtype=bool), number(1), number(0))
         self._value = oracle == "value"
+        self._bounds = eps_t / eps_s, eps_r
         # Sums of some hundred terms, each rounded: two of the guard digits are theirs, and two to spare.
         self._unit = number(0) if arithmetic.digits is None else 1 / number(10 ** (arithmetic.digits - 4))
         self.n_marginal = 0
@@ -365,7 +379,7 @@ class ExtendedLinearClass:
         return solved(gram / pairs.n + self._ridge * self._identity, pairs.moment / pairs.n)
 
     def scan(self, cover: Objects, moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
-        """Invoke the oracle on levels top, top - 1, ..., bottom, until it says True; see `LinearClass.scan`."""
+        """Invoke the oracle on levels top, top - 1, ..., bottom, until it says True; see `Solver.scan`."""
         values = []
         for level in range(top, bottom - 1, -1):
             second = moments.grams[moments.levels.index(level)] / moments.n
@@ -375,6 +389,17 @@ class ExtendedLinearClass:
             if self._exceeds(first, second):
                 return level, np.array(values)
         return -1, np.array(values)
+
+    def potential(self, moment: Objects) -> float:
+        """Return log det(S_h + eps_r I) of one level, rounded; see `Solver.potential`."""
+        pivots = [self._arithmetic.fraction(pivot) for pivot in pivots_of(moment + self._eps_r * self._identity)]
+        if any(pivot <= 0 for pivot in pivots):
+            return float("nan")
+        return sum(math.log(pivot.numerator) - math.log(pivot.denominator) for pivot in pivots)
+
+    def cover_bound(self, initial: int) -> int:
+        """Return the bound of `theory.sure_cover_bound`; see `Solver.cover_bound`."""
+        return sure_cover_bound(len(self._identity), self._bounds[0], self._bounds[1], initial)
 
     def _exceeds(self, first: Objects, second: Objects) -> bool:
         """Whether lambda_max(first^{-1} second) >= R."""
@@ -388,19 +413,24 @@ class ExtendedLinearClass:
         return not is_definite(difference)
 
 
-def is_definite(matrix: Objects) -> bool:
-    """Whether a symmetric matrix is positive definite: all pivots of its L D L^T are positive. Reads the lower half."""
+def pivots_of(matrix: Objects) -> Iterator[Number]:
+    """Yield the pivots of L D L^T of a symmetric matrix, up to the first that is not positive. Reads the lower half."""
     a = [list(row) for row in matrix]
     for j in range(len(a)):
         pivot = a[j][j]
+        yield pivot
         if not pivot > 0:
-            return False
+            return
         for i in range(j + 1, len(a)):
             if a[i][j]:
                 factor = a[i][j] / pivot
                 for k in range(j + 1, i + 1):
                     a[i][k] -= factor * a[k][j]
-    return True
+
+
+def is_definite(matrix: Objects) -> bool:
+    """Whether a symmetric matrix is positive definite: all its pivots are positive."""
+    return all(pivot > 0 for pivot in pivots_of(matrix))
 
 
 def solved(matrix: Objects, right: Objects) -> Objects:

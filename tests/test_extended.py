@@ -152,7 +152,7 @@ def test_decisions_alone_are_the_same():
 def test_an_eps_r_of_1e_36_is_resolved(digits):
     numbers = as_arithmetic(digits)
     eps_r, ratio = 2.0**-120, 2.0
-    linear = numbers.linear_class(2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="value")
+    linear = numbers.solver(LinearClass(), 2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="value")
     # The cover has seen (3/5, 4/5) alone, and so has the candidate, but for a mass across it.
     seen, across = (numbers.numbers(v) for v in ([3.0, 4.0], [4.0, -3.0]))
     cover = np.multiply.outer(seen, seen)[None] / 25
@@ -176,7 +176,7 @@ def test_an_eps_r_of_1e_36_is_resolved(digits):
 def test_equality_is_true_and_marginal_unless_nothing_is_rounded():
     for digits, marginal in ((60, 1), ("rational", 0)):
         numbers = as_arithmetic(digits)
-        linear = numbers.linear_class(1, ridge=1e-3, eps_s=1.0, eps_t=3.0, eps_r=0.1, oracle="decision")
+        linear = numbers.solver(LinearClass(), 1, ridge=1e-3, eps_s=1.0, eps_t=3.0, eps_r=0.1, oracle="decision")
         second = numbers.number(3) * (numbers.numbers([[[0.25]]]) + numbers.number(0.1))
         assert linear.scan(numbers.numbers([[[0.25]]]), Moments(1, (0,), second, {}), 0, 0)[0] == 0
         assert linear.n_marginal == marginal
