@@ -164,7 +164,7 @@ def test_an_eps_r_of_1e_36_is_resolved(digits):
         assert value == pytest.approx(max(1.0, factor * ratio))
     assert linear.n_marginal == 0
     # In float64 the mass is lost in the rounding of the rest, so that every factor gets the same answer.
-    double = LinearClass(2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="decision")
+    double = LinearClass().solver(2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="decision")
     answers = set()
     for factor in (0.25, 4.0):
         mass = numbers.number(factor * ratio * eps_r)
