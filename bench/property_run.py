@@ -148,7 +148,7 @@ def ties_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: i
 
 
 def stale_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: int) -> tuple[Any, ...]:
-    """Three levels on which a check that was passed can go stale: `stale_lock` of the tests with all its choices random.
+    """Three levels on which a check that was passed can go stale: `stale_lock` of the tests, its choices random.
 
     Level 0 leads to left, home and right of level 1. Left and home look alike and are worth 1/2 whatever is done, but
     from left the action decides which of two states comes next, and there actions matter. Right can change which

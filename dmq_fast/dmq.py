@@ -193,7 +193,8 @@ class DMQ:
     recheck, accumulate, reuse, memo : bool, optional
     oracle : {"decision", "value"}, optional
     mixture : {"stratified", "multinomial"}, optional
-        Each instead of the variant's. `reuse` implies the stratified mixture.
+        Each instead of the variant's. `reuse` implies the stratified mixture, and in extended precision it is the
+        default, as the limit of the other for N to infinity.
     max_trajectories, max_policies : int, optional
     max_seconds : float, optional
         Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
@@ -277,7 +278,6 @@ class DMQ:
             defaults,
             initial=initial_name,
             oracle=defaults.oracle if oracle is None else one_of("oracle", oracle, ("decision", "value")),
-            # In extended precision N stands for infinity, where both mixtures are the same.
             mixture=(defaults.mixture if in_float64 else "stratified")
             if mixture is None
             else one_of("mixture", mixture, MIXTURES),
