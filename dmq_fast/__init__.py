@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dmq_fast import environments, features, kernels, samplers, theory
     from dmq_fast._version import __version__
     from dmq_fast.dmq import DMQ, Progress
+    from dmq_fast.function_class import FiniteClass, LinearClass
     from dmq_fast.journal import JournalError
     from dmq_fast.kernels import Stream
     from dmq_fast.moments import Moments
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = [
     "DMQ",
     "FileError",
+    "FiniteClass",
     "JournalError",
+    "LinearClass",
     "Moments",
     "Policy",
     "Progress",
@@ -41,7 +44,9 @@ __all__ = [
 _HOMES = {
     "DMQ": "dmq",
     "FileError": "result",
+    "FiniteClass": "function_class",
     "JournalError": "journal",
+    "LinearClass": "function_class",
     "Moments": "moments",
     "Policy": "policy",
     "Progress": "dmq",

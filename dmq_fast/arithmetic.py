@@ -18,12 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.function_class import LinearClass
+from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Interpreted, Rule
 from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments
 
-__all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedLinearClass", "as_arithmetic"]
+__all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedSolver", "as_arithmetic"]
 
 # A number of whatever arithmetic: they add, multiply and compare.
 Number = Any
@@ -33,20 +33,6 @@ GUARD = 20
 """Digits that an arithmetic must have beyond those of the smallest constant."""
 
 LEAST_DIGITS = 20
-
-
-class FunctionClass(Protocol):
-    """What `DMQ` asks of a function class; see `LinearClass`."""
-
-    @property
-    def n_marginal(self) -> int:
-        """How many oracle answers so far were too close to call."""
-
-    def fit(self, moments: Moments, level: int) -> NDArray[Any]:
-        """Return theta_h^a, shape (d,)."""
-
-    def scan(self, cover: NDArray[Any], moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
-        """Invoke the oracle on levels top, ..., bottom until it says True."""
 
 
 class Arithmetic(Protocol):
@@ -74,10 +60,8 @@ class Arithmetic(Protocol):
     def greedy(self, theta: NDArray[Any]) -> Rule:
         """Return the rule that is greedy on theta, shape (K, d)."""
 
-    def linear_class(
-        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
-    ) -> FunctionClass:
-        """Return the linear functions, with the arguments of `LinearClass`."""
+    def solver(self, function_class: FunctionClass, dimension: int, **parameters: Any) -> Solver:
+        """Return a new solver of the class, with the parameters of `FunctionClass.solver`."""
 
 
 class Float64:
@@ -94,11 +78,9 @@ class Float64:
         """Return the rule that is greedy on theta, shape (K, d)."""
         return Greedy(theta)
 
-    def linear_class(
-        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
-    ) -> LinearClass:
-        """Return the linear functions, with the arguments of `LinearClass`."""
-        return LinearClass(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
+    def solver(self, function_class: FunctionClass, dimension: int, **parameters: Any) -> Solver:
+        """Return a new solver of the class, with the parameters of `FunctionClass.solver`."""
+        return function_class.solver(dimension, **parameters)
 
 
 FLOAT64 = Float64()
@@ -172,11 +154,17 @@ class Extended:
         """Return the rule that is greedy on theta, shape (K, d)."""
         return ExactGreedy([[self.fraction(weight) for weight in row] for row in theta])
 
-    def linear_class(
-        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
-    ) -> ExtendedLinearClass:
-        """Return the linear functions, with the arguments of `LinearClass`."""
-        return ExtendedLinearClass(self, dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
+    def solver(self, function_class: FunctionClass, dimension: int, **parameters: Any) -> Solver:
+        """Return a new solver of a `LinearClass`, with the parameters of `FunctionClass.solver`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is another class, or the arithmetic has too few digits for the parameters.
+        """
+        if not isinstance(function_class, LinearClass):
+            raise TypeError(f"function_class: expected a LinearClass in extended precision, got {function_class!r}")
+        return ExtendedSolver(self, function_class, dimension, **parameters)
 
     def __eq__(self, other: object) -> bool:
         return self.digits == other.digits if isinstance(other, Extended) else NotImplemented
@@ -316,8 +304,8 @@ class ExactGreedy(Interpreted):
         return (ExactGreedy, (self.exact,))
 
 
-class ExtendedLinearClass:
-    """Linear functions on moments of an `Extended` arithmetic; see `LinearClass`, whose methods these are.
+class ExtendedSolver:
+    """Ridge regression and oracle on moments of an `Extended` arithmetic; see `Solver` and `LinearClass.solver`.
 
     Raises
     ------
@@ -326,13 +314,14 @@ class ExtendedLinearClass:
 
     Notes
     -----
-    The constants are float64 and exact as such. The oracle looks for the pivots of R (S + eps_r I) - M2: all positive
+    The constants are float64 and exact as such. The oracle looks for the pivots of R (S + eps_r G) - M2: all positive
     means False. An answer that would change if the diagonal moved by that matrix's rounding is counted as marginal.
     """
 
     def __init__(
         self,
         arithmetic: Extended,
+        linear: LinearClass,
         dimension: int,
         *,
         ridge: float,
@@ -341,6 +330,8 @@ class ExtendedLinearClass:
         eps_r: float,
         oracle: str,
     ) -> None:
+        # Checks the matrices of the class; its bound needs no digits.
+        self._float64 = linear.solver(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle="decision")
         smallest = min(ridge, eps_r, eps_t / eps_s * eps_r)
         needed = GUARD + max(0, math.ceil(-math.log10(smallest)))
         if arithmetic.digits is not None and arithmetic.digits < needed:
@@ -349,10 +340,13 @@ class ExtendedLinearClass:
                 f"{eps_t / eps_s * eps_r:g} and ridge = {ridge:g}, got {arithmetic.digits}"
             )
         number = arithmetic.number
-        self._arithmetic = arithmetic
-        self._ridge, self._eps_s, self._eps_r = number(ridge), number(eps_s), number(eps_r)
-        self._ratio = number(eps_t) / number(eps_s)
-        self._identity = np.where(np.eye(dimension, dtype=bool), number(1), number(0))
+        self._identity = arithmetic.numbers(np.eye(dimension))
+        regularizer, penalty = (
+            self._identity if matrix is None else arithmetic.numbers(matrix)
+            for matrix in (linear.regularizer, linear.penalty)
+        )
+        self._regularizer, self._penalty = number(eps_r) * regularizer, number(ridge) * penalty
+        self._eps_s, self._ratio = number(eps_s), number(eps_t) / number(eps_s)
         self._value = oracle == "value"
         # Sums of some hundred terms, each rounded: two of the guard digits are theirs, and two to spare.
         self._unit = number(0) if arithmetic.digits is None else 1 / number(10 ** (arithmetic.digits - 4))
@@ -362,19 +356,23 @@ class ExtendedLinearClass:
         """Return the ridge estimate theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2)."""
         pairs = moments.returns[level]
         gram = moments.grams[moments.levels.index(level)]
-        return solved(gram / pairs.n + self._ridge * self._identity, pairs.moment / pairs.n)
+        return solved(gram / pairs.n + self._penalty, pairs.moment / pairs.n)
 
     def scan(self, cover: Objects, moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
-        """Invoke the oracle on levels top, top - 1, ..., bottom, until it says True; see `LinearClass.scan`."""
+        """Invoke the oracle on levels top, top - 1, ..., bottom, until it says True; see `Solver.scan`."""
         values = []
         for level in range(top, bottom - 1, -1):
             second = moments.grams[moments.levels.index(level)] / moments.n
-            first = cover[level] + self._eps_r * self._identity
+            first = cover[level] + self._regularizer
             if self._value:
                 values.append(float(self._eps_s * top_eigenvalue(first, second)))
             if self._exceeds(first, second):
                 return level, np.array(values)
         return -1, np.array(values)
+
+    def cover_bound(self, initial: int) -> int:
+        """Return a bound on |Pi_h|; see `Solver.cover_bound`."""
+        return self._float64.cover_bound(initial)
 
     def _exceeds(self, first: Objects, second: Objects) -> bool:
         """Whether lambda_max(first^{-1} second) >= R."""

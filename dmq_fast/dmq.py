@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.journal import (
     ADDED,
     CLOCK,
@@ -44,7 +45,7 @@ from dmq_fast.result import History, Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.parallel import check_executor, pool_of
-from dmq_fast.theory import FLOAT64_EPS_R, sure_cover_bound
+from dmq_fast.theory import FLOAT64_EPS_R
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -195,6 +196,9 @@ class DMQ:
     mixture : {"stratified", "multinomial"}, optional
         Each instead of the variant's. `reuse` implies the stratified mixture, and in extended precision it is the
         default, as the limit of the other for N to infinity.
+    function_class : FunctionClass, optional
+        `LinearClass()` by default. Ridge and thresholds reach it from here; `FiniteClass` needs `eps_s` or `eps_t`, as
+        their ratio does not say enough there. A regulariser other than the identity belongs to the class.
     max_trajectories, max_policies : int, optional
     max_seconds : float, optional
         Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
@@ -237,6 +241,7 @@ class DMQ:
         memo: bool | None = None,
         oracle: str | None = None,
         mixture: str | None = None,
+        function_class: FunctionClass | None = None,
         max_trajectories: int | None = None,
         max_policies: int | None = None,
         max_seconds: float | None = None,
@@ -250,6 +255,12 @@ class DMQ:
         self.arithmetic: Arithmetic = getattr(unwrapped(self.sampler), "arithmetic", FLOAT64)
         in_float64 = self.arithmetic.is_float64
         self.variant = one_of("variant", variant, VARIANTS)
+        self.function_class = LinearClass() if function_class is None else as_class(function_class)
+        if eps_s is None and eps_t is None and not self.function_class.is_cone:
+            raise ValueError(
+                f"eps_s, eps_t: expected at least one of them with {self.function_class!r}, where the ratio alone does "
+                "not decide; got none"
+            )
         eps_s, eps_t = thresholds(ratio, eps_s, eps_t)
         self.parameters = Parameters(
             n_samples=as_count("n_samples", n_samples, bounded=in_float64),
@@ -283,6 +294,7 @@ class DMQ:
             else one_of("mixture", mixture, MIXTURES),
             **given,
         )
+        self.solver()  # refuses a class that does not fit
         self.budget = Budget(
             max_trajectories=None
             if max_trajectories is None
@@ -300,6 +312,18 @@ class DMQ:
             raise TypeError(f"progress: expected a callable, got {progress!r}")
         self.progress = progress
         self._run: Run | None = None
+
+    def solver(self) -> Solver:
+        """Return a new solver of the function class, with the parameters of this run."""
+        return self.arithmetic.solver(
+            self.function_class,
+            self.sampler.dimension,
+            ridge=self.parameters.ridge,
+            eps_s=self.parameters.eps_s,
+            eps_t=self.parameters.eps_t,
+            eps_r=self.parameters.eps_r,
+            oracle=self.options.oracle,
+        )
 
     def _initial_policies(
         self, initial: str | Policy | Sequence[int] | Sequence[Sequence[int]]
@@ -385,6 +409,7 @@ class DMQ:
             "variant": self.variant,
             "options": asdict(self.options),
             "parameters": asdict(self.parameters),
+            "function_class": self.function_class.describe(),
             "key": [f"{word:#018x}" for word in self.stream.key],
             "initial": ",".join(map(policy_fingerprint, self.initial)),
             "environment": fingerprint(self.sampler),
@@ -405,6 +430,8 @@ class DMQ:
         ratio, n_actions = self.parameters.ratio, self.sampler.n_actions
         if ratio <= 1.0:
             yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
+        if not self.function_class.is_cone:
+            return  # What follows scales functions up until they reach a threshold.
         if ratio * self.parameters.eps_r > 0.2:
             yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
         if self.arithmetic.is_float64 and self.parameters.eps_r < float(FLOAT64_EPS_R):
@@ -452,14 +479,7 @@ class Run:
         self.n_samples = dmq.parameters.n_samples
         horizon, n_actions, dimension = self.sampler.horizon, self.sampler.n_actions, self.sampler.dimension
         self.arithmetic = dmq.arithmetic
-        self.function_class = self.arithmetic.linear_class(
-            dimension,
-            ridge=dmq.parameters.ridge,
-            eps_s=dmq.parameters.eps_s,
-            eps_t=dmq.parameters.eps_t,
-            eps_r=dmq.parameters.eps_r,
-            oracle=dmq.options.oracle,
-        )
+        self.solver = dmq.solver()
         self.greedy = Policy([self.arithmetic.greedy(self.arithmetic.zeros((n_actions, dimension)))] * horizon)
         self.learned = [False] * horizon
         self.cover: list[list[Policy]] = [list(dmq.initial) for _ in range(horizon)]
@@ -468,9 +488,7 @@ class Run:
         memo, reuse = self.options.memo, self.options.reuse
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
-        self.largest_cover = sure_cover_bound(
-            dimension, dmq.parameters.ratio, dmq.parameters.eps_r, initial=len(dmq.initial)
-        )
+        self.largest_cover = self.solver.cover_bound(len(dmq.initial))
         self.history = History()
         self.calls = 0
         self.mixtures = 0
@@ -606,12 +624,12 @@ class Run:
             top = found - 1
 
     def scan(self, trajectories: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
-        """Invoke the oracle on levels top, ..., bottom, until it says True; see `LinearClass.scan`."""
+        """Invoke the oracle on levels top, ..., bottom, until it says True; see `Solver.scan`."""
         if (recalled := self.recall(SCAN)) is not None:
             found, self.recalled_marginal = recalled.integers
             return found, recalled.floats
         began = time.perf_counter()
-        found, values = self.function_class.scan(self.moments, trajectories, top, bottom)
+        found, values = self.solver.scan(self.moments, trajectories, top, bottom)
         self.seconds["oracle"] += time.perf_counter() - began
         if self.journal is not None:
             self.record(SCAN, (found, self.n_marginal), (values,))
@@ -648,7 +666,7 @@ class Run:
         total = pairs[0]
         for more in pairs[1:]:
             total = total + more
-        theta = self.function_class.fit(total, h)
+        theta = self.solver.fit(total, h)
         rewarded = total.returns[h].square > 0.0
         self.saw_reward = self.saw_reward or rewarded
         self.seconds["regression"] += time.perf_counter() - began
@@ -769,7 +787,7 @@ class Run:
     @property
     def n_marginal(self) -> int:
         """Oracle answers that were too close to call."""
-        return self.recalled_marginal + self.function_class.n_marginal
+        return self.recalled_marginal + self.solver.n_marginal
 
     @property
     def n_policies(self) -> int:
@@ -797,6 +815,7 @@ class Run:
             variant=self.dmq.variant,
             options=asdict(self.dmq.options),
             parameters=asdict(parameters) | {"ratio": parameters.ratio},
+            function_class=self.dmq.function_class.describe(),
             counts={
                 "trajectories": dict(self.trajectories),
                 "oracle_calls": self.history.n_calls,
@@ -827,6 +846,13 @@ def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
     """Return `value` if it is one of the known names."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    return value
+
+
+def as_class(value: object) -> FunctionClass:
+    """Return `value` if it is a function class."""
+    if not isinstance(value, FunctionClass) or isinstance(value, type):
+        raise TypeError(f"function_class: expected a FunctionClass such as LinearClass(), got {value!r}")
     return value
 
 

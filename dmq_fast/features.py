@@ -10,12 +10,23 @@ threads. Others can be derived from `FeatureMap` in Cython.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels._features import RBF, FeatureMap, Fourier, Identity, OneHot, RandomFourier, TileCoding
+from dmq_fast.kernels._features import (
+    RBF,
+    FeatureMap,
+    Fourier,
+    Identity,
+    Nystrom,
+    OneHot,
+    RandomFourier,
+    TileCoding,
+)
 from dmq_fast.kernels._validate import as_floats
 
 __all__ = [
@@ -23,6 +34,7 @@ __all__ = [
     "FeatureMap",
     "Fourier",
     "Identity",
+    "Nystrom",
     "OneHot",
     "RandomFourier",
     "TileCoding",
@@ -33,8 +45,8 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-def grid(low: ArrayLike, high: ArrayLike, counts: int | Sequence[int]) -> Array:
-    """Return the points of a regular grid in a box, as centres of `RBF`.
+def grid(low: ArrayLike, high: ArrayLike, counts: int | Sequence[int] | NDArray[np.integer[Any]]) -> Array:
+    """Return the points of a regular grid in a box, as centres of `RBF` or landmarks of `Nystrom`.
 
     Parameters
     ----------
@@ -57,7 +69,7 @@ def grid(low: ArrayLike, high: ArrayLike, counts: int | Sequence[int]) -> Array:
     upper = as_floats("high", np.atleast_1d(high), lower.shape)
     if (lower > upper).any():
         raise ValueError(f"high: expected numbers >= low, got {upper.tolist()} against {lower.tolist()}")
-    numbers = list(counts) if np.ndim(counts) else [counts] * len(lower)  # type: ignore[arg-type, list-item]
+    numbers = list(counts) if isinstance(counts, Sequence | np.ndarray) else [counts] * len(lower)
     if len(numbers) != len(lower):
         raise ValueError(f"counts: expected an integer or {len(lower)} of them, got {counts!r}")
     axes = [_points(a, b, count) for a, b, count in zip(lower, upper, numbers, strict=True)]
@@ -100,4 +112,4 @@ def action_blocks(phi: ArrayLike) -> Array:
     n_states, n_actions, d = blocks.shape
     if n_actions == 0 or d == 0:
         raise ValueError(f"phi: expected shape (S, K, d) with K, d >= 1, got {blocks.shape}")
-    return blocks.reshape(n_states, n_actions * d) / np.sqrt(n_actions)
+    return blocks.reshape(n_states, n_actions * d) / sqrt(n_actions)

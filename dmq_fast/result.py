@@ -160,6 +160,8 @@ class Result:
     variant : str
     options, parameters : dict
         How it was run: `Options` and `Parameters` of dmq_fast.dmq, and R as "ratio".
+    function_class : dict
+        What the `FunctionClass` says of itself: "name", and what else tells it from others.
     counts : dict
         "trajectories" by purpose (check: Algorithm 3; regression, states: Algorithm 2; final: test of the returned
         policy), "oracle_calls", "trues", "algorithm_2_runs", "sampler_calls".
@@ -179,6 +181,7 @@ class Result:
     variant: str
     options: dict[str, Any]
     parameters: dict[str, Any]
+    function_class: dict[str, Any]
     counts: dict[str, Any]
     seconds: dict[str, float]
     key: tuple[int, int]
@@ -219,6 +222,7 @@ class Result:
             "variant": self.variant,
             "options": self.options,
             "parameters": self.parameters,
+            "function_class": self.function_class,
             "counts": self.counts,
             "seconds": self.seconds,
             "key": [f"{word:#018x}" for word in self.key],
@@ -297,7 +301,9 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Result:
     history = History()
     for call, target, action, policy, level, decision, value in zip(*columns, strict=True):
         history.append(call, target, action, policy, level, level, decision, np.array([value]))
-    kinds = {"status": str, "variant": str, "options": dict, "parameters": dict, "counts": dict, "seconds": dict}
+    kinds = {"status": str, "variant": str} | dict.fromkeys(
+        ("options", "parameters", "function_class", "counts", "seconds"), dict
+    )
     for name, kind in (kinds | {"key": list, "warnings": list}).items():
         if not isinstance(header[name], kind):
             raise ValueError(f"{name}: expected {kind.__name__}, got {header[name]!r}")

@@ -1,7 +1,8 @@
 """Feature maps: from observations x (n, m) to features phi (n, d) of Euclidean norm at most 1.
 
 The bound holds for every finite observation up to rounding, a few units of the last place; each class says why. An
-observation with an entry that is NaN or infinite, which only compiled callers can hand over, gives a row with NaN in it.
+observation with an entry that is NaN or infinite, which only compiled callers can hand over, gives a row with NaN in
+it, and valid columns where the map is sparse.
 """
 
 cimport cython
@@ -33,9 +34,10 @@ cdef extern from *:
     /* 1.5 * 2^52: what is added to it is rounded to an integer, found in the low bits of the sum. */
     #define DMQ_ROUNDER 6755399441055744.0
 
-    /* sine, cosine (n,) <- scale times those of angle (n,), |angle| <= DMQ_LARGEST_ANGLE; NaN for NaN. angle = k pi/2 + r
-       with pi/2 in three parts, the first two of 33 bits, so that k times these is exact; then the Taylor polynomials
-       of r, whose remainder is below 1e-16 on [-pi/4, pi/4]. Without calls and branches, loops become vectors. */
+    /* sine, cosine (n,) <- scale times those of angle (n,), |angle| <= DMQ_LARGEST_ANGLE; NaN for NaN.
+       angle = k pi/2 + r with pi/2 in three parts, the first two of 33 bits, so that k times these is exact; then the
+       Taylor polynomials of r, whose remainder is below 1e-16 on [-pi/4, pi/4]. Without calls and branches the loop
+       becomes vectors. */
     DMQ_WIDE static void dmq_sincos(
         const double *restrict angle, ptrdiff_t n, double scale, double *restrict sine, double *restrict cosine)
     {
@@ -62,8 +64,9 @@ cdef extern from *:
         }
     }
 
-    /* x (n,) <- exp((shift - x) / 2) for x >= shift, 0 below exp(-700); NaN for NaN. The exponent is k log 2 + r, with
-       42 bits in the first part of log 2 so that k times it is exact; the remainder of the polynomial is below 1e-17. */
+    /* x (n,) <- exp((shift - x) / 2) for x >= shift, 0 below exp(-700); NaN for NaN. The exponent is k log 2 + r with
+       42 bits in the first part of log 2, so that k times it is exact; the remainder of the polynomial is below
+       1e-17. */
     DMQ_WIDE static void dmq_bumps(double *x, ptrdiff_t n, double shift)
     {
         for (ptrdiff_t i = 0; i < n; i++) {
@@ -144,8 +147,8 @@ cdef extern from *:
                 out[j] += x[i] * frequencies[i * d + j];
     }
 
-    /* phi ((order + 1)^m,) <- scale Re prod_i z_i^c_i over c in lexicographic order, z_i = cosine_i + i sine_i. `re` and
-       `im` ((order + 1)^(m - 1),) hold the products over the last coordinates, one more in every round. */
+    /* phi ((order + 1)^m,) <- scale Re prod_i z_i^c_i over c in lexicographic order, z_i = cosine_i + i sine_i. `re`
+       and `im` ((order + 1)^(m - 1),) hold the products over the last coordinates, one more in every round. */
     DMQ_WIDE static void dmq_harmonics(
         const double *restrict cosine, const double *restrict sine, ptrdiff_t m, ptrdiff_t order, double scale,
         double *restrict pr, double *restrict pi, double *restrict re, double *restrict im, double *restrict phi)
@@ -209,6 +212,14 @@ cdef extern from *:
 cdef enum:
     ROWS = 16
 
+# Kernels of `Nystrom`, by their places in KERNELS.
+cdef enum:
+    GAUSSIAN = 0
+    MATERN = 1
+    EXPONENTIAL = 2
+
+KERNELS = ("gaussian", "matern", "exponential")
+
 # Columns are 32-bit integers.
 cdef Py_ssize_t LARGEST_DIMENSION = 2**31 - 1
 
@@ -237,7 +248,9 @@ cdef class FeatureMap:
 
     def __cinit__(self):
         if type(self) is FeatureMap:
-            raise TypeError("FeatureMap is abstract: use Identity, OneHot, Fourier, RBF, TileCoding or RandomFourier")
+            raise TypeError(
+                "FeatureMap is abstract: use Identity, OneHot, Fourier, RBF, TileCoding, RandomFourier or Nystrom"
+            )
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
         cdef Py_ssize_t i
@@ -268,6 +281,7 @@ cdef class FeatureMap:
         single, rows = observations(self, x)
         if self.nonzeros:
             columns, values = sparse_rows(self, rows)
+            refuse_undefined(self, rows, values)
             phi = dense_from_sparse(self, columns, values)
         else:
             phi = dense_rows(self, rows)
@@ -296,7 +310,14 @@ cdef class FeatureMap:
             raise TypeError(f"{type(self).__name__}.sparse: expected a sparse map, got a dense one; call it instead")
         single, rows = observations(self, x)
         columns, values = sparse_rows(self, rows)
+        refuse_undefined(self, rows, values)
         return (columns[0], values[0]) if single else (columns, values)
+
+
+def unchecked(FeatureMap map, x):
+    """Return what compiled callers get for observations (n, m) that may hold NaN: features, or columns and values."""
+    rows = as_floats("x", x, (None, map.inputs), finite=False)
+    return sparse_rows(map, rows) if map.nonzeros else dense_rows(map, rows)
 
 
 cdef tuple observations(FeatureMap map, x):
@@ -348,11 +369,15 @@ cdef tuple sparse_rows(FeatureMap map, cnp.ndarray rows):
     cdef double* value = entries(values)
     with nogil:
         map.apply_sparse(x, shape[0], column, value)
+    return columns, values
+
+
+cdef int refuse_undefined(FeatureMap map, cnp.ndarray rows, cnp.ndarray values) except -1:
     failed = np.isnan(values).any(axis=1)
     if failed.any():
         row = int(failed.argmax())
         raise ValueError(f"x: expected observations of {map!r}, got {rows[row].tolist()} in row {row}")
-    return columns, values
+    return 0
 
 
 cdef cnp.ndarray dense_from_sparse(FeatureMap map, cnp.ndarray columns, cnp.ndarray values):
@@ -411,9 +436,9 @@ cdef class Identity(FeatureMap):
         pass
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
-        cdef Py_ssize_t i, r
+        cdef Py_ssize_t i, _
         cdef double scale = 1.0 / sqrt(<double> self.dimension)
-        for r in range(n):
+        for _ in range(n):
             if self.bias:
                 phi[0] = scale
                 phi += 1
@@ -567,8 +592,8 @@ cdef class RBF(FeatureMap):
 
     Notes
     -----
-    With `normalized` the smallest exponent is subtracted before the exponentials, whose sum is then at least 1: far from
-    all centres the nearest get the weight. Beyond about 1e8 widths distances can no longer be told apart, and the
+    With `normalized` the smallest exponent is subtracted before the exponentials, whose sum is then at least 1: far
+    from all centres the nearest get the weight. Beyond about 1e8 widths distances can no longer be told apart, and the
     weights of the nearest are rounding; they still add up to 1. Without `normalized` features vanish there.
     """
 
@@ -590,12 +615,7 @@ cdef class RBF(FeatureMap):
         if not isinstance(normalized, (bool, np.bool_)):
             raise TypeError(f"normalized: expected a bool, got {normalized!r}")
         self.normalized = normalized
-        # Clipped this far out, no observation overflows, however large.
-        least, most = self.centers.min(axis=0), self.centers.max(axis=0)
-        if np.abs(self.centers).max() > 1e300 or (most / 2 - least / 2 > 1e150 * np.minimum(self.width, 1e150)).any():
-            raise ValueError("centers: expected numbers within 1e300 and 1e150 widths of each other")
-        reach = 1e150 * np.minimum(self.width, 1e150)
-        self.bounds = frozen(np.stack([least - reach, most + reach]))
+        self.bounds = reaches(self.centers, self.width, "centers")
         self.columns = frozen(self.centers.T)
         self.inverses = frozen(1.0 / self.width)
         self.center, self.inverse = entries(self.columns), entries(self.inverses)
@@ -606,8 +626,8 @@ cdef class RBF(FeatureMap):
         pass
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
-        cdef Py_ssize_t i, r, m = self.inputs, d = self.dimension
-        for r in range(n):
+        cdef Py_ssize_t i, _, m = self.inputs, d = self.dimension
+        for _ in range(n):
             for i in range(m):
                 work[i] = clipped(x[i], self.lower[i], self.upper[i])
             distances(work, self.center, self.inverse, m, d, phi)
@@ -654,9 +674,9 @@ cdef class TileCoding(FeatureMap):
 
     Notes
     -----
-    A moved tiling needs one tile more in each coordinate. d = tilings * prod_i (tiles_i + 1), or prod_i tiles_i with one
-    tiling. Tiling t has the t-th equal share of the columns, tiles in lexicographic order. Tiles contain their lower
-    edges, and the last ones the upper edge of the box too.
+    A moved tiling needs one tile more in each coordinate. d = tilings * prod_i (tiles_i + 1), or prod_i tiles_i with
+    one tiling. Tiling t has the t-th equal share of the columns, tiles in lexicographic order. Tiles contain their
+    lower edges, and the last ones the upper edge of the box too.
     """
 
     cdef readonly object low, high, tiles
@@ -689,9 +709,9 @@ cdef class TileCoding(FeatureMap):
         pass
 
     cdef void apply_sparse(self, const double* x, Py_ssize_t n, int32_t* columns, double* values) noexcept nogil:
-        cdef Py_ssize_t i, r, t, m = self.inputs, k = self.tilings, share = self.dimension // k, moved = k > 1
+        cdef Py_ssize_t i, _, t, m = self.inputs, k = self.tilings, share = self.dimension // k, moved = k > 1
         cdef double value = 1.0 / sqrt(<double> k), y
-        for r in range(n):
+        for _ in range(n):
             for t in range(k):
                 columns[t] = 0
                 values[t] = value
@@ -814,10 +834,10 @@ cdef class RandomFourier(FeatureMap):
         return 0
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
-        cdef Py_ssize_t i, j, r, m = self.inputs, half = self.dimension // 2
+        cdef Py_ssize_t i, j, _, m = self.inputs, half = self.dimension // 2
         cdef double* angle = work + m
         cdef double scale = 1.0 / sqrt(<double> half), bound
-        for r in range(n):
+        for _ in range(n):
             bound = 0.0
             for i in range(m):
                 work[i] = clipped(x[i], -self.reach, self.reach)
@@ -837,6 +857,169 @@ cdef class RandomFourier(FeatureMap):
 
     def __reduce__(self):
         return (RandomFourier.from_frequencies, (self.frequencies,))
+
+
+@cython.final
+cdef class Nystrom(FeatureMap):
+    """Nystroem features of a kernel k with k(x, x) = 1 (Williams and Seeger 2001).
+
+    phi = K^{-1/2} (k(z_1, x), ..., k(z_d, x)) with landmarks z_j and K = (k(z_i, z_j))_ij. Then phi(x)^T theta, over
+    all theta, is the span of the k(z_j, .), and ||theta|| the norm of such a function in the kernel's Hilbert space;
+    so the identity as regulariser is that norm. phi(x)^T phi(y) = k(x, y) if x or y is a landmark, and ||phi(x)||^2 is
+    the squared length of the projection of k(x, .) on the span, at most k(x, x) = 1.
+
+    With r^2 = sum_i ((x_i - y_i) / width_i)^2 the kernels are
+
+    - "gaussian": exp(-r^2 / 2), the one of `RandomFourier`;
+    - "matern": (1 + sqrt(3) r) exp(-sqrt(3) r), of smoothness 3/2;
+    - "exponential": exp(-r).
+
+    Parameters
+    ----------
+    landmarks : array_like, shape (d, m)
+        Finite; see `dmq_fast.features.grid`.
+    width : float or array_like, shape (m,), default 1
+        Positive.
+    kernel : {"gaussian", "matern", "exponential"}, default "gaussian"
+    tolerance : float, default 1e-12
+        Eigenvalues of K up to this times the largest are taken for 0, those of landmarks that repeat for example.
+    weights : array_like, shape (d, d), optional
+        K^{-1/2} as computed before, symmetric, instead of computing it.
+
+    Attributes
+    ----------
+    landmarks, width : numpy.ndarray
+        Read-only.
+    kernel : str
+    tolerance : float
+    weights : numpy.ndarray, shape (d, d)
+        K^{-1/2}, read-only; a pseudoinverse where eigenvalues were dropped.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another type or out of range; the message names it.
+
+    Notes
+    -----
+    Rounding in phi is that of the kernel times 1 / sqrt(smallest eigenvalue kept); a row that it makes longer than 1
+    is scaled back. Far from all landmarks features vanish.
+    """
+
+    cdef readonly object landmarks, width, weights
+    cdef readonly str kernel
+    cdef readonly double tolerance
+    cdef object columns, inverses, bounds
+    cdef const double* landmark
+    cdef const double* inverse
+    cdef const double* lower
+    cdef const double* upper
+    cdef const double* weight
+    cdef int shape
+
+    def __cinit__(self, landmarks, width=1.0, kernel="gaussian", tolerance=1e-12, weights=None):
+        self.landmarks = frozen(as_floats("landmarks", landmarks, (None, None)))
+        if self.landmarks.size == 0:
+            raise ValueError(f"landmarks: expected shape (d, m) with d, m >= 1, got {self.landmarks.shape}")
+        self.dimension = dimension_of(len(self.landmarks), "landmarks")
+        self.inputs = self.landmarks.shape[1]
+        self.width = widths(width, self.inputs)
+        if not isinstance(kernel, str) or kernel not in KERNELS:
+            raise ValueError(f"kernel: expected one of {', '.join(KERNELS)}, got {kernel!r}")
+        self.kernel = kernel
+        self.shape = KERNELS.index(kernel)
+        self.tolerance = as_positive("tolerance", tolerance, zero=True)
+        if not self.tolerance < 1.0:
+            raise ValueError(f"tolerance: expected a number in [0, 1), got {self.tolerance}")
+        self.bounds = reaches(self.landmarks, self.width, "landmarks")
+        self.columns = frozen(self.landmarks.T)
+        self.inverses = frozen(1.0 / self.width)
+        self.landmark, self.inverse = entries(self.columns), entries(self.inverses)
+        self.lower, self.upper = entries(self.bounds), entries(self.bounds) + self.inputs
+        self.work_size = self.inputs + self.dimension
+        if weights is None:
+            self.weights = frozen(inverse_root(self.gram(), self.tolerance))
+        else:
+            self.weights = frozen(as_floats("weights", weights, (self.dimension, self.dimension)))
+        self.weight = entries(self.weights)
+
+    def __init__(self, landmarks, width=1.0, kernel="gaussian", tolerance=1e-12, weights=None):
+        pass
+
+    cdef cnp.ndarray gram(self):
+        # K (d, d), as `apply` computes its rows; symmetric to the bit, as differences only change sign.
+        cdef Py_ssize_t i, d = self.dimension
+        cdef cnp.ndarray rows = self.landmarks, out = np.empty((d, d))
+        cdef const double* z = entries(rows)
+        cdef double* k = entries(out)
+        with nogil:
+            for i in range(d):
+                self.similarities(z + i * self.inputs, k + i * d)
+        return out
+
+    cdef void similarities(self, const double* x, double* k) noexcept nogil:
+        # k (d,) <- the kernel of x (m,) and each landmark.
+        cdef Py_ssize_t j, d = self.dimension
+        cdef double r
+        distances(x, self.landmark, self.inverse, self.inputs, d, k)
+        if self.shape == GAUSSIAN:
+            bumps(k, d, 0.0)
+            return
+        # `bumps` halves what it takes the exponential of.
+        for j in range(d):
+            k[j] = 2.0 * sqrt(3.0 * k[j] if self.shape == MATERN else k[j])
+        if self.shape == EXPONENTIAL:
+            bumps(k, d, 0.0)
+            return
+        for j in range(d):
+            r = 0.5 * k[j]
+            bumps(k + j, 1, 0.0)
+            k[j] *= 1.0 + r
+
+    cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
+        cdef Py_ssize_t i, _r, m = self.inputs, d = self.dimension
+        cdef double* k = work + m
+        cdef double length
+        for _r in range(n):
+            for i in range(m):
+                work[i] = clipped(x[i], self.lower[i], self.upper[i])
+            self.similarities(work, k)
+            # phi = K^{-1/2} k, a symmetric matrix
+            angles(k, self.weight, d, d, phi)
+            length = 0.0
+            for i in range(d):
+                length += phi[i] * phi[i]
+            if length > 1.0:
+                rescale(phi, d, 1.0 / sqrt(length))
+            x += m
+            phi += d
+
+    def __repr__(self):
+        return f"Nystrom(<landmarks of shape {self.landmarks.shape}>, {self.width.tolist()}, {self.kernel!r})"
+
+    def __reduce__(self):
+        # With its weights: computed again elsewhere they may differ in the last bits.
+        return (Nystrom, (self.landmarks, self.width, self.kernel, self.tolerance, self.weights))
+
+
+def inverse_root(gram, tolerance):
+    """Return A^{-1/2} of a symmetric positive semidefinite A (d, d), or that of its part with larger eigenvalues.
+
+    Eigenvalues up to `tolerance` times the largest, and those that rounding alone may make, count as 0.
+    """
+    spectrum, axes = np.linalg.eigh(gram)
+    kept = spectrum > max(tolerance, len(gram) * np.finfo(np.float64).eps) * spectrum.max()
+    root = (axes[:, kept] / np.sqrt(spectrum[kept])) @ axes[:, kept].T
+    return 0.5 * (root + root.T)
+
+
+cdef object reaches(centers, width, str name):
+    # (2, m): as far out as observations are clipped, so that none overflows, however large.
+    least, most = centers.min(axis=0), centers.max(axis=0)
+    reach = 1e150 * np.minimum(width, 1e150)
+    if np.abs(centers).max() > 1e300 or (most / 2 - least / 2 > reach).any():
+        raise ValueError(f"{name}: expected numbers within 1e300 and 1e150 widths of each other")
+    return frozen(np.stack([least - reach, most + reach]))
 
 
 cdef cnp.ndarray frozen(array):

@@ -25,7 +25,7 @@ import dmq_fast as dmq
 from dmq_fast import arithmetic
 from dmq_fast.arithmetic import FLOAT64, ExactGreedy, Extended, as_arithmetic
 from dmq_fast.environments import chain, combination_lock, decoy_lock, linear_q, river_swim
-from dmq_fast.function_class import LinearClass
+from dmq_fast.function_class import FiniteClass, LinearClass
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
@@ -153,7 +153,7 @@ def test_decisions_alone_are_the_same():
 def test_an_eps_r_of_1e_36_is_resolved(digits):
     numbers = as_arithmetic(digits)
     eps_r, ratio = 2.0**-120, 2.0
-    linear = numbers.linear_class(2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="value")
+    linear = numbers.solver(LinearClass(), 2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="value")
     # The cover has seen (3/5, 4/5) alone, and so has the candidate, but for a mass across it.
     seen, across = (numbers.numbers(v) for v in ([3.0, 4.0], [4.0, -3.0]))
     cover = np.multiply.outer(seen, seen)[None] / 25
@@ -165,7 +165,7 @@ def test_an_eps_r_of_1e_36_is_resolved(digits):
         assert value == pytest.approx(max(1.0, factor * ratio))
     assert linear.n_marginal == 0
     # In float64 the mass is lost in the rounding of the rest, so that every factor gets the same answer.
-    double = LinearClass(2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="decision")
+    double = LinearClass().solver(2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="decision")
     answers = set()
     for factor in (0.25, 4.0):
         mass = numbers.number(factor * ratio * eps_r)
@@ -177,7 +177,7 @@ def test_an_eps_r_of_1e_36_is_resolved(digits):
 def test_equality_is_true_and_marginal_unless_nothing_is_rounded():
     for digits, marginal in ((60, 1), ("rational", 0)):
         numbers = as_arithmetic(digits)
-        linear = numbers.linear_class(1, ridge=1e-3, eps_s=1.0, eps_t=3.0, eps_r=0.1, oracle="decision")
+        linear = numbers.solver(LinearClass(), 1, ridge=1e-3, eps_s=1.0, eps_t=3.0, eps_r=0.1, oracle="decision")
         second = numbers.number(3) * (numbers.numbers([[[0.25]]]) + numbers.number(0.1))
         assert linear.scan(numbers.numbers([[[0.25]]]), Moments(1, (0,), second, {}), 0, 0)[0] == 0
         assert linear.n_marginal == marginal
@@ -526,3 +526,22 @@ def test_no_constants_repair_a_check_that_went_stale(digits, variant, recheck):
     result = dmq.DMQ(ExactSampler(env, digits), **settings, oracle="decision", rng=0).learn()
     loss = env.optimal_value - env.value(result.policy)
     assert loss <= p.epsilon if recheck else loss == pytest.approx(0.5)
+
+
+@every_arithmetic
+def test_a_class_with_matrices_of_its_own(digits):
+    env = combination_lock(4, 3, rng=0, dimension=3)
+    root = np.array([[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.25, 0.5, 2.0]])
+    linear = LinearClass(regularizer=root @ root.T, penalty=root.T @ root)
+    runs = [
+        dmq.DMQ(ExactSampler(env, name), function_class=linear, oracle="value", rng=0).learn()
+        for name in ("float64", digits)
+    ]
+    assert decisions(runs[0]) == decisions(runs[1])
+    np.testing.assert_allclose(runs[1].theta, runs[0].theta, rtol=1e-9, atol=1e-9)
+    plain = dmq.DMQ(ExactSampler(env, digits), rng=0).learn()
+    assert np.abs(plain.theta - runs[1].theta).max() > 1e-5
+    with pytest.raises(ValueError, match=r"^regularizer: "):
+        dmq.DMQ(ExactSampler(env, digits), function_class=LinearClass(np.eye(2)))
+    with pytest.raises(TypeError, match=r"^function_class: expected a LinearClass in extended precision"):
+        dmq.DMQ(ExactSampler(env, digits), function_class=FiniteClass(), eps_s=1)

@@ -1,0 +1,597 @@
+"""Feature maps against plain NumPy: the values, the bound on the norm, and what they refuse."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import scipy.linalg
+import twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmq_fast as dmq
+from dmq_fast import features
+from dmq_fast.features import (
+    RBF,
+    FeatureMap,
+    Fourier,
+    Identity,
+    Nystrom,
+    OneHot,
+    RandomFourier,
+    TileCoding,
+    action_blocks,
+    grid,
+)
+from dmq_fast.kernels._features import unchecked
+
+EPS = np.finfo(np.float64).eps
+LOW, HIGH = [-1.2, -0.07], [0.6, 0.07]
+
+MAPS = {
+    "identity": Identity(LOW, HIGH),
+    "identity with bias": Identity(LOW, HIGH, bias=True),
+    "one-hot": OneHot(5),
+    "fourier": Fourier(LOW, HIGH, 7),
+    "fourier of one": Fourier(-2.0, 3.0, 20),
+    "fourier of four": Fourier([-1] * 4, [1, 2, 3, 4], 3),
+    "rbf": RBF(grid(LOW, HIGH, [4, 5]), [0.5, 0.03]),
+    "rbf as it is": RBF(grid(LOW, HIGH, 3), [0.5, 0.03], normalized=False),
+    "tiles": TileCoding(LOW, HIGH, [8, 5], 8),
+    "one tiling": TileCoding(LOW, HIGH, 4, 1),
+    "random fourier": RandomFourier(2, 50, [0.5, 0.03], rng=3),
+    "nystroem": Nystrom(grid(LOW, HIGH, [4, 3]), [0.5, 0.05]),
+    "nystroem, matern": Nystrom(grid(LOW, HIGH, [3, 4]), [0.5, 0.05], "matern"),
+    "nystroem, exponential": Nystrom(grid(LOW, HIGH, 5), [0.5, 0.05], "exponential"),
+}
+each_map = pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS.keys())
+
+
+def observations(phi, rng, n, spread=1.0):
+    """Random ones, most within a box of [-1, 1] times `spread`; some on edges."""
+    if isinstance(phi, OneHot):
+        return rng.integers(phi.dimension, size=(n, 1)).astype(np.float64)
+    x = rng.uniform(-spread, spread, size=(n, phi.inputs))
+    if hasattr(phi, "low"):
+        edges = rng.choice([phi.low, phi.high, phi.low / 2 + phi.high / 2], size=n)
+        x = np.where(rng.random(x.shape) < 0.2, edges, x)
+    return x
+
+
+def unit(phi, x):
+    return (np.clip(x, phi.low, phi.high) - phi.low) / (phi.high - phi.low)
+
+
+def identity(phi, x):
+    rows = np.clip(x, phi.low, phi.high) / np.maximum(-phi.low, phi.high)
+    rows = np.hstack([np.ones((len(x), 1)), rows]) if phi.bias else rows
+    return rows / np.sqrt(rows.shape[1])
+
+
+def one_hot(phi, x):
+    return np.eye(phi.dimension)[x[:, 0].astype(int)]
+
+
+def fourier(phi, x):
+    coefficients = np.array(list(itertools.product(range(phi.order + 1), repeat=phi.inputs)))
+    return np.cos(np.pi * unit(phi, x) @ coefficients.T) / np.sqrt(len(coefficients))
+
+
+def rbf(phi, x):
+    exponents = -((((x[:, None] - phi.centers) / phi.width) ** 2).sum(axis=2)) / 2
+    if not phi.normalized:
+        return np.exp(exponents) / np.sqrt(len(phi.centers))
+    bumps = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    return bumps / bumps.sum(axis=1, keepdims=True)
+
+
+def tile_coding(phi, x):
+    more = phi.tilings > 1
+    out = np.zeros((len(x), phi.tilings, *(phi.tiles + more)))
+    for r, row in enumerate(unit(phi, x) * phi.tiles):
+        for t in range(phi.tilings):
+            place = []
+            for i, y in enumerate(row):
+                moved = t * (2 * i + 1) % phi.tilings
+                last = phi.tiles[i] - (moved == 0)
+                place.append(min(int(y + moved / phi.tilings), last))
+            out[(r, t, *place)] = 1 / np.sqrt(phi.tilings)
+    return out.reshape(len(x), phi.dimension)
+
+
+def random_fourier(phi, x):
+    angles = x @ phi.frequencies.T
+    return np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(len(phi.frequencies))
+
+
+def nystrom(phi, x):
+    def kernel(x):
+        r = np.sqrt((((x[:, None] - phi.landmarks) / phi.width) ** 2).sum(axis=2))
+        return {
+            "gaussian": np.exp(-(r**2) / 2),
+            "matern": (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
+            "exponential": np.exp(-r),
+        }[phi.kernel]
+
+    return kernel(x) @ np.linalg.inv(scipy.linalg.sqrtm(kernel(phi.landmarks)))
+
+
+TWINS = {
+    Identity: identity,
+    OneHot: one_hot,
+    Fourier: fourier,
+    RBF: rbf,
+    TileCoding: tile_coding,
+    RandomFourier: random_fourier,
+    Nystrom: nystrom,
+}
+
+
+def same_as_twin(phi, x, tolerance):
+    computed, expected = phi(x), TWINS[type(phi)](phi, x)
+    assert computed.shape == expected.shape == (len(x), phi.dimension) and computed.dtype == np.float64
+    np.testing.assert_allclose(computed, expected, rtol=0, atol=tolerance)
+    assert (np.linalg.norm(computed, axis=1) <= 1 + 64 * EPS).all()
+
+
+@each_map
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 100])
+def test_features_are_the_twins(phi, n):
+    x = observations(phi, np.random.default_rng(n), n, spread=3.0)
+    if isinstance(phi, RandomFourier):  # an angle in the hundreds is rounded before its cosine is taken
+        tolerance = 4 * EPS * (1 + np.abs(x @ phi.frequencies.T).max(initial=0))
+    elif isinstance(phi, RBF):  # the smallest exponent, which is subtracted, can be 5000 this far out
+        tolerance = 4 * 5000 * EPS
+    elif isinstance(phi, Nystrom):  # rounding in the kernel and in K^{-1/2}, 1 / sqrt(smallest eigenvalue) times larger
+        tolerance = 100 * EPS * np.linalg.norm(phi.weights, 2) ** 2
+    else:
+        tolerance = 100 * EPS
+    same_as_twin(phi, x, tolerance)
+
+
+seeds = st.integers(0, 2**32)
+
+
+@st.composite
+def boxes(draw, most=4):
+    m = draw(st.integers(1, most))
+    low = np.array(draw(st.lists(st.floats(-1e3, 1e3), min_size=m, max_size=m)))
+    return low, low + np.array(draw(st.lists(st.floats(1e-2, 1e3), min_size=m, max_size=m)))
+
+
+def in_and_out(low, high, seed, n=20):
+    return low + (high - low) * np.random.default_rng(seed).uniform(-0.5, 1.5, size=(n, len(low)))
+
+
+@settings(deadline=None, max_examples=60)
+@given(boxes(), st.booleans(), seeds)
+def test_identity_in_any_box(box, bias, seed):
+    phi = Identity(*box, bias=bias)
+    same_as_twin(phi, in_and_out(*box, seed), 4 * EPS)
+
+
+@settings(deadline=None, max_examples=60)
+@given(boxes(), st.integers(1, 6), seeds)
+def test_fourier_in_any_box(box, order, seed):
+    phi = Fourier(*box, order)
+    # The angle order * m * pi is rounded in the twin, and as many products are in the kernel.
+    same_as_twin(phi, in_and_out(*box, seed), 8 * order * len(box[0]) * EPS)
+
+
+@settings(deadline=None, max_examples=60)
+@given(boxes(3), st.lists(st.integers(1, 6), min_size=3, max_size=3), st.integers(1, 17), seeds)
+def test_tiles_in_any_box(box, tiles, tilings, seed):
+    phi = TileCoding(*box, tiles[: len(box[0])], tilings)
+    x = in_and_out(*box, seed)
+    same_as_twin(phi, x, EPS)
+    assert ((phi(x) != 0).reshape(len(x), tilings, -1).sum(axis=2) == 1).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 40), st.integers(1, 4), st.floats(0.05, 20), st.booleans(), seeds)
+def test_rbf_of_any_centres(d, m, width, normalized, seed):
+    rng = np.random.default_rng(seed)
+    phi = RBF(rng.normal(size=(d, m)), width * rng.uniform(0.5, 2, size=m), normalized)
+    x = rng.normal(size=(20, m)) * 2
+    # An exponent e has the error 4 m eps e, and e exp(-e) < 1; subtracting the smallest leaves that one's error.
+    exponents = ((x[:, None] - phi.centers) / phi.width) ** 2
+    same_as_twin(phi, x, 8 * m * EPS * (2 + exponents.sum(axis=2).min(axis=1).max()))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 30), st.integers(1, 4), st.floats(-3, 8), seeds)
+def test_random_fourier_of_any_frequencies(half, m, magnitude, seed):
+    """Up to angles of 1e8 and more, past the switch to the other route at 1e6."""
+    rng = np.random.default_rng(seed)
+    phi = RandomFourier(m, 2 * half, rng=rng)
+    x = rng.normal(size=(20, m)) * 10**magnitude
+    largest = (np.abs(x) @ np.abs(phi.frequencies.T)).max()
+    same_as_twin(phi, x, (m + 1) * EPS * (1 + largest))
+    np.testing.assert_allclose(np.linalg.norm(phi(x), axis=1), 1, rtol=0, atol=16 * EPS)
+
+
+def test_sines_and_cosines_are_good_to_the_last_places():
+    """One frequency of 1: the features are cos x and sin x."""
+    phi = RandomFourier.from_frequencies([[1.0]])
+    quarters = np.arange(-600_000, 600_000, 1001) * (np.pi / 2)
+    x = np.concatenate([np.linspace(-10, 10, 4001), quarters, np.linspace(-1e6, 1e6, 4001), [0.0, 1e6, -1e6]])
+    np.testing.assert_allclose(phi(x), np.column_stack([np.cos(x), np.sin(x)]), rtol=0, atol=1.5 * EPS)
+    beyond = np.array([np.nextafter(1e6, 2e6), 1e15, 1e22])
+    np.testing.assert_allclose(phi(beyond), np.column_stack([np.cos(beyond), np.sin(beyond)]), rtol=0, atol=EPS)
+
+
+def test_exponentials_are_good_to_the_last_places():
+    """One centre in 0, not normalised: the feature is exp(-x^2 / 2), 0 where that is below exp(-700)."""
+    phi = RBF([[0.0]], 1.0, normalized=False)
+    x = np.linspace(0, 37.4, 2001)
+    np.testing.assert_allclose(phi(x)[:, 0], np.exp(-(x**2) / 2), rtol=4 * EPS)
+    assert phi(0.0) == 1.0 and phi(37.5) == 0.0 and phi(1e308) == 0.0
+
+
+@each_map
+def test_norm_and_finiteness_of_any_finite_observation(phi):
+    if isinstance(phi, OneHot):
+        x = np.arange(5.0)[:, None]
+    else:
+        ends = [0.0, -1e308, 1e308, 1e200, -1e155, 1e20, -1e9, 5e-324, np.finfo(np.float64).max]
+        x = np.array(list(itertools.product(ends, repeat=phi.inputs)))
+    rows = phi(x)
+    assert np.isfinite(rows).all() and (np.linalg.norm(rows, axis=1) <= 1 + 64 * EPS).all()
+    if isinstance(phi, RBF) and phi.normalized:
+        np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=16 * EPS)
+
+
+@pytest.mark.parametrize("scale", [1e-299, 1e149, 1e299])
+def test_rbf_of_extreme_scale(scale):
+    centers = np.array([[-1.0, 0], [0, 1], [1, 0]]) * scale
+    x = np.array([[0.3, 0.2], [-2, 5]])
+    expected = RBF(centers / scale, 1.0)(x)
+    np.testing.assert_allclose(RBF(centers, scale)(x * scale), expected, rtol=1e-12)
+    rows = RBF(centers, scale)([[1.7e308, -1.7e308]])
+    assert rows.sum() == pytest.approx(1) and (rows >= 0).all()
+
+
+def test_rbf_far_from_all_centres_chooses_the_nearest():
+    phi = RBF([[0.0], [1.0], [2.0]], 0.1)
+    assert np.array_equal(phi([50.0, -50.0, 1e6]), [[0, 0, 1], [1, 0, 0], [0, 0, 1]])
+
+
+@each_map
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_compiled_callers_get_nan_for_what_is_not_finite(phi, bad):
+    rng = np.random.default_rng(0)
+    good = observations(phi, rng, 20)
+    for i in range(phi.inputs):
+        x = good.copy()
+        x[7, i] = bad
+        out = unchecked(phi, x)
+        if phi.nonzeros:
+            columns, values = out
+            assert ((columns >= 0) & (columns < phi.dimension)).all() and (np.diff(columns, axis=1) > 0).all()
+            assert np.isnan(values[7]).all()
+            values = np.delete(values, 7, axis=0)
+            assert np.array_equal(values, np.delete(phi.sparse(good)[1], 7, axis=0))
+        else:
+            assert np.isnan(out[7]).any()
+            assert np.array_equal(np.delete(out, 7, axis=0), np.delete(phi(good), 7, axis=0))
+
+
+@pytest.mark.parametrize("x", [-1.0, 5.0, 2.5, 1e300, -1e300, 2.0**31, 2.0**32])
+def test_one_hot_knows_only_its_integers(x):
+    columns, values = unchecked(OneHot(5), [[3.0], [x]])
+    assert columns[:, 0].tolist() == [3, 0] and np.isnan(values[1, 0]) and values[0, 0] == 1
+    for call in (OneHot(5), OneHot(5).sparse):
+        with pytest.raises(ValueError, match=r"^x: expected observations of OneHot\(5\), got \[.*\] in row 1"):
+            call([3.0, x])
+
+
+@pytest.mark.parametrize("name", ["identity", "fourier", "fourier of four", "tiles", "one tiling"])
+def test_outside_the_box_is_its_edge(name):
+    phi = MAPS[name]
+    x = in_and_out(phi.low, phi.high, 4, 200)
+    inside = np.clip(x, phi.low, phi.high)
+    assert (x != inside).any() and np.array_equal(phi(x), phi(inside))
+    assert not np.array_equal(phi(x[:1] * 0 + phi.low), phi(x[:1] * 0 + phi.high))
+
+
+@each_map
+def test_pickles_give_the_same_bits(phi):
+    x = observations(phi, np.random.default_rng(1), 50, 2.0)
+    for protocol in (2, pickle.HIGHEST_PROTOCOL):
+        copy = pickle.loads(pickle.dumps(phi, protocol))
+        assert type(copy) is type(phi) and repr(copy) == repr(phi)
+        assert (copy.inputs, copy.dimension, copy.nonzeros) == (phi.inputs, phi.dimension, phi.nonzeros)
+        assert copy(x).tobytes() == phi(x).tobytes()
+
+
+def test_representations_make_the_same_map():
+    for phi in MAPS.values():
+        if not isinstance(phi, RBF | RandomFourier | Nystrom):
+            assert repr(eval(repr(phi), vars(features))) == repr(phi)
+    assert repr(MAPS["rbf"]) == "RBF(<centers of shape (20, 2)>, width=[0.5, 0.03], normalized=True)"
+    assert repr(MAPS["random fourier"]) == "RandomFourier(<frequencies of shape (25, 2)>)"
+
+
+@each_map
+def test_maps_cannot_be_changed(phi):
+    arrays = ("low", "high", "tiles", "centers", "width", "frequencies")
+    for name in ("inputs", "dimension", "nonzeros", *arrays):
+        with pytest.raises(AttributeError):
+            setattr(phi, name, 1)
+    for array in (getattr(phi, name) for name in arrays if hasattr(phi, name)):
+        assert not array.flags.writeable
+
+
+def test_maps_keep_copies_of_their_arguments():
+    low, high, centers, frequencies = np.zeros(2), np.ones(2), np.zeros((3, 2)), np.ones((3, 2))
+    maps = [
+        Identity(low, high),
+        Fourier(low, high, 2),
+        TileCoding(low, high, 3, 4),
+        RBF(centers, high),
+        RandomFourier.from_frequencies(frequencies),
+    ]
+    x = np.random.default_rng(0).random((9, 2))
+    before = [phi(x) for phi in maps]
+    for array in (low, high, centers, frequencies):
+        array += np.arange(array.size).reshape(array.shape) + 1
+    assert all(np.array_equal(phi(x), rows) for phi, rows in zip(maps, before, strict=True))
+
+
+@each_map
+def test_shapes(phi):
+    m, d = phi.inputs, phi.dimension
+    x = observations(phi, np.random.default_rng(2), 3)
+    rows = phi(x)
+    assert rows.shape == (3, d) and phi(x[:0]).shape == (0, d)
+    one = x[0, 0] if m == 1 else x[0]
+    assert np.array_equal(phi(one), rows[0])
+    if m == 1:
+        assert np.array_equal(phi(x[:, 0]), rows) and phi(x[:1, 0]).shape == (1, d)
+    for bad in (np.zeros((2, m + 1)), np.zeros((1, 2, m)), *([] if m == 1 else [np.zeros(m + 1), 0.0])):
+        with pytest.raises(ValueError, match=r"^x: expected shape"):
+            phi(bad)
+
+
+@pytest.mark.parametrize("name", ["one-hot", "tiles", "one tiling"])
+def test_sparse_is_dense(name):
+    phi = MAPS[name]
+    x = observations(phi, np.random.default_rng(3), 60)
+    columns, values = phi.sparse(x)
+    assert columns.dtype == np.int32 and values.dtype == np.float64
+    assert columns.shape == values.shape == (60, phi.nonzeros)
+    assert (np.diff(columns, axis=1) > 0).all()
+    dense = np.zeros((60, phi.dimension))
+    np.put_along_axis(dense, columns.astype(np.int64), values, axis=1)
+    assert np.array_equal(dense, phi(x))
+    column, value = phi.sparse(x[0, 0] if phi.inputs == 1 else x[0])
+    assert np.array_equal(column, columns[0]) and np.array_equal(value, values[0])
+
+
+@each_map
+def test_dense_maps_have_no_sparse_form(phi):
+    if not phi.nonzeros:
+        with pytest.raises(TypeError, match=rf"^{type(phi).__name__}.sparse: expected a sparse map"):
+            phi.sparse(np.zeros((1, phi.inputs)))
+
+
+@each_map
+def test_every_layout_gives_the_same_features(phi):
+    x = np.random.default_rng(4).integers(0, 5, size=(9, phi.inputs))
+    expected = phi(x.astype(np.float64))
+    for name, alternative in twins.layouts(x).items():
+        assert np.array_equal(phi(alternative), expected), name
+
+
+@each_map
+def test_what_is_not_a_number_is_named(phi):
+    good = np.ones((2, phi.inputs))
+    for bad in twins.no_numbers(good).values():
+        with pytest.raises(TypeError, match=r"^x: expected"):
+            phi(bad)
+    for bad in twins.not_finite(good):
+        with pytest.raises(ValueError, match=r"^x: expected finite"):
+            phi(bad)
+
+
+def test_neighbours_share_tiles():
+    """A step of 1/tilings of a tile changes one tiling of a coordinate; a step of a tile changes all."""
+    phi = TileCoding([0, 0], [8, 8], 8, 16)
+    middle = np.array([3 + 1 / 32, 4 + 1 / 32])
+    for i in range(2):
+        for steps in range(17):
+            x = middle.copy()
+            x[i] += steps / 16
+            assert 16 * (phi(middle) @ phi(x)) == pytest.approx(16 - steps)
+    diagonal = [16 * (phi(middle) @ phi(middle + s / 16)) for s in range(17)]
+    assert diagonal[0] == pytest.approx(16) and diagonal[-1] == pytest.approx(0) and np.all(np.diff(diagonal) <= 0)
+
+
+def test_displacements_are_those_of_the_book():
+    """Tiling t of coordinate i begins a tile at (1 - (t (2i + 1) mod n) / n), no two tilings at the same place."""
+    n = 8
+    phi = TileCoding([0, 0], [1, 1], 1, n)
+    for i in range(2):
+        x = np.zeros((n, 2))
+        x[:, i] = (np.arange(n) + 0.5) / n
+        tiles = phi.sparse(x)[0] - 4 * np.arange(n)
+        crossed = tiles // (2 if i == 0 else 1) % 2
+        moved = np.arange(n) * (2 * i + 1) % n
+        assert np.array_equal(crossed, (x[:, i : i + 1] + moved / n) >= 1)
+
+
+def test_edges_of_one_tiling():
+    phi = TileCoding([0], [4], 4, 1)
+    assert phi.dimension == 4
+    assert phi.sparse([-1, 0, 0.999, 1, 3.999, 4, 5])[0][:, 0].tolist() == [0, 0, 0, 1, 3, 3, 3]
+
+
+@pytest.mark.parametrize("width", [0.7, [0.5, 1.0, 2.0]])
+def test_random_fourier_approximates_the_gaussian_kernel(width):
+    """The mean of d/2 cosines of variance at most 1/2: by Bernstein's inequality one of 30 such means is more than 6
+    standard deviations off in fewer than 3 of a million draws."""
+    d, rng = 20_000, np.random.default_rng(5)
+    phi = RandomFourier(3, d, width, rng=6)
+    x, y = rng.normal(size=(2, 30, 3))
+    exact = np.exp(-((((x - y) / width) ** 2).sum(axis=1)) / 2)
+    assert np.ptp(exact) > 0.2
+    deviation = np.sqrt(0.5 / (d / 2))
+    np.testing.assert_allclose((phi(x) * phi(y)).sum(axis=1), exact, rtol=0, atol=6 * deviation)
+
+
+def test_frequencies_are_numpys():
+    drawn = np.random.default_rng(11).standard_normal((4, 2)) / [0.5, 2.0]
+    for rng in (11, np.random.default_rng(11), np.random.SeedSequence(11)):
+        phi = RandomFourier(2, 8, [0.5, 2.0], rng)
+        assert np.array_equal(phi.frequencies, drawn)
+    assert np.array_equal(RandomFourier.from_frequencies(drawn)([0.3, 0.4]), phi([0.3, 0.4]))
+    assert not np.array_equal(RandomFourier(2, 8).frequencies, RandomFourier(2, 8).frequencies)
+
+
+def test_identity_spans_the_linear_functions():
+    x = np.random.default_rng(0).uniform(LOW, HIGH, size=(50, 2))
+    target = x @ [2.0, -3.0] + 0.5
+    phi = MAPS["identity with bias"](x)
+    weights = np.linalg.lstsq(phi, target, rcond=None)[0]
+    np.testing.assert_allclose(phi @ weights, target, atol=1e-13)
+
+
+def test_order_of_the_coefficients():
+    """cos(pi (c_1 z_1 + c_2 z_2)) with c = (0,0), (0,1), (1,0), (1,1)."""
+    np.testing.assert_allclose(Fourier([0, 0], [1, 1], 1)([1 / 3, 0]), [0.5, 0.5, 0.25, 0.25], atol=4 * EPS)
+
+
+def test_threads_share_a_map():
+    x = np.random.default_rng(0).uniform(LOW, HIGH, size=(4000, 2))
+    maps = [phi for phi in MAPS.values() if phi.inputs == 2]
+    expected, seen = [phi(x) for phi in maps], {}
+
+    def work(i):
+        seen[i] = [phi(x) for phi in maps]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rows in seen.values():
+        assert all(np.array_equal(a, b) for a, b in zip(rows, expected, strict=True))
+    assert len(seen) == 4
+
+
+def test_blocks_of_many_rows_are_those_of_few():
+    x = np.random.default_rng(0).uniform(LOW, HIGH, size=(20_000, 2))
+    phi = Fourier(LOW, HIGH, 9)  # 100 features: two pieces of work
+    assert np.array_equal(phi(x)[-7:], phi(x[-7:]))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Identity([0, np.inf], [1, 2]), ValueError, "low: expected finite"),
+        (lambda: Fourier([0, 0], [1, np.nan], 2), ValueError, "high: expected finite"),
+        (lambda: Fourier([0, 0], [1], 2), ValueError, r"high: expected shape \(2,\) as low, got \(1,\)"),
+        (lambda: Fourier([0, 1], [1, 1], 2), ValueError, "high: expected a number > low, got 1.0 .* at index 1"),
+        (lambda: Fourier([-1.7e308], [1.7e308], 2), ValueError, "high: expected high - low to be finite"),
+        (lambda: Identity([], []), ValueError, "low: expected shape"),
+        (lambda: Identity([[0]], [1]), ValueError, "low: expected shape"),
+        (lambda: Identity([1j], [1]), TypeError, "low: expected real"),
+        (lambda: Identity([0], [1], bias=1), TypeError, "bias: expected a bool, got 1"),
+        (lambda: OneHot(0), ValueError, "n: expected an integer in"),
+        (lambda: OneHot(2**31), ValueError, "n: expected an integer in"),
+        (lambda: OneHot(2.0), TypeError, "n: expected an integer, got 2.0"),
+        (lambda: OneHot(True), TypeError, "n: expected an integer, got True"),
+        (lambda: Fourier([0], [1], 0), ValueError, "order: expected an integer in"),
+        (lambda: Fourier([0] * 40, [1] * 40, 3), ValueError, "order: expected a dimension of at most"),
+        (lambda: RBF([0.0], 1), ValueError, "centers: expected shape"),
+        (lambda: RBF(np.zeros((0, 2)), 1), ValueError, "centers: expected shape"),
+        (lambda: RBF([[np.nan]], 1), ValueError, "centers: expected finite"),
+        (lambda: Nystrom([0.0]), ValueError, "landmarks: expected shape"),
+        (lambda: Nystrom(np.zeros((0, 2))), ValueError, "landmarks: expected shape"),
+        (lambda: Nystrom([[0.0], [1e301]]), ValueError, "landmarks: expected numbers within"),
+        (lambda: Nystrom([[0.0]], 0.0), ValueError, "width: expected a positive number"),
+        (lambda: Nystrom([[0.0]], kernel="linear"), ValueError, "kernel: expected one of gaussian, matern"),
+        (lambda: Nystrom([[0.0]], kernel=1), ValueError, "kernel: expected one of"),
+        (lambda: Nystrom([[0.0]], tolerance=1.0), ValueError, "tolerance: expected a number in"),
+        (lambda: Nystrom([[0.0]], tolerance=-1.0), ValueError, "tolerance: expected a non-negative"),
+        (lambda: Nystrom([[0.0]], weights=np.eye(2)), ValueError, "weights: expected shape"),
+        (lambda: RBF([[0], [1]], 1e-200), ValueError, "centers: expected numbers within"),
+        (lambda: RBF([[1e301]], 1), ValueError, "centers: expected numbers within"),
+        (lambda: RBF([[0.0]], 0), ValueError, "width: expected a positive"),
+        (lambda: RBF([[0.0]], 1e-310), ValueError, "width: expected numbers >= 1e-300"),
+        (lambda: RBF([[0.0, 1]], [1, -1]), ValueError, r"width\[1\]: expected a positive"),
+        (lambda: RBF([[0.0, 1]], [1, 1, 1]), ValueError, "width: expected shape"),
+        (lambda: RBF([[0.0]], 1, normalized="no"), TypeError, "normalized: expected a bool"),
+        (lambda: TileCoding([0], [1], 0, 1), ValueError, "tiles: expected an integer in"),
+        (lambda: TileCoding([0], [1], [2, 3], 1), ValueError, "tiles: expected an integer or shape"),
+        (lambda: TileCoding([0, 0], [1, 1], [2, 0], 1), ValueError, r"tiles\[1\]: expected an integer in"),
+        (lambda: TileCoding([0, 0], [1, 1], [2, 0.5], 1), TypeError, r"tiles\[0\]: expected an integer"),
+        (lambda: TileCoding([0], [1], 2, 0), ValueError, "tilings: expected an integer in"),
+        (lambda: TileCoding([0, 0], [1, 1], 10**5, 8), ValueError, "tiles: expected a dimension of at most"),
+        (lambda: RandomFourier(0, 2), ValueError, "inputs: expected an integer in"),
+        (lambda: RandomFourier(1, 3), ValueError, "dimension: expected an even number, got 3"),
+        (lambda: RandomFourier(1, 2, [1, 2]), ValueError, "width: expected shape"),
+        (lambda: RandomFourier(1, 2, rng="a"), TypeError, "rng: expected None"),
+        (lambda: RandomFourier(1, 2, rng=-1), ValueError, "rng: expected None"),
+        (lambda: RandomFourier.from_frequencies([[np.inf]]), ValueError, "frequencies: expected finite"),
+        (lambda: RandomFourier.from_frequencies(np.zeros((0, 1))), ValueError, "frequencies: expected shape"),
+        (lambda: grid([0], [1, 2], 2), ValueError, "high: expected shape"),
+        (lambda: grid([1], [0], 2), ValueError, "high: expected numbers >= low"),
+        (lambda: grid([0, 0], [1, 1], [2]), ValueError, "counts: expected an integer or 2"),
+        (lambda: grid([0], [1], 0), ValueError, "counts: expected integers >= 1"),
+        (lambda: grid([0], [1], 1.5), TypeError, "counts: expected integers"),
+        (lambda: action_blocks([[1.0]]), ValueError, "phi: expected shape"),
+        (lambda: action_blocks(np.zeros((2, 0, 3))), ValueError, "phi: expected shape"),
+        (lambda: action_blocks([[[np.nan]]]), ValueError, "phi: expected finite"),
+    ],
+)
+def test_bad_arguments_are_named(make, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        make()
+
+
+def test_the_base_class_is_abstract():
+    with pytest.raises(TypeError, match="FeatureMap is abstract"):
+        FeatureMap()
+    mine = type("Mine", (FeatureMap,), {})()
+    with pytest.raises(TypeError, match="Mine: expected a map derived from FeatureMap in Cython"):
+        mine([0.0])
+    for kind in TWINS:
+        with pytest.raises(TypeError, match="not an acceptable base type"):
+            type("Mine", (kind,), {})
+        with pytest.raises(TypeError):
+            kind.__new__(kind)
+
+
+def test_grid():
+    points = grid([0, -1], [1, 1], [2, 3])
+    assert points.tolist() == [[0, -1], [0, 0], [0, 1], [1, -1], [1, 0], [1, 1]]
+    assert grid([0, 2], [1, 4], 1).tolist() == [[0.5, 3.0]]
+    assert grid(0, 1, 3).tolist() == [[0], [0.5], [1]]
+
+
+def test_action_blocks():
+    rng = np.random.default_rng(0)
+    phi = rng.normal(size=(5, 3, 4))
+    phi /= np.linalg.norm(phi, axis=2, keepdims=True)
+    blocks = action_blocks(phi)
+    assert blocks.shape == (5, 12)
+    np.testing.assert_allclose(np.linalg.norm(blocks, axis=1), 1)
+    weights = rng.normal(size=4)
+    theta = np.zeros((3, 3, 4))
+    theta[np.arange(3), np.arange(3)] = np.sqrt(3) * weights
+    np.testing.assert_allclose(blocks @ theta.reshape(3, 12).T, phi @ weights, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("env", "phi"),
+    [("FrozenLake-v1", OneHot(16)), ("MountainCar-v0", Fourier(LOW, HIGH, 2)), ("MountainCar-v0", MAPS["tiles"])],
+)
+def test_gymnasium_takes_a_map(env, phi):
+    pytest.importorskip("gymnasium")
+    batch = dmq.environments.GymnasiumBatch(env, 3, features=phi, reward_shift=1.0, copies=1)
+    assert batch.dimension == phi.dimension
