@@ -22,7 +22,6 @@ from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Interpreted, Rule
 from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments
-from dmq_fast.theory import sure_cover_bound
 
 __all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedSolver", "as_arithmetic"]
 
@@ -61,18 +60,8 @@ class Arithmetic(Protocol):
     def greedy(self, theta: NDArray[Any]) -> Rule:
         """Return the rule that is greedy on theta, shape (K, d)."""
 
-    def solver(
-        self,
-        function_class: FunctionClass,
-        dimension: int,
-        *,
-        ridge: float,
-        eps_s: float,
-        eps_t: float,
-        eps_r: float,
-        oracle: str,
-    ) -> Solver:
-        """Return a new solver of a function class; see `FunctionClass.solver`."""
+    def solver(self, function_class: FunctionClass, dimension: int, **parameters: Any) -> Solver:
+        """Return a new solver of the class, with the parameters of `FunctionClass.solver`."""
 
 
 class Float64:
@@ -89,19 +78,9 @@ class Float64:
         """Return the rule that is greedy on theta, shape (K, d)."""
         return Greedy(theta)
 
-    def solver(
-        self,
-        function_class: FunctionClass,
-        dimension: int,
-        *,
-        ridge: float,
-        eps_s: float,
-        eps_t: float,
-        eps_r: float,
-        oracle: str,
-    ) -> Solver:
-        """Return a new solver of a function class; see `FunctionClass.solver`."""
-        return function_class.solver(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
+    def solver(self, function_class: FunctionClass, dimension: int, **parameters: Any) -> Solver:
+        """Return a new solver of the class, with the parameters of `FunctionClass.solver`."""
+        return function_class.solver(dimension, **parameters)
 
 
 FLOAT64 = Float64()
@@ -175,21 +154,17 @@ class Extended:
         """Return the rule that is greedy on theta, shape (K, d)."""
         return ExactGreedy([[self.fraction(weight) for weight in row] for row in theta])
 
-    def solver(
-        self,
-        function_class: FunctionClass,
-        dimension: int,
-        *,
-        ridge: float,
-        eps_s: float,
-        eps_t: float,
-        eps_r: float,
-        oracle: str,
-    ) -> ExtendedSolver:
-        """Return a new solver of the linear functions; ValueError for any other class."""
-        if function_class.describe() != LinearClass().describe():
-            raise ValueError(f"function_class: expected LinearClass() in extended precision, got {function_class!r}")
-        return ExtendedSolver(self, dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
+    def solver(self, function_class: FunctionClass, dimension: int, **parameters: Any) -> Solver:
+        """Return a new solver of a `LinearClass`, with the parameters of `FunctionClass.solver`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is another class, or the arithmetic has too few digits for the parameters.
+        """
+        if not isinstance(function_class, LinearClass):
+            raise TypeError(f"function_class: expected a LinearClass in extended precision, got {function_class!r}")
+        return ExtendedSolver(self, function_class, dimension, **parameters)
 
     def __eq__(self, other: object) -> bool:
         return self.digits == other.digits if isinstance(other, Extended) else NotImplemented
@@ -330,7 +305,7 @@ class ExactGreedy(Interpreted):
 
 
 class ExtendedSolver:
-    """Regression and oracle of linear functions on moments of an `Extended` arithmetic; see `Solver`.
+    """Ridge regression and oracle on moments of an `Extended` arithmetic; see `Solver` and `LinearClass.solver`.
 
     Raises
     ------
@@ -339,13 +314,14 @@ class ExtendedSolver:
 
     Notes
     -----
-    The constants are float64 and exact as such. The oracle looks for the pivots of R (S + eps_r I) - M2: all positive
+    The constants are float64 and exact as such. The oracle looks for the pivots of R (S + eps_r G) - M2: all positive
     means False. An answer that would change if the diagonal moved by that matrix's rounding is counted as marginal.
     """
 
     def __init__(
         self,
         arithmetic: Extended,
+        linear: LinearClass,
         dimension: int,
         *,
         ridge: float,
@@ -354,6 +330,8 @@ class ExtendedSolver:
         eps_r: float,
         oracle: str,
     ) -> None:
+        # Checks the matrices of the class; its bound needs no digits.
+        self._float64 = linear.solver(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle="decision")
         smallest = min(ridge, eps_r, eps_t / eps_s * eps_r)
         needed = GUARD + max(0, math.ceil(-math.log10(smallest)))
         if arithmetic.digits is not None and arithmetic.digits < needed:
@@ -363,11 +341,14 @@ class ExtendedSolver:
             )
         number = arithmetic.number
         self._arithmetic = arithmetic
-        self._ridge, self._eps_s, self._eps_r = number(ridge), number(eps_s), number(eps_r)
-        self._ratio = number(eps_t) / number(eps_s)
-        self._identity = np.where(np.eye(dimension, dtype=bool), number(1), number(0))
+        self._identity = arithmetic.numbers(np.eye(dimension))
+        regularizer, penalty = (
+            self._identity if matrix is None else arithmetic.numbers(matrix)
+            for matrix in (linear.regularizer, linear.penalty)
+        )
+        self._regularizer, self._penalty = number(eps_r) * regularizer, number(ridge) * penalty
+        self._eps_s, self._ratio = number(eps_s), number(eps_t) / number(eps_s)
         self._value = oracle == "value"
-        self._bounds = eps_t / eps_s, eps_r
         # Sums of some hundred terms, each rounded: two of the guard digits are theirs, and two to spare.
         self._unit = number(0) if arithmetic.digits is None else 1 / number(10 ** (arithmetic.digits - 4))
         self.n_marginal = 0
@@ -376,14 +357,14 @@ class ExtendedSolver:
         """Return the ridge estimate theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2)."""
         pairs = moments.returns[level]
         gram = moments.grams[moments.levels.index(level)]
-        return solved(gram / pairs.n + self._ridge * self._identity, pairs.moment / pairs.n)
+        return solved(gram / pairs.n + self._penalty, pairs.moment / pairs.n)
 
     def scan(self, cover: Objects, moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
         """Invoke the oracle on levels top, top - 1, ..., bottom, until it says True; see `Solver.scan`."""
         values = []
         for level in range(top, bottom - 1, -1):
             second = moments.grams[moments.levels.index(level)] / moments.n
-            first = cover[level] + self._eps_r * self._identity
+            first = cover[level] + self._regularizer
             if self._value:
                 values.append(float(self._eps_s * top_eigenvalue(first, second)))
             if self._exceeds(first, second):
@@ -391,15 +372,15 @@ class ExtendedSolver:
         return -1, np.array(values)
 
     def potential(self, moment: Objects) -> float:
-        """Return log det(S_h + eps_r I) of one level, rounded; see `Solver.potential`."""
-        pivots = [self._arithmetic.fraction(pivot) for pivot in pivots_of(moment + self._eps_r * self._identity)]
+        """Return log det(S_h + eps_r G) of one level, rounded; see `Solver.potential`."""
+        pivots = [self._arithmetic.fraction(pivot) for pivot in pivots_of(moment + self._regularizer)]
         if any(pivot <= 0 for pivot in pivots):
             return float("nan")
         return sum(math.log(pivot.numerator) - math.log(pivot.denominator) for pivot in pivots)
 
     def cover_bound(self, initial: int) -> int:
-        """Return the bound of `theory.sure_cover_bound`; see `Solver.cover_bound`."""
-        return sure_cover_bound(len(self._identity), self._bounds[0], self._bounds[1], initial)
+        """Return a bound on |Pi_h|; see `Solver.cover_bound`."""
+        return self._float64.cover_bound(initial)
 
     def _exceeds(self, first: Objects, second: Objects) -> bool:
         """Whether lambda_max(first^{-1} second) >= R."""

@@ -195,7 +195,8 @@ class DMQ:
     recheck, accumulate, reuse, memo : bool, optional
     oracle : {"decision", "value"}, optional
     mixture : {"stratified", "multinomial"}, optional
-        Each instead of the variant's. `reuse` implies the stratified mixture.
+        Each instead of the variant's. `reuse` implies the stratified mixture, and in extended precision it is the
+        default, as the limit of the other for N to infinity.
     function_class : FunctionClass, optional
         `LinearClass()` by default. Ridge and thresholds reach it from here; `FiniteClass` needs `eps_s` or `eps_t`, as
         their ratio does not say enough there. A regulariser other than the identity belongs to the class.
@@ -289,7 +290,6 @@ class DMQ:
             defaults,
             initial=initial_name,
             oracle=defaults.oracle if oracle is None else one_of("oracle", oracle, ("decision", "value")),
-            # In extended precision N stands for infinity, where both mixtures are the same.
             mixture=(defaults.mixture if in_float64 else "stratified")
             if mixture is None
             else one_of("mixture", mixture, MIXTURES),
