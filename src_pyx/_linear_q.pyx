@@ -1,4 +1,4 @@
-"""Q-learning with linear function approximation (Melo and Ribeiro, 2007, COLT), one weight vector a level and action."""
+"""Q-learning with linear function approximation (Melo and Ribeiro, 2007), one weight vector a level and action."""
 
 from libc.string cimport memcpy
 

@@ -69,11 +69,11 @@ cdef class SpanLearner(Learner):
 
     cdef double distance(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
         # residual <- phi - B^T B phi, twice for the sake of rounding; returns its norm.
-        cdef Py_ssize_t i, k, twice, d = self.episode.dimension, n_actions = self.episode.n_actions
+        cdef Py_ssize_t i, k, _twice, d = self.episode.dimension, n_actions = self.episode.n_actions
         cdef const double* row
         cdef double total
         memcpy(self.residual, phi, d * sizeof(double))
-        for twice in range(2):
+        for _twice in range(2):
             for k in range(self.ranks_[h, a]):
                 row = self.basis + ((h * n_actions + a) * d + k) * d
                 total = 0.0

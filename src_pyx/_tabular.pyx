@@ -29,14 +29,14 @@ cdef class TabularLearner(Learner):
 
     def __cinit__(self, Episode episode not None, *arguments, **options):
         if episode.n_states is None:
-            raise TypeError("env: expected a FiniteMDP or a block MDP, whose states are numbered; got observations only")
+            raise TypeError("env: expected a FiniteMDP or a block MDP, whose states are numbered")
         sizes = np.array(episode.n_states)
         self.first = np.cumsum(sizes) - sizes
         self.q = np.ones((sizes.sum(), episode.n_actions))
         self.visits = np.zeros((sizes.sum(), episode.n_actions), dtype=np.int64)
 
-    def by_level(self, table):
-        """Return an array over all rows as a list of H, split by level."""
+    cdef list by_level(self, table):
+        # H arrays of one over all rows.
         return np.split(table, np.asarray(self.first)[1:])
 
     @property

@@ -162,8 +162,8 @@ class LinearQ(Baseline):
         epsilon_decay: float = 0.0,
         **options: Any,
     ) -> None:
-        own = {"alpha": alpha, "alpha_decay": alpha_decay, "epsilon": epsilon, "epsilon_decay": epsilon_decay}
-        super().__init__(env, **own, **options)
+        options |= {"alpha": alpha, "alpha_decay": alpha_decay, "epsilon": epsilon, "epsilon_decay": epsilon_decay}
+        super().__init__(env, **options)
 
     def learner(self, episode: Episode) -> LinearQLearner:
         """Return the compiled part."""

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -337,7 +337,7 @@ class Run:
                 **baseline.counts(self.learner),
             },
             seconds={**self.seconds, "total": sum(self.seconds.values())},
-            key=cast(tuple[int, int], baseline.stream.key),
+            key=baseline.stream.key,
             warnings=tuple(warnings),
         )
 

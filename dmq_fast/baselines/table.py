@@ -36,7 +36,8 @@ class TablePolicy:
 
     def act(self, level: int, states: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return the actions of states of a level, by their numbers."""
-        return self.rules[level][states]
+        actions: NDArray[np.int64] = self.rules[level][states]
+        return actions
 
     def probabilities(self, level: int, features: NDArray[np.float64], n_actions: int) -> NDArray[np.float64]:
         """Return P[a | s], shape (S_h, K), for all states of a level in order.
@@ -77,4 +78,5 @@ def greedy_on_table(table: Sequence[NDArray[np.float64]], latent: FiniteMDP, obs
 
 def distinct_units(features: NDArray[np.float64]) -> bool:
     """Return whether the rows are distinct unit vectors."""
-    return bool(((features == 0) | (features == 1)).all() and (features.sum(1) == 1).all() and features.sum(0).max() <= 1)
+    units = np.isin(features, (0.0, 1.0)).all() and (features.sum(axis=1) == 1.0).all()
+    return bool(units and (features.sum(axis=0) <= 1.0).all())

@@ -1,0 +1,16 @@
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import disjoint_base
+
+from dmq_fast.kernels._episode import Episode, Learner
+
+KINDS: dict[str, int]
+
+@disjoint_base
+class LeastSquaresLearner(Learner):
+    def __init__(self, episode: Episode, kind: str, ridge: float, scale: float) -> None: ...
+    @property
+    def weights(self) -> NDArray[np.float64]: ...
+    @property
+    def n_observations(self) -> tuple[int, ...]: ...
+    def fit(self) -> NDArray[np.float64]: ...
