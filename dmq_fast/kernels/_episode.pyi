@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +10,7 @@ from dmq_fast.kernels._philox import Stream
 
 @disjoint_base
 class Episode:
-    def __init__(self, handle: EnvironmentHandle, feature_map: FeatureMap | None, stream: Stream) -> None: ...
+    def __new__(cls, handle: EnvironmentHandle, feature_map: FeatureMap | None, stream: Stream) -> Self: ...
     @property
     def handle(self) -> EnvironmentHandle: ...
     @property
@@ -35,7 +35,7 @@ class Episode:
 
 @disjoint_base
 class Learner:
-    def __init__(self, episode: Episode, *arguments: Any, **options: Any) -> None: ...
+    def __new__(cls, episode: Episode, *arguments: Any, **options: Any) -> Self: ...
     @property
     def episode(self) -> Episode: ...
     @property

@@ -1,3 +1,5 @@
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
@@ -8,7 +10,7 @@ KINDS: dict[str, int]
 
 @disjoint_base
 class LeastSquaresLearner(Learner):
-    def __init__(self, episode: Episode, kind: str, ridge: float, scale: float) -> None: ...
+    def __new__(cls, episode: Episode, kind: str, ridge: float, scale: float) -> Self: ...
     @property
     def weights(self) -> NDArray[np.float64]: ...
     @property

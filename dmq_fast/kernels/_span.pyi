@@ -1,3 +1,5 @@
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
@@ -6,7 +8,7 @@ from dmq_fast.kernels._episode import Episode, Learner
 
 @disjoint_base
 class SpanLearner(Learner):
-    def __init__(self, episode: Episode, tolerance: float) -> None: ...
+    def __new__(cls, episode: Episode, tolerance: float) -> Self: ...
     @property
     def n_conflicts(self) -> int: ...
     @property

@@ -1,3 +1,5 @@
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
@@ -13,11 +15,11 @@ class TabularLearner(Learner):
 
 @disjoint_base
 class UCBQLearner(TabularLearner):
-    def __init__(self, episode: Episode, c: float, alpha: float | None, clipped: bool) -> None: ...
+    def __new__(cls, episode: Episode, c: float, alpha: float | None, clipped: bool) -> Self: ...
 
 @disjoint_base
 class DelayedQLearner(TabularLearner):
-    def __init__(self, episode: Episode, m: int, epsilon: float) -> None: ...
+    def __new__(cls, episode: Episode, m: int, epsilon: float) -> Self: ...
     @property
     def n_attempts(self) -> int: ...
     @property
