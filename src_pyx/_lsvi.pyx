@@ -242,9 +242,10 @@ cdef class LeastSquaresLearner(Learner):
     cdef double* record
     cdef double[::1] rewards
     cdef int64_t[::1] actions
-    # (d,), (d,), (H, K, d) uniforms then normals, (ROWS,) and packed weights.
+    # (d,), (d,), (H, K, d), (H, K, d), packed weights and (ROWS,).
     cdef double* x
     cdef double* w
+    cdef double* uniforms
     cdef double* normals
     cdef double* packed
     cdef int64_t[::1] chosen
@@ -265,12 +266,13 @@ cdef class LeastSquaresLearner(Learner):
         self._factors[:, :, np.arange(d), np.arange(d)] = sqrt(self.ridge)
         self._moments, self._theta = np.zeros((horizon, n_actions, d)), np.zeros((horizon, n_actions, d))
         self._record = np.zeros((horizon, d))
-        self._scratch = np.zeros(2 * d + horizon * n_actions * d + packed_size(n_actions, d))
+        self._scratch = np.zeros(2 * d + 2 * horizon * n_actions * d + packed_size(n_actions, d))
         self.factors, self.moments, self.theta = entries(self._factors), entries(self._moments), entries(self._theta)
         self.record = entries(self._record)
         self.x = entries(self._scratch)
         self.w = self.x + d
-        self.normals = self.w + d
+        self.uniforms = self.w + d
+        self.normals = self.uniforms + horizon * n_actions * d
         self.packed = self.normals + horizon * n_actions * d
         self.rewards, self.actions = np.zeros(horizon), np.zeros(horizon, dtype=np.int64)
         self.chosen, self.since = np.zeros(ROWS, dtype=np.int64), np.zeros((horizon, n_actions), dtype=np.int64)
@@ -379,11 +381,12 @@ cdef class LeastSquaresLearner(Learner):
             self.episode.scores[a] = total
 
     cdef bint play(self) noexcept nogil:
-        cdef Py_ssize_t h, a, d = self.episode.dimension
+        cdef Py_ssize_t h, a, size, d = self.episode.dimension
         cdef double u
         if self.kind == NOISE:
-            self.episode.draw(self.normals, self.episode.horizon * self.episode.n_actions * d)
-            normal_quantiles_into(self.normals, self.episode.horizon * self.episode.n_actions * d, self.normals)
+            size = self.episode.horizon * self.episode.n_actions * d
+            self.episode.draw(self.uniforms, size)
+            normal_quantiles_into(self.uniforms, size, self.normals)
         if self.kind != PLAIN:
             if not self.iterate(self.theta, self.kind):
                 return False
