@@ -270,11 +270,19 @@ cdef class Learner:
     """
 
     def __cinit__(self, Episode episode not None, *arguments, **options):
+        if type(self) is Learner:
+            raise TypeError("Learner is abstract: use one that learns")
         self.episode = episode
         self.work = episode.horizon * (episode.dimension * episode.n_actions + 32)
 
     cdef bint play(self) noexcept nogil:
         return False
+
+    cdef int begin_work(self) except -1:
+        if self.busy:
+            raise RuntimeError("learner: in use by another thread; give every thread its own")
+        self.busy = True
+        return 0
 
     def run(self, double[::1] returns, deadline=None):
         """Learn from len(returns) more episodes.
@@ -302,20 +310,24 @@ cdef class Learner:
         """
         cdef Py_ssize_t done = 0, n = returns.shape[0], unheard
         cdef bint well = True
-        while done < n:
-            unheard = 0
-            with nogil:
-                while done < n and unheard < UNHEARD:
-                    well = self.episode.begin(self.n_episodes) and self.play()
-                    if not well:
-                        break
-                    returns[done] = self.episode.earned
-                    done += 1
-                    self.n_episodes += 1
-                    unheard += self.work
-            if not well:
-                raise self.episode.explained() if self.episode.stop.fault != NONE else MemoryError()
-            PyErr_CheckSignals()
-            if deadline is not None and time.perf_counter() >= deadline:
-                break
+        self.begin_work()
+        try:
+            while done < n:
+                unheard = 0
+                with nogil:
+                    while done < n and unheard < UNHEARD:
+                        well = self.episode.begin(self.n_episodes) and self.play()
+                        if not well:
+                            break
+                        returns[done] = self.episode.earned
+                        done += 1
+                        self.n_episodes += 1
+                        unheard += self.work
+                if not well:
+                    raise self.episode.explained() if self.episode.stop.fault != NONE else MemoryError()
+                PyErr_CheckSignals()
+                if deadline is not None and time.perf_counter() >= deadline:
+                    break
+        finally:
+            self.busy = False
         return done == n

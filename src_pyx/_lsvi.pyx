@@ -310,8 +310,10 @@ cdef class LeastSquaresLearner(Learner):
         estimates = np.zeros_like(self._theta)
         cdef double* theta = entries(estimates)
         cdef bint well
+        self.begin_work()
         with nogil:
             well = self.iterate(theta, PLAIN)
+        self.busy = False
         if not well:
             raise self.episode.explained()
         return estimates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from dmq_fast.environments.locks import decoy_lock
 from dmq_fast.kernels import Stream
 from dmq_fast.kernels._block import normal_quantiles
 from dmq_fast.kernels._env import EnvironmentHandle
-from dmq_fast.kernels._episode import Episode
+from dmq_fast.kernels._episode import Episode, Learner
 from dmq_fast.kernels._lsvi import LeastSquaresLearner
 from dmq_fast.kernels._span import SpanLearner
 from dmq_fast.kernels._tabular import UCBQLearner
@@ -617,9 +618,9 @@ def test_optima_that_the_start_decides():
     ("algorithm", "env", "parameters", "error", "message"),
     [
         (RLSVI, "lock", {}, TypeError, "env: expected a FiniteMDP or a CompiledEnv"),
-        (RLSVI, chain(3, 2), {"sigma": -1.0}, ValueError, "scale"),
-        (RLSVI, chain(3, 2), {"precision": 0.0}, ValueError, "ridge"),
-        (LSVIUCB, chain(3, 2), {"beta": float("nan")}, ValueError, "scale"),
+        (RLSVI, chain(3, 2), {"sigma": -1.0}, ValueError, "sigma"),
+        (RLSVI, chain(3, 2), {"precision": 0.0}, ValueError, "precision"),
+        (LSVIUCB, chain(3, 2), {"beta": float("nan")}, ValueError, "beta"),
         (LinearQ, chain(3, 2), {"epsilon": 1.5}, ValueError, r"epsilon: expected a number in \[0, 1\]"),
         (LinearQ, chain(3, 2), {"alpha_decay": -1}, ValueError, "alpha_decay"),
         (LinearQ, chain(3, 2), {"gamma": 1.0}, TypeError, "gamma"),
@@ -646,6 +647,25 @@ def test_wrong_arguments_are_refused_before_anything_runs(algorithm, env, parame
 def test_kernels_refuse_kinds_they_do_not_know():
     with pytest.raises(ValueError, match="kind"):
         LeastSquaresLearner(episode_of(chain(3, 2)), "greedy", 1.0, 0.0)
+
+
+def test_learners_are_for_one_thread():
+    learner = LeastSquaresLearner(episode_of(deep_sea(10)), "randomized", 0.01, 0.1)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(learner.run, np.zeros(3000))
+        refused = False
+        while not (refused or running.done()):
+            try:
+                learner.fit()
+            except RuntimeError as error:
+                refused = "another thread" in str(error)
+        try:
+            running.result()
+        except RuntimeError as error:
+            refused = "another thread" in str(error)
+    assert refused
+    with pytest.raises(TypeError, match="abstract"):
+        Learner(episode_of(deep_sea(3)))
 
 
 def test_warnings():

@@ -13,6 +13,7 @@ from dmq_fast.kernels._episode import Episode
 from dmq_fast.kernels._linear_q import LinearQLearner
 from dmq_fast.kernels._lsvi import LeastSquaresLearner
 from dmq_fast.kernels._span import SpanLearner
+from dmq_fast.kernels._validate import as_positive
 from dmq_fast.policy import Policy
 
 __all__ = ["LSVIUCB", "OCP", "RLSVI", "LinearQ", "UniformLeastSquares"]
@@ -59,7 +60,8 @@ class RLSVI(LeastSquares):
     """Randomized least-squares value iteration.
 
     Before every episode theta_h^a is drawn from N(mean, sigma² V^{-1}), V = sigma² precision I + sum phi phi^T, with
-    targets that are the largest values under the theta drawn for the next level; the episode is greedy on them.
+    targets that are the largest values under the theta drawn for the next level; the episode is greedy on them. The
+    policy returned is greedy on the fit of the same transitions without noise.
 
     Parameters
     ----------
@@ -86,7 +88,7 @@ class RLSVI(LeastSquares):
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled part."""
-        sigma, precision = self.own["sigma"], self.own["precision"]
+        sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
         return LeastSquaresLearner(episode, "randomized", sigma**2 * precision, sigma)
 
 
@@ -94,7 +96,8 @@ class LSVIUCB(LeastSquares):
     """Least-squares value iteration with upper confidence bounds.
 
     Before every episode theta is fitted backward to the values of min(1, phi^T theta^a + beta sqrt(phi^T V^{-1} phi)),
-    V = ridge I + sum phi phi^T; the episode is greedy on these.
+    V = ridge I + sum phi phi^T; the episode is greedy on these. The policy returned is greedy on the fit of the same
+    transitions without bonus.
 
     Parameters
     ----------
@@ -124,7 +127,8 @@ class LSVIUCB(LeastSquares):
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled part."""
-        return LeastSquaresLearner(episode, "confident", self.own["ridge"], self.own["beta"])
+        beta = as_positive("beta", self.own["beta"], zero=True)
+        return LeastSquaresLearner(episode, "confident", self.own["ridge"], beta)
 
 
 class LinearQ(Baseline):

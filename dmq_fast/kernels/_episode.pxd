@@ -73,6 +73,11 @@ cdef class Learner:
     cdef readonly Py_ssize_t n_episodes
     # Numbers that an episode computes, about.
     cdef Py_ssize_t work
+    # Whether a thread is at work that may not hold the lock of the interpreter.
+    cdef bint busy
+
+    # RuntimeError if it is busy; else it is from now on.
+    cdef int begin_work(self) except -1
 
     # Learn from the episode that has just begun; False as in Episode, or when memory ran out and `stop` is empty.
     cdef bint play(self) noexcept nogil
