@@ -39,7 +39,8 @@ def test_lsvi_ucb_beside_rlberry(benchmark):
     from rlberry_scool.envs import Chain
 
     class OneHot(FeatureMap):
-        shape = (LENGTH * 2,)
+        def __init__(self):
+            self.shape = (LENGTH * 2,)
 
         def map(self, observation, action):
             return np.eye(LENGTH * 2)[observation * 2 + action]
