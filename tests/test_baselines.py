@@ -196,8 +196,10 @@ class LeastSquaresTwin:
         if self.kind == "randomized":
             shape = (e.horizon, e.n_actions, e.dimension)
             normals = normal_quantiles(e.draws(np.prod(shape))).reshape(shape)
+        theta = np.zeros((e.horizon, e.n_actions, e.dimension))
         if self.kind != "uniform":
             theta, v = self.fit(self.kind, normals)
+        self.theta = theta
         path, total = [], 0.0
         for h in range(e.horizon):
             phi = e.features()
@@ -220,11 +222,14 @@ def compare_least_squares(env, kind, ridge, scale, n, rtol=1e-6):
     returns = np.zeros(n)
     assert learner.run(returns)
     np.testing.assert_allclose(returns, [twin.play(number) for number in range(n)], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(learner.weights, twin.theta, rtol=rtol, atol=1e-9)
     np.testing.assert_allclose(learner.fit(), twin.fit("plain")[0], rtol=rtol, atol=1e-9)
     return learner
 
 
-kinds = pytest.mark.parametrize(("kind", "scale"), [("uniform", 0.0), ("randomized", 0.2), ("confident", 0.3)])
+kinds = pytest.mark.parametrize(
+    ("kind", "scale"), [("uniform", 0.0), ("randomized", 0.2), ("confident", 0.3), ("confident", 2.0)]
+)
 
 
 @kinds
@@ -249,6 +254,14 @@ def test_least_squares_of_a_mapped_environment(kind, scale):
 def test_leverages_stay_right_over_thousands_of_updates():
     # Both ways past the point where they are computed afresh.
     compare_least_squares(small_linear_mdp(5, 2, 1), "confident", 1.0, 0.5, 1100)
+
+
+def test_equal_observations_are_kept_once():
+    learner = LeastSquaresLearner(episode_of(linear_mdp(3, 60, 2, 2, rng=0)), "uniform", 1.0, 0.0)
+    learner.run(np.zeros(3000))
+    first, *others = learner.n_observations
+    assert first == 0
+    assert all(50 < n <= 60 for n in others)
 
 
 def test_rewards_by_edge_and_shrinking_levels():
