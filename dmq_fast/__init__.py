@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmq_fast import environments, features, kernels, samplers, theory
+    from dmq_fast import baselines, environments, features, kernels, samplers, theory
     from dmq_fast._version import __version__
     from dmq_fast.dmq import DMQ, Progress
     from dmq_fast.function_class import FiniteClass, LinearClass
@@ -33,6 +33,7 @@ __all__ = [
     "Result",
     "Stream",
     "__version__",
+    "baselines",
     "environments",
     "features",
     "kernels",
