@@ -1,17 +1,18 @@
 """Pictures: what is drawn is what the data say, in every format."""
 
 import io
+import itertools
 
 import numpy as np
 import pytest
-
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
 
 import dmq_fast as dmq
 from dmq_fast import Policy, oracle_bench
 from dmq_fast.environments import combination_lock, river_swim
 from dmq_fast.experiments import pictures
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +86,12 @@ def test_every_picture_saves_as_vectors_and_pixels_and_leaves_nothing_behind(swi
 
 
 def test_text_stays_within_the_picture_and_apart(swim, result):
-    pytest.importorskip("numpy")
     for name, figure in every_picture(swim, result).items():
         figure.draw_without_rendering()
-        renderer = figure.canvas.get_renderer()
         box = figure.bbox
         for text in figure.findobj(matplotlib.text.Text):
             if text.get_visible() and text.get_text() and text.axes is not None and text.get_clip_on() is False:
-                extent = text.get_window_extent(renderer)
+                extent = text.get_window_extent()
                 assert extent.x0 >= box.x0 - 1 and extent.x1 <= box.x1 + 1, (name, text.get_text())
 
 
@@ -138,7 +137,7 @@ def test_no_median_where_most_runs_are_unsolved():
 
 
 def test_the_line_of_random_exploration():
-    figure = pictures.episodes_to_solve([row(h, 10**h) for h in (2, 3, 4)])
+    figure = pictures.episodes_to_solve([row(h, 5**h) for h in (2, 3, 4)])
     (line,) = [one for one in figure.axes[0].lines if one.get_color() == pictures.MUTED]
     x, y = line.get_data()
     assert y == pytest.approx(3.0 ** np.asarray(x))
@@ -181,14 +180,14 @@ def test_names_at_the_ends_of_lines_do_not_overlap():
     found = [text for text in figure.axes[0].texts if text.get_text().startswith("line")]
     boxes = sorted((text.get_window_extent() for text in found), key=lambda box: box.y0)
     assert len(boxes) == 6
-    assert all(low.y0 + 0.7 * low.height <= high.y0 for low, high in zip(boxes, boxes[1:], strict=False))
+    assert all(low.y0 + 0.7 * low.height <= high.y0 for low, high in itertools.pairwise(boxes))
 
 
 def test_the_potential_is_that_of_the_history(result):
     top, bottom, *_ = pictures.cover_and_potential(result).axes
     assert [bar.get_height() for bar in top.patches] == list(result.cover_sizes)
     base = result.theta.shape[2] * np.log(result.parameters["eps_r"])
-    drawn = [line for line in bottom.lines if line.get_marker() == "o" and line.get_color() != pictures.GREEN]
+    drawn = [line for line in bottom.lines if line.get_marker() == "o" and len(line.get_xdata()) > 1]
     ends = np.sort(np.concatenate([np.asarray(line.get_ydata()) for line in drawn]))
     assert ends == pytest.approx(np.sort(result.history.potentials.ravel() - base))
     least, most = (np.array(line.get_data()) for line in bottom.lines[:2])

@@ -43,6 +43,9 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
     result = load(npz)
     try:
         summary = json.loads(text.read_text())
+    except ValueError as error:
+        raise ValueError(f"{text}: not the summary of a run ({error})") from error
+    try:
         name, arguments = cli.read_command(directory)
         mdp, notes = tables(directory, name, arguments, result, summary)
         if mdp is None and epsilon is not None:

@@ -161,7 +161,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Itera
 
     lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return (
-        f'<div class="wide" role="region" aria-label="table" tabindex="0"><table class="{kind}"><thead><tr>{cells("th", heads)}</tr></thead>'
+        f'<div class="wide" role="region" aria-label="table" tabindex="0"><table class="{kind}">'
+        f"<thead><tr>{cells('th', heads)}</tr></thead>"
         f"<tbody>{lines}</tbody></table></div>"
     )
 

@@ -379,14 +379,13 @@ def median(values: Iterable[float | None]) -> float | None:
 
 def median_episodes(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[bool | None]) -> str:
     """Median of the episodes until solved; where most runs did not, the median of what was spent, as a bound."""
-    known = [(row["n_trajectories"], verdict) for row, verdict in zip(rows, verdicts, strict=True)
-             if row["n_trajectories"] is not None]  # fmt: skip
-    if not known:
+    spent = [row["n_trajectories"] for row in rows if row["n_trajectories"] is not None]
+    if not spent:
         return "–"
-    needed = statistics.median_low([spent if verdict is not False else float("inf") for spent, verdict in known])
-    if needed != float("inf"):
-        return f"{needed:,.0f}"
-    return f"> {statistics.median_low([spent for spent, _ in known]):,.0f}"
+    needed = statistics.median_low(
+        float("inf") if verdict is False else row["n_trajectories"] for row, verdict in zip(rows, verdicts, strict=True)
+    )
+    return f"{needed:,.0f}" if needed != float("inf") else f"> {statistics.median_low(spent):,.0f}"
 
 
 SIZES = ("horizon", "size", "length", "n_states")
