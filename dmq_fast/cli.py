@@ -1043,6 +1043,8 @@ def report(directory: Path, out: Path | None, epsilon: float | None) -> int:
     try:
         if importlib.util.find_spec("matplotlib") is None:
             raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+        if not directory.is_dir():
+            raise NotADirectoryError(f"there is no directory {directory}")
         claim_file("--out", path)
         from dmq_fast.experiments.command_report import page_of
 

@@ -13,7 +13,6 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import run_report, sweep_report
 from dmq_fast.experiments.store import FILE as STORE
 from dmq_fast.experiments.store import load as load_rows
-from dmq_fast.experiments.store import naming
 from dmq_fast.result import Result, load
 
 __all__ = ["page_of"]
@@ -35,13 +34,18 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         rows = load_rows(directory)
         if not rows:
             raise ValueError(f"{directory}: no run of this sweep has ended yet")
-        return sweep_report(rows, name=directory.absolute().name, specs=stored_specs(directory / STORE)), []
+        specs = stored_specs(directory / STORE)
+        names = dict.fromkeys(name for name, _ in specs) or {directory.absolute().name: None}
+        return sweep_report(rows, name=", ".join(names), specs=[text for _, text in specs]), []
     npz, text = (directory / name for name in cli.OUTPUTS)
     if not npz.exists() or not text.exists():
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
     result = load(npz)
     try:
         summary = json.loads(text.read_text())
+    except ValueError as error:
+        raise ValueError(f"{text}: not the summary of a run ({error})") from error
+    try:
         name, arguments = cli.read_command(directory)
         mdp, notes = tables(directory, name, arguments, result, summary)
         if mdp is None and epsilon is not None:
@@ -74,8 +78,11 @@ def tables(
     return mdp, []
 
 
-def stored_specs(path: Path) -> list[str]:
-    """Return the specifications that a store tells of, in order."""
+def stored_specs(path: Path) -> list[tuple[str, str]]:
+    """Return names and texts of the specifications that a store tells of, in order; none where it cannot be read."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
-    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection, naming(path):
-        return [text for (text,) in connection.execute("SELECT text FROM specs ORDER BY began")]
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+            return list(connection.execute("SELECT name, text FROM specs ORDER BY began"))
+    except sqlite3.Error:
+        return []

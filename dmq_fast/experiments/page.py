@@ -161,7 +161,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Itera
 
     lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return (
-        f'<div class="wide" tabindex="0"><table class="{kind}"><thead><tr>{cells("th", heads)}</tr></thead>'
+        f'<div class="wide" role="region" aria-label="table" tabindex="0"><table class="{kind}">'
+        f"<thead><tr>{cells('th', heads)}</tr></thead>"
         f"<tbody>{lines}</tbody></table></div>"
     )
 
@@ -221,7 +222,7 @@ dl, dd, dt { margin: 0; }
 .note { border-color: var(--series-0); }
 .gallery { columns: 24rem 2; column-gap: 2.5rem; }
 figure { margin: 0 0 1.75rem; min-width: 0; break-inside: avoid; }
-figure h3 { margin-top: 0.5rem; }
+figure h3 { margin-top: 0; }
 figure svg { display: block; }
 figcaption { color: var(--muted); font-size: 0.86rem; margin-top: 0.4rem; max-width: 34rem; }
 .wide { overflow-x: auto; margin: 0.75rem 0; }
@@ -232,7 +233,7 @@ th, td {
 }
 th { color: var(--muted); font-weight: 500; white-space: nowrap; vertical-align: bottom; }
 td { font-variant-numeric: tabular-nums; }
-td:not(:first-child) { white-space: nowrap; }
+td.number { white-space: nowrap; }
 .number { text-align: right; }
 .good { color: var(--good); }
 .bad { color: var(--bad); font-weight: 600; }
@@ -260,6 +261,8 @@ code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono"
   .tiles { grid-template-columns: 1fr 1fr; gap: 0.5rem; }
   .tiles dd { font-size: 1.2rem; }
   th, td { padding-right: 0.55rem; }
+  .rate { display: none; }
+  th { white-space: normal; }
   .statements thead { display: none; }
   .statements tr {
     display: grid; grid-template-columns: 1fr 1fr auto; padding: 0.4rem 0; border-bottom: 1px solid var(--rule);

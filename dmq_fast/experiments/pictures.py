@@ -167,7 +167,7 @@ def episodes_to_solve(
     -----
     A run that did not solve it would have needed more than it spent: it counts as infinity in median and band. So a
     median is drawn only where more than half of the runs solved it, and a band that is open above reaches the top. Each
-    unsolved run is an open triangle at what it spent.
+    unsolved run is an open triangle at what it spent. Runs without "n_trajectories", which failed, are left out.
 
     Raises
     ------
@@ -260,6 +260,7 @@ def draw_exponential(axes: Axes, n_actions: int, horizons: NDArray[np.float64], 
 def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None:
     """Write the name of each line to the right of its end, apart where ends are close."""
     import matplotlib.transforms
+    from scipy.optimize import isotonic_regression
 
     figure = axes.figure
     figure.draw_without_rendering()  # type: ignore[union-attr]  # where the axes are is not known before
@@ -269,16 +270,10 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> Non
     places = [float(to_display((x, y))[1]) / figure.dpi for _, _, x, y in ends]
     bottom = float(axes.bbox.y0) / figure.dpi
     order = np.argsort(places)
-    at = np.array(places)[order]
-    for _ in range(100):
-        gaps = np.diff(at)
-        if (gaps >= size * 0.99).all():
-            break
-        for i in np.flatnonzero(gaps < size):
-            push = (size - gaps[i]) / 2
-            at[i] -= push
-            at[i + 1] += push
-    at = np.clip(at, bottom, bottom + height)
+    # Closest to where the lines end, in the sense of least squares, with a line of text between any two.
+    steps = size * np.arange(len(ends))
+    at = isotonic_regression(np.array(places)[order] - steps).x
+    at = np.clip(at, bottom, max(bottom, bottom + height - steps[-1])) + steps
     transform = matplotlib.transforms.blended_transform_factory(axes.transAxes, axes.transAxes)
     for y, index in zip(at, order, strict=True):
         label, colour, _, _ = ends[index]

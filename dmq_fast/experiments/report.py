@@ -325,19 +325,20 @@ def varying(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[st
 
 def cell_table(cells: Sequence[Cell]) -> str:
     """One row a cell: how many runs solved it, at what cost."""
-    ours, shared = varying([cell.environment_parameters for cell in cells])
-    theirs, also = varying([cell.algorithm_parameters for cell in cells])
-    heads = ["environment", *ours, "algorithm", *theirs, "runs", "solved", "median episodes", "median value",
-             "median seconds"]  # fmt: skip
+    heads = ["environment", "algorithm", "runs", "solved", "median episodes", "median value", "median seconds"]
+    environments: dict[str, list[Mapping[str, Any]]] = {cell.environment: [] for cell in cells}
+    algorithms: dict[str, list[Mapping[str, Any]]] = {cell.algorithm: [] for cell in cells}
+    for cell in cells:
+        environments[cell.environment].append(cell.environment_parameters)
+        algorithms[cell.algorithm].append(cell.algorithm_parameters)
+    split = {name: varying(some) for name, some in (environments | algorithms).items()}
     lines = []
     for cell in cells:
         verdicts = [solved(row) for row in cell.rows]
         lines.append(
             [
-                escape(cell.environment),
-                *(escape(text(cell.environment_parameters.get(name))) for name in ours),
-                escape(cell.algorithm),
-                *(escape(text(cell.algorithm_parameters.get(name))) for name in theirs),
+                named(cell.environment, cell.environment_parameters, split[cell.environment][0]),
+                named(cell.algorithm, cell.algorithm_parameters, split[cell.algorithm][0]),
                 f"{len(cell.rows):,}",
                 "–" if None in verdicts else rate(sum(map(bool, verdicts)), len(verdicts)),
                 escape(median_episodes(cell.rows, verdicts)),
@@ -345,17 +346,23 @@ def cell_table(cells: Sequence[Cell]) -> str:
                 number(median(row["seconds"] for row in cell.rows)),
             ]
         )
-    shared_text = describe({**shared, **{key: value for key, value in also.items() if value is not None}})
-    about = (
+    common = {
+        name: describe({key: value for key, value in shared.items() if value is not None})
+        for name, (_, shared) in split.items()
+    }
+    return (
         f"<p>Solved: worth at least {SHARE:.0%} of the optimum. The median of episodes counts runs that did not solve "
         "it as more than any other, and is a lower bound where most did not.</p>"
+        + table(heads, lines, numbers=range(2, len(heads)))
+        + "<h3>Parameters of all runs</h3>"
+        + definitions({name: given for name, given in common.items() if given})
     )
-    if shared_text:
-        about += f"<p>In every run: {escape(shared_text)}.</p>"
-    first = 1 + len(ours) + 1 + len(theirs)
-    return about + table(
-        [escape(head) for head in heads], lines, numbers=(*range(1, 1 + len(ours)), *range(first, len(heads)))
-    )
+
+
+def named(name: str, parameters: Mapping[str, Any], which: Sequence[str]) -> str:
+    """A name, and below it the parameters that tell its cells apart."""
+    below = describe({key: parameters.get(key) for key in which})
+    return f"{escape(name)}<small>{escape(below)}</small>" if below else escape(name)
 
 
 def rate(solved_runs: int, runs: int) -> str:
@@ -372,14 +379,13 @@ def median(values: Iterable[float | None]) -> float | None:
 
 def median_episodes(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[bool | None]) -> str:
     """Median of the episodes until solved; where most runs did not, the median of what was spent, as a bound."""
-    known = [(row["n_trajectories"], verdict) for row, verdict in zip(rows, verdicts, strict=True)
-             if row["n_trajectories"] is not None]  # fmt: skip
-    if not known:
+    spent = [row["n_trajectories"] for row in rows if row["n_trajectories"] is not None]
+    if not spent:
         return "–"
-    needed = statistics.median_low([spent if verdict is not False else float("inf") for spent, verdict in known])
-    if needed != float("inf"):
-        return f"{needed:,.0f}"
-    return f"> {statistics.median_low([spent for spent, _ in known]):,.0f}"
+    needed = statistics.median_low(
+        float("inf") if verdict is False else row["n_trajectories"] for row, verdict in zip(rows, verdicts, strict=True)
+    )
+    return f"{needed:,.0f}" if needed != float("inf") else f"> {statistics.median_low(spent):,.0f}"
 
 
 SIZES = ("horizon", "size", "length", "n_states")
@@ -389,6 +395,8 @@ SIZES = ("horizon", "size", "length", "n_states")
 def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
     """One picture an environment whose size varies, and one of what trajectories were drawn for."""
     label = labeller(rows)
+    # So that a line has its colour in every picture.
+    rows = sorted(rows, key=lambda row: (row["environment"], label(row)))
     for environment in dict.fromkeys(row["environment"] for row in rows):
         here = [row for row in rows if row["environment"] == environment and row["status"] not in FAILURES]
         for size in SIZES:

@@ -1,0 +1,271 @@
+"""Pictures: what is drawn is what the data say, in every format."""
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast import Policy, oracle_bench
+from dmq_fast.environments import combination_lock, river_swim
+from dmq_fast.experiments import pictures
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def swim():
+    return river_swim(4, 6)
+
+
+@pytest.fixture(scope="module")
+def result(swim):
+    return dmq.DMQ(swim, n_samples=20, eps_r=1e-3, oracle="value", rng=0).learn()
+
+
+def row(horizon, spent, value=1.0, algorithm="dmq", **more):
+    return {
+        "algorithm": algorithm,
+        "environment_parameters": {"horizon": horizon, "n_actions": 3},
+        "algorithm_parameters": {"variant": "sound"},
+        "n_trajectories": spent,
+        "value": value,
+        "optimal_value": 1.0,
+        "status": "finished",
+        **more,
+    }
+
+
+def bytes_of(figure, form):
+    file = io.BytesIO()
+    figure.savefig(file, format=form)
+    return file.getvalue()
+
+
+def texts(figure):
+    figure.draw_without_rendering()
+    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text) if text.get_visible()]
+    return [text for text in found if text]
+
+
+def line_with(axes, marker, colour):
+    return [
+        line
+        for line in axes.lines
+        if line.get_marker() == marker and line.get_color() == colour and line.get_linestyle() != "None"
+    ]
+
+
+def every_picture(swim, result):
+    t = np.linspace(0, 1000, 50)
+    rows = [row(h, 10 * h * (seed + 1), algorithm=a) for h in (2, 4) for seed in range(3) for a in ("dmq", "other")]
+    measured = oracle_bench.measure([2], 1)
+    return {
+        "episodes_to_solve": pictures.episodes_to_solve(rows),
+        "learning_curves": pictures.learning_curves({"a": (t, np.array([t, 2 * t])), "b": (t, t)}, optimum=900.0),
+        "cover_and_potential": pictures.cover_and_potential(result),
+        "oracle_values": pictures.oracle_values(result),
+        "visits": pictures.visits(swim, result.cover),
+        "trajectories_by_purpose": pictures.trajectories_by_purpose({"a": result, "b": {"check": 5, "new": 7}}),
+        "oracle_cost": pictures.oracle_cost(measured),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:noisy machine")
+def test_every_picture_saves_as_vectors_and_pixels_and_leaves_nothing_behind(swim, result):
+    before = dict(matplotlib.rcParams)
+    for name, figure in every_picture(swim, result).items():
+        for form, magic in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")):
+            assert bytes_of(figure, form).startswith(magic), name
+        if name != "oracle_cost":
+            assert figure.get_figwidth() == pytest.approx(3.3)
+    assert dict(matplotlib.rcParams) == before
+    assert not matplotlib._pylab_helpers.Gcf.figs
+
+
+def test_text_stays_within_the_picture_and_apart(swim, result):
+    for name, figure in every_picture(swim, result).items():
+        figure.draw_without_rendering()
+        box = figure.bbox
+        for text in figure.findobj(matplotlib.text.Text):
+            if text.get_visible() and text.get_text() and text.axes is not None and text.get_clip_on() is False:
+                extent = text.get_window_extent()
+                assert extent.x0 >= box.x0 - 1 and extent.x1 <= box.x1 + 1, (name, text.get_text())
+
+
+def test_series_are_told_apart_without_colour():
+    rows = [row(h, 10 * h, algorithm=name) for h in (2, 4) for name in "abcdef"]
+    (axes,) = pictures.episodes_to_solve(rows).axes
+    markers = {line.get_marker() for line in axes.lines if line.get_marker() != "None"}
+    assert len(markers) == len(set(pictures.COLOURS)) == 6
+
+
+def test_medians_and_bands():
+    spent = [100, 200, 300, 400, 500]
+    (axes,) = pictures.episodes_to_solve([row(h, n * h) for h in (2, 8) for n in spent]).axes
+    (line,) = line_with(axes, "o", pictures.COLOURS[0])
+    assert line.get_xdata().tolist() == [2, 8]
+    assert line.get_ydata().tolist() == [600, 2400]
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert {400.0, 800.0, 1600.0, 3200.0} <= set(heights.tolist())
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+
+
+def test_an_unsolved_run_counts_as_infinity_not_as_what_it_spent():
+    """Two of five unsolved after 10 episodes: the median is the third of those that needed 100, 200, 300."""
+    rows = [row(3, n) for n in (100, 200, 300)] + [row(3, 10, value=0.2), row(3, 10, value=None)]
+    (axes,) = pictures.episodes_to_solve(rows).axes
+    (line,) = line_with(axes, "o", pictures.COLOURS[0])
+    assert line.get_ydata().tolist() == [300]
+    triangles = [one for one in axes.lines if one.get_marker() == "^"]
+    assert sum(len(one.get_xdata()) for one in triangles) == 2
+    assert all(y == 10 for one in triangles for y in one.get_ydata())
+    # The band is open above.
+    (band,) = axes.collections
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(axes.get_ylim()[1])
+
+
+def test_no_median_where_most_runs_are_unsolved():
+    rows = [row(2, 50), row(2, 60), row(5, 70)] + [row(5, 900, value=0.0) for _ in range(8)]
+    figure = pictures.episodes_to_solve(rows)
+    (line,) = line_with(figure.axes[0], "o", pictures.COLOURS[0])
+    assert line.get_xdata().tolist() == [2]
+    assert "8/9" in texts(figure)
+
+
+def test_the_line_of_random_exploration():
+    figure = pictures.episodes_to_solve([row(h, 5**h) for h in (2, 3, 4)])
+    (line,) = [one for one in figure.axes[0].lines if one.get_color() == pictures.MUTED]
+    x, y = line.get_data()
+    assert y == pytest.approx(3.0 ** np.asarray(x))
+    assert "$3^H$" in texts(figure)
+    mixed = [row(2, 5), row(3, 5, environment_parameters={"horizon": 3, "n_actions": 2})]
+    figure = pictures.episodes_to_solve(mixed)
+    assert not [one for one in figure.axes[0].lines if one.get_color() == pictures.MUTED]
+
+
+def test_what_is_solved():
+    assert pictures.is_solved({"solved": True, "value": 0.0, "optimal_value": 1.0})
+    assert pictures.is_solved({"value": 0.95, "optimal_value": 1.0})
+    assert not pictures.is_solved({"value": 0.94, "optimal_value": 1.0})
+    assert pictures.is_solved({"value": 0.5, "optimal_value": 1.0}, 0.5)
+    assert not pictures.is_solved({"value": None, "optimal_value": 1.0})
+    assert not pictures.is_solved({"status": "crashed", "value": None, "optimal_value": None})
+    with pytest.raises(ValueError, match='expected "solved" or "optimal_value"'):
+        pictures.is_solved({"value": 0.94, "optimal_value": None})
+
+
+def test_lines_by_any_column():
+    rows = [row(2, 5), row(2, 6, algorithm_parameters={"variant": "paper"})]
+    assert {"sound", "paper"} <= set(texts(pictures.episodes_to_solve(rows, by="variant")))
+    assert {"5", "6"} <= set(texts(pictures.episodes_to_solve(rows, by=lambda one: one["n_trajectories"])))
+
+
+def test_learning_curves_skip_what_has_ended():
+    x = [0, 1, 2, 3]
+    y = [[0, 1, 2, np.nan], [0, 3, 4, np.nan]]
+    (axes,) = pictures.learning_curves({"dmq": (x, y)}).axes
+    (line,) = axes.lines
+    assert line.get_xdata().tolist() == [0, 1, 2]
+    assert line.get_ydata().tolist() == [0, 2, 3]
+
+
+def test_names_at_the_ends_of_lines_do_not_overlap():
+    t = np.arange(10.0)
+    figure = pictures.learning_curves({f"line {i}": (t, t + 0.01 * i) for i in range(6)})
+    figure.draw_without_rendering()
+    found = [text for text in figure.axes[0].texts if text.get_text().startswith("line")]
+    boxes = sorted((text.get_window_extent() for text in found), key=lambda box: box.y0)
+    assert len(boxes) == 6
+    assert all(low.y0 + 0.7 * low.height <= high.y0 for low, high in itertools.pairwise(boxes))
+
+
+def test_the_potential_is_that_of_the_history(result):
+    top, bottom, *_ = pictures.cover_and_potential(result).axes
+    assert [bar.get_height() for bar in top.patches] == list(result.cover_sizes)
+    base = result.theta.shape[2] * np.log(result.parameters["eps_r"])
+    drawn = [line for line in bottom.lines if line.get_marker() == "o" and len(line.get_xdata()) > 1]
+    ends = np.sort(np.concatenate([np.asarray(line.get_ydata()) for line in drawn]))
+    assert ends == pytest.approx(np.sort(result.history.potentials.ravel() - base))
+    least, most = (np.array(line.get_data()) for line in bottom.lines[:2])
+    for line in drawn:
+        x, y = line.get_data()
+        # After a True, the potential is between the least that Trues add and the most that x policies reach.
+        assert (y[1::2] >= np.interp(x[1::2], *least) - 1e-9).all()
+        assert (y[1::2] <= np.interp(x[1::2], *most) + 1e-2).all()
+
+
+def test_bounds_are_drawn_or_said():
+    lock = combination_lock(4, n_actions=3, rng=0)
+    far = dmq.DMQ(lock, n_samples=20, eps_r=1e-5, rng=0).learn()
+    assert any(text.startswith("bounds above: sure ") for text in texts(pictures.cover_and_potential(far)))
+    near = dmq.DMQ(lock, n_samples=20, eps_r=0.1, rng=0).learn()
+    assert any(text.startswith("printed: ") for text in texts(pictures.cover_and_potential(near)))
+
+
+def test_a_run_without_a_true_has_a_picture():
+    result = dmq.DMQ(combination_lock(1, rng=0), rng=0).learn()
+    pictures.cover_and_potential(result).draw_without_rendering()
+
+
+def test_oracle_values_mark_the_trues(result):
+    (axes,) = pictures.oracle_values(result).axes
+    columns = result.history.columns()
+    (trues,) = [line for line in axes.lines if line.get_marker() == "^"]
+    assert (trues.get_xdata() == np.flatnonzero(columns["decision"]) + 1).all()
+    assert trues.get_ydata() == pytest.approx(columns["value"][columns["decision"]])
+    (false,) = [line for line in axes.lines if line.get_marker() == "o"]
+    assert len(false.get_xdata()) == (~columns["decision"]).sum()
+    assert (false.get_ydata() < result.parameters["eps_t"]).all()
+    assert f"True {result.counts['trues']:,}" in texts(axes.figure)
+
+
+def test_visits_are_occupancies(swim, result):
+    policy = Policy.fixed([1] * 6)
+    (image,) = pictures.visits(swim, policy).axes[0].images
+    table = np.ma.filled(np.ma.masked_invalid(image.get_array()), 0.0)
+    for level, distribution in enumerate(swim.occupancy(policy)):
+        assert table[: len(distribution), level] == pytest.approx(
+            np.where(distribution > 0, np.maximum(distribution, 1e-4), 0.0)
+        )
+    (image,) = pictures.visits(swim, result.cover).axes[0].images
+    table = np.ma.filled(np.ma.masked_invalid(image.get_array()), 0.0)
+    mean = np.mean([swim.occupancy(pi)[3] for pi in result.cover[3]], axis=0)
+    assert table[: len(mean), 3] == pytest.approx(np.where(mean > 0, np.maximum(mean, 1e-4), 0.0))
+
+
+def test_bars_add_up(result):
+    figure = pictures.trajectories_by_purpose({"run": result})
+    bars = figure.axes[0].patches
+    assert sum(bar.get_width() for bar in bars) == result.n_trajectories
+    assert f"{result.n_trajectories:,}" in texts(figure)
+
+
+def test_what_cannot_be_drawn_is_refused(swim, result, tmp_path):
+    with pytest.raises(ValueError, match="rows: expected at least one run"):
+        pictures.episodes_to_solve([row(2, None)])
+    with pytest.raises(ValueError, match="rows: expected a positive horizon in every run, got None"):
+        pictures.episodes_to_solve([row(2, 5, environment_parameters={})])
+    with pytest.raises(ValueError, match="curves: expected at least one"):
+        pictures.learning_curves({})
+    with pytest.raises(ValueError, match=r"curves\['a'\]: expected x \(n,\) and y \(runs, n\), got \(2,\), \(1, 3\)"):
+        pictures.learning_curves({"a": ([1, 2], [1, 2, 3])})
+    with pytest.raises(ValueError, match="NaN only"):
+        pictures.learning_curves({"a": ([1], [np.nan])})
+    with pytest.raises(ValueError, match="results: expected at least one"):
+        pictures.trajectories_by_purpose({})
+    with pytest.raises(ValueError, match="policies: expected 6 covers"):
+        pictures.visits(swim, result.cover[1:])
+    decisions = dmq.DMQ(swim, n_samples=5, rng=0).learn()
+    with pytest.raises(ValueError, match='this run had oracle="decision"'):
+        pictures.oracle_values(decisions)
+    with pytest.raises(ValueError, match="expected a run with oracle calls"):
+        pictures.oracle_values(dmq.DMQ(combination_lock(1, rng=0), variant="paper", rng=0).learn())
+    decisions.save(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as archive:
+        np.savez(tmp_path / "old.npz", **{k: archive[k] for k in archive.files if k != "history_potentials"})
+    with pytest.raises(ValueError, match="expected the potential at each True"):
+        pictures.cover_and_potential(dmq.load(tmp_path / "old.npz"))

@@ -1,0 +1,301 @@
+"""The HTML page of a run and of a sweep: complete, self-contained, valid, and safe."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast.environments import combination_lock
+from dmq_fast.experiments import page
+from dmq_fast.experiments.report import run_report, sweep_report
+
+pytest.importorskip("matplotlib")
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Outline(HTMLParser):
+    """Checks that elements are closed in order; collects ids, references, texts and addresses."""
+
+    def __init__(self, source):
+        super().__init__(convert_charrefs=True)
+        self.open, self.ids, self.references, self.addresses, self.texts, self.tags = [], [], [], [], [], []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.look(tag, attributes)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.look(tag, attributes)
+
+    def look(self, tag, attributes):
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            elif name in ("href", "xlink:href", "src"):
+                (self.references if value.startswith("#") else self.addresses).append(value.removeprefix("#"))
+            else:
+                self.references += re.findall(r"url\(#([^)]*)\)", value or "")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def check(source):
+    """What holds of every page."""
+    outline = Outline(source)
+    assert source.startswith("<!DOCTYPE html>")
+    assert len(set(outline.ids)) == len(outline.ids)
+    assert set(outline.references) <= set(outline.ids)
+    # Nothing is fetched: the only addresses are pictures within the page.
+    assert all(address.startswith("data:image/png;base64,") for address in outline.addresses)
+    assert not {"script", "link", "iframe", "img", "object"} & set(outline.tags)
+    assert "@import" not in source and "url(http" not in source
+    assert 'name="viewport"' in source and "prefers-color-scheme: dark" in source and "@media print" in source
+    # Every picture has a name, and every colour of its own follows the page.
+    assert outline.tags.count("svg") == len(re.findall(r'<svg role="img" aria-label="[^"]+"', source))
+    assert not re.search(r"(fill|stroke): #(1a1a1a|0072b2)", source, re.IGNORECASE)
+    return outline
+
+
+@pytest.fixture
+def saved(run, tmp_path):
+    """A run directory."""
+    directory = tmp_path / "run"
+    command = ["run", "lock", "--horizon", 5, "--n-samples", 20, "--oracle", "value", "--seed", 3, "--out", directory]
+    assert run(*command)[0] == 0
+    return directory
+
+
+def test_the_page_of_a_run(run, saved):
+    code, out, err = run("report", saved, "--epsilon", 0.2)
+    assert (code, out.strip(), err) == (0, str(saved / "report.html"), "")
+    source = (saved / "report.html").read_text(encoding="utf-8")
+    outline = check(source)
+    result, summary = dmq.load(saved / "result.npz"), json.loads((saved / "run.json").read_text())
+    assert outline.tags.count("svg") == 5
+    for words in (
+        f"{result.n_trajectories:,}",
+        f"{result.counts['oracle_calls']:,}",
+        "of V* = 0.7, 100.0%",
+        "dmq-fast run lock --horizon 5 --n-samples 20 --oracle value --seed 3",
+        f"{result.key[0]:#018x}",
+        f"numpy {np.__version__}",
+        f"dmq_fast {dmq.__version__}",
+        "Lemma A.5, premise",
+        "proof of Theorem 6.1, invariant 1",
+    ):
+        assert words in outline.text, words
+    certificate = result.certificate(combination_lock(5, n_actions=4, rng=summary["environment_seed"]), epsilon=0.2)
+    verdicts = [one["holds"] for one in certificate["statements"]]
+    assert (outline.text.count("✓ holds"), outline.text.count("✗ fails")) == (
+        sum(verdicts),
+        len(verdicts) - sum(verdicts),
+    )
+
+
+def test_equal_runs_have_equal_pages(run, saved):
+    run("report", saved, "--out", saved / "a.html")
+    run("report", saved, "--out", saved / "b.html")
+    assert (saved / "a.html").read_bytes() == (saved / "b.html").read_bytes()
+
+
+def test_a_run_without_tables_has_a_page(run, tmp_path):
+    run("run", "cart-pole", "--horizon", 4, "--n-samples", 5, "--out", tmp_path)
+    code, _, err = run("report", tmp_path)
+    assert code == 0
+    assert "nothing is exact in the certificate, since this environment has no tables" in err
+    outline = check((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "value (estimate)" in outline.text and "Note: nothing is exact" in outline.text
+    code, _, err = run("report", tmp_path, "--epsilon", 0.1)
+    assert code == 2 and "--epsilon: expected where errors are known exactly" in err
+
+
+def test_code_of_ones_own_is_not_run_for_a_page(run, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("from dmq_fast.environments import chain\ndef make():\n    return chain(4, rng=0)\n")
+    assert run("run", "--env-file", f"{file}:make", "--n-samples", 5, "--out", tmp_path / "run")[0] == 0
+    file.write_text("raise SystemExit('must not run')\n")
+    code, _, err = run("report", tmp_path / "run")
+    assert code == 0
+    assert "not made again" in err
+    check((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
+
+
+def test_another_environment_by_the_same_command_is_noticed(run, saved):
+    summary = json.loads((saved / "run.json").read_text())
+    (saved / "run.json").write_text(json.dumps(summary | {"optimal_value": 0.5}))
+    code, _, err = run("report", saved)
+    assert code == 0
+    assert "this version makes another environment of that command" in err
+
+
+def test_a_run_cut_short_has_a_page(run, tmp_path):
+    assert run("run", "lock", "--horizon", 6, "--max-trajectories", 300, "--out", tmp_path)[0] == 3
+    assert run("report", tmp_path)[0] == 0
+    assert "max trajectories" in check((tmp_path / "report.html").read_text(encoding="utf-8")).text
+
+
+def test_names_are_text_not_markup():
+    lock = combination_lock(3, n_actions=2, rng=0)
+    result = dmq.DMQ(lock, n_samples=5, rng=0).learn()
+    evil = '<script>alert("1")</script>&\'x'
+    summary = {
+        "environment": evil, "environment_parameters": {evil: evil}, "environment_seed": 0, "horizon": 3,
+        "n_actions": 2, "dimension": 2, "sampler": evil, "seed": 0,
+        "value": 0.7, "optimal_value": 0.7, "sure_cover_bound": 5,
+        "version": evil,
+    }  # fmt: skip
+    outline = check(run_report(result, summary, command=["dmq-fast", evil], mdp=lock, notes=[evil]))
+    assert outline.text.count(evil) >= 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("nowhere", "report: there is no directory .*nowhere"),
+        (".", "holds neither a run that has ended nor a sweep"),
+        ("run --out missing/x.html", "--out: there is no directory"),
+        ("run --epsilon 0", "epsilon"),
+        ("run --epsilon x", "--epsilon"),
+    ],
+)
+def test_what_has_no_page_is_refused_in_one_line(run, saved, monkeypatch, arguments, words):
+    monkeypatch.chdir(saved.parent)
+    code, out, err = run("report", *arguments.split())
+    assert (code, out) == (2, "")
+    assert re.search(words, err.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", ["result.npz", "run.json", "command.json"])
+def test_a_damaged_run_is_refused(run, saved, name):
+    (saved / name).write_bytes(b'{"torn')
+    code, out, err = run("report", saved)
+    assert (code, out) == (2, "")
+    assert name in err.splitlines()[-1]
+    assert not (saved / "report.html").exists()
+
+
+def test_without_matplotlib_the_page_is_refused(run, saved, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, out, err = run("report", saved)
+    assert (code, out) == (2, "")
+    assert 'pip install "dmq_fast[plot]"' in err
+
+
+def row(environment, algorithm, horizon, seed, *, value=1.0, spent=100, status="finished", **more):
+    return {
+        "cell": f"{environment} {algorithm} {horizon}",
+        "seed": seed,
+        "environment": environment,
+        "environment_parameters": {"horizon": horizon, "n_actions": 4},
+        "algorithm": algorithm,
+        "algorithm_parameters": {"n_samples": 20},
+        "status": status,
+        "error": None,
+        "value": value,
+        "optimal_value": 1.0,
+        "n_trajectories": spent,
+        "counts": {} if spent is None else {"trajectories": {"check": spent // 2, "regression": spent - spent // 2}},
+        "seconds": 0.5,
+        "version": "0.1.0",
+        **more,
+    }
+
+
+def rows_of(source):
+    """Cells of the first table, row by row."""
+    body = re.search(r"<tbody>(.*?)</tbody>", source, re.DOTALL).group(1)
+    return [
+        [
+            " ".join(re.sub(r"<[^>]*>", " ", cell).split())
+            for cell in re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)
+        ]
+        for line in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
+    ]
+
+
+def test_the_table_of_a_sweep():
+    rows = [row("lock", "dmq", h, seed, spent=100 * h + seed) for h in (4, 16) for seed in range(5)]
+    rows += [row("lock", "other", 4, seed, spent=50, value=1.0 if seed < 3 else 0.2) for seed in range(5)]
+    rows += [row("lock", "other", 16, seed, spent=900, value=1.0 if seed < 2 else None) for seed in range(5)]
+    rows.append(row("lock", "dmq", 4, 5, status="failed", error="ValueError: no", value=None, spent=None))
+    source = sweep_report(rows, name="locks", specs=["seeds = 5 # <b>"])
+    outline = check(source)
+    assert rows_of(source) == [
+        ["lock horizon = 4", "dmq", "6", "83%", "402", "1", "0.5"],
+        ["lock horizon = 4", "other", "5", "60%", "50", "1", "0.5"],
+        ["lock horizon = 16", "dmq", "5", "100%", "1,602", "1", "0.5"],
+        ["lock horizon = 16", "other", "5", "40%", "&gt; 900", "1", "0.5"],
+    ]
+    assert "failed: ValueError: no" in outline.text and "seeds = 5 # <b>" in outline.text
+    assert "lock: episodes until solved" in outline.text
+    assert outline.tags.count("svg") == 2
+
+
+def test_a_sweep_without_optimum_has_no_success_rate():
+    rows = [row("cart-pole", "dmq", h, seed, optimal_value=None) for h in (4, 8) for seed in range(2)]
+    source = sweep_report(rows)
+    outline = check(source)
+    assert [line[3] for line in rows_of(source)] == ["–", "–"]
+    assert "episodes until solved" not in outline.text
+    assert "0 of" not in outline.text
+
+
+def test_a_sweep_of_failures_has_a_page():
+    rows = [row("lock", "dmq", 4, 0, status="crashed", error="died", value=None, spent=None, seconds=None)]
+    check(sweep_report(rows))
+    with pytest.raises(ValueError, match="rows: expected at least one run"):
+        sweep_report([])
+
+
+def test_the_page_of_a_sweep_from_its_directory(run, tmp_path):
+    spec = tmp_path / "small.toml"
+    spec.write_text(
+        'name = "small"\nseeds = 2\n[[environments]]\nname = "lock"\nhorizon = [3, 5]\n'
+        '[[algorithms]]\nname = "dmq"\nvariant = ["sound", "paper"]\nn_samples = 10\n'
+    )
+    assert run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet")[0] == 0
+    code, out, err = run("report", tmp_path / "out")
+    assert (code, err) == (0, "")
+    source = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    outline = check(source)
+    assert out.strip() == str(tmp_path / "out" / "report.html")
+    assert len(rows_of(source)) == 4
+    assert "horizon = [3, 5]" in outline.text
+    code, _, err = run("report", tmp_path / "out", "--epsilon", 0.1)
+    assert code == 2 and "--epsilon" in err
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("d eps_s <= eps_t", "d ε<sub>s</sub> ≤ ε<sub>t</sub>"),
+        ("|Pi_h|", "|Π<sub>h</sub>|"),
+        (
+            "max |theta_h^a| <= 1 / (2 sqrt(lambda_ridge))",
+            "max |θ<sub>h</sub><sup>a</sup>| ≤ 1 / (2 √(λ<sub>ridge</sub>))",
+        ),
+        ("(1 + R)^(n-m)", "(1 + R)<sup>(n-m)</sup>"),
+        ("steps pint", "steps pint"),
+        ("<b>", "&lt;b&gt;"),
+    ],
+)
+def test_formulas(source, expected):
+    assert page.formula(source) == expected
