@@ -124,7 +124,7 @@ cdef extern from *:
                 m += fabs(v[i] - 0.5) > 0.425;
             }
             for (int32_t k = 0; k < m; k++) {
-                double x = v[index[k]], low = x < 0.5 ? x : 1.0 - x;
+                double x = v[index[k]], y = 1.0 - x, low = x < y ? x : y;
                 p[k] = low < 2.2250738585072014e-308 ? 5.551115123125783e-17 : low;
             }
             dmq_minus_log(p, m, r);
@@ -133,7 +133,8 @@ cdef extern from *:
             dmq_tail(r, m, t);
             for (int32_t k = 0; k < m; k++) {
                 double size_of = r[k] > 5.0 ? dmq_far_tail(r[k]) : t[k];
-                out[index[k]] = v[index[k]] < 0.5 ? -size_of : size_of;
+                /* No branch: which tail it is cannot be predicted. */
+                out[index[k]] = copysign(size_of, v[index[k]] - 0.5);
             }
         }
     }

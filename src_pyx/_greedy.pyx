@@ -13,6 +13,7 @@ cnp.import_array()
 
 cdef extern from *:
     """
+    #include <stdint.h>
     #include <string.h>
     #include "dmq_wide.h"
 
@@ -37,7 +38,28 @@ cdef extern from *:
         memcpy(out + 8, &s2, sizeof s2);
         memcpy(out + 12, &s3, sizeof s3);
     }
+
+    /* The best of m <= 4 scores of actions first, first + 1, ... against the best so far, the earlier winning ties.
+       Selections, not branches: which action wins cannot be predicted. Returns 0, or NaN if a score is not finite. */
+    static inline double dmq_better(
+        const double *score, int m, int64_t first, double *value, int64_t *action)
+    {
+        double best = *value, poison = 0.0;
+        int64_t taken = *action;
+        for (int a = 0; a < m; a++) {
+            int better = score[a] > best;
+            best = better ? score[a] : best;
+            taken = better ? first + a : taken;
+            poison += score[a] * 0.0;
+        }
+        *value = best;
+        *action = taken;
+        return poison;
+    }
     """
+    double better "dmq_better"(
+        const double* score, int m, int64_t first, double* value, int64_t* action
+    ) noexcept nogil
     void scores "dmq_scores"(
         const double* p0, const double* p1, const double* p2, const double* p3, const double* packed,
         Py_ssize_t d, double* out,
@@ -156,7 +178,7 @@ cdef Py_ssize_t greedy_rows(
     const double* packed, int64_t* action, double* value
 ) noexcept nogil:
     # Four rows and four actions at a time.
-    cdef Py_ssize_t a, r, g, block, groups = (n_actions + 3) // 4
+    cdef Py_ssize_t r, g, block, groups = (n_actions + 3) // 4
     cdef double out[16]
     cdef double poison[4]
     cdef const double* rows[4]
@@ -171,11 +193,10 @@ cdef Py_ssize_t greedy_rows(
                 if g == 0:
                     value[block + r] = out[4 * r]
                     action[block + r] = 0
-                for a in range(min(<Py_ssize_t> 4, n_actions - 4 * g)):
-                    poison[r] += out[4 * r + a] * 0.0
-                    if out[4 * r + a] > value[block + r]:
-                        value[block + r] = out[4 * r + a]
-                        action[block + r] = 4 * g + a
+                poison[r] += better(
+                    out + 4 * r, <int> min(<Py_ssize_t> 4, n_actions - 4 * g), 4 * g, &value[block + r],
+                    &action[block + r],
+                )
         for r in range(min(<Py_ssize_t> 4, n - block)):
             if poison[r] != 0.0:
                 return block + r
