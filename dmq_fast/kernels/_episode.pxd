@@ -1,7 +1,7 @@
 """One episode at a time, for algorithms that learn from single transitions.
 
-Episode e of a stream uses the calls' chunks (call e) as follows: chunk 0 for reset and steps, chunk 1 for what is
-observed, chunk 2 for the learner's own draws. So an environment meets the same numbers whoever learns.
+Episode e draws from call e of a stream: chunk 0 for reset and steps, chunk 1 for what is observed, chunk 2 for the
+learner's own draws. So an environment meets the same numbers whoever learns.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint64_t
