@@ -211,7 +211,7 @@ class LinearSolver:
             least = float(spectrum[0] - len(spectrum) * EPSILON * spectrum[-1])
         if least * scan.eps_r <= 0.0:
             return UNBOUNDED
-        return sure_cover_bound(scan.dimension, scan.eps_t / scan.eps_s, scan.eps_r * least, initial)
+        return sure_cover_bound(scan.dimension, scan.eps_t / scan.eps_s, scan.eps_r * least, initial=initial)
 
 
 class FiniteClass:
