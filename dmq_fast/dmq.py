@@ -700,23 +700,20 @@ class Run:
     def collect(self, policy: Policy, n: int, purpose: str, h: int) -> Drawn:
         """Return n trajectories: from memory where they may serve again, or drawn on a stream of their own."""
         levels, returns_from = self.asked_of(purpose, h)
-        remembered = self.remembered[purpose]
-        # The rules of later levels do not matter.
-        content = (
-            self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
-        )
-        call = self.memory.call(h, content) if self.serves[purpose] else None
-        if call is not None:
+        if not self.remembered[purpose]:
+            moments = self.draw(policy, n, purpose, levels, returns_from)
+            return Drawn(self.calls, moments)
+        # Rules of later levels than these do not matter.
+        content = self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1])
+        known = self.memory.find(h, content) if self.serves[purpose] else None
+        if known is not None:
             self.check_time()
-            moments = self.memory.moments(call)
-            if moments is None:
-                moments = self.redrawn(call, policy, n, levels, returns_from)
-            return Drawn(call, moments)
+            moments = self.memory.moments(known.call) or self.redrawn(*known, n, levels, returns_from)
+            return Drawn(known.call, moments)
         moments = self.draw(policy, n, purpose, levels, returns_from)
-        if remembered:
-            self.memory.note(h, content, self.calls)
-            if not isinstance(moments, Redrawn):
-                self.memory.keep(self.calls, moments)
+        self.memory.note(h, content, self.calls, policy)
+        if not isinstance(moments, Redrawn):
+            self.memory.keep(self.calls, moments)
         return Drawn(self.calls, moments)
 
     def draw(self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]) -> Moments:
