@@ -14,8 +14,8 @@ A. *Low Variance does not reach random roll-ins.* Assumption 3.1 speaks of deter
    samples. One fixed action sequence as the initial policy repairs it.
    (test_certificate.py: test_uniform_roll_in_has_no_low_variance; test_findings.py)
 B. *A check that was passed can go stale.* Learning level h' again changes what is played from h' on, so that samples
-   drawn before say nothing about later levels any more. Repeating checks until nothing is found repairs it.
-   (test_findings.py)
+   drawn before say nothing about later levels any more. Repeating checks until nothing is found repairs it; no
+   constants do. (test_findings.py; test_extended.py: test_no_constants_repair_a_check_that_went_stale)
 C. *Keeping the M_2 that was accepted makes the bound on covers sure.* If S grows by the very moments that the oracle
    said True to, log det(S + eps_r I) grows by at least log(1 + R) each time, whatever the noise: `sure_cover_bound`.
    (test_theory.py: test_accepted_moments_multiply_the_determinant, test_sure_bound_holds_on_accumulated_moments;
@@ -42,7 +42,8 @@ E. *Constants.*
    B^2 in N, which the theorem's N lacks. (test_printed_constants_lack_what_lemma_a6_uses)
 F. *The printed constants cannot be run by sampling.* Their eps_s <= eps_t / d holds below epsilon = 2e-6 for a small
    problem (gamma = .5, C = 1, d = 2, H = 5) and below 2e-10 for gamma = .1, d = 10, H = 50; N is then 1e70 and more,
-   eps_r below 1e-34. (test_largest_epsilon_of_the_printed_premise)
+   eps_r below 1e-34. (test_largest_epsilon_of_the_printed_premise) On exact expectations in extended precision they
+   do run. (test_extended.py)
 G. *Parameters that work in practice* are far from these: R = 2, eps_r = .01, ridge = .001, N = 100, the defaults of
    `DMQ`. (test_findings.py)
 """
