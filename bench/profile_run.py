@@ -50,7 +50,7 @@ def main() -> None:
         kernels = {"rollouts": Timed(model)}
         algorithm.sampler._model = kernels["rollouts"]  # type: ignore[attr-defined]
         run = Run(algorithm)
-        linear = run.function_class
+        linear = run.solver
         kernels["oracle"] = linear._scan = Timed(linear._scan)  # type: ignore[assignment]
         kernels["regression"] = linear._ridge_fit = Timed(linear._ridge_fit)  # type: ignore[assignment]
         began = time.perf_counter()

@@ -11,9 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmq_fast import environments, features, kernels, samplers, theory
+    from dmq_fast import baselines, environments, features, kernels, samplers, theory
     from dmq_fast._version import __version__
     from dmq_fast.dmq import DMQ, Progress
+    from dmq_fast.function_class import FiniteClass, LinearClass
     from dmq_fast.journal import JournalError
     from dmq_fast.kernels import Stream
     from dmq_fast.moments import Moments
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 __all__ = [
     "DMQ",
     "FileError",
+    "FiniteClass",
     "JournalError",
+    "LinearClass",
     "Moments",
     "Policy",
     "Progress",
     "Result",
     "Stream",
     "__version__",
+    "baselines",
     "environments",
     "features",
     "kernels",
@@ -41,7 +45,9 @@ __all__ = [
 _HOMES = {
     "DMQ": "dmq",
     "FileError": "result",
+    "FiniteClass": "function_class",
     "JournalError": "journal",
+    "LinearClass": "function_class",
     "Moments": "moments",
     "Policy": "policy",
     "Progress": "dmq",

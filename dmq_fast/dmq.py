@@ -12,14 +12,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
+from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.function_class import LinearClass
+from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.journal import (
     ADDED,
     CLOCK,
@@ -42,7 +46,7 @@ from dmq_fast.result import History, Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.parallel import check_executor, pool_of
-from dmq_fast.theory import potential, sure_cover_bound
+from dmq_fast.theory import FLOAT64_EPS_R
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
 
@@ -168,16 +172,18 @@ class DMQ:
 
     Parameters
     ----------
-    env_or_sampler : FiniteMDP, BatchEnvironment or Sampler
+    env_or_sampler : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
         Where trajectories come from.
     n_samples : int, default 100
-        N, trajectories per policy.
+        N, trajectories per policy, below 2^63; any integer >= 1 with an `ExactSampler` in extended precision.
     ratio : float, optional
         R = eps_t / eps_s; 2 unless both `eps_s` and `eps_t` are given.
     eps_s, eps_t : float, optional
         Thresholds of the oracle. Only their ratio matters; with `ratio` alone, eps_s = 1.
     eps_r : float, default 1e-2
-        Regulariser of the oracle (the paper's lambda_r), > 0.
+        Regulariser of the oracle (the paper's lambda_r), > 0; below 1e-16 float64 does not resolve it beside S, but
+        ``ExactSampler(env, arithmetic=digits)`` does. This and the other constants may be any real number, also a
+        Decimal; they are rounded to float64.
     ridge : float, default 1e-3
         lambda_ridge of the regression, > 0.
     variant : {"sound", "frugal", "paper"}, default "sound"
@@ -189,7 +195,11 @@ class DMQ:
     recheck, accumulate, reuse, memo : bool, optional
     oracle : {"decision", "value"}, optional
     mixture : {"stratified", "multinomial"}, optional
-        Each instead of the variant's. `reuse` implies the stratified mixture.
+        Each instead of the variant's. `reuse` implies the stratified mixture, and in extended precision it is the
+        default, as the limit of the other for N to infinity.
+    function_class : FunctionClass, optional
+        `LinearClass()` by default. Ridge and thresholds reach it from here; `FiniteClass` needs `eps_s` or `eps_t`, as
+        their ratio does not say enough there. A regulariser other than the identity belongs to the class.
     max_trajectories, max_policies : int, optional
     max_seconds : float, optional
         Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
@@ -216,14 +226,14 @@ class DMQ:
 
     def __init__(
         self,
-        env_or_sampler: FiniteMDP | BatchEnvironment | Sampler,
+        env_or_sampler: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler,
         *,
         n_samples: int = 100,
-        ratio: float | None = None,
-        eps_s: float | None = None,
-        eps_t: float | None = None,
-        eps_r: float = 1e-2,
-        ridge: float = 1e-3,
+        ratio: float | Decimal | None = None,
+        eps_s: float | Decimal | None = None,
+        eps_t: float | Decimal | None = None,
+        eps_r: float | Decimal = 1e-2,
+        ridge: float | Decimal = 1e-3,
         variant: str = "sound",
         initial: str | Policy | Sequence[int] | Sequence[Sequence[int]] | None = None,
         recheck: bool | None = None,
@@ -232,6 +242,7 @@ class DMQ:
         memo: bool | None = None,
         oracle: str | None = None,
         mixture: str | None = None,
+        function_class: FunctionClass | None = None,
         max_trajectories: int | None = None,
         max_policies: int | None = None,
         max_seconds: float | None = None,
@@ -242,17 +253,29 @@ class DMQ:
         rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
     ) -> None:
         self.sampler = as_sampler(env_or_sampler)
+        self.arithmetic: Arithmetic = getattr(unwrapped(self.sampler), "arithmetic", FLOAT64)
+        in_float64 = self.arithmetic.is_float64
         self.variant = one_of("variant", variant, VARIANTS)
+        self.function_class = LinearClass() if function_class is None else as_class(function_class)
+        if eps_s is None and eps_t is None and not self.function_class.is_cone:
+            raise ValueError(
+                f"eps_s, eps_t: expected at least one of them with {self.function_class!r}, where the ratio alone does "
+                "not decide; got none"
+            )
         eps_s, eps_t = thresholds(ratio, eps_s, eps_t)
         self.parameters = Parameters(
-            n_samples=as_count("n_samples", n_samples),
+            n_samples=as_count("n_samples", n_samples, bounded=in_float64),
             eps_s=eps_s,
             eps_t=eps_t,
-            eps_r=as_positive("eps_r", eps_r),
-            ridge=as_positive("ridge", ridge),
+            eps_r=as_real("eps_r", eps_r),
+            ridge=as_real("ridge", ridge),
         )
         if journal is not None and not isinstance(journal, str | os.PathLike):
             raise TypeError(f"journal: expected a path, got {journal!r}")
+        if journal is not None and not in_float64:
+            raise ValueError(
+                f"journal: expected none in extended precision, since it holds float64 only, got {journal!r}"
+            )
         self.journal = None if journal is None else Path(journal)
         self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
         defaults = VARIANTS[variant]
@@ -267,11 +290,16 @@ class DMQ:
             defaults,
             initial=initial_name,
             oracle=defaults.oracle if oracle is None else one_of("oracle", oracle, ("decision", "value")),
-            mixture=defaults.mixture if mixture is None else one_of("mixture", mixture, MIXTURES),
+            mixture=(defaults.mixture if in_float64 else "stratified")
+            if mixture is None
+            else one_of("mixture", mixture, MIXTURES),
             **given,
         )
+        self.solver()  # refuses a class that does not fit
         self.budget = Budget(
-            max_trajectories=None if max_trajectories is None else as_count("max_trajectories", max_trajectories),
+            max_trajectories=None
+            if max_trajectories is None
+            else as_count("max_trajectories", max_trajectories, bounded=in_float64),
             max_policies=None if max_policies is None else as_count("max_policies", max_policies, least=0),
             max_seconds=None if max_seconds is None else as_positive("max_seconds", max_seconds),
         )
@@ -285,6 +313,18 @@ class DMQ:
             raise TypeError(f"progress: expected a callable, got {progress!r}")
         self.progress = progress
         self._run: Run | None = None
+
+    def solver(self) -> Solver:
+        """Return a new solver of the function class, with the parameters of this run."""
+        return self.arithmetic.solver(
+            self.function_class,
+            self.sampler.dimension,
+            ridge=self.parameters.ridge,
+            eps_s=self.parameters.eps_s,
+            eps_t=self.parameters.eps_t,
+            eps_r=self.parameters.eps_r,
+            oracle=self.options.oracle,
+        )
 
     def _initial_policies(
         self, initial: str | Policy | Sequence[int] | Sequence[Sequence[int]]
@@ -318,7 +358,7 @@ class DMQ:
             shape = (n_actions, self.sampler.dimension)
             if isinstance(rule, Fixed) and rule.action >= n_actions:
                 raise ValueError(f"initial: expected actions < {n_actions}, got {rule.action} at level {level}")
-            if isinstance(rule, Greedy) and rule.theta.shape != shape:
+            if isinstance(rule, Greedy | ExactGreedy) and rule.theta.shape != shape:
                 raise ValueError(f"initial: expected theta of shape {shape}, got {rule.theta.shape} at level {level}")
         return policy
 
@@ -370,6 +410,7 @@ class DMQ:
             "variant": self.variant,
             "options": asdict(self.options),
             "parameters": asdict(self.parameters),
+            "function_class": self.function_class.describe(),
             "key": [f"{word:#018x}" for word in self.stream.key],
             "initial": ",".join(map(policy_fingerprint, self.initial)),
             "environment": fingerprint(self.sampler),
@@ -390,8 +431,15 @@ class DMQ:
         ratio, n_actions = self.parameters.ratio, self.sampler.n_actions
         if ratio <= 1.0:
             yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can say True about what is covered already"
+        if not self.function_class.is_cone:
+            return  # What follows scales functions up until they reach a threshold.
         if ratio * self.parameters.eps_r > 0.2:
             yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
+        if self.arithmetic.is_float64 and self.parameters.eps_r < float(FLOAT64_EPS_R):
+            yield (
+                f"eps_r = {self.parameters.eps_r:g} < {FLOAT64_EPS_R:g}: float64 may not tell S + eps_r I from S; on a "
+                "FiniteMDP, ExactSampler(env, arithmetic=digits) does"
+            )
         if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
             yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
 
@@ -431,25 +479,17 @@ class Run:
         self.sampler = dmq.parallel_sampler()
         self.n_samples = dmq.parameters.n_samples
         horizon, n_actions, dimension = self.sampler.horizon, self.sampler.n_actions, self.sampler.dimension
-        self.function_class = LinearClass(
-            dimension,
-            ridge=dmq.parameters.ridge,
-            eps_s=dmq.parameters.eps_s,
-            eps_t=dmq.parameters.eps_t,
-            eps_r=dmq.parameters.eps_r,
-            oracle=dmq.options.oracle,
-        )
-        self.greedy = Policy.greedy(np.zeros((horizon, n_actions, dimension)))
+        self.arithmetic = dmq.arithmetic
+        self.solver = dmq.solver()
+        self.greedy = Policy([self.arithmetic.greedy(self.arithmetic.zeros((n_actions, dimension)))] * horizon)
         self.learned = [False] * horizon
         self.cover: list[list[Policy]] = [list(dmq.initial) for _ in range(horizon)]
-        self.moments = np.zeros((horizon, dimension, dimension))
+        self.moments = self.arithmetic.zeros((horizon, dimension, dimension))
         self.memory = Memory(actions=getattr(unwrapped(dmq.sampler), "actions", None))
         memo, reuse = self.options.memo, self.options.reuse
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
-        self.largest_cover = sure_cover_bound(
-            dimension, dmq.parameters.ratio, dmq.parameters.eps_r, initial=len(dmq.initial)
-        )
+        self.largest_cover = self.solver.cover_bound(len(dmq.initial))
         self.history = History()
         self.calls = 0
         self.mixtures = 0
@@ -493,7 +533,7 @@ class Run:
     def algorithm_2(self, h: int) -> None:
         """Algorithm 2: learn the predictors of level h, then draw D_h anew."""
         n, size = self.n_samples, len(self.cover[h])
-        theta = np.empty((self.sampler.n_actions, self.sampler.dimension))
+        theta = self.arithmetic.zeros((self.sampler.n_actions, self.sampler.dimension))
         data: list[Moments] = []
         for a in range(self.sampler.n_actions):  # line 1
             if not self.options.memo:
@@ -515,19 +555,19 @@ class Run:
         else:
             self.record(LEVEL, (h,), (list(self.seconds.values()), second_moment))
         # Nothing above looked at theta_h, so all that is known of the level changes together.
-        self.greedy = self.greedy.replace(h, Greedy(theta))
+        self.greedy = self.greedy.replace(h, self.arithmetic.greedy(theta))
         self.moments[h] = second_moment
         self.learned[h] = True
         assert len(self.cover[h]) == size, "only covers of later levels grow while level h is learned"
         self.report(h)
 
-    def second_moment(self, h: int, data: list[Moments]) -> NDArray[np.float64]:
+    def second_moment(self, h: int, data: list[Moments]) -> NDArray[Any]:
         """Draw D_h anew, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
 
         Beyond the paper: with `accumulate` the sum is there already, but for the initial policies at first; with
         `reuse` the states are those of the regression data, N for each policy and action.
         """
-        total: NDArray[np.float64] = np.zeros(self.moments.shape[1:])
+        total = self.arithmetic.zeros(self.moments.shape[1:])
         if self.options.accumulate and self.learned[h]:
             total += self.moments[h]
             return total
@@ -585,7 +625,7 @@ class Run:
             top = found - 1
 
     def scan(self, trajectories: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
-        """Invoke the oracle on levels top, ..., bottom, until it says True; see `LinearClass.scan`."""
+        """Invoke the oracle on levels top, ..., bottom, until it says True; see `Solver.scan`."""
         if (recalled := self.recall(SCAN)) is not None:
             found, self.recalled_marginal = recalled.integers
             if found < 0:
@@ -593,7 +633,7 @@ class Run:
             self.history.note_potential(*recalled.floats[-2:].tolist())
             return found, recalled.floats[:-2]
         began = time.perf_counter()
-        found, values = self.function_class.scan(self.moments, trajectories, top, bottom)
+        found, values = self.solver.scan(self.moments, trajectories, top, bottom)
         floats = [values]
         if found >= 0:
             floats.append(self.potentials(trajectories, found))
@@ -607,10 +647,7 @@ class Run:
         """Return log det(S + eps_r I) of a level before and after the M2 of a True is added; see `History`."""
         before = self.moments[level]
         after = before + trajectories.grams[trajectories.levels.index(level)] / trajectories.n
-        try:
-            return potential([before, after], self.dmq.parameters.eps_r)
-        except np.linalg.LinAlgError:
-            return np.full(2, np.nan)
+        return np.array([self.solver.potential(moment) for moment in (before, after)])
 
     def add(self, policy: Policy, level: int, trajectories: Drawn) -> None:
         """Pi_level <- Pi_level + {policy}, whose trajectories the oracle said True about."""
@@ -630,7 +667,7 @@ class Run:
         """Return the M2 of one level."""
         if (recalled := self.recall(ADDED)) is not None:
             return recalled.floats.reshape(self.moments[level].shape)
-        added: NDArray[np.float64] = moments.grams[moments.levels.index(level)] / moments.n
+        added: NDArray[Any] = moments.grams[moments.levels.index(level)] / moments.n
         self.record(ADDED, (level,), (added,))
         return added
 
@@ -643,7 +680,7 @@ class Run:
         total = pairs[0]
         for more in pairs[1:]:
             total = total + more
-        theta = self.function_class.fit(total, h)
+        theta = self.solver.fit(total, h)
         rewarded = total.returns[h].square > 0.0
         self.saw_reward = self.saw_reward or rewarded
         self.seconds["regression"] += time.perf_counter() - began
@@ -677,23 +714,20 @@ class Run:
     def collect(self, policy: Policy, n: int, purpose: str, h: int) -> Drawn:
         """Return n trajectories: from memory where they may serve again, or drawn on a stream of their own."""
         levels, returns_from = self.asked_of(purpose, h)
-        remembered = self.remembered[purpose]
-        # The rules of later levels do not matter.
-        content = (
-            self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1]) if remembered else b""
-        )
-        call = self.memory.call(h, content) if self.serves[purpose] else None
-        if call is not None:
+        if not self.remembered[purpose]:
+            moments = self.draw(policy, n, purpose, levels, returns_from)
+            return Drawn(self.calls, moments)
+        # Rules of later levels than these do not matter.
+        content = self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1])
+        known = self.memory.find(h, content) if self.serves[purpose] else None
+        if known is not None:
             self.check_time()
-            moments = self.memory.moments(call)
-            if moments is None:
-                moments = self.redrawn(call, policy, n, levels, returns_from)
-            return Drawn(call, moments)
+            moments = self.memory.moments(known.call) or self.redrawn(*known, n, levels, returns_from)
+            return Drawn(known.call, moments)
         moments = self.draw(policy, n, purpose, levels, returns_from)
-        if remembered:
-            self.memory.note(h, content, self.calls)
-            if not isinstance(moments, Redrawn):
-                self.memory.keep(self.calls, moments)
+        self.memory.note(h, content, self.calls, policy)
+        if not isinstance(moments, Redrawn):
+            self.memory.keep(self.calls, moments)
         return Drawn(self.calls, moments)
 
     def draw(self, policy: Policy, n: int, purpose: str, levels: Sequence[int], returns_from: Sequence[int]) -> Moments:
@@ -764,7 +798,7 @@ class Run:
     @property
     def n_marginal(self) -> int:
         """Oracle answers that were too close to call."""
-        return self.recalled_marginal + self.function_class.n_marginal
+        return self.recalled_marginal + self.solver.n_marginal
 
     @property
     def n_policies(self) -> int:
@@ -785,13 +819,14 @@ class Run:
         parameters = self.dmq.parameters
         return Result(
             policy=Policy([greedy if learned else initial for learned, greedy, initial in by_level]),
-            theta=np.array([rule.theta for rule in self.greedy.rules if isinstance(rule, Greedy)]),
+            theta=np.array([rule.theta for rule in self.greedy.rules if isinstance(rule, Greedy | ExactGreedy)]),
             cover=tuple(tuple(policies) for policies in self.cover),
             history=self.history.freeze(),
             status=self.status,
             variant=self.dmq.variant,
             options=asdict(self.dmq.options),
             parameters=asdict(parameters) | {"ratio": parameters.ratio},
+            function_class=self.dmq.function_class.describe(),
             counts={
                 "trajectories": dict(self.trajectories),
                 "oracle_calls": self.history.n_calls,
@@ -825,11 +860,29 @@ def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
     return value
 
 
-def as_count(name: str, value: int, *, least: int = 1) -> int:
-    """Return `value` as an int >= `least` and below 2^63."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**63:
+def as_class(value: object) -> FunctionClass:
+    """Return `value` if it is a function class."""
+    if not isinstance(value, FunctionClass) or isinstance(value, type):
+        raise TypeError(f"function_class: expected a FunctionClass such as LinearClass(), got {value!r}")
+    return value
+
+
+def as_count(name: str, value: int, *, least: int = 1, bounded: bool = True) -> int:
+    """Return `value` as an int >= `least`, and below 2^63 where it is `bounded`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
+    if bounded and value >= 2**63:
+        raise ValueError(
+            f"{name}: expected an integer < 2^63, got {value:,}; ExactSampler(env, arithmetic=digits) takes any"
+        )
     return int(value)
+
+
+def as_real(name: str, value: float | Decimal) -> float:
+    """Return a positive real number of any kind as float64."""
+    if isinstance(value, Real | Decimal) and not isinstance(value, int | float | np.generic):
+        value = float(value)
+    return as_positive(name, value)
 
 
 def is_sequence(value: object) -> bool:
@@ -844,10 +897,12 @@ def as_flag(name: str, value: bool) -> bool:
     return bool(value)
 
 
-def thresholds(ratio: float | None, eps_s: float | None, eps_t: float | None) -> tuple[float, float]:
+def thresholds(
+    ratio: float | Decimal | None, eps_s: float | Decimal | None, eps_t: float | Decimal | None
+) -> tuple[float, float]:
     """Return (eps_s, eps_t) from any sufficient part of (R, eps_s, eps_t)."""
     given = {
-        name: as_positive(name, value)
+        name: as_real(name, value)
         for name, value in (("ratio", ratio), ("eps_s", eps_s), ("eps_t", eps_t))
         if value is not None
     }

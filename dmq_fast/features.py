@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels._features import RBF, FeatureMap, Fourier, Identity, OneHot, RandomFourier, TileCoding
+from dmq_fast.kernels._features import (
+    RBF,
+    FeatureMap,
+    Fourier,
+    Identity,
+    Nystrom,
+    OneHot,
+    RandomFourier,
+    TileCoding,
+)
 from dmq_fast.kernels._validate import as_floats
 
 __all__ = [
@@ -25,6 +34,7 @@ __all__ = [
     "FeatureMap",
     "Fourier",
     "Identity",
+    "Nystrom",
     "OneHot",
     "RandomFourier",
     "TileCoding",
@@ -36,7 +46,7 @@ Array = NDArray[np.float64]
 
 
 def grid(low: ArrayLike, high: ArrayLike, counts: int | Sequence[int] | NDArray[np.integer[Any]]) -> Array:
-    """Return the points of a regular grid in a box, as centres of `RBF`.
+    """Return the points of a regular grid in a box, as centres of `RBF` or landmarks of `Nystrom`.
 
     Parameters
     ----------

@@ -1,56 +1,50 @@
-"""Function classes: how to fit one, and how to ask the DSEC oracle about it."""
+"""Function classes: how to fit one, and how to ask the DSEC oracle about it.
+
+A class is immutable and serves any number of runs. What a run needs of it, with the run's parameters and workspace
+inside, is its `Solver`. Both see moments only, never states.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.kernels import RidgeFit, ShiftScan
+from dmq_fast.kernels._validate import as_floats, as_positive
 from dmq_fast.moments import Moments
+from dmq_fast.theory import sure_cover_bound
 
-__all__ = ["LinearClass"]
+__all__ = ["FiniteClass", "FiniteSolver", "FunctionClass", "LinearClass", "LinearSolver", "Solver"]
+
+Array = NDArray[np.float64]
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+UNBOUNDED = 2**62
+"""What `Solver.cover_bound` answers where there is no bound, or a larger one."""
 
 
-class LinearClass:
-    """Linear functions f(s) = phi(s)^T theta (paper, section 6).
-
-    Parameters
-    ----------
-    dimension : int
-        Feature dimension d.
-    ridge : float
-        lambda_ridge of the regression, Gamma(theta) = lambda_ridge ||theta||^2.
-    eps_s, eps_t, eps_r : float
-        Of the oracle. Only the ratio R = eps_t / eps_s and eps_r enter its answer.
-    oracle : {"decision", "value"}
-        Answer by one factorisation alone, or compute the top eigenvalue v as well.
-    """
-
-    def __init__(self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str) -> None:
-        self._ridge_fit = RidgeFit(dimension, ridge)
-        self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value")
+class Solver(Protocol):
+    """Regression and oracle of one run. Owns its workspace; not to be shared between threads."""
 
     @property
     def n_marginal(self) -> int:
-        """How many oracle answers so far were too close to call; see `kernels.DsecResult`."""
-        return self._scan.n_marginal
+        """How many oracle answers so far were too close to call in floating point."""
 
-    def fit(self, moments: Moments, level: int) -> NDArray[np.float64]:
-        """Return the ridge estimate theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2)."""
-        pairs = moments.returns[level]
-        return self._ridge_fit(moments.grams[moments.levels.index(level)], pairs.moment, pairs.n)
+    def fit(self, moments: Moments, level: int) -> Array:
+        """Return theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2): f_h^a = phi^T theta_h^a."""
 
-    def scan(
-        self, cover: NDArray[np.float64], moments: Moments, top: int, bottom: int
-    ) -> tuple[int, NDArray[np.float64]]:
+    def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle on levels top, top - 1, ..., bottom, until it says True.
 
         Parameters
         ----------
         cover : numpy.ndarray, shape (H, d, d)
-            S_h = sum over pi in Pi_h of M_pi. The cardinality of the cover cancels: with D_h of N states a
-            policy, M1 = (S_h + eps_r I) / |Pi_h| and eps_1 = eps_s / |Pi_h|, so that
-            v = eps_s lambda_max((S_h + eps_r I)^{-1} M2).
+            S_h = sum over pi in Pi_h of its second moment. The cardinality of the cover cancels: D_h has N states a
+            policy, so its mean is S_h / |Pi_h|, and regulariser and eps_1 = eps_s / |Pi_h| are divided by it as well.
         moments : Moments
             Of the candidate policy; its levels are consecutive.
         top, bottom : int
@@ -63,5 +57,409 @@ class LinearClass:
         values : numpy.ndarray
             v of each level tested, in order; empty with ``oracle="decision"``.
         """
+
+    def potential(self, moment: Array) -> float:
+        """Return log det(S_h + eps_r G) of one level; NaN where floating point, or the class, has none."""
+
+    def cover_bound(self, initial: int) -> int:
+        """Return a bound on |Pi_h| that holds on every sample path if S_h keeps the M2 of every True.
+
+        `initial` policies were there from the start. 2^62 where there is no bound.
+        """
+
+
+@runtime_checkable
+class FunctionClass(Protocol):
+    """What `DMQ` asks of a class of functions f(s) = phi(s)^T theta, theta in some set."""
+
+    @property
+    def is_cone(self) -> bool:
+        """Whether c f belongs to the class with f, for all c >= 0: then thresholds enter by their ratio alone."""
+
+    def solver(self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str) -> Solver:
+        """Return a new solver for features of this dimension, with the parameters of a run.
+
+        Raises
+        ------
+        ValueError
+            If the class does not fit the dimension.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Return what tells this class from others, JSON-able, for journals and results."""
+
+
+class LinearClass:
+    """Linear functions f(s) = phi(s)^T theta (paper, section 6).
+
+    Parameters
+    ----------
+    regularizer : array_like of shape (d, d), optional
+        Symmetric positive definite G of the oracle's Lambda(theta_1, theta_2) = eps_r ||theta_1 - theta_2||_G^2 with
+        ||x||_G^2 = x^T G x; the identity if not given. Asymmetry within rounding is averaged out.
+    penalty : array_like of shape (d, d), optional
+        Likewise P of the regression's Gamma(theta) = lambda_ridge ||theta||_P^2.
+
+    Attributes
+    ----------
+    regularizer, penalty : numpy.ndarray or None
+        As given, read-only.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is no such matrix; the message names it.
+
+    Notes
+    -----
+    With G = L L^T the class is that of the features L^{-1} phi under the identity, in the coordinates L^T theta. For
+    features (k(z_1, s), ..., k(z_m, s)) of a kernel k, G = P = (k(z_i, z_j))_ij makes both norms those of the kernel's
+    Hilbert space; `features.Nystrom` reaches the same by whitened features, which are never larger than 1.
+    """
+
+    is_cone = True
+
+    def __init__(self, regularizer: ArrayLike | None = None, penalty: ArrayLike | None = None) -> None:
+        self.regularizer = None if regularizer is None else _definite("regularizer", regularizer)
+        self.penalty = None if penalty is None else _definite("penalty", penalty)
+
+    def solver(
+        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
+    ) -> LinearSolver:
+        """Return a new solver.
+
+        Parameters
+        ----------
+        dimension : int
+            Feature dimension d.
+        ridge : float
+            lambda_ridge of the regression.
+        eps_s, eps_t, eps_r : float
+            Of the oracle. Only the ratio R = eps_t / eps_s and eps_r enter its answer.
+        oracle : {"decision", "value"}
+            Answer by one factorisation alone, or compute the top eigenvalue v as well.
+
+        Raises
+        ------
+        ValueError
+            If a matrix of the class is of another dimension.
+        """
+        for name in ("regularizer", "penalty"):
+            _check_shape(name, getattr(self, name), (dimension, dimension))
+        return LinearSolver(
+            dimension,
+            ridge=ridge,
+            eps_s=eps_s,
+            eps_t=eps_t,
+            eps_r=eps_r,
+            oracle=oracle,
+            regularizer=self.regularizer,
+            penalty=self.penalty,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and matrices, these by their SHA-256."""
+        return {"name": "linear", "regularizer": _digest(self.regularizer), "penalty": _digest(self.penalty)}
+
+    def __repr__(self) -> str:
+        return f"LinearClass({_arguments(regularizer=self.regularizer, penalty=self.penalty)})"
+
+
+class LinearSolver:
+    """Ridge regression, and the oracle as v = eps_s lambda_max((S_h + eps_r G)^{-1} M2); see `LinearClass.solver`."""
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        ridge: float,
+        eps_s: float,
+        eps_t: float,
+        eps_r: float,
+        oracle: str,
+        regularizer: Array | None = None,
+        penalty: Array | None = None,
+    ) -> None:
+        self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value", regularizer)
+        self._penalty = None if penalty is None else ridge * penalty
+        self._ridge_fit = RidgeFit(dimension, ridge if penalty is None else 0.0)
+
+    @property
+    def n_marginal(self) -> int:
+        """How many oracle answers so far were too close to call; see `kernels.DsecResult`."""
+        return self._scan.n_marginal
+
+    def fit(self, moments: Moments, level: int) -> Array:
+        """Return the ridge estimate theta_h^a, shape (d,); see `Solver.fit`."""
+        pairs = moments.returns[level]
+        gram = moments.grams[moments.levels.index(level)]
+        if self._penalty is not None:
+            gram = gram + pairs.n * self._penalty
+        return self._ridge_fit(gram, pairs.moment, pairs.n)
+
+    def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
+        """Invoke the oracle level by level; see `Solver.scan`."""
         level, values = self._scan.scan(cover, moments.grams, moments.n, moments.levels[0], top, bottom)
         return level, np.asarray(values)
+
+    def potential(self, moment: Array) -> float:
+        """Return log det(S_h + eps_r G); see `Solver.potential`."""
+        scan = self._scan
+        regularizer = np.eye(scan.dimension) if scan.regularizer is None else scan.regularizer
+        sign, logarithm = np.linalg.slogdet(moment + scan.eps_r * regularizer)
+        return float(logarithm) if sign > 0.0 else float("nan")
+
+    def cover_bound(self, initial: int) -> int:
+        """Return the bound of `theory.sure_cover_bound`.
+
+        With a regulariser G its argument runs in whitened features, of squared norm at most 1 / lambda_min(G), which
+        is the bound for eps_r lambda_min(G) in place of eps_r.
+        """
+        scan, least = self._scan, 1.0
+        if scan.regularizer is not None:
+            spectrum = np.linalg.eigvalsh(scan.regularizer)
+            least = float(spectrum[0] - len(spectrum) * EPSILON * spectrum[-1])
+        if least * scan.eps_r <= 0.0:
+            return UNBOUNDED
+        return sure_cover_bound(scan.dimension, scan.eps_t / scan.eps_s, scan.eps_r * least, initial=initial)
+
+
+class FiniteClass:
+    """Finitely many candidates f_1, ..., f_m, linear or not: the paper's oracle and regression, by enumeration.
+
+    The environment's features are F(s) = (f_1(s), ..., f_m(s)) / scale, so d = m, and f_i stands for scale e_i. Second
+    moments G of F are all that is needed, as E(f_i - f_j)^2 = scale^2 (G_ii - 2 G_ij + G_jj); greedy rules, samplers
+    and files see vectors theta_h^a like any others.
+
+    Parameters
+    ----------
+    scale : float, default 1
+        Positive; sqrt(m) makes ||F|| <= 1 if the candidates are within [-1, 1].
+    regularizer : array_like of shape (m, m), optional
+        Symmetric, >= 0: the oracle's Lambda(f_i, f_j) is eps_r times its entry. 0 if not given: with finitely many
+        pairs there are no directions to be wary of, and `FiniteSolver.cover_bound` holds without.
+    penalty : array_like of shape (m,), optional
+        The regression's Gamma(f_i) is lambda_ridge times its entry. 0 if not given.
+
+    Attributes
+    ----------
+    scale : float
+    regularizer, penalty : numpy.ndarray or None
+        As given, read-only.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another type or shape or out of range; the message names it.
+
+    Notes
+    -----
+    The class is no cone, so the thresholds matter themselves, in units of (f_i - f_j)^2, not only their ratio: eps_s
+    is the error that the fit on a cover may have, summed over its policies; where all differences on all states are
+    smaller than sqrt(eps_t) nothing is ever explored. The cost of an answer is O(m^2) a level.
+    """
+
+    is_cone = False
+
+    def __init__(
+        self, scale: float = 1.0, *, regularizer: ArrayLike | None = None, penalty: ArrayLike | None = None
+    ) -> None:
+        self.scale = as_positive("scale", scale)
+        self.regularizer = None if regularizer is None else _symmetric("regularizer", regularizer)
+        if self.regularizer is not None and (self.regularizer < 0.0).any():
+            raise ValueError(f"regularizer: expected entries >= 0, got {self.regularizer.min()}")
+        self.penalty = None if penalty is None else _frozen(as_floats("penalty", penalty, (None,)))
+
+    def solver(
+        self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
+    ) -> FiniteSolver:
+        """Return a new solver for m = `dimension` candidates.
+
+        Parameters
+        ----------
+        dimension : int
+            Number m of candidates.
+        ridge, eps_r : float
+            Factors of `penalty` and `regularizer`.
+        eps_s, eps_t : float
+            Thresholds of the oracle, in units of (f_i - f_j)^2.
+        oracle : {"decision", "value"}
+            Whether to return v as well.
+
+        Raises
+        ------
+        ValueError
+            If an array of the class is of another size.
+        """
+        _check_shape("regularizer", self.regularizer, (dimension, dimension))
+        _check_shape("penalty", self.penalty, (dimension,))
+        return FiniteSolver(
+            dimension,
+            self.scale,
+            penalty=np.zeros(dimension) if self.penalty is None else ridge * self.penalty,
+            regularizer=np.zeros((dimension, dimension)) if self.regularizer is None else eps_r * self.regularizer,
+            eps_s=eps_s,
+            eps_t=eps_t,
+            with_values=oracle == "value",
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, scale, and the arrays by their SHA-256."""
+        return {
+            "name": "finite",
+            "scale": self.scale,
+            "regularizer": _digest(self.regularizer),
+            "penalty": _digest(self.penalty),
+        }
+
+    def __repr__(self) -> str:
+        return f"FiniteClass({_arguments(scale=self.scale, regularizer=self.regularizer, penalty=self.penalty)})"
+
+
+class Distances(NamedTuple):
+    """Sums of (f_i - f_j)^2 over states, shape (m, m), and bounds on the rounding in them."""
+
+    values: Array
+    errors: Array
+
+
+class FiniteSolver:
+    """Least squares and the oracle (paper, oracle 4.2) over m functions; see `FiniteClass.solver`.
+
+    Parameters
+    ----------
+    dimension, scale
+        m, and what features are multiplied by to be functions.
+    penalty : numpy.ndarray, shape (m,)
+        Gamma(f_i).
+    regularizer : numpy.ndarray, shape (m, m)
+        |Pi_h| Lambda(f_i, f_j).
+    eps_s, eps_t : float
+    with_values : bool
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        scale: float,
+        *,
+        penalty: Array,
+        regularizer: Array,
+        eps_s: float,
+        eps_t: float,
+        with_values: bool,
+    ) -> None:
+        self.dimension = dimension
+        self.scale = scale
+        self.penalty = penalty
+        self.regularizer = regularizer
+        self.eps_s = eps_s
+        self.eps_t = eps_t
+        self.with_values = with_values
+        self.n_marginal = 0
+
+    def fit(self, moments: Moments, level: int) -> Array:
+        """Return scale e_i, shape (m,), for the i that minimises mean (y - f_i)^2 + Gamma(f_i), the first if several.
+
+        The mean of y^2 is the same for all and left out.
+        """
+        pairs = moments.returns[level]
+        gram = moments.grams[moments.levels.index(level)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = self.scale**2 * np.diagonal(gram)
+            losses = (squares - 2.0 * self.scale * pairs.moment) / pairs.n + self.penalty
+        if not np.isfinite(losses).all():
+            raise ValueError(f"level {level}: a moment is not finite, or too large for float64")
+        theta = np.zeros(self.dimension)
+        theta[losses.argmin()] = self.scale
+        return theta
+
+    def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
+        """Invoke the oracle level by level; see `Solver.scan`.
+
+        True where E_{D2}(f_i - f_j)^2 >= eps_t for some i, j with |Pi_h| times E_{D1}(f_i - f_j)^2 + Lambda(f_i, f_j)
+        at most eps_s. The pair i = j makes v at least 0.
+        """
+        values = []
+        for level in range(top, bottom - 1, -1):
+            first = self._distances(cover[level], level)
+            second = self._distances(moments.grams[level - moments.levels[0]], level)
+            bounded = first.values + self.regularizer
+            slack = first.errors + EPSILON * bounded
+            target = moments.n * self.eps_t
+            if self.with_values:
+                values.append(float(second.values[bounded <= self.eps_s].max(initial=0.0)) / moments.n)
+            answer = ((bounded <= self.eps_s) & (second.values >= target)).any()
+            surely = ((bounded + slack <= self.eps_s) & (second.values - second.errors >= target)).any()
+            possibly = ((bounded - slack <= self.eps_s) & (second.values + second.errors >= target)).any()
+            self.n_marginal += int(possibly and not surely)
+            if answer:
+                return level, np.array(values)
+        return -1, np.array(values)
+
+    def potential(self, moment: Array) -> float:
+        """Return NaN: with finitely many functions there is no such potential."""
+        return float("nan")
+
+    def cover_bound(self, initial: int) -> int:
+        """Return initial + (floor(eps_s / eps_t) + 1) m (m - 1) / 2.
+
+        The M2 that a pair had said True about adds eps_t to what the pair must keep below eps_s from then on.
+        """
+        times = self.eps_s // self.eps_t + 1.0
+        return min(UNBOUNDED, initial + int(times) * (self.dimension * (self.dimension - 1) // 2))
+
+    def _distances(self, gram: Array, level: int) -> Distances:
+        """E(f_i - f_j)^2, as sums like `gram`; each sees five roundings of numbers up to twice G_ii + G_jj."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = self.scale**2 * np.diagonal(gram)
+            sums = squares[:, None] + squares
+            values = np.maximum(sums - 2.0 * self.scale**2 * gram, 0.0)
+        if not np.isfinite(values).all():
+            raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
+        return Distances(values, 5.0 * EPSILON * sums)
+
+
+def _frozen(array: Array) -> Array:
+    out = np.array(array)
+    out.setflags(write=False)
+    return out
+
+
+def _symmetric(name: str, value: ArrayLike) -> Array:
+    """Return a symmetric matrix, read-only; asymmetry within rounding is averaged out."""
+    matrix = as_floats(name, value, (None, None))
+    d = len(matrix)
+    if d == 0 or matrix.shape != (d, d):
+        raise ValueError(f"{name}: expected shape (d, d) with d >= 1, got {matrix.shape}")
+    if np.abs(matrix - matrix.T).max() > 8.0 * d * EPSILON * np.abs(matrix).max():
+        raise ValueError(f"{name}: expected a symmetric matrix, got entries that differ across the diagonal")
+    return _frozen(0.5 * matrix + 0.5 * matrix.T)
+
+
+def _definite(name: str, value: ArrayLike) -> Array:
+    matrix = _symmetric(name, value)
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        raise ValueError(f"{name}: expected a positive definite matrix, got one that is not in float64") from None
+    return matrix
+
+
+def _check_shape(name: str, array: Array | None, shape: tuple[int, ...]) -> None:
+    if array is not None and array.shape != shape:
+        raise ValueError(f"function_class: expected {name} of shape {shape}, as the features are, got {array.shape}")
+
+
+def _digest(array: Array | None) -> str | None:
+    """SHA-256 of an array."""
+    return None if array is None else hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
+
+
+def _arguments(**given: float | Array | None) -> str:
+    """Arguments of a constructor for `repr`, those not given left out."""
+    return ", ".join(
+        f"{name}=<array of shape {value.shape}>" if isinstance(value, np.ndarray) else f"{name}={value!r}"
+        for name, value in given.items()
+        if value is not None
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,13 @@ __all__ = ["Memory"]
 
 LIMIT = 2**28
 """Bytes of moments that a run keeps; what is dropped is drawn again from its call's stream when it is needed."""
+
+
+class Known(NamedTuple):
+    """A call of the sampler, and the policy that it drew."""
+
+    call: int
+    policy: Policy
 
 
 class Memory:
@@ -32,8 +40,9 @@ class Memory:
 
     Notes
     -----
-    A call number costs some 200 bytes and is all that is needed: the moments of a call can be drawn again, bit for
-    bit. A policy is known by its content, its rules or what they do, never by an address.
+    A call number and a policy are all that is needed: the moments can be drawn again, bit for bit. They cost some 300
+    bytes and a pointer a level, rules being shared. A policy is known by its content, its rules or what they do, never
+    by an address.
     """
 
     def __init__(
@@ -43,7 +52,7 @@ class Memory:
         self.size = 0
         self._actions = actions
         self._tables: dict[tuple[int, bytes], bytes] = {}
-        self._calls: dict[int, dict[bytes, int]] = {}
+        self._known: dict[int, dict[bytes, Known]] = {}
         self._spent: set[int] = set()
         self._moments: OrderedDict[int, Moments] = OrderedDict()
 
@@ -64,14 +73,14 @@ class Memory:
             self._tables[key] = whole
         return self._tables[key]
 
-    def call(self, target: int, content: bytes) -> int | None:
+    def find(self, target: int, content: bytes) -> Known | None:
         """Return the call that drew a policy for a target level, if there was one whose moments may serve again."""
-        call = self._calls.get(target, {}).get(content)
-        return None if call in self._spent else call
+        known = self._known.get(target, {}).get(content)
+        return None if known is None or known.call in self._spent else known
 
-    def note(self, target: int, content: bytes, call: int) -> None:
+    def note(self, target: int, content: bytes, call: int, policy: Policy) -> None:
         """Note which call draws a policy; an earlier one is forgotten."""
-        self._calls.setdefault(target, {})[content] = call
+        self._known.setdefault(target, {})[content] = Known(call, policy)
 
     def spend(self, call: int) -> None:
         """Let the moments of a call serve no more."""
@@ -80,7 +89,7 @@ class Memory:
 
     def forget(self, target: int) -> None:
         """Forget all that was drawn for a target level."""
-        for call in self._calls.pop(target, {}).values():
+        for call, _ in self._known.pop(target, {}).values():
             self._spent.discard(call)
             self._drop(call)
 

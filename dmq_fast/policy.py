@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, greedy_actions
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
@@ -21,8 +22,8 @@ class Policy:
     Parameters
     ----------
     rules : sequence of Rule
-        `Uniform()`, `Fixed(action)` or `Greedy(theta_h)` for levels 0 .. H-1. Policies share rules, never
-        copy them.
+        `Uniform()`, `Fixed(action)`, `Greedy(theta_h)` or `ExactGreedy(theta_h)` for levels 0 .. H-1. Policies share
+        rules, never copy them.
 
     Raises
     ------
@@ -134,6 +135,8 @@ class Policy:
         rule = self._rule(level)
         if isinstance(rule, Greedy):
             actions = greedy_actions(rows, rule.theta)
+        elif isinstance(rule, ExactGreedy):
+            actions = rule.actions(rows)
         elif isinstance(rule, Fixed):
             actions = np.full(len(rows), rule.action, dtype=np.int64)
         elif n_actions is None or rng is None:
@@ -150,7 +153,7 @@ class Policy:
             raise ValueError(
                 f"n_actions: expected more than {rule.action}, the action of level {level}, got {n_actions}"
             )
-        if isinstance(rule, Greedy) and rule.n_actions != n_actions:
+        if isinstance(rule, Greedy | ExactGreedy) and rule.n_actions != n_actions:
             raise ValueError(f"n_actions: expected the {rule.n_actions} of theta at level {level}, got {n_actions}")
         if isinstance(rule, Uniform):
             return np.full((len(rows), n_actions), 1.0 / n_actions)

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, overload
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._version import __version__
+from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
 from dmq_fast.policy import Policy
 
@@ -170,7 +172,8 @@ class Result:
     policy : Policy
         Greedy on `theta`; at levels that a budget left unlearned, what the initial policy does.
     theta : numpy.ndarray, shape (H, K, d)
-        Estimates theta_h^a; zero at levels never learned.
+        Estimates theta_h^a; zero at levels never learned. Of a run in extended precision, rounded to float64: the rules
+        of `policy`, see `arithmetic.ExactGreedy`, hold them exactly, in memory and in a file.
     cover : tuple of H tuples of Policy
         Pi_h.
     history : History
@@ -181,6 +184,8 @@ class Result:
     variant : str
     options, parameters : dict
         How it was run: `Options` and `Parameters` of dmq_fast.dmq, and R as "ratio".
+    function_class : dict
+        What the `FunctionClass` says of itself: "name", and what else tells it from others.
     counts : dict
         "trajectories" by purpose (check: Algorithm 3; regression, states: Algorithm 2; final: test of the returned
         policy), "oracle_calls", "trues", "algorithm_2_runs", "sampler_calls".
@@ -200,6 +205,7 @@ class Result:
     variant: str
     options: dict[str, Any]
     parameters: dict[str, Any]
+    function_class: dict[str, Any]
     counts: dict[str, Any]
     seconds: dict[str, float]
     key: tuple[int, int]
@@ -247,6 +253,7 @@ class Result:
             "variant": self.variant,
             "options": self.options,
             "parameters": self.parameters,
+            "function_class": self.function_class,
             "counts": self.counts,
             "seconds": self.seconds,
             "key": [f"{word:#018x}" for word in self.key],
@@ -303,7 +310,7 @@ def load(path: str | os.PathLike[str]) -> Result:
         )
     try:
         return decode(header, arrays)
-    except (ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
+    except (ValueError, KeyError, TypeError, IndexError, StopIteration, ArithmeticError) as error:
         raise FileError(f"{path}: damaged ({type(error).__name__}: {error})") from error
 
 
@@ -329,7 +336,9 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Result:
     arrays.setdefault("history_potentials", np.full((trues, 2), np.nan))
     for before, after in member(arrays, "history_potentials", np.float64, (trues, 2)).tolist():
         history.note_potential(before, after)
-    kinds = {"status": str, "variant": str, "options": dict, "parameters": dict, "counts": dict, "seconds": dict}
+    kinds = {"status": str, "variant": str} | dict.fromkeys(
+        ("options", "parameters", "function_class", "counts", "seconds"), dict
+    )
     for name, kind in (kinds | {"key": list, "warnings": list}).items():
         if not isinstance(header[name], kind):
             raise ValueError(f"{name}: expected {kind.__name__}, got {header[name]!r}")
@@ -355,7 +364,9 @@ def member(
     """Return one array of a file if it has this dtype and shape, and entries in this range."""
     array = arrays[name]
     fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
-    if array.dtype != dtype or not fits:
+    # Text is as wide as its longest entry.
+    same = array.dtype.kind == "U" if dtype is np.str_ else array.dtype == dtype
+    if not (same and fits):
         raise ValueError(f"{name}: expected {dtype.__name__} of shape {shape}, got {array.dtype} of {array.shape}")
     if (least is not None and (array < least).any()) or (below is not None and (array >= below).any()):
         raise ValueError(f"{name}: expected entries in [{least}, {below}), got {array.min()} to {array.max()}")
@@ -381,18 +392,30 @@ class RuleTable:
         return number
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
-        """Return the rules as arrays: the fixed action, -1 for uniform, -2 - i for greedy on weights[i]."""
+        """Return the rules as arrays: the fixed action, -1 for uniform, -2 - i for greedy on weights[i].
+
+        Weights that are fractions are counted on behind those of float64, and written in hexadecimal digits.
+        """
         codes: list[int] = []
         weights: list[NDArray[np.float64]] = []
+        exact: list[list[list[str]]] = []
+        exact_at: list[int] = []
         for rule in self.rules:
             if isinstance(rule, Fixed):
                 codes.append(rule.action)
             elif isinstance(rule, Greedy):
                 codes.append(-2 - len(weights))
                 weights.append(rule.theta)
+            elif isinstance(rule, ExactGreedy):
+                exact_at.append(len(codes))
+                codes.append(0)
+                exact.append([[f"{w.numerator:x}/{w.denominator:x}" for w in row] for row in rule.exact])
             else:
                 codes.append(-1)
-        return {
+        for i, at in enumerate(exact_at, len(weights)):
+            codes[at] = -2 - i
+        fractions = {"rule_fractions": np.array(exact, dtype=np.str_)} if exact else {}
+        return fractions | {
             "rule_codes": np.array(codes, dtype=np.int64),
             "rule_weights": np.array(weights, dtype=np.float64).reshape(-1, *shape),
         }
@@ -401,8 +424,14 @@ class RuleTable:
     def decode(arrays: dict[str, NDArray[Any]], shape: tuple[int, ...]) -> list[Rule]:
         """Return the rules of `arrays`, with weights of the given shape (K, d)."""
         weights = member(arrays, "rule_weights", np.float64, (None, *shape))
-        codes = member(arrays, "rule_codes", np.int64, (None,), -1 - len(weights), shape[0])
-        return [
-            Fixed(code) if code >= 0 else Uniform() if code == -1 else Greedy(weights[-2 - code])
-            for code in codes.tolist()
-        ]
+        greedy: list[Rule] = list(map(Greedy, weights))
+        if "rule_fractions" in arrays:
+            greedy += map(exact_rule, member(arrays, "rule_fractions", np.str_, (None, *shape)))
+        codes = member(arrays, "rule_codes", np.int64, (None,), -1 - len(greedy), shape[0])
+        return [Fixed(code) if code >= 0 else Uniform() if code == -1 else greedy[-2 - code] for code in codes.tolist()]
+
+
+def exact_rule(weights: NDArray[Any]) -> ExactGreedy:
+    """Return the rule whose fractions (K, d) are written in hexadecimal digits."""
+    parts = [[text.split("/") for text in row] for row in weights]
+    return ExactGreedy([[Fraction(int(above, 16), int(below, 16)) for above, below in row] for row in parts])

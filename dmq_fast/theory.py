@@ -459,28 +459,35 @@ class Parameters:
         with decimal.localcontext(ARITHMETIC):
             return 11 * self.H * self.K * self.cover_bound**2 * self.n_samples
 
-    def dmq_arguments(self) -> dict[str, float | int]:
-        """Return eps_s, eps_t, eps_r, ridge and n_samples as `DMQ` takes them.
+    def dmq_arguments(self, *, extended: bool = False) -> dict[str, float | int]:
+        """Return eps_s, eps_t, eps_r, ridge and n_samples as `DMQ` takes them, rounded to float64.
+
+        Parameters
+        ----------
+        extended : bool, default False
+            For a run on ``ExactSampler(env, arithmetic=digits)``, where N may be any integer and eps_r any number that
+            float64 holds.
 
         Raises
         ------
         ValueError
             If N is beyond 64 bits, eps_r below what float64 resolves beside second moments of norm one (1e-16), or a
-            threshold beyond float64.
+            constant beyond float64.
         """
         values = {name: float(getattr(self, name)) for name in ("eps_s", "eps_t", "eps_r", "ridge")}
         wrong = []
-        for name in ("eps_s", "eps_t"):
+        for name in values if extended else ("eps_s", "eps_t"):
             if not 0.0 < values[name] < math.inf:
                 wrong.append(f"{name}: expected a number that float64 holds, got {getattr(self, name):.3g}")
-        if self.n_samples > LARGEST_N:
+        if self.n_samples > LARGEST_N and not extended:
             wrong.append(f"n_samples: expected at most 2^63 - 1, got {self.n_samples:.3g}")
-        if self.eps_r < FLOAT64_EPS_R:
+        if self.eps_r < FLOAT64_EPS_R and not extended:
             wrong.append(
                 f"eps_r: expected at least {FLOAT64_EPS_R:g}, what float64 resolves beside S, got {self.eps_r:.3g}"
             )
         if wrong:
-            raise ValueError("; ".join(wrong) + "; what is left is the exact sampler in extended precision")
+            left = "" if extended else "; what is left is the exact sampler in extended precision (extended=True)"
+            raise ValueError("; ".join(wrong) + left)
         return {**values, "n_samples": int(self.n_samples)}
 
 

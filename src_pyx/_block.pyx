@@ -453,6 +453,10 @@ cdef int step(
     return 0
 
 
+cdef void normal_quantiles_into(const double* u, Py_ssize_t n, double* z) noexcept nogil:
+    normal_quantiles_of(u, n, z)
+
+
 def normal_quantiles(uniforms):
     """Quantiles of the standard normal distribution.
 

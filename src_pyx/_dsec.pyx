@@ -23,6 +23,7 @@ from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, r
 import numpy as np
 
 from dmq_fast.kernels._oracle import DsecResult, singular
+from dmq_fast.kernels._validate import as_floats
 
 cnp.import_array()
 
@@ -480,10 +481,18 @@ def dsec(m1, m2, eps1, eps2):
     return DsecResult(says_true(answer), value, witness, answer >= MARGINAL_NO_SHIFT)
 
 
+cdef void add_scaled(const double* s, double factor, const double* g, double* out, Py_ssize_t d) noexcept nogil:
+    # Upper triangle of out <- s + factor g.
+    cdef Py_ssize_t i, j
+    for i in range(d):
+        for j in range(i, d):
+            out[i * d + j] = s[i * d + j] + factor * g[i * d + j]
+
+
 cdef class ShiftScan:
     """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
 
-    Answers ``eps_s lambda_max((S_h + eps_r I)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
+    Answers ``eps_s lambda_max((S_h + eps_r G)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
     `decide` on the sum of n states and on n eps_t, rounded to float64, so that no moment is rounded. Values decide
     nothing.
 
@@ -498,6 +507,9 @@ cdef class ShiftScan:
         Regulariser > 0.
     with_values : bool
         Whether to compute the eigenvalue of each level as well.
+    regularizer : array_like of shape (d, d), optional
+        Symmetric positive definite G, which is not checked; its upper triangle is read. The identity by default. Where
+        it is given, answers are for the entries of S_h + eps_r G rounded to float64.
 
     Attributes
     ----------
@@ -511,9 +523,11 @@ cdef class ShiftScan:
     cdef readonly double eps_r
     cdef readonly bint with_values
     cdef readonly Py_ssize_t n_marginal
+    cdef readonly cnp.ndarray regularizer
     cdef Buffer _work
+    cdef Buffer _shifted
 
-    def __init__(self, Py_ssize_t dimension, eps_s, eps_t, eps_r, bint with_values):
+    def __init__(self, Py_ssize_t dimension, eps_s, eps_t, eps_r, bint with_values, regularizer=None):
         if not 1 <= dimension < 2**24:
             raise ValueError(f"dimension: expected an integer >= 1 whose matrices fit memory, got {dimension}")
         self.dimension = dimension
@@ -523,6 +537,10 @@ cdef class ShiftScan:
         self.with_values = with_values
         self.n_marginal = 0
         self._work = Buffer(max(decide_work_size(dimension), value_work_size(dimension)))
+        if regularizer is not None:
+            self.regularizer = np.array(as_floats("regularizer", regularizer, (dimension, dimension)))
+            self.regularizer.setflags(write=False)
+            self._shifted = Buffer(dimension * dimension)
 
     def scan(self, const double[:, :, ::1] cover not None, const double[:, :, ::1] grams not None,
              double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom):
@@ -557,6 +575,7 @@ cdef class ShiftScan:
         cdef Answer answer
         cdef const double* s
         cdef const double* gram
+        cdef double eps_r = self.eps_r
         cdef list values = []
         if top < bottom:
             return -1, values
@@ -568,10 +587,13 @@ cdef class ShiftScan:
         for level in range(top, bottom - 1, -1):
             s = &cover[level, 0, 0]
             gram = &grams[level - base, 0, 0]
+            if self.regularizer is not None:
+                add_scaled(s, self.eps_r, entries(self.regularizer), self._shifted.data, d)
+                s, eps_r = self._shifted.data, 0.0
             if self.with_values:
-                values.append(self.value(s, gram, n, level))
+                values.append(self.value(s, gram, n, eps_r, level))
             # v >= eps_t for M2 = gram / n  iff  n v >= n eps_t for gram.
-            answer = decide(s, gram, self.eps_s, n * self.eps_t, self.eps_r, self._work.data, d)
+            answer = decide(s, gram, self.eps_s, n * self.eps_t, eps_r, self._work.data, d)
             if answer == NOT_FINITE:
                 raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
             self.n_marginal += answer >= MARGINAL_NO_SHIFT
@@ -581,13 +603,15 @@ cdef class ShiftScan:
 
     def __reduce__(self):
         # A copy has a workspace of its own.
-        return (ShiftScan, (self.dimension, self.eps_s, self.eps_t, self.eps_r, self.with_values))
+        return (
+            ShiftScan, (self.dimension, self.eps_s, self.eps_t, self.eps_r, self.with_values, self.regularizer)
+        )
 
-    cdef double value(self, const double* s, const double* gram, double n, Py_ssize_t level) except? -1.0:
+    cdef double value(self, const double* s, const double* gram, double n, double eps_r, Py_ssize_t level) except? -1.0:
         cdef double value = 0.0
-        cdef int info = shift_value(s, gram, self.eps_r, &value, NULL, self._work.data, self.dimension)
+        cdef int info = shift_value(s, gram, eps_r, &value, NULL, self._work.data, self.dimension)
         if info > 0:
-            # S + eps_r I is not definite in float64: some direction of D2 is bounded by nothing.
+            # The regularised S is not definite in float64: some direction of D2 is bounded by nothing.
             return INFINITY
         if info == NOT_FINITE:
             raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")

@@ -212,6 +212,14 @@ cdef extern from *:
 cdef enum:
     ROWS = 16
 
+# Kernels of `Nystrom`, by their places in KERNELS.
+cdef enum:
+    GAUSSIAN = 0
+    MATERN = 1
+    EXPONENTIAL = 2
+
+KERNELS = ("gaussian", "matern", "exponential")
+
 # Columns are 32-bit integers.
 cdef Py_ssize_t LARGEST_DIMENSION = 2**31 - 1
 
@@ -240,7 +248,9 @@ cdef class FeatureMap:
 
     def __cinit__(self):
         if type(self) is FeatureMap:
-            raise TypeError("FeatureMap is abstract: use Identity, OneHot, Fourier, RBF, TileCoding or RandomFourier")
+            raise TypeError(
+                "FeatureMap is abstract: use Identity, OneHot, Fourier, RBF, TileCoding, RandomFourier or Nystrom"
+            )
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
         cdef Py_ssize_t i
@@ -605,12 +615,7 @@ cdef class RBF(FeatureMap):
         if not isinstance(normalized, (bool, np.bool_)):
             raise TypeError(f"normalized: expected a bool, got {normalized!r}")
         self.normalized = normalized
-        # Clipped this far out, no observation overflows, however large.
-        least, most = self.centers.min(axis=0), self.centers.max(axis=0)
-        if np.abs(self.centers).max() > 1e300 or (most / 2 - least / 2 > 1e150 * np.minimum(self.width, 1e150)).any():
-            raise ValueError("centers: expected numbers within 1e300 and 1e150 widths of each other")
-        reach = 1e150 * np.minimum(self.width, 1e150)
-        self.bounds = frozen(np.stack([least - reach, most + reach]))
+        self.bounds = reaches(self.centers, self.width, "centers")
         self.columns = frozen(self.centers.T)
         self.inverses = frozen(1.0 / self.width)
         self.center, self.inverse = entries(self.columns), entries(self.inverses)
@@ -852,6 +857,169 @@ cdef class RandomFourier(FeatureMap):
 
     def __reduce__(self):
         return (RandomFourier.from_frequencies, (self.frequencies,))
+
+
+@cython.final
+cdef class Nystrom(FeatureMap):
+    """Nystroem features of a kernel k with k(x, x) = 1 (Williams and Seeger 2001).
+
+    phi = K^{-1/2} (k(z_1, x), ..., k(z_d, x)) with landmarks z_j and K = (k(z_i, z_j))_ij. Then phi(x)^T theta, over
+    all theta, is the span of the k(z_j, .), and ||theta|| the norm of such a function in the kernel's Hilbert space;
+    so the identity as regulariser is that norm. phi(x)^T phi(y) = k(x, y) if x or y is a landmark, and ||phi(x)||^2 is
+    the squared length of the projection of k(x, .) on the span, at most k(x, x) = 1.
+
+    With r^2 = sum_i ((x_i - y_i) / width_i)^2 the kernels are
+
+    - "gaussian": exp(-r^2 / 2), the one of `RandomFourier`;
+    - "matern": (1 + sqrt(3) r) exp(-sqrt(3) r), of smoothness 3/2;
+    - "exponential": exp(-r).
+
+    Parameters
+    ----------
+    landmarks : array_like, shape (d, m)
+        Finite; see `dmq_fast.features.grid`.
+    width : float or array_like, shape (m,), default 1
+        Positive.
+    kernel : {"gaussian", "matern", "exponential"}, default "gaussian"
+    tolerance : float, default 1e-12
+        Eigenvalues of K up to this times the largest are taken for 0, those of landmarks that repeat for example.
+    weights : array_like, shape (d, d), optional
+        K^{-1/2} as computed before, symmetric, instead of computing it.
+
+    Attributes
+    ----------
+    landmarks, width : numpy.ndarray
+        Read-only.
+    kernel : str
+    tolerance : float
+    weights : numpy.ndarray, shape (d, d)
+        K^{-1/2}, read-only; a pseudoinverse where eigenvalues were dropped.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another type or out of range; the message names it.
+
+    Notes
+    -----
+    Rounding in phi is that of the kernel times 1 / sqrt(smallest eigenvalue kept); a row that it makes longer than 1
+    is scaled back. Far from all landmarks features vanish.
+    """
+
+    cdef readonly object landmarks, width, weights
+    cdef readonly str kernel
+    cdef readonly double tolerance
+    cdef object columns, inverses, bounds
+    cdef const double* landmark
+    cdef const double* inverse
+    cdef const double* lower
+    cdef const double* upper
+    cdef const double* weight
+    cdef int shape
+
+    def __cinit__(self, landmarks, width=1.0, kernel="gaussian", tolerance=1e-12, weights=None):
+        self.landmarks = frozen(as_floats("landmarks", landmarks, (None, None)))
+        if self.landmarks.size == 0:
+            raise ValueError(f"landmarks: expected shape (d, m) with d, m >= 1, got {self.landmarks.shape}")
+        self.dimension = dimension_of(len(self.landmarks), "landmarks")
+        self.inputs = self.landmarks.shape[1]
+        self.width = widths(width, self.inputs)
+        if not isinstance(kernel, str) or kernel not in KERNELS:
+            raise ValueError(f"kernel: expected one of {', '.join(KERNELS)}, got {kernel!r}")
+        self.kernel = kernel
+        self.shape = KERNELS.index(kernel)
+        self.tolerance = as_positive("tolerance", tolerance, zero=True)
+        if not self.tolerance < 1.0:
+            raise ValueError(f"tolerance: expected a number in [0, 1), got {self.tolerance}")
+        self.bounds = reaches(self.landmarks, self.width, "landmarks")
+        self.columns = frozen(self.landmarks.T)
+        self.inverses = frozen(1.0 / self.width)
+        self.landmark, self.inverse = entries(self.columns), entries(self.inverses)
+        self.lower, self.upper = entries(self.bounds), entries(self.bounds) + self.inputs
+        self.work_size = self.inputs + self.dimension
+        if weights is None:
+            self.weights = frozen(inverse_root(self.gram(), self.tolerance))
+        else:
+            self.weights = frozen(as_floats("weights", weights, (self.dimension, self.dimension)))
+        self.weight = entries(self.weights)
+
+    def __init__(self, landmarks, width=1.0, kernel="gaussian", tolerance=1e-12, weights=None):
+        pass
+
+    cdef cnp.ndarray gram(self):
+        # K (d, d), as `apply` computes its rows; symmetric to the bit, as differences only change sign.
+        cdef Py_ssize_t i, d = self.dimension
+        cdef cnp.ndarray rows = self.landmarks, out = np.empty((d, d))
+        cdef const double* z = entries(rows)
+        cdef double* k = entries(out)
+        with nogil:
+            for i in range(d):
+                self.similarities(z + i * self.inputs, k + i * d)
+        return out
+
+    cdef void similarities(self, const double* x, double* k) noexcept nogil:
+        # k (d,) <- the kernel of x (m,) and each landmark.
+        cdef Py_ssize_t j, d = self.dimension
+        cdef double r
+        distances(x, self.landmark, self.inverse, self.inputs, d, k)
+        if self.shape == GAUSSIAN:
+            bumps(k, d, 0.0)
+            return
+        # `bumps` halves what it takes the exponential of.
+        for j in range(d):
+            k[j] = 2.0 * sqrt(3.0 * k[j] if self.shape == MATERN else k[j])
+        if self.shape == EXPONENTIAL:
+            bumps(k, d, 0.0)
+            return
+        for j in range(d):
+            r = 0.5 * k[j]
+            bumps(k + j, 1, 0.0)
+            k[j] *= 1.0 + r
+
+    cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
+        cdef Py_ssize_t i, _r, m = self.inputs, d = self.dimension
+        cdef double* k = work + m
+        cdef double length
+        for _r in range(n):
+            for i in range(m):
+                work[i] = clipped(x[i], self.lower[i], self.upper[i])
+            self.similarities(work, k)
+            # phi = K^{-1/2} k, a symmetric matrix
+            angles(k, self.weight, d, d, phi)
+            length = 0.0
+            for i in range(d):
+                length += phi[i] * phi[i]
+            if length > 1.0:
+                rescale(phi, d, 1.0 / sqrt(length))
+            x += m
+            phi += d
+
+    def __repr__(self):
+        return f"Nystrom(<landmarks of shape {self.landmarks.shape}>, {self.width.tolist()}, {self.kernel!r})"
+
+    def __reduce__(self):
+        # With its weights: computed again elsewhere they may differ in the last bits.
+        return (Nystrom, (self.landmarks, self.width, self.kernel, self.tolerance, self.weights))
+
+
+def inverse_root(gram, tolerance):
+    """Return A^{-1/2} of a symmetric positive semidefinite A (d, d), or that of its part with larger eigenvalues.
+
+    Eigenvalues up to `tolerance` times the largest, and those that rounding alone may make, count as 0.
+    """
+    spectrum, axes = np.linalg.eigh(gram)
+    kept = spectrum > max(tolerance, len(gram) * np.finfo(np.float64).eps) * spectrum.max()
+    root = (axes[:, kept] / np.sqrt(spectrum[kept])) @ axes[:, kept].T
+    return 0.5 * (root + root.T)
+
+
+cdef object reaches(centers, width, str name):
+    # (2, m): as far out as observations are clipped, so that none overflows, however large.
+    least, most = centers.min(axis=0), centers.max(axis=0)
+    reach = 1e150 * np.minimum(width, 1e150)
+    if np.abs(centers).max() > 1e300 or (most / 2 - least / 2 > reach).any():
+        raise ValueError(f"{name}: expected numbers within 1e300 and 1e150 widths of each other")
+    return frozen(np.stack([least - reach, most + reach]))
 
 
 cdef cnp.ndarray frozen(array):

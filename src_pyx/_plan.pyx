@@ -2,7 +2,7 @@
 
 from libc.stdlib cimport calloc, free
 
-from dmq_fast.kernels._rules cimport FIXED, GREEDY, Fixed, Greedy, Rule
+from dmq_fast.kernels._rules cimport FIXED, GREEDY, INTERPRETED, Fixed, Greedy, Rule
 
 
 cdef class Plan:
@@ -52,6 +52,10 @@ cdef class Plan:
         if not isinstance(rule, Rule):
             raise TypeError(f"policy: expected a Rule at level {h}, got {type(rule).__name__}")
         self.kinds[h] = (<Rule> rule).kind
+        if self.kinds[h] == INTERPRETED:
+            raise TypeError(
+                f"policy: expected a rule that compiled code can follow at level {h}, got {type(rule).__name__}"
+            )
         if self.kinds[h] == FIXED:
             if (<Fixed> rule).action >= n_actions:
                 raise ValueError(f"policy: level {h} takes action {(<Fixed> rule).action}, expected < {n_actions}")

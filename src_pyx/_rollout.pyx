@@ -84,18 +84,7 @@ cdef enum:
 cdef enum:
     UNHEARD = 1 << 22
 
-# How far above 1 a feature norm or a return may lie, for rounding in the environment.
-cdef double SLACK = 1e-9
-
-# What can end a rollout, and where it happened.
-cdef enum Fault:
-    NONE, RESET, FEATURES, STEP, ENDED, BLANK, NORM, REWARD, RETURN, SCORE
-
-cdef struct Stop:
-    Fault fault
-    Py_ssize_t level
-    int code
-    double value
+SLACK = 1e-9
 
 
 cdef class CompiledModel:
@@ -474,7 +463,6 @@ cdef class _Rollout:
 
 
 cdef bint has_blank(const signed char* states, Py_ssize_t n, Py_ssize_t state_bytes) noexcept nogil:
-    # Whether one of the states is still all ones, as they were before `reset`.
     cdef Py_ssize_t i, k
     for i in range(n):
         for k in range(state_bytes):

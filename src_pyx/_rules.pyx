@@ -1,4 +1,4 @@
-"""The three rules of the paper: uniform over actions, one fixed action, greedy on theta_h."""
+"""The three rules of the paper: uniform over actions, one fixed action, greedy on theta_h; and a door to Python."""
 
 import hashlib
 import numbers
@@ -13,7 +13,8 @@ cdef class Rule:
 
     def __cinit__(self):
         # The kernels know three kinds; any other would pass for one of them.
-        if type(self) is not Uniform and type(self) is not Fixed and type(self) is not Greedy:
+        if (type(self) is not Uniform and type(self) is not Fixed and type(self) is not Greedy
+                and not isinstance(self, Interpreted)):
             raise TypeError("Rule is closed: use Uniform(), Fixed(action) or Greedy(theta)")
 
     def __init__(self):
@@ -140,3 +141,10 @@ cdef class Greedy(Rule):
 
     def __reduce__(self):
         return (Greedy, (self.theta,))
+
+
+cdef class Interpreted(Rule):
+    """Base of rules written in Python, for samplers that work in Python: the kernels refuse them."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.kind = INTERPRETED

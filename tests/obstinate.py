@@ -143,3 +143,10 @@ class Opaque:
 
     def collect(self, policy, n, *, stream, levels, returns_from=()):
         return self._inner.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
+
+
+def unlucky(horizon, rng):
+    """An environment that some seeds do not give."""
+    if rng == seeds_of(0)[0]:
+        raise LookupError("no such luck")
+    return chain(horizon, rng=rng)

@@ -181,16 +181,16 @@ def test_the_memory_drops_what_was_not_looked_at_for_longest():
     moments = [Moments(1, (0,), np.zeros((1, 2, 2)), {}) for _ in range(4)]
     memory = Memory(3 * bytes_of(moments[0]))
     for call in (1, 2, 3):
-        memory.note(0, b"%d" % call, call)
+        memory.note(0, b"%d" % call, call, dmq.Policy.uniform(1))
         memory.keep(call, moments[call - 1])
     assert memory.moments(1) is moments[0]
     memory.keep(4, moments[3])
     assert [memory.moments(call) is not None for call in (1, 2, 3, 4)] == [True, False, True, True]
-    assert memory.call(0, b"2") == 2
+    assert memory.find(0, b"2") == (2, dmq.Policy.uniform(1))
     memory.spend(3)
-    assert (memory.call(0, b"3"), memory.moments(3), memory.call(1, b"1")) == (None, None, None)
+    assert (memory.find(0, b"3"), memory.moments(3), memory.find(1, b"1")) == (None, None, None)
     memory.forget(0)
-    assert (memory.call(0, b"1"), memory.moments(1)) == (None, None)
+    assert (memory.find(0, b"1"), memory.moments(1)) == (None, None)
     assert memory.size == bytes_of(moments[3])
     memory.keep(5, Moments(1, (0,), np.zeros((1, 20, 20)), {}))
     assert (memory.moments(5), memory.size) == (None, 0)
@@ -211,6 +211,23 @@ def test_policies_are_remembered_by_content():
     assert len({policy.digest() for policy in [one, *others]}) == 7
     assert {policy.digest(2) for policy in others[2:]} == {one.digest(2)}
     assert dmq.Policy.fixed([1, 23]).digest() != dmq.Policy.fixed([12, 3]).digest()
+
+
+def test_where_states_are_known_policies_that_act_the_same_are_one():
+    env = chain(3, rng=0)
+    sampler = RolloutSampler(env)
+    memory, blind = Memory(actions=sampler.actions), Memory()
+    theta = np.zeros((3, env.n_actions, env.dimension))
+    theta[:, 1] = 1.0
+    doubled, greedy, overflowing = (dmq.Policy.greedy(t) for t in (2 * theta, theta, np.full_like(theta, 1.7e308)))
+    fixed, other = dmq.Policy.fixed([1, 1, 1]), dmq.Policy.fixed([1, 1, 2])
+    nonzero = all((phi.sum(axis=1) > 0).all() for phi in env.features)
+    assert nonzero
+    assert memory.content(doubled, 3) == memory.content(greedy, 3) == memory.content(fixed, 3)
+    assert memory.content(other, 2) == memory.content(greedy, 2)
+    apart = [greedy, other, dmq.Policy.uniform(3), overflowing]
+    assert len({memory.content(policy, 3) for policy in apart}) == 4
+    assert len({blind.content(policy, 3) for policy in [*apart, doubled, fixed]}) == 6
 
 
 def test_every_cover_starts_with_all_initial_sequences():

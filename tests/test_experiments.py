@@ -479,16 +479,15 @@ def test_arguments_of_a_sweep_are_checked(tmp_path):
     ],
 )
 def test_a_failing_run_costs_that_run_only_and_is_recorded(tmp_path, kind, status, words):
-    marker = tmp_path / "repaired"
-    data = one("obstinate:failing", kind=kind, seeds=12) | {}
-    data["algorithms"][0] |= {"seeds": [[3, 7]], "marker": str(marker)}
-    out = tmp_path / "out"
-    summary = experiments.sweep(data, out, workers=2)
-    assert (summary.statuses, summary.failed) == ({status: 2, "finished": 10}, 2)
+    marker, out, bad = tmp_path / "repaired", tmp_path / "out", [2, 5]
+    data = one("obstinate:failing", kind=kind, seeds=8, marker=str(marker))
+    data["algorithms"][0] |= {"seeds": [bad]}
+    summary = experiments.sweep(data, out, workers=1 if status == "crashed" else 0)
+    assert (summary.statuses, summary.failed) == ({status: 2, "finished": 6}, 2)
     rows = experiments.load(out)
-    assert [row["seed"] for row in rows] == list(range(12))
+    assert [row["seed"] for row in rows] == list(range(8))
     for row in rows:
-        if row["seed"] in (3, 7):
+        if row["seed"] in bad:
             assert (row["status"], row["value"], row["n_trajectories"]) == (status, None, None)
             assert words in row["error"]
             assert ("in fail" in row["details"].get("traceback", "")) == (status == "failed")
@@ -496,8 +495,18 @@ def test_a_failing_run_costs_that_run_only_and_is_recorded(tmp_path, kind, statu
             assert (row["status"], row["error"], row["n_trajectories"]) == ("finished", None, 7)
     assert experiments.sweep(data, out, workers=0).ran == 0
     marker.touch()
+    # What does not belong to the specification is left alone.
+    summary = experiments.sweep(data | {"seeds": [0, 2]}, out, workers=0, retry=True)
+    assert (summary.ran, summary.statuses) == (1, {"finished": 2})
+    assert [row["seed"] for row in experiments.load(out) if row["status"] == status] == [5]
     summary = experiments.sweep(data, out, workers=0, retry=True)
-    assert (summary.ran, summary.statuses) == (2, {"finished": 12})
+    assert (summary.ran, summary.statuses) == (1, {"finished": 8})
+
+
+def test_an_environment_that_cannot_be_made_fails_its_run(tmp_path):
+    data = one(n_samples=20, seeds=3, environment={"name": "obstinate:unlucky", "horizon": 3})
+    assert experiments.sweep(data, tmp_path, workers=0).statuses == {"failed": 1, "finished": 2}
+    assert experiments.load(tmp_path)[0]["error"] == "LookupError: no such luck"
 
 
 def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monkeypatch):
@@ -604,7 +613,7 @@ def test_kill_9_at_any_moment(tmp_path):
     for file in begun.iterdir():
         file.unlink()
     while True:
-        more = len(list(begun.iterdir())) + moments.randrange(5, 30)
+        more = len(list(begun.iterdir())) + moments.randrange(10, 30)
         with start(path, "--out", tmp_path / "killed", "--workers", 2, "--json") as process:
             wait_until(lambda: process.poll() is not None or len(list(begun.iterdir())) >= more)  # noqa: B023
             if process.poll() is not None:
@@ -640,8 +649,8 @@ def test_two_sweeps_at_once_share_the_work(tmp_path):
     assert len(list(begun.iterdir())) <= 75
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_ctrl_c_leaves_a_store_to_go_on_with_and_no_process(tmp_path, number, code):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_stop_leaves_a_store_to_go_on_with_and_no_process(tmp_path, number, code):
     begun = tmp_path / "begun"
     begun.mkdir()
     text = (
@@ -655,7 +664,7 @@ def test_ctrl_c_leaves_a_store_to_go_on_with_and_no_process(tmp_path, number, co
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
         _, err = process.communicate(timeout=20)
         assert process.returncode == code
-        assert "the same command goes on from here" in err and "Traceback" not in err
+        assert ("the same command goes on from here" in err) == (code > 0) and "Traceback" not in err
     wait_until(lambda: not any(alive(int(file.name)) for file in begun.iterdir()))
     assert all(row["algorithm_parameters"]["seconds"] == 0.0 for row in experiments.load(out))
 

@@ -8,13 +8,25 @@ import threading
 
 import numpy as np
 import pytest
+import scipy.linalg
 import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmq_fast as dmq
 from dmq_fast import features
-from dmq_fast.features import RBF, FeatureMap, Fourier, Identity, OneHot, RandomFourier, TileCoding, action_blocks, grid
+from dmq_fast.features import (
+    RBF,
+    FeatureMap,
+    Fourier,
+    Identity,
+    Nystrom,
+    OneHot,
+    RandomFourier,
+    TileCoding,
+    action_blocks,
+    grid,
+)
 from dmq_fast.kernels._features import unchecked
 
 EPS = np.finfo(np.float64).eps
@@ -32,6 +44,9 @@ MAPS = {
     "tiles": TileCoding(LOW, HIGH, [8, 5], 8),
     "one tiling": TileCoding(LOW, HIGH, 4, 1),
     "random fourier": RandomFourier(2, 50, [0.5, 0.03], rng=3),
+    "nystroem": Nystrom(grid(LOW, HIGH, [4, 3]), [0.5, 0.05]),
+    "nystroem, matern": Nystrom(grid(LOW, HIGH, [3, 4]), [0.5, 0.05], "matern"),
+    "nystroem, exponential": Nystrom(grid(LOW, HIGH, 5), [0.5, 0.05], "exponential"),
 }
 each_map = pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS.keys())
 
@@ -93,6 +108,18 @@ def random_fourier(phi, x):
     return np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(len(phi.frequencies))
 
 
+def nystrom(phi, x):
+    def kernel(x):
+        r = np.sqrt((((x[:, None] - phi.landmarks) / phi.width) ** 2).sum(axis=2))
+        return {
+            "gaussian": np.exp(-(r**2) / 2),
+            "matern": (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
+            "exponential": np.exp(-r),
+        }[phi.kernel]
+
+    return kernel(x) @ np.linalg.inv(scipy.linalg.sqrtm(kernel(phi.landmarks)))
+
+
 TWINS = {
     Identity: identity,
     OneHot: one_hot,
@@ -100,6 +127,7 @@ TWINS = {
     RBF: rbf,
     TileCoding: tile_coding,
     RandomFourier: random_fourier,
+    Nystrom: nystrom,
 }
 
 
@@ -118,6 +146,8 @@ def test_features_are_the_twins(phi, n):
         tolerance = 4 * EPS * (1 + np.abs(x @ phi.frequencies.T).max(initial=0))
     elif isinstance(phi, RBF):  # the smallest exponent, which is subtracted, can be 5000 this far out
         tolerance = 4 * 5000 * EPS
+    elif isinstance(phi, Nystrom):  # rounding in the kernel and in K^{-1/2}, 1 / sqrt(smallest eigenvalue) times larger
+        tolerance = 100 * EPS * np.linalg.norm(phi.weights, 2) ** 2
     else:
         tolerance = 100 * EPS
     same_as_twin(phi, x, tolerance)
@@ -280,7 +310,7 @@ def test_pickles_give_the_same_bits(phi):
 
 def test_representations_make_the_same_map():
     for phi in MAPS.values():
-        if not isinstance(phi, RBF | RandomFourier):
+        if not isinstance(phi, RBF | RandomFourier | Nystrom):
             assert repr(eval(repr(phi), vars(features))) == repr(phi)
     assert repr(MAPS["rbf"]) == "RBF(<centers of shape (20, 2)>, width=[0.5, 0.03], normalized=True)"
     assert repr(MAPS["random fourier"]) == "RandomFourier(<frequencies of shape (25, 2)>)"
@@ -480,6 +510,15 @@ def test_blocks_of_many_rows_are_those_of_few():
         (lambda: RBF([0.0], 1), ValueError, "centers: expected shape"),
         (lambda: RBF(np.zeros((0, 2)), 1), ValueError, "centers: expected shape"),
         (lambda: RBF([[np.nan]], 1), ValueError, "centers: expected finite"),
+        (lambda: Nystrom([0.0]), ValueError, "landmarks: expected shape"),
+        (lambda: Nystrom(np.zeros((0, 2))), ValueError, "landmarks: expected shape"),
+        (lambda: Nystrom([[0.0], [1e301]]), ValueError, "landmarks: expected numbers within"),
+        (lambda: Nystrom([[0.0]], 0.0), ValueError, "width: expected a positive number"),
+        (lambda: Nystrom([[0.0]], kernel="linear"), ValueError, "kernel: expected one of gaussian, matern"),
+        (lambda: Nystrom([[0.0]], kernel=1), ValueError, "kernel: expected one of"),
+        (lambda: Nystrom([[0.0]], tolerance=1.0), ValueError, "tolerance: expected a number in"),
+        (lambda: Nystrom([[0.0]], tolerance=-1.0), ValueError, "tolerance: expected a non-negative"),
+        (lambda: Nystrom([[0.0]], weights=np.eye(2)), ValueError, "weights: expected shape"),
         (lambda: RBF([[0], [1]], 1e-200), ValueError, "centers: expected numbers within"),
         (lambda: RBF([[1e301]], 1), ValueError, "centers: expected numbers within"),
         (lambda: RBF([[0.0]], 0), ValueError, "width: expected a positive"),

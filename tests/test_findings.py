@@ -141,7 +141,7 @@ def test_no_accumulated_cover_exceeds_its_sure_bound(seed, n_samples, ratio, eps
 
 
 def test_a_cover_beyond_its_sure_bound_is_an_error(monkeypatch):
-    monkeypatch.setattr("dmq_fast.dmq.sure_cover_bound", lambda *arguments, initial: 2)
+    monkeypatch.setattr("dmq_fast.function_class.sure_cover_bound", lambda *arguments, initial: 2)
     env = deep_sea(5)
     assert dmq.DMQ(env, rng=0).learn().status == "finished"
     with pytest.raises(AssertionError, match=r"level 4: \|Pi_h\| = 3 exceeds its sure bound 2"):

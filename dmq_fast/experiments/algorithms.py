@@ -36,14 +36,14 @@ import numpy as np
 
 from dmq_fast import samplers
 from dmq_fast.dmq import DMQ
-from dmq_fast.environments import FiniteMDP
+from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.policy import Policy
 from dmq_fast.result import Result
 from dmq_fast.samplers import BatchEnvironment, Sampler
 
 __all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "find", "parameters_of"]
 
-Environment = FiniteMDP | BatchEnvironment | Sampler
+Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
 """What an algorithm may be handed."""
 
 

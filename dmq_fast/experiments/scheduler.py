@@ -141,7 +141,7 @@ def sweep(
     with Store(out) as store:
         store.note(spec)
         if retry:
-            store.forget_failures(cell.id for cell in spec.cells)
+            store.forget_failures(spec)
         job = Sweep(spec, store, progress, began)
         if job.missing:
             own = executor is None

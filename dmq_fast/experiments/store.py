@@ -147,12 +147,11 @@ class Store:
         except sqlite3.Error as error:
             raise WriteError(f"{self.path}: could not be written: {error}") from error
 
-    def forget_failures(self, cells: Iterable[str]) -> None:
-        """Remove the failed and crashed runs of these cells."""
+    def forget_failures(self, spec: Spec) -> None:
+        """Remove those runs of a specification that failed or crashed."""
+        keys = ((cell.id, seed, FAILED, CRASHED) for cell in spec.cells for seed in spec.seeds)
         with self.transaction():
-            self.connection.executemany(
-                "DELETE FROM runs WHERE cell = ? AND status IN (?, ?)", ((cell, FAILED, CRASHED) for cell in cells)
-            )
+            self.connection.executemany("DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN (?, ?)", keys)
 
     def known(self, keys: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
         """Return those of a few hundred pairs of cell and seed that are stored."""

@@ -198,19 +198,21 @@ def work(link: Connection[Any, Any]) -> None:
     threading.Thread(target=leave_with_parent, daemon=True).start()
     # Standard output is the sweep's: what a run prints goes to standard error.
     os.dup2(2, 1)
-    link.send("ready")
-    while True:
-        try:
-            task = link.recv_bytes()
-        except EOFError:
-            return
-        try:
-            fn, args, kwargs = ForkingPickler.loads(task)
-            answer = ForkingPickler.dumps((True, fn(*args, **kwargs)))
-        except BaseException as error:
-            # An exception need not survive a pickle; its text does.
-            answer = ForkingPickler.dumps((False, traceback.format_exception_only(error)[-1].strip()))
-        link.send_bytes(answer)
+    # The other side may go away at any moment, closing or breaking the pipe.
+    with contextlib.suppress(EOFError, OSError):
+        link.send("ready")
+        while True:
+            link.send_bytes(answer_to(link.recv_bytes()))
+
+
+def answer_to(task: bytes) -> memoryview:
+    """Do one task; return whether that went well, and the result or what was raised, pickled."""
+    try:
+        fn, args, kwargs = ForkingPickler.loads(task)
+        return ForkingPickler.dumps((True, fn(*args, **kwargs)))
+    except BaseException as error:
+        # An exception need not survive a pickle; its text does.
+        return ForkingPickler.dumps((False, traceback.format_exception_only(error)[-1].strip()))
 
 
 def leave_with_parent() -> None:

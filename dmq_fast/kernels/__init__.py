@@ -11,7 +11,7 @@ try:
     from dmq_fast.kernels._ridge import Ridge
     from dmq_fast.kernels._ridge_fit import RidgeFit, ridge_fit
     from dmq_fast.kernels._rollout import CompiledModel
-    from dmq_fast.kernels._rules import Fixed, Greedy, Rule, Uniform
+    from dmq_fast.kernels._rules import Fixed, Greedy, Interpreted, Rule, Uniform
 except ModuleNotFoundError as _missing:
     if not (_missing.name or "").startswith("dmq_fast.kernels"):
         raise
@@ -27,6 +27,7 @@ __all__ = [
     "FiniteModel",
     "Fixed",
     "Greedy",
+    "Interpreted",
     "Ridge",
     "RidgeFit",
     "Rule",

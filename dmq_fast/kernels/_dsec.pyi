@@ -22,7 +22,15 @@ class Buffer: ...
 
 @disjoint_base
 class ShiftScan:
-    def __init__(self, dimension: int, eps_s: float, eps_t: float, eps_r: float, with_values: bool) -> None: ...
+    def __init__(
+        self,
+        dimension: int,
+        eps_s: float,
+        eps_t: float,
+        eps_r: float,
+        with_values: bool,
+        regularizer: ArrayLike | None = None,
+    ) -> None: ...
     @property
     def dimension(self) -> int: ...
     @property
@@ -35,6 +43,8 @@ class ShiftScan:
     def with_values(self) -> bool: ...
     @property
     def n_marginal(self) -> int: ...
+    @property
+    def regularizer(self) -> NDArray[np.float64] | None: ...
     def scan(
         self,
         cover: NDArray[np.float64],

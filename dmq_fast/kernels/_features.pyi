@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
+KERNELS: tuple[str, ...]
+
 _Seed = int | np.random.SeedSequence | np.random.Generator | None
 _Integer = int | np.integer[Any]
 
@@ -78,4 +80,27 @@ class RandomFourier(FeatureMap):
     def frequencies(self) -> NDArray[np.float64]: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
+@final
+class Nystrom(FeatureMap):
+    def __init__(
+        self,
+        landmarks: ArrayLike,
+        width: ArrayLike = 1.0,
+        kernel: str = "gaussian",
+        tolerance: float = 1e-12,
+        weights: ArrayLike | None = None,
+    ) -> None: ...
+    @property
+    def landmarks(self) -> NDArray[np.float64]: ...
+    @property
+    def width(self) -> NDArray[np.float64]: ...
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def tolerance(self) -> float: ...
+    @property
+    def weights(self) -> NDArray[np.float64]: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+def inverse_root(gram: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]: ...
 def unchecked(map: FeatureMap, x: ArrayLike) -> NDArray[np.float64] | tuple[NDArray[np.int32], NDArray[np.float64]]: ...

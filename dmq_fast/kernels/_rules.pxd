@@ -4,6 +4,7 @@ cdef enum Kind:
     UNIFORM = 0
     FIXED = 1
     GREEDY = 2
+    INTERPRETED = 3
 
 cdef class Rule:
     cdef Kind kind
@@ -20,3 +21,6 @@ cdef class Greedy(Rule):
     cdef readonly Py_ssize_t n_actions
     cdef readonly Py_ssize_t dimension
     cdef bytes _digest
+
+cdef class Interpreted(Rule):
+    pass

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Uniform, greedy_actions
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.protocol import check_policy
+from dmq_fast.samplers.protocol import FOLLOWS_EXACT, check_policy
 
 __all__ = ["FeatureRows", "Request", "action_of", "actions_everywhere", "checked"]
 
@@ -73,6 +74,8 @@ def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.boo
     if isinstance(rule, Fixed):
         actions[:] = rule.action
         return actions
+    if isinstance(rule, ExactGreedy):
+        raise TypeError(f"policy: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
     assert isinstance(rule, Greedy)
     try:
         if occupied.all():

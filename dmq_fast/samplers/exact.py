@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.arithmetic import ExactGreedy, Extended, as_arithmetic
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Rule, Stream
+from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
-from dmq_fast.samplers._finite import FeatureRows, action_of, actions_everywhere, checked
+from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
 
 __all__ = ["ExactSampler"]
 
@@ -25,6 +28,17 @@ class ExactSampler:
     Parameters
     ----------
     env : FiniteMDP
+    arithmetic : "float64", "rational" or int, default "float64"
+        What the expectations are computed in, and after them, in `DMQ`, regression, greedy choice and oracle: float64,
+        fractions that are never rounded, or mpmath numbers of so many decimal digits (the extra `theory`). For small
+        MDPs: a product takes a microsecond or three, in Python.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such arithmetic.
+    ImportError
+        If mpmath is needed and not installed.
 
     Notes
     -----
@@ -34,10 +48,18 @@ class ExactSampler:
 
     State distributions are carried forwards, first and second moments of the return to go backwards, in
     O(S^2) operations a level (K S^2 under a uniform rule).
+
+    In extended precision the moments are object arrays, the tables of the MDP are taken as the exact numbers that their
+    float64 entries are, and n may be any integer: the N = 1e70 of the theorem. `DMQ` then decides by `arithmetic`
+    alone: constants far below float64's resolution of S are resolved, greedy rules are exact (`ExactGreedy`), and so
+    are ties. A distribution that sums to 1 in float64 may sum to 1 + 1e-16 exactly, and what holds of an MDP's formulas
+    holds of its float64 tables up to as much.
     """
 
-    def __init__(self, env: FiniteMDP) -> None:
+    def __init__(self, env: FiniteMDP, arithmetic: str | int = "float64") -> None:
         self.env = env
+        self.arithmetic = as_arithmetic(arithmetic)
+        self._extended = Expectations(env, self.arithmetic) if isinstance(self.arithmetic, Extended) else None
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
@@ -54,6 +76,8 @@ class ExactSampler:
         """Return n times the expectations; see `Sampler.collect_chunk`."""
         request = checked(self.env, policy, n, levels, returns_from)
         n = operator.index(n)
+        if self._extended is not None:
+            return self._extended.moments(request, n)
         grams = np.zeros((len(request.levels), self.dimension, self.dimension))
         returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
         if n == 0 or request.last < 0:
@@ -129,10 +153,13 @@ class ExactSampler:
 
         None where the rule is uniform or a score overflows.
         """
-        return actions_everywhere(self.env, level, rule)
+        if self._extended is None:
+            return actions_everywhere(self.env, level, rule)
+        table = self._extended.table(level, rule)
+        return None if table is None else np.array(table)
 
-    def __reduce__(self) -> tuple[type[ExactSampler], tuple[FiniteMDP]]:
-        return (ExactSampler, (self.env,))
+    def __reduce__(self) -> tuple[type[ExactSampler], tuple[FiniteMDP, str | int]]:
+        return (ExactSampler, (self.env, self.arithmetic.name))
 
 
 def _under(table: Floats, actions: NDArray[np.int64] | None) -> Floats:
@@ -142,3 +169,140 @@ def _under(table: Floats, actions: NDArray[np.int64] | None) -> Floats:
         return average
     chosen: Floats = table[np.arange(len(table)), actions]
     return chosen
+
+
+# Action of each state of a level, None where it is uniform: all that matters of a rule.
+Table = tuple[int, ...] | None
+Objects = NDArray[Any]
+
+CACHE = 2**14
+"""How many state distributions, second moments and values an `Expectations` keeps of each."""
+
+
+class Expectations:
+    """The same expectations in extended precision.
+
+    Everything is known by the actions that are taken, so that policies of different theta and the same tables share it.
+
+    Parameters
+    ----------
+    env : FiniteMDP
+    arithmetic : Extended
+    """
+
+    def __init__(self, env: FiniteMDP, arithmetic: Extended) -> None:
+        self.env = env
+        self.arithmetic = arithmetic
+        known: dict[int, Any] = {}
+
+        def once(array: Floats, convert: Any) -> Any:
+            """Convert an array that levels share once."""
+            if id(array) not in known:
+                known[id(array)] = convert(array)
+            return known[id(array)]
+
+        self._start = list(arithmetic.numbers(env.start))
+        self._successors = [once(P, self._support) for P in env.P]
+        self._rewards = [once(R, arithmetic.numbers) for R in env.R]
+        self._caps = list(arithmetic.numbers(env.caps))
+        self._features = [once(phi, arithmetic.numbers) for phi in env.features]
+        self._zero, self._n_actions = arithmetic.number(0), arithmetic.number(env.n_actions)
+        self._outer = {id(phi): [np.multiply.outer(row, row) for row in phi] for phi in self._features}
+        self._occupancy = lru_cache(CACHE)(self._find_occupancy)
+        self._second_moment = lru_cache(CACHE)(self._find_second_moment)
+        self._ahead = lru_cache(CACHE)(self._find_ahead)
+
+    def _support(self, P: Floats) -> list[list[list[tuple[int, Any]]]]:
+        """Next states and their probabilities, by state and action."""
+        number = self.arithmetic.number
+        return [[[(int(t), number(float(row[t]))) for t in np.flatnonzero(row)] for row in rows] for rows in P]
+
+    def moments(self, request: Request, n: int) -> Moments:
+        """Return n times the expectations that a checked request asks for."""
+        d = self.env.dimension
+        grams = self.arithmetic.zeros((len(request.levels), d, d))
+        returns = {h: Returns(self.arithmetic.zeros((d,)), self._zero, n) for h in request.returns_from}
+        if n == 0 or request.last < 0:
+            return Moments(n, request.levels, grams, returns)
+        tables = tuple(self.table(h, rule) for h, rule in enumerate(request.rules[: request.last + 1]))
+        for gram, h in zip(grams, request.levels, strict=True):
+            gram[...] = n * self._second_moment(tables[:h])
+        for h in request.returns_from:
+            first, second = self._ahead(h, tables[h:])
+            moment, square = self.arithmetic.zeros((d,)), self._zero
+            for s, weight in enumerate(self._occupancy(tables[:h])):
+                if weight:
+                    moment = moment + (weight * first[s]) * self._features[h][s]
+                    square += weight * second[s]
+            returns[h] = Returns(n * moment, n * square, n)
+        return Moments(n, request.levels, grams, returns)
+
+    def table(self, level: int, rule: Rule) -> Table:
+        """Return the action in each state of a level."""
+        features = self.env.features[level]
+        if isinstance(rule, Uniform):
+            return None
+        if isinstance(rule, Fixed):
+            return (rule.action,) * len(features)
+        if isinstance(rule, Greedy):
+            rule = ExactGreedy(rule.theta.tolist())
+        assert isinstance(rule, ExactGreedy)
+        return tuple(rule.actions(features).tolist())
+
+    def _find_occupancy(self, tables: tuple[Table, ...]) -> list[Any]:
+        """Distribution of the states to which the actions of the levels so far lead."""
+        if not tables:
+            return self._start
+        level = len(tables) - 1
+        out = [self._zero] * self.env.n_states[level + 1]
+        for s, weight in enumerate(self._occupancy(tables[:-1])):
+            if weight:
+                for share, action in self._choices(tables[-1], s):
+                    for following, probability in self._successors[level][s][action]:
+                        out[following] += weight * share * probability
+        return out
+
+    def _choices(self, table: Table, state: int) -> Sequence[tuple[Any, int]]:
+        """Probabilities and actions in a state."""
+        if table is None:
+            return [(1 / self._n_actions, action) for action in range(self.env.n_actions)]
+        return [(1, table[state])]
+
+    def _find_second_moment(self, tables: tuple[Table, ...]) -> Objects:
+        """E phi phi^T at the level to which the actions so far lead."""
+        total = self.arithmetic.zeros((self.env.dimension,) * 2)
+        outer = self._outer[id(self._features[len(tables)])]
+        for weight, square in zip(self._occupancy(tables), outer, strict=True):
+            if weight:
+                total = total + weight * square
+        return total
+
+    def _find_ahead(self, level: int, tables: tuple[Table, ...]) -> tuple[list[Any], list[Any]]:
+        """E[y | s_h] and E[y^2 | s_h] of the return to go y, for the actions taken from level h on."""
+        last = level == self.env.horizon - 1
+        first_later, second_later = ([], []) if last else self._ahead(level + 1, tables[1:])
+        rewards, cap = self._rewards[level], self._caps[level]
+        first, second = [], []
+        for s in range(self.env.n_states[level]):
+            mean = square = self._zero
+            for share, action in self._choices(tables[0], s):
+                reward = rewards[s, action]
+                if rewards.ndim == 2:
+                    # A Bernoulli reward is its cap with probability r / cap.
+                    mean += share * reward
+                    square += share * (cap * reward if cap > 0 else reward * reward)
+                    if last:
+                        continue
+                # E (r + y')^2 over the next states, r given where it does not depend on them.
+                for t, probability in self._successors[level][s][action]:
+                    y, y_square = (self._zero, self._zero) if last else (first_later[t], second_later[t])
+                    weight = share * probability
+                    if rewards.ndim == 2:
+                        mean += weight * y
+                        square += weight * (2 * reward * y + y_square)
+                    else:
+                        mean += weight * (reward[t] + y)
+                        square += weight * (reward[t] * (reward[t] + 2 * y) + y_square)
+            first.append(mean)
+            second.append(square)
+        return first, second

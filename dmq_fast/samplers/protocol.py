@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import Protocol, overload, runtime_checkable
 
+from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Stream
@@ -14,6 +15,9 @@ from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
 __all__ = ["EqualChunks", "Sampler", "as_sampler", "check_policy", "collect_chunks"]
+
+
+FOLLOWS_EXACT = "only ExactSampler(env, arithmetic=...) in extended precision can follow it"
 
 
 @runtime_checkable
@@ -106,7 +110,9 @@ def check_policy(sizes: FiniteMDP | Sampler, policy: Policy) -> None:
     for level, rule in enumerate(policy.rules):
         if isinstance(rule, Fixed) and rule.action >= sizes.n_actions:
             raise ValueError(f"policy: level {level} takes action {rule.action}, expected < {sizes.n_actions}")
-        if isinstance(rule, Greedy) and rule.theta.shape != shape:
+        if isinstance(rule, ExactGreedy) and not isinstance(sizes, FiniteMDP):
+            raise TypeError(f"policy: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
+        if isinstance(rule, Greedy | ExactGreedy) and rule.theta.shape != shape:
             raise ValueError(f"policy: expected theta of shape {shape} at level {level}, got {rule.theta.shape}")
 
 

@@ -1,0 +1,115 @@
+"""How often a run succeeds when Q* is linear up to an error only: ``python bench/misspecification.py``.
+
+Features of a `linear_q` and of a `combination_lock` whose states come in copies are perturbed by random vectors; what
+that does to Q* is measured: the smallest sup norm of Q* - phi^T theta over theta at the worst level and action, in
+units of the smallest gap. The tables say how many of the runs return a policy within 1% of the optimal value, for R
+against that error and for eps_r against it, with the mean relative loss and the mean size of the largest cover.
+"""
+
+import os
+
+os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+
+import argparse
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+import dmq_fast as dmq
+from dmq_fast.environments import FiniteMDP, combination_lock, linear_q
+from dmq_fast.samplers import FlowSampler
+
+Array = NDArray[np.float64]
+
+SIZES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
+RATIOS = (1.1, 2.0, 5.0, 20.0, 100.0)
+REGULARISERS = (1e-4, 1e-3, 1e-2, 1e-1)
+
+
+def perturbed(env: FiniteMDP, size: float, rng: np.random.Generator) -> FiniteMDP:
+    """Add to each state's features a random vector of length `size`, and make all of them fit the unit ball."""
+    features = []
+    for phi in env.features:
+        noise = rng.standard_normal(phi.shape)
+        features.append((phi + size * noise / np.linalg.norm(noise, axis=1, keepdims=True)) / (1.0 + size))
+    return FiniteMDP(P=env.P, R=env.R, features=features, start=env.start)
+
+
+def distance(phi: Array, q: Array) -> float:
+    """Smallest max_s |q(s) - phi(s)^T theta| over theta, by linear programming."""
+    n, d = phi.shape
+    ones = np.ones((n, 1))
+    bounds = [(None, None)] * d + [(0, None)]
+    program = linprog(np.eye(d + 1)[d], np.block([[phi, -ones], [-phi, -ones]]), np.append(q, -q), bounds=bounds)
+    return float(program.fun)
+
+
+def misspecification(env: FiniteMDP) -> float:
+    """Largest distance of Q*(., a) from the linear functions, over levels and actions."""
+    return max(
+        distance(phi, q[:, a]) for phi, q in zip(env.features, env.optimal_q, strict=True) for a in range(q.shape[1])
+    )
+
+
+def copied(env: FiniteMDP, n: int) -> FiniteMDP:
+    """Let every state come in n copies, of which one is drawn on every visit."""
+    return FiniteMDP(
+        P=[np.repeat(np.repeat(p, n, axis=0), n, axis=2) / n for p in env.P],
+        R=[np.repeat(r, n, axis=0) for r in env.R],
+        features=[np.repeat(phi, n, axis=0) for phi in env.features],
+        start=np.repeat(env.start, n) / n,
+    )
+
+
+class Cell(NamedTuple):
+    """What came of runs with one setting."""
+
+    solved: int
+    loss: float
+    cover: float
+
+
+def measure(envs: list[FiniteMDP], **settings: float) -> Cell:
+    """One run on each environment: how many come within 1% of V*, the mean relative loss, the mean largest cover."""
+    losses, covers = [], []
+    for seed, env in enumerate(envs):
+        algorithm = dmq.DMQ(
+            FlowSampler(env),
+            n_samples=1000,
+            variant="frugal",
+            rng=seed,
+            max_trajectories=10**7,
+            **settings,  # type: ignore[arg-type]
+        )
+        result = algorithm.learn()
+        losses.append(1.0 - env.value(result.policy) / env.optimal_value)
+        covers.append(max(result.cover_sizes))
+    return Cell(sum(loss <= 0.01 for loss in losses), float(np.mean(losses)), float(np.mean(covers)))
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    n = parser.parse_args().seeds
+    families = {
+        "linear_q(5, 40, 6, 3)": [linear_q(rng=seed) for seed in range(n)],
+        "combination_lock(10, 4), 8 copies": [copied(combination_lock(10, 4, rng=seed), 8) for seed in range(n)],
+    }
+    for family, exact in families.items():
+        print(f"\n{family}, {n} runs: solved, mean loss, mean largest cover")
+        worlds = {}
+        for size in SIZES:
+            envs = [perturbed(env, size, np.random.default_rng(seed)) for seed, env in enumerate(exact)]
+            worlds[float(np.mean([misspecification(env) / env.gap for env in envs]))] = envs
+        for name, values, fixed in (("ratio", RATIOS, {"eps_r": 1e-3}), ("eps_r", REGULARISERS, {"ratio": 2.0})):
+            print("delta / gap " + "".join(f"{f'{name} {value:g}':<19}" for value in values) + f" at {fixed}")
+            for delta, envs in worlds.items():
+                cells = [measure(envs, **fixed, **{name: value}) for value in values]
+                print(f"{delta:11.2f} " + "".join(f"{c.solved:3d} {c.loss:6.3f} {c.cover:5.1f}   " for c in cells))
+
+
+if __name__ == "__main__":
+    main()

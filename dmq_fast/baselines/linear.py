@@ -1,0 +1,248 @@
+"""Baselines that learn a function linear in the features for every level and action; each returns a greedy `Policy`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dmq_fast.baselines.protocol import Baseline, Learned
+from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels._episode import Episode
+from dmq_fast.kernels._linear_q import LinearQLearner
+from dmq_fast.kernels._lsvi import LeastSquaresLearner
+from dmq_fast.kernels._span import SpanLearner
+from dmq_fast.kernels._validate import as_positive
+from dmq_fast.policy import Policy
+
+__all__ = ["LSVIUCB", "OCP", "RLSVI", "LinearQ", "UniformLeastSquares"]
+
+Environment = FiniteMDP | CompiledEnv
+
+
+class LeastSquares(Baseline):
+    """What the three share: they return the plain least-squares fit of the transitions they have seen."""
+
+    def learned(self, learner: Any) -> Learned:
+        """Return the plain fit, without noise or bonus."""
+        theta = learner.fit()
+        return Learned(Policy.greedy(theta), theta=theta)
+
+    def counts(self, learner: Any) -> dict[str, Any]:
+        """Return how many observations are revisited: distinct ones, by level."""
+        return {"observations": learner.n_observations}
+
+
+class UniformLeastSquares(LeastSquares):
+    """Uniform actions, then least squares from the last level to the first: the simplest control.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+    ridge : float, default 1e-3
+        > 0, added to the sums (not the means) of squares.
+    **options
+        As of `Baseline`.
+    """
+
+    name = "uniform"
+
+    def __init__(self, env: Environment, *, ridge: float = 1e-3, **options: Any) -> None:
+        super().__init__(env, ridge=ridge, **options)
+
+    def learner(self, episode: Episode) -> LeastSquaresLearner:
+        """Return the compiled part."""
+        return LeastSquaresLearner(episode, "uniform", self.own["ridge"], 0.0)
+
+
+class RLSVI(LeastSquares):
+    """Randomized least-squares value iteration.
+
+    Before every episode theta_h^a is drawn from N(mean, sigma² V^{-1}), V = sigma² precision I + sum phi phi^T, with
+    targets that are the largest values under the theta drawn for the next level; the episode is greedy on them. The
+    policy returned is greedy on the fit of the same transitions without noise.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+    sigma : float, default 0.1
+        > 0. Deviation of targets, in units of returns, which are at most 1.
+    precision : float, default 1.0
+        > 0. The paper's lambda: an unseen direction of theta has variance 1 / precision.
+    **options
+        As of `Baseline`.
+
+    Notes
+    -----
+    For m distinct observations at a level (at most one an episode) an episode costs O(H (m K d + K d²)).
+
+    Osband, Van Roy and Wen (2016). Generalization and exploration via randomized value functions. ICML. Algorithm 1,
+    with one block of features an action.
+    """
+
+    name = "rlsvi"
+
+    def __init__(self, env: Environment, *, sigma: float = 0.1, precision: float = 1.0, **options: Any) -> None:
+        super().__init__(env, sigma=sigma, precision=precision, **options)
+
+    def learner(self, episode: Episode) -> LeastSquaresLearner:
+        """Return the compiled part."""
+        sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
+        return LeastSquaresLearner(episode, "randomized", sigma**2 * precision, sigma)
+
+
+class LSVIUCB(LeastSquares):
+    """Least-squares value iteration with upper confidence bounds.
+
+    Before every episode theta is fitted backward to the values of min(1, phi^T theta^a + beta sqrt(phi^T V^{-1} phi)),
+    V = ridge I + sum phi phi^T; the episode is greedy on these. The policy returned is greedy on the fit of the same
+    transitions without bonus.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+    beta : float, default 0.1
+        >= 0. With returns of at most 1 the theorem's is c K d sqrt(log(2 K d T / p)), which is far too cautious in
+        practice: tune it.
+    ridge : float, default 1.0
+        > 0, the paper's lambda.
+    **options
+        As of `Baseline`.
+
+    Notes
+    -----
+    V has a block for every action; its factors are updated by the episode's rows, and so are the quadratic forms of
+    the m distinct observations of a level (at most one an episode). So an episode costs O(H (m K d + K d²)): it grows
+    with the number of episodes only where every observation is new.
+
+    Jin, Yang, Wang and Jordan (2020). Provably efficient reinforcement learning with linear function approximation.
+    COLT. Algorithm 1.
+    """
+
+    name = "lsvi-ucb"
+
+    def __init__(self, env: Environment, *, beta: float = 0.1, ridge: float = 1.0, **options: Any) -> None:
+        super().__init__(env, beta=beta, ridge=ridge, **options)
+
+    def learner(self, episode: Episode) -> LeastSquaresLearner:
+        """Return the compiled part."""
+        beta = as_positive("beta", self.own["beta"], zero=True)
+        return LeastSquaresLearner(episode, "confident", self.own["ridge"], beta)
+
+
+class LinearQ(Baseline):
+    """Epsilon-greedy Q-learning with linear functions, one step at a time.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+    alpha : float, default 0.5
+        Step size in [0, 1] of the first episode.
+    alpha_decay : float, default 0.0
+        >= 0: in episode e the step size is alpha / (1 + e alpha_decay). The paper's conditions (infinite sum, finite
+        sum of squares) need it positive.
+    epsilon : float, default 0.1
+        Probability in [0, 1] of a uniform action; ties of the others are broken at random.
+    epsilon_decay : float, default 0.0
+        >= 0, as `alpha_decay`.
+    **options
+        As of `Baseline`.
+
+    Notes
+    -----
+    A step costs O(K d). Melo and Ribeiro (2007). Q-learning with linear function approximation. COLT.
+    """
+
+    name = "q-learning"
+
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        alpha: float = 0.5,
+        alpha_decay: float = 0.0,
+        epsilon: float = 0.1,
+        epsilon_decay: float = 0.0,
+        **options: Any,
+    ) -> None:
+        options |= {"alpha": alpha, "alpha_decay": alpha_decay, "epsilon": epsilon, "epsilon_decay": epsilon_decay}
+        super().__init__(env, **options)
+
+    def learner(self, episode: Episode) -> LinearQLearner:
+        """Return the compiled part."""
+        return LinearQLearner(episode, **self.own)
+
+    def learned(self, learner: Any) -> Learned:
+        """Return the estimates as they are."""
+        theta = learner.weights
+        return Learned(Policy.greedy(theta), theta=theta)
+
+
+class OCP(Baseline):
+    """Optimistic constraint propagation, for deterministic systems whose Q* is in a linear span.
+
+    What is known of Q_h(., a) are exact equations; where features are no combination of theirs, Q is unbounded and the
+    action is tried. Every episode that is not optimal adds an equation, so there are at most as many as the sum of the
+    dimensions of the spans, the eluder dimension of the class.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+        Deterministic but for the start.
+    tolerance : float, default 1e-6
+        > 0. How far from the known span features may be and still belong to it.
+    **options
+        As of `Baseline`.
+
+    Raises
+    ------
+    ValueError
+        If steps or observations of the environment depend on chance.
+
+    Notes
+    -----
+    Constraints that are no equations are dropped: without a bound on theta, they say nothing about other features. An
+    episode costs O(H K d²), whatever came before.
+
+    Wen and Van Roy (2013). Efficient exploration and value function generalization in deterministic systems. NIPS.
+    Algorithm 1 for the coherent case.
+    """
+
+    name = "ocp"
+
+    def __init__(self, env: Environment, *, tolerance: float = 1e-6, **options: Any) -> None:
+        super().__init__(env, tolerance=tolerance, **options)
+
+    def learner(self, episode: Episode) -> SpanLearner:
+        """Return the compiled part."""
+        refuse_chance(self.env)
+        return SpanLearner(episode, self.own["tolerance"])
+
+    def learned(self, learner: Any) -> Learned:
+        """Return the estimates of least norm: 0 in directions not known."""
+        theta = learner.weights
+        return Learned(Policy.greedy(theta), theta=theta)
+
+    def counts(self, learner: Any) -> dict[str, Any]:
+        """Return the number of equations."""
+        return {"equations": int(learner.ranks.sum())}
+
+    def warnings(self, learner: Any) -> list[str]:
+        """Return whether equations contradict each other."""
+        if learner.n_conflicts == 0:
+            return []
+        return [f"{learner.n_conflicts} equations contradict earlier ones: Q* is not linear in the features"]
+
+
+def refuse_chance(env: Environment) -> None:
+    """Refuse an environment whose steps or observations depend on chance."""
+    if isinstance(env, FiniteMDP):
+        fixed = all(np.isin(P, (0.0, 1.0)).all() for P in env.P[: env.horizon - 1]) and all(
+            cap == 0.0 or np.isin(R, (0.0, cap)).all() for R, cap in zip(env.R, env.caps, strict=True)
+        )
+        fixed = fixed and (env.R[-1].ndim == 2 or bool(np.isin(env.P[-1], (0.0, 1.0)).all()))
+    else:
+        fixed = not any(env.handle.step_uniforms) and not any(env.handle.feature_uniforms)
+    if not fixed:
+        raise ValueError(f"env: expected a deterministic environment, got {env!r}, whose steps depend on chance")

@@ -1,0 +1,698 @@
+"""Baselines: episodes against the environment's functions, learners against plain twins, facts of the literature."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_rollout import random_mdp
+
+import dmq_fast
+from dmq_fast.baselines import (
+    LSVIUCB,
+    OCP,
+    REGISTRY,
+    RLSVI,
+    UCBQ,
+    DelayedQ,
+    LinearQ,
+    TablePolicy,
+    UniformLeastSquares,
+)
+from dmq_fast.environments import CompiledEnv, FiniteMDP, cart_pole, chain, combination_lock, deep_sea, mountain_car
+from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian
+from dmq_fast.environments.linear_mdp import linear_mdp
+from dmq_fast.environments.locks import decoy_lock
+from dmq_fast.kernels import Stream
+from dmq_fast.kernels._block import normal_quantiles
+from dmq_fast.kernels._env import EnvironmentHandle
+from dmq_fast.kernels._episode import Episode, Learner
+from dmq_fast.kernels._lsvi import LeastSquaresLearner
+from dmq_fast.kernels._span import SpanLearner
+from dmq_fast.kernels._tabular import UCBQLearner
+from dmq_fast.policy import Policy
+from dmq_fast.samplers import RolloutSampler
+
+everywhere = pytest.mark.parametrize("name", REGISTRY)
+
+
+def episode_of(env, seed=0):
+    compiled = block_mdp(env) if isinstance(env, FiniteMDP) else env
+    return Episode(compiled.handle, compiled.features, Stream(seed))
+
+
+def small_linear_mdp(seed, horizon=3, n_actions=2):
+    return linear_mdp(horizon, 5, 2, n_actions, rng=seed)
+
+
+# Episodes -----------------------------------------------------------------------------------------------------------
+
+ENVIRONMENTS = {
+    "chain": lambda: block_mdp(chain(6, 2)),
+    "gaussian": lambda: lock_gaussian(5, 0.1, 0.3, rng=1),
+    "coins": lambda: lock_bernoulli(5, 0.1, observation="coins", rng=1),
+    "tiles": lambda: mountain_car(8, "tiles"),
+    "fourier": lambda: cart_pole(60),
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_an_episode_is_what_the_functions_of_the_environment_say(name):
+    env = ENVIRONMENTS[name]()
+    handle, stream = env.handle, Stream(3)
+    episode = Episode(handle, env.features, stream)
+    ended = 0
+    for number in (0, 1, 7):
+        episode.reset(number)
+        dynamics, seen, own = (stream.at(number, chunk).generator() for chunk in range(3))
+        states = handle.reset(dynamics.random((1, handle.reset_uniforms)))
+        for level in range(env.horizon):
+            phi = handle.features(level, states, seen.random((1, handle.feature_uniforms[level])))
+            if env.features is not None:
+                phi = env.features(phi)
+            over = handle.ended(level, states)[0]
+            ended += over
+            np.testing.assert_array_equal(episode.features(), np.zeros(env.dimension) if over else phi[0])
+            np.testing.assert_array_equal(episode.features(), episode.features())
+            action = int(own.random() * env.n_actions)
+            assert episode.act(np.zeros(env.n_actions)) == action
+            reward = handle.step(level, states, [action], dynamics.random((1, handle.step_uniforms[level])))[0]
+            assert episode.step(action) == env.reward_scale * (reward + env.reward_shift)
+            np.testing.assert_array_equal(episode.state, states[0])
+        with pytest.raises(ValueError, match="goes on"):
+            episode.step(0)
+    assert ended > 0 or name != "fourier"
+
+
+def test_the_environment_meets_the_same_numbers_whoever_looks():
+    env = lock_gaussian(6, 0.2, rng=0)
+    states = []
+    for looks, draws in ((True, 0), (False, 5)):
+        episode = Episode(env.handle, None, Stream(4))
+        episode.reset(2)
+        for _ in range(env.horizon):
+            if looks:
+                episode.features()
+            episode.draws(draws)
+            episode.step(1)
+            states.append(episode.state)
+    np.testing.assert_array_equal(states[:6], states[6:])
+
+
+def test_ties_are_broken_uniformly_among_the_largest_scores():
+    episode = episode_of(chain(2, 4))
+    episode.reset(0)
+    counts = np.bincount([episode.act([1.0, 0.5, 1.0, 1.0]) for _ in range(3000)], minlength=4)
+    assert counts[1] == 0
+    assert (abs(counts[[0, 2, 3]] - 1000) < 150).all()
+    assert episode.act([0.0, 0.0, 2.0, 0.0]) == 2
+    with pytest.raises(ValueError, match="scores"):
+        episode.act([0.0, np.nan, 0.0, 0.0])
+
+
+def test_what_breaks_the_interface_is_named():
+    latent = chain(3, 2)
+
+    def handle(**changes):
+        env = block_mdp(latent)
+
+        class Source:
+            """Functions of a block MDP, some replaced."""
+
+        return CompiledEnv.from_functions(
+            horizon=3,
+            n_actions=2,
+            dimension=env.dimension,
+            state_bytes=4,
+            **{
+                "reset": dmq_fast.environments.compiled.RESET(lambda *_: 0),
+                "features": dmq_fast.environments.compiled.FEATURES(lambda *_: 0),
+                "step": dmq_fast.environments.compiled.STEP(lambda *_: 0),
+                **changes,
+            },
+        ).handle
+
+    episode = Episode(handle(), None, Stream(0))
+    with pytest.raises(ValueError, match="level 0, call 5, chunk 0: reset: left a state out"):
+        episode.reset(5)
+    episode = Episode(handle(reset=dmq_fast.environments.compiled.RESET(lambda *_: 3)), None, Stream(0))
+    with pytest.raises(RuntimeError, match="reset of the environment returned the code 3"):
+        episode.reset(0)
+
+
+def test_episodes_refuse_maps_that_do_not_fit():
+    with pytest.raises(ValueError, match="feature_map"):
+        Episode(block_mdp(chain(3, 2)).handle, mountain_car(4).features, Stream(0))
+    with pytest.raises(TypeError):
+        Episode(None, None, Stream(0))
+    assert isinstance(episode_of(chain(3, 2)).handle, EnvironmentHandle)
+
+
+# Twins: the algorithms as their papers print them, on the Python face of the same episodes ----------------------------
+
+
+class LeastSquaresTwin:
+    """All transitions kept, every matrix formed and solved anew, observations never merged."""
+
+    def __init__(self, episode, kind, ridge, scale):
+        self.episode, self.kind, self.ridge, self.scale = episode, kind, ridge, scale
+        self.data = [[([], [], []) for _ in range(episode.n_actions)] for _ in range(episode.horizon)]
+
+    def fit(self, kind, normals=None):
+        """theta, and V by level and action."""
+        e = self.episode
+        theta, v = np.zeros((e.horizon, e.n_actions, e.dimension)), {}
+        for h in reversed(range(e.horizon)):
+            for a in range(e.n_actions):
+                phi, rewards, after = (np.array(column) for column in self.data[h][a])
+                v[h, a] = self.ridge * np.eye(e.dimension)
+                if len(phi):
+                    v[h, a] = v[h, a] + phi.T @ phi
+                    ahead = self.values(h + 1, after, theta, v, kind) if h + 1 < e.horizon else 0.0
+                    theta[h, a] = np.linalg.solve(v[h, a], phi.T @ (rewards + ahead))
+                if kind == "randomized":
+                    theta[h, a] += self.scale * np.linalg.solve(np.linalg.cholesky(v[h, a]).T, normals[h, a])
+        return theta, v
+
+    def values(self, h, phi, theta, v, kind):
+        return self.scores(h, phi, theta, v, kind).max(axis=1)
+
+    def scores(self, h, phi, theta, v, kind):
+        scores = phi @ theta[h].T
+        if kind == "confident":
+            for a in range(self.episode.n_actions):
+                leverage = np.einsum("ni,in->n", phi, np.linalg.solve(v[h, a], phi.T))
+                scores[:, a] = np.minimum(scores[:, a] + self.scale * np.sqrt(leverage), 1.0)
+        return scores
+
+    def play(self, number):
+        e, normals = self.episode, None
+        e.reset(number)
+        if self.kind == "randomized":
+            shape = (e.horizon, e.n_actions, e.dimension)
+            normals = normal_quantiles(e.draws(np.prod(shape))).reshape(shape)
+        theta = np.zeros((e.horizon, e.n_actions, e.dimension))
+        if self.kind != "uniform":
+            theta, v = self.fit(self.kind, normals)
+        self.theta = theta
+        path, total = [], 0.0
+        for h in range(e.horizon):
+            phi = e.features()
+            if self.kind == "uniform":
+                a = int(e.draws(1)[0] * e.n_actions)
+            else:
+                a = e.act(self.scores(h, phi[None], theta, v, self.kind)[0])
+            path.append((phi, a, e.step(a)))
+            total += path[-1][2]
+        for h, (phi, a, reward) in enumerate(path):
+            columns = (phi, reward, path[h + 1][0] if h + 1 < e.horizon else np.zeros(e.dimension))
+            for column, value in zip(self.data[h][a], columns, strict=True):
+                column.append(value)
+        return total
+
+
+def compare_least_squares(env, kind, ridge, scale, n, rtol=1e-6):
+    learner = LeastSquaresLearner(episode_of(env), kind, ridge, scale)
+    twin = LeastSquaresTwin(episode_of(env), kind, ridge, scale)
+    returns = np.zeros(n)
+    assert learner.run(returns)
+    np.testing.assert_allclose(returns, [twin.play(number) for number in range(n)], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(learner.weights, twin.theta, rtol=rtol, atol=1e-9)
+    np.testing.assert_allclose(learner.fit(), twin.fit("plain")[0], rtol=rtol, atol=1e-9)
+    return learner
+
+
+kinds = pytest.mark.parametrize(
+    ("kind", "scale"), [("uniform", 0.0), ("randomized", 0.2), ("confident", 0.3), ("confident", 2.0)]
+)
+
+
+@kinds
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), horizon=st.integers(1, 4), n_actions=st.integers(1, 3), ridge=st.floats(0.01, 2.0))
+def test_least_squares_of_finite_mdps(kind, scale, seed, horizon, n_actions, ridge):
+    learner = compare_least_squares(small_linear_mdp(seed, horizon, n_actions), kind, ridge, scale, 25)
+    assert all(n <= 5 for n in learner.n_observations)
+
+
+@kinds
+def test_least_squares_where_every_observation_is_new(kind, scale):
+    learner = compare_least_squares(lock_gaussian(4, 0.1, 0.4, n_actions=2, rng=0), kind, 0.1, scale, 70)
+    assert learner.n_observations == (0, 70, 70, 70)
+
+
+@kinds
+def test_least_squares_of_a_mapped_environment(kind, scale):
+    compare_least_squares(cart_pole(12), kind, 0.5, scale, 12)
+
+
+def test_leverages_stay_right_over_thousands_of_updates():
+    # Both ways past the point where they are computed afresh.
+    compare_least_squares(small_linear_mdp(5, 2, 1), "confident", 1.0, 0.5, 1100)
+
+
+def test_equal_observations_are_kept_once():
+    learner = LeastSquaresLearner(episode_of(linear_mdp(3, 60, 2, 2, rng=0)), "uniform", 1.0, 0.0)
+    learner.run(np.zeros(3000))
+    first, *others = learner.n_observations
+    assert first == 0
+    assert all(50 < n <= 60 for n in others)
+
+
+def test_rewards_by_edge_and_shrinking_levels():
+    rng = np.random.default_rng(2)
+    for _ in range(5):
+        env = random_mdp(rng, 4, 5, 3, 4, "dense", caps=True)
+        compare_least_squares(env, "randomized", 0.3, 0.3, 25)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    alpha=st.floats(0.0, 1.0),
+    epsilon=st.floats(0.0, 1.0),
+    decays=st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
+)
+def test_linear_q_learning(seed, alpha, epsilon, decays):
+    env, n = small_linear_mdp(seed), 30
+    result = LinearQ(
+        env, alpha=alpha, epsilon=epsilon, alpha_decay=decays[0], epsilon_decay=decays[1], n_episodes=n, rng=0
+    ).learn()
+    e, theta, returns = episode_of(env), np.zeros((3, 2, env.dimension)), []
+    for number in range(n):
+        e.reset(number)
+        step, explore, total = alpha / (1 + number * decays[0]), epsilon / (1 + number * decays[1]), 0.0
+        phi = e.features()
+        for h in range(3):
+            u, action = e.draws(2)
+            a = e.act(theta[h] @ phi)
+            if u < explore:
+                a = int(action * 2)
+            reward, before = e.step(a), phi
+            target = reward
+            if h < 2:
+                phi = e.features()
+                target += (theta[h + 1] @ phi).max()
+            theta[h, a] += step * (target - before @ theta[h, a]) * before
+            total += reward
+        returns.append(total)
+    np.testing.assert_allclose(result.returns, returns, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.theta, theta, rtol=1e-9, atol=1e-12)
+
+
+def state_of(episode):
+    return int(episode.state[:4].view(np.int32)[0])
+
+
+def tabular_twin(env, n, update):
+    """Greedy episodes on a table that `update(q, h, s, a, reward, ahead)` changes."""
+    e = episode_of(env)
+    q = [np.ones((size, env.n_actions)) for size in env.n_states]
+    returns = []
+    for number in range(n):
+        e.reset(number)
+        total = 0.0
+        for h in range(env.horizon):
+            s = state_of(e)
+            a = e.act(q[h][s])
+            reward = e.step(a)
+            ahead = q[h + 1][state_of(e)].max() if h + 1 < env.horizon else 0.0
+            update(q, h, s, a, reward, ahead)
+            total += reward
+        returns.append(total)
+    return q, returns
+
+
+@pytest.mark.parametrize("alpha", [None, 0.2])
+@pytest.mark.parametrize("clipped", [True, False])
+def test_ucb_q(alpha, clipped):
+    rng = np.random.default_rng(6)
+    for _ in range(5):
+        env = random_mdp(rng, 4, 4, 3, 4, "dense", caps=True)
+        visits, c = {}, 0.1
+
+        def update(q, h, s, a, reward, ahead, visits=visits, c=c, horizon=env.horizon):
+            t = visits[h, s, a] = visits.get((h, s, a), 0) + 1
+            rate = (horizon + 1) / (horizon + t) if alpha is None else alpha
+            q[h][s, a] = (1 - rate) * q[h][s, a] + rate * (reward + min(1, ahead) + c * np.sqrt(horizon / t))
+            if clipped:
+                q[h][s, a] = min(1, q[h][s, a])
+
+        q, returns = tabular_twin(env, 200, update)
+        result = UCBQ(env, c=c, alpha=alpha, clipped=clipped, n_episodes=200, rng=0).learn()
+        np.testing.assert_allclose(result.returns, returns, rtol=0, atol=1e-12)
+        for mine, theirs in zip(result.table, q, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+        learner = UCBQLearner(episode_of(env), c, alpha, clipped)
+        learner.run(np.zeros(200))
+        assert {(h, s, a): n for h, t in enumerate(learner.counts) for (s, a), n in np.ndenumerate(t) if n} == visits
+
+
+@pytest.mark.parametrize(("m", "epsilon"), [(1, 0.02), (3, 0.05), (7, 0.01)])
+def test_delayed_q(m, epsilon):
+    rng, stuck = np.random.default_rng(7), 0
+    for _ in range(5):
+        env = random_mdp(rng, 3, 3, 2, 4, "dense", caps=True)
+        total, waited, attempted, learn = {}, {}, {}, {}
+        clock = {"now": 0, "changed": 0, "updates": 0}
+
+        def update(
+            q, h, s, a, reward, ahead, total=total, waited=waited, attempted=attempted, learn=learn, clock=clock
+        ):
+            key = h, s, a
+            clock["now"] += 1
+            if learn.setdefault(key, True):
+                total[key] = total.get(key, 0.0) + reward + ahead
+                waited[key] = waited.get(key, 0) + 1
+                if waited[key] == m:
+                    if q[h][s, a] - total[key] / m >= 2 * epsilon:
+                        q[h][s, a] = total[key] / m + epsilon
+                        clock["changed"], clock["updates"] = clock["now"], clock["updates"] + 1
+                    elif attempted.get(key, 0) >= clock["changed"]:
+                        learn[key] = False
+                    attempted[key], total[key], waited[key] = clock["now"], 0.0, 0
+            elif attempted.get(key, 0) < clock["changed"]:
+                learn[key] = True
+
+        q, returns = tabular_twin(env, 800, update)
+        result = DelayedQ(env, m=m, epsilon=epsilon, n_episodes=800, rng=0).learn()
+        np.testing.assert_allclose(result.returns, returns, rtol=0, atol=1e-12)
+        for mine, theirs in zip(result.table, q, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+        assert result.counts["updates"] == clock["updates"]
+        stuck += sum(not waiting for waiting in learn.values())
+    assert stuck > 0
+
+
+def deterministic_linear(seed, dimension):
+    """A deterministic lock with rotated features."""
+    return combination_lock(5, 3, final=1.0, rng=seed, dimension=dimension)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), dimension=st.integers(2, 5))
+def test_ocp(seed, dimension):
+    env, n = deterministic_linear(seed, dimension), 40
+    learner, returns = SpanLearner(episode_of(env), 1e-6), np.zeros(n)
+    learner.run(returns)
+    e = episode_of(env)
+    rows = [[(np.zeros((0, dimension)), np.zeros(0)) for _ in range(3)] for _ in range(5)]
+
+    def optimistic(h, phi):
+        best = []
+        for phis, y in rows[h]:
+            coefficients = np.linalg.lstsq(phis.T, phi, rcond=None)[0] if len(phis) else np.zeros(0)
+            known = np.linalg.norm(phis.T @ coefficients - phi) < 1e-6
+            best.append(coefficients @ y if known else np.inf)
+        return np.array(best)
+
+    for number in range(n):
+        e.reset(number)
+        path = []
+        for h in range(5):
+            phi = e.features()
+            a = int(optimistic(h, phi).argmax())
+            path.append((phi, a, e.step(a)))
+        assert abs(sum(r for *_, r in path) - returns[number]) < 1e-12
+        ahead = 0.0
+        for h in reversed(range(5)):
+            phi, a, reward = path[h]
+            if ahead < np.inf and optimistic(h, phi)[a] == np.inf:
+                phis, y = rows[h][a]
+                rows[h][a] = np.vstack([phis, phi]), np.append(y, reward + ahead)
+            ahead = optimistic(h, phi).max()
+    assert learner.ranks.tolist() == [[len(y) for _, y in level] for level in rows]
+    assert learner.n_conflicts == 0
+
+
+# Facts of the literature ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("horizon", "published"), [(5, 700), (10, 1300), (20, 2900)])
+def test_ucb_q_solves_locks_as_fast_as_published(horizon, published):
+    # Du et al. (2019, arXiv 1901.09018) with their authors' code: medians of the first multiple of 100 episodes whose
+    # running mean exceeds 1/4.
+    first = [
+        UCBQ(lock_bernoulli(horizon, rng=seed), c=0.001, alpha=0.1, n_episodes=2 * published, rng=seed, checkpoints=1)
+        .learn()
+        .first_above(0.25)
+        for seed in range(9)
+    ]
+    assert 0.75 * published <= np.median(first) <= 1.25 * published, first
+
+
+def test_rlsvi_explores_the_deep_sea_and_epsilon_greedy_does_not():
+    env = deep_sea(20, rng=1)
+    deep = RLSVI(env, sigma=0.03, n_episodes=1000, rng=0).learn()
+    assert deep.value > env.optimal_value - 1e-9
+    assert np.count_nonzero(deep.returns > 0.5) > 500
+    for epsilon in (0.1, 0.3):
+        shallow = LinearQ(env, epsilon=epsilon, n_episodes=5000, rng=0).learn()
+        assert shallow.value < 0.05
+        assert shallow.returns.max() < 0.5
+
+
+def test_the_regret_of_lsvi_ucb_is_sublinear():
+    env = linear_mdp(rng=3)
+    points = [400, 1600, 6400]
+    result = LSVIUCB(env, beta=0.3, ridge=0.01, n_episodes=6400, checkpoints=points, rng=0).learn()
+    regret = result.curve.episodes * env.optimal_value - result.curve.reward
+    # sqrt(T) doubles it where episodes quadruple; uniform actions keep a regret that is linear.
+    assert (regret > 0).all()
+    assert (regret[1:] < 2 * regret[:-1]).all(), regret
+    assert env.optimal_value - result.value < 1e-3
+    uniform = UniformLeastSquares(env, n_episodes=6400, checkpoints=points, rng=0).learn()
+    assert regret[-1] < 0.1 * (6400 * env.optimal_value - uniform.curve.reward[-1])
+
+
+@pytest.mark.parametrize(
+    "env",
+    [decoy_lock(10), deep_sea(12, rng=3), combination_lock(20, final=1.0, rng=0), deterministic_linear(1, 6)],
+    ids=["decoy", "deep-sea", "lock", "rotated"],
+)
+def test_ocp_is_suboptimal_in_at_most_eluder_dimension_many_episodes(env):
+    dimension = sum(
+        int(np.linalg.matrix_rank(phi[seen])) * env.n_actions
+        for phi, seen in zip(env.features, env.reachable, strict=True)
+    )
+    result = OCP(env, n_episodes=dimension + 50, rng=0).learn()
+    suboptimal = np.count_nonzero(result.returns < env.optimal_value - 1e-9)
+    assert 0 < suboptimal <= dimension
+    assert result.counts["equations"] <= dimension
+    assert result.value == pytest.approx(env.optimal_value, abs=1e-9)
+    assert result.warnings == ()
+
+
+@pytest.mark.parametrize(("env", "m"), [(chain(6, 2), 20), (deep_sea(8), 1), (lock_bernoulli(5, rng=0), 20)])
+def test_delayed_q_learning_solves_small_mdps(env, m):
+    result = DelayedQ(env, m=m, epsilon=0.01, n_episodes=20_000, rng=0).learn()
+    assert result.value > env.optimal_value - 0.01
+    assert result.counts["updates"] <= result.counts["attempts"]
+
+
+def test_uniform_actions_suffice_where_the_horizon_is_short():
+    env = lock_bernoulli(3, rng=0)
+    assert UniformLeastSquares(env, n_episodes=2000, rng=0).learn().value == env.optimal_value
+    assert UniformLeastSquares(lock_bernoulli(20, rng=0), n_episodes=2000, rng=0).learn().value == 0.0
+
+
+# The protocol ---------------------------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_results_say_what_happened(name):
+    env = deep_sea(4)
+    baseline = REGISTRY[name](env, n_episodes=90, rng=5)
+    result = baseline.learn()
+    assert (result.algorithm, result.status, result.n_trajectories) == (name, "finished", 90)
+    assert result.counts["episodes"] == 90
+    assert result.counts["transitions"] == 360
+    assert result.counts["evaluation_trajectories"] == 0
+    assert result.value == env.value(result.policy)
+    assert (result.theta is None) != (result.table is None)
+    assert isinstance(result.policy, Policy)
+    curve = result.curve
+    assert curve.episodes[0] == 1
+    assert curve.episodes[-1] == 90
+    assert (np.diff(curve.episodes) > 0).all()
+    np.testing.assert_allclose(curve.reward, np.cumsum(result.returns)[curve.episodes - 1], rtol=1e-12)
+    assert (curve.standard_error == 0).all()
+    assert result.parameters["n_episodes"] == 90
+    assert result.seconds["total"] == result.seconds["learning"] + result.seconds["evaluation"]
+    assert name in repr(result)
+    # What was returned runs on other samplers too.
+    estimate = RolloutSampler(env).evaluate(result.policy, 10, stream=Stream(0))
+    assert estimate.value == pytest.approx(result.value)
+
+
+@everywhere
+def test_runs_are_repeatable_and_begin_alike(name):
+    env = deep_sea(4)
+    first = REGISTRY[name](env, n_episodes=60, rng=5)
+    result = first.learn()
+    longer = first.learn(100)
+    assert first.n_episodes == 100
+    again = REGISTRY[name](env, n_episodes=60, rng=Stream.from_key(result.key)).learn()
+    copied = pickle.loads(pickle.dumps(first)).learn(60)
+    for other in (longer, again, copied):
+        np.testing.assert_array_equal(other.returns[:60], result.returns)
+    assert again.policy == copied.policy == result.policy
+    # Nothing in OCP on a deterministic system is random.
+    other = REGISTRY[name](env, n_episodes=60, rng=6).learn()
+    assert np.array_equal(other.returns, result.returns) == (name == "ocp")
+
+
+@everywhere
+def test_budgets_in_seconds(name):
+    result = REGISTRY[name](deep_sea(5), n_episodes=10**7, rng=0).learn(max_seconds=1e-9)
+    assert result.status == "max_seconds"
+    assert 0 < result.n_trajectories < 10**7
+    assert len(result.returns) == result.curve.episodes[-1]
+
+
+@pytest.mark.parametrize("algorithm", [UCBQ, RLSVI])
+def test_an_interrupted_run_keeps_what_it_has(algorithm):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    baseline = algorithm(deep_sea(10), n_episodes=10**8, checkpoints=[100], rng=0)
+    with pytest.raises(RuntimeError, match="no episode"):
+        baseline.result()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            baseline.learn()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    result = baseline.result()
+    assert result.status == "interrupted"
+    assert result.n_trajectories >= 100
+    assert result.curve.episodes[-1] == result.n_trajectories
+
+
+@pytest.mark.parametrize("name", ["uniform", "q-learning", "rlsvi", "lsvi-ucb"])
+def test_environments_without_tables_are_valued_by_rollouts(name):
+    env = mountain_car(10, "fourier", 1)
+    result = REGISTRY[name](env, n_episodes=20, checkpoints=[5], n_evaluation=64, rng=0).learn()
+    assert result.counts["evaluation_trajectories"] == 128
+    stream = Stream.from_key(result.key, call=2**63 + 1)
+    assert result.value == RolloutSampler(env).evaluate(result.policy, 64, stream=stream).value
+    assert "evaluation" in result.seconds
+
+
+@pytest.mark.parametrize("algorithm", [UCBQ, DelayedQ])
+def test_tabular_algorithms_see_through_the_noise_of_block_mdps(algorithm):
+    env = lock_gaussian(3, 0.1, 0.3, rng=0)
+    parameters = {"c": 0.01} if algorithm is UCBQ else {"m": 20}
+    result = algorithm(env, n_episodes=5000, rng=0, **parameters).learn()
+    assert isinstance(result.policy, TablePolicy)
+    assert result.value == env.latent.value(result.policy) == env.optimal_value
+    assert env.latent.occupancy(result.policy)[0].sum() == pytest.approx(1.0)
+    assert result.policy.act(0, np.array([0, 0])).tolist() == [result.table[0][0].argmax()] * 2
+
+
+def test_tables_of_features_that_are_no_units():
+    env = small_linear_mdp(0)
+    result = UCBQ(env, n_episodes=50, rng=0).learn()
+    assert isinstance(result.policy, TablePolicy)
+    assert result.value == env.value(result.policy)
+
+
+def test_table_policies():
+    policy = TablePolicy([np.array([1, 0]), np.array([0])])
+    assert policy == TablePolicy([[1, 0], [0]])
+    assert policy != TablePolicy([[1, 1], [0]])
+    assert policy.probabilities(0, np.zeros((2, 3)), 2).tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(ValueError, match="all 2 states"):
+        policy.probabilities(0, np.zeros((3, 3)), 2)
+    with pytest.raises(ValueError, match="n_actions"):
+        policy.probabilities(0, np.zeros((2, 3)), 1)
+    with pytest.raises(ValueError, match="actions: level 1"):
+        TablePolicy([[0], [-1]])
+    with pytest.raises(ValueError, match="read-only"):
+        policy.rules[0][0] = 0
+
+
+def test_optima_that_the_start_decides():
+    rng = np.random.default_rng(0)
+    env = random_mdp(rng, 3, 3, 2, 3, "dense", start="random")
+    result = UCBQ(env, c=0.02, n_episodes=5000, rng=0).learn()
+    assert env.value(result.policy) > env.optimal_value - 0.05
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "parameters", "error", "message"),
+    [
+        (RLSVI, "lock", {}, TypeError, "env: expected a FiniteMDP or a CompiledEnv"),
+        (RLSVI, chain(3, 2), {"sigma": -1.0}, ValueError, "sigma"),
+        (RLSVI, chain(3, 2), {"precision": 0.0}, ValueError, "precision"),
+        (LSVIUCB, chain(3, 2), {"beta": float("nan")}, ValueError, "beta"),
+        (LinearQ, chain(3, 2), {"epsilon": 1.5}, ValueError, r"epsilon: expected a number in \[0, 1\]"),
+        (LinearQ, chain(3, 2), {"alpha_decay": -1}, ValueError, "alpha_decay"),
+        (LinearQ, chain(3, 2), {"gamma": 1.0}, TypeError, "gamma"),
+        (OCP, chain(3, 2), {}, ValueError, "deterministic"),
+        (OCP, lock_bernoulli(3, rng=0), {}, ValueError, "deterministic"),
+        (OCP, lock_gaussian(3, rng=0), {}, ValueError, "deterministic"),
+        (OCP, deep_sea(3), {"tolerance": 0.0}, ValueError, "tolerance"),
+        (UCBQ, mountain_car(5), {}, TypeError, "states are numbered"),
+        (DelayedQ, mountain_car(5), {}, TypeError, "states are numbered"),
+        (UCBQ, chain(3, 2), {"alpha": 2.0}, ValueError, "alpha"),
+        (UCBQ, chain(3, 2), {"c": -1.0}, ValueError, "c: "),
+        (DelayedQ, chain(3, 2), {"m": 0}, ValueError, "m: expected an integer >= 1"),
+        (DelayedQ, chain(3, 2), {"n_episodes": 0}, ValueError, "n_episodes"),
+        (DelayedQ, chain(3, 2), {"checkpoints": [0]}, ValueError, "checkpoints"),
+        (DelayedQ, chain(3, 2), {"max_seconds": 0}, ValueError, "max_seconds"),
+        (DelayedQ, chain(3, 2), {"rng": -1}, ValueError, "rng"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_runs(algorithm, env, parameters, error, message):
+    with pytest.raises(error, match=message):
+        algorithm(env, **parameters)
+
+
+def test_kernels_refuse_kinds_they_do_not_know():
+    with pytest.raises(ValueError, match="kind"):
+        LeastSquaresLearner(episode_of(chain(3, 2)), "greedy", 1.0, 0.0)
+
+
+def test_learners_are_for_one_thread():
+    learner = LeastSquaresLearner(episode_of(deep_sea(10)), "randomized", 0.01, 0.1)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(learner.run, np.zeros(3000))
+        refused = False
+        while not (refused or running.done()):
+            try:
+                learner.fit()
+            except RuntimeError as error:
+                refused = "another thread" in str(error)
+        try:
+            running.result()
+        except RuntimeError as error:
+            refused = "another thread" in str(error)
+    assert refused
+    with pytest.raises(TypeError, match="abstract"):
+        Learner(episode_of(deep_sea(3)))
+
+
+def test_warnings():
+    assert "nothing told actions apart" in LinearQ(lock_bernoulli(20, rng=0), n_episodes=50, rng=0).learn().warnings[0]
+    assert "no entry changed" in DelayedQ(chain(3, 2), m=1000, n_episodes=50, rng=0).learn().warnings[0]
+    # Distinct states with one feature: equations that contradict each other.
+    blurred = FiniteMDP(
+        P=[np.eye(2)[[[0, 1]]]],
+        R=[np.zeros((1, 2)), np.array([[0.2, 0.2], [0.9, 0.9]])],
+        features=[np.ones((1, 1)), np.ones((2, 1))],
+    )
+    assert "contradict" in OCP(blurred, n_episodes=20, rng=0).learn().warnings[0]
+
+
+def test_the_registry_is_what_the_package_offers():
+    assert list(REGISTRY) == ["uniform", "q-learning", "rlsvi", "lsvi-ucb", "ocp", "ucb-q", "delayed-q"]
+    assert dmq_fast.baselines.REGISTRY is REGISTRY

@@ -1,0 +1,675 @@
+"""Function classes: finite ones against enumeration, regularisers against eigenproblems, kernels against exact ones."""
+
+import itertools
+import json
+import pickle
+
+import exact_kernel
+import numpy as np
+import pytest
+import reference
+import scipy.linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay import replay
+
+import dmq_fast as dmq
+from dmq_fast.environments import FiniteMDP, chain, combination_lock, linear_q
+from dmq_fast.features import Nystrom, RandomFourier
+from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
+from dmq_fast.kernels import ShiftScan
+from dmq_fast.misspecification import largest_misspecification, misspecified_thresholds
+from dmq_fast.moments import Moments, Returns
+
+seeds = st.integers(0, 2**32)
+
+
+def solver_of(function_class, dimension, *, ridge=1e-3, eps_s=1.0, eps_t=2.0, eps_r=1e-2, oracle="value"):
+    return function_class.solver(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
+
+
+def moments_of(*levels, base=0):
+    """Moments of rows (n, d) by level."""
+    grams = np.array([rows.T @ rows for rows in levels])
+    return Moments(len(levels[0]), range(base, base + len(levels)), grams, {})
+
+
+def pairs_of(rows, y):
+    returns = Returns(rows.T @ y, float(y @ y), len(y))
+    return Moments(len(y), (0,), (rows.T @ rows)[None], {0: returns})
+
+
+def mean_gram(rows):
+    return rows.T @ rows / len(rows)
+
+
+def spd(rng, d, least=0.05):
+    root = rng.standard_normal((d, d))
+    return root @ root.T + least * np.eye(d)
+
+
+# Finite classes
+
+
+def literal_oracle(d1, d2, eps_1, eps_2, regularizer):
+    """Oracle 4.2 as the paper prints it, from the values (n, m) of all functions on both samples."""
+    v, m = -np.inf, d1.shape[1]
+    for i, j in itertools.product(range(m), repeat=2):
+        if np.mean((d1[:, i] - d1[:, j]) ** 2) + regularizer[i, j] <= eps_1:
+            v = max(v, np.mean((d2[:, i] - d2[:, j]) ** 2))
+    return v >= eps_2, v
+
+
+def literal_fit(values, y, penalty):
+    """Equation 2 by enumeration: the best function's number."""
+    return min(range(values.shape[1]), key=lambda i: np.mean((values[:, i] - y) ** 2) + penalty[i])
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(1, 6), st.integers(1, 3), st.booleans(), st.sampled_from([0.01, 0.3, 1.0, 4.0]))
+def test_the_finite_oracle_is_the_papers(seed, m, n_policies, regularised, eps_s):
+    rng = np.random.default_rng(seed)
+    n, scale, eps_r, levels = 5, rng.uniform(0.5, 3), 0.1, 3
+    regularizer = rng.random((m, m)) * regularised
+    regularizer = regularizer + regularizer.T
+    samples = [[rng.uniform(-1, 1, (n, m)) for _ in range(n_policies)] for _ in range(levels)]
+    later = [rng.uniform(-1, 1, (n, m)) for _ in range(levels)]
+    cover = np.array([sum(mean_gram(rows) for rows in policies) for policies in samples]) / scale**2
+    finite = FiniteClass(scale, regularizer=regularizer if regularised else None)
+    eps_t = rng.uniform(0.1, 2)
+    solver = solver_of(finite, m, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r)
+    level, values = solver.scan(cover, moments_of(*(rows / scale for rows in later)), levels - 1, 0)
+    wanted, decisions = [], []
+    for h in reversed(range(levels)):
+        d1 = np.concatenate(samples[h])
+        decision, v = literal_oracle(d1, later[h], eps_s / n_policies, eps_t, eps_r * regularizer / n_policies)
+        wanted.append(max(v, 0.0))
+        decisions.append(decision)
+        if decision:
+            break
+    assert level == (levels - len(decisions) if decisions[-1] else -1)
+    np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-12)
+    assert solver.n_marginal == 0
+    silent = solver_of(finite, m, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle="decision")
+    answer, nothing = silent.scan(cover, moments_of(*(rows / scale for rows in later)), levels - 1, 0)
+    assert answer == level and nothing.size == 0
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(1, 8), st.integers(1, 30), st.booleans())
+def test_the_finite_fit_is_the_best_of_all(seed, m, n, penalised):
+    rng = np.random.default_rng(seed)
+    values, y, scale = rng.uniform(-1, 1, (n, m)), rng.uniform(0, 1, n), rng.uniform(0.5, 3)
+    penalty = rng.random(m) * penalised
+    finite = FiniteClass(scale, penalty=penalty if penalised else None)
+    theta = solver_of(finite, m, ridge=0.3).fit(pairs_of(values / scale, y), 0)
+    best = literal_fit(values, y, 0.3 * penalty)
+    np.testing.assert_array_equal(theta, scale * np.eye(m)[best])
+    np.testing.assert_allclose(values / scale @ theta, values[:, best])
+
+
+def test_functions_that_agree_on_the_data_are_the_first():
+    values = np.random.default_rng(0).uniform(0, 1, (20, 1)) * [0.5, 1.0, 1.0, 1.0]
+    theta = solver_of(FiniteClass(), 4).fit(pairs_of(values, values[:, 1]), 0)
+    np.testing.assert_array_equal(theta, [0, 1, 0, 0])
+
+
+def test_ties_are_marginal():
+    # Two functions that differ by exactly 1 in one state of four, 2 in one of the others.
+    first, second = np.zeros((4, 2)), np.zeros((4, 2))
+    first[0, 0], second[1, 1] = 1.0, 2.0
+    cover, later = mean_gram(first)[None], moments_of(second)
+    for eps_s, eps_t, answer, marginal in [
+        (0.25, 1.0, 0, 1),
+        (0.25, 0.5, 0, 1),
+        (0.2500001, 1.0, 0, 1),
+        (0.2500001, 0.9999999, 0, 0),
+        (0.2499999, 0.5, -1, 0),
+        (0.25, 1.0000001, -1, 0),
+    ]:
+        solver = solver_of(FiniteClass(), 2, eps_s=eps_s, eps_t=eps_t)
+        assert (solver.scan(cover, later, 0, 0)[0], solver.n_marginal) == (answer, marginal)
+
+
+def threshold_lock(horizon, n, rng, final=0.7):
+    """A lock whose right action depends on whether a random context exceeds a hidden threshold; and its class.
+
+    Contexts 0, ..., n-1 are uniformly random at each level, state n is out. One of two actions is right above the
+    threshold, the other below; the wrong one leads out. So Q*(x, a) is `final` on one side of a threshold, 0 on the
+    other and outside: one of the 2 (n + 1) functions that do so.
+    """
+    x, above = np.arange(n), rng.integers(2, size=horizon)
+    thresholds = rng.integers(1, n, size=horizon)
+    into, out = np.append(np.full(n, 1 / n), 0.0), np.eye(n + 1)[n]
+    P, R = [], []
+    for h in range(horizon):
+        right = np.where(x >= thresholds[h], above[h], 1 - above[h])
+        p, r = np.empty((n + 1, 2, n + 1)), np.zeros((n + 1, 2))
+        p[:] = out
+        p[x, right] = into
+        r[x, right] = final * (h == horizon - 1)
+        P.append(p)
+        R.append(r)
+    steps = (x[:, None] >= np.arange(n + 1)).astype(float)
+    values = final * np.vstack([np.hstack([steps, 1 - steps]), np.zeros(2 * (n + 1))])
+    scale = np.sqrt(values.shape[1])
+    env = FiniteMDP(P=P[:-1], R=R, features=[values / scale] * horizon, start=into)
+    return env, FiniteClass(scale), values
+
+
+def test_q_is_in_the_class_and_in_no_small_linear_one():
+    env, _, values = threshold_lock(4, 12, np.random.default_rng(0))
+    assert np.linalg.matrix_rank(values) == 12  # the number of states that matter
+    for q in env.optimal_q:
+        for a in range(2):
+            assert np.abs(values - q[:, [a]]).max(axis=0).min() < 1e-12
+
+
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+def test_dmq_solves_the_threshold_lock(variant):
+    for seed in range(5):
+        env, finite, _ = threshold_lock(5, 12, np.random.default_rng(seed))
+        result = dmq.DMQ(
+            env, n_samples=400, eps_s=0.005, eps_t=0.02, function_class=finite, variant=variant, rng=seed
+        ).learn()
+        assert result.status == "finished" and result.warnings == ()
+        np.testing.assert_allclose(env.value(result.policy), env.optimal_value, rtol=1e-12)
+        # Each theta selects one candidate.
+        assert ((result.theta != 0).sum(axis=2) == 1).all()
+        predicted = env.features[0] @ result.theta[0].T
+        np.testing.assert_allclose(predicted[:-1], env.optimal_q[0][:-1], atol=1e-12)
+
+
+def finite_reference(monkeypatch, finite):
+    """Let the literal reference answer for a finite class with Lambda(f_i, f_j) = eps_r for i != j."""
+    scale = finite.scale
+
+    def oracle(m1, m2, eps_1, eps_2):
+        # m1 holds eps_r I / |Pi|, which shows as 2 eps_r scale^2 / |Pi| between any two.
+        first, second = (scale**2 * (np.diag(m)[:, None] + np.diag(m) - 2 * m) for m in (m1, m2))
+        v = max(0.0, second[first <= eps_1].max())
+        return v >= eps_2, v
+
+    def fit(gram, moment, n, ridge):
+        losses = [scale**2 * gram[i, i] - 2 * scale * moment[i] for i in range(len(gram))]
+        return scale * np.eye(len(gram))[int(np.argmin(losses))]
+
+    monkeypatch.setattr(reference, "dsec_oracle", oracle)
+    monkeypatch.setattr(reference, "ridge_regression", fit)
+
+
+def assert_agrees(algorithm):
+    result, other = algorithm.learn(), replay(algorithm)
+    mine = [(call.level, call.target, call.action, call.decision) for call in result.history]
+    assert mine == [entry[:4] for entry in other.history]
+    np.testing.assert_allclose([c.value for c in result.history], [e[4] for e in other.history], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(result.theta, other.theta, rtol=0, atol=1e-9)
+    assert result.cover_sizes == tuple(map(len, other.cover))
+    return result
+
+
+@pytest.mark.parametrize("variant", dmq.dmq.VARIANTS)
+def test_finite_runs_agree_with_the_literal_reference(monkeypatch, variant):
+    env, finite, values = threshold_lock(4, 7, np.random.default_rng(3))
+    m = values.shape[1]
+    finite = FiniteClass(finite.scale, regularizer=2 * finite.scale**2 * (1 - np.eye(m)))
+    finite_reference(monkeypatch, finite)
+    algorithm = dmq.DMQ(
+        env,
+        n_samples=150,
+        eps_s=0.0103,
+        eps_t=0.0317,
+        eps_r=1e-6,
+        function_class=finite,
+        variant=variant,
+        oracle="value",
+        rng=5,
+    )
+    assert assert_agrees(algorithm).counts["trues"] > 0
+
+
+# Bounds on covers
+
+
+def trues_in_a_row(solver, grams):
+    """How many of `grams` are added, as M2 of a True each."""
+    cover, count = np.zeros_like(grams[:1]), 0
+    for gram in itertools.chain.from_iterable([grams] * 4):
+        level, _ = solver.scan(cover, Moments(1, (0,), gram[None], {}), 0, 0)
+        if level == 0:
+            cover = cover + gram
+            count += 1
+    return count
+
+
+@settings(deadline=None, max_examples=30)
+@given(seeds, st.integers(2, 5), st.sampled_from([0.3, 0.5, 1.0, 3.0]), st.booleans())
+def test_covers_that_accumulate_stay_within_their_bounds(seed, d, ratio, finite):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((60, d))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    grams = rows[:, :, None] * rows[:, None, :]
+    if finite:
+        solver = solver_of(FiniteClass(2.0), d, eps_s=0.1 / ratio, eps_t=0.1)
+    else:
+        solver = solver_of(LinearClass(spd(rng, d)), d, eps_t=ratio)
+    count = trues_in_a_row(solver, grams)
+    assert 1 <= count <= solver.cover_bound(0)
+    assert solver.cover_bound(3) >= solver.cover_bound(0)
+
+
+def test_the_bound_of_a_finite_class_is_attained():
+    # Pairs are told apart one by one: f_1 from f_2, then f_1 from f_3.
+    grams = np.array([np.diag([0.0, 1.0, 0.0]), np.diag([0.0, 0.0, 1.0])])
+    solver = solver_of(FiniteClass(), 3, eps_s=0.1, eps_t=0.2)
+    assert trues_in_a_row(solver, grams) == 2
+    two = solver_of(FiniteClass(), 2, eps_s=0.1, eps_t=0.2)
+    assert trues_in_a_row(two, np.array([np.diag([1.0, 0.0])])) == two.cover_bound(0) == 1
+    often = solver_of(FiniteClass(), 2, eps_s=0.5, eps_t=0.125)
+    assert trues_in_a_row(often, np.tile(np.diag([0.125, 0.0]), (9, 1, 1))) == often.cover_bound(0) == 5
+
+
+def test_a_regulariser_without_bound_in_float64_gives_none():
+    nearly = np.diag([1.0, 1e-17])
+    assert solver_of(LinearClass(nearly), 2).cover_bound(1) == 2**62
+
+
+# Regularisers of the linear class
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(1, 20), st.sampled_from([1e-4, 1e-2, 1.0]))
+def test_any_regulariser_is_the_generalised_eigenproblem(seed, d, eps_r):
+    rng = np.random.default_rng(seed)
+    g = spd(rng, d)
+    first, second = rng.standard_normal((d // 2 + 1, d)), rng.standard_normal((7, d))
+    cover = mean_gram(first)[None]
+    v = 0.5 * scipy.linalg.eigh(mean_gram(second), cover[0] + eps_r * g, eigvals_only=True)[-1]
+    for factor, answer in [(1 - 1e-7, 0), (1 + 1e-7, -1)]:
+        solver = solver_of(LinearClass(g), d, eps_s=0.5, eps_t=factor * v, eps_r=eps_r)
+        level, values = solver.scan(cover, moments_of(second), 0, 0)
+        assert level == answer and solver.n_marginal == 0
+        np.testing.assert_allclose(values, [v], rtol=1e-9)
+        silent = solver_of(LinearClass(g), d, eps_s=0.5, eps_t=factor * v, eps_r=eps_r, oracle="decision")
+        assert silent.scan(cover, moments_of(second), 0, 0)[0] == answer
+    # The same in whitened features under the identity.
+    white = scipy.linalg.solve_triangular(np.linalg.cholesky(g), np.vstack([first, second]).T, lower=True).T
+    whitened = solver_of(LinearClass(), d, eps_s=0.5, eps_t=v, eps_r=eps_r)
+    _, values = whitened.scan(mean_gram(white[: len(first)])[None], moments_of(white[len(first) :]), 0, 0)
+    np.testing.assert_allclose(values, [v], rtol=1e-8)
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(1, 20), st.sampled_from([1e-4, 1e-2, 1.0]))
+def test_any_penalty_is_the_normal_equations(seed, d, ridge):
+    rng = np.random.default_rng(seed)
+    rows, y, p = rng.standard_normal((9, d)), rng.random(9), spd(rng, d)
+    theta = solver_of(LinearClass(penalty=p), d, ridge=ridge).fit(pairs_of(rows, y), 0)
+    # The certificate: the gradient of mean (phi^T theta - y)^2 + ridge theta^T P theta is 0.
+    gradient = rows.T @ (rows @ theta - y) / 9 + ridge * p @ theta
+    scale = np.linalg.norm(mean_gram(rows) + ridge * p, 2) * np.linalg.norm(theta) + np.linalg.norm(rows.T @ y) / 9
+    assert np.linalg.norm(gradient) <= 1e-13 * d * scale
+
+
+def test_the_identity_is_the_default():
+    rng = np.random.default_rng(0)
+    rows, y = rng.standard_normal((9, 5)), rng.random(9)
+    given, default = LinearClass(np.eye(5), np.eye(5)), LinearClass()
+    mine, theirs = (solver_of(c, 5).scan(mean_gram(rows[:4])[None], moments_of(rows), 0, 0) for c in (given, default))
+    assert mine[0] == theirs[0]
+    np.testing.assert_allclose(mine[1], theirs[1], rtol=1e-13)
+    mine, theirs = (solver_of(c, 5).fit(pairs_of(rows, y), 0) for c in (given, default))
+    np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+    assert solver_of(given, 5).cover_bound(1) == solver_of(default, 5).cover_bound(1)
+
+
+def test_levels_see_the_regulariser_each():
+    rng = np.random.default_rng(1)
+    g = spd(rng, 3)
+    rows = [rng.standard_normal((6, 3)) for _ in range(4)]
+    cover = np.array([mean_gram(r) for r in rows[::-1]])
+    solver = solver_of(LinearClass(g), 3, eps_t=1e9)
+    level, values = solver.scan(cover, moments_of(*rows[1:], base=1), 3, 1)
+    wanted = [scipy.linalg.eigh(mean_gram(rows[h]), cover[h] + 0.01 * g, eigvals_only=True)[-1] for h in (3, 2, 1)]
+    assert level == -1
+    np.testing.assert_allclose(values, wanted, rtol=1e-9)
+
+
+def test_a_scan_takes_its_regulariser_along():
+    rng = np.random.default_rng(3)
+    g, rows = spd(rng, 4), rng.standard_normal((9, 4))
+    scan = ShiftScan(4, 1.0, 1e9, 0.1, True, g)
+    copy, cover, grams = pickle.loads(pickle.dumps(scan)), mean_gram(rows[:2])[None], moments_of(rows).grams
+    assert scan.scan(cover, grams, 9, 0, 0, 0) == copy.scan(cover, grams, 9, 0, 0, 0)
+    assert ShiftScan(4, 1.0, 1e9, 0.1, True).regularizer is None
+    np.testing.assert_array_equal(copy.regularizer, g)
+    before = scan.scan(cover, grams, 9, 0, 0, 0)
+    g[:] = 0.0
+    assert scan.scan(cover, grams, 9, 0, 0, 0) == before
+    with pytest.raises(ValueError, match="regularizer"):
+        ShiftScan(3, 1.0, 1.0, 0.1, True, spd(rng, 4))
+
+
+@pytest.mark.parametrize("variant", dmq.dmq.VARIANTS)
+def test_regularised_runs_agree_with_the_literal_reference(monkeypatch, variant):
+    rng = np.random.default_rng(2)
+    env, eps_s, eps_r = chain(6, rng=1), 0.7, 0.0103
+    g, p = spd(rng, env.dimension, 0.5), spd(rng, env.dimension, 0.5)
+    plain = reference.dsec_oracle
+
+    def oracle(m1, m2, eps_1, eps_2):
+        # m1 holds eps_r I / |Pi| and eps_1 = eps_s / |Pi|.
+        return plain(m1 + eps_r * eps_1 / eps_s * (g - np.eye(len(g))), m2, eps_1, eps_2)
+
+    monkeypatch.setattr(reference, "dsec_oracle", oracle)
+    monkeypatch.setattr(
+        reference, "ridge_regression", lambda gram, moment, n, ridge: np.linalg.solve(gram / n + ridge * p, moment / n)
+    )
+    algorithm = dmq.DMQ(
+        env,
+        n_samples=20,
+        eps_s=eps_s,
+        eps_r=eps_r,
+        function_class=LinearClass(g, p),
+        variant=variant,
+        oracle="value",
+        rng=2,
+    )
+    assert assert_agrees(algorithm).counts["trues"] > 0
+
+
+# Kernels
+
+
+def samples(seed, n1=15, n2=12, m=2):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-3, 1, (n1, m)), rng.uniform(-1, 3, (n2, m))
+
+
+def value_of(phi, first, second, lam, function_class=None):
+    """v for eps_1 = 1 from features."""
+    rows = phi(first)
+    solver = solver_of(function_class or LinearClass(), rows.shape[1], eps_r=lam)
+    return solver.scan(mean_gram(rows)[None], moments_of(phi(second)), 0, 0)[1][0]
+
+
+@pytest.mark.parametrize("lam", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize("seed", range(5))
+def test_nystroem_on_all_samples_is_the_exact_oracle(seed, lam):
+    first, second = samples(seed)
+    both = np.vstack([first, second])
+    k = exact_kernel.gaussian(both, both)
+    v = exact_kernel.value(k, len(first), 1.0, lam)
+    np.testing.assert_allclose(exact_kernel.value_in_span(k, len(first), 1.0, lam), v, rtol=1e-8)
+    np.testing.assert_allclose(value_of(Nystrom(both), first, second, lam), v, rtol=1e-8)
+    # Raw kernel values under the norm of the Hilbert space.
+    raw = LinearClass(regularizer=k)
+    np.testing.assert_allclose(
+        value_of(lambda x: exact_kernel.gaussian(x, both), first, second, lam, raw), v, rtol=1e-6
+    )
+
+
+def test_nystroem_ridge_is_kernel_ridge_regression():
+    first, second = samples(7)
+    both, y = np.vstack([first, second]), np.random.default_rng(7).random(len(first))
+    phi = Nystrom(both)
+    theta = solver_of(LinearClass(), phi.dimension, ridge=1e-2).fit(pairs_of(phi(first), y), 0)
+    k = exact_kernel.gaussian(both, both)
+    wanted = exact_kernel.ridge_predictions(k, len(first), y, 1e-2)
+    np.testing.assert_allclose(phi(both) @ theta, wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "matern", "exponential"])
+def test_more_landmarks_are_a_larger_class(kernel):
+    first, second = samples(3)
+    both = np.vstack([first, second])[np.random.default_rng(0).permutation(27)]
+    values = [value_of(Nystrom(both[:d], 1.0, kernel), first, second, 1e-2) for d in (3, 9, 18, 27)]
+    assert np.diff(values).min() >= -1e-8 and values[0] < 0.9 * values[-1]
+
+
+def test_landmarks_that_repeat_add_nothing():
+    first, second = samples(4)
+    once, twice = Nystrom(first), Nystrom(np.vstack([first, first]))
+    np.testing.assert_allclose(value_of(twice, first, second, 1e-2), value_of(once, first, second, 1e-2), rtol=1e-8)
+    assert (np.linalg.norm(twice(second), axis=1) <= 1 + 1e-14).all()
+
+
+def random_fourier_kernels(dimension, n_seeds):
+    """The samples, their kernel matrix, and what random features make of it."""
+    both = np.vstack(samples(5))
+    features = (RandomFourier(2, dimension, rng=seed)(both) for seed in range(n_seeds))
+    return exact_kernel.gaussian(both, both), [rows @ rows.T for rows in features]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_oracle_of_random_features_is_that_of_their_kernel(seed):
+    phi, (first, second) = RandomFourier(2, 64, rng=seed), samples(5)
+    rows = phi(np.vstack([first, second]))
+    wanted = exact_kernel.value(rows @ rows.T, len(first), 1.0, 0.1)
+    np.testing.assert_allclose(value_of(phi, first, second, 0.1), wanted, rtol=1e-8)
+
+
+def test_random_features_are_within_their_bound():
+    """An entry of K is a mean of D / 2 cosines: by Hoeffding's inequality it is off by t with a probability of at most
+    2 exp(-D t^2 / 4). Over the n (n - 1) / 2 pairs and ten seeds all are within t but for one time in 1e9, and then
+    ||E|| <= n t; the rest is `exact_kernel.slope`.
+    """
+    k, approximate = random_fourier_kernels(dimension := 4096, 10)
+    n, n1, lam = len(k), 15, 0.1
+    t = np.sqrt(4 * np.log(10 * n * (n - 1) * 1e9) / dimension)
+    slope = exact_kernel.slope(n1, n - n1, 1.0, lam)
+    for other in approximate:
+        error = abs(exact_kernel.value(other, n1, 1.0, lam) - exact_kernel.value(k, n1, 1.0, lam))
+        assert np.abs(other - k).max() <= t
+        assert 0.0 < error <= slope * np.linalg.norm(other - k, 2) <= slope * n * t
+
+
+def random_fourier_errors(dimension, n_seeds):
+    k, approximate = random_fourier_kernels(dimension, n_seeds)
+    v = exact_kernel.value(k, 15, 1.0, 0.1)
+    return np.array([exact_kernel.value(other, 15, 1.0, 0.1) - v for other in approximate])
+
+
+def test_random_features_converge_as_one_over_the_root():
+    """At large D the error is a sum of D / 2 independent terms, close to Gaussian with variance c / D. The ratio of two
+    mean squares over 40 seeds, 16 times c / D against c / (16 D), is 16 times an F(40, 40) variable, which leaves
+    [1/4.2, 4.2] twice in 1e5 times. No convergence would give 1, and 1 / D would give 256.
+    """
+    coarse, fine = (np.mean(random_fourier_errors(dimension, 40) ** 2) for dimension in (512, 8192))
+    assert 16 / 4.2 <= coarse / fine <= 16 * 4.2
+
+
+# Misspecification
+
+
+def test_thresholds_without_an_error_are_those_given():
+    assert misspecified_thresholds(0.1, 0.3, delta=0.0, gap=0.5, n_policies=7) == (0.1, 0.3)
+
+
+@given(st.floats(1e-6, 1.0), st.floats(2.1, 1e4), st.floats(1e-3, 1.0), st.integers(1, 1000))
+def test_the_largest_misspecification_is_where_the_thresholds_meet(eps_s, ratio, gap, n_policies):
+    eps_t = ratio * eps_s
+    delta = largest_misspecification(eps_s, eps_t, gap=gap, n_policies=n_policies)
+    assert 0.0 < delta < gap / 2
+    below, above = misspecified_thresholds(eps_s, eps_t, delta=delta, gap=gap, n_policies=n_policies)
+    np.testing.assert_allclose(below, above, rtol=1e-9)
+    assert largest_misspecification(eps_s, 2 * eps_s, gap=gap, n_policies=n_policies) == 0.0
+
+
+def test_the_largest_misspecification_of_large_covers():
+    delta = largest_misspecification(1e-12, 1e-2, gap=0.5, n_policies=10**6)
+    np.testing.assert_allclose(delta, np.sqrt(1e-2 / 1e7), rtol=1e-3)
+
+
+def test_the_argument_holds_where_estimates_are_exact():
+    """Steps 1 to 3 on samples: of all theta_hat whose fit step 1 admits, none moves a wrong action beyond step 3."""
+    rng = np.random.default_rng(0)
+    gap, delta, eps_s, eps_t = 1.0, 0.05, 0.01, 0.2
+    small, large = misspecified_thresholds(eps_s, eps_t, delta=delta, gap=gap, n_policies=1)
+    first, second = (rng.standard_normal((200, 4)) / 4 for _ in range(2))
+    theta = rng.standard_normal(4) / 4
+    q = second @ theta + rng.uniform(-delta, delta, 200)
+    g = mean_gram(first) + 1e-3 * np.eye(4)
+    values, directions = scipy.linalg.eigh(mean_gram(second), g)
+    assert small * values[-1] < large  # the oracle says False
+    for direction in [*directions.T, *rng.standard_normal((100, 4))]:
+        off = direction * np.sqrt(small / (direction @ g @ direction))
+        wrong = np.mean(np.abs(second @ (theta + off) - q) >= gap / 2)
+        assert wrong <= eps_t / (gap / 2) ** 2
+
+
+def perturbed(env, size, rng):
+    features = [phi + size * rng.standard_normal(phi.shape) / np.sqrt(phi.shape[1]) for phi in env.features]
+    largest = max(np.linalg.norm(phi, axis=1).max() for phi in features)
+    return FiniteMDP(P=env.P, R=env.R, features=[phi / max(1.0, largest) for phi in features], start=env.start)
+
+
+def test_a_small_error_in_the_class_does_no_harm_and_a_large_one_does():
+    losses = {}
+    for size in (0.02, 1.0):
+        envs = [perturbed(linear_q(rng=seed), size, np.random.default_rng(seed)) for seed in range(3)]
+        results = [
+            dmq.DMQ(dmq.samplers.FlowSampler(env), n_samples=10_000, variant="frugal", rng=0).learn() for env in envs
+        ]
+        losses[size] = [1 - env.value(r.policy) / env.optimal_value for env, r in zip(envs, results, strict=True)]
+    assert max(losses[0.02]) <= 1e-9 < 0.02 < min(losses[1.0])
+
+
+def copied(env, n):
+    """The same MDP with n copies of every state, of which one is drawn on every visit."""
+    return FiniteMDP(
+        P=[np.repeat(np.repeat(p, n, axis=0), n, axis=2) / n for p in env.P],
+        R=[np.repeat(r, n, axis=0) for r in env.R],
+        features=[np.repeat(phi, n, axis=0) for phi in env.features],
+        start=np.repeat(env.start, n) / n,
+    )
+
+
+def test_an_error_in_the_class_asks_for_a_lower_ratio():
+    lock = copied(combination_lock(8, 4, rng=0), 8)
+    solved = {}
+    for size, ratio in itertools.product((0.0, 0.5), (2.0, 100.0)):
+        env = perturbed(lock, size, np.random.default_rng(0))
+        sampler = dmq.samplers.FlowSampler(env)
+        result = dmq.DMQ(sampler, n_samples=1000, ratio=ratio, eps_r=1e-3, variant="frugal", rng=0).learn()
+        solved[size, ratio] = bool(env.value(result.policy) > 0.99 * env.optimal_value)
+    assert solved == {(0.0, 2.0): True, (0.0, 100.0): True, (0.5, 2.0): True, (0.5, 100.0): False}
+
+
+# The protocol, and what a run records of it
+
+
+class Counting:
+    """A class of the caller's own: linear, counting its solvers."""
+
+    is_cone = True
+
+    def __init__(self):
+        self.solvers = []
+
+    def solver(self, dimension, **parameters):
+        self.solvers.append(parameters)
+        return LinearClass().solver(dimension, **parameters)
+
+    def describe(self):
+        return {"name": "counting", "number": 3}
+
+
+def test_any_class_of_the_protocol_will_do():
+    mine = Counting()
+    assert isinstance(mine, FunctionClass)
+    arguments = {"n_samples": 5, "ratio": 3.0, "eps_r": 0.01, "ridge": 0.01, "rng": 0}
+    result = dmq.DMQ(combination_lock(5, 3, rng=0), function_class=mine, **arguments).learn()
+    plain = dmq.DMQ(combination_lock(5, 3, rng=0), **arguments).learn()
+    np.testing.assert_array_equal(result.theta, plain.theta)
+    assert result.function_class == {"name": "counting", "number": 3}
+    assert mine.solvers[-1] == {"ridge": 0.01, "eps_s": 1.0, "eps_t": 3.0, "eps_r": 0.01, "oracle": "decision"}
+
+
+@pytest.mark.parametrize(
+    "function_class",
+    [LinearClass(), LinearClass(np.diag([1.0, 2.0]), np.eye(2)), FiniteClass(2.0), FiniteClass(penalty=[1.0, 0.0])],
+)
+def test_descriptions_tell_classes_apart_and_survive_files(function_class, tmp_path):
+    said = function_class.describe()
+    assert json.loads(json.dumps(said)) == said == pickle.loads(pickle.dumps(function_class)).describe()
+    others = [LinearClass(np.diag([1.0, 3.0])), LinearClass(None, np.diag([1.0, 3.0])), FiniteClass(3.0)]
+    assert all(other.describe() != said for other in [*others, FiniteClass(regularizer=np.ones((2, 2)))])
+    env = FiniteMDP(P=[], R=[[[0.5, 0.0]]], features=[[[1.0, 0.0]]])
+    result = dmq.DMQ(env, n_samples=2, eps_s=0.1, function_class=function_class, rng=0).learn()
+    result.save(tmp_path / "result.npz")
+    assert dmq.load(tmp_path / "result.npz").function_class == said == result.function_class
+
+
+def test_a_journal_knows_its_class(tmp_path):
+    env, finite, _ = threshold_lock(3, 5, np.random.default_rng(0))
+    arguments = {"n_samples": 100, "eps_s": 0.005, "eps_t": 0.02, "rng": 0}
+    whole = dmq.DMQ(env, function_class=finite, **arguments).learn()
+    cut = dmq.DMQ(env, function_class=finite, journal=tmp_path / "run", max_trajectories=500, **arguments)
+    assert cut.learn().status == "max_trajectories"
+    with pytest.raises(dmq.JournalError, match="function_class"):
+        dmq.DMQ(env, journal=tmp_path / "run", **arguments).learn()
+    with pytest.raises(dmq.JournalError, match=r"function_class\.scale"):
+        dmq.DMQ(env, function_class=FiniteClass(2.0), journal=tmp_path / "run", **arguments).learn()
+    rest = dmq.DMQ(env, function_class=finite, journal=tmp_path / "run", **arguments).learn()
+    np.testing.assert_array_equal(rest.theta, whole.theta)
+    assert rest.history == whole.history and rest.counts == whole.counts
+
+
+def test_a_finite_class_is_not_warned_of_what_concerns_cones():
+    env, finite, _ = threshold_lock(2, 4, np.random.default_rng(0))
+    algorithm = dmq.DMQ(env, eps_s=0.01, ratio=50, eps_r=1.0, function_class=finite, initial="uniform")
+    assert list(algorithm.warnings()) == []
+    assert len(list(dmq.DMQ(env, ratio=50, eps_r=1.0, initial="uniform").warnings())) == 2
+
+
+LOCK = combination_lock(3, 2, rng=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: dmq.DMQ(LOCK, function_class=FiniteClass()), ValueError, "eps_s, eps_t"),
+        (lambda: dmq.DMQ(LOCK, function_class=LinearClass), TypeError, "function_class"),
+        (lambda: dmq.DMQ(LOCK, function_class="linear"), TypeError, "function_class"),
+        (lambda: dmq.DMQ(LOCK, function_class=LinearClass(np.eye(7))), ValueError, "regularizer"),
+        (lambda: dmq.DMQ(LOCK, function_class=LinearClass(None, np.eye(7))), ValueError, "penalty"),
+        (lambda: dmq.DMQ(LOCK, eps_s=1, function_class=FiniteClass(penalty=[1.0])), ValueError, "penalty"),
+        (lambda: LinearClass([[1.0, 2.0], [0.0, 1.0]]), ValueError, "symmetric"),
+        (lambda: LinearClass([[1.0, 2.0], [2.0, 1.0]]), ValueError, "positive definite"),
+        (lambda: LinearClass(np.ones((2, 3))), ValueError, "regularizer"),
+        (lambda: LinearClass(np.ones((0, 0))), ValueError, "regularizer"),
+        (lambda: LinearClass([[np.nan]]), ValueError, "regularizer"),
+        (lambda: LinearClass(penalty=[[0.0]]), ValueError, "penalty"),
+        (lambda: FiniteClass(0.0), ValueError, "scale"),
+        (lambda: FiniteClass("2"), TypeError, "scale"),
+        (lambda: FiniteClass(regularizer=[[-1.0]]), ValueError, "regularizer"),
+        (lambda: FiniteClass(penalty=[[1.0]]), ValueError, "penalty"),
+        (lambda: misspecified_thresholds(1, 2, delta=0.5, gap=1.0, n_policies=1), ValueError, "delta"),
+        (lambda: misspecified_thresholds(1, 2, delta=-0.1, gap=1.0, n_policies=1), ValueError, "delta"),
+        (lambda: largest_misspecification(0, 2, gap=1.0, n_policies=1), ValueError, "eps_s"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+@pytest.mark.parametrize("function_class", [LinearClass(np.eye(2)), FiniteClass()])
+def test_moments_that_are_not_finite_are_refused(function_class):
+    solver, bad = solver_of(function_class, 2), np.full((1, 2, 2), np.inf)
+    with pytest.raises(ValueError, match="finite"):
+        solver.scan(bad, moments_of(np.eye(2)), 0, 0)
+    with pytest.raises(ValueError, match="finite"):
+        solver.fit(Moments(1, (0,), bad, {0: Returns(np.zeros(2), 0.0, 1)}), 0)
+
+
+def test_classes_keep_copies():
+    g = np.eye(2)
+    linear = LinearClass(g)
+    g[0, 0] = 5.0
+    assert linear.regularizer[0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        linear.regularizer[0, 0] = 2.0
+    assert repr(linear) == "LinearClass(regularizer=<array of shape (2, 2)>)"
+    assert repr(FiniteClass(2.0)) == "FiniteClass(scale=2.0)" and repr(LinearClass()) == "LinearClass()"
