@@ -349,6 +349,48 @@ def n_initial(result: Result) -> int:
 
 def run_statements(result: Result, levels: Sequence[dict[str, Any]]) -> Iterator[Statement]:
     """What lemmas A.4 to A.6 say about the covers and estimates of a run, on any environment."""
+    plain_linear = is_plain_linear(result)
+    if plain_linear:
+        yield from linear_statements(result)
+    elif result.function_class["name"] == "finite":
+        yield finite_statement(result)
+    steps = [one for level in levels for one in level["raises"] if not math.isnan(one["factor"])]
+    if steps:
+        yield Statement(
+            "growth",
+            "log(1 + R) <= least log det(S + eps_r I) after / before a True",
+            "Lemma A.5, first display, corrected",
+            math.log1p(result.parameters["ratio"]),
+            min(one["after"] - one["before"] for one in steps),
+        )
+    if steps and plain_linear:
+        dimension, eps_r = result.theta.shape[2], result.parameters["eps_r"]
+        # The trace of S is at most one a policy, and for a given trace equal eigenvalues have the largest product.
+        sides = [(one["after"], dimension * math.log(eps_r + one["policies"] / dimension)) for one in steps]
+        yield Statement(
+            "ceiling",
+            "log det(S + eps_r I) <= d log(eps_r + n / d), n policies",
+            "Lemma A.5, second display, corrected",
+            *max(sides, key=lambda pair: pair[0] - pair[1]),
+        )
+    if (shifted := last_trues(result)) is not None:
+        yield Statement(
+            "returned policy",
+            "Trues in the last test of the returned policy <= 0",
+            "beyond the paper: invariant 2 for what is returned",
+            shifted,
+            0,
+        )
+
+
+def is_plain_linear(result: Result) -> bool:
+    """Whether a run was on the linear class of section 6, with the identity in oracle and regression."""
+    given = result.function_class
+    return bool(given["name"] == "linear" and given.get("regularizer") is None and given.get("penalty") is None)
+
+
+def linear_statements(result: Result) -> Iterator[Statement]:
+    """What concerns linear functions only."""
     dimension = result.theta.shape[2]
     given = result.parameters
     ratio, eps_r, ridge = given["ratio"], given["eps_r"], given["ridge"]
@@ -367,28 +409,11 @@ def run_statements(result: Result, levels: Sequence[dict[str, Any]]) -> Iterator
     )
     yield Statement(
         "cover, sure",
-        "max |Pi_h| <= max {n : (1 + R)^(n-m) <= (1 + n / (d eps_r))^d}, m at first",
-        "Lemma A.5, corrected",
+        "max |Pi_h| <= max {n : (1 + R)^(n-m) <= (1 + n / (d eps_r))^d}",
+        "Lemma A.5, corrected; m is |Pi_h| at first",
         largest,
         sure_cover_bound(dimension, ratio, eps_r, n_initial(result)),
     )
-    steps = [one for level in levels for one in level["raises"] if not math.isnan(one["factor"])]
-    if steps:
-        yield Statement(
-            "growth",
-            "log(1 + R) <= least log det(S + eps_r I) after / before a True",
-            "Lemma A.5, first display, corrected",
-            math.log1p(ratio),
-            min(one["after"] - one["before"] for one in steps),
-        )
-        # The trace of S is at most one a policy, and for a given trace equal eigenvalues have the largest product.
-        sides = [(one["after"], dimension * math.log(eps_r + one["policies"] / dimension)) for one in steps]
-        yield Statement(
-            "ceiling",
-            "log det(S + eps_r I) <= d log(eps_r + n / d), n policies",
-            "Lemma A.5, second display, corrected",
-            *max(sides, key=lambda pair: pair[0] - pair[1]),
-        )
     yield Statement("norm, printed", "max |theta_h^a| <= 1 / lambda_ridge", "Lemma A.4; invariant 1", norm, 1.0 / ridge)
     yield Statement(
         "norm, corrected",
@@ -397,14 +422,19 @@ def run_statements(result: Result, levels: Sequence[dict[str, Any]]) -> Iterator
         norm,
         ridge_norm_bound(ridge),
     )
-    if (shifted := last_trues(result)) is not None:
-        yield Statement(
-            "returned policy",
-            "Trues in the last test of the returned policy <= 0",
-            "beyond the paper: invariant 2 for what is returned",
-            shifted,
-            0,
-        )
+
+
+def finite_statement(result: Result) -> Statement:
+    """What takes the place of the potential with finitely many functions: each pair can be told apart so often."""
+    given, functions = result.parameters, result.theta.shape[2]
+    times = int(given["eps_s"] // given["eps_t"]) + 1
+    return Statement(
+        "cover, sure",
+        "max |Pi_h| <= m + (floor(eps_s / eps_t) + 1) d (d - 1) / 2",
+        "oracle 4.2 for d functions; m is |Pi_h| at first",
+        max(result.cover_sizes),
+        n_initial(result) + times * (functions * (functions - 1) // 2),
+    )
 
 
 def last_trues(result: Result) -> int | None:

@@ -18,7 +18,7 @@ from dmq_fast.certificate import (
     value_error,
 )
 from dmq_fast.environments import FiniteMDP, combination_lock, decoy_lock, deep_sea, linear_q, river_swim
-from dmq_fast.function_class import LinearClass
+from dmq_fast.function_class import FiniteClass, LinearClass, LinearSolver
 from dmq_fast.kernels import Fixed, Uniform
 
 
@@ -266,7 +266,7 @@ def test_every_true_multiplies_the_determinant(variant, seed):
 
 def test_the_recorded_potential_is_that_of_the_moments(monkeypatch):
     """Against S and M_2 as the oracle saw them."""
-    seen, scan = [], LinearClass.scan
+    seen, scan = [], LinearSolver.scan
 
     def spy(self, cover, moments, top, bottom):
         level, values = scan(self, cover, moments, top, bottom)
@@ -275,7 +275,7 @@ def test_the_recorded_potential_is_that_of_the_moments(monkeypatch):
             seen.append([np.linalg.slogdet(s + 1e-2 * np.eye(len(s)))[1] for s in (cover[level], cover[level] + m2)])
         return level, values
 
-    monkeypatch.setattr(LinearClass, "scan", spy)
+    monkeypatch.setattr(LinearSolver, "scan", spy)
     result = dmq.DMQ(river_swim(4, 6), n_samples=10, rng=0).learn()
     assert len(seen) > 3
     assert result.history.potentials == pytest.approx(np.array(seen), rel=1e-9)
@@ -416,3 +416,15 @@ def test_the_command_line_prints_a_certificate(run):
     assert json.loads(out)["certificate"]["exact"]["loss"] == 0.0
     code, out, err = run("run", "cart-pole", "--horizon", 4, "--n-samples", 5, "--certificate", "--json")
     assert json.loads(out)["certificate"]["exact"] is None
+
+
+def test_other_function_classes_have_their_own_statements():
+    """Candidates 0 and 1 of a lock's last action, and linear functions with a regulariser that is not the identity."""
+    lock = combination_lock(4, n_actions=2, rng=0)
+    finite = dmq.DMQ(lock, function_class=FiniteClass(), eps_s=0.1, eps_t=0.2, n_samples=20, rng=0).learn()
+    held = statements(finite.certificate(lock))
+    assert "norm, printed" not in held and "growth" not in held
+    assert held["cover, sure"]["right"] == 1 + 2 * 1 / 2 and held["cover, sure"]["holds"]
+    weighted = dmq.DMQ(lock, function_class=LinearClass(regularizer=[[2, 0], [0, 1]]), n_samples=20, rng=0).learn()
+    held = statements(weighted.certificate(lock))
+    assert "cover, printed" not in held and held["growth"]["holds"]

@@ -262,7 +262,7 @@ code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono"
   .tiles dd { font-size: 1.2rem; }
   th, td { padding-right: 0.55rem; }
   .rate { display: none; }
-  th { white-space: normal; }
+  th:nth-child(n + 5) { white-space: normal; }
   .statements thead { display: none; }
   .statements tr {
     display: grid; grid-template-columns: 1fr 1fr auto; padding: 0.4rem 0; border-bottom: 1px solid var(--rule);

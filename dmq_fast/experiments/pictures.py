@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.certificate import level_records, n_initial
+from dmq_fast.certificate import is_plain_linear, level_records, n_initial
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.policy import Policy
 from dmq_fast.result import Result
@@ -360,8 +360,10 @@ def cover_and_potential(result: Result, *, width: float = WIDTH, height: float =
     Raises
     ------
     ValueError
-        If the result comes from a file that does not hold the potential.
+        If the run was on another class than linear functions, or its file does not hold the potential.
     """
+    if not is_plain_linear(result):
+        raise ValueError(f"result: expected the linear class without matrices, got {result.function_class}")
     dimension, horizon = result.theta.shape[2], len(result.cover)
     given = result.parameters
     ratio, eps_r, initial = given["ratio"], given["eps_r"], n_initial(result)

@@ -10,7 +10,10 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dmq_fast._version import __version__
+from dmq_fast.certificate import is_plain_linear
 from dmq_fast.certificate_table import level_columns, level_groups, number
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments import pictures
@@ -102,7 +105,7 @@ def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str,
 def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
     """The pictures that a run has the data for."""
     potentials = result.history.potentials
-    if not (potentials.size and (potentials != potentials).all()):
+    if is_plain_linear(result) and not (potentials.size and np.isnan(potentials).all()):
         yield Picture(
             pictures.cover_and_potential(result),
             "Policies by level, and the potential",
@@ -110,7 +113,7 @@ def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
             "adds and the most that n policies can reach lies the proof of Lemma A.5. Where both meet, covers end.",
         )
     values = result.history.columns()["value"]
-    if values.size and (values == values).any():
+    if not np.isnan(values).all():
         yield Picture(
             pictures.oracle_values(result),
             "The oracle",
