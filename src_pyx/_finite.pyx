@@ -385,6 +385,8 @@ cdef class _Rollout:
             self.start(size)
             for h in range(self.plan.last + 1):
                 self.arrive(h, size)
+                # A trajectory's step is a uniform or two and a look into a table.
+                self.plan.count(4 * size)
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if self.act(h, size) != 0:
@@ -393,8 +395,6 @@ cdef class _Rollout:
                     self.pay(h, size)
                 if h < self.plan.last:
                     self.move(h, size)
-                # A trajectory's step is a uniform or two and a look into a table.
-                self.plan.count(4 * size)
             self.settle(done, size)
             done += size
         return -1

@@ -293,11 +293,11 @@ cdef class _Rollout:
             for h in range(self.plan.last + 1):
                 if not self.observe(h, size):
                     return 0
+                self.plan.count(size * self.work(h))
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if not (self.act(h, size) and self.move(h, size)):
                     return 0
-                self.plan.count(size * self.work(h))
             if not self.settle(done, size):
                 return 0
             done += size
