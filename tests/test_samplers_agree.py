@@ -374,7 +374,7 @@ def told_apart(env):
 
 
 def expected_of(env, hidden, h):
-    """Mean and variance of what a trajectory adds to the second moment of level h and to y phi: upper triangle, (d,)."""
+    """Mean and variance of what a trajectory adds to the upper triangle of the moment of level h, and to y phi."""
     rates, y = env.latent.occupancy(hidden)[h], power_means(env.latent, hidden, h, 2)
     one, two, four = coordinates(env, h)
     upper = np.triu_indices(env.dimension)

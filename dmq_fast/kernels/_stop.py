@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Stopped", "heeding", "heeded"]
+__all__ = ["Stopped", "heeded", "heeding"]
 
 _thread = threading.local()
 

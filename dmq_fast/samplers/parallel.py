@@ -194,8 +194,8 @@ class ParallelSampler:
             # The workers of an executor stay behind in the parent: a fork that waited for them would hang.
             if self._make is None:
                 raise RuntimeError(
-                    f"executor: expected one of this process, {os.getpid()}, got one that came through a fork from "
-                    f"process {self._home}; given a function that makes executors, a new one takes its place"
+                    "executor: expected one of this process, got one that came through a fork from process "
+                    f"{self._home}; given a function that makes executors, a new one takes its place"
                 )
             self._executor, self._home = None, os.getpid()
         if self._executor is None:
