@@ -11,7 +11,8 @@ import time
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast import cli
+from dmq_fast.cli.run import progress_line
+from dmq_fast.threads import BLAS_THREADS
 
 
 def test_run_prints_a_table_a_person_can_read(run):
@@ -245,7 +246,8 @@ def test_version(run):
 
 def test_progress_line_is_drawn_and_cleared():
     drawn = []
-    line = cli.ProgressLine(9, write=drawn.append)
+    line = progress_line(9)
+    line.write = drawn.append
     line(dmq.Progress(level=3, levels_learned=1, n_trajectories=1234, n_policies=2, seconds=0.5))
     line(dmq.Progress(level=2, levels_learned=2, n_trajectories=1300, n_policies=2, seconds=0.5))
     line.clear()
@@ -254,7 +256,7 @@ def test_progress_line_is_drawn_and_cleared():
 
 
 def environment_without_threads():
-    return {name: value for name, value in os.environ.items() if name not in cli.BLAS_THREADS}
+    return {name: value for name, value in os.environ.items() if name not in BLAS_THREADS}
 
 
 def test_blas_runs_on_one_thread():
@@ -573,7 +575,7 @@ def test_bench_oracle_prints_a_table_and_saves(run, tmp_path):
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_plot_of_a_benchmark_in_every_format(tmp_path, suffix, magic):
     pytest.importorskip("matplotlib")
-    from dmq_fast import oracle_bench
+    from dmq_fast.experiments import oracle_bench
 
     result = oracle_bench.measure([1, 3], rounds=1)
     oracle_bench.draw(result, tmp_path / f"plot.{suffix}")
@@ -621,7 +623,7 @@ def test_help_of_benchmarks(run, arguments):
 
 
 def test_a_benchmark_says_where_times_do_not_compare(monkeypatch):
-    from dmq_fast import oracle_bench
+    from dmq_fast.experiments import oracle_bench
 
     monkeypatch.setattr(oracle_bench, "blas_libraries", lambda: [{"num_threads": 1}, {"num_threads": 4}])
     assert "4 threads" in oracle_bench.thread_warnings()[0]
@@ -632,7 +634,7 @@ def test_a_benchmark_says_where_times_do_not_compare(monkeypatch):
 
 
 def test_a_wrong_answer_is_not_timed():
-    from dmq_fast import oracle_bench
+    from dmq_fast.experiments import oracle_bench
 
     wrong = oracle_bench.Method("wrong", oracle_bench.OURS, None, lambda: 1, lambda answer: answer == 2)
     with pytest.raises(RuntimeError, match=r"wrong, d = 3: wrong answer 1"):

@@ -22,8 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmq_fast import __version__, experiments
-from dmq_fast.experiments import command, scheduler, spec, store, toml_lines, workers
+from dmq_fast.cli.sweep import describe
+from dmq_fast.experiments import scheduler, spec, store, toml_lines
 from dmq_fast.experiments.workers import WorkerDied, Workers
+from dmq_fast.threads import BLAS_THREADS
 
 ROOT = Path(__file__).parent
 
@@ -442,7 +444,7 @@ def test_workers_have_one_blas_thread_and_standard_output_is_the_sweeps(tmp_path
     rows = experiments.load(tmp_path / "out")
     assert {row["details"]["pid"] for row in rows}.isdisjoint({os.getpid()})
     for row in rows:
-        assert {f"{name}=1" for name in workers.BLAS_THREADS} <= set(row["details"]["environ"])
+        assert {f"{name}=1" for name in BLAS_THREADS} <= set(row["details"]["environ"])
     out, err = capfd.readouterr()
     assert (out, err.count("a line that is not the sweep's")) == ("", 4)
 
@@ -827,7 +829,7 @@ def test_progress_counts_every_run_once(tmp_path):
     ],
 )
 def test_progress_is_written_out(progress, text):
-    assert command.describe(scheduler.SweepProgress(*progress)) == text
+    assert describe(scheduler.SweepProgress(*progress)) == text
 
 
 # The command
