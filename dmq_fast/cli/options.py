@@ -52,6 +52,14 @@ def key_value(text: str) -> tuple[str, Any]:
         return key, value
 
 
+def arithmetic(text: str) -> str | int:
+    """Read what `samplers.ExactSampler` takes: a name, or a number of decimal digits."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
 def resource_options() -> argparse.ArgumentParser:
     """Build the options that ``run`` and ``resume`` share: none of them changes what a run decides."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -92,6 +100,13 @@ def run_options() -> argparse.ArgumentParser:
         choices=["rollout", "flow", "exact"],
         default="rollout",
         help="simulated trajectories, counts of any number of them, or expectations; default: rollout",
+    )
+    group.add_argument(
+        "--arithmetic",
+        type=arithmetic,
+        metavar="rational|DIGITS",
+        help="compute with --sampler exact in fractions or in so many decimal digits, where constants are far below "
+        "float64's resolution; such a run keeps no journal",
     )
     group.add_argument("--seed", type=int, default=0, metavar="S", help="of the run; default: 0")
     group = parser.add_argument_group("saving")

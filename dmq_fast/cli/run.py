@@ -33,6 +33,7 @@ __all__ = ["Job", "prepare", "resume", "run"]
 NOT_FOR_DMQ = {
     "env_seed",
     "sampler",
+    "arithmetic",
     "seed",
     "json",
     "out",
@@ -145,8 +146,10 @@ def prepare(command: str, name: str | None, arguments: Sequence[str], changes: d
     subject = make_subject(name, options, parameters)
     chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
     progress = None if options["quiet"] or not sys.stderr.isatty() else progress_line(subject.env.horizon)
-    journal = None if options["out"] is None else options["out"] / JOURNAL
-    sampler = make_sampler(options["sampler"], subject.env)
+    sampler = make_sampler(options["sampler"], subject.env, options["arithmetic"])
+    # A journal holds float64 only. Without one, resume starts anew and ends the same.
+    journalled = options["out"] is not None and options["arithmetic"] in (None, "float64")
+    journal = options["out"] / JOURNAL if journalled else None
     dmq = DMQ(sampler, rng=options["seed"], progress=progress, journal=journal, **chosen)
     return Job(command, subject, dmq, options, progress)
 

@@ -100,17 +100,19 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def make_sampler(name: str, env: FiniteMDP | Sampler) -> Sampler:
-    """Make the sampler that ``--sampler`` names."""
+def make_sampler(name: str, env: FiniteMDP | Sampler, arithmetic: str | int | None = None) -> Sampler:
+    """Make the sampler that ``--sampler`` names, in the arithmetic that ``--arithmetic`` names."""
     from dmq_fast import samplers
     from dmq_fast.environments import FiniteMDP
 
+    if arithmetic is not None and name != "exact":
+        raise ValueError(f"--arithmetic: expected with --sampler exact only, got {arithmetic} with {name}")
     if not isinstance(env, FiniteMDP):
         if name != "rollout":
             raise ValueError(f"--sampler: {name} needs a FiniteMDP, and this is none")
         return env
     if name == "exact":
-        return samplers.ExactSampler(env)
+        return samplers.ExactSampler(env, "float64" if arithmetic is None else arithmetic)
     # DMQ asks of the sum of squared returns only whether it is positive.
     return samplers.FlowSampler(env) if name == "flow" else samplers.RolloutSampler(env)
 

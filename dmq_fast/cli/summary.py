@@ -37,6 +37,7 @@ def summarise(
         "options": result.options,
         "parameters": result.parameters,
         "sampler": options["sampler"] if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
+        "arithmetic": dmq.arithmetic.name,
         "seed": options["seed"],
         "status": result.status,
         **worth,
@@ -77,7 +78,10 @@ def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         f"seed = {summary['seed']}",
     )
     if summary["sampler"] != "rollout":
-        yield "sampler", summary["sampler"]
+        # Reports of older versions name no arithmetic.
+        digits = summary.get("arithmetic", "float64")
+        extended = "" if digits == "float64" else f", {digits}" if digits == "rational" else f", {digits} digits"
+        yield "sampler", summary["sampler"] + extended
     yield "status", summary["status"]
     yield from value_rows(summary)
     by_purpose = summary["counts"]["trajectories"]
