@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast import threads
 from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
 from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.compiled import CompiledEnv
@@ -374,6 +375,8 @@ class DMQ:
         """
         # Algorithms 2 and 3 nest at most H deep, four frames a level.
         raise_recursion_limit(4 * self.sampler.horizon + 1000)
+        if self.arithmetic.is_float64 and self.sampler.dimension > threads.LARGEST_WITHOUT_BLAS:
+            threads.say_once()
         self._run = run = Run(self)
         try:
             run.algorithm_1()

@@ -683,9 +683,9 @@ def test_help_of_benchmarks(run, arguments):
 def test_a_benchmark_says_where_times_do_not_compare(monkeypatch):
     from dmq_fast.experiments import oracle_bench
 
-    monkeypatch.setattr(oracle_bench, "blas_libraries", lambda: [{"num_threads": 1}, {"num_threads": 4}])
+    monkeypatch.setattr("dmq_fast.threads.libraries", lambda: [{"num_threads": 1}, {"num_threads": 4}])
     assert "4 threads" in oracle_bench.thread_warnings()[0]
-    monkeypatch.setattr(oracle_bench, "blas_libraries", lambda: [{"num_threads": 1}])
+    monkeypatch.setattr("dmq_fast.threads.libraries", lambda: [{"num_threads": 1}])
     assert oracle_bench.thread_warnings() == []
     assert oracle_bench.noise_warnings(1.1) == []
     assert "1.57 times" in oracle_bench.noise_warnings(1.566)[0]

@@ -11,7 +11,6 @@ L^{-1} M2 L^{-T} where symmetry is used, 2 by triangular solves, 8/3 for each so
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import os
@@ -29,9 +28,8 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from dmq_fast import kernels
+from dmq_fast import kernels, threads
 from dmq_fast._version import __version__
-from dmq_fast.threads import BLAS_THREADS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -350,29 +348,18 @@ def machine() -> dict[str, Any]:
 
 def blas_libraries() -> list[dict[str, Any]]:
     """The BLAS libraries loaded, where threadpoolctl is installed to ask; else what NumPy was built with."""
-    try:
-        threadpoolctl = importlib.import_module("threadpoolctl")
-    except ModuleNotFoundError:
+    found = threads.libraries()
+    if found is None:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return [{"name": built.get("name"), "version": built.get("version")}]
     kept = ("internal_api", "version", "num_threads", "architecture", "threading_layer")
-    found = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
     return [{key: info.get(key) for key in kept} for info in found]
 
 
 def thread_warnings() -> list[str]:
     """Say so where BLAS may run on more than one thread."""
-    threads = [library["num_threads"] for library in blas_libraries() if "num_threads" in library]
-    if threads:
-        if max(threads) == 1:
-            return []
-        found = f"runs on {max(threads)} threads"
-    else:
-        chosen = {os.environ[name] for name in BLAS_THREADS if name in os.environ}
-        if chosen == {"1"} or os.cpu_count() == 1:
-            return []
-        found = "may run on several threads"
-    return [f"BLAS {found}: set OPENBLAS_NUM_THREADS=1 for times that compare"]
+    doing = threads.several()
+    return [] if doing is None else [f"BLAS {doing}: set OPENBLAS_NUM_THREADS=1 for times that compare"]
 
 
 def noise_warnings(noise: float) -> list[str]:
