@@ -43,7 +43,7 @@ except ImportError:  # not a POSIX system: no lock
 __all__ = ["Journal", "JournalError", "check_free", "fingerprint", "policy_fingerprint", "read_header", "unwrapped"]
 
 # Version of the file format: raised whenever an older reader could not understand a newer file.
-FORMAT = 1
+FORMAT = 2
 
 # Mark, kind, number, length of the payload, checksum of all that and the payload.
 HEAD = struct.Struct("<4sIQQI")
