@@ -22,8 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmq_fast import __version__, experiments
-from dmq_fast.experiments import command, scheduler, spec, store, toml_lines, workers
+from dmq_fast.cli.sweep import describe
+from dmq_fast.experiments import scheduler, spec, store, toml_lines
 from dmq_fast.experiments.workers import WorkerDied, Workers
+from dmq_fast.threads import BLAS_THREADS
 
 ROOT = Path(__file__).parent
 
@@ -174,10 +176,10 @@ TABLES = [
     ('"dmq"', '"obstinate:ROOT"', 6, r"algorithms\[0\].name", "cannot be imported: module 'obstinate' has no attrib"),
     ('"dmq"', '"dmq"\nn_sample = 3', 7, r"algorithms\[0\].n_sample", "among sampler, .*; did you mean 'n_samples'?"),
     ('"dmq"', '"dmq"\nrng = 3', 7, r"algorithms\[0\].rng", "expected parameters of dmq among"),
-    ('"dmq"', '"dmq"\nn_samples = "20"', 7, r"algorithms\[0\].n_samples", "expected an integer >= 1, got '20'"),
+    ('"dmq"', '"dmq"\nn_samples = "20"', 7, r"algorithms\[0\].n_samples", "expected an integer, got '20'"),
     ('"dmq"', '"dmq"\nn_samples = [\n 20,\n 0]', 9, r"algorithms\[0\].n_samples\[1\]", "expected an integer >= 1, got"),
     ('"dmq"', '"dmq"\nvariant = "sond"', 7, r"algorithms\[0\].variant", "one of paper, sound, frugal, got 'sond'"),
-    ('"dmq"', '"dmq"\ninitial = [[0, 1]]', 7, r"algorithms\[0\].initial\[0\]", "expected 3 levels, got 2"),
+    ('"dmq"', '"dmq"\ninitial = [[0, 1]]', 7, r"algorithms\[0\].initial\[0\]", "expected 3 rules, one a level, got 2"),
     ('"dmq"', '"dmq"\nratio = 2\neps_s = 1\neps_t = 2', 7, r"algorithms\[0\].ratio", "expected at most two of them"),
     ('"dmq"', '"dmq"\nsampler = "flw"', 7, r"algorithms\[0\].sampler", "expected one of rollout, flow, exact, got 'fl"),
     ('"dmq"', '"dmq"\nmax_seconds = [1, -1]', 7, r"algorithms\[0\].max_seconds\[1\]", "expected a number > 0, got -1"),
@@ -442,7 +444,7 @@ def test_workers_have_one_blas_thread_and_standard_output_is_the_sweeps(tmp_path
     rows = experiments.load(tmp_path / "out")
     assert {row["details"]["pid"] for row in rows}.isdisjoint({os.getpid()})
     for row in rows:
-        assert {f"{name}=1" for name in workers.BLAS_THREADS} <= set(row["details"]["environ"])
+        assert {f"{name}=1" for name in BLAS_THREADS} <= set(row["details"]["environ"])
     out, err = capfd.readouterr()
     assert (out, err.count("a line that is not the sweep's")) == ("", 4)
 
@@ -827,7 +829,7 @@ def test_progress_counts_every_run_once(tmp_path):
     ],
 )
 def test_progress_is_written_out(progress, text):
-    assert command.describe(scheduler.SweepProgress(*progress)) == text
+    assert describe(scheduler.SweepProgress(*progress)) == text
 
 
 # The command

@@ -355,7 +355,7 @@ def test_moments_of_chunks_say_their_size():
     [
         ({"workers": 2, "executor": SPAWN}, ValueError, "workers, executor"),
         ({"workers": 0}, ValueError, "workers"),
-        ({"workers": 1.5}, ValueError, "workers"),
+        ({"workers": 1.5}, TypeError, "workers"),
         ({"executor": 3}, TypeError, "executor"),
         ({"executor": ThreadPoolExecutor}, TypeError, "executor"),
     ],
