@@ -210,6 +210,9 @@ def optimal_value(env: FiniteMDP | CompiledEnv) -> float | None:
 GOOD = 0.95
 """Share of the optimum that a policy must be worth to have been learned."""
 
+REWARD_EVERY = 100
+"""Episodes between looks at the running mean reward, as papers on locks report it."""
+
 
 def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]:
     """Return how a baseline learned.
@@ -230,7 +233,7 @@ def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]
     return {
         "curve": columns | {"regret": (curve.episodes * optimum - curve.reward).tolist()},
         "learned_at": int(good[0]) if good.size else None,
-        "solved_at": result.first_above(optimum / 2),
+        "solved_at": result.first_above(optimum / 2, REWARD_EVERY),
     }
 
 

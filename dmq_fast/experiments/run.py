@@ -92,7 +92,7 @@ def appraise(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str,
         worth |= {"optimal_value": float(behind.optimal_value), "gap": float(behind.gap)}
     if policy is not None and isinstance(tables, FiniteMDP):
         worth["value"] = float(tables.value(policy))
-    elif policy is not None and n > 0:
+    elif isinstance(policy, Policy) and n > 0:
         found = estimate_value(as_sampler(env), policy, n, stream=Stream(seed).at(LAST_CALL))
         worth |= {"value": found.value, "value_standard_error": found.standard_error if n > 1 else None}
     return worth
