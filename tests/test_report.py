@@ -313,7 +313,7 @@ def test_environments_of_one_size_have_learning_curves():
 
 def test_environments_that_differ_otherwise_have_pictures_of_their_own():
     rows = []
-    for switch in (0.0, 0.1):
+    for switch in (0.1, 0.0):
         for h in (4, 8):
             parameters = {"horizon": h, "n_actions": 4, "switch": switch}
             rows += [row("lock", "dmq", h, 0, cell=f"{h} {switch}", environment_parameters=parameters)]

@@ -87,7 +87,7 @@ STYLE = {
 # Marks of a picture beyond which they are drawn as pixels, so that files stay small.
 MANY = 4000
 
-# Unsolved runs that the eye counts; more are one mark, with their number unless they are all.
+# Unsolved runs that the eye counts.
 COUNTABLE = 6
 
 
@@ -169,8 +169,8 @@ def episodes_to_solve(
     -----
     A run that did not solve it would have needed more than it spent: it counts as infinity in median and band. So a
     median is drawn only where more than half of the runs solved it, and a band that is open above reaches the top. Each
-    unsolved run is an open triangle at what it spent; more than six are a single one with their number, without where
-    none solved it. Runs without "n_trajectories", which failed, are left out.
+    unsolved run is an open triangle at what it spent; more than six are a single one with their number, and all are a
+    single one without. Runs without "n_trajectories", which failed, are left out.
 
     Raises
     ------
@@ -239,7 +239,8 @@ def draw_solved(
     axes.plot(np.array(at)[solved], median[solved], color=colour, marker=marker)
     lost = {x: [row["n_trajectories"] for row in runs[x] if not is_solved(row, share)] for x in at}
     for x, spent in lost.items():
-        shown = spent if len(spent) <= COUNTABLE else [max(spent)]
+        one_for_all = len(spent) > COUNTABLE or len(spent) == len(runs[x])
+        shown = [max(spent)] if one_for_all else spent
         # Side by side, as they tend to have spent the same.
         beside = aside * x * (1.0 + 0.02 * (np.arange(len(shown)) - (len(shown) - 1) / 2))
         axes.plot(beside, shown, linestyle="", marker="^", markersize=4, markerfacecolor="none", markeredgecolor=colour,

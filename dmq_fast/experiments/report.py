@@ -450,11 +450,12 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | N
         here = [row for row in rows if row["environment"] == environment]
         names = varying([row["environment_parameters"] for row in here])[0]
         size = next((name for name in SIZES if name in names), None)
-        settings: dict[str, list[Mapping[str, Any]]] = {}
+        settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         for row in here:
             others = {name: row["environment_parameters"].get(name) for name in names if name != size}
-            settings.setdefault(", ".join([environment, *([describe(others)] if others else [])]), []).append(row)
-        for title, some in settings.items():
+            title = ", ".join([environment, *([describe(others)] if others else [])])
+            settings.setdefault((*sortable(others), title), []).append(row)
+        for (*_, title), some in sorted(settings.items()):
             yield title, size, some
 
 
@@ -466,7 +467,7 @@ def size_pictures(
         return
 
     def drawn(metric: Callable[[Mapping[str, Any]], Mapping[str, Any]], ylabel: str) -> Figure:
-        xlabel = "horizon $H$" if size == "horizon" else size
+        xlabel = {"horizon": "horizon $H$", "size": "size $N$"}.get(size, size)
         return pictures.episodes_to_solve(
             map(metric, rows), x=size, by=label, share=GOOD, xlabel=xlabel, ylabel=ylabel, height=2.7
         )
@@ -475,7 +476,7 @@ def size_pictures(
         drawn(by_policy, "episodes until solved"),
         f"{title}: episodes until solved",
         "Median and quartiles over the seeds. Open triangles are runs that did not solve it, at what they "
-        "spent, one for many of them; no median is drawn where they are the majority.",
+        "spent, one for all or many of them; no median is drawn where they are the majority.",
     )
     if any(map(has_curve, rows)):
         yield Picture(
