@@ -11,7 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmq_fast import baselines, environments, features, kernels, samplers, theory
+    from dmq_fast import (
+        baselines,
+        certificate,
+        certificate_table,
+        environments,
+        experiments,
+        features,
+        kernels,
+        misspecification,
+        samplers,
+        theory,
+    )
     from dmq_fast._version import __version__
     from dmq_fast.dmq import DMQ, Progress
     from dmq_fast.function_class import FiniteClass, LinearClass
@@ -34,10 +45,14 @@ __all__ = [
     "Stream",
     "__version__",
     "baselines",
+    "certificate",
+    "certificate_table",
     "environments",
+    "experiments",
     "features",
     "kernels",
     "load",
+    "misspecification",
     "samplers",
     "theory",
 ]

@@ -632,6 +632,7 @@ class Run:
                 return found, recalled.floats
             self.history.note_potential(*recalled.floats[-2:].tolist())
             return found, recalled.floats[:-2]
+        trajectories = trajectories.drawn()
         began = time.perf_counter()
         found, values = self.solver.scan(self.moments, trajectories, top, bottom)
         floats = [values]
@@ -676,10 +677,10 @@ class Run:
         if (recalled := self.recall(FIT)) is not None:
             self.saw_reward = self.saw_reward or bool(recalled.integers[0])
             return recalled.floats
-        began = time.perf_counter()
-        total = pairs[0]
+        total = pairs[0].drawn()
         for more in pairs[1:]:
             total = total + more
+        began = time.perf_counter()
         theta = self.solver.fit(total, h)
         rewarded = total.returns[h].square > 0.0
         self.saw_reward = self.saw_reward or rewarded

@@ -42,6 +42,10 @@ class Moments:
         self.grams = grams
         self.returns = returns
 
+    def drawn(self) -> Moments:
+        """Return these moments, drawn by now."""
+        return self
+
     @property
     def gram(self) -> dict[int, NDArray[np.float64]]:
         """Sum of phi phi^T by level."""
@@ -93,6 +97,11 @@ class Redrawn(Moments):
         """Return what concerns one level, not drawn before somebody looks at it."""
         draw = self._draw
         return self if len(self.levels) == 1 else Redrawn(self.n, (level,), lambda: draw().at(level))
+
+    def drawn(self) -> Moments:
+        """Return these moments, drawn by now."""
+        self.grams  # noqa: B018
+        return self
 
     def __getattr__(self, name: str) -> Any:
         # Asked for `grams` and `returns` only as long as they are not set.

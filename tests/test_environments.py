@@ -11,6 +11,7 @@ import pytest
 
 from dmq_fast.environments import (
     REGISTRY,
+    FiniteMDP,
     chain,
     combination_lock,
     decoy_lock,
@@ -28,8 +29,12 @@ MINIMAL = {
     "river-swim": {},
     "linear-q": {},
     "decoy": {"horizon": 4},
+    "linear-mdp": {},
+    "lock-bernoulli": {"horizon": 4},
+    "diabolical-lock": {"horizon": 4, "observation": "latent"},
 }
-DRAWN = ["lock", "chain", "deep-sea", "linear-q"]
+DRAWN = ["lock", "chain", "deep-sea", "linear-q", "linear-mdp", "lock-bernoulli", "diabolical-lock"]
+OBSERVED = {"lock-gaussian": {"horizon": 4}, "noisy-deep-sea": {"size": 4}, "mountain-car": {}, "cart-pole": {}}
 
 
 def same(one, other):
@@ -43,7 +48,9 @@ def same(one, other):
 
 
 def test_every_finite_environment_is_listed_here():
-    assert set(REGISTRY) - set(MINIMAL) == {"mountain-car", "cart-pole"}  # see test_control.py
+    assert set(REGISTRY) == set(MINIMAL) | set(OBSERVED)
+    for name, parameters in OBSERVED.items():
+        assert not isinstance(make(name, rng=0, **parameters), FiniteMDP)
 
 
 @pytest.mark.parametrize("name", MINIMAL)
