@@ -39,7 +39,7 @@ def test_what_grows_is_seen(memory, monkeypatch):
     )
     monkeypatch.setenv("PYTHONPATH", f"{SCRIPT.parent}:{':'.join(sys.path)}")
     few, many = (
-        int(memory.subprocess.run([sys.executable, "-c", script, str(n)], check=True, capture_output=True).stdout)
+        int(memory.subprocess.run([sys.executable, "-P", "-c", script, str(n)], check=True, capture_output=True).stdout)
         for n in (10**4, 10**6)
     )
     assert many > (1 + memory.FLAT) * few
