@@ -7,7 +7,6 @@ workers get in each other's way as well.
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 from typing import Any
 
@@ -55,6 +54,8 @@ def say_once() -> None:
     if not _said:
         _said = True
         if (doing := several()) is not None:
+            import logging
+
             logging.getLogger("dmq_fast").warning(
                 "BLAS %s, which makes runs with more than %d features several times slower: set "
                 "OPENBLAS_NUM_THREADS=1 before NumPy loads",

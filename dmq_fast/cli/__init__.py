@@ -83,14 +83,13 @@ def dispatch(arguments: list[str]) -> int:
 
 def overview(arguments: list[str]) -> int:
     """Answer a command line that begins with no command: --help, --version, or what is wrong with it."""
-    from dmq_fast._version import __version__
-    from dmq_fast.cli.options import command_parser
+    from dmq_fast.cli.options import ShowVersion, command_parser
 
     parser = command_parser(
         description="Difference Maximization Q-learning (Du, Luo, Wang, Zhang 2019).",
         epilog=EXAMPLES + "\n" + EXIT_CODES,
     )
-    parser.add_argument("--version", action="version", version=f"dmq-fast {__version__}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show program's version number and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, purpose) in COMMANDS.items():
         commands.add_parser(name, help=purpose)

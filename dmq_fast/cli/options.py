@@ -9,7 +9,16 @@ from typing import Any
 
 from dmq_fast.cli import EXIT_CODES
 
-__all__ = ["command_parser", "count", "environment_parser", "positive_integer", "resource_options", "run_options"]
+__all__ = [
+    "EVALUATION",
+    "ShowVersion",
+    "command_parser",
+    "count",
+    "environment_parser",
+    "positive_integer",
+    "resource_options",
+    "run_options",
+]
 
 # Trajectories from which a value is estimated, unless --evaluate says otherwise.
 EVALUATION = 1000
@@ -23,6 +32,16 @@ def command_parser(name: str = "", **settings: Any) -> argparse.ArgumentParser:
         allow_abbrev=False,
         **settings,
     )
+
+
+class ShowVersion(argparse.Action):
+    """Print the version and exit; argparse's own wants to know it beforehand, and to ask takes a third of --help."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from dmq_fast._version import __version__
+
+        print(f"dmq-fast {__version__}")
+        parser.exit()
 
 
 def positive_integer(text: str) -> int:
