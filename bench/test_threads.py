@@ -51,7 +51,7 @@ class Job:
         self.samplers = {1: self.inner, 2: ParallelSampler(self.inner, pool_of(self.inner, 2))}
 
     def collect(self, workers):
-        """Draw the trajectories of one call."""
+        """Return the moments of the call."""
         return self.samplers[workers].collect(self.policy, self.n, **self.arguments)
 
     def timed(self, workers):

@@ -255,11 +255,14 @@ class Received:
         return unpacked(self.data)
 
 
-@functools.lru_cache(maxsize=4)
-def unpacked(data: bytes) -> Sampler:
-    """Return the sampler that was shipped; those that were received last are kept."""
+def unpack(data: bytes) -> Sampler:
+    """Return the sampler that was shipped."""
     sampler: Sampler = pickle.loads(data)
     return sampler
+
+
+# What a worker received last.
+unpacked = functools.lru_cache(maxsize=4)(unpack)
 
 
 def draw(
