@@ -38,6 +38,7 @@ class ShowVersion(argparse.Action):
     """Print the version and exit; argparse's own wants to know it beforehand, and to ask takes a third of --help."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Do so."""
         from dmq_fast._version import __version__
 
         print(f"dmq-fast {__version__}")
