@@ -1,7 +1,12 @@
 """Baselines beside those of others, and what an episode of each costs.
 
-rlberry-scool (``pip install rlberry-scool``) has LSVI-UCB in Python and NumPy. Its transitions do not depend on the
-level, so that it looks at H times as many of them; what is compared is the time of so many episodes of one problem.
+    pip install ".[compare,test]"           # rlberry-scool, without which its comparison is skipped
+    pytest bench/test_baselines.py          # 100 episodes
+    DMQ_BENCH_EPISODES=400 pytest bench/test_baselines.py -k rlberry --benchmark-json=rlberry.json
+
+The numbers are in the ``extra_info`` of the JSON file. rlberry-scool has LSVI-UCB in Python and NumPy. Its transitions
+do not depend on the level, so that it looks at H times as many of them; what is compared is the time of so many
+episodes of one problem.
 """
 
 import os

@@ -5,6 +5,7 @@ import csv
 import json
 import multiprocessing
 import os
+import pickle
 import random
 import signal
 import sqlite3
@@ -21,9 +22,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmq_fast import __version__, experiments
+from dmq_fast import __version__, baselines, environments, experiments
 from dmq_fast.cli.sweep import describe
-from dmq_fast.experiments import scheduler, spec, store, toml_lines
+from dmq_fast.experiments import algorithms, scheduler, spec, store, toml_lines
 from dmq_fast.experiments.workers import WorkerDied, Workers
 from dmq_fast.threads import BLAS_THREADS
 
@@ -76,14 +77,14 @@ def content(rows):
 
 
 def environment_of_tests():
-    """Of a process that finds the modules beside this one, and this checkout."""
-    path = os.pathsep.join([str(ROOT), str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
+    """Of a process that finds the modules beside this one."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return os.environ | {"PYTHONPATH": path}
 
 
 def start(*arguments, **options):
     return subprocess.Popen(
-        [sys.executable, "-m", "dmq_fast", "sweep", *map(str, arguments)],
+        [sys.executable, "-P", "-m", "dmq_fast", "sweep", *map(str, arguments)],
         env=environment_of_tests(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
     )  # fmt: skip
 
@@ -381,6 +382,106 @@ def test_a_value_that_no_table_gives_is_estimated(tmp_path, run):
     assert [row["value"] for row in experiments.load(tmp_path / "none")] == [None, None]
 
 
+# Baselines and DMQ as algorithms
+
+
+@pytest.mark.parametrize("name", baselines.REGISTRY)
+def test_every_baseline_is_an_algorithm(tmp_path, name):
+    """What is stored is what the baseline does when called by hand."""
+    data = one(name, seeds=[5], environment={"name": "deep-sea", "size": 4}, n_episodes=300, checkpoints=9)
+    (cell,) = experiments.read(data).cells
+    own = {key: value for key, value in cell.algorithm_parameters.items() if key not in ("n_episodes", "checkpoints")}
+    assert own.items() >= {"n_evaluation": 1000}.items()
+    experiments.sweep(data, tmp_path, workers=0)
+    (row,) = experiments.load(tmp_path)
+    env = environments.deep_sea(4, rng=row["environment_seed"])
+    baseline = baselines.REGISTRY[name](env, n_episodes=300, checkpoints=9, rng=row["algorithm_seed"])
+    result = baseline.learn()
+    assert row["status"] == "finished" and row["n_trajectories"] == 300
+    assert row["value"] == env.value(result.policy) and row["optimal_value"] == env.optimal_value
+    curve = row["details"]["curve"]
+    assert curve["episodes"] == result.curve.episodes.tolist() and curve["value"] == result.curve.value.tolist()
+    earned = np.cumsum(result.returns)
+    for n, reward, regret in zip(curve["episodes"], curve["reward"], curve["regret"], strict=True):
+        assert reward == pytest.approx(earned[n - 1])
+        assert regret == pytest.approx(n * env.optimal_value - reward)
+    good = [n for n, value in zip(curve["episodes"], curve["value"], strict=True) if value >= 0.95 * env.optimal_value]
+    assert row["details"]["learned_at"] == min(good, default=None)
+    half = [n for n in (100, 200, 300) if earned[n - 1] > n * env.optimal_value / 2]
+    assert row["details"]["solved_at"] == min(half, default=None)
+    assert row["counts"]["episodes"] == 300
+
+
+def test_some_baseline_learns_and_another_does_not(tmp_path):
+    """So that the numbers of the test above are not all None."""
+    experiments.sweep(
+        {
+            "environments": [{"name": "deep-sea", "size": 10}],
+            "algorithms": [{"name": "rlsvi", "sigma": 0.01}, {"name": "q-learning"}],
+        },
+        tmp_path,
+        workers=0,
+    )
+    found = {row["algorithm"]: row["details"] for row in experiments.load(tmp_path)}
+    assert 0 < found["rlsvi"]["learned_at"] < found["rlsvi"]["solved_at"] <= 300
+    assert found["q-learning"]["learned_at"] is found["q-learning"]["solved_at"] is None
+
+
+def test_a_budget_caps_the_episodes_of_a_baseline(tmp_path):
+    data = one("uniform", seeds=1, n_episodes=50, max_trajectories=[20, 50, 80])
+    experiments.sweep(data, tmp_path, workers=0)
+    found = {row["max_trajectories"]: (row["n_trajectories"], row["status"]) for row in experiments.load(tmp_path)}
+    assert found == {20: (20, "max_trajectories"), 50: (50, "finished"), 80: (50, "finished")}
+    experiments.sweep(one("uniform", seeds=1, n_episodes=10**7, max_seconds=1e-6), tmp_path / "time", workers=0)
+    (row,) = experiments.load(tmp_path / "time")
+    assert row["status"] == "max_seconds" and row["n_trajectories"] < 10**7
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('name = "rlsvi"\nsigma = -1.0', "sigma: expected"),
+        ('name = "rlsvi"\nsigm = 0.1', "did you mean 'sigma'?"),
+        ('name = "ucb-q"\nn_episodes = 0', "n_episodes: expected"),
+        ('name = "ucb-q"\ncheckpoints = [[5, 0]]', "checkpoints[0]: expected"),
+    ],
+)
+def test_wrong_parameters_of_baselines_are_refused(tmp_path, text, words):
+    path = write(tmp_path, f'[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\n{text}\n')
+    with pytest.raises(experiments.SpecError, match="line 6: ") as caught:
+        experiments.sweep(path, tmp_path / "out", workers=0)
+    assert words in str(caught.value)
+
+
+def test_factories_of_baselines_are_pickled_by_name():
+    for name in baselines.REGISTRY:
+        copy = pickle.loads(pickle.dumps(algorithms.find(name)))
+        assert copy.kind is baselines.REGISTRY[name]
+
+
+def test_baselines_on_observations(tmp_path):
+    """A table of the states behind them is worth what the finite MDP says; what sees observations is estimated."""
+    data = {
+        "evaluate": 400,
+        "environments": [{"name": "lock-bernoulli", "horizon": 3, "observation": "coins"}],
+        "algorithms": [{"name": "ucb-q", "c": 0.005}, {"name": "rlsvi", "n_episodes": 300}],
+    }
+    experiments.sweep(data, tmp_path, workers=0)
+    rows = {row["algorithm"]: row for row in experiments.load(tmp_path)}
+    assert [row["optimal_value"] for row in rows.values()] == [0.5, 0.5]
+    assert rows["ucb-q"]["value"] == 0.5 and rows["ucb-q"]["value_standard_error"] is None
+    assert 0.3 < rows["rlsvi"]["value"] < 0.7 and 0 < rows["rlsvi"]["value_standard_error"] < 0.1
+    assert rows["rlsvi"]["details"]["learned_at"] is not None
+
+
+@pytest.mark.parametrize("flags", [{"accumulate": True}, {"reuse": True}, {"memo": True}, {"recheck": False}])
+def test_the_options_of_dmq_reach_it(tmp_path, flags):
+    experiments.sweep(one(seeds=1, n_samples=20, **flags), tmp_path, workers=0)
+    (row,) = experiments.load(tmp_path)
+    assert row["details"]["options"].items() >= flags.items()
+    assert row["algorithm_parameters"].items() >= flags.items()
+
+
 # Executors
 
 
@@ -563,7 +664,8 @@ def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_pat
 def test_workers_that_do_not_come_up_are_no_failures_of_runs(tmp_path):
     call = f"experiments.sweep({one(n_samples=20)!r}, {str(tmp_path / 'out')!r}, workers=1)"
     script = write(tmp_path, f"from dmq_fast import experiments\n{call}\n", "script.py")
-    done = subprocess.run([sys.executable, str(script)], env=environment_of_tests(), capture_output=True, text=True)
+    command = [sys.executable, "-P", str(script)]
+    done = subprocess.run(command, env=environment_of_tests(), capture_output=True, text=True)
     assert done.returncode == 1
     assert "WorkerStartError: a worker process ended before it was ready" in done.stderr
     assert experiments.load(tmp_path / "out") == []
@@ -840,7 +942,7 @@ def test_the_command(tmp_path, run):
     code, stdout, err = run("sweep", path, "--out", out, "--workers", 0, "--export", tmp_path / "runs.csv")
     assert (code, err) == (0, "")
     lines = stdout.splitlines()
-    titles = "environment size stochastic horizon n_actions p_success final algorithm n_samples variant runs failed"
+    titles = "environment horizon algorithm n_samples variant runs failed"
     assert lines[0].split() == [*titles.split(), "value", "optimum", "trajectories", "seconds"]
     assert [line.split()[0] for line in lines[1:13]] == ["deep-sea"] * 4 + ["lock"] * 8
     assert "small: 36 runs (finished 36), 36 of them now" in stdout

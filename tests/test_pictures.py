@@ -96,10 +96,10 @@ def test_text_stays_within_the_picture_and_apart(swim, result):
 
 
 def test_series_are_told_apart_without_colour():
-    rows = [row(h, 10 * h, algorithm=name) for h in (2, 4) for name in "abcdef"]
+    rows = [row(h, 10 * h, algorithm=name) for h in (2, 4) for name in "abcdefghi"]
     (axes,) = pictures.episodes_to_solve(rows).axes
     markers = {line.get_marker() for line in axes.lines if line.get_marker() != "None"}
-    assert len(markers) == len(set(pictures.COLOURS)) == 6
+    assert len(markers) == len(set(pictures.COLOURS)) == 9
 
 
 def test_medians_and_bands():

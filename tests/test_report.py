@@ -9,8 +9,8 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast.environments import combination_lock
-from dmq_fast.experiments import page
-from dmq_fast.experiments.report import run_report, sweep_report
+from dmq_fast.experiments import metrics, page
+from dmq_fast.experiments.report import run_report, sweep_pictures, sweep_report
 
 pytest.importorskip("matplotlib")
 
@@ -256,6 +256,69 @@ def test_a_sweep_without_optimum_has_no_success_rate():
     assert [line[3] for line in rows_of(source)] == ["–", "–"]
     assert "episodes until solved" not in outline.text
     assert "0 of" not in outline.text
+
+
+def curved(environment, algorithm, horizon, seed, *, learned, solved, **more):
+    """A row of an algorithm with a learning curve."""
+    episodes = [1, 10, 100]
+    curve = {"episodes": episodes, "value": [0.0, 0.5, 1.0], "reward": [0.0, 4.0, 70.0], "regret": [1.0, 6.0, 30.0]}
+    details = {"curve": curve, "learned_at": learned, "solved_at": solved}
+    return row(environment, algorithm, horizon, seed, details=details, counts={}, **more)
+
+
+def test_episodes_until_solved_are_those_of_the_curve():
+    rows = [curved("lock", "ucb-q", h, seed, learned=10 * h, solved=200) for h in (4, 8) for seed in range(3)]
+    rows += [
+        curved("lock", "uniform", h, seed, learned=None, solved=None, spent=900) for h in (4, 8) for seed in (0, 1)
+    ]
+    rows += [row("lock", "dmq", h, seed, spent=120) for h in (4, 8) for seed in range(3)]
+    source = sweep_report(rows)
+    outline = check(source)
+    # DMQ, which is worth the optimum after 120 episodes, has earned half of it in all after 240: 300 by hundreds.
+    assert [line[:6] for line in rows_of(source)[:3]] == [
+        ["lock horizon = 4", "dmq", "3", "100%", "120", "300"],
+        ["lock horizon = 4", "ucb-q", "3", "100%", "40", "200"],
+        ["lock horizon = 4", "uniform", "2", "0%", "&gt; 900", "&gt; 900"],
+    ]
+    assert "lock: episodes until solved" in outline.text
+    assert "lock: episodes until half of V* is earned" in outline.text
+
+
+def test_the_mean_reward_of_what_learns_first():
+    def at(**more):
+        found = metrics.by_reward(row("lock", "dmq", 4, 0, **more))
+        return found["n_trajectories"] if found["solved"] else None
+
+    # (T - n) value > T / 2; at T = 200 both are equal, which is not enough.
+    assert at(spent=100, value=1.0) == 300
+    assert at(spent=99, value=1.0) == 200
+    assert at(spent=99, value=0.75) == 300
+    assert at(spent=99, value=0.5) is at(spent=99, value=None) is at(spent=None) is None
+
+
+def test_environments_of_one_size_have_learning_curves():
+    rows = [curved("swim", "ucb-q", 4, seed, learned=100, solved=100) for seed in range(3)]
+    rows += [row("swim", "dmq", 4, seed, spent=120) for seed in range(3)]
+    shown = list(sweep_pictures(rows))
+    assert [one.title for one in shown[:2]] == ["swim: value", "swim: regret"]
+    value, regret = (one.figure.axes[0] for one in shown[:2])
+    (line,) = (one for one in value.lines if one.get_label() and len(one.get_xdata()) == 3)
+    assert line.get_ydata().tolist() == [0.0, 0.5, 1.0]
+    (dot,) = (one for one in value.lines if one.get_marker() == "o")
+    assert (dot.get_xdata().tolist(), dot.get_ydata().tolist()) == ([120], [1.0])
+    (loss,) = regret.lines
+    assert loss.get_ydata().tolist() == [1.0, 6.0, 30.0]
+    assert loss.get_color() == line.get_color()
+
+
+def test_environments_that_differ_otherwise_have_pictures_of_their_own():
+    rows = []
+    for switch in (0.1, 0.0):
+        for h in (4, 8):
+            parameters = {"horizon": h, "n_actions": 4, "switch": switch}
+            rows += [row("lock", "dmq", h, 0, cell=f"{h} {switch}", environment_parameters=parameters)]
+    titles = [one.title for one in sweep_pictures(rows)]
+    assert titles[:2] == [f"lock, switch = {s}: episodes until solved" for s in ("0", "0.1")]
 
 
 def test_a_sweep_of_failures_has_a_page():

@@ -189,12 +189,17 @@ def in_order(cell: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def grid(cells: list[dict[str, Any]]) -> Iterator[str]:
-    """Lay the cells out: parameters that are the same in all of them are left out."""
+    """Lay the cells out: parameters that are the same in all cells of an environment or algorithm are left out."""
     columns: list[tuple[str, list[str]]] = []
     for kind in ("environment", "algorithm"):
         columns.append((kind, [cell[kind] for cell in cells]))
         given = [cell[f"{kind}_parameters"] for cell in cells]
-        columns += varying(given, list(dict.fromkeys(name for parameters in given for name in parameters)))
+        for name in dict.fromkeys(name for parameters in given for name in parameters):
+            kinds: dict[str, set[str]] = {}
+            for cell in cells:
+                kinds.setdefault(cell[kind], set()).add(spell(cell[f"{kind}_parameters"].get(name)))
+            if any(len(entries) > 1 for entries in kinds.values()):
+                columns.append((name, [spell(parameters.get(name)) for parameters in given]))
     columns += varying(cells, ["max_trajectories", "max_seconds"])
     columns += [(name, [f"{cell[name]:,}" for cell in cells]) for name in ("runs", "failed")]
     titles = {"value": "value", "optimal_value": "optimum", "n_trajectories": "trajectories", "seconds": "seconds"}

@@ -34,7 +34,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dmq_fast import samplers
+from dmq_fast import baselines, samplers
+from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.dmq import DMQ
 from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.policy import Policy
@@ -65,7 +66,7 @@ class Outcome:
         "finished", or what ended the run: "max_trajectories", "max_seconds", ….
     n_trajectories : int
         Trajectories drawn, called ``episodes`` by some.
-    policy : Policy, optional
+    policy : Policy or TablePolicy, optional
         What was learned; the sweep finds its value.
     value : float, optional
         The value, where the algorithm itself knows it and there is no `policy`.
@@ -77,7 +78,7 @@ class Outcome:
 
     status: str
     n_trajectories: int
-    policy: Policy | None = None
+    policy: Policy | TablePolicy | None = None
     value: float | None = None
     counts: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -149,6 +150,9 @@ def dmq(
     variant: str = "sound",
     initial: str | Sequence[int] | None = None,
     recheck: bool | None = None,
+    accumulate: bool | None = None,
+    reuse: bool | None = None,
+    memo: bool | None = None,
     oracle: str | None = None,
     mixture: str | None = None,
     max_policies: int | None = None,
@@ -159,8 +163,8 @@ def dmq(
     """
     settings = {
         "n_samples": n_samples, "ratio": ratio, "eps_s": eps_s, "eps_t": eps_t, "eps_r": eps_r, "ridge": ridge,
-        "variant": variant, "initial": initial, "recheck": recheck, "oracle": oracle, "mixture": mixture,
-        "max_policies": max_policies, "rng": seed,
+        "variant": variant, "initial": initial, "recheck": recheck, "accumulate": accumulate, "reuse": reuse,
+        "memo": memo, "oracle": oracle, "mixture": mixture, "max_policies": max_policies, "rng": seed,
     }  # fmt: skip
     kinds = {"rollout": None, "flow": samplers.FlowSampler, "exact": samplers.ExactSampler}
     if not isinstance(sampler, str) or sampler not in kinds:
@@ -172,7 +176,95 @@ def dmq(
     return DMQAlgorithm(env, settings)
 
 
-REGISTRY: dict[str, Factory] = {"dmq": dmq}
+class BaselineAlgorithm:
+    """A baseline as an `Algorithm`."""
+
+    def __init__(self, baseline: Baseline) -> None:
+        self.baseline = baseline
+
+    def learn(self, budget: Budget) -> Outcome:
+        """Run `Baseline.learn` for as many episodes as it was made for, or as the budget allows."""
+        wanted = self.baseline.n_episodes
+        n = wanted if budget.max_trajectories is None else min(wanted, budget.max_trajectories)
+        result = self.baseline.learn(n, max_seconds=budget.max_seconds)
+        # Where there is neither table nor `Policy`, the last point of the curve is the only estimate.
+        runnable = isinstance(self.baseline.env, FiniteMDP) or isinstance(result.policy, Policy)
+        return Outcome(
+            status="max_trajectories" if result.status == "finished" and n < wanted else result.status,
+            n_trajectories=result.n_trajectories,
+            policy=result.policy if runnable else None,
+            value=result.value,
+            counts=result.counts,
+            seconds=result.seconds,
+            details={"parameters": result.parameters, **progress_of(result, optimal_value(self.baseline.env))},
+            warnings=result.warnings,
+        )
+
+
+def optimal_value(env: FiniteMDP | CompiledEnv) -> float | None:
+    """Return the optimum of a finite MDP, or of the one behind observations; None where there is no table."""
+    mdp = env if isinstance(env, FiniteMDP) else env.latent
+    return None if mdp is None else float(mdp.optimal_value)
+
+
+GOOD = 0.95
+"""Share of the optimum that a policy must be worth to have been learned."""
+
+REWARD_EVERY = 100
+"""Episodes between looks at the running mean reward, as papers on locks report it."""
+
+
+def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]:
+    """Return how a baseline learned.
+
+    Returns
+    -------
+    dict
+        "curve": columns "episodes", "value", "standard_error" and "reward" at its checkpoints; where the optimum is
+        known also "regret", and beside it two numbers of episodes, None where it was not reached: "learned_at" the
+        first checkpoint whose policy is worth 95 % of the optimum; "solved_at" the first multiple of 100 with a running
+        mean reward above half of it, which is what papers on locks report.
+    """
+    curve = result.curve
+    columns = {name: column.tolist() for name, column in curve._asdict().items()}
+    if optimum is None:
+        return {"curve": columns}
+    good = curve.episodes[curve.value >= GOOD * optimum]
+    return {
+        "curve": columns | {"regret": (curve.episodes * optimum - curve.reward).tolist()},
+        "learned_at": int(good[0]) if good.size else None,
+        "solved_at": result.first_above(optimum / 2, REWARD_EVERY),
+    }
+
+
+class BaselineFactory:
+    """Makes the baseline of a name; takes `n_episodes`, `checkpoints`, `n_evaluation` and parameters of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.kind = kind = baselines.REGISTRY[name]
+        own = inspect.signature(kind).parameters.values()
+        common = inspect.signature(Baseline).parameters
+        # With all names spelled out, a sweep finds wrong ones by itself and stores defaults.
+        self.__signature__ = inspect.Signature(
+            [
+                *(inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD) for first in ("env", "seed")),
+                *(common[shared] for shared in ("n_episodes", "checkpoints", "n_evaluation")),
+                *(parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY),
+            ]
+        )
+
+    def __call__(
+        self, env: FiniteMDP | CompiledEnv, seed: int | np.random.SeedSequence, **parameters: Any
+    ) -> BaselineAlgorithm:
+        """Make it."""
+        return BaselineAlgorithm(self.kind(env, rng=seed, **parameters))
+
+    def __reduce__(self) -> tuple[type[BaselineFactory], tuple[str]]:
+        """Pickle the name."""
+        return BaselineFactory, (self.kind.name,)
+
+
+REGISTRY: dict[str, Factory] = {"dmq": dmq, **{name: BaselineFactory(name) for name in baselines.REGISTRY}}
 
 
 def find(name: str) -> Factory:

@@ -5,8 +5,8 @@ Every function returns a matplotlib `Figure` of the width of a column, 3.3 inche
     figure = pictures.cover_and_potential(result)
     figure.savefig("cover.pdf")
 
-The colours are Okabe and Ito's, told apart by colour-blind eyes; lines differ in their marks too. Needs matplotlib, the
-extra ``plot``.
+The colours are Okabe and Ito's and two of Tol's, told apart by colour-blind eyes; lines differ in their marks too.
+Needs matplotlib, the extra ``plot``.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ WIDTH = 3.3
 """Of a column, in inches."""
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW)
-"""Of series, in this order."""
-
-MARKERS = "osD^vP"
-
+WINE, OLIVE = "#882255", "#999933"
 INK, MUTED, FAINT = "#1a1a1a", "#6b6b6b", "#e4e4e4"
 """Of text and axes, of what is there for comparison, and of what the eye may skip."""
+
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, INK, WINE, OLIVE)
+"""Of series, in this order."""
+
+MARKERS = "osD^vPX<>"
 
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -86,7 +87,7 @@ STYLE = {
 # Marks of a picture beyond which they are drawn as pixels, so that files stay small.
 MANY = 4000
 
-# Unsolved runs that the eye counts; more are written out.
+# Unsolved runs that the eye counts.
 COUNTABLE = 6
 
 
@@ -142,6 +143,7 @@ def episodes_to_solve(
     share: float = 0.95,
     quantiles: tuple[float, float] = (0.25, 0.75),
     xlabel: str = "horizon $H$",
+    ylabel: str = "episodes until solved",
     width: float = WIDTH,
     height: float = 2.5,
 ) -> Figure:
@@ -167,7 +169,8 @@ def episodes_to_solve(
     -----
     A run that did not solve it would have needed more than it spent: it counts as infinity in median and band. So a
     median is drawn only where more than half of the runs solved it, and a band that is open above reaches the top. Each
-    unsolved run is an open triangle at what it spent. Runs without "n_trajectories", which failed, are left out.
+    unsolved run is an open triangle at what it spent; more than six are a single one with their number, and all are a
+    single one without. Runs without "n_trajectories", which failed, are left out.
 
     Raises
     ------
@@ -193,10 +196,13 @@ def episodes_to_solve(
     )
     with canvas(width, height) as figure:
         axes = figure.subplots()
-        axes.set(xscale="log", yscale="log", ylim=(low, high), xlabel=xlabel, ylabel="episodes until solved")
+        axes.set(xscale="log", yscale="log", ylim=(low, high), xlabel=xlabel, ylabel=ylabel)
         ends = []
-        for (label, runs), colour, marker in zip(groups.items(), itertools.cycle(COLOURS), itertools.cycle(MARKERS)):
-            ends.append((str(label), colour, *draw_solved(axes, runs, colour, marker, share, quantiles, high)))
+        looks = zip(groups.items(), itertools.cycle(COLOURS), itertools.cycle(MARKERS))
+        for i, ((label, runs), colour, marker) in enumerate(looks):
+            # Algorithms that fail after as many episodes are to be seen beside each other.
+            aside = 1.03 ** (i - (len(groups) - 1) / 2)
+            ends.append((str(label), colour, *draw_solved(axes, runs, colour, marker, share, quantiles, high, aside)))
         horizons = np.array(sorted({at for runs in groups.values() for at in runs}))
         if n_actions is not None and x == "horizon":
             draw_exponential(axes, n_actions, horizons, low, high)
@@ -216,8 +222,9 @@ def draw_solved(
     share: float,
     quantiles: tuple[float, float],
     top: float,
+    aside: float,
 ) -> tuple[float, float]:
-    """Draw median, band and unsolved runs of one line; return its last point."""
+    """Draw median, band and unsolved runs of one line, these `aside` times their abscissa; return its last point."""
     at = sorted(runs)
     needed = [[row["n_trajectories"] if is_solved(row, share) else np.inf for row in runs[x]] for x in at]
     lower, median, upper = (
@@ -232,13 +239,14 @@ def draw_solved(
     axes.plot(np.array(at)[solved], median[solved], color=colour, marker=marker)
     lost = {x: [row["n_trajectories"] for row in runs[x] if not is_solved(row, share)] for x in at}
     for x, spent in lost.items():
+        one_for_all = len(spent) > COUNTABLE or len(spent) == len(runs[x])
+        shown = [max(spent)] if one_for_all else spent
         # Side by side, as they tend to have spent the same.
-        step = min(0.03, 0.12 / max(len(spent), 1))
-        beside = x * (1.0 + step * (np.arange(len(spent)) - (len(spent) - 1) / 2))
-        axes.plot(beside, spent, linestyle="", marker="^", markersize=4, markerfacecolor="none", markeredgecolor=colour,
+        beside = aside * x * (1.0 + 0.02 * (np.arange(len(shown)) - (len(shown) - 1) / 2))
+        axes.plot(beside, shown, linestyle="", marker="^", markersize=4, markerfacecolor="none", markeredgecolor=colour,
                   markeredgewidth=0.7)  # fmt: skip
-        if len(spent) > COUNTABLE:
-            axes.annotate(f"{len(spent)}/{len(runs[x])}", (x, max(spent)), (0, 4), textcoords="offset points",
+        if COUNTABLE < len(spent) < len(runs[x]):
+            axes.annotate(f"{len(spent)}/{len(runs[x])}", (aside * x, max(spent)), (0, 4), textcoords="offset points",
                           ha="center", fontsize=6, color=colour)  # fmt: skip
     last = at[-1]
     return last, float(median[-1]) if solved[-1] else float(max(lost[last]))
@@ -287,6 +295,7 @@ def learning_curves(
     *,
     quantiles: tuple[float, float] = (0.25, 0.75),
     optimum: float | None = None,
+    colours: Iterable[str] = COLOURS,
     xlabel: str = "episodes",
     ylabel: str = "value",
     xscale: str = "linear",
@@ -299,11 +308,14 @@ def learning_curves(
     Parameters
     ----------
     curves : mapping of str to (x, y)
-        By name: x of shape (n,), y of shape (runs, n), or (n,) for one run. NaN where a run has ended.
+        By name: x of shape (n,), y of shape (runs, n), or (n,) for one run. NaN where a run has ended. A single x is
+        drawn as a dot.
     quantiles : pair of float
         Of the band; there is none for a single run.
     optimum : float, optional
         Drawn as a line V*.
+    colours : iterable of str
+        One a curve; they begin anew where there are too few.
 
     Raises
     ------
@@ -319,7 +331,7 @@ def learning_curves(
         if optimum is not None:
             axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=(0, (4, 2)))
             ends.append(("$V^*$", MUTED, 0.0, optimum))
-        for (label, (x, y)), colour in zip(curves.items(), itertools.cycle(COLOURS)):
+        for (label, (x, y)), colour in zip(curves.items(), itertools.cycle(colours)):
             at, values = np.asarray(x, dtype=np.float64), np.atleast_2d(np.asarray(y, dtype=np.float64))
             if at.ndim != 1 or values.ndim != 2 or values.shape[1] != at.size or values.size == 0:
                 raise ValueError(f"curves[{label!r}]: expected x (n,) and y (runs, n), got {at.shape}, {values.shape}")
@@ -328,9 +340,11 @@ def learning_curves(
             if at.size == 0:
                 raise ValueError(f"curves[{label!r}]: expected numbers, got NaN only")
             lower, median, upper = np.nanquantile(values, (quantiles[0], 0.5, quantiles[1]), axis=0)
-            if len(values) > 1:
+            if at.size == 1:
+                axes.vlines(at, lower, upper, color=colour, linewidth=0.8)
+            elif len(values) > 1:
                 axes.fill_between(at, lower, upper, color=colour, alpha=0.18, linewidth=0)
-            axes.plot(at, median, color=colour)
+            axes.plot(at, median, color=colour, marker="o" if at.size == 1 else None)
             ends.append((label, colour, float(at[-1]), float(median[-1])))
         if xscale == "linear":
             axes.set_xlim(left=0)

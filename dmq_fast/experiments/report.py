@@ -5,18 +5,21 @@ Pictures are inlined as SVG whose colours follow the page's, light or dark. Need
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._version import __version__
 from dmq_fast.certificate import is_plain_linear
 from dmq_fast.certificate_table import level_columns, level_groups, number
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments import pictures
+from dmq_fast.experiments.metrics import GOOD, by_policy, by_reward, has_curve
 from dmq_fast.experiments.page import (
     Picture,
     definitions,
@@ -33,6 +36,9 @@ from dmq_fast.experiments.page import (
     tiles,
 )
 from dmq_fast.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["run_report", "sweep_report"]
 
@@ -269,9 +275,6 @@ def sweep_report(rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", spec
 
 FAILURES = ("failed", "crashed")
 
-SHARE = 0.95
-"""Of the optimal value, from which a run counts as solved."""
-
 
 def cells_of(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
     """Group the runs, cells in order of environment, its parameters, and algorithm."""
@@ -295,9 +298,9 @@ def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
 
 
 def solved(row: Mapping[str, Any]) -> bool | None:
-    """Whether a run solved its environment; None where nobody knows the optimum."""
+    """Whether a run solved its environment, by its policy; None where nobody knows the optimum."""
     try:
-        return pictures.is_solved(row, SHARE)
+        return pictures.is_solved(by_policy(row), GOOD)
     except ValueError:
         return None
 
@@ -328,7 +331,9 @@ def varying(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[st
 
 def cell_table(cells: Sequence[Cell]) -> str:
     """One row a cell: how many runs solved it, at what cost."""
-    heads = ["environment", "algorithm", "runs", "solved", "median episodes", "median value", "median seconds"]
+    rewarded = any(has_curve(row) for cell in cells for row in cell.rows)
+    heads = ["environment", "algorithm", "runs", "solved", "median episodes", *["by reward"] * rewarded, "median value",
+             "median seconds"]  # fmt: skip
     environments: dict[str, list[Mapping[str, Any]]] = {cell.environment: [] for cell in cells}
     algorithms: dict[str, list[Mapping[str, Any]]] = {cell.algorithm: [] for cell in cells}
     for cell in cells:
@@ -344,7 +349,8 @@ def cell_table(cells: Sequence[Cell]) -> str:
                 named(cell.algorithm, cell.algorithm_parameters, split[cell.algorithm][0]),
                 f"{len(cell.rows):,}",
                 "–" if None in verdicts else rate(sum(map(bool, verdicts)), len(verdicts)),
-                escape(median_episodes(cell.rows, verdicts)),
+                escape(median_episodes([by_policy(row) for row in cell.rows], verdicts)),
+                *[escape(median_by_reward(cell.rows))] * rewarded,
                 number(median(row["value"] for row in cell.rows)),
                 number(median(row["seconds"] for row in cell.rows)),
             ]
@@ -354,12 +360,20 @@ def cell_table(cells: Sequence[Cell]) -> str:
         for name, (_, shared) in split.items()
     }
     return (
-        f"<p>Solved: worth at least {SHARE:.0%} of the optimum. The median of episodes counts runs that did not solve "
+        f"<p>Solved: worth at least {GOOD:.0%} of the optimum. The median of episodes counts runs that did not solve "
         "it as more than any other, and is a lower bound where most did not.</p>"
+        + (BY_REWARD if rewarded else "")
         + table(heads, lines, numbers=range(2, len(heads)))
         + "<h3>Parameters of all runs</h3>"
         + definitions({name: given for name, given in common.items() if given})
     )
+
+
+BY_REWARD = (
+    "<p>Runs that know how they went on the way count until the first checkpoint whose policy is that good. By reward: "
+    "the first multiple of 100 episodes with a running mean reward above half of the optimum; what learns first and "
+    "earns afterwards counts as earning nothing until then.</p>"
+)
 
 
 def named(name: str, parameters: Mapping[str, Any], which: Sequence[str]) -> str:
@@ -391,30 +405,26 @@ def median_episodes(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[bool |
     return f"{needed:,.0f}" if needed != float("inf") else f"> {statistics.median_low(spent):,.0f}"
 
 
+def median_by_reward(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Median of the episodes until the mean reward is above half of the optimum."""
+    ended = [by_reward(row) for row in rows if row["n_trajectories"] is not None]
+    return median_episodes(ended, [row["solved"] for row in ended])
+
+
 SIZES = ("horizon", "size", "length", "n_states")
 """Parameters that make an environment hard, of which the first that varies is a picture's abscissa."""
 
 
 def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
-    """One picture an environment whose size varies, and one of what trajectories were drawn for."""
+    """Pictures of every environment, and one of what trajectories were drawn for."""
     label = labeller(rows)
     # So that a line has its colour in every picture.
     rows = sorted(rows, key=lambda row: (row["environment"], label(row)))
-    for environment in dict.fromkeys(row["environment"] for row in rows):
-        here = [row for row in rows if row["environment"] == environment and row["status"] not in FAILURES]
-        for size in SIZES:
-            if len({pictures.field(row, size) for row in here} - {None}) < 2:
-                continue
-            if all(isinstance(pictures.field(row, size), int) and solved(row) is not None for row in here):
-                yield Picture(
-                    pictures.episodes_to_solve(
-                        here, x=size, by=label, share=SHARE, xlabel="horizon $H$" if size == "horizon" else size
-                    ),
-                    f"{environment}: episodes until solved",
-                    "Median and quartiles over the seeds. Open triangles are runs that did not solve it, at what they "
-                    "spent; no median is drawn where they are the majority.",
-                )
-            break
+    for title, size, here in by_setting([row for row in rows if row["status"] not in FAILURES]):
+        if size is not None:
+            yield from size_pictures(title, size, here, label)
+        else:
+            yield from curve_pictures(title, here, label)
     purposes: dict[str, list[Mapping[str, int]]] = {}
     for row in rows:
         if row["counts"].get("trajectories"):
@@ -429,6 +439,101 @@ def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
             "What trajectories were drawn for",
             "Mean over all runs of an environment and an algorithm.",
         )
+
+
+def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, list[Mapping[str, Any]]]]:
+    """Yield environments: a title, the parameter that is their size if one varies, and the runs.
+
+    Runs that differ in any other parameter of the environment are apart.
+    """
+    for environment in dict.fromkeys(row["environment"] for row in rows):
+        here = [row for row in rows if row["environment"] == environment]
+        names = varying([row["environment_parameters"] for row in here])[0]
+        size = next((name for name in SIZES if name in names), None)
+        settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for row in here:
+            others = {name: row["environment_parameters"].get(name) for name in names if name != size}
+            title = ", ".join([environment, *([describe(others)] if others else [])])
+            settings.setdefault((*sortable(others), title), []).append(row)
+        for (*_, title), some in sorted(settings.items()):
+            yield title, size, some
+
+
+def size_pictures(
+    title: str, size: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+) -> Iterator[Picture]:
+    """Episodes until solved against the size of an environment."""
+    if not all(isinstance(pictures.field(row, size), int) and solved(row) is not None for row in rows):
+        return
+
+    def drawn(metric: Callable[[Mapping[str, Any]], Mapping[str, Any]], ylabel: str) -> Figure:
+        xlabel = {"horizon": "horizon $H$", "size": "size $N$"}.get(size, size)
+        return pictures.episodes_to_solve(
+            map(metric, rows), x=size, by=label, share=GOOD, xlabel=xlabel, ylabel=ylabel, height=2.7
+        )
+
+    yield Picture(
+        drawn(by_policy, "episodes until solved"),
+        f"{title}: episodes until solved",
+        "Median and quartiles over the seeds. Open triangles are runs that did not solve it, at what they "
+        "spent, one for all or many of them; no median is drawn where they are the majority.",
+    )
+    if any(map(has_curve, rows)):
+        yield Picture(
+            drawn(by_reward, "episodes until $V^*/2$ is earned"),
+            f"{title}: episodes until half of V* is earned",
+            "The first multiple of 100 episodes with a running mean reward above V*/2. What learns first and earns "
+            "afterwards counts as earning nothing until then.",
+        )
+
+
+def curve_pictures(
+    title: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+) -> Iterator[Picture]:
+    """Value and regret against episodes."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row.get("optimal_value") and row["value"] is not None:
+            groups.setdefault(label(row), []).append(row)
+    if not any(map(has_curve, rows)) or not groups:
+        return
+    values: dict[str, tuple[ArrayLike, ArrayLike]] = {}
+    regrets: dict[str, tuple[ArrayLike, ArrayLike]] = {}
+    for name, some in groups.items():
+        if all(map(has_curve, some)):
+            values[name] = on_one_grid(some, "value", lambda row: row["optimal_value"])
+            regrets[name] = on_one_grid(some, "regret", lambda row: 1.0)
+        else:
+            spent = statistics.median(row["n_trajectories"] for row in some)
+            values[name] = ([spent], np.array([[row["value"] / row["optimal_value"]] for row in some]))
+    yield Picture(
+        pictures.learning_curves(values, optimum=1.0, ylabel="$V/V^*$", xscale="log"),
+        f"{title}: value",
+        "Of the policy that would be returned then: median and quartiles over the seeds. Dots: runs without a curve, "
+        "where they ended.",
+    )
+    colours = dict(zip(values, itertools.cycle(pictures.COLOURS)))
+    shown = [colours[name] for name in regrets]
+    yield Picture(
+        pictures.learning_curves(regrets, colours=shown, ylabel="regret", xscale="log", yscale="log"),
+        f"{title}: regret",
+        "What the optimal policy would have earned more in all episodes so far.",
+    )
+
+
+def on_one_grid(
+    rows: Sequence[Mapping[str, Any]], name: str, unit: Callable[[Mapping[str, Any]], float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the episodes of the longest run's checkpoints, and a column of all runs there; NaN after a run's end."""
+    curves = [row["details"]["curve"] for row in rows]
+    at = np.array(max((curve["episodes"] for curve in curves), key=lambda some: some[-1]), dtype=np.float64)
+    y = np.array(
+        [
+            np.interp(at, curve["episodes"], np.array(curve[name]) / unit(row), right=np.nan)
+            for row, curve in zip(rows, curves, strict=True)
+        ]
+    )
+    return at, y
 
 
 def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:

@@ -84,13 +84,15 @@ def appraise(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str,
     """Value of the policy: exact where a table gives it, otherwise estimated from n fresh trajectories."""
     worth: dict[str, Any] = dict.fromkeys(("value", "value_standard_error", "optimal_value", "gap"))
     tables = env if isinstance(env, FiniteMDP) else getattr(env, "env", None)
-    policy: Policy | None = outcome.policy
+    # What is behind the observations of a block MDP has the same optimum, but does not run policies of observations.
+    behind = getattr(env, "latent", None) if tables is None else tables
+    policy = outcome.policy
     worth["value"] = None if outcome.value is None else float(outcome.value)
-    if isinstance(tables, FiniteMDP):
-        worth |= {"optimal_value": float(tables.optimal_value), "gap": float(tables.gap)}
-        if policy is not None:
-            worth["value"] = float(tables.value(policy))
-    elif policy is not None and n > 0:
+    if isinstance(behind, FiniteMDP):
+        worth |= {"optimal_value": float(behind.optimal_value), "gap": float(behind.gap)}
+    if policy is not None and isinstance(tables, FiniteMDP):
+        worth["value"] = float(tables.value(policy))
+    elif isinstance(policy, Policy) and n > 0:
         found = estimate_value(as_sampler(env), policy, n, stream=Stream(seed).at(LAST_CALL))
         worth |= {"value": found.value, "value_standard_error": found.standard_error if n > 1 else None}
     return worth

@@ -40,8 +40,8 @@ class RolloutSampler:
 
     Notes
     -----
-    Memory does not depend on the number of trajectories. Ctrl-C is answered between chunks, and within those of a
-    compiled environment between blocks of 256 trajectories.
+    Memory does not depend on the number of trajectories. Ctrl-C is answered within chunks, after some ten milliseconds
+    of computing, or one level of 256 trajectories of a compiled environment where that takes longer.
     """
 
     def __init__(self, env: FiniteMDP | CompiledEnv) -> None:
