@@ -1,7 +1,7 @@
 """Baselines beside those of others, and what an episode of each costs.
 
-``pytest bench/test_baselines.py`` leaves out rlberry-scool where it is not installed. That needs gymnasium < 1, hence an
-environment of its own, and warns a lot::
+``pytest bench/test_baselines.py`` leaves out rlberry-scool where it is not installed. That needs gymnasium < 1, hence
+an environment of its own, and warns a lot::
 
     pip install ".[compare]" pytest pytest-benchmark
     DMQ_BENCH_EPISODES=400 pytest bench/test_baselines.py -k rlberry -W ignore --benchmark-json=rlberry.json
