@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import blas
 from scipy.sparse import csr_array
 
-from dmq_fast import oracle_bench
+from dmq_fast.experiments import oracle_bench
 from dmq_fast.kernels import SecondMoment
 
 ROWS = 256

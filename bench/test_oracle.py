@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dmq_fast import oracle_bench
+from dmq_fast.experiments import oracle_bench
 from dmq_fast.kernels import ShiftScan
 
 ROUNDS = 9

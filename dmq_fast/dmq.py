@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast import threads
 from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
+from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
@@ -37,7 +39,7 @@ from dmq_fast.journal import (
     read_header,
     unwrapped,
 )
-from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
+from dmq_fast.kernels import Greedy, Stream, Uniform
 from dmq_fast.kernels._validate import as_positive
 from dmq_fast.memory import Memory
 from dmq_fast.moments import Moments, Redrawn
@@ -46,6 +48,7 @@ from dmq_fast.result import History, Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.parallel import check_executor, pool_of
+from dmq_fast.samplers.protocol import check_policy
 from dmq_fast.theory import FLOAT64_EPS_R
 
 __all__ = ["DMQ", "VARIANTS", "Options", "Parameters", "Progress"]
@@ -344,7 +347,6 @@ class DMQ:
 
     def _given(self, initial: Policy | Any) -> Policy:
         """Return the policy, or the policy of a sequence of actions, if it fits the sampler."""
-        horizon, n_actions = self.sampler.horizon, self.sampler.n_actions
         if isinstance(initial, Policy):
             policy = initial
         else:
@@ -352,14 +354,7 @@ class DMQ:
                 policy = Policy.fixed(np.asarray(initial, dtype=object))
             except ValueError as error:
                 raise ValueError(f"initial: {error}") from error
-        if policy.horizon != horizon:
-            raise ValueError(f"initial: expected {horizon} levels, got {policy.horizon}")
-        for level, rule in enumerate(policy.rules):
-            shape = (n_actions, self.sampler.dimension)
-            if isinstance(rule, Fixed) and rule.action >= n_actions:
-                raise ValueError(f"initial: expected actions < {n_actions}, got {rule.action} at level {level}")
-            if isinstance(rule, Greedy | ExactGreedy) and rule.theta.shape != shape:
-                raise ValueError(f"initial: expected theta of shape {shape}, got {rule.theta.shape} at level {level}")
+        check_policy(self.sampler, policy, name="initial", exact=not self.arithmetic.is_float64)
         return policy
 
     def learn(self) -> Result:
@@ -380,6 +375,8 @@ class DMQ:
         """
         # Algorithms 2 and 3 nest at most H deep, four frames a level.
         raise_recursion_limit(4 * self.sampler.horizon + 1000)
+        if self.arithmetic.is_float64 and self.sampler.dimension > threads.LARGEST_WITHOUT_BLAS:
+            threads.say_once()
         self._run = run = Run(self)
         try:
             run.algorithm_1()
@@ -870,13 +867,12 @@ def as_class(value: object) -> FunctionClass:
 
 def as_count(name: str, value: int, *, least: int = 1, bounded: bool = True) -> int:
     """Return `value` as an int >= `least`, and below 2^63 where it is `bounded`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
-    if bounded and value >= 2**63:
+    count = integer(name, value, least)
+    if bounded and count >= 2**63:
         raise ValueError(
-            f"{name}: expected an integer < 2^63, got {value:,}; ExactSampler(env, arithmetic=digits) takes any"
+            f"{name}: expected an integer < 2^63, got {count:,}; ExactSampler(env, arithmetic=digits) takes any"
         )
-    return int(value)
+    return count
 
 
 def as_real(name: str, value: float | Decimal) -> float:

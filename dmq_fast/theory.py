@@ -15,13 +15,15 @@ A. *Low Variance does not reach random roll-ins.* Assumption 3.1 speaks of deter
    (test_certificate.py: test_uniform_roll_in_has_no_low_variance; test_findings.py)
 B. *A check that was passed can go stale.* Learning level h' again changes what is played from h' on, so that samples
    drawn before say nothing about later levels any more. Repeating checks until nothing is found repairs it; no
-   constants do. (test_findings.py; test_extended.py: test_no_constants_repair_a_check_that_went_stale)
+   constants do.
+   (test_findings.py: test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked;
+   test_extended.py: test_no_constants_repair_a_check_that_went_stale)
 C. *Keeping the M_2 that was accepted makes the bound on covers sure.* If S grows by the very moments that the oracle
    said True to, log det(S + eps_r I) grows by at least log(1 + R) each time, whatever the noise: `sure_cover_bound`.
    (test_theory.py: test_accepted_moments_multiply_the_determinant, test_sure_bound_holds_on_accumulated_moments;
    test_findings.py)
 D. *Trajectories can serve more than once*: those of the last clean check as regression data, those of a policy that is
-   met again as its moments. (test_findings.py)
+   met again as its moments. (test_findings.py: test_frugal_draws_less_at_equal_success)
 E. *Constants.*
    (i) eps_s <= eps_t suffices for the doubling in Lemma A.5, no 1/d is needed. If x^T M x >= eps_t and
    x^T A x <= eps_s for A = S + eps_r I, then A^{-1/2} M A^{-1/2} has a Rayleigh quotient of at least eps_t / eps_s, at
@@ -45,7 +47,10 @@ F. *The printed constants cannot be run by sampling.* Their eps_s <= eps_t / d h
    eps_r below 1e-34. (test_largest_epsilon_of_the_printed_premise) On exact expectations in extended precision they
    do run. (test_extended.py)
 G. *Parameters that work in practice* are far from these: R = 2, eps_r = .01, ridge = .001, N = 100, the defaults of
-   `DMQ`. (test_findings.py)
+   `DMQ`. What they guarantee is test_proof.py's to say: with expectations and tails that are optimal, mean square
+   errors of |Pi_h| ridge |theta|^2 / 4 under the cover, and R (that + eps_r |theta|^2) where the oracle says False.
+   (test_findings.py: test_new_directions_stay_hidden_where_ratio_times_regulariser_is_large;
+   test_proof.py: test_working_parameters_guarantee_a_tolerance, test_no_action_is_suboptimal_with_enough_samples)
 """
 
 from __future__ import annotations

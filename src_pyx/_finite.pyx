@@ -270,6 +270,8 @@ cdef class FiniteModel:
             When rules or levels do not fit the MDP.
         ArithmeticError
             When a greedy score overflows; names the level.
+        KeyboardInterrupt
+            On Ctrl-C.
         """
         cdef Py_ssize_t d = self.dimension, i, failed
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
@@ -291,6 +293,7 @@ cdef class FiniteModel:
             if failed < 0:
                 for i in range(gram.shape[0]):
                     job.write_gram(plan.wanted[i], &gram[i, 0, 0])
+                    plan.count(d * d + job.products(plan.wanted[i]) // 32)
                 for i in range(moment.shape[0]):
                     job.write_return(i, &moment[i, 0])
                     square[i] = job.squares[i]
@@ -374,7 +377,7 @@ cdef class _Rollout:
         free(self.totals)
         free(self.squares)
 
-    cdef Py_ssize_t run(self, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t run(self, Py_ssize_t n) except -2 nogil:
         # Returns -1, or the level at which a greedy score was not finite.
         cdef Py_ssize_t done = 0, size, h
         while done < n:
@@ -382,6 +385,8 @@ cdef class _Rollout:
             self.start(size)
             for h in range(self.plan.last + 1):
                 self.arrive(h, size)
+                # A trajectory's step is a uniform or two and a look into a table.
+                self.plan.count(4 * size)
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if self.act(h, size) != 0:
@@ -537,6 +542,11 @@ cdef class _Rollout:
                     <double> visits[s], d,
                 )
         mirror(gram, d)
+
+    cdef Py_ssize_t products(self, Py_ssize_t h) noexcept nogil:
+        # Of `write_gram`, at most.
+        cdef Level* level = &self.model.levels[h]
+        return 0 if level.dense == NULL else level.n_states * self.model.dimension * self.model.dimension
 
     cdef void write_return(self, Py_ssize_t r, double* moment) noexcept nogil:
         # moment = sum_s totals(s) phi(s)

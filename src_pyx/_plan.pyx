@@ -1,12 +1,19 @@
 """What one call asks of a simulator, checked once and laid out for its loops."""
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdlib cimport calloc, free
 
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, INTERPRETED, Fixed, Greedy, Rule
 
+from dmq_fast.kernels._stop import Stopped, heeded
+
+# Numbers that are computed between two looks for Ctrl-C: some ten milliseconds.
+cdef enum:
+    UNHEARD = 1 << 22
+
 
 cdef class Plan:
-    # Plan(rules, horizon, n_actions, dimension, levels, returns_from); immutable.
+    # Plan(rules, horizon, n_actions, dimension, levels, returns_from); immutable but for its ear.
 
     def __cinit__(
         self, rules, Py_ssize_t horizon, Py_ssize_t n_actions, Py_ssize_t dimension, levels, returns_from
@@ -15,6 +22,7 @@ cdef class Plan:
         if len(rules) != horizon:
             raise ValueError(f"policy: expected {horizon} rules, one a level, got {len(rules)}")
         self.horizon = horizon
+        self.stop = heeded()
         self.n_levels = len(levels)
         self.n_returns = len(returns_from)
         self.kinds = <Kind*> calloc(horizon, sizeof(Kind))
@@ -47,6 +55,21 @@ cdef class Plan:
         free(self.wanted)
         free(self.counted)
         free(self.returns)
+
+    cdef int count(self, Py_ssize_t work) except -1 nogil:
+        # Listen now and then, by the work done; raises what is heard.
+        self.unheard += work
+        if self.unheard > UNHEARD:
+            self.unheard = 0
+            with gil:
+                self.listen()
+        return 0
+
+    cdef int listen(self) except -1:
+        PyErr_CheckSignals()
+        if self.stop is not None and self.stop.is_set():
+            raise Stopped("nobody waits for this rollout any more")
+        return 0
 
     cdef int set_rule(self, Py_ssize_t h, rule, Py_ssize_t n_actions, Py_ssize_t dimension) except -1:
         if not isinstance(rule, Rule):

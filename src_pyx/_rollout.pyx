@@ -5,7 +5,6 @@ Uniforms are drawn a block of trajectories at a time, in this order: those of `r
 trajectory; of `step`.
 """
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport isfinite
 from libc.stdint cimport int8_t, int32_t, int64_t, uintptr_t
 from libc.stdlib cimport calloc, free
@@ -79,10 +78,6 @@ cdef extern from *:
 # Trajectories simulated together. Part of the format: it fixes the order in which uniforms are used.
 cdef enum:
     BLOCK = 256
-
-# Numbers that are computed between two looks for Ctrl-C: some ten milliseconds.
-cdef enum:
-    UNHEARD = 1 << 22
 
 SLACK = 1e-9
 
@@ -290,7 +285,7 @@ cdef class _Rollout:
         return 0
 
     cdef int run(self, Py_ssize_t n) except -1 nogil:
-        cdef Py_ssize_t done = 0, size, h, unheard = 0
+        cdef Py_ssize_t done = 0, size, h
         while done < n:
             size = min(<Py_ssize_t> BLOCK, n - done)
             if not self.start(size):
@@ -298,19 +293,26 @@ cdef class _Rollout:
             for h in range(self.plan.last + 1):
                 if not self.observe(h, size):
                     return 0
+                self.plan.count(size * self.work(h))
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if not (self.act(h, size) and self.move(h, size)):
                     return 0
-                unheard += size * (self.model.dimension + self.model.most_uniforms + 8)
-                if unheard > UNHEARD:
-                    unheard = 0
-                    with gil:
-                        PyErr_CheckSignals()
             if not self.settle(done, size):
                 return 0
             done += size
         return 0
+
+    cdef Py_ssize_t work(self, Py_ssize_t h) noexcept nogil:
+        # Numbers drawn, written and copied for one trajectory at level h; of products, 32 cost as much as one of these.
+        cdef Py_ssize_t d = self.model.dimension, products = 0
+        if self.plan.counted[h] and not self.sparse:
+            products += d * d
+        if self.plan.kinds[h] == GREEDY:
+            products += self.width * self.model.n_actions
+        if self.mapped and not self.sparse:
+            products += d * self.model.feature_map.inputs
+        return self.width + self.model.most_uniforms + 8 + products // 32
 
     # The steps of a level; each returns False when `stop` says why the rollout is over.
 

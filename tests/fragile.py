@@ -1,8 +1,12 @@
-"""Samplers that fail in a worker; importable, so that they can be sent to one."""
+"""Samplers and environments that fail in a worker; importable, so that they can be sent to one."""
 
+import functools
 import os
+import signal
 import threading
 
+from dmq_fast import Policy, Stream
+from dmq_fast.environments.block import lock_bernoulli
 from dmq_fast.samplers import RolloutSampler
 
 
@@ -14,7 +18,10 @@ class Awkward(Exception):
 
 
 class Fragile(RolloutSampler):
-    """`failure` at one chunk: "die" takes the process down, "die once" only while `marker` does not exist."""
+    """`failure` at one chunk: "die" takes the process down, "die once" only while `marker` does not exist.
+
+    "be killed once" is a death in the middle of compiled code.
+    """
 
     def __init__(self, env, failure=None, chunk=3, marker=None):
         super().__init__(env)
@@ -35,6 +42,10 @@ class Fragile(RolloutSampler):
         if self.failure == "die once" and not os.path.exists(self.marker):
             with open(self.marker, "x"):
                 os._exit(9)
+        if self.failure == "be killed once" and not os.path.exists(self.marker):
+            with open(self.marker, "x"):
+                threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            super().collect_chunk(Policy.uniform(self.horizon), 2**50, rng=Stream(0), levels=(self.horizon - 1,))
 
     def __reduce__(self):
         return (Fragile, (self.env, self.failure, self.chunk, self.marker))
@@ -62,3 +73,22 @@ class Counting(RolloutSampler):
 
     def __reduce__(self):
         return (Counting, (self.env,))
+
+
+def coins():
+    """A compiled environment that travels by its own factory."""
+    return lock_bernoulli(6, 0.1, observation="coins", rng=0)
+
+
+def made_at_home(home, problem):
+    """Factory that only the process `home` can use."""
+    if os.getpid() == home:
+        return homely(problem)
+    raise LookupError(problem)
+
+
+def homely(problem):
+    """A compiled environment whose factory raises anywhere but here."""
+    env = coins()
+    env._factory = functools.partial(made_at_home, os.getpid(), problem)
+    return env

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import re
 import signal
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast import cli
+from dmq_fast.cli.run import progress_line
+from dmq_fast.threads import BLAS_THREADS
 
 
 def test_run_prints_a_table_a_person_can_read(run):
@@ -135,6 +138,37 @@ def test_exact_runs_find_what_no_number_of_samples_repairs(run):
     assert json.loads(run(*decoy.split(), "--initial", "fixed")[1])["value"] == pytest.approx(0.7)
 
 
+@pytest.mark.parametrize(("given", "arithmetic"), [("rational", "rational"), ("60", 60), ("float64", "float64")])
+def test_exact_runs_in_any_arithmetic(run, given, arithmetic):
+    # eps_r far below what float64 tells from 1.
+    options = ["--eps-r", "1e-25", "--ridge", "1e-20", "--sampler", "exact", "--arithmetic", given]
+    code, out, err = run("run", "lock", "--horizon", 3, *options, "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(out)
+    assert (summary["sampler"], summary["arithmetic"]) == ("exact", arithmetic)
+    assert any("float64 may not tell" in warning for warning in summary["warnings"]) == (given == "float64")
+    sampler = dmq.samplers.ExactSampler(dmq.environments.combination_lock(3, rng=0), arithmetic)
+    result = dmq.DMQ(sampler, eps_r=1e-25, ridge=1e-20, rng=0).learn()
+    assert summary["counts"] == result.counts and summary["n_trajectories"] == result.n_trajectories
+    shown = {"rational": "exact, rational", "60": "exact, 60 digits", "float64": "exact"}[given]
+    assert f"sampler               {shown}\n" in run("run", "lock", "--horizon", 3, *options)[1]
+
+
+def test_a_run_in_extended_precision_is_saved_and_resumed_without_a_journal(run, tmp_path):
+    command = ["run", "lock", "--horizon", 3, "--sampler", "exact", "--arithmetic", "rational", "--json"]
+    # More trajectories than 64 bits can count.
+    command += ["--n-samples", 10**20]
+    whole = json.loads(run(*command)[1])
+    assert run(*command, "--out", tmp_path, "--max-policies", 1)[0] == 3
+    assert sorted(os.listdir(tmp_path)) == ["command.json", "result.npz", "run.json"]
+    assert dmq.load(tmp_path / "result.npz").status == "max_policies"
+    code, out, _ = run("resume", tmp_path, "--max-policies", 100, "--json")
+    assert code == 0
+    again = json.loads(out)
+    for name in ("value", "n_trajectories", "cover_sizes", "counts", "status"):
+        assert again[name] == whole[name]
+
+
 def test_out_saves_the_run(run, tmp_path):
     out_dir = tmp_path / "new" / "run"
     code, _, _ = run("run", "chain", "--horizon", 4, "--out", out_dir)
@@ -172,6 +206,12 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run lock --horizon 3 --n-sample 1", "n-sample"),
         ("run lock --horizon 3 --seed -1", "seed"),
         ("run lock --horizon 3 --sampler batch", "sampler"),
+        (
+            "run lock --horizon 3 --arithmetic 60",
+            "--arithmetic: expected with --sampler exact only, got 60 with rollout",
+        ),
+        ("run lock --horizon 3 --sampler exact --arithmetic 5", "arithmetic: expected at least 20 digits, got 5"),
+        ("run lock --horizon 3 --sampler exact --arithmetic x", "or a number of digits, got 'x'"),
         ("run lock --horizon 3 --final 1.5", "final"),
         ("run gym:NoSuch-v0 --horizon 3", "NoSuch"),
         ("run gym:CartPole-v1 --horizon 3 --through tables", "without P and initial_state_distrib"),
@@ -245,7 +285,8 @@ def test_version(run):
 
 def test_progress_line_is_drawn_and_cleared():
     drawn = []
-    line = cli.ProgressLine(9, write=drawn.append)
+    line = progress_line(9)
+    line.write = drawn.append
     line(dmq.Progress(level=3, levels_learned=1, n_trajectories=1234, n_policies=2, seconds=0.5))
     line(dmq.Progress(level=2, levels_learned=2, n_trajectories=1300, n_policies=2, seconds=0.5))
     line.clear()
@@ -254,23 +295,42 @@ def test_progress_line_is_drawn_and_cleared():
 
 
 def environment_without_threads():
-    return {name: value for name, value in os.environ.items() if name not in cli.BLAS_THREADS}
+    return {name: value for name, value in os.environ.items() if name not in BLAS_THREADS}
 
 
-def test_blas_runs_on_one_thread():
-    code = (
-        "import sys, os; from dmq_fast import cli; assert 'numpy' not in sys.modules; "
-        "cli.main(['--version'])"
-    )  # fmt: skip
-    check = f"import atexit, os; atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS'])); {code}"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", check],
+def in_a_new_process(code):
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code],
         env=environment_without_threads(),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_blas_runs_on_one_thread():
+    done = in_a_new_process(
+        "import os, sys; from dmq_fast import cli; assert 'numpy' not in sys.modules; cli.main(['envs', '--json']); "
+        "assert 'numpy' in sys.modules; print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
     assert done.stdout.split()[-1] == "1", done.stderr
+
+
+@pytest.mark.parametrize("command", [name for _, name, _ in pkgutil.iter_modules(cli.__path__)])
+def test_no_command_imports_numpy_before_its_arguments_are_read(command):
+    done = in_a_new_process(f"import sys, dmq_fast.cli.{command}; assert 'numpy' not in sys.modules")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([name, "--help"] for name in cli.COMMANDS), ["bench", "oracle", "-h"]]
+)
+def test_help_does_not_import_numpy(arguments):
+    done = in_a_new_process(
+        f"import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules)); import dmq_fast.cli; "
+        f"dmq_fast.cli.main({arguments!r})"
+    )
+    assert done.stdout.startswith("usage: dmq-fast") and done.stdout.endswith("False\n"), done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -573,7 +633,7 @@ def test_bench_oracle_prints_a_table_and_saves(run, tmp_path):
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_plot_of_a_benchmark_in_every_format(tmp_path, suffix, magic):
     pytest.importorskip("matplotlib")
-    from dmq_fast import oracle_bench
+    from dmq_fast.experiments import oracle_bench
 
     result = oracle_bench.measure([1, 3], rounds=1)
     oracle_bench.draw(result, tmp_path / f"plot.{suffix}")
@@ -621,18 +681,18 @@ def test_help_of_benchmarks(run, arguments):
 
 
 def test_a_benchmark_says_where_times_do_not_compare(monkeypatch):
-    from dmq_fast import oracle_bench
+    from dmq_fast.experiments import oracle_bench
 
-    monkeypatch.setattr(oracle_bench, "blas_libraries", lambda: [{"num_threads": 1}, {"num_threads": 4}])
+    monkeypatch.setattr("dmq_fast.threads.libraries", lambda: [{"num_threads": 1}, {"num_threads": 4}])
     assert "4 threads" in oracle_bench.thread_warnings()[0]
-    monkeypatch.setattr(oracle_bench, "blas_libraries", lambda: [{"num_threads": 1}])
+    monkeypatch.setattr("dmq_fast.threads.libraries", lambda: [{"num_threads": 1}])
     assert oracle_bench.thread_warnings() == []
     assert oracle_bench.noise_warnings(1.1) == []
     assert "1.57 times" in oracle_bench.noise_warnings(1.566)[0]
 
 
 def test_a_wrong_answer_is_not_timed():
-    from dmq_fast import oracle_bench
+    from dmq_fast.experiments import oracle_bench
 
     wrong = oracle_bench.Method("wrong", oracle_bench.OURS, None, lambda: 1, lambda answer: answer == 2)
     with pytest.raises(RuntimeError, match=r"wrong, d = 3: wrong answer 1"):

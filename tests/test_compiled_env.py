@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmq_fast as dmq
-from dmq_fast.environments import CompiledEnv
+from dmq_fast.environments import CompiledEnv, combination_lock, river_swim
+from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian
 from dmq_fast.environments.compiled import FEATURES, RESET, STEP, Functions
 from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Fixed, Greedy, Uniform
 from dmq_fast.samplers import ParallelSampler, RolloutSampler, estimate_value
@@ -150,6 +151,102 @@ def test_chunks_shrink_where_trajectories_are_long_or_wide():
     wide = walker.in_c(dimension=400, feature_uniforms=400)
     assert RolloutSampler(wide).chunk_size == 2048
     assert RolloutSampler(walker.in_c(dimension=10**6)).chunk_size == 256
+
+
+# Journals.
+
+ROWS = np.eye(5, 7)
+
+JOURNALED = {
+    "in C": walker.in_c,
+    "with a feature map": lambda: walker.in_c().with_features(dmq.features.RandomFourier(2, 6, [0.5, 0.5], rng=0)),
+    "without noise": lambda: block_mdp(river_swim(5, 5), embedding=ROWS),
+    "coins": lambda: lock_bernoulli(5, 0.1, observation="coins", rng=0),
+    "gaussian": lambda: diabolical_lock(5, 3, observation="noisy", rng=0),
+}
+
+
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+@pytest.mark.parametrize("name", JOURNALED)
+def test_a_run_goes_on_from_its_journal(tmp_path, name, variant):
+    env, path = JOURNALED[name](), tmp_path / "journal"
+    settings = {"n_samples": 60, "rng": 0, "variant": variant}
+    expected = dmq.DMQ(env, **settings).learn()
+    third = expected.n_trajectories // 3
+    for limit in (third, 2 * third):
+        stopped = dmq.DMQ(JOURNALED[name](), journal=path, max_trajectories=limit, **settings).learn()
+        assert stopped.status == "max_trajectories"
+    size = path.stat().st_size
+    # Another object of the same environment, here one that came out of a pickle.
+    result = dmq.DMQ(pickle.loads(pickle.dumps(env)), journal=path, **settings).learn()
+    assert path.stat().st_size > size
+    assert result.status == "finished" and result.theta.tobytes() == expected.theta.tobytes()
+    assert result.history == expected.history and result.counts == expected.counts
+
+
+def block(embedding=ROWS, **changes):
+    arguments = {"noise": "gaussian", "sigma": 0.1, "dimension": 8, "rng": 0} | changes
+    return block_mdp(river_swim(5, 5), embedding=embedding, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "words"),
+    [
+        (block, lambda: block(sigma=0.2), r"environment\.parameters\.sigma is 0\.1 there and 0\.2 here"),
+        (block, lambda: block(embedding=ROWS[::-1]), r"environment\.sha256 is '\w+' there and '\w+' here"),
+        (block, lambda: block(embedding=ROWS * (1 - 2.0**-52)), r"environment\.sha256 is "),
+        (block, lambda: block(rng=1), r"environment\.parameters\.rotation_rng is 0 there and 1 here"),
+        (block, lambda: block(rotation="hadamard"), r"environment\.parameters\.rotation is None there and 'hadamard'"),
+        (block, lambda: block(dimension=9), r"environment\.dimension is 8 there and 9 here"),
+        (
+            lambda: block(noise="coins", sigma=0.0, dimension=None, n_coins=2),
+            lambda: block(noise="gaussian", dimension=9),
+            r"environment\.parameters\.noise is 'coins' there and 'gaussian' here",
+        ),
+        (
+            lambda: block_mdp(combination_lock(4, rng=0), parameters={}),
+            lambda: block_mdp(combination_lock(4, rng=0, final=0.6), parameters={}),
+            r"environment\.latent\.parameters\.final is 0\.7 there and 0\.6 here",
+        ),
+        (
+            lambda: lock_gaussian(4, rng=0),
+            lambda: lock_gaussian(4, sigma=0.3, rng=0),
+            r"environment\.parameters\.sigma is 0\.1 there and 0\.3 here",
+        ),
+        (
+            lambda: lock_gaussian(4, rng=0),
+            lambda: lock_gaussian(4, rng=1),
+            r"environment\.parameters\.rng is 0 there and 1 here",
+        ),
+        (
+            walker.in_c,
+            lambda: walker.in_c(parameters={"noise": 0.5}),
+            r"environment\.parameters\.noise is None there and 0\.5 here",
+        ),
+        (
+            walker.in_c,
+            lambda: walker.in_c(reward_scale=1 / 17),
+            r"environment\.rewards is \[0\.5, 0\.0625\] there and \[0\.5, 0\.0588235",
+        ),
+        (
+            lambda: walker.in_c().with_features(dmq.features.RandomFourier(2, 6, rng=0)),
+            lambda: walker.in_c().with_features(dmq.features.RandomFourier(2, 6, rng=1)),
+            r"environment\.features is '\w+' there and '\w+' here",
+        ),
+        (walker.in_c, lambda: walker.in_c(context=np.array([0.125, 0.3])), r"environment\.sha256 is "),
+        (walker.in_c, lambda: lock_bernoulli(6, rng=0), r"environment\.\w+ is "),
+    ],
+)
+def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path, mine, other, words):
+    path = tmp_path / "journal"
+    settings = {"n_samples": 20, "rng": 0, "journal": path}
+    dmq.DMQ(mine(), max_trajectories=200, **settings).learn()
+    before = path.read_bytes()
+    with pytest.raises(dmq.JournalError, match=words) as caught:
+        dmq.DMQ(other(), **settings).learn()
+    assert str(caught.value).startswith(f"{path}: the journal of another run: ")
+    assert path.read_bytes() == before
+    dmq.DMQ(mine(), max_trajectories=300, **settings).learn()
 
 
 # What goes wrong inside an environment comes out, with its place.

@@ -14,6 +14,7 @@ from replay import replay, to_reference
 from test_batch import Table
 
 import dmq_fast as dmq
+from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments import (
     FiniteMDP,
     chain,
@@ -561,8 +562,10 @@ def test_recorded_values_scale_with_eps_s():
 
 BAD = [
     ({"n_samples": 0}, ValueError, "n_samples"),
-    ({"n_samples": 2.5}, ValueError, "n_samples"),
-    ({"n_samples": True}, ValueError, "n_samples"),
+    ({"n_samples": 2.5}, TypeError, "n_samples: expected an integer, got 2.5"),
+    ({"n_samples": True}, TypeError, "n_samples: expected an integer, got True"),
+    ({"max_policies": "3"}, TypeError, "max_policies: expected an integer, got '3'"),
+    ({"workers": 2.0}, TypeError, "workers: expected an integer, got 2.0"),
     ({"n_samples": 2**63}, ValueError, "n_samples"),
     ({"ratio": 0}, ValueError, "ratio"),
     ({"ratio": float("nan")}, ValueError, "ratio"),
@@ -582,10 +585,11 @@ BAD = [
     ({"initial": [0, 1, 1.0]}, ValueError, "initial: action"),
     ({"initial": dmq.Policy.uniform(4)}, ValueError, "initial"),
     ({"initial": dmq.Policy.greedy(np.zeros((3, 2, 5)))}, ValueError, "initial"),
+    ({"initial": dmq.Policy([ExactGreedy(np.eye(3).tolist())] * 3)}, TypeError, "initial: level 0 is an ExactGreedy"),
     ({"initial": []}, ValueError, "initial"),
     ({"initial": [[]]}, ValueError, "initial"),
-    ({"initial": [[0, 1, 2], [0, 1]]}, ValueError, "initial: expected 3 levels, got 2"),
-    ({"initial": [[0, 1, 2], [0, 1, 3]]}, ValueError, "initial: expected actions < 3"),
+    ({"initial": [[0, 1, 2], [0, 1]]}, ValueError, "initial: expected 3 rules, one a level, got 2"),
+    ({"initial": [[0, 1, 2], [0, 1, 3]]}, ValueError, "initial: level 2 takes action 3, expected < 3"),
     ({"initial": [[0, 1, 2], "fixed"]}, ValueError, "initial"),
     ({"initial": [[[0, 1, 2]]]}, ValueError, "initial"),
     ({"recheck": 1}, TypeError, "recheck"),

@@ -4,13 +4,16 @@ import functools
 import itertools
 import multiprocessing
 import os
+import signal
 import threading
 import time
+import traceback
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from fragile import Counting, Fragile
+import walker
+from fragile import Counting, Fragile, coins, homely
 
 import dmq_fast as dmq
 from dmq_fast.environments import chain, deep_sea
@@ -48,11 +51,21 @@ EXECUTORS = {
 }
 
 
+SOURCES = {
+    "finite": lambda: ENV,
+    "compiled, coins": coins,
+    "compiled, in C": walker.in_c,
+    "compiled, with a feature map": lambda: walker.in_c().with_features(
+        dmq.features.Fourier([-1.0, -1.0], [1.0, 1.0], 2)
+    ),
+}
+
+
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_any_workers_give_the_bits_of_none(kind):
-    inner = RolloutSampler(ENV)
     with EXECUTORS[kind]() as executor:
-        for in_flight in (None, 1, 3):
+        for source, in_flight in [*itertools.product(SOURCES, (None,)), ("finite", 1), ("finite", 3)]:
+            inner = RolloutSampler(SOURCES[source]())
             sampler = ParallelSampler(inner, executor, in_flight=in_flight)
             assert isinstance(sampler, Sampler)
             for n in (0, 1, 16_384, 16_385, N):
@@ -70,6 +83,9 @@ def test_dask_gives_the_bits_of_none():
     ):
         assert parallel.workers_of(executor) == 2
         assert_same(collect(ParallelSampler(inner, executor)), collect(inner))
+        for source in ("compiled, coins", "compiled, in C"):
+            other = RolloutSampler(SOURCES[source]())
+            assert_same(collect(ParallelSampler(other, executor)), collect(other))
         with pytest.raises(ZeroDivisionError) as caught:
             collect(ParallelSampler(Fragile(ENV, "raise"), executor), MANY)
         assert "chunk 3 of call 9" in caught.value.__notes__[0]
@@ -148,6 +164,102 @@ def test_a_worker_that_dies_again_is_reported_with_its_chunk(given):
     else:
         assert "a function that makes executors" in str(caught.value)
     assert f"Stream.from_key({dmq.Stream(5).key}, call=9, chunk=" in str(caught.value)
+
+
+def test_a_worker_killed_in_compiled_code_costs_nothing(tmp_path):
+    env = coins()
+    dying = Fragile(env, "be killed once", marker=str(tmp_path / "killed"))
+    with ParallelSampler(dying, SPAWN) as sampler:
+        assert_same(collect(sampler, MANY), collect(RolloutSampler(env), MANY))
+    assert os.listdir(tmp_path) == ["killed"]
+
+
+@pytest.mark.parametrize("kind", ["spawned processes", "loky"])
+def test_an_environment_without_a_factory_stays_where_it_is(kind):
+    inner = RolloutSampler(walker.in_c(factory=None))
+    with EXECUTORS[kind]() as executor:
+        sampler = ParallelSampler(inner, executor)
+        with pytest.raises(Exception, match=r"addresses, which mean nothing in another process|pickle") as caught:
+            collect(sampler)
+        told = "".join(traceback.format_exception(caught.value))
+        assert "give it a factory that makes it there" in told
+        assert f"while drawing chunk 0 of call 9: 16384 trajectories, rng=Stream.from_key({dmq.Stream(5).key}" in told
+        # One chunk is drawn here, and threads share the addresses.
+        assert_same(collect(sampler, 100), collect(inner, 100))
+    with ThreadPoolExecutor(2) as executor:
+        assert_same(collect(ParallelSampler(inner, executor)), collect(inner))
+
+
+@pytest.mark.parametrize("kind", ["spawned processes", "loky"])
+def test_what_a_factory_raises_is_no_dead_worker(kind):
+    inner = RolloutSampler(homely("no such file"))
+    with EXECUTORS[kind]() as executor:
+        with pytest.raises(LookupError, match="no such file") as caught:
+            collect(ParallelSampler(inner, executor))
+        assert "while drawing chunk 0 of call 9" in caught.value.__notes__[0]
+        # The workers are well.
+        assert_same(collect(ParallelSampler(RolloutSampler(ENV), executor)), collect(RolloutSampler(ENV)))
+
+
+def in_a_fork(work):
+    """What `work` returns, or the exception it raises, in a forked child; an error if it takes 20 s."""
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)
+            sending.send(work())
+        except BaseException as error:
+            sending.send(error)
+        finally:
+            os._exit(0)
+    sending.close()
+    try:
+        return receiving.recv()
+    except EOFError:
+        pytest.fail("the child hangs or died")
+    finally:
+        receiving.close()
+        os.waitpid(child, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_forked_child_samples_like_its_parent(source):
+    inner = RolloutSampler(SOURCES[source]())
+    expected = collect(inner)
+    with ParallelSampler(inner, functools.partial(ThreadPoolExecutor, 2)) as sampler:
+        assert_same(collect(sampler), expected)
+        # Threads do not survive a fork: the child makes its own.
+        for again in (inner, sampler):
+            assert_same(in_a_fork(lambda one=again: collect(one)), expected)
+        assert_same(collect(sampler), expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("make", [functools.partial(ThreadPoolExecutor, 2), SPAWN], ids=["threads", "processes"])
+def test_an_executor_that_came_through_a_fork_is_refused(make):
+    inner = RolloutSampler(coins())
+    with make() as executor:
+        sampler = ParallelSampler(inner, executor)
+        expected = collect(sampler)
+        error = in_a_fork(lambda: collect(sampler))
+        assert isinstance(error, RuntimeError)
+        assert (
+            f"executor: expected one of this process, got one that came through a fork from process {os.getpid()}"
+            in str(error)
+        )
+        assert_same(collect(sampler), expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_run_in_a_forked_child_is_that_of_its_parent():
+    algorithm = dmq.DMQ(coins(), n_samples=20_000, rng=0, workers=2)
+    assert in_a_fork(lambda: algorithm.learn().theta.tobytes()) == algorithm.learn().theta.tobytes()
+    assert in_a_fork(lambda: algorithm.learn().theta.tobytes()) == algorithm.learn().theta.tobytes()
 
 
 def test_a_dead_worker_ends_a_run_with_what_was_learned():
@@ -243,7 +355,7 @@ def test_moments_of_chunks_say_their_size():
     [
         ({"workers": 2, "executor": SPAWN}, ValueError, "workers, executor"),
         ({"workers": 0}, ValueError, "workers"),
-        ({"workers": 1.5}, ValueError, "workers"),
+        ({"workers": 1.5}, TypeError, "workers"),
         ({"executor": 3}, TypeError, "executor"),
         ({"executor": ThreadPoolExecutor}, TypeError, "executor"),
     ],

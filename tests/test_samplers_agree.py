@@ -1,4 +1,4 @@
-"""Rollout, flow and exact: three ways to the same moments."""
+"""Rollout, compiled rollout, flow and exact: ways to the same moments."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from dmq_fast.environments import (
     linear_q,
     river_swim,
 )
+from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian, noisy_deep_sea
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import ExactSampler, FlowSampler, RolloutSampler, Sampler
@@ -33,7 +34,18 @@ def drawing(env):
     return FlowSampler(env, square="drawn")
 
 
-SAMPLERS = {"rollout": RolloutSampler, "flow": FlowSampler, "flow, square drawn": drawing, "exact": ExactSampler}
+def compiled(env):
+    """The same MDP, its features being what a compiled environment observes."""
+    return RolloutSampler(block_mdp(env, noise="none"))
+
+
+SAMPLERS = {
+    "rollout": RolloutSampler,
+    "compiled rollout": compiled,
+    "flow": FlowSampler,
+    "flow, square drawn": drawing,
+    "exact": ExactSampler,
+}
 DRAWN = {name: make for name, make in SAMPLERS.items() if name != "exact"}
 
 every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
@@ -300,7 +312,7 @@ def test_groups_are_merged_by_reward():
     refuse_small(p_values)
 
 
-@pytest.mark.parametrize("make", [RolloutSampler, FlowSampler, drawing], ids=DRAWN)
+@pytest.mark.parametrize("make", DRAWN.values(), ids=DRAWN)
 def test_errors_fall_like_one_over_the_square_root(make):
     env = everything()
     policy, sampler = half_greedy(env), make(env)
@@ -313,6 +325,104 @@ def test_errors_fall_like_one_over_the_square_root(make):
             for call in range(20)
         ]
         errors.append(np.sqrt(np.mean((np.array(draws) / n - exact) ** 2)))
+    slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert slope == pytest.approx(-0.5, abs=0.04)
+
+
+# Compiled environments that observe the state through noise: what their moments are expected to be.
+
+NOISY = {
+    "coins": lambda: lock_bernoulli(6, 0.1, observation="coins", rng=0),
+    "many coins": lambda: block_mdp(river_swim(3, 5), noise="coins", n_coins=60),
+    "gaussian": lambda: lock_gaussian(6, 0.1, 0.2, rng=0),
+    "rotated gaussian": lambda: noisy_deep_sea(4, sigma=0.1, dimension=9, stochastic=True, rng=0),
+}
+
+
+def coordinates(env, h):
+    """E x, E x^2 and E x^4 of each coordinate of what is observed, (3, S, d), independent given the state."""
+    handle, n, given = env.handle, env.latent.n_states[h], env.parameters
+    states = np.arange(n, dtype=np.int32).view(np.uint8).reshape(n, 4).copy()
+    quiet = 0.5 if handle.feature_uniforms[h] == env.dimension else 0.0
+    x = handle.features(h, states, np.full((n, handle.feature_uniforms[h]), quiet))
+    if quiet:
+        # The rows are known up to their noise of sigma times the scale, which one uniform tells.
+        one = np.full((n, env.dimension), quiet)
+        one[:, 0] = scipy.stats.norm.cdf(1.0)
+        v = float((handle.features(h, states, one) - x)[0, 0]) ** 2
+        return np.array([x, x**2 + v, x**4 + 6 * x**2 * v + 3 * v**2])
+    loud = handle.features(h, states, np.full((n, handle.feature_uniforms[h]), 1 - 2.0**-53))
+    assert given.get("n_coins", env.latent.horizon) == (loud != x)[0].sum()
+    return np.array([(x**k + loud**k) / 2 for k in (1, 2, 4)])
+
+
+def told_apart(env):
+    """Greedy on the rows of coins at even levels, else uniform; and the same on the hidden MDP."""
+    latent, coins = env.latent, env.handle.feature_uniforms[0] < env.dimension
+    seen, hidden = [], []
+    for h, q in enumerate(latent.optimal_q):
+        if h % 2 or not coins:
+            seen.append(Uniform())
+            hidden.append(Uniform())
+            continue
+        theta = np.linalg.lstsq(latent.features[h], q, rcond=None)[0].T
+        wide = np.zeros((env.n_actions, env.dimension))
+        wide[:, : theta.shape[1]] = theta
+        seen.append(Greedy(wide))
+        hidden.append(Greedy(theta))
+    return Policy(seen), Policy(hidden)
+
+
+def expected_of(env, hidden, h):
+    """Mean and variance of what a trajectory adds to the upper triangle of the moment of level h, and to y phi."""
+    rates, y = env.latent.occupancy(hidden)[h], power_means(env.latent, hidden, h, 2)
+    one, two, four = coordinates(env, h)
+    upper = np.triu_indices(env.dimension)
+    diagonal = upper[0] == upper[1]
+
+    def products(off, on):
+        pairs = np.einsum("s,si,sj->ij", rates, off, off)[upper]
+        pairs[diagonal] = rates @ on
+        return pairs
+
+    gram = products(one, two)
+    moment = (rates * y[1]) @ one
+    return (
+        np.concatenate([gram, moment]),
+        np.concatenate([products(two, four) - gram**2, (rates * y[2]) @ two - moment**2]),
+    )
+
+
+def collected(env, seen, n, call, levels):
+    """Second moments and y phi by level, over n, (len(levels), ...)."""
+    moments = RolloutSampler(env).collect(seen, n, stream=Stream(8, call=call), levels=levels, returns_from=levels)
+    upper = np.triu_indices(env.dimension)
+    return np.array([np.concatenate([moments.gram[h][upper], moments.returns[h].moment]) / n for h in levels])
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noisy_observations_have_the_expected_moments(name):
+    n, env = 200_000, NOISY[name]()
+    (seen, hidden), levels = told_apart(env), range(env.horizon)
+    found, p_values = collected(env, seen, n, 0, levels), []
+    for h in levels:
+        rates = env.latent.occupancy(hidden)[h]
+        assert not ((rates > 0) & (n * rates < 400)).any(), "too rare for the normal approximation"
+        mean, variance = expected_of(env, hidden, h)
+        p_values += p_of_z(found[h] - mean, variance / n)
+    assert len(p_values) > 100
+    refuse_small(p_values, FAMILY_LEVEL / len(NOISY))
+
+
+@pytest.mark.parametrize("name", ["coins", "rotated gaussian"])
+def test_errors_of_noisy_observations_fall_like_one_over_the_square_root(name):
+    env = NOISY[name]()
+    (seen, hidden), levels = told_apart(env), range(1, env.horizon)
+    exact = np.array([expected_of(env, hidden, h)[0] for h in levels])
+    sizes = [10**2, 10**3, 10**4, 10**5]
+    errors = [
+        np.sqrt(np.mean([(collected(env, seen, n, call, levels) - exact) ** 2 for call in range(12)])) for n in sizes
+    ]
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.04)
 
@@ -503,7 +613,7 @@ def test_overflow_names_the_level_if_anyone_is_there(make, returns_from):
     sampler = make(env)
     safe = Policy([Fixed(0), large, Fixed(0)])
     assert sampler.collect(safe, 5, stream=Stream(0), levels=[2], returns_from=returns_from).n == 5
-    with pytest.raises(ArithmeticError, match=r"^level 1: a greedy score is not finite"):
+    with pytest.raises(ArithmeticError, match=r"^level 1(, call 0, chunk 0)?: a greedy score is not finite"):
         sampler.collect(Policy([Fixed(1), large, Fixed(0)]), 5, stream=Stream(0), levels=[2], returns_from=returns_from)
 
 

@@ -177,7 +177,8 @@ class CompiledEnv:
         reward_shift, reward_scale : float, optional
         context : optional
             What the functions get as their first argument: an address, a ctypes object, or a contiguous NumPy array
-            (its data). Default: the user data of a `scipy.LowLevelCallable`, or NULL.
+            (its data, which a journal compares before it goes on). Default: the user data of a
+            `scipy.LowLevelCallable`, or NULL.
         name, parameters, factory
             As of `CompiledEnv`.
 
@@ -203,7 +204,8 @@ class CompiledEnv:
             reward_shift=number("reward_shift", reward_shift, -LARGE, LARGE),
             reward_scale=number("reward_scale", reward_scale, 0.0, LARGE),
         )
-        return cls(functions, name=name, parameters=parameters, factory=factory)
+        data = [context] if isinstance(context, np.ndarray) else []
+        return cls(functions, name=name, parameters=parameters, factory=factory, data=data)
 
     def with_features(self, features: FeatureMap | None) -> CompiledEnv:
         """Return the same environment with other features: those of a map of what it observes, or (None) that itself.

@@ -656,8 +656,8 @@ def oracle_cost(measured: dict[str, Any]) -> Figure:
     Parameters
     ----------
     measured : dict
-        What `dmq_fast.oracle_bench.measure` returned, or ``dmq-fast bench oracle --json`` wrote.
+        What `dmq_fast.experiments.oracle_bench.measure` returned, or ``dmq-fast bench oracle --json`` wrote.
     """
-    from dmq_fast import oracle_bench
+    from dmq_fast.experiments import oracle_bench
 
     return oracle_bench.picture(measured)

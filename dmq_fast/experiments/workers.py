@@ -17,9 +17,9 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-__all__ = ["WorkerDied", "WorkerStartError", "Workers"]
+from dmq_fast.threads import BLAS_THREADS
 
-BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+__all__ = ["WorkerDied", "WorkerStartError", "Workers"]
 
 
 class WorkerDied(RuntimeError):

@@ -21,5 +21,10 @@ cdef class Plan:
     # The last level that matters, -1 where none does. Actions are taken there only for the sake of returns.
     cdef Py_ssize_t last
     cdef tuple _rules
+    # Numbers computed since `listen` was called last, about, and what it heeds beside signals.
+    cdef Py_ssize_t unheard
+    cdef object stop
 
+    cdef int count(self, Py_ssize_t work) except -1 nogil
+    cdef int listen(self) except -1
     cdef int set_rule(self, Py_ssize_t h, rule, Py_ssize_t n_actions, Py_ssize_t dimension) except -1

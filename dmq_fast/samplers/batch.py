@@ -137,7 +137,7 @@ class BatchSampler:
         ArithmeticError
             Where a greedy score is not finite.
         """
-        check_policy(self, policy)
+        check_policy(self, policy, exact=False)
         check_levels("levels", levels, self.horizon)
         check_levels("returns_from", returns_from, self.horizon)
         grams = [SecondMoment(self.dimension) for _ in levels]
@@ -176,7 +176,7 @@ class BatchSampler:
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
-        check_policy(self, policy)
+        check_policy(self, policy, exact=False)
         n = integer("n", n, 1)
         blocks = (
             self._roll_out(policy, size, stream.at(stream.call, chunk), frozenset(), self.horizon, ignore)

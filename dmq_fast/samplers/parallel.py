@@ -8,12 +8,14 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from dmq_fast.kernels import Stream
+from dmq_fast.kernels._stop import heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.protocol import Sampler, collect_chunks
@@ -43,8 +45,8 @@ class ParallelSampler:
         What answers a chunk. Workers in other processes receive it pickled.
     executor : concurrent.futures.Executor, or callable
         A pool of threads or processes, loky, dask's ``Client.get_executor()``, mpi4py and the like; it is used and
-        left open. Not the pool that the caller itself runs in. Or a function of no arguments that makes one: then it
-        is closed by `close`, and made anew when a worker died.
+        left open. Not the pool that the caller itself runs in, nor one from before a fork. Or a function of no
+        arguments that makes one: then it is closed by `close`, and made anew when a worker died.
     in_flight : int, optional
         How many chunks are drawn or kept at a time, which bounds memory; default: twice the number of workers.
 
@@ -57,6 +59,9 @@ class ParallelSampler:
     -----
     Only a call of several chunks can be split (16,384 trajectories each with a `RolloutSampler`); one of a single
     chunk is answered by `inner` at once, in the calling thread.
+
+    A call that is given up, as on Ctrl-C, stops the chunks that threads are drawing after some ten milliseconds of
+    computing; those of other processes are drawn to their ends.
 
     What `inner` raises comes through with a note that names call, chunk and stream. When a worker dies, all that was in
     flight is drawn again, one chunk at a time, on a new pool where `executor` makes one, or on the given one where it
@@ -77,6 +82,7 @@ class ParallelSampler:
         self._shipped = Shipped(inner)
         self._make = executor if callable(executor) else None
         self._executor = None if callable(executor) else executor
+        self._home = os.getpid()
 
     @property
     def horizon(self) -> int:
@@ -134,9 +140,12 @@ class ParallelSampler:
             yield piece
             return
 
+        # What is being drawn when the call is given up need not be drawn to its end, in this process at least.
+        stop = threading.Event() if isinstance(self.executor, ThreadPoolExecutor) else None
+
         def submit(chunk: Chunk) -> Future[Moments] | None:
             try:
-                return self.executor.submit(draw, self._shipped, policy, chunk, *tail, os.getpid())
+                return self.executor.submit(draw, self._shipped, policy, chunk, *tail, os.getpid(), stop)
             except BrokenExecutor:
                 return None  # a worker died since the last look; what is in flight will tell
 
@@ -172,6 +181,8 @@ class ParallelSampler:
                     flying.popleft()
                     yield piece
         finally:
+            if stop is not None:
+                stop.set()
             for _, future in flying:
                 if future is not None:
                     future.cancel()
@@ -179,6 +190,14 @@ class ParallelSampler:
     @property
     def executor(self) -> Executor:
         """The executor in use; made first where a function was given."""
+        if self._home != os.getpid():
+            # The workers of an executor stay behind in the parent: a fork that waited for them would hang.
+            if self._make is None:
+                raise RuntimeError(
+                    "executor: expected one of this process, got one that came through a fork from process "
+                    f"{self._home}; given a function that makes executors, a new one takes its place"
+                )
+            self._executor, self._home = None, os.getpid()
         if self._executor is None:
             assert self._make is not None
             made = self._make()
@@ -194,7 +213,7 @@ class ParallelSampler:
 
     def close(self) -> None:
         """Shut down the executor, if it was made here; waits for the chunks being drawn."""
-        if self._make is not None and self._executor is not None:
+        if self._make is not None and self._executor is not None and self._home == os.getpid():
             executor, self._executor = self._executor, None
             executor.shutdown(wait=True)
 
@@ -221,31 +240,43 @@ class Shipped:
         return None if b"__main__" in data else data
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Shipped, (self.sampler,)) if self.data is None else (receive, (self.data,))
+        return (Shipped, (self.sampler,)) if self.data is None else (Received, (self.data,))
 
 
-def unpack(data: bytes) -> Shipped:
-    """Return the sampler that was shipped."""
-    return Shipped(pickle.loads(data))
+class Received:
+    """A sampler that has arrived: not unpickled before a chunk is drawn, so that what that raises has a chunk."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @property
+    def sampler(self) -> Sampler:
+        """The sampler, unpickled by the first chunk that brings it."""
+        return unpacked(self.data)
 
 
-# What a worker received last.
-received = functools.lru_cache(maxsize=4)(unpack)
-
-
-def receive(data: bytes) -> Shipped:
-    """Return the sampler that was shipped, unpickled by the first chunk that brings it."""
-    return received(data)
+@functools.lru_cache(maxsize=4)
+def unpacked(data: bytes) -> Sampler:
+    """Return the sampler that was shipped; those that were received last are kept."""
+    sampler: Sampler = pickle.loads(data)
+    return sampler
 
 
 def draw(
-    shipped: Shipped, policy: Policy, chunk: Chunk, levels: Sequence[int], returns_from: Sequence[int], home: int
+    shipped: Shipped | Received,
+    policy: Policy,
+    chunk: Chunk,
+    levels: Sequence[int],
+    returns_from: Sequence[int],
+    home: int,
+    stop: threading.Event | None,
 ) -> Moments:
-    """Draw one chunk; runs in the worker. `home` is the process that waits for the answer."""
+    """Draw one chunk; runs in the worker. `home` is the process that waits for the answer, until `stop` is set."""
     try:
-        return shipped.sampler.collect_chunk(
-            policy, chunk.size, rng=chunk.stream, levels=levels, returns_from=returns_from
-        )
+        with heeding(stop):
+            return shipped.sampler.collect_chunk(
+                policy, chunk.size, rng=chunk.stream, levels=levels, returns_from=returns_from
+            )
     except Exception as error:
         if os.getpid() == home or travels(error):
             raise

@@ -100,20 +100,24 @@ class EqualChunks(Sequence[int]):
         return min(self.size, self.n - positions * self.size)
 
 
-def check_policy(sizes: FiniteMDP | Sampler, policy: Policy) -> None:
-    """Refuse a policy that is not one, or does not fit the horizon, actions and dimension of `sizes`."""
+def check_policy(sizes: FiniteMDP | Sampler, policy: Policy, *, name: str = "policy", exact: bool = True) -> None:
+    """Refuse a policy that is not one, or does not fit the horizon, actions and dimension of `sizes`.
+
+    `name` is the argument to blame; where not `exact`, `ExactGreedy` rules are refused as well. Compiled rollouts need
+    none of this: they check the rules for themselves.
+    """
     if not isinstance(policy, Policy):
-        raise TypeError(f"policy: expected a Policy, got {type(policy).__name__}")
+        raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
     if policy.horizon != sizes.horizon:
-        raise ValueError(f"policy: expected {sizes.horizon} rules, one a level, got {policy.horizon}")
+        raise ValueError(f"{name}: expected {sizes.horizon} rules, one a level, got {policy.horizon}")
     shape = (sizes.n_actions, sizes.dimension)
     for level, rule in enumerate(policy.rules):
         if isinstance(rule, Fixed) and rule.action >= sizes.n_actions:
-            raise ValueError(f"policy: level {level} takes action {rule.action}, expected < {sizes.n_actions}")
-        if isinstance(rule, ExactGreedy) and not isinstance(sizes, FiniteMDP):
-            raise TypeError(f"policy: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
+            raise ValueError(f"{name}: level {level} takes action {rule.action}, expected < {sizes.n_actions}")
+        if isinstance(rule, ExactGreedy) and not exact:
+            raise TypeError(f"{name}: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
         if isinstance(rule, Greedy | ExactGreedy) and rule.theta.shape != shape:
-            raise ValueError(f"policy: expected theta of shape {shape} at level {level}, got {rule.theta.shape}")
+            raise ValueError(f"{name}: expected theta of shape {shape} at level {level}, got {rule.theta.shape}")
 
 
 def collect_chunks(

@@ -15,7 +15,7 @@ from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, check_policy, collect_chunks
+from dmq_fast.samplers.protocol import EqualChunks, collect_chunks
 
 __all__ = ["RolloutSampler"]
 
@@ -40,8 +40,8 @@ class RolloutSampler:
 
     Notes
     -----
-    Memory does not depend on the number of trajectories. Ctrl-C is answered between chunks, and within those of a
-    compiled environment between blocks of 256 trajectories.
+    Memory does not depend on the number of trajectories. Ctrl-C is answered within chunks, after some ten milliseconds
+    of computing, or one level of 256 trajectories of a compiled environment where that takes longer.
     """
 
     def __init__(self, env: FiniteMDP | CompiledEnv) -> None:
@@ -91,7 +91,6 @@ class RolloutSampler:
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
-        check_policy(self, policy)
         sizes = enumerate(self.chunks(integer("n", n, 1)))
         return estimate(self._model.returns(policy.rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
 

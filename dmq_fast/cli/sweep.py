@@ -1,53 +1,88 @@
-"""The command ``dmq-fast sweep``."""
+"""``dmq-fast sweep``: many runs."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli import FAILED, FINISHED, NOT_SAVED, exit_code, interruptible, usage_error
-from dmq_fast.experiments import run, tabular
-from dmq_fast.experiments.scheduler import Summary, SweepProgress, sweep
-from dmq_fast.experiments.spec import read
-from dmq_fast.experiments.store import FILE, WriteError, load
-from dmq_fast.experiments.workers import WorkerStartError
+from dmq_fast.cli import FAILED, FINISHED
+from dmq_fast.cli.options import command_parser, count
+from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
 
-__all__ = ["run_sweep"]
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from dmq_fast.experiments import Summary, SweepProgress
+
+__all__ = ["sweep"]
+
+EXIT_CODES = """\
+exit codes:
+  0    every run is stored, and none failed
+  1    every run is stored, some as failed or crashed; or no worker comes up
+  2    the command line, the specification or the directory is wrong; nothing was run
+  4    the store or the exported file could not be written
+  130  interrupted by Ctrl-C; the same command does the rest
+  143  terminated (SIGTERM); likewise
+"""
 
 
-def run_sweep(options: argparse.Namespace) -> int:
-    """Run ``dmq-fast sweep SPEC --out DIR`` and return its exit code."""
+def sweep(arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast sweep SPEC --out DIR``."""
+    parser = command_parser(
+        "sweep",
+        description="Do the runs that the TOML file SPEC describes and DIR does not hold yet: after a kill, Ctrl-C or "
+        "a change of SPEC, the same command does what is missing. python -m pydoc dmq_fast.experiments.spec explains "
+        "SPEC. Several sweeps may share DIR on one machine.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument("spec", type=Path, metavar="SPEC")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are stored")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--workers", type=count, metavar="N", help="processes; 0: this one. Default: one for each CPU")
+    group.add_argument("--dask", metavar="ADDRESS", help="of the scheduler of a dask cluster, to run there")
+    parser.add_argument("--retry", action="store_true", help="do runs again that failed or crashed")
+    parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs of DIR to a .csv or .parquet file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--quiet", action="store_true", help="no progress line")
+    group.add_argument("--progress", action="store_true", help="show progress where there is no terminal, too")
+    options = parser.parse_args(arguments)
+
+    from concurrent.futures import BrokenExecutor
+
+    from dmq_fast import experiments
+    from dmq_fast.experiments import tabular
+    from dmq_fast.experiments.workers import WorkerStartError
+
     command = f"sweep {options.spec}"
     shown = options.progress or (sys.stderr.isatty() and not options.quiet)
-    progress = ProgressLine(sys.stderr.isatty()) if shown else None
+    progress = ProgressLine(describe, terminal=sys.stderr.isatty()) if shown else None
     with interruptible() as received, ExitStack() as stack:
         try:
             if options.export is not None:
                 tabular.check_format(options.export)
-            spec = read(options.spec)
+            spec = experiments.read(options.spec)
             executor = None if options.dask is None else dask_executor(options.dask, stack)
-            summary = sweep(
+            summary = experiments.sweep(
                 spec, options.out, workers=options.workers, executor=executor, retry=options.retry, progress=progress
             )
-            stored = load(options.out)
+            stored = experiments.load(options.out)
         except KeyboardInterrupt:
             if progress is not None:
                 progress.clear()
-            print(f"dmq-fast {command}: stopped; the same command goes on from here", file=sys.stderr)
+            say(f"dmq-fast {command}: stopped; the same command goes on from here")
             return exit_code(received)
-        except WriteError as error:
-            print(f"dmq-fast {command}: could not save: {error}", file=sys.stderr)
-            return NOT_SAVED
+        except experiments.WriteError as error:
+            return not_saved(command, error)
         except (BrokenExecutor, WorkerStartError) as error:
-            print(f"dmq-fast {command}: {error}", file=sys.stderr)
+            say(f"dmq-fast {command}: {error}")
             return FAILED
         except (ValueError, TypeError, ImportError, OSError) as error:
             return usage_error(f"{command}: {error}")
@@ -59,8 +94,7 @@ def run_sweep(options: argparse.Namespace) -> int:
             try:
                 tabular.export(stored, options.export)
             except OSError as error:
-                print(f"dmq-fast {command}: could not save: {error}", file=sys.stderr)
-                return NOT_SAVED
+                return not_saved(command, error)
     return FAILED if summary.failed else FINISHED
 
 
@@ -102,6 +136,8 @@ def errors(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum up the runs of each cell."""
+    from dmq_fast.experiments import run
+
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["cell"], []).append(row)
@@ -126,6 +162,8 @@ def mean(rows: list[dict[str, Any]], name: str) -> float | None:
 
 def table(summary: Summary, rows: list[dict[str, Any]]) -> str:
     """Lay a sweep out for a person."""
+    from dmq_fast.experiments.store import FILE
+
     statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
     lines = [
         *grid(sorted(cells(rows), key=in_order)),
@@ -194,31 +232,6 @@ def clock(seconds: float) -> str:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"
-
-
-class ProgressLine:
-    """One line on a terminal, rewritten; elsewhere a line now and then."""
-
-    def __init__(self, terminal: bool, write: Callable[[str], object] | None = None) -> None:
-        self.terminal = terminal
-        self.write = write or sys.stderr.write
-        self.drawn: float | None = None
-
-    def __call__(self, progress: SweepProgress) -> None:
-        """Draw, unless that was done a moment ago."""
-        now = time.monotonic()
-        if self.drawn is not None and now - self.drawn < (0.1 if self.terminal else 10.0):
-            return
-        self.drawn = now
-        text = describe(progress)
-        self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self.terminal and self.drawn is not None:
-            self.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 def describe(progress: SweepProgress) -> str:

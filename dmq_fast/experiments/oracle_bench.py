@@ -1,4 +1,4 @@
-"""The DSEC oracle beside what one would write with NumPy and SciPy: ``dmq-fast bench oracle``.
+"""The DSEC oracle beside what one would write with NumPy and SciPy; ``dmq-fast bench oracle`` prints it.
 
 All methods answer for the same two second moments: a decision, or the value v it rests on. They take turns: in every
 round each is called often enough for `SAMPLE` seconds, after one call that warms the caches, so that a noisy moment
@@ -11,7 +11,6 @@ L^{-1} M2 L^{-T} where symmetry is used, 2 by triangular solves, 8/3 for each so
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import os
@@ -29,13 +28,13 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from dmq_fast import kernels
+from dmq_fast import kernels, threads
 from dmq_fast._version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ALTERNATIVE", "DIMENSIONS", "FLOOR", "OURS", "ROUNDS", "Method", "draw", "measure", "methods", "table"]
+__all__ = ["ALTERNATIVE", "DIMENSIONS", "FLOOR", "OURS", "ROUNDS", "Method", "draw", "measure", "methods"]
 
 DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512)
 ROUNDS = 15
@@ -349,30 +348,18 @@ def machine() -> dict[str, Any]:
 
 def blas_libraries() -> list[dict[str, Any]]:
     """The BLAS libraries loaded, where threadpoolctl is installed to ask; else what NumPy was built with."""
-    try:
-        threadpoolctl = importlib.import_module("threadpoolctl")
-    except ModuleNotFoundError:
+    found = threads.libraries()
+    if found is None:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return [{"name": built.get("name"), "version": built.get("version")}]
     kept = ("internal_api", "version", "num_threads", "architecture", "threading_layer")
-    found = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
     return [{key: info.get(key) for key in kept} for info in found]
 
 
 def thread_warnings() -> list[str]:
     """Say so where BLAS may run on more than one thread."""
-    threads = [library["num_threads"] for library in blas_libraries() if "num_threads" in library]
-    if threads:
-        if max(threads) == 1:
-            return []
-        found = f"runs on {max(threads)} threads"
-    else:
-        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-        chosen = {os.environ[name] for name in names if name in os.environ}
-        if chosen == {"1"} or os.cpu_count() == 1:
-            return []
-        found = "may run on several threads"
-    return [f"BLAS {found}: set OPENBLAS_NUM_THREADS=1 for times that compare"]
+    doing = threads.several()
+    return [] if doing is None else [f"BLAS {doing}: set OPENBLAS_NUM_THREADS=1 for times that compare"]
 
 
 def noise_warnings(noise: float) -> list[str]:
@@ -380,42 +367,6 @@ def noise_warnings(noise: float) -> list[str]:
     if noise <= NOISY:
         return []
     return [f"noisy machine: the median matrix product took {noise:.2f} times as long as the fastest; trust min_us"]
-
-
-HEADER = f"{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Lay the rows of one dimension out for a person; the last column is `ratio_median`."""
-    lines = [f"d = {rows[0]['d']}".ljust(40) + HEADER]
-    for item in rows:
-        mark = "*" if item["kind"] == ALTERNATIVE and item["ratio_median"] == 1.0 else ""
-        rate = "" if item["gflops"] is None else f"{item['gflops']:.2f}"
-        share = "" if item["gflops"] is None else f"{item['share_of_dgemm']:.1%}"
-        lines.append(
-            f"{item['method']:<40}{number(item['min_us']):>11}{number(item['median_us']):>11}{rate:>9}{share:>10}"
-            f"{number(item['ratio_median']):>9}{mark}"
-        )
-    return "\n".join(lines)
-
-
-def number(x: float) -> str:
-    """Three digits, without exponents."""
-    return f"{x:.{max(0, 2 - math.floor(math.log10(x)))}f}"
-
-
-def summary(result: dict[str, Any]) -> str:
-    """What the table cannot say row by row."""
-    box, versions = result["machine"], result["versions"]
-    lines = [
-        f"{box['cpu']}{', ' + box['cpu_family'] if box['cpu_family'] else ''}, {box['cores']} cores; "
-        f"dgemm of size {GEMM}: {result['dgemm']['gflops']:.1f} GFLOP/s, "
-        f"median / min {result['dgemm']['median_over_min']:.2f}",
-        ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "x best: how many times as long the best alternative (*) takes, by medians. What asks for R M1 - M2 is no",
-        "alternative: it is the same idea, without a certificate, and dpotrf is handed the finished matrix.",
-    ]
-    return "\n".join(lines)
 
 
 # Okabe and Ito's palette: told apart by colour-blind eyes. Ours are filled and solid.

@@ -1,15 +1,22 @@
-"""The paper's constants for one problem, printed beside corrected: ``dmq-fast theory``."""
+"""``dmq-fast theory``: the paper's constants for one problem, printed beside corrected."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dmq_fast.theory import Inequality, Parameters
+from dmq_fast.cli import EXIT_CODES, FINISHED
+from dmq_fast.cli.options import command_parser, positive_integer
+from dmq_fast.cli.terminal import usage_error
 
-__all__ = ["describe", "table"]
+if TYPE_CHECKING:
+    from dmq_fast.theory import Inequality, Parameters
+
+__all__ = ["describe", "table", "theory"]
 
 SETS = ("printed", "corrected")
 
@@ -29,6 +36,49 @@ CONSTANTS = {
 }
 
 
+def theory(arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast theory``."""
+    parser = command_parser(
+        "theory",
+        description="Print the constants that the proof of Theorem 6.1 prescribes beside corrected ones, the "
+        "inequalities that the proof needs of them with both sides, the largest epsilon for which all hold, and what "
+        "that would cost.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument("--gamma", type=decimal_number, required=True, metavar="X", help="minimum gap")
+    parser.add_argument("--d", type=positive_integer, required=True, metavar="N", help="dimension of the features")
+    parser.add_argument("--H", type=positive_integer, required=True, metavar="N", help="horizon")
+    parser.add_argument("--K", type=positive_integer, required=True, metavar="N", help="number of actions")
+    parser.add_argument(
+        "--C", type=decimal_number, default="1", metavar="X", help="constant of Low Variance; default: 1"
+    )
+    parser.add_argument("--epsilon", type=decimal_number, default="0.1", metavar="X", help="accuracy; default: 0.1")
+    parser.add_argument(
+        "--delta",
+        type=decimal_number,
+        default="0.1",
+        metavar="X",
+        help="probability of failure of the corrected constants; default: 0.1",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = vars(parser.parse_args(arguments))
+    as_json = given.pop("json")
+    try:
+        description = describe(**given)
+    except ValueError as error:
+        return usage_error(f"theory: --{error}")
+    print(json.dumps(description) if as_json else table(description))
+    return FINISHED
+
+
+def decimal_number(text: str) -> Decimal:
+    """Read a number that float64 need not hold."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+
+
 def describe(
     epsilon: Decimal, gamma: Decimal, C: Decimal, d: int, H: int, K: int, *, delta: Decimal = Decimal("0.1")
 ) -> dict[str, Any]:
@@ -41,6 +91,8 @@ def describe(
     TypeError, ValueError
         As `Parameters.from_theorem`.
     """
+    from dmq_fast.theory import Parameters
+
     both = [
         Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=name == "corrected", delta=delta) for name in SETS
     ]

@@ -1,21 +1,61 @@
-"""``dmq-fast report``: which page a directory asks for."""
+"""``dmq-fast report``: one HTML page about the run or the sweep in a directory."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dmq_fast import cli
-from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.experiments.report import run_report, sweep_report
-from dmq_fast.experiments.store import FILE as STORE
-from dmq_fast.experiments.store import load as load_rows
-from dmq_fast.result import Result, load
+from dmq_fast.cli import EXIT_CODES, FINISHED
+from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
+from dmq_fast.cli.options import command_parser
+from dmq_fast.cli.run import prepare
+from dmq_fast.cli.subject import tables_of
+from dmq_fast.cli.terminal import not_saved, say, usage_error
 
-__all__ = ["page_of"]
+if TYPE_CHECKING:
+    from dmq_fast.environments import FiniteMDP
+    from dmq_fast.result import Result
+
+__all__ = ["page_of", "report"]
+
+
+def report(arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast report DIR``."""
+    parser = command_parser(
+        "report",
+        description="Write one HTML page about the run or the sweep in DIR: tables, pictures, how the run stands "
+        "against the lemmas of the paper, and how to repeat it. The page needs no network and no other file. Needs "
+        "matplotlib.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: DIR/report.html")
+    parser.add_argument("--epsilon", type=float, metavar="X", help="target accuracy of the certificate of a run")
+    options = parser.parse_args(arguments)
+    directory: Path = options.directory
+    path = directory / "report.html" if options.out is None else options.out
+    try:
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+        if not directory.is_dir():
+            raise NotADirectoryError(f"there is no directory {directory}")
+        claim_file("--out", path)
+        page, notes = page_of(directory, options.epsilon)
+    except (ValueError, ImportError, OSError) as error:
+        return usage_error(f"report: {error}")
+    for note in notes:
+        say(f"note: {note}")
+    try:
+        write_text(path, page)
+    except OSError as error:
+        return not_saved("report", error)
+    print(path)
+    return FINISHED
 
 
 def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
@@ -28,6 +68,11 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
     ValueError
         If a file there is damaged, or epsilon does not fit.
     """
+    from dmq_fast.experiments.report import run_report, sweep_report
+    from dmq_fast.experiments.store import FILE as STORE
+    from dmq_fast.experiments.store import load as load_rows
+    from dmq_fast.result import load
+
     if (directory / STORE).exists():
         if epsilon is not None:
             raise ValueError("--epsilon: expected with a run only, and this is a sweep")
@@ -37,7 +82,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         specs = stored_specs(directory / STORE)
         names = dict.fromkeys(name for name, _ in specs) or {directory.absolute().name: None}
         return sweep_report(rows, name=", ".join(names), specs=[text for _, text in specs]), []
-    npz, text = (directory / name for name in cli.OUTPUTS)
+    npz, text = (directory / name for name in OUTPUTS)
     if not npz.exists() or not text.exists():
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
     result = load(npz)
@@ -46,7 +91,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
     except ValueError as error:
         raise ValueError(f"{text}: not the summary of a run ({error})") from error
     try:
-        name, arguments = cli.read_command(directory)
+        name, arguments = read_command(directory)
         mdp, notes = tables(directory, name, arguments, result, summary)
         if mdp is None and epsilon is not None:
             raise ValueError("--epsilon: expected where errors are known exactly; " + "; ".join(notes))
@@ -65,7 +110,7 @@ def tables(
         return None, ["nothing is exact in the certificate, since environments of one's own are not made again"]
     try:
         quiet = {"quiet": True, "out": None}
-        mdp = cli.tables_of(cli.prepare(f"report {directory}", name, arguments, quiet).subject)
+        mdp = tables_of(prepare(f"report {directory}", name, arguments, quiet).subject)
     except SystemExit:
         return None, ["nothing is exact in the certificate: the command of the run is not understood any more"]
     except (ValueError, TypeError, ImportError) as error:

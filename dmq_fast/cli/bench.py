@@ -1,0 +1,122 @@
+"""``dmq-fast bench``: times on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dmq_fast.cli import EXIT_CODES, FINISHED
+from dmq_fast.cli.files import claim_file, write_text
+from dmq_fast.cli.options import command_parser, positive_integer
+from dmq_fast.cli.terminal import not_saved, say, usage_error
+
+__all__ = ["bench"]
+
+LARGEST_DIMENSION = 4096
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast bench``: there is one benchmark, ``oracle``."""
+    parser = command_parser("bench")
+    benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    oracle = benchmarks.add_parser(
+        "oracle",
+        help="the DSEC oracle beside NumPy and SciPy",
+        description="Time the DSEC oracle beside what one would write with NumPy and SciPy. The methods take turns, "
+        "so that a noisy moment hits all of them alike; BLAS runs on one thread unless the environment says otherwise.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    oracle.add_argument(
+        "--d", type=dimension_list, metavar="D,...", help="dimensions; default: 4,8,16,32,64,128,256,512"
+    )
+    oracle.add_argument("--n", type=positive_integer, default=15, metavar="N", help="rounds; default: 15")
+    oracle.add_argument("--json", metavar="FILE", help="save all measurements; - prints them instead of the table")
+    oracle.add_argument("--plot", type=Path, metavar="FILE", help="draw them: .png, .pdf or .svg; needs matplotlib")
+    options = parser.parse_args(arguments)
+    return bench_oracle(options.d, options.n, options.json, options.plot)
+
+
+def dimension_list(text: str) -> list[int]:
+    """Read dimensions, separated by commas."""
+    dimensions = [positive_integer(part) for part in text.split(",")]
+    if max(dimensions) > LARGEST_DIMENSION:
+        raise argparse.ArgumentTypeError(f"expected dimensions up to {LARGEST_DIMENSION}, got {max(dimensions)}")
+    return sorted(set(dimensions))
+
+
+def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | None, plot: Path | None) -> int:
+    """Run ``dmq-fast bench oracle``."""
+    try:
+        if plot is not None:
+            if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+                raise ValueError(f"--plot: expected a file that ends in .png, .pdf or .svg, got {plot}")
+            if importlib.util.find_spec("matplotlib") is None:
+                raise ImportError('--plot needs matplotlib: pip install "dmq_fast[plot]"')
+        for option, path in (("--json", Path(json_file) if json_file not in (None, "-") else None), ("--plot", plot)):
+            if path is not None:
+                claim_file(option, path)
+    except (ValueError, ImportError, OSError) as error:
+        return usage_error(f"bench oracle: {error}")
+
+    from dmq_fast.experiments import oracle_bench
+
+    def show(rows: list[dict[str, Any]]) -> None:
+        print(table(rows) + "\n", flush=True)
+
+    result = oracle_bench.measure(
+        dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show
+    )
+    for warning in result["warnings"]:
+        say(f"warning: {warning}")
+    print(json.dumps(result) if json_file == "-" else summary(result), flush=True)
+    try:
+        if json_file not in (None, "-"):
+            write_text(Path(str(json_file)), json.dumps(result, indent=2) + "\n")
+        if plot is not None:
+            oracle_bench.draw(result, plot)
+    except OSError as error:
+        return not_saved("bench oracle", error)
+    return FINISHED
+
+
+HEADER = f"{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Lay the rows of one dimension out for a person; the last column is `ratio_median`."""
+    lines = [f"d = {rows[0]['d']}".ljust(40) + HEADER]
+    for item in rows:
+        mark = "*" if item["kind"] == "alternative" and item["ratio_median"] == 1.0 else ""
+        rate = "" if item["gflops"] is None else f"{item['gflops']:.2f}"
+        share = "" if item["gflops"] is None else f"{item['share_of_dgemm']:.1%}"
+        lines.append(
+            f"{item['method']:<40}{number(item['min_us']):>11}{number(item['median_us']):>11}{rate:>9}{share:>10}"
+            f"{number(item['ratio_median']):>9}{mark}"
+        )
+    return "\n".join(lines)
+
+
+def number(x: float) -> str:
+    """Three digits, without exponents."""
+    return f"{x:.{max(0, 2 - math.floor(math.log10(x)))}f}"
+
+
+def summary(result: dict[str, Any]) -> str:
+    """What the table cannot say row by row."""
+    box, versions = result["machine"], result["versions"]
+    lines = [
+        f"{box['cpu']}{', ' + box['cpu_family'] if box['cpu_family'] else ''}, {box['cores']} cores; "
+        f"dgemm of size {result['dgemm']['size']}: {result['dgemm']['gflops']:.1f} GFLOP/s, "
+        f"median / min {result['dgemm']['median_over_min']:.2f}",
+        ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "x best: how many times as long the best alternative (*) takes, by medians. What asks for R M1 - M2 is no",
+        "alternative: it is the same idea, without a certificate, and dpotrf is handed the finished matrix.",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,115 @@
+"""The files of the command line: the directory of a run, and what else commands write."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dmq_fast.result import Result
+
+__all__ = [
+    "COMMAND",
+    "JOURNAL",
+    "OUTPUTS",
+    "check_writable",
+    "claim_directory",
+    "claim_file",
+    "finished",
+    "read_command",
+    "save",
+    "write_command",
+    "write_text",
+]
+
+OUTPUTS = ("result.npz", "run.json")
+COMMAND, JOURNAL = "command.json", "journal"
+
+
+def claim_file(option: str, path: Path) -> None:
+    """Make sure before the work that its result can be written to `path`; a file there will be replaced."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{option}: {path} is a directory")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{option}: there is no directory {path.absolute().parent}")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise PermissionError(f"{option}: {path} is not writable")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file in one step."""
+    from dmq_fast.result import replacing
+
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def claim_directory(directory: Path, overwrite: bool) -> None:
+    """Make the output directory, and make sure before the run that its result can be written there."""
+    from dmq_fast.journal import check_free
+
+    directory.mkdir(parents=True, exist_ok=True)
+    names = (*OUTPUTS, JOURNAL, COMMAND)
+    for name in names:
+        if (directory / name).is_dir():
+            raise IsADirectoryError(f"--out: {directory / name} is a directory")
+    check_writable(directory)
+    check_free(directory / JOURNAL)
+    if not overwrite and any((directory / name).exists() for name in ("result.npz", JOURNAL)):
+        raise FileExistsError(
+            f"--out: {directory} holds a run already; choose another, pass --overwrite, or go on with it by "
+            f"dmq-fast resume {directory}"
+        )
+    for name in names:
+        (directory / name).unlink(missing_ok=True)
+
+
+def check_writable(directory: Path) -> None:
+    """Refuse a directory that a result cannot be written to."""
+    if not os.access(directory, os.W_OK):
+        raise PermissionError(f"--out: {directory} is not writable")
+
+
+def write_command(directory: Path, name: str | None, arguments: Sequence[str]) -> None:
+    """Note what was asked for, so that ``resume`` can make it again."""
+    from dmq_fast._version import __version__
+
+    command = {"format": 1, "dmq_fast": __version__, "environment": name, "arguments": list(arguments)}
+    write_text(directory / COMMAND, json.dumps(command, indent=2) + "\n")
+
+
+def read_command(directory: Path) -> tuple[str | None, list[str]]:
+    """Return environment (None with --env-file) and arguments of the run in a directory."""
+    path = directory / COMMAND
+    if not path.exists():
+        raise FileNotFoundError(f"{directory} holds no run: there is no {COMMAND}")
+    try:
+        command = json.loads(path.read_text())
+        if command["format"] != 1:
+            raise ValueError(f"written in format {command['format']} by dmq_fast {command.get('dmq_fast')}")
+        name = command["environment"]
+        return None if name is None else str(name), [str(argument) for argument in command["arguments"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not the command of a run ({error})") from error
+
+
+def finished(directory: Path) -> dict[str, Any] | None:
+    """Return the summary of the run in a directory, if it has finished and is saved."""
+    npz, text = (directory / name for name in OUTPUTS)
+    try:
+        summary = json.loads(text.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    if not npz.exists() or not isinstance(summary, dict) or summary.get("status") != "finished":
+        return None
+    return summary
+
+
+def save(result: Result, summary: dict[str, Any], directory: Path) -> None:
+    """Write both files of a run, each in one step."""
+    npz, text = (directory / name for name in OUTPUTS)
+    result.save(npz)
+    write_text(text, json.dumps(summary, indent=2) + "\n")

@@ -1,0 +1,125 @@
+"""What a run is about: the environment that the options describe, and the sampler that plays it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from dmq_fast.environments import FiniteMDP
+    from dmq_fast.samplers import Sampler
+
+__all__ = ["Subject", "make_sampler", "make_subject", "tables_of"]
+
+
+class Subject(NamedTuple):
+    """What a run is about: an environment, and how the report calls it. `seed` is None where none was asked for."""
+
+    env: FiniteMDP | Sampler
+    name: str
+    parameters: dict[str, Any]
+    seed: int | None
+
+
+def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str, Any]) -> Subject:
+    """Make the environment that the options describe."""
+    from dmq_fast.environments import FiniteMDP, registry
+    from dmq_fast.samplers import as_sampler
+
+    if name is None:
+        return Subject(load_environment(options["env_file"], parameters), options["env_file"], parameters, None)
+    env = registry.make(name, rng=options["env_seed"], **parameters)
+    subject = env if isinstance(env, FiniteMDP) else as_sampler(env)
+    return Subject(subject, env.name, env.parameters, options["env_seed"])
+
+
+def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampler:
+    """Return what the function NAME makes, for `place` FILE:NAME; ValueError with one line where it does not."""
+    from dmq_fast.environments import FiniteMDP
+    from dmq_fast.samplers import as_sampler
+
+    file, _, name = place.rpartition(":")
+    if not file or not name:
+        raise ValueError(f"--env-file: expected FILE:NAME, such as my_env.py:make_env, got {place!r}")
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise ValueError(f"--env-file: there is no file {file}")
+    with blaming(f"{file} does not load", path):
+        module = load_module(path)
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        there = "no such name" if factory is None else f"{type(factory).__name__} of that name"
+        raise ValueError(f"--env-file: expected a function {name} in {file}, got {there}")
+    with blaming(f"{name}() in {file} failed", path):
+        made = factory(**arguments)
+    try:
+        return made if isinstance(made, FiniteMDP) else as_sampler(made)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--env-file: {name}() in {file}: {one_line(error)}") from error
+
+
+def load_module(path: Path) -> ModuleType:
+    """Run a Python file as a module that others find by its name, with the files beside it importable."""
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    # A name in use belongs to somebody else.
+    name = path.stem if path.stem not in sys.modules else f"env_file_{path.stem}"
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextlib.contextmanager
+def blaming(what: str, path: Path) -> Iterator[None]:
+    """Turn any exception of a user's file into one line that names the line of the file."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        where = f", line {lines[-1]}" if lines else ""
+        raise ValueError(f"--env-file: {what}: {type(error).__name__}: {one_line(error)}{where}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an exception without line breaks."""
+    return " ".join(str(error).split())
+
+
+def make_sampler(name: str, env: FiniteMDP | Sampler, arithmetic: str | int | None = None) -> Sampler:
+    """Make the sampler that ``--sampler`` names, in the arithmetic that ``--arithmetic`` names."""
+    from dmq_fast import samplers
+    from dmq_fast.environments import FiniteMDP
+
+    if arithmetic is not None and name != "exact":
+        raise ValueError(f"--arithmetic: expected with --sampler exact only, got {arithmetic} with {name}")
+    if not isinstance(env, FiniteMDP):
+        if name != "rollout":
+            raise ValueError(f"--sampler: {name} needs a FiniteMDP, and this is none")
+        return env
+    if name == "exact":
+        return samplers.ExactSampler(env, "float64" if arithmetic is None else arithmetic)
+    # DMQ asks of the sum of squared returns only whether it is positive.
+    return samplers.FlowSampler(env) if name == "flow" else samplers.RolloutSampler(env)
+
+
+def tables_of(subject: Subject) -> FiniteMDP | None:
+    """Return the tables of the environment, if it has any."""
+    from dmq_fast.environments import FiniteMDP
+
+    tables = subject.env if isinstance(subject.env, FiniteMDP) else getattr(subject.env, "env", None)
+    return tables if isinstance(tables, FiniteMDP) else None

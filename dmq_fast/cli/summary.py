@@ -1,0 +1,138 @@
+"""What a run reports: plain data, and the same laid out for a person."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+import platform
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dmq_fast.cli.subject import Subject
+
+if TYPE_CHECKING:
+    from dmq_fast.dmq import DMQ
+    from dmq_fast.result import Result
+
+__all__ = ["summarise", "table"]
+
+
+def summarise(
+    subject: Subject, dmq: DMQ, result: Result, worth: dict[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything `table` shows, as plain data."""
+    from dmq_fast import theory
+    from dmq_fast._version import __version__
+    from dmq_fast.environments import FiniteMDP
+
+    sampler, parameters = dmq.sampler, dmq.parameters
+    return {
+        "environment": subject.name,
+        "environment_parameters": subject.parameters,
+        "environment_seed": subject.seed,
+        "horizon": sampler.horizon,
+        "n_actions": sampler.n_actions,
+        "dimension": sampler.dimension,
+        "variant": result.variant,
+        "options": result.options,
+        "parameters": result.parameters,
+        "sampler": options["sampler"] if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
+        "arithmetic": dmq.arithmetic.name,
+        "seed": options["seed"],
+        "status": result.status,
+        **worth,
+        "n_trajectories": result.n_trajectories,
+        "counts": result.counts,
+        "cover_sizes": list(result.cover_sizes),
+        "printed_cover_bound": theory.printed_cover_bound(sampler.dimension, parameters.eps_r),
+        "sure_cover_bound": theory.sure_cover_bound(sampler.dimension, parameters.ratio, parameters.eps_r),
+        "seconds": result.seconds,
+        "warnings": list(result.warnings),
+        "version": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": importlib.metadata.version("numpy"),
+            "scipy": importlib.metadata.version("scipy"),
+        },
+    }
+
+
+def table(summary: dict[str, Any]) -> str:
+    """Lay a summary out for a person."""
+    from dmq_fast import certificate_table
+
+    text = "\n".join(f"{label:<22}{text}" for label, text in rows(summary))
+    return f"{text}\n\n{certificate_table.table(summary['certificate'])}" if "certificate" in summary else text
+
+
+def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of `table`: a label and a text."""
+    given = summary["environment_parameters"].items()
+    described = " ".join(f"{key}={value}" for key, value in given if value is not None)
+    yield summary["environment"], described
+    yield "", f"H = {summary['horizon']}, K = {summary['n_actions']}, d = {summary['dimension']}"
+    given = summary["parameters"]
+    yield (
+        summary["variant"],
+        f"N = {given['n_samples']:,}, R = {given['ratio']:g}, eps_r = {given['eps_r']:g}, ridge = {given['ridge']:g}, "
+        f"seed = {summary['seed']}",
+    )
+    if summary["sampler"] != "rollout":
+        # Reports of older versions name no arithmetic.
+        digits = summary.get("arithmetic", "float64")
+        extended = "" if digits == "float64" else f", {digits}" if digits == "rational" else f", {digits} digits"
+        yield "sampler", summary["sampler"] + extended
+    yield "status", summary["status"]
+    yield from value_rows(summary)
+    by_purpose = summary["counts"]["trajectories"]
+    yield "trajectories", f"{summary['n_trajectories']:,}   " + parts(by_purpose, "{:,}")
+    counts = summary["counts"]
+    yield "oracle calls", f"{counts['oracle_calls']:,}   True {counts['trues']:,}"
+    sizes = summary["cover_sizes"]
+    yield (
+        "policies |Pi_h|",
+        f"at most {max(sizes)}   bounds: printed {summary['printed_cover_bound']:.1f}, "
+        f"sure {summary['sure_cover_bound']}",
+    )
+    for size, levels in runs(sizes):
+        yield "", f"{levels}: {size}"
+    seconds = dict(summary["seconds"])
+    yield "time", f"{seconds.pop('total'):.3g} s   " + parts(seconds, "{:.3g} s")
+    for warning in summary["warnings"]:
+        yield "warning", warning
+
+
+def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of `table` about the value of the returned policy."""
+    value, best, original = (summary[key] for key in ("value", "optimal_value", "original_value"))
+    if value is None:
+        yield "value", "unknown: not estimated"
+    elif best is None:
+        n = summary["value_trajectories"]
+        error = plus_minus(summary["value_standard_error"])
+        yield "value (estimate)", f"{value:.6g}{error}, mean and standard error of {n:,} fresh trajectories"
+        if original not in (None, value):
+            yield "", f"{original:.6g}{plus_minus(summary['original_value_standard_error'])} in original units"
+    else:
+        share = f"   ({value / best:.1%})" if best > 0 else ""
+        yield "value / optimum", f"{value:.6g} / {best:.6g}{share}"
+        if original != value:
+            yield "", f"{original:.6g} / {summary['original_optimal_value']:.6g} in original units"
+
+
+def plus_minus(error: float | None) -> str:
+    """Spell out a standard error, where there is one."""
+    return "" if error is None else f" +- {error:.2g}"
+
+
+def parts(amounts: dict[str, float], form: str) -> str:
+    """Spell out named amounts on one line."""
+    return ", ".join(f"{name} {form.format(amount)}" for name, amount in amounts.items())
+
+
+def runs(sizes: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Group consecutive levels of equal size: (size, "level 3" or "levels 3 to 7")."""
+    for size, group in itertools.groupby(enumerate(sizes), key=lambda pair: pair[1]):
+        levels = [level for level, _ in group]
+        first, last = levels[0], levels[-1]
+        yield size, f"level {first}" if first == last else f"levels {first} to {last}"

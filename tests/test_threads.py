@@ -1,0 +1,78 @@
+"""BLAS threads: asked for before NumPy loads, and noticed where there are several."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast import threads
+from dmq_fast.environments import cart_pole
+from dmq_fast.features import RandomFourier
+
+
+@pytest.fixture(autouse=True)
+def first_run(monkeypatch):
+    """Nothing was said yet in this process, nor does its environment say anything."""
+    monkeypatch.setattr(threads, "_said", False)
+    for variable in threads.BLAS_THREADS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+
+
+def find(monkeypatch, *numbers):
+    """Let threadpoolctl find BLAS libraries with these numbers of threads; without any, let it be missing."""
+    infos = [{"user_api": "blas", "num_threads": number} for number in numbers]
+    other = {"user_api": "openmp", "num_threads": 16}
+    found = SimpleNamespace(threadpool_info=lambda: [other, *infos]) if numbers else None
+    monkeypatch.setitem(sys.modules, "threadpoolctl", found)
+
+
+def learn(dimension):
+    env = cart_pole(horizon=3, features=RandomFourier(4, dimension, rng=0))
+    return dmq.DMQ(env, n_samples=5, max_trajectories=20, rng=0).learn()
+
+
+def test_the_first_large_run_says_once_that_blas_has_several_threads(monkeypatch, caplog):
+    find(monkeypatch, 1, 3)
+    learn(threads.LARGEST_WITHOUT_BLAS)
+    assert caplog.records == []
+    results = [learn(threads.LARGEST_WITHOUT_BLAS + 2) for _ in range(2)]
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("dmq_fast", "WARNING")
+    assert record.getMessage().startswith("BLAS runs on 3 threads") and "OPENBLAS_NUM_THREADS=1" in record.getMessage()
+    assert not any("threads" in warning for result in results for warning in result.warnings)
+
+
+def test_nothing_is_said_of_one_thread(monkeypatch, caplog):
+    find(monkeypatch, 1, 1)
+    learn(64)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "cpus", "doing"),
+    [
+        ({}, 4, "may run on several threads"),
+        ({}, 1, None),
+        ({"OPENBLAS_NUM_THREADS": "1"}, 4, None),
+        ({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "2"}, 4, "may run on several threads"),
+    ],
+)
+def test_without_threadpoolctl_the_environment_decides(monkeypatch, variables, cpus, doing):
+    find(monkeypatch)
+    monkeypatch.setattr(os, "cpu_count", lambda: cpus)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert threads.libraries() is None
+    assert threads.several() == doing
+
+
+def test_threads_are_limited_unless_the_environment_says_otherwise(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    threads.one_thread()
+    assert {name: os.environ[name] for name in threads.BLAS_THREADS} == {
+        **dict.fromkeys(threads.BLAS_THREADS, "1"),
+        "OMP_NUM_THREADS": "3",
+    }
