@@ -1,12 +1,14 @@
 """Baselines beside those of others, and what an episode of each costs.
 
-    pip install ".[compare,test]"           # rlberry-scool, without which its comparison is skipped
-    pytest bench/test_baselines.py          # 100 episodes
-    DMQ_BENCH_EPISODES=400 pytest bench/test_baselines.py -k rlberry --benchmark-json=rlberry.json
+``pytest bench/test_baselines.py`` leaves out rlberry-scool where it is not installed. That needs gymnasium < 1, hence
+an environment of its own, and warns a lot::
 
-The numbers are in the ``extra_info`` of the JSON file. rlberry-scool has LSVI-UCB in Python and NumPy. Its transitions
-do not depend on the level, so that it looks at H times as many of them; what is compared is the time of so many
-episodes of one problem.
+    pip install ".[compare]" pytest pytest-benchmark
+    DMQ_BENCH_EPISODES=400 pytest bench/test_baselines.py -k rlberry -W ignore --benchmark-json=rlberry.json
+
+The numbers are in the ``extra_info`` of the JSON file. 100 episodes took rlberry-scool 0.7.3 6.25 s and `LSVIUCB`
+0.8 ms, on a busy 2-core machine. It has LSVI-UCB in Python and NumPy. Its transitions do not depend on the level, so
+that it looks at H times as many of them; what is compared is the time of so many episodes of one problem.
 """
 
 import os

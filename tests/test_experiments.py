@@ -173,7 +173,7 @@ TABLES = [
     ('"lock"', "7", 3, r"environments\[0\].name", "expected a string, got 7"),
     ('name = "lock"', "", 2, r"environments\[0\]", "expected a name, got none"),
     ("[[environments]]", "[environments]", 2, "environments", r"expected at least one table \[\[environments\]\], got"),
-    ('"dmq"', '"dqm"', 6, r"algorithms\[0\].name", "got 'dqm'; did you mean 'dmq'"),
+    ('"dmq"', '"dqm"', 6, r"algorithms\[0\].name", "one of dmq, .* or module:function, got 'dqm'; did you mean"),
     ('"dmq"', '"obstinate:ROOT"', 6, r"algorithms\[0\].name", "cannot be imported: module 'obstinate' has no attrib"),
     ('"dmq"', '"dmq"\nn_sample = 3', 7, r"algorithms\[0\].n_sample", "among sampler, .*; did you mean 'n_samples'?"),
     ('"dmq"', '"dmq"\nrng = 3', 7, r"algorithms\[0\].rng", "expected parameters of dmq among"),
