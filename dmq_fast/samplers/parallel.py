@@ -48,7 +48,8 @@ class ParallelSampler:
         left open. Not the pool that the caller itself runs in, nor one from before a fork. Or a function of no
         arguments that makes one: then it is closed by `close`, and made anew when a worker died.
     in_flight : int, optional
-        How many chunks are drawn or kept at a time, which bounds memory; default: twice the number of workers.
+        How many chunks are drawn or kept at a time, which bounds memory; default: four times the number of workers,
+        so that those of a millisecond keep them busy while the calling thread waits for a core.
 
     Raises
     ------
@@ -149,7 +150,7 @@ class ParallelSampler:
             except BrokenExecutor:
                 return None  # a worker died since the last look; what is in flight will tell
 
-        window = self.in_flight or 2 * workers_of(self.executor)
+        window = self.in_flight or 4 * workers_of(self.executor)
         got: Moments | None
         flying: deque[tuple[Chunk, Future[Moments] | None]] = deque()
         try:
