@@ -453,6 +453,15 @@ def test_wrong_parameters_of_baselines_are_refused(tmp_path, text, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "path", sorted((ROOT.parent / "bench" / "experiments").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_the_specifications_of_the_bench_are_right(path):
+    found = experiments.read(path)
+    found.check()
+    assert {cell.algorithm for cell in found.cells} <= set(algorithms.REGISTRY)
+
+
 def test_factories_of_baselines_are_pickled_by_name():
     for name in baselines.REGISTRY:
         copy = pickle.loads(pickle.dumps(algorithms.find(name)))
