@@ -78,7 +78,8 @@ def content(rows):
 
 def environment_of_tests():
     """Of a process that finds the modules beside this one."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    # An empty entry would be the current directory.
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return os.environ | {"PYTHONPATH": path}
 
 
