@@ -79,17 +79,17 @@ def lock_bernoulli_table(seeds):
 
 def diabolical_table(seeds):
     """Print runs of the diabolical lock, rotated noisy observations, by horizon and swap."""
-    print("| H | d | swap | episodes | solved | seconds |")
-    print("|---|---|---|---|---|---|")
-    cells = [(20, 0.0), *((horizon, 0.5) for horizon in (4, 5, 6, 7, 8, 10)), (100, 0.0)]
-    for horizon, swap in cells:
+    print("| H | d | swap | N | episodes | solved | seconds |")
+    print("|---|---|---|---|---|---|---|")
+    cells = [(20, 0.0, 100), *((horizon, 0.5, 100) for horizon in (4, 5, 6, 7, 8, 10)), (100, 0.0, 200)]
+    for horizon, swap, n_samples in cells:
         runs = []
         for seed in range(seeds):
             env = diabolical_lock(horizon, swap=swap, observation="noisy", rng=seed)
-            runs.append(solve(env, 1000 + seed, variant="frugal", n_samples=100, eps_r=3e-3, ridge=1e-2))
+            runs.append(solve(env, 1000 + seed, variant="frugal", n_samples=n_samples, eps_r=3e-3, ridge=1e-2))
         trajectories, values, seconds = np.array(runs).T
         print(
-            f"| {horizon} | {env.dimension} | {swap:g} | {np.median(trajectories):,.0f} "
+            f"| {horizon} | {env.dimension} | {swap:g} | {n_samples} | {np.median(trajectories):,.0f} "
             f"| {(values > 0.95 * env.optimal_value).sum()} of {seeds} | {np.median(seconds):.1f} |",
             flush=True,
         )
