@@ -119,24 +119,33 @@ def note(benchmark, env):
 
 
 def main():
-    """Print the table: engine, NumPy and bare BLAS take turns, medians of 15 rounds."""
-    print("case             engine  ns/step   NumPy     bare BLAS   NumPy/engine   BLAS/engine")
+    """Print the table: engine, NumPy and bare BLAS take turns, medians of 15 rounds of about 80,000 steps or more."""
+    print("| case | n a call | engine, ns a step | NumPy | bare BLAS | NumPy / engine | BLAS / engine |")
+    print("|---|---|---|---|---|---|---|")
     for name in CASES:
         env, theta, policy = job(name)
         phi = np.random.default_rng(0).normal(size=(BLOCK, env.dimension))
-        ways = {
-            "engine": partial(RolloutSampler(env).collect, policy, N, stream=dmq.Stream(0), levels=range(env.horizon)),
-            "NumPy": partial(NumPy(env, theta).collect, N, np.random.default_rng(0)),
-            "BLAS": partial(bare_blas, phi, theta[0], env.horizon),
-        }
-        seconds = {way: [] for way in ways}
-        for _ in range(15):
-            for way, run in ways.items():
+        for n in (20, 100, N):
+            stream, calls = dmq.Stream(0), max(1, N // n)
+            ways = {
+                "engine": partial(RolloutSampler(env).collect, policy, n, stream=stream, levels=range(env.horizon)),
+                "NumPy": partial(NumPy(env, theta).collect, n, np.random.default_rng(0)),
+            }
+            seconds = {way: [] for way in [*ways, "BLAS"]}
+            for _ in range(15):
+                for way, run in ways.items():
+                    began = time.perf_counter()
+                    for _ in range(calls):
+                        run()
+                    seconds[way].append((time.perf_counter() - began) / (calls * n * env.horizon))
                 began = time.perf_counter()
-                run()
-                seconds[way].append(time.perf_counter() - began)
-        engine, numpy, blas = (np.median(times) * 1e9 / (N * env.horizon) for times in seconds.values())
-        print(f"{name:<15} {engine:15.1f} {numpy:8.0f} {blas:13.1f} {numpy / engine:14.1f} {blas / engine:13.2f}")
+                bare_blas(phi, theta[0], env.horizon)
+                seconds["BLAS"].append((time.perf_counter() - began) / (N * env.horizon))
+            engine, numpy, blas = (np.median(times) * 1e9 for times in seconds.values())
+            compared = (
+                f"{blas:.1f} | {numpy / engine:.1f} | {blas / engine:.2f}" if n == N else f"| {numpy / engine:.1f} |"
+            )
+            print(f"| {name} | {n} | {engine:.1f} | {numpy:.0f} | {compared} |", flush=True)
 
 
 if __name__ == "__main__":
