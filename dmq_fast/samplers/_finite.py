@@ -13,7 +13,7 @@ from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Uniform, greedy_actions
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.protocol import FOLLOWS_EXACT, check_policy
+from dmq_fast.samplers.protocol import FOLLOWS_EXACT, ascending, check_policy
 
 __all__ = ["FeatureRows", "Request", "action_of", "actions_everywhere", "checked"]
 
@@ -47,17 +47,6 @@ def checked(
     origins = ascending("returns_from", returns_from, env.horizon)
     last = env.horizon - 1 if origins else max(asked, default=-1)
     return Request(policy.rules, asked, origins, last)
-
-
-def ascending(name: str, levels: Sequence[int], horizon: int) -> tuple[int, ...]:
-    """Return the levels as integers, if they ascend within [0, horizon)."""
-    out = tuple(operator.index(level) for level in levels)
-    before = -1
-    for level in out:
-        if not before < level < horizon:
-            raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {level} after {before}")
-        before = level
-    return out
 
 
 def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.bool_]) -> Integers | None:

@@ -15,7 +15,7 @@ from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, check_policy, collect_chunks
+from dmq_fast.samplers.protocol import EqualChunks, ascending, check_policy, collect_chunks
 
 __all__ = ["BatchEnvironment", "BatchSampler"]
 
@@ -138,8 +138,8 @@ class BatchSampler:
             Where a greedy score is not finite.
         """
         check_policy(self, policy, exact=False)
-        check_levels("levels", levels, self.horizon)
-        check_levels("returns_from", returns_from, self.horizon)
+        levels = ascending("levels", levels, self.horizon)
+        returns_from = ascending("returns_from", returns_from, self.horizon)
         grams = [SecondMoment(self.dimension) for _ in levels]
         moment_of = dict(zip(levels, grams, strict=True))
         starts: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
@@ -152,7 +152,7 @@ class BatchSampler:
                 starts[level] = phi.copy(), earned.copy()
 
         wanted = frozenset(returns_from)
-        last = self.horizon if len(returns_from) else int(levels[-1]) if len(levels) else 0
+        last = self.horizon if returns_from else levels[-1] if levels else 0
         total = self._roll_out(policy, n, rng, wanted.union(levels), last, visit)
         returns = {}
         for h in returns_from:
@@ -283,15 +283,6 @@ def missing_members(env: object) -> list[str]:
         return ["being an instance"]
     missing = [name for name in ("horizon", "n_actions", "dimension") if not hasattr(env, name)]
     return missing + [name for name in ("reset", "features", "step") if not callable(getattr(env, name, None))]
-
-
-def check_levels(name: str, levels: Sequence[int], horizon: int) -> None:
-    """Refuse levels that do not ascend within [0, horizon)."""
-    before = -1
-    for level in levels:
-        if not before < level < horizon:
-            raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {level} after {before}")
-        before = level
 
 
 def add_rewards(total: NDArray[np.float64], given: Any, where: str) -> None:

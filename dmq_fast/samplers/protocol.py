@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
@@ -14,7 +15,7 @@ from dmq_fast.kernels import Fixed, Greedy, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
-__all__ = ["EqualChunks", "Sampler", "as_sampler", "check_policy", "collect_chunks"]
+__all__ = ["EqualChunks", "Sampler", "as_sampler", "ascending", "check_policy", "collect_chunks"]
 
 
 FOLLOWS_EXACT = "only ExactSampler(env, arithmetic=...) in extended precision can follow it"
@@ -118,6 +119,17 @@ def check_policy(sizes: FiniteMDP | Sampler, policy: Policy, *, name: str = "pol
             raise TypeError(f"{name}: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
         if isinstance(rule, Greedy | ExactGreedy) and rule.theta.shape != shape:
             raise ValueError(f"{name}: expected theta of shape {shape} at level {level}, got {rule.theta.shape}")
+
+
+def ascending(name: str, levels: Sequence[int], horizon: int) -> tuple[int, ...]:
+    """Return the levels as integers, if they ascend within [0, horizon)."""
+    out = tuple(operator.index(level) for level in levels)
+    before = -1
+    for level in out:
+        if not before < level < horizon:
+            raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {level} after {before}")
+        before = level
+    return out
 
 
 def collect_chunks(
