@@ -809,6 +809,16 @@ def test_runs_can_be_loaded_while_a_sweep_writes(tmp_path):
     assert seen == sorted(seen) and len(set(seen)) > 2
 
 
+def test_many_who_make_a_store_at_once_wait_for_each_other(tmp_path):
+    def make(directory):
+        with store.Store(directory):
+            pass
+
+    with ThreadPoolExecutor(16) as pool:
+        for attempt in range(20):
+            list(pool.map(make, [tmp_path / str(attempt)] * 32))
+
+
 def test_a_store_made_by_many_at_once_is_whole(tmp_path):
     def add(i):
         with store.Store(tmp_path / "out") as mine:

@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,20 @@ class Store:
                 self.connection.execute(f"PRAGMA user_version = {FORMAT}")
                 for statement in SCHEMA.strip().removesuffix(";").split(";\n"):
                     self.connection.execute(statement)
-        self.connection.execute("PRAGMA journal_mode = WAL")
+        self._write_ahead()
         self.connection.execute("PRAGMA synchronous = NORMAL")
+
+    def _write_ahead(self) -> None:
+        """Switch to WAL; SQLite does not wait by itself for others who do the same."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+            time.sleep(0.01)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
