@@ -48,7 +48,7 @@ extensions = [
         f"dmq_fast.kernels.{source.stem}",
         [source.as_posix()],
         include_dirs=["src_pyx", np.get_include()],
-        depends=["src_pyx/dmq_wide.h"],
+        depends=[header.as_posix() for header in Path("src_pyx").glob("*.h")],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=cflags,
         extra_link_args=ldflags,

@@ -42,7 +42,7 @@ class NumPy:
         assert all((p.max(axis=2) == 1.0).all() for p in env.latent.P), "expected deterministic transitions"
         self.noise = env.parameters.get("noise", "coins")
         # What the states emit without noise, and how much of it there is, by asking.
-        quiet, loud = (0.0, 1.0 - 1e-16) if self.noise == "coins" else (0.5, ndtr(1.0))
+        quiet, loud = (0.0, 1.0 - 1e-16) if self.noise == "coins" else (in_both_halves(0.5), in_both_halves(ndtr(1.0)))
         self.rows = [emitted(env, h, quiet) for h in range(env.horizon)]
         self.amount = float((emitted(env, 0, loud) - self.rows[0]).max())
 
@@ -67,6 +67,12 @@ def emitted(env, level, u):
     n = len(env.latent.features[level])
     states = np.arange(n, dtype=np.int32).view(np.uint8).reshape(n, 4).copy()
     return env.handle.features(level, states, np.full((n, env.handle.feature_uniforms[level]), u))
+
+
+def in_both_halves(p):
+    """A uniform both of whose halves give the quantile of p, but for 2^-26."""
+    k = int(p * 2**26)
+    return (k + k / 2**26) / 2**26
 
 
 def bare_blas(phi, theta, n_levels):

@@ -13,56 +13,67 @@ cnp.import_array()
 
 cdef extern from *:
     """
+    #include <math.h>
     #include <stdint.h>
     #include <string.h>
     #include "dmq_wide.h"
 
     typedef double dmq_four __attribute__((vector_size(32)));
+    typedef int64_t dmq_long __attribute__((vector_size(32)));
 
-    /* out[4][4] <- four rows of phi (each d) times four columns of packed (d, 4). Every score is summed over the
+    /* s[a] <- the scores of four rows of phi (each d) for action a of packed (d, 4). Every score is summed over the
        features in order, whatever the vector width, so the bits are those of a plain loop on every machine. */
-    DMQ_WIDE static void dmq_scores(
-        const double *p0, const double *p1, const double *p2, const double *p3, const double *packed,
-        ptrdiff_t d, double *out)
+    static inline __attribute__((always_inline)) void dmq_scores(
+        const double *const p[4], const double *packed, ptrdiff_t d, dmq_four s[4])
     {
-        dmq_four s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t;
+        dmq_four r0 = {0}, r1 = {0}, r2 = {0}, r3 = {0}, t;
         for (ptrdiff_t i = 0; i < d; i++) {
             memcpy(&t, packed + 4 * i, sizeof t);
-            s0 += p0[i] * t;
-            s1 += p1[i] * t;
-            s2 += p2[i] * t;
-            s3 += p3[i] * t;
+            r0 += p[0][i] * t;
+            r1 += p[1][i] * t;
+            r2 += p[2][i] * t;
+            r3 += p[3][i] * t;
         }
-        memcpy(out, &s0, sizeof s0);
-        memcpy(out + 4, &s1, sizeof s1);
-        memcpy(out + 8, &s2, sizeof s2);
-        memcpy(out + 12, &s3, sizeof s3);
+        for (int a = 0; a < 4; a++)
+            s[a] = (dmq_four) {r0[a], r1[a], r2[a], r3[a]};
     }
 
-    /* The best of m <= 4 scores of actions first, first + 1, ... against the best so far, the earlier winning ties.
-       Selections, not branches: which action wins cannot be predicted. Returns 0, or NaN if a score is not finite. */
-    static inline double dmq_better(
-        const double *score, int m, int64_t first, double *value, int64_t *action)
+    /* The greedy actions of n rows and their scores; -1, or the first row with a score that is not finite. Four rows at
+       a time, which are the lanes, and four actions. Selections, not branches: who wins cannot be predicted. */
+    DMQ_WIDE static ptrdiff_t dmq_greedy_rows(
+        const double *phi, ptrdiff_t n, ptrdiff_t n_actions, ptrdiff_t d, const double *packed, int64_t *action,
+        double *value)
     {
-        double best = *value, poison = 0.0;
-        int64_t taken = *action;
-        for (int a = 0; a < m; a++) {
-            int better = score[a] > best;
-            best = better ? score[a] : best;
-            taken = better ? first + a : taken;
-            poison += score[a] * 0.0;
+        for (ptrdiff_t first = 0; first < n; first += 4) {
+            ptrdiff_t size = n - first < 4 ? n - first : 4;
+            const double *p[4];
+            dmq_four s[4], best = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, poison = {0};
+            dmq_long taken = {0};
+            /* A short last block repeats its last row. */
+            for (ptrdiff_t r = 0; r < 4; r++)
+                p[r] = phi + (first + (r < size ? r : size - 1)) * d;
+            for (ptrdiff_t done = 0; done < n_actions; done += 4) {
+                dmq_scores(p, packed + done * d, d, s);
+                for (int a = 0; a < 4 && a < n_actions - done; a++) {
+                    dmq_long better = (dmq_long) (s[a] > best), this = {done + a, done + a, done + a, done + a};
+                    best = (dmq_four) (((dmq_long) s[a] & better) | ((dmq_long) best & ~better));
+                    taken = (this & better) | (taken & ~better);
+                    poison += s[a] * 0.0;
+                }
+            }
+            for (ptrdiff_t r = 0; r < size; r++) {
+                value[first + r] = best[r];
+                action[first + r] = taken[r];
+                if (poison[r] != 0.0)
+                    return first + r;
+            }
         }
-        *value = best;
-        *action = taken;
-        return poison;
+        return -1;
     }
     """
-    double better "dmq_better"(
-        const double* score, int m, int64_t first, double* value, int64_t* action
-    ) noexcept nogil
-    void scores "dmq_scores"(
-        const double* p0, const double* p1, const double* p2, const double* p3, const double* packed,
-        Py_ssize_t d, double* out,
+    Py_ssize_t greedy_of "dmq_greedy_rows"(
+        const double* phi, Py_ssize_t n, Py_ssize_t n_actions, Py_ssize_t d, const double* packed, int64_t* action,
+        double* value
     ) noexcept nogil
 
 
@@ -177,27 +188,4 @@ cdef Py_ssize_t greedy_rows(
     const double* phi, Py_ssize_t n, Py_ssize_t n_actions, Py_ssize_t d,
     const double* packed, int64_t* action, double* value
 ) noexcept nogil:
-    # Four rows and four actions at a time.
-    cdef Py_ssize_t r, g, block, groups = (n_actions + 3) // 4
-    cdef double out[16]
-    cdef double poison[4]
-    cdef const double* rows[4]
-    for block in range(0, n, 4):
-        for r in range(4):
-            # A short last block repeats its last row.
-            rows[r] = phi + min(block + r, n - 1) * d
-            poison[r] = 0.0
-        for g in range(groups):
-            scores(rows[0], rows[1], rows[2], rows[3], packed + g * 4 * d, d, out)
-            for r in range(min(<Py_ssize_t> 4, n - block)):
-                if g == 0:
-                    value[block + r] = out[4 * r]
-                    action[block + r] = 0
-                poison[r] += better(
-                    out + 4 * r, <int> min(<Py_ssize_t> 4, n_actions - 4 * g), 4 * g, &value[block + r],
-                    &action[block + r],
-                )
-        for r in range(min(<Py_ssize_t> 4, n - block)):
-            if poison[r] != 0.0:
-                return block + r
-    return -1
+    return greedy_of(phi, n, n_actions, d, packed, action, value)

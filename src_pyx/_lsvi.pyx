@@ -22,9 +22,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from dmq_fast.kernels._block cimport normal_quantiles_into
 from dmq_fast.kernels._episode cimport Episode, Learner
 from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
+from dmq_fast.kernels._normal cimport normals_into
 from dmq_fast.kernels._ridge cimport solve_factor, solve_factor_transposed, update_factor
 from dmq_fast.kernels._rollout cimport SCORE
 from dmq_fast.kernels._validate cimport entries
@@ -387,8 +387,8 @@ cdef class LeastSquaresLearner(Learner):
         cdef double u
         if self.kind == NOISE:
             size = self.episode.horizon * self.episode.n_actions * d
-            self.episode.draw(self.uniforms, size)
-            normal_quantiles_into(self.uniforms, size, self.normals)
+            self.episode.draw(self.uniforms, (size + 1) // 2)
+            normals_into(self.uniforms, self.normals, size)
         if self.kind != PLAIN:
             if not self.iterate(self.theta, self.kind):
                 return False

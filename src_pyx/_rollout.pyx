@@ -23,25 +23,15 @@ import numpy as np
 cdef extern from *:
     """
     #include <math.h>
+    #include "dmq_square.h"
     #include "dmq_wide.h"
 
     /* The first of n rows (n, d) whose sum of squares is not <= most, or -1. */
-    DMQ_WIDE static ptrdiff_t dmq_too_long(const double* rows, ptrdiff_t n, ptrdiff_t d, double most)
+    DMQ_WIDE static ptrdiff_t dmq_too_long(const double *rows, ptrdiff_t n, ptrdiff_t d, double most)
     {
-        for (ptrdiff_t i = 0; i < n; i++) {
-            const double* x = rows + i * d;
-            double t[8] = {0.0}, total = 0.0;
-            ptrdiff_t j = 0;
-            for (; j + 8 <= d; j += 8)
-                for (int k = 0; k < 8; k++)
-                    t[k] += x[j + k] * x[j + k];
-            for (; j < d; j++)
-                total += x[j] * x[j];
-            for (int k = 0; k < 8; k++)
-                total += t[k];
-            if (!(total <= most))
+        for (ptrdiff_t i = 0; i < n; i++)
+            if (!(dmq_square(rows + i * d, d) <= most))
                 return i;
-        }
         return -1;
     }
 
@@ -164,32 +154,35 @@ cdef class CompiledModel:
         cdef double[:, :, ::1] gram = grams
         cdef double[:, ::1] moment = moments
         cdef double[::1] square = squares
-        cdef _Rollout job = _Rollout(self, plan)
+        cdef _Rollout job = _Rollout(self, plan, n)
         for i in range(plan.n_levels):
             job.grams[plan.wanted[i]] = &gram[i, 0, 0]
         if plan.n_returns > 0:
             job.moments, job.squares = &moment[0, 0], &square[0]
-        job.simulate(n, stream)
+        job.simulate(stream)
         for i in range(plan.n_levels):
             mirror(&gram[i, 0, 0], d)
         return grams, moments, squares
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
         """Simulate n trajectories to their ends and return what each earned, shape (n,); see `rollout`."""
+        cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)), n)
         earned = np.zeros(n)
         cdef double[::1] y = earned
-        cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)))
         if n > 0:
             job.earned = &y[0]
-        job.simulate(n, stream)
+        job.simulate(stream)
         return earned
 
 
 cdef class _Rollout:
-    # The mutable half: scratch of one call, allocated once. `grams`, by level, `moments` and `squares`, by return, and
-    # `earned`, by trajectory, belong to the caller; NULL where they are not wanted.
+    # The mutable half: scratch of one call of n trajectories, simulated `rows` at a time, allocated once. `grams`, by
+    # level, `moments` and `squares`, by return, and `earned`, by trajectory, belong to the caller; NULL where they are
+    # not wanted.
     cdef CompiledModel model
     cdef Plan plan
+    cdef Py_ssize_t n
+    cdef Py_ssize_t rows
     cdef const Environment* env
     cdef Philox generator
     cdef Stop stop
@@ -206,7 +199,7 @@ cdef class _Rollout:
     cdef double* rewards
     cdef int8_t* ended
     cdef double* observed
-    # Features of the level, (BLOCK, width): dense with width d, or sparse with as many columns; and workspace.
+    # Features of the level, (rows, width): dense with width d, or sparse with as many columns; and workspace.
     cdef bint mapped
     cdef bint sparse
     cdef Py_ssize_t width
@@ -220,10 +213,14 @@ cdef class _Rollout:
     cdef int32_t* origin_columns
     cdef double* so_far
 
-    def __cinit__(self, CompiledModel model, Plan plan):
+    def __cinit__(self, CompiledModel model, Plan plan, Py_ssize_t n):
         cdef Py_ssize_t d = model.dimension, returns = plan.n_returns, observed = 0, map_work = 0
+        if n < 0:
+            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
         self.model = model
         self.plan = plan
+        self.n = n
+        self.rows = max(<Py_ssize_t> 1, min(n, <Py_ssize_t> BLOCK))
         self.env = model.handle.environment
         self.width = d
         self.mapped = model.feature_map is not None
@@ -234,22 +231,22 @@ cdef class _Rollout:
             if self.sparse:
                 self.width = model.feature_map.nonzeros
         self.grams = <double**> calloc(plan.horizon, sizeof(double*))
-        self.states_alone = calloc(BLOCK * self.env.state_bytes + 64, 1)
+        self.states_alone = calloc(self.rows * self.env.state_bytes + 64, 1)
         self.states = <signed char*> ((<uintptr_t> self.states_alone + 63) // 64 * 64)
-        self.uniforms = <double*> calloc(BLOCK * model.most_uniforms, sizeof(double))
-        self.actions = <int64_t*> calloc(BLOCK, sizeof(int64_t))
-        self.scores = <double*> calloc(BLOCK, sizeof(double))
-        self.rewards = <double*> calloc(BLOCK, sizeof(double))
-        self.ended = <int8_t*> calloc(BLOCK, sizeof(int8_t))
-        self.observed = <double*> calloc(BLOCK * observed + 1, sizeof(double))
-        self.phi = <double*> calloc(BLOCK * self.width, sizeof(double))
-        self.columns = <int32_t*> calloc(BLOCK * self.width, sizeof(int32_t))
+        self.uniforms = <double*> calloc(self.rows * model.most_uniforms, sizeof(double))
+        self.actions = <int64_t*> calloc(self.rows, sizeof(int64_t))
+        self.scores = <double*> calloc(self.rows, sizeof(double))
+        self.rewards = <double*> calloc(self.rows, sizeof(double))
+        self.ended = <int8_t*> calloc(self.rows, sizeof(int8_t))
+        self.observed = <double*> calloc(self.rows * observed + 1, sizeof(double))
+        self.phi = <double*> calloc(self.rows * self.width, sizeof(double))
+        self.columns = <int32_t*> calloc(self.rows * self.width, sizeof(int32_t))
         self.map_work = <double*> calloc(map_work + 1, sizeof(double))
         self.gram_work = <double*> calloc(block_work_size(d), sizeof(double))
         self.packed = <double*> calloc(packed_size(model.n_actions, d), sizeof(double))
-        self.origin = <double*> calloc(BLOCK * self.width * returns + 1, sizeof(double))
-        self.origin_columns = <int32_t*> calloc(BLOCK * self.width * returns + 1, sizeof(int32_t))
-        self.so_far = <double*> calloc(BLOCK * returns + 1, sizeof(double))
+        self.origin = <double*> calloc(self.rows * self.width * returns + 1, sizeof(double))
+        self.origin_columns = <int32_t*> calloc(self.rows * self.width * returns + 1, sizeof(int32_t))
+        self.so_far = <double*> calloc(self.rows * returns + 1, sizeof(double))
         if (self.grams == NULL or self.states_alone == NULL or self.uniforms == NULL or self.actions == NULL
                 or self.scores == NULL or self.rewards == NULL or self.ended == NULL or self.observed == NULL
                 or self.phi == NULL or self.columns == NULL or self.map_work == NULL or self.gram_work == NULL
@@ -274,20 +271,18 @@ cdef class _Rollout:
         free(self.origin_columns)
         free(self.so_far)
 
-    cdef int simulate(self, Py_ssize_t n, Stream stream) except -1:
-        if n < 0:
-            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
+    cdef int simulate(self, Stream stream) except -1:
         philox_open(&self.generator, stream)
         with nogil:
-            self.run(n)
+            self.run()
         if self.stop.fault != NONE:
             raise explain(&self.stop, stream)
         return 0
 
-    cdef int run(self, Py_ssize_t n) except -1 nogil:
+    cdef int run(self) except -1 nogil:
         cdef Py_ssize_t done = 0, size, h
-        while done < n:
-            size = min(<Py_ssize_t> BLOCK, n - done)
+        while done < self.n:
+            size = min(self.rows, self.n - done)
             if not self.start(size):
                 return 0
             for h in range(self.plan.last + 1):
@@ -346,9 +341,11 @@ cdef class _Rollout:
             self.add_moment(h, size)
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] == h:
-                memcpy(self.origin + r * BLOCK * self.width, self.phi, size * self.width * sizeof(double))
-                memcpy(self.origin_columns + r * BLOCK * self.width, self.columns, size * self.width * sizeof(int32_t))
-                memset(self.so_far + r * BLOCK, 0, size * sizeof(double))
+                memcpy(self.origin + r * self.rows * self.width, self.phi, size * self.width * sizeof(double))
+                memcpy(
+                    self.origin_columns + r * self.rows * self.width, self.columns, size * self.width * sizeof(int32_t)
+                )
+                memset(self.so_far + r * self.rows, 0, size * sizeof(double))
         return True
 
     cdef bint write_features(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
@@ -429,7 +426,7 @@ cdef class _Rollout:
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] <= h:
                 for i in range(size):
-                    self.so_far[r * BLOCK + i] += self.rewards[i]
+                    self.so_far[r * self.rows + i] += self.rewards[i]
         return True
 
     cdef bint settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
@@ -437,7 +434,7 @@ cdef class _Rollout:
         cdef Py_ssize_t i, r, d = self.model.dimension
         cdef double* y
         for r in range(self.plan.n_returns):
-            y = self.so_far + r * BLOCK
+            y = self.so_far + r * self.rows
             for i in range(size):
                 if not y[i] <= 1.0 + SLACK:
                     return self.fail(RETURN, self.plan.returns[r], 0, y[i])
@@ -452,9 +449,9 @@ cdef class _Rollout:
 
     cdef void add_return(self, Py_ssize_t r, Py_ssize_t size, double* moment) noexcept nogil:
         # moment <- moment + sum_i y_i phi_i
-        cdef const double* y = self.so_far + r * BLOCK
-        cdef const double* phi = self.origin + r * BLOCK * self.width
-        cdef const int32_t* columns = self.origin_columns + r * BLOCK * self.width
+        cdef const double* y = self.so_far + r * self.rows
+        cdef const double* phi = self.origin + r * self.rows * self.width
+        cdef const int32_t* columns = self.origin_columns + r * self.rows * self.width
         cdef Py_ssize_t i, k
         if not self.sparse:
             add_weighted(moment, phi, y, size, self.model.dimension)

@@ -29,10 +29,10 @@ from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.locks import decoy_lock
 from dmq_fast.kernels import Stream
-from dmq_fast.kernels._block import normal_quantiles
 from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.kernels._episode import Episode, Learner
 from dmq_fast.kernels._lsvi import LeastSquaresLearner
+from dmq_fast.kernels._normal import normals
 from dmq_fast.kernels._span import SpanLearner
 from dmq_fast.kernels._tabular import UCBQLearner
 from dmq_fast.policy import Policy
@@ -163,7 +163,7 @@ class LeastSquaresTwin:
         self.episode, self.kind, self.ridge, self.scale = episode, kind, ridge, scale
         self.data = [[([], [], []) for _ in range(episode.n_actions)] for _ in range(episode.horizon)]
 
-    def fit(self, kind, normals=None):
+    def fit(self, kind, noise=None):
         """theta, and V by level and action."""
         e = self.episode
         theta, v = np.zeros((e.horizon, e.n_actions, e.dimension)), {}
@@ -176,7 +176,7 @@ class LeastSquaresTwin:
                     ahead = self.values(h + 1, after, theta, v, kind) if h + 1 < e.horizon else 0.0
                     theta[h, a] = np.linalg.solve(v[h, a], phi.T @ (rewards + ahead))
                 if kind == "randomized":
-                    theta[h, a] += self.scale * np.linalg.solve(np.linalg.cholesky(v[h, a]).T, normals[h, a])
+                    theta[h, a] += self.scale * np.linalg.solve(np.linalg.cholesky(v[h, a]).T, noise[h, a])
         return theta, v
 
     def values(self, h, phi, theta, v, kind):
@@ -191,14 +191,15 @@ class LeastSquaresTwin:
         return scores
 
     def play(self, number):
-        e, normals = self.episode, None
+        e, noise = self.episode, None
         e.reset(number)
         if self.kind == "randomized":
             shape = (e.horizon, e.n_actions, e.dimension)
-            normals = normal_quantiles(e.draws(np.prod(shape))).reshape(shape)
+            size = np.prod(shape)
+            noise = normals(e.draws((size + 1) // 2))[:size].reshape(shape)
         theta = np.zeros((e.horizon, e.n_actions, e.dimension))
         if self.kind != "uniform":
-            theta, v = self.fit(self.kind, normals)
+            theta, v = self.fit(self.kind, noise)
         self.theta = theta
         path, total = [], 0.0
         for h in range(e.horizon):

@@ -8,16 +8,17 @@ import sys
 
 import numpy as np
 import pytest
-import scipy.special
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_normal import joined
+from test_normal import twin as normals
 from test_rollout import feature_array, packed, random_mdp, twin
 
 from dmq_fast.environments import FiniteMDP, combination_lock, deep_sea
 from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
 from dmq_fast.environments.linear_mdp import linear_mdp
-from dmq_fast.kernels._block import BlockModel, normal_quantiles
+from dmq_fast.kernels._block import BlockModel
 from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.policy import Policy
 
@@ -25,57 +26,6 @@ EPS = np.finfo(np.float64).eps
 LEVEL = 1e-4  # of a statistical test
 
 # Twins --------------------------------------------------------------------------------------------------------------
-
-# Coefficients of numerators and denominators, from the constant up (Wichura, 1988).
-CENTRE, TAIL, FAR = (
-    [[float(number) for number in line.split()] for line in lines.split("/")]
-    for lines in (
-        """3.3871328727963666080e0 1.3314166789178437745e2 1.9715909503065514427e3 1.3731693765509461125e4
-        4.5921953931549871457e4 6.7265770927008700853e4 3.3430575583588128105e4 2.5090809287301226727e3
-        / 1 4.2313330701600911252e1 6.8718700749205790830e2 5.3941960214247511077e3 2.1213794301586595867e4
-        3.9307895800092710610e4 2.8729085735721942674e4 5.2264952788528545610e3""",
-        """1.42343711074968357734e0 4.63033784615654529590e0 5.76949722146069140550e0 3.64784832476320460504e0
-        1.27045825245236838258e0 2.41780725177450611770e-1 2.27238449892691845833e-2 7.74545014278341407640e-4
-        / 1 2.05319162663775882187e0 1.67638483018380384940e0 6.89767334985100004550e-1 1.48103976427480074590e-1
-        1.51986665636164571966e-2 5.47593808499534494600e-4 1.05075007164441684324e-9""",
-        """6.65790464350110377720e0 5.46378491116411436990e0 1.78482653991729133580e0 2.96560571828504891230e-1
-        2.65321895265761230930e-2 1.24266094738807843860e-3 2.71155556874348757815e-5 2.01033439929228813265e-7
-        / 1 5.99832206555887937690e-1 1.36929880922735805310e-1 1.48753612908506148525e-2 7.86869131145613259100e-4
-        1.84631831751005468180e-5 1.42151175831644588870e-7 2.04426310338993978564e-15""",
-    )
-)
-
-
-def horner(coefficients, x):
-    total = np.zeros_like(x)
-    for coefficient in reversed(coefficients):
-        total = total * x + coefficient
-    return total
-
-
-def ratio(table, x, factor=1.0):
-    return factor * horner(table[0], x) / horner(table[1], x)
-
-
-def logarithm(x):
-    """The series of 2 artanh, term by term as the kernel adds it."""
-    m, e = np.frexp(x)
-    low = m < np.sqrt(0.5)
-    m, e = np.where(low, 2 * m, m), np.where(low, e - 1, e).astype(float)
-    s = (m - 1) / (m + 1)
-    w = s * s
-    series = w * horner([1 / k for k in range(3, 23, 2)], w)
-    return e * 0.693147180369123816490 + (e * 1.90821492927058770002e-10 + 2 * (s + s * series))
-
-
-def quantiles(u):
-    """Wichura's AS 241 in the same arithmetic: not an approximation of the kernel, but its bits."""
-    u = np.asarray(u)
-    q = u - 0.5
-    p = np.where(u < 0.5, u, 1 - u)
-    r = np.sqrt(-logarithm(np.where(p < np.finfo(float).tiny, 2.0**-54, p)))
-    outside = np.where(r > 5, ratio(FAR, r - 5), ratio(TAIL, r - 1.6))
-    return np.where(abs(q) > 0.425, np.where(u < 0.5, -outside, outside), ratio(CENTRE, 0.180625 - q * q, q))
 
 
 def digits(u, n_coins):
@@ -96,9 +46,16 @@ def observations(rows, states, u, noise, n_coins, sigma, scale):
         return np.hstack([base, scale * digits(u, n_coins)])
     if noise == "none" or sigma == 0:
         return base
-    phi = base + scale * sigma * quantiles(u)
+    phi = base + scale * sigma * np.hstack(normals(u))[:, : base.shape[1]]
     norms = np.linalg.norm(phi, axis=1, keepdims=True)
     return phi / np.maximum(1, norms)
+
+
+def without_noise(env, level, states):
+    """What states emit but for Gaussian noise: the middle between two smallest deviations."""
+    raw, m = raw_states(states), env.handle.feature_uniforms[level]
+    middle = [joined(k, k) for k in (2**25 - 1, 2**25)]
+    return sum(env.handle.features(level, raw, np.full((len(raw), m), u)) for u in middle) / 2
 
 
 def follow(plain, h, states, actions, u):
@@ -137,36 +94,6 @@ def handle_of(model, base, **arguments):
 
 
 # The kernel ---------------------------------------------------------------------------------------------------------
-
-
-def test_quantiles_are_those_of_the_normal_distribution():
-    rng = np.random.default_rng(0)
-    u = np.concatenate(
-        [rng.random(20_000), 10.0 ** -rng.uniform(0, 300, 5_000), 1 - 10.0 ** -rng.uniform(0, 15, 5_000)]
-    )
-    u = np.concatenate([u, [0.075, 0.925, 0.5, 2.0**-53, 1 - 2.0**-53, 0.075 - EPS, np.exp(-25.0)]])
-    z = normal_quantiles(u)
-    assert np.abs(z - scipy.special.ndtri(u)).max() <= 1e-13
-    assert (np.abs(z - scipy.special.ndtri(u)) <= 8 * EPS * np.abs(z)).all()
-    assert normal_quantiles([]).shape == (0,)
-
-
-def test_quantiles_have_the_bits_of_the_twin_wherever_they_stand():
-    rng = np.random.default_rng(1)
-    u = rng.permutation(np.concatenate([rng.random(1_000), 10.0 ** -rng.uniform(0, 20, 200), [0.0, 1.0, 5e-324]]))
-    z = quantiles(u)
-    assert (normal_quantiles(u) == z).all()
-    for n in range(40):
-        start = 17 * n
-        assert (normal_quantiles(u[start : start + n]) == z[start : start + n]).all()
-
-
-def test_quantiles_are_odd_and_finite_at_the_ends():
-    u = np.random.default_rng(2).random(2_000)
-    u = np.round(u * 2**53) / 2**53
-    assert (normal_quantiles(1 - u) == -normal_quantiles(u)).all()
-    ends = normal_quantiles([0.0, 1.0])
-    assert (ends == normal_quantiles([2.0**-54, 2.0**-54]) * [1, -1]).all() and np.isfinite(ends).all()
 
 
 @settings(deadline=None, max_examples=150)
@@ -225,7 +152,7 @@ def test_observations_follow_the_twin(seed, n_states, m, noise, n_coins, sigma, 
     other = -rows
     handle = handle_of(packed(mdp), [rows, other], noise=noise, n_coins=n_coins, sigma=sigma, scale=scale)
     assert handle.dimension == m + n_coins
-    expected = {"none": 0, "coins": -(-n_coins // 52), "gaussian": m if sigma else 0}[noise]
+    expected = {"none": 0, "coins": -(-n_coins // 52), "gaussian": (m + 1) // 2 if sigma else 0}[noise]
     assert handle.feature_uniforms == (expected, expected)
     states = rng.integers(n_states, size=n)
     u = rng.random((n, expected))
@@ -343,11 +270,11 @@ def test_gaussian_noise_has_its_distribution_after_a_rotation_too():
     env = block_mdp(latent, noise="gaussian", sigma=0.2, dimension=10, rng=5)
     n = 4_000
     rng = np.random.default_rng(5)
-    rows = np.array([env.handle.features(0, raw_states([s]), np.full((1, 10), 0.5))[0] for s in range(3)])
+    rows = without_noise(env, 0, range(3))
     scale = 1 / (1 + 0.2 * (np.sqrt(10) + 3))
     assert rows @ rows.T == pytest.approx(scale**2 * np.eye(3), abs=1e-12)
     states = rng.integers(3, size=n)
-    noise = (env.handle.features(0, raw_states(states), rng.random((n, 10))) - rows[states]) / (0.2 * scale)
+    noise = (env.handle.features(0, raw_states(states), rng.random((n, 5))) - rows[states]) / (0.2 * scale)
     for direction in [*np.eye(10), rng.normal(size=10)]:
         along = noise @ direction / np.linalg.norm(direction)
         assert scipy.stats.kstest(along, "norm").pvalue > LEVEL
@@ -360,7 +287,7 @@ def test_projections_are_as_rare_as_said():
     assert scipy.stats.chi2.sf((np.sqrt(d) + 3) ** 2, d).max() <= 7e-5
     env = lock_gaussian(5, sigma=0.3, rng=0)
     rng = np.random.default_rng(6)
-    phi = env.handle.features(0, raw_states(np.zeros(20_000)), rng.random((20_000, 8)))
+    phi = env.handle.features(0, raw_states(np.zeros(20_000)), rng.random((20_000, 4)))
     assert np.linalg.norm(phi, axis=1).max() < 1
 
 
@@ -397,12 +324,12 @@ def test_rotations_keep_lengths_and_angles(rotation):
 def test_block_mdps_are_drawn_from_their_seed():
     def look(seed):
         env = block_mdp(deep_sea(4), noise="gaussian", sigma=0.1, dimension=6, rng=seed)
-        return env, env.handle.features(2, raw_states([0, 1, 2]), np.full((3, 6), 0.3))
+        return env, env.handle.features(2, raw_states([0, 1, 2]), np.full((3, 3), 0.3))
 
     (env, one), (_, same), (_, other) = look(7), look(7), look(8)
     assert (one == same).all() and not np.allclose(one, other)
     again = env._factory()
-    assert (again.handle.features(2, raw_states([0, 1, 2]), np.full((3, 6), 0.3)) == one).all()
+    assert (again.handle.features(2, raw_states([0, 1, 2]), np.full((3, 3), 0.3)) == one).all()
     assert again.parameters == env.parameters and env.parameters["rotation_rng"] == 7
     for factory in (lock_bernoulli, lock_gaussian, diabolical_lock):
         assert factory(20, rng=3).parameters == factory(20, rng=3).parameters
@@ -471,9 +398,9 @@ def test_locks_are_seen_as_in_the_field():
     assert np.linalg.norm(tight) == pytest.approx(1)
     noisy = lock_gaussian(5, 0.0, 0.1, rng=2)
     assert noisy.dimension == 8 and noisy.optimal_value == pytest.approx(0.5)
-    assert noisy.handle.feature_uniforms == (8,) * 5 and noisy.handle.step_uniforms == (0,) * 4 + (1,)
+    assert noisy.handle.feature_uniforms == (4,) * 5 and noisy.handle.step_uniforms == (0,) * 4 + (1,)
     scale = 1 / (1 + 0.1 * (np.sqrt(8) + 3))
-    assert noisy.handle.features(0, raw_states([0, 1, 2]), np.full((3, 8), 0.5)) == pytest.approx(scale * np.eye(3, 8))
+    assert without_noise(noisy, 0, range(3)) == pytest.approx(scale * np.eye(3, 8))
     assert lock_gaussian(5, sigma=0.0, rng=0).handle.feature_uniforms == (0,) * 5
 
 
@@ -517,7 +444,7 @@ def test_diabolical_lock_with_anti_shaping(horizon):
 def test_diabolical_lock_is_seen_through_a_hadamard_matrix():
     env = diabolical_lock(20, swap=0.5, observation="noisy", rng=4)
     assert env.dimension == 32 and env.original_value(env.optimal_value) == pytest.approx(4)
-    still = [env.handle.features(h, raw_states([0, 1, 2]), np.full((3, 32), 0.5)) for h in range(20)]
+    still = [without_noise(env, h, range(3)) for h in range(20)]
     seen = np.vstack(still) * (np.sqrt(2) + 0.1 * (np.sqrt(32) + 3))
     level, state = np.divmod(np.arange(60), 3)
     expected = (level[:, None] == level) * 1.0 + (state[:, None] == state)
@@ -532,9 +459,8 @@ def test_noisy_deep_sea_hides_deep_sea():
     assert env.original_value(env.optimal_value) == pytest.approx(0.99)
     assert all((p == q).all() for p, q in zip(env.latent.P, plain.P, strict=True))
     assert env.dimension == 16 and noisy_deep_sea(10).dimension == 10
-    still = np.full((10, 16), 0.5)
-    same = noisy_deep_sea(10, dimension=16).handle.features(9, raw_states(range(10)), still)
-    assert (env.handle.features(9, raw_states(range(10)), still) == same).all()
+    same = without_noise(noisy_deep_sea(10, dimension=16), 9, range(10))
+    assert (without_noise(env, 9, range(10)) == same).all()
     assert any((p != q).any() for p, q in zip(noisy_deep_sea(10, rng=0).latent.P, plain.P, strict=True))
     assert max(noisy_deep_sea(3, stochastic=True).handle.step_uniforms) == 1
 

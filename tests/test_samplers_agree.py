@@ -9,6 +9,8 @@ import pickle
 import numpy as np
 import pytest
 import scipy.stats
+from test_block import without_noise
+from test_normal import joined
 from test_rollout import random_mdp, random_policy
 
 import dmq_fast as dmq
@@ -343,22 +345,22 @@ def coordinates(env, h):
     """E x, E x^2 and E x^4 of each coordinate of what is observed, (3, S, d), independent given the state."""
     handle, n, given = env.handle, env.latent.n_states[h], env.parameters
     states = np.arange(n, dtype=np.int32).view(np.uint8).reshape(n, 4).copy()
-    quiet = 0.5 if handle.feature_uniforms[h] == env.dimension else 0.0
-    x = handle.features(h, states, np.full((n, handle.feature_uniforms[h]), quiet))
-    if quiet:
+    m = handle.feature_uniforms[h]
+    if m == (env.dimension + 1) // 2:
         # The rows are known up to their noise of sigma times the scale, which one uniform tells.
-        one = np.full((n, env.dimension), quiet)
+        x, one = without_noise(env, h, range(n)), np.full((n, m), joined(2**25, 2**25))
         one[:, 0] = scipy.stats.norm.cdf(1.0)
         v = float((handle.features(h, states, one) - x)[0, 0]) ** 2
         return np.array([x, x**2 + v, x**4 + 6 * x**2 * v + 3 * v**2])
-    loud = handle.features(h, states, np.full((n, handle.feature_uniforms[h]), 1 - 2.0**-53))
+    x = handle.features(h, states, np.zeros((n, m)))
+    loud = handle.features(h, states, np.full((n, m), 1 - 2.0**-53))
     assert given.get("n_coins", env.latent.horizon) == (loud != x)[0].sum()
     return np.array([(x**k + loud**k) / 2 for k in (1, 2, 4)])
 
 
 def told_apart(env):
     """Greedy on the rows of coins at even levels, else uniform; and the same on the hidden MDP."""
-    latent, coins = env.latent, env.handle.feature_uniforms[0] < env.dimension
+    latent, coins = env.latent, env.handle.feature_uniforms[0] < env.dimension // 2
     seen, hidden = [], []
     for h, q in enumerate(latent.optimal_q):
         if h % 2 or not coins:

@@ -1,8 +1,7 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from typing_extensions import disjoint_base
 
 from dmq_fast.kernels._finite import FiniteModel
@@ -24,5 +23,3 @@ class BlockModel:
     @property
     def model(self) -> FiniteModel: ...
     def __dmq_environment__(self) -> Any: ...
-
-def normal_quantiles(uniforms: ArrayLike) -> NDArray[np.float64]: ...

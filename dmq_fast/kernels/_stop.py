@@ -8,11 +8,17 @@ from contextlib import contextmanager
 
 __all__ = ["Stopped", "heeded", "heeding"]
 
-_thread = threading.local()
-
 
 class Stopped(Exception):
     """Nobody waits for this rollout any more."""
+
+
+class _Thread(threading.local):
+    # In the class, so that a thread that never heeded anything need not raise and swallow an AttributeError.
+    stop: threading.Event | None = None
+
+
+_thread = _Thread()
 
 
 @contextmanager
@@ -28,5 +34,4 @@ def heeding(stop: threading.Event | None) -> Iterator[None]:
 
 def heeded() -> threading.Event | None:
     """Return what the rollouts of this thread heed, None where nothing."""
-    stop: threading.Event | None = getattr(_thread, "stop", None)
-    return stop
+    return _thread.stop

@@ -68,9 +68,7 @@ class RolloutSampler:
     ) -> Moments:
         """Roll out one piece; see `Sampler.collect_chunk`."""
         grams, moments, squares = self._model.rollout(policy.rules, n, rng, levels, returns_from)
-        returns = {
-            h: Returns(moment, square, n) for h, moment, square in zip(returns_from, moments, squares, strict=True)
-        }
+        returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
         return Moments(n, levels, grams, returns)
 
     def collect(
