@@ -342,8 +342,11 @@ def level_records(result: Result) -> Iterator[dict[str, Any]]:
 def n_initial(result: Result) -> int:
     """How many policies every cover began with."""
     columns = result.history.columns()
-    trues = np.bincount(columns["level"][columns["decision"]], minlength=len(result.cover))
-    # At one level the budget may have refused the policy of a True.
+    raised = columns["level"][columns["decision"]]
+    if result.status == "max_policies":
+        raised = raised[:-1]  # The budget refused the policy of the last True.
+    trues = np.bincount(raised, minlength=len(result.cover))
+    # An interrupt between a True and its policy leaves one level short.
     return int((np.array(result.cover_sizes) - trues).max())
 
 
@@ -440,11 +443,12 @@ def finite_statement(result: Result) -> Statement:
 def last_trues(result: Result) -> int | None:
     """Trues in the last test of the returned policy; None where it was never tested."""
     columns = result.history.columns()
-    tests = columns["target"] < 0
-    if not tests.any():
+    tests = np.flatnonzero(columns["target"] < 0)
+    if not tests.size:
         return None
-    last = columns["call"] == columns["call"][tests][-1]
-    return int((columns["decision"] & last & tests).sum())
+    # Each begins at the last level. Their draws do not tell them apart: with `memo` one serves for several.
+    (began,) = np.nonzero(columns["level"][tests] == len(result.cover) - 1)
+    return int(columns["decision"][tests[began[-1] :]].sum())
 
 
 def measure(result: Result, mdp: FiniteMDP, levels: Sequence[dict[str, Any]]) -> dict[str, Any]:

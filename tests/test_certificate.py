@@ -374,6 +374,57 @@ def test_a_bad_policy_fails_where_it_should(lock):
     assert [step["policies"] for step in raised] == [2]
 
 
+def mixed_start(seed):
+    """Three levels that begin in any of three states, so that the returned policy mixes the pi_0^a."""
+    rng = np.random.default_rng(seed)
+    mdp = small_mdp(rng)
+    features = [rng.normal(size=(3, 3)) for _ in range(3)]
+    features = [phi / np.linalg.norm(phi, axis=1, keepdims=True) for phi in features]
+    first = rng.dirichlet(np.ones(3), size=(3, 2))
+    return FiniteMDP(P=[first, *mdp.P[1:]], R=[mdp.R[1], *mdp.R[1:]], features=features, start=[0.5, 0.3, 0.2])
+
+
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+def test_the_last_test_of_the_returned_policy_is_told_from_earlier_ones(variant):
+    """A finished run ends with a test that had no True; one cut short by a True in a test says so."""
+    served_twice = cut = 0
+    for seed in range(15):
+        mdp, settings = mixed_start(seed), {"variant": variant, "n_samples": 3, "ratio": 1.2, "rng": seed}
+        result = dmq.DMQ(mdp, **settings).learn()
+        assert result.status == "finished"
+        assert statements(result.certificate())["returned policy"]["left"] == 0
+        tests = [call for call in result.history if call.target < 0]
+        served_twice += any(call.decision and call.call == tests[-1].call for call in tests)
+        for limit in range(result.counts["trues"]):
+            short = dmq.DMQ(mdp, max_policies=limit, **settings).learn()
+            if short.history[-1].target < 0:
+                cut += 1
+                since = max(i for i, one in enumerate(short.history) if one.target < 0 and one.level == 2)
+                left = sum(one.decision and one.target < 0 for one in short.history[since:])
+                assert statements(short.certificate())["returned policy"]["left"] == left > 0
+    assert cut > 0
+    # What was drawn for a test that found something serves the next one, if the policy is the same still.
+    assert (served_twice > 0) == (variant == "frugal")
+
+
+@pytest.mark.parametrize("horizon", [1, 2])
+def test_the_policy_that_a_budget_refused_is_no_initial_one(horizon):
+    """One trajectory a call: the first sees one of two states, and the returned policy, tested anew, the other."""
+    P, reward = np.full((horizon - 1, 2, 1, 2), 0.5), np.full((2, 1), 0.5 / horizon)
+    mdp = FiniteMDP(P=P, R=[reward] * horizon, features=[np.eye(2)] * horizon, start=[0.5, 0.5])
+    refused = 0
+    for seed in range(20):
+        result = dmq.DMQ(mdp, n_samples=1, max_policies=0, rng=seed).learn()
+        found = result.certificate()
+        refused += result.status == "max_policies"
+        raised = [step["policies"] for level in found["levels"] for step in level["raises"]]
+        assert raised == [2] * result.counts["trues"]
+        # 3^11 <= (1 + 50 12)^2, but not 3^12 <= (1 + 50 13)^2
+        assert result.cover_sizes == (1,) * horizon and statements(found)["cover, sure"]["right"] == 12
+        assert result.counts["trues"] == 0 or statements(found)["ceiling"]["holds"]
+    assert refused > 0
+
+
 def test_what_needs_an_mdp_is_absent_without_one(learned):
     found = learned.certificate()
     assert found["exact"] is None and found["epsilon"] is None
