@@ -20,7 +20,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels._validate import as_floats, as_positive
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.protocol import check_policy
-from dmq_fast.theory import printed_cover_bound, ridge_norm_bound, sure_cover_bound
+from dmq_fast.theory import finite_cover_bound, printed_cover_bound, ridge_norm_bound, sure_cover_bound
 
 if TYPE_CHECKING:
     from dmq_fast.result import Result
@@ -429,14 +429,13 @@ def linear_statements(result: Result) -> Iterator[Statement]:
 
 def finite_statement(result: Result) -> Statement:
     """What takes the place of the potential with finitely many functions: each pair can be told apart so often."""
-    given, functions = result.parameters, result.theta.shape[2]
-    times = int(given["eps_s"] // given["eps_t"]) + 1
+    given = result.parameters
     return Statement(
         "cover, sure",
         "max |Pi_h| <= m + (floor(eps_s / eps_t) + 1) d (d - 1) / 2",
         "oracle 4.2 for d functions; m is |Pi_h| at first",
         max(result.cover_sizes),
-        n_initial(result) + times * (functions * (functions - 1) // 2),
+        finite_cover_bound(result.theta.shape[2], given["eps_s"], given["eps_t"], n_initial(result)),
     )
 
 
