@@ -16,7 +16,9 @@ A. *Low Variance does not reach random roll-ins.* Assumption 3.1 speaks of deter
 B. *A check that was passed can go stale.* Learning level h' again changes what is played from h' on, so that samples
    drawn before say nothing about later levels any more. Repeating checks until nothing is found repairs it; no
    constants do.
-   (test_findings.py: test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked;
+   (test_findings.py: test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked,
+   test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above,
+   test_the_returned_policy_mixes_what_was_checked_one_by_one;
    test_extended.py: test_no_constants_repair_a_check_that_went_stale)
 C. *Keeping the M_2 that was accepted makes the bound on covers sure.* If S grows by the very moments that the oracle
    said True to, log det(S + eps_r I) grows by at least log(1 + R) each time, whatever the noise: `sure_cover_bound`.
