@@ -363,6 +363,48 @@ def test_certificate_by_hand(learned, lock):
         assert record["nearest_false"] == (None if not false.size else pytest.approx(false.max() / given["eps_t"]))
 
 
+def test_both_sides_of_every_statement():
+    """The formulas of the lemmas, written out again; no side is zero or equal to another by chance."""
+    mdp, epsilon, ratio, eps_r, ridge, m = linear_q(rng=4), 0.2, 1.5, 1e-3, 0.05, 2
+    initial = np.random.default_rng(0).integers(mdp.n_actions, size=(m, mdp.horizon))
+    settings = {"n_samples": 20, "eps_s": 0.3, "eps_t": 0.3 * ratio, "eps_r": eps_r, "ridge": ridge}
+    result = dmq.DMQ(mdp, initial=initial, rng=0, **settings).learn()
+    d, H, sizes = mdp.dimension, mdp.horizon, result.cover_sizes
+    columns = result.history.columns()
+    before, after = result.history.potentials.T
+    raised = columns["level"][columns["decision"]]
+    # How many policies the level has, with the one that is added.
+    policies = np.array([m + (raised[: i + 1] == level).sum() for i, level in enumerate(raised)])
+    ceilings = d * np.log(eps_r + policies / d)
+    highest = (after - ceilings).argmax()
+    sure = max(n for n in range(1, 500) if (n - m) * np.log(1 + ratio) <= d * np.log((eps_r + n / d) / eps_r))
+    norm = max(np.linalg.norm(theta) for theta in result.theta.reshape(-1, d))
+    cover = max(one.max() for one in value_error(mdp, result.theta, result.cover))
+    returned = max(one.max() for one in value_error(mdp, result.theta, [[result.policy]] * H))
+    wrong = suboptimal_probability(mdp, result.policy)
+    loss, allowed = mdp.optimal_value - mdp.value(result.policy), mdp.gap**2 * epsilon / (4 * H)
+    sides = {
+        "thresholds": (d * 0.3, 0.3 * ratio),
+        "thresholds, corrected": (0.3, 0.3 * ratio),
+        "cover, printed": (max(sizes), 2 * d * np.log(d / eps_r)),
+        "cover, sure": (max(sizes), sure),
+        "norm, printed": (norm, 1 / ridge),
+        "norm, corrected": (norm, 1 / (2 * np.sqrt(ridge))),
+        "growth": (np.log(1 + ratio), (after - before).min()),
+        "ceiling": (after[highest], ceilings[highest]),
+        "returned policy": (0, 0),
+        "policy correctness": (loss, wrong.sum()),
+        "invariant 1": (cover, allowed),
+        "invariant 2": (checked_policies(mdp, result).error.max(), allowed),
+        "equation 3": (returned, allowed),
+        "suboptimal actions": (wrong.max(), epsilon / H),
+        "value": (loss, epsilon),
+    }
+    found = {one["name"]: (one["left"], one["right"]) for one in result.certificate(mdp, epsilon=epsilon)["statements"]}
+    assert found == {name: pytest.approx(both) for name, both in sides.items()}
+    assert 0 < loss < wrong.max() < wrong.sum() and returned < cover and max(sizes) > m
+
+
 def test_a_bad_policy_fails_where_it_should(lock):
     result = dmq.DMQ(lock, variant="paper", n_samples=1, max_policies=0, rng=0).learn()
     assert result.status == "max_policies"

@@ -252,3 +252,10 @@ def test_new_directions_stay_hidden_where_ratio_times_regulariser_is_large(varia
     assert env.value(result.policy) == pytest.approx(0.0 if hidden else 0.7)
     assert (result.counts["trues"] == 0) == hidden
     assert any("new directions" in warning for warning in result.warnings) == hidden
+
+
+def test_parameters_near_which_directions_hide_are_warned_of():
+    env = combination_lock(3, 2, rng=0)
+    for eps_r, warned in ((0.1, False), (0.1001, True)):
+        found = list(dmq.DMQ(env, ratio=2.0, eps_r=eps_r).warnings())
+        assert len(found) == warned and all("new directions of small mass stay hidden" in one for one in found)
