@@ -20,7 +20,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels._validate import as_floats, as_positive
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.protocol import check_policy
-from dmq_fast.theory import printed_cover_bound, ridge_norm_bound, sure_cover_bound
+from dmq_fast.theory import finite_cover_bound, printed_cover_bound, ridge_norm_bound, sure_cover_bound
 
 if TYPE_CHECKING:
     from dmq_fast.result import Result
@@ -342,8 +342,11 @@ def level_records(result: Result) -> Iterator[dict[str, Any]]:
 def n_initial(result: Result) -> int:
     """How many policies every cover began with."""
     columns = result.history.columns()
-    trues = np.bincount(columns["level"][columns["decision"]], minlength=len(result.cover))
-    # At one level the budget may have refused the policy of a True.
+    raised = columns["level"][columns["decision"]]
+    if result.status == "max_policies":
+        raised = raised[:-1]  # The budget refused the policy of the last True.
+    trues = np.bincount(raised, minlength=len(result.cover))
+    # An interrupt between a True and its policy leaves one level short.
     return int((np.array(result.cover_sizes) - trues).max())
 
 
@@ -426,25 +429,25 @@ def linear_statements(result: Result) -> Iterator[Statement]:
 
 def finite_statement(result: Result) -> Statement:
     """What takes the place of the potential with finitely many functions: each pair can be told apart so often."""
-    given, functions = result.parameters, result.theta.shape[2]
-    times = int(given["eps_s"] // given["eps_t"]) + 1
+    given = result.parameters
     return Statement(
         "cover, sure",
         "max |Pi_h| <= m + (floor(eps_s / eps_t) + 1) d (d - 1) / 2",
         "oracle 4.2 for d functions; m is |Pi_h| at first",
         max(result.cover_sizes),
-        n_initial(result) + times * (functions * (functions - 1) // 2),
+        finite_cover_bound(result.theta.shape[2], given["eps_s"], given["eps_t"], n_initial(result)),
     )
 
 
 def last_trues(result: Result) -> int | None:
     """Trues in the last test of the returned policy; None where it was never tested."""
     columns = result.history.columns()
-    tests = columns["target"] < 0
-    if not tests.any():
+    tests = np.flatnonzero(columns["target"] < 0)
+    if not tests.size:
         return None
-    last = columns["call"] == columns["call"][tests][-1]
-    return int((columns["decision"] & last & tests).sum())
+    # Each begins at the last level. Their draws do not tell them apart: with `memo` one serves for several.
+    (began,) = np.nonzero(columns["level"][tests] == len(result.cover) - 1)
+    return int(columns["decision"][tests[began[-1] :]].sum())
 
 
 def measure(result: Result, mdp: FiniteMDP, levels: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -184,9 +184,9 @@ class DMQ:
     eps_s, eps_t : float, optional
         Thresholds of the oracle. Only their ratio matters; with `ratio` alone, eps_s = 1.
     eps_r : float, default 1e-2
-        Regulariser of the oracle (the paper's lambda_r), > 0; below 1e-16 float64 does not resolve it beside S, but
-        ``ExactSampler(env, arithmetic=digits)`` does. This and the other constants may be any real number, also a
-        Decimal; they are rounded to float64.
+        Regulariser of the oracle (the paper's lambda_r), > 0; for linear functions at least 1e-16, as float64 does not
+        resolve less beside S, but ``ExactSampler(env, arithmetic=digits)`` does. This and the other constants may be
+        any real number, also a Decimal; they are rounded to float64.
     ridge : float, default 1e-3
         lambda_ridge of the regression, > 0.
     variant : {"sound", "frugal", "paper"}, default "sound"
@@ -266,11 +266,18 @@ class DMQ:
                 "not decide; got none"
             )
         eps_s, eps_t = thresholds(ratio, eps_s, eps_t)
+        eps_r = as_real("eps_r", eps_r)
+        if in_float64 and self.function_class.is_cone and eps_r < float(FLOAT64_EPS_R):
+            # The oracle would take rounding for new directions, and say True for ever.
+            raise ValueError(
+                f"eps_r: expected at least {FLOAT64_EPS_R:g}, what float64 resolves beside S, got {eps_r:g}; on a "
+                "FiniteMDP, ExactSampler(env, arithmetic=digits) takes less"
+            )
         self.parameters = Parameters(
             n_samples=as_count("n_samples", n_samples, bounded=in_float64),
             eps_s=eps_s,
             eps_t=eps_t,
-            eps_r=as_real("eps_r", eps_r),
+            eps_r=eps_r,
             ridge=as_real("ridge", ridge),
         )
         if journal is not None and not isinstance(journal, str | os.PathLike):
@@ -432,11 +439,6 @@ class DMQ:
             return  # What follows scales functions up until they reach a threshold.
         if ratio * self.parameters.eps_r > 0.2:
             yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
-        if self.arithmetic.is_float64 and self.parameters.eps_r < float(FLOAT64_EPS_R):
-            yield (
-                f"eps_r = {self.parameters.eps_r:g} < {FLOAT64_EPS_R:g}: float64 may not tell S + eps_r I from S; on a "
-                "FiniteMDP, ExactSampler(env, arithmetic=digits) does"
-            )
         if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
             yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
 

@@ -15,16 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast.kernels import RidgeFit, ShiftScan
 from dmq_fast.kernels._validate import as_floats, as_positive
 from dmq_fast.moments import Moments
-from dmq_fast.theory import sure_cover_bound
+from dmq_fast.theory import UNBOUNDED, finite_cover_bound, sure_cover_bound
 
 __all__ = ["FiniteClass", "FiniteSolver", "FunctionClass", "LinearClass", "LinearSolver", "Solver"]
 
 Array = NDArray[np.float64]
 
 EPSILON = float(np.finfo(np.float64).eps)
-
-UNBOUNDED = 2**62
-"""What `Solver.cover_bound` answers where there is no bound, or a larger one."""
 
 
 class Solver(Protocol):
@@ -402,12 +399,8 @@ class FiniteSolver:
         return float("nan")
 
     def cover_bound(self, initial: int) -> int:
-        """Return initial + (floor(eps_s / eps_t) + 1) m (m - 1) / 2.
-
-        The M2 that a pair had said True about adds eps_t to what the pair must keep below eps_s from then on.
-        """
-        times = self.eps_s // self.eps_t + 1.0
-        return min(UNBOUNDED, initial + int(times) * (self.dimension * (self.dimension - 1) // 2))
+        """Return the bound of `theory.finite_cover_bound`."""
+        return finite_cover_bound(self.dimension, self.eps_s, self.eps_t, initial)
 
     def _distances(self, gram: Array, level: int) -> Distances:
         """E(f_i - f_j)^2, as sums like `gram`; each sees five roundings of numbers up to twice G_ii + G_jj."""

@@ -14,7 +14,7 @@ def misspecified_thresholds(
 ) -> tuple[float, float]:
     """Return (eps_s', eps_t') for a class that contains Q* up to `delta`, from thresholds that serve where it does.
 
-    Not in the paper; this is what its proof of the theorem gives when assumption 4.2 is weakened to: for every h and a
+    Not in the paper; this is what its proof of the theorem gives when assumption 3.2 is weakened to: for every h and a
     there is a theta = theta_h^a, ||theta|| <= 1, with g(s) = Q*(s, a) - phi(s)^T theta and |g(s)| <= delta for all s.
 
     1. *Fit.* A pair of the regression is y = phi^T theta + (b + g) + xi, with the b of the proof, E b^2 <= C eps^2. The

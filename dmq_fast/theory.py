@@ -16,7 +16,9 @@ A. *Low Variance does not reach random roll-ins.* Assumption 3.1 speaks of deter
 B. *A check that was passed can go stale.* Learning level h' again changes what is played from h' on, so that samples
    drawn before say nothing about later levels any more. Repeating checks until nothing is found repairs it; no
    constants do.
-   (test_findings.py: test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked;
+   (test_findings.py: test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked,
+   test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above,
+   test_the_returned_policy_mixes_what_was_checked_one_by_one;
    test_extended.py: test_no_constants_repair_a_check_that_went_stale)
 C. *Keeping the M_2 that was accepted makes the bound on covers sure.* If S grows by the very moments that the oracle
    said True to, log det(S + eps_r I) grows by at least log(1 + R) each time, whatever the noise: `sure_cover_bound`.
@@ -68,7 +70,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.kernels._validate import as_numbers, as_positive
 
-__all__ = ["Inequality", "Parameters", "potential", "printed_cover_bound", "ridge_norm_bound", "sure_cover_bound"]
+__all__ = [
+    "Inequality",
+    "Parameters",
+    "finite_cover_bound",
+    "potential",
+    "printed_cover_bound",
+    "ridge_norm_bound",
+    "sure_cover_bound",
+]
 
 # Constants span hundreds of decades, so they are decimals of 40 digits whose exponent has no bound in practice.
 ARITHMETIC = decimal.Context(prec=40, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, rounding=decimal.ROUND_HALF_EVEN)
@@ -78,8 +88,14 @@ ROUNDING = Decimal("1e-30")
 LARGEST_EXPONENT = 10**6
 LARGEST_N = 2**63 - 1
 
+UNBOUNDED = 2**62
+"""What bounds on covers answer where they are larger."""
+
 FLOAT64_EPS_R = Decimal("1e-16")
 """Smallest eps_r that oracle decisions in float64 notice beside moments of norm one."""
+
+ROUNDED_SUMS = 1e-9
+"""Share by which a sum of rounded terms may be off: of up to 10^6 terms, in float64."""
 
 SMALLEST_LOG = -(2**16)
 """Natural logarithm of the epsilon below which `Parameters.largest_epsilon` looks no further."""
@@ -539,14 +555,14 @@ def _require(condition: bool, name: str, expected: str, value: Decimal) -> None:
         raise ValueError(f"{name}: expected {expected}, got {value}")
 
 
-def _size(name: str, value: int) -> int:
-    """Return an integer >= 1."""
+def _size(name: str, value: int, least: int = 1) -> int:
+    """Return an integer >= `least`."""
     try:
         number = operator.index(value)
     except TypeError as error:
         raise TypeError(f"{name}: expected an integer, got {value!r}") from error
-    if isinstance(value, bool) or number < 1:
-        raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+    if isinstance(value, bool) or number < least:
+        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
     return number
 
 
@@ -602,8 +618,14 @@ def printed_cover_bound(dimension: int, eps_r: float) -> float:
 
     Its last step does not hold for large eps_r, and the lemma speaks of expectations, not of samples: see
     `sure_cover_bound` for what holds on every run that accumulates.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the dimension is no integer >= 1 or eps_r no positive number.
     """
-    return 2.0 * dimension * math.log(dimension / eps_r)
+    d, eps_r = _size("dimension", dimension), as_positive("eps_r", eps_r)
+    return 2.0 * d * (math.log(d) - math.log(eps_r))
 
 
 def sure_cover_bound(dimension: int, ratio: float, eps_r: float, initial: int = 1) -> int:
@@ -612,22 +634,47 @@ def sure_cover_bound(dimension: int, ratio: float, eps_r: float, initial: int = 
     m is the number of `initial` policies, which no True has added. Each True multiplies det(S + eps_r I) by at least
     1 + R, and its trace grows by at most one, so no cover is larger as long as S keeps the moments that its Trues were
     decided on; with D_h drawn anew it holds up to sampling noise.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the dimension is no integer >= 1, R or eps_r no positive number, or m no integer >= 0.
     """
-    if not (dimension >= 1 and ratio > 0.0 and eps_r > 0.0):
-        raise ValueError(f"expected dimension, ratio and eps_r > 0, got {dimension}, {ratio}, {eps_r}")
+    d, m = _size("dimension", dimension), _size("initial", initial, least=0)
+    ratio, eps_r = as_positive("ratio", ratio), as_positive("eps_r", eps_r)
     growth = math.log1p(ratio)
 
     def admitted(n: int) -> bool:
-        return (n - initial) * growth <= dimension * math.log1p(n / (dimension * eps_r))
+        grown = n / (d * eps_r)
+        return (n - m) * growth <= d * (math.log1p(grown) if grown < math.inf else math.log(n / d) - math.log(eps_r))
 
     # The left side grows linearly and the right one logarithmically: double, then bisect.
-    high = initial + 1
-    while admitted(high) and high < 2**62:
+    high = m + 1
+    while admitted(high) and high < UNBOUNDED:
         high *= 2
     if admitted(high):
-        return high
+        return UNBOUNDED
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if admitted(middle) else (low, middle)
-    return low
+    return min(low, UNBOUNDED)
+
+
+def finite_cover_bound(n_functions: int, eps_s: float, eps_t: float, initial: int = 1) -> int:
+    """Return m + (floor(eps_s / eps_t) + 1) k (k - 1) / 2 for k functions, or 2^62 if that is smaller.
+
+    What takes the place of `sure_cover_bound` with finitely many functions. m is the number of `initial` policies. The
+    M_2 that a pair had said True about adds at least eps_t to what the pair must keep within eps_s from then on. Where
+    eps_s is a multiple of eps_t up to rounding it counts as one, as rounded sums may stay within it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If k is no integer >= 1, a threshold no positive number, or m no integer >= 0.
+    """
+    k, m = _size("n_functions", n_functions), _size("initial", initial, least=0)
+    multiple = as_positive("eps_s", eps_s) / as_positive("eps_t", eps_t) * (1.0 + ROUNDED_SUMS)
+    if multiple >= UNBOUNDED:
+        return UNBOUNDED
+    return min(UNBOUNDED, m + (math.floor(multiple) + 1) * (k * (k - 1) // 2))

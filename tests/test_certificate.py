@@ -327,7 +327,8 @@ def test_a_damaged_potential_is_refused(learned, tmp_path):
         dmq.load(path)
 
 
-def test_eps_r_beyond_float64_leaves_the_potential_unknown():
+def test_eps_r_beyond_float64_leaves_the_potential_unknown(monkeypatch):
+    monkeypatch.setattr("dmq_fast.dmq.FLOAT64_EPS_R", 0)
     mdp = linear_q(rng=0)
     result = dmq.DMQ(mdp, n_samples=2, eps_r=1e-30, max_policies=5, rng=0).learn()
     assert np.isnan(result.history.potentials[0]).all()
@@ -363,6 +364,48 @@ def test_certificate_by_hand(learned, lock):
         assert record["nearest_false"] == (None if not false.size else pytest.approx(false.max() / given["eps_t"]))
 
 
+def test_both_sides_of_every_statement():
+    """The formulas of the lemmas, written out again; no side is zero or equal to another by chance."""
+    mdp, epsilon, ratio, eps_r, ridge, m = linear_q(rng=4), 0.2, 1.5, 1e-3, 0.05, 2
+    initial = np.random.default_rng(0).integers(mdp.n_actions, size=(m, mdp.horizon))
+    settings = {"n_samples": 20, "eps_s": 0.3, "eps_t": 0.3 * ratio, "eps_r": eps_r, "ridge": ridge}
+    result = dmq.DMQ(mdp, initial=initial, rng=0, **settings).learn()
+    d, H, sizes = mdp.dimension, mdp.horizon, result.cover_sizes
+    columns = result.history.columns()
+    before, after = result.history.potentials.T
+    raised = columns["level"][columns["decision"]]
+    # How many policies the level has, with the one that is added.
+    policies = np.array([m + (raised[: i + 1] == level).sum() for i, level in enumerate(raised)])
+    ceilings = d * np.log(eps_r + policies / d)
+    highest = (after - ceilings).argmax()
+    sure = max(n for n in range(1, 500) if (n - m) * np.log(1 + ratio) <= d * np.log((eps_r + n / d) / eps_r))
+    norm = max(np.linalg.norm(theta) for theta in result.theta.reshape(-1, d))
+    cover = max(one.max() for one in value_error(mdp, result.theta, result.cover))
+    returned = max(one.max() for one in value_error(mdp, result.theta, [[result.policy]] * H))
+    wrong = suboptimal_probability(mdp, result.policy)
+    loss, allowed = mdp.optimal_value - mdp.value(result.policy), mdp.gap**2 * epsilon / (4 * H)
+    sides = {
+        "thresholds": (d * 0.3, 0.3 * ratio),
+        "thresholds, corrected": (0.3, 0.3 * ratio),
+        "cover, printed": (max(sizes), 2 * d * np.log(d / eps_r)),
+        "cover, sure": (max(sizes), sure),
+        "norm, printed": (norm, 1 / ridge),
+        "norm, corrected": (norm, 1 / (2 * np.sqrt(ridge))),
+        "growth": (np.log(1 + ratio), (after - before).min()),
+        "ceiling": (after[highest], ceilings[highest]),
+        "returned policy": (0, 0),
+        "policy correctness": (loss, wrong.sum()),
+        "invariant 1": (cover, allowed),
+        "invariant 2": (checked_policies(mdp, result).error.max(), allowed),
+        "equation 3": (returned, allowed),
+        "suboptimal actions": (wrong.max(), epsilon / H),
+        "value": (loss, epsilon),
+    }
+    found = {one["name"]: (one["left"], one["right"]) for one in result.certificate(mdp, epsilon=epsilon)["statements"]}
+    assert found == {name: pytest.approx(both) for name, both in sides.items()}
+    assert 0 < loss < wrong.max() < wrong.sum() and returned < cover and max(sizes) > m
+
+
 def test_a_bad_policy_fails_where_it_should(lock):
     result = dmq.DMQ(lock, variant="paper", n_samples=1, max_policies=0, rng=0).learn()
     assert result.status == "max_policies"
@@ -372,6 +415,57 @@ def test_a_bad_policy_fails_where_it_should(lock):
     # The True whose policy the budget refused is on record all the same.
     raised = [step for level in result.certificate()["levels"] for step in level["raises"]]
     assert [step["policies"] for step in raised] == [2]
+
+
+def mixed_start(seed):
+    """Three levels that begin in any of three states, so that the returned policy mixes the pi_0^a."""
+    rng = np.random.default_rng(seed)
+    mdp = small_mdp(rng)
+    features = [rng.normal(size=(3, 3)) for _ in range(3)]
+    features = [phi / np.linalg.norm(phi, axis=1, keepdims=True) for phi in features]
+    first = rng.dirichlet(np.ones(3), size=(3, 2))
+    return FiniteMDP(P=[first, *mdp.P[1:]], R=[mdp.R[1], *mdp.R[1:]], features=features, start=[0.5, 0.3, 0.2])
+
+
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+def test_the_last_test_of_the_returned_policy_is_told_from_earlier_ones(variant):
+    """A finished run ends with a test that had no True; one cut short by a True in a test says so."""
+    served_twice = cut = 0
+    for seed in range(15):
+        mdp, settings = mixed_start(seed), {"variant": variant, "n_samples": 3, "ratio": 1.2, "rng": seed}
+        result = dmq.DMQ(mdp, **settings).learn()
+        assert result.status == "finished"
+        assert statements(result.certificate())["returned policy"]["left"] == 0
+        tests = [call for call in result.history if call.target < 0]
+        served_twice += any(call.decision and call.call == tests[-1].call for call in tests)
+        for limit in range(result.counts["trues"]):
+            short = dmq.DMQ(mdp, max_policies=limit, **settings).learn()
+            if short.history[-1].target < 0:
+                cut += 1
+                since = max(i for i, one in enumerate(short.history) if one.target < 0 and one.level == 2)
+                left = sum(one.decision and one.target < 0 for one in short.history[since:])
+                assert statements(short.certificate())["returned policy"]["left"] == left > 0
+    assert cut > 0
+    # What was drawn for a test that found something serves the next one, if the policy is the same still.
+    assert (served_twice > 0) == (variant == "frugal")
+
+
+@pytest.mark.parametrize("horizon", [1, 2])
+def test_the_policy_that_a_budget_refused_is_no_initial_one(horizon):
+    """One trajectory a call: the first sees one of two states, and the returned policy, tested anew, the other."""
+    P, reward = np.full((horizon - 1, 2, 1, 2), 0.5), np.full((2, 1), 0.5 / horizon)
+    mdp = FiniteMDP(P=P, R=[reward] * horizon, features=[np.eye(2)] * horizon, start=[0.5, 0.5])
+    refused = 0
+    for seed in range(20):
+        result = dmq.DMQ(mdp, n_samples=1, max_policies=0, rng=seed).learn()
+        found = result.certificate()
+        refused += result.status == "max_policies"
+        raised = [step["policies"] for level in found["levels"] for step in level["raises"]]
+        assert raised == [2] * result.counts["trues"]
+        # 3^11 <= (1 + 50 12)^2, but not 3^12 <= (1 + 50 13)^2
+        assert result.cover_sizes == (1,) * horizon and statements(found)["cover, sure"]["right"] == 12
+        assert result.counts["trues"] == 0 or statements(found)["ceiling"]["holds"]
+    assert refused > 0
 
 
 def test_what_needs_an_mdp_is_absent_without_one(learned):

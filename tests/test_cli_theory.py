@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from dmq_fast.theory import Parameters
+from dmq_fast.cli.theory import SMALLEST
+from dmq_fast.theory import SMALLEST_LOG, Parameters
 
 PROBLEM = "theory --gamma .5 --C 1 --d 2 --H 5 --K 2 --epsilon .1".split()
 
@@ -24,11 +25,11 @@ def test_the_table_has_both_columns_and_both_lists(run):
     assert re.search(r"^eps_t +0\.001 +5\.000e-4$", out, re.MULTILINE)
     assert re.search(r"^N +4\.605e\+12 +6\.05\de\+12$", out, re.MULTILINE)
     # The printed premise of the oracle needs C >= 5; lemma A.5's premise holds for small epsilon only.
-    assert re.search(r"B <= eps_s +14\.38 +5\.752 +FAILS +never$", out, re.MULTILINE)
+    assert re.search(r"B <= eps_s +14\.38 +5\.752 +FAILS +none$", out, re.MULTILINE)
     assert re.search(r"  d eps_s <= eps_t +11\.50 +0\.001 +FAILS +1\.876e-6$", out, re.MULTILINE)
     assert "    thresholds; Lemma A.5, premise\n" in out
     assert re.search(r"  2 d log\(d / eps_r\) <= B +58\.03 +71\.90 +holds +1/e$", out, re.MULTILINE)
-    assert "printed: for no epsilon do all of them hold\n" in out
+    assert "printed: for no epsilon above e^-65536 do all of them hold\n" in out
     assert re.search(r"corrected: all of them hold for epsilon up to 5\.796e-7, with N = 1\.40\de\+56, eps_r", out)
     assert "not for DMQ: n_samples: expected at most 2^63 - 1, got 1.41e+56" in out
 
@@ -69,6 +70,15 @@ def test_numbers_beyond_float64_are_read_and_printed(run):
     code, out, _ = run(*without("--epsilon"), "--epsilon", "1e-500", "--json")
     assert code == 0
     assert json.loads(out)["printed"]["constants"]["eps_r"] == {"value": "1e-3000", "log10": -3000.0}
+
+
+def test_an_epsilon_that_was_not_found_is_not_denied(run):
+    """The corrected constants hold for every small epsilon, here for smaller ones than are looked at."""
+    gamma = [*without("--gamma"), "--gamma", "1e-20000"]
+    assert "corrected: for no epsilon above e^-65536 do all of them hold\n" in run(*gamma)[1]
+    assert f"e^{SMALLEST_LOG}" == SMALLEST
+    smaller = json.loads(run(*gamma, "--epsilon", "1e-40020", "--json")[1])["corrected"]
+    assert all(one["holds"] for one in smaller["inequalities"]) and smaller["largest_epsilon"] is None
 
 
 def test_delta_counts_in_the_corrected_samples_only(run):

@@ -629,6 +629,17 @@ def test_what_cannot_be_sampled_is_refused(source):
         dmq.DMQ(source)
 
 
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+@pytest.mark.parametrize("sampler", [FlowSampler, ExactSampler])
+def test_regressions_on_more_pairs_than_64_bits_count(variant, sampler):
+    """N |Pi_h| is 6 (2^63 - 1)."""
+    env = chain(5, rng=0)
+    result = dmq.DMQ(sampler(env), variant=variant, n_samples=2**63 - 1, rng=0).learn()
+    assert result.status == "finished" and max(result.cover_sizes) > 2
+    assert env.value(result.policy) == pytest.approx(env.optimal_value)
+    assert result.n_trajectories % (2**63 - 1) == 0
+
+
 def test_a_mixture_beyond_64_bits_ends_the_run():
     env = chain(4, rng=0)
     result = dmq.DMQ(FlowSampler(env), variant="paper", n_samples=2**62, rng=0).learn()

@@ -185,7 +185,7 @@ def test_equality_is_true_and_marginal_unless_nothing_is_rounded():
 
 @pytest.mark.parametrize("digits", [100, "rational"])
 @pytest.mark.parametrize("seed", range(3))
-def test_corrected_constants_open_a_lock_that_float64_cannot_decide_on(digits, seed):
+def test_corrected_constants_open_a_lock_that_float64_cannot_decide_on(digits, seed, monkeypatch):
     env = combination_lock(4, 3, rng=seed, dimension=3)
     p = corrected(env)
     assert all(one.holds for one in p.check()) and p.eps_r < 1e-24 and p.n_samples > 10**50
@@ -196,10 +196,12 @@ def test_corrected_constants_open_a_lock_that_float64_cannot_decide_on(digits, s
     assert max(result.cover_sizes) == 2 <= p.cover_bound
     assert result.n_trajectories % arguments["n_samples"] == 0 and result.n_trajectories > 10**50
     assert result.parameters["n_samples"] == arguments["n_samples"]
-    # Features of two states only: float64 takes its own rounding for a third.
+    with pytest.raises(ValueError, match=r"^eps_r: expected at least 1e-16, what float64 resolves beside S, got "):
+        dmq.DMQ(ExactSampler(env), **arguments | {"n_samples": 1})
+    # Why: features of two states only, and float64 takes its own rounding for a third.
+    monkeypatch.setattr("dmq_fast.dmq.FLOAT64_EPS_R", 0)
     rough = dmq.DMQ(ExactSampler(env), **arguments | {"n_samples": 1}, max_policies=20, rng=seed).learn()
     assert rough.status == "max_policies" or max(rough.cover_sizes) > 2
-    assert any("float64 may not tell S" in warning for warning in rough.warnings)
 
 
 def test_printed_constants_run_too():
@@ -382,12 +384,23 @@ def test_too_few_digits_are_refused(tmp_path):
         dmq.DMQ(ExactSampler(env, 40), initial=given)
 
 
-def test_float64_samplers_warn_below_their_resolution():
-    env = combination_lock(2, 2, rng=0)
-    for sampler, warns in ((FlowSampler(env), True), (ExactSampler(env, "rational"), False)):
-        result = dmq.DMQ(sampler, n_samples=2**62, eps_r=1e-17, rng=0).learn()
-        assert any("float64 may not tell S + eps_r I from S" in w for w in result.warnings) == warns
-    assert not dmq.DMQ(FlowSampler(env), eps_r=1e-16, rng=0).learn().warnings
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+def test_float64_refuses_what_it_does_not_resolve(variant):
+    """Such runs did not end: of a lock with two feature vectors in d = 4, the oracle never had enough."""
+    env = combination_lock(2, 2, rng=0, dimension=4)
+    for sampler in (env, FlowSampler(env), ExactSampler(env)):
+        words = (
+            r"^eps_r: expected at least 1e-16, .* got 9.9e-17; on a FiniteMDP, ExactSampler\(env, arithmetic=digits\)"
+        )
+        with pytest.raises(ValueError, match=words):
+            dmq.DMQ(sampler, eps_r=9.9e-17, variant=variant)
+        assert dmq.DMQ(sampler, n_samples=100, eps_r=1e-16, variant=variant, rng=0).learn().status == "finished"
+    exact = dmq.DMQ(ExactSampler(env, "rational"), eps_r=9.9e-17, variant=variant, rng=0).learn()
+    assert exact.status == "finished" and env.value(exact.policy) == env.optimal_value
+    # Functions that are finitely many have no such directions.
+    assert (
+        dmq.DMQ(env, function_class=FiniteClass(), eps_s=0.1, eps_r=1e-300, variant=variant).parameters.eps_r == 1e-300
+    )
 
 
 def test_digits_need_mpmath_and_fractions_do_not():

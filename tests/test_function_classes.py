@@ -269,6 +269,22 @@ def test_the_bound_of_a_finite_class_is_attained():
     assert trues_in_a_row(often, np.tile(np.diag([0.125, 0.0]), (9, 1, 1))) == often.cover_bound(0) == 5
 
 
+@pytest.mark.parametrize(("eps_s", "times"), [(0.3, 3), (0.7, 8)])
+def test_a_run_on_the_verge_of_its_bound_is_no_error(eps_s, times):
+    """Action 1 meets the state where the functions differ by 1 with probability .1, and eps_t = .1.
+
+    So each True adds .1 to what must not exceed eps_s; seven tenths add up to .7 in float64, three to more than .3.
+    """
+    env = FiniteMDP(
+        P=[[[[0.0, 1.0], [0.1, 0.9]]]], R=[[[0, 0]], [[0.5, 0], [0, 0]]], features=[[[0, 0]], [[1, 0], [0, 0]]]
+    )
+    settings = {"function_class": FiniteClass(), "eps_s": eps_s, "eps_t": 0.1, "initial": [0, 0], "n_samples": 1}
+    result = dmq.DMQ(dmq.samplers.ExactSampler(env), variant="frugal", rng=0, **settings).learn()
+    assert result.cover_sizes == (1, 1 + times)
+    (held,) = (one for one in result.certificate()["statements"] if one["name"] == "cover, sure")
+    assert held["holds"] and held["right"] >= 1 + times
+
+
 def test_a_regulariser_without_bound_in_float64_gives_none():
     nearly = np.diag([1.0, 1e-17])
     assert solver_of(LinearClass(nearly), 2).cover_bound(1) == 2**62

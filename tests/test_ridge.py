@@ -214,6 +214,17 @@ def test_numbers_are_scalars(bad):
         ridge_fit(np.eye(3), np.ones(3), 1, bad)
 
 
+@pytest.mark.parametrize("n", [2**63, 2**64, 10**30])
+def test_integers_of_any_size_are_numbers(n):
+    gram, moment = np.array([[0.5 * n]]), np.array([0.25 * n])
+    assert ridge_fit(gram, moment, n, 0.5) == RidgeFit(1, 0.5)(gram, moment, n) == pytest.approx([0.25])
+    assert ridge_fit(gram, moment, 1, n) == ridge_fit(gram, moment, 1, float(n))
+    with pytest.raises(ValueError, match=r"^n: expected a number that float64 holds, got an integer of 1025 bits"):
+        ridge_fit(gram, moment, 2**1024, 0.5)
+    with pytest.raises(ValueError, match=r"^n: expected a positive number"):
+        ridge_fit(gram, moment, -n, 0.5)
+
+
 def test_signs_are_checked():
     for n in (0, -1, -0.0):
         with pytest.raises(ValueError, match=r"^n: expected a positive"):

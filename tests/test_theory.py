@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 import dmq_fast as dmq
 from dmq_fast.kernels import dsec, dsec_decision, ridge_fit
-from dmq_fast.theory import Parameters, potential, printed_cover_bound, ridge_norm_bound, sure_cover_bound
+from dmq_fast.theory import (
+    Parameters,
+    finite_cover_bound,
+    potential,
+    printed_cover_bound,
+    ridge_norm_bound,
+    sure_cover_bound,
+)
 
 
 def random_moment(rng, d):
@@ -54,6 +61,49 @@ def test_sure_bound_holds_on_accumulated_moments(seed, d, ratio):
             s += m
             size += 1
     assert size <= sure_cover_bound(d, ratio, eps_r)
+
+
+@pytest.mark.parametrize("d", [1, 2, 40])
+def test_bounds_do_not_overflow(d):
+    """In decimals; n / (d eps_r) is beyond float64."""
+    eps_r = Decimal("1e-310")
+    bound = sure_cover_bound(d, 1.0, float(eps_r))
+    sides = [(n - 1) * Decimal(2).ln() / d - ((eps_r + Decimal(n) / d) / eps_r).ln() for n in (bound, bound + 1)]
+    assert sides[0] <= 0 < sides[1]
+    assert printed_cover_bound(d, 1e-310) == pytest.approx(float(2 * d * (d / eps_r).ln()))
+
+
+def test_the_finite_bound_by_hand():
+    # Three pairs of three functions, each told apart until what it has seen exceeds eps_s.
+    assert [finite_cover_bound(3, eps_s, 0.25) for eps_s in (0.24, 0.25, 0.5, 0.74)] == [4, 7, 10, 10]
+    assert finite_cover_bound(1, 1.0, 0.1) == 1 and finite_cover_bound(2, 1.0, 2.0, initial=3) == 4
+    # 7 is what .7 / .1 is up to rounding, and seven times .1 in float64 does not exceed .7.
+    assert finite_cover_bound(2, 0.7, 0.1) == 1 + 8
+    assert finite_cover_bound(2, 1e300, 1e-300) == finite_cover_bound(10**10, 1.0, 1.0) == 2**62
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: printed_cover_bound(0, 0.1), ValueError, "dimension: expected an integer >= 1, got 0"),
+        (lambda: printed_cover_bound(2.0, 0.1), TypeError, "dimension: expected an integer, got 2.0"),
+        (lambda: printed_cover_bound(2, 0.0), ValueError, "eps_r: expected a positive number, got 0.0"),
+        (lambda: printed_cover_bound(2, math.nan), ValueError, "eps_r: expected finite numbers, got nan"),
+        (lambda: sure_cover_bound(2.5, 2.0, 0.1), TypeError, "dimension: expected an integer, got 2.5"),
+        (lambda: sure_cover_bound(2, -1.0, 0.1), ValueError, "ratio: expected a positive number, got -1.0"),
+        (lambda: sure_cover_bound(2, math.inf, 0.1), ValueError, "ratio: expected finite numbers, got inf"),
+        (lambda: sure_cover_bound(2, 2.0, "x"), TypeError, "eps_r: "),
+        (lambda: sure_cover_bound(2, 2.0, 0.1, -1), ValueError, "initial: expected an integer >= 0, got -1"),
+        (lambda: finite_cover_bound(0, 2.0, 0.1), ValueError, "n_functions: expected an integer >= 1, got 0"),
+        (lambda: finite_cover_bound(2, 0.0, 0.1), ValueError, "eps_s: expected a positive number, got 0.0"),
+        (lambda: finite_cover_bound(2, 0.1, -0.1), ValueError, "eps_t: expected a positive number, got -0.1"),
+        (lambda: finite_cover_bound(2, 0.1, 0.1, True), ValueError, "initial: expected an integer >= 0, got True"),
+        (lambda: ridge_norm_bound(0.0), ValueError, "ridge: expected a positive number, got 0.0"),
+    ],
+)
+def test_bounds_refuse_what_they_cannot_take_by_name(call, error, words):
+    with pytest.raises(error, match="^" + re.escape(words)):
+        call()
 
 
 def printed(epsilon=0.1, gamma=0.5, C=1, d=2, H=5, K=2):

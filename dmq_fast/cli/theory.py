@@ -23,6 +23,9 @@ SETS = ("printed", "corrected")
 WIDTH = 78
 """Of a formula in the table."""
 
+SMALLEST = "e^-65536"
+"""Where `Parameters.largest_epsilon` gives up: smaller gaps than any float64 ask for a smaller epsilon."""
+
 # Field of `Parameters`, and how the table calls it.
 CONSTANTS = {
     "eps_t": "eps_t",
@@ -183,7 +186,7 @@ def inequality_lines(inequality: dict[str, Any]) -> Iterator[str]:
 def cost_lines(name: str, column: dict[str, Any]) -> Iterator[str]:
     """What one set of constants can promise, and at what cost."""
     if column["largest_epsilon"] is None:
-        yield f"{name}: for no epsilon do all of them hold"
+        yield f"{name}: for no epsilon above {SMALLEST} do all of them hold"
     else:
         costs = column["at_largest_epsilon"]["constants"]
         yield (
@@ -200,7 +203,7 @@ def cost_lines(name: str, column: dict[str, Any]) -> Iterator[str]:
 def largest_text(largest: dict[str, Any] | None) -> str:
     """Spell out the largest epsilon for which an inequality holds."""
     if largest is None:
-        return "never"
+        return "none"
     # Where the search begins.
     return "1/e" if math.isclose(largest["log10"], -math.log10(math.e)) else short(largest)
 
