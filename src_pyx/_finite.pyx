@@ -275,13 +275,10 @@ cdef class FiniteModel:
         """
         cdef Py_ssize_t d = self.dimension, i, failed
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
-        cdef _Rollout job
-        if n < 0:
-            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
+        cdef _Rollout job = _Rollout(self, plan, n)
         grams = np.zeros((len(levels), d, d))
         moments = np.zeros((len(returns_from), d))
         squares = np.zeros(len(returns_from))
-        job = _Rollout(self, plan)
         if n == 0:
             return grams, moments, squares
         philox_open(&job.generator, stream)
@@ -289,7 +286,7 @@ cdef class FiniteModel:
         cdef double[:, ::1] moment = moments
         cdef double[::1] square = squares
         with nogil:
-            failed = job.run(n)
+            failed = job.run()
             if failed < 0:
                 for i in range(gram.shape[0]):
                     job.write_gram(plan.wanted[i], &gram[i, 0, 0])
@@ -303,16 +300,14 @@ cdef class FiniteModel:
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
         """Simulate n trajectories to their ends and return what each earned, shape (n,); see `rollout`."""
         cdef Py_ssize_t failed = -1
-        cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)))
-        if n < 0:
-            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
+        cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)), n)
         earned = np.zeros(n)
         cdef double[::1] y = earned
         if n > 0:
             job.earned = &y[0]
             philox_open(&job.generator, stream)
             with nogil:
-                failed = job.run(n)
+                failed = job.run()
         refuse_overflow(failed)
         return earned
 
@@ -324,9 +319,11 @@ cdef int refuse_overflow(Py_ssize_t level) except -1:
 
 
 cdef class _Rollout:
-    # The mutable half: scratch and counters of one call, allocated once.
+    # The mutable half: scratch and counters of one call of n trajectories, simulated `block` at a time.
     cdef FiniteModel model
     cdef Plan plan
+    cdef Py_ssize_t n
+    cdef Py_ssize_t block
     cdef Philox generator
     # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not known yet).
     cdef Py_ssize_t* visits
@@ -345,18 +342,22 @@ cdef class _Rollout:
     # By trajectory: its return; the caller's, NULL where it is not wanted.
     cdef double* earned
 
-    def __cinit__(self, FiniteModel model, Plan plan):
+    def __cinit__(self, FiniteModel model, Plan plan, Py_ssize_t n):
         cdef Py_ssize_t n_rows = model.offset[model.horizon], n_returns = plan.n_returns
+        if n < 0:
+            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
         self.model = model
         self.plan = plan
+        self.n = n
+        self.block = max(<Py_ssize_t> 1, min(n, <Py_ssize_t> BLOCK))
         self.visits = <Py_ssize_t*> calloc(n_rows, sizeof(Py_ssize_t))
         self.actions = <int32_t*> calloc(n_rows, sizeof(int32_t))
-        self.states = <int32_t*> calloc(BLOCK, sizeof(int32_t))
-        self.rows = <int32_t*> calloc(BLOCK, sizeof(int32_t))
-        self.uniforms = <double*> calloc(BLOCK, sizeof(double))
-        self.rewards = <double*> calloc(BLOCK, sizeof(double))
-        self.origin = <int32_t*> calloc(BLOCK * n_returns + 1, sizeof(int32_t))
-        self.so_far = <double*> calloc(BLOCK * n_returns + 1, sizeof(double))
+        self.states = <int32_t*> calloc(self.block, sizeof(int32_t))
+        self.rows = <int32_t*> calloc(self.block, sizeof(int32_t))
+        self.uniforms = <double*> calloc(self.block, sizeof(double))
+        self.rewards = <double*> calloc(self.block, sizeof(double))
+        self.origin = <int32_t*> calloc(self.block * n_returns + 1, sizeof(int32_t))
+        self.so_far = <double*> calloc(self.block * n_returns + 1, sizeof(double))
         self.totals = <double*> calloc(model.widest * n_returns + 1, sizeof(double))
         self.squares = <double*> calloc(n_returns + 1, sizeof(double))
         if (self.visits == NULL or self.actions == NULL or self.states == NULL or self.rows == NULL
@@ -377,11 +378,11 @@ cdef class _Rollout:
         free(self.totals)
         free(self.squares)
 
-    cdef Py_ssize_t run(self, Py_ssize_t n) except -2 nogil:
+    cdef Py_ssize_t run(self) except -2 nogil:
         # Returns -1, or the level at which a greedy score was not finite.
         cdef Py_ssize_t done = 0, size, h
-        while done < n:
-            size = min(<Py_ssize_t> BLOCK, n - done)
+        while done < self.n:
+            size = min(self.block, self.n - done)
             self.start(size)
             for h in range(self.plan.last + 1):
                 self.arrive(h, size)
@@ -424,8 +425,8 @@ cdef class _Rollout:
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] == h:
                 for i in range(size):
-                    self.origin[r * BLOCK + i] = self.states[i]
-                    self.so_far[r * BLOCK + i] = 0.0
+                    self.origin[r * self.block + i] = self.states[i]
+                    self.so_far[r * self.block + i] = 0.0
 
     cdef int act(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         # rows[i] <- s_i K + a_i
@@ -485,7 +486,7 @@ cdef class _Rollout:
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] <= h:
                 for i in range(size):
-                    self.so_far[r * BLOCK + i] += self.rewards[i]
+                    self.so_far[r * self.block + i] += self.rewards[i]
 
     cdef void move(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         cdef Level* level = &self.model.levels[h]
@@ -518,8 +519,8 @@ cdef class _Rollout:
         cdef double y
         for r in range(self.plan.n_returns):
             for i in range(size):
-                y = self.so_far[r * BLOCK + i]
-                self.totals[r * self.model.widest + self.origin[r * BLOCK + i]] += y
+                y = self.so_far[r * self.block + i]
+                self.totals[r * self.model.widest + self.origin[r * self.block + i]] += y
                 self.squares[r] += y * y
         if self.earned != NULL:
             memcpy(self.earned + done, self.so_far, size * sizeof(double))

@@ -176,13 +176,13 @@ cdef class CompiledModel:
 
 
 cdef class _Rollout:
-    # The mutable half: scratch of one call of n trajectories, simulated `rows` at a time, allocated once. `grams`, by
+    # The mutable half: scratch of one call of n trajectories, simulated `block` at a time, allocated once. `grams`, by
     # level, `moments` and `squares`, by return, and `earned`, by trajectory, belong to the caller; NULL where they are
     # not wanted.
     cdef CompiledModel model
     cdef Plan plan
     cdef Py_ssize_t n
-    cdef Py_ssize_t rows
+    cdef Py_ssize_t block
     cdef const Environment* env
     cdef Philox generator
     cdef Stop stop
@@ -199,7 +199,7 @@ cdef class _Rollout:
     cdef double* rewards
     cdef int8_t* ended
     cdef double* observed
-    # Features of the level, (rows, width): dense with width d, or sparse with as many columns; and workspace.
+    # Features of the level, (block, width): dense with width d, or sparse with as many columns; and workspace.
     cdef bint mapped
     cdef bint sparse
     cdef Py_ssize_t width
@@ -220,7 +220,7 @@ cdef class _Rollout:
         self.model = model
         self.plan = plan
         self.n = n
-        self.rows = max(<Py_ssize_t> 1, min(n, <Py_ssize_t> BLOCK))
+        self.block = max(<Py_ssize_t> 1, min(n, <Py_ssize_t> BLOCK))
         self.env = model.handle.environment
         self.width = d
         self.mapped = model.feature_map is not None
@@ -231,22 +231,22 @@ cdef class _Rollout:
             if self.sparse:
                 self.width = model.feature_map.nonzeros
         self.grams = <double**> calloc(plan.horizon, sizeof(double*))
-        self.states_alone = calloc(self.rows * self.env.state_bytes + 64, 1)
+        self.states_alone = calloc(self.block * self.env.state_bytes + 64, 1)
         self.states = <signed char*> ((<uintptr_t> self.states_alone + 63) // 64 * 64)
-        self.uniforms = <double*> calloc(self.rows * model.most_uniforms, sizeof(double))
-        self.actions = <int64_t*> calloc(self.rows, sizeof(int64_t))
-        self.scores = <double*> calloc(self.rows, sizeof(double))
-        self.rewards = <double*> calloc(self.rows, sizeof(double))
-        self.ended = <int8_t*> calloc(self.rows, sizeof(int8_t))
-        self.observed = <double*> calloc(self.rows * observed + 1, sizeof(double))
-        self.phi = <double*> calloc(self.rows * self.width, sizeof(double))
-        self.columns = <int32_t*> calloc(self.rows * self.width, sizeof(int32_t))
+        self.uniforms = <double*> calloc(self.block * model.most_uniforms, sizeof(double))
+        self.actions = <int64_t*> calloc(self.block, sizeof(int64_t))
+        self.scores = <double*> calloc(self.block, sizeof(double))
+        self.rewards = <double*> calloc(self.block, sizeof(double))
+        self.ended = <int8_t*> calloc(self.block, sizeof(int8_t))
+        self.observed = <double*> calloc(self.block * observed + 1, sizeof(double))
+        self.phi = <double*> calloc(self.block * self.width, sizeof(double))
+        self.columns = <int32_t*> calloc(self.block * self.width, sizeof(int32_t))
         self.map_work = <double*> calloc(map_work + 1, sizeof(double))
         self.gram_work = <double*> calloc(block_work_size(d), sizeof(double))
         self.packed = <double*> calloc(packed_size(model.n_actions, d), sizeof(double))
-        self.origin = <double*> calloc(self.rows * self.width * returns + 1, sizeof(double))
-        self.origin_columns = <int32_t*> calloc(self.rows * self.width * returns + 1, sizeof(int32_t))
-        self.so_far = <double*> calloc(self.rows * returns + 1, sizeof(double))
+        self.origin = <double*> calloc(self.block * self.width * returns + 1, sizeof(double))
+        self.origin_columns = <int32_t*> calloc(self.block * self.width * returns + 1, sizeof(int32_t))
+        self.so_far = <double*> calloc(self.block * returns + 1, sizeof(double))
         if (self.grams == NULL or self.states_alone == NULL or self.uniforms == NULL or self.actions == NULL
                 or self.scores == NULL or self.rewards == NULL or self.ended == NULL or self.observed == NULL
                 or self.phi == NULL or self.columns == NULL or self.map_work == NULL or self.gram_work == NULL
@@ -282,7 +282,7 @@ cdef class _Rollout:
     cdef int run(self) except -1 nogil:
         cdef Py_ssize_t done = 0, size, h
         while done < self.n:
-            size = min(self.rows, self.n - done)
+            size = min(self.block, self.n - done)
             if not self.start(size):
                 return 0
             for h in range(self.plan.last + 1):
@@ -341,11 +341,11 @@ cdef class _Rollout:
             self.add_moment(h, size)
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] == h:
-                memcpy(self.origin + r * self.rows * self.width, self.phi, size * self.width * sizeof(double))
+                memcpy(self.origin + r * self.block * self.width, self.phi, size * self.width * sizeof(double))
                 memcpy(
-                    self.origin_columns + r * self.rows * self.width, self.columns, size * self.width * sizeof(int32_t)
+                    self.origin_columns + r * self.block * self.width, self.columns, size * self.width * sizeof(int32_t)
                 )
-                memset(self.so_far + r * self.rows, 0, size * sizeof(double))
+                memset(self.so_far + r * self.block, 0, size * sizeof(double))
         return True
 
     cdef bint write_features(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
@@ -426,7 +426,7 @@ cdef class _Rollout:
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] <= h:
                 for i in range(size):
-                    self.so_far[r * self.rows + i] += self.rewards[i]
+                    self.so_far[r * self.block + i] += self.rewards[i]
         return True
 
     cdef bint settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
@@ -434,7 +434,7 @@ cdef class _Rollout:
         cdef Py_ssize_t i, r, d = self.model.dimension
         cdef double* y
         for r in range(self.plan.n_returns):
-            y = self.so_far + r * self.rows
+            y = self.so_far + r * self.block
             for i in range(size):
                 if not y[i] <= 1.0 + SLACK:
                     return self.fail(RETURN, self.plan.returns[r], 0, y[i])
@@ -449,9 +449,9 @@ cdef class _Rollout:
 
     cdef void add_return(self, Py_ssize_t r, Py_ssize_t size, double* moment) noexcept nogil:
         # moment <- moment + sum_i y_i phi_i
-        cdef const double* y = self.so_far + r * self.rows
-        cdef const double* phi = self.origin + r * self.rows * self.width
-        cdef const int32_t* columns = self.origin_columns + r * self.rows * self.width
+        cdef const double* y = self.so_far + r * self.block
+        cdef const double* phi = self.origin + r * self.block * self.width
+        cdef const int32_t* columns = self.origin_columns + r * self.block * self.width
         cdef Py_ssize_t i, k
         if not self.sparse:
             add_weighted(moment, phi, y, size, self.model.dimension)
