@@ -378,16 +378,20 @@ def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
 def fingerprint(sampler: object) -> dict[str, Any]:
     """Describe what a sampler draws from: sizes, its class, and what it and its environment say of themselves.
 
-    Either can have a method `fingerprint`: a sampler's returns something JSON-able, an environment's a dict. What a
-    `ParallelSampler` spreads over workers is described as if it did not.
+    Either can have a method `fingerprint`: a sampler's returns something JSON-able, an environment's a dict. Of an
+    environment without one the class is all that is known. What a `ParallelSampler` spreads over workers is described
+    as if it did not.
     """
     sampler = unwrapped(sampler)
     described = {name: getattr(sampler, name) for name in ("horizon", "n_actions", "dimension")}
     described["sampler"] = type(sampler).__name__
     if callable(own := getattr(sampler, "fingerprint", None)):
         described["fingerprint"] = own()
-    if callable(own := getattr(getattr(sampler, "env", None), "fingerprint", None)):
+    env = getattr(sampler, "env", None)
+    if callable(own := getattr(env, "fingerprint", None)):
         described |= own()
+    elif env is not None:
+        described["class"] = type(env).__qualname__
     return dict(json.loads(json.dumps(described, default=repr)))
 
 

@@ -318,6 +318,83 @@ def test_it_travels():
     assert same(before, everything(pickle.loads(pickle.dumps(sampler)).env, Policy.uniform(8), 20))
 
 
+def first_two(observations):
+    return observations[:, :2] / 10
+
+
+def last_two(observations):
+    return observations[:, 2:] / 10
+
+
+def fourier(speed):
+    return dmq.features.Fourier([-2.4, -speed, -0.21, -3.5], [2.4, speed, 0.21, 3.5], order=1)
+
+
+class Halved:
+    """Features that are an object."""
+
+    def __call__(self, observations):
+        return observations[:, :2] / 20
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "words"),
+    [
+        (
+            lambda: GymnasiumBatch("FrozenLake-v1", 5, make={"is_slippery": False}),
+            lambda: GymnasiumBatch("FrozenLake-v1", 5, make={"is_slippery": True}),
+            "environment.parameters.is_slippery is False there and True here",
+        ),
+        (
+            lambda: GymnasiumBatch(gymnasium.make("FrozenLake-v1", is_slippery=False), 5),
+            lambda: GymnasiumBatch(gymnasium.make("FrozenLake-v1", is_slippery=True), 5),
+            "environment.parameters.is_slippery is False there and True here",
+        ),
+        (
+            lambda: GymnasiumBatch(Walk, 5),
+            lambda: GymnasiumBatch(lambda: Walk(first=2), 5),
+            r"environment.observations is 'Discrete\(7\)' there and 'Discrete\(7, start=2\)' here",
+        ),
+        (
+            lambda: GymnasiumBatch(Walk, 5),
+            lambda: GymnasiumBatch(lambda: Walk(first_action=2), 5),
+            r"environment.actions is 'Discrete\(3\)' there and 'Discrete\(3, start=2\)' here",
+        ),
+        (
+            lambda: GymnasiumBatch(Walk, 5),
+            lambda: GymnasiumBatch(Walk, 5, reward_shift=0.1, reward_scale=0.1),
+            r"environment.rewards is \[0.0, 0.2\] there and \[0.1, 0.1\] here",
+        ),
+        (
+            lambda: GymnasiumBatch(Walk, 5, copies=20),
+            lambda: GymnasiumBatch(Walk, 5, copies=10),
+            "environment.fingerprint.chunk_size is 20 there and 10 here",
+        ),
+        (
+            lambda: GymnasiumBatch("CartPole-v1", 5, first_two),
+            lambda: GymnasiumBatch("CartPole-v1", 5, last_two),
+            "environment.features is 'first_two' there and 'last_two' here",
+        ),
+        (
+            lambda: GymnasiumBatch("CartPole-v1", 5, Halved()),
+            lambda: GymnasiumBatch("CartPole-v1", 5, last_two),
+            "environment.features is 'Halved' there and 'last_two' here",
+        ),
+        (
+            lambda: GymnasiumBatch("CartPole-v1", 5, fourier(3.0)),
+            lambda: GymnasiumBatch("CartPole-v1", 5, fourier(3.5)),
+            r"environment.features is '\w{64}' there and '\w{64}' here",
+        ),
+    ],
+)
+def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path, mine, other, words):
+    settings = {"n_samples": 10, "rng": 0, "journal": tmp_path / "journal"}
+    dmq.DMQ(mine(), max_trajectories=50, **settings).learn()
+    with pytest.raises(dmq.JournalError, match=f"another run: {words}$"):
+        dmq.DMQ(other(), **settings).learn()
+    dmq.DMQ(pickle.loads(pickle.dumps(mine())), max_trajectories=70, **settings).learn()
+
+
 def test_threads_give_the_same_bits():
     env = GymnasiumBatch(Walk, 6, copies=20)
     serial = [everything(env, Policy.uniform(6), 20, seed) for seed in range(6)]

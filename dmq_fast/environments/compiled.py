@@ -233,7 +233,6 @@ class CompiledEnv:
         """Describe the environment, JSON-able, as far as it can be told from outside."""
         handle = self.handle
         uniforms = [handle.reset_uniforms, *handle.feature_uniforms, *handle.step_uniforms]
-        features = None if self.features is None else hashlib.sha256(pickle.dumps(self.features, 4)).hexdigest()
         return {
             "name": self.name,
             "parameters": self.parameters,
@@ -241,7 +240,7 @@ class CompiledEnv:
             "state_bytes": handle.state_bytes,
             "uniforms": uniforms,
             "rewards": [self.reward_shift, self.reward_scale],
-            "features": features,
+            "features": None if self.features is None else digest_of_map(self.features),
             "latent": None if self.latent is None else self.latent.fingerprint(),
             "sha256": digest(self._data),
         }
@@ -265,6 +264,11 @@ class CompiledEnv:
             f"CompiledEnv({self.name!r}, horizon={self.horizon}, n_actions={self.n_actions}, "
             f"dimension={self.dimension})"
         )
+
+
+def digest_of_map(features: FeatureMap) -> str:
+    """Return the SHA-256 of what a feature map is made of."""
+    return hashlib.sha256(pickle.dumps(features, 4)).hexdigest()
 
 
 def rebuild(factory: Callable[[], CompiledEnv], features: FeatureMap | None) -> CompiledEnv:

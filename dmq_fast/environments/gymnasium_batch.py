@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.environments._arguments import integer, number
-from dmq_fast.environments.gymnasium import make_environment
+from dmq_fast.environments.compiled import digest_of_map
+from dmq_fast.environments.gymnasium import make_environment, plain_arguments
+from dmq_fast.kernels._features import FeatureMap
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
 __all__ = ["GymnasiumBatch"]
 
 Array = NDArray[np.float64]
-FeatureMap = Callable[[NDArray[Any]], Array]
+Features = Callable[[NDArray[Any]], Array]
 
 # Episodes of a block where each is a copy of one `Env`. Part of the format.
 COPIES = 256
@@ -89,7 +91,7 @@ class GymnasiumBatch:
         self,
         env: Any,
         horizon: int,
-        features: FeatureMap | None = None,
+        features: Features | None = None,
         *,
         reward_shift: float = 0.0,
         reward_scale: float | None = None,
@@ -122,9 +124,10 @@ class GymnasiumBatch:
             first.close()
             raise
         self._pool.give(first)
-        self.parameters = {"env": self.name, "horizon": self.horizon, **(make or {})}
+        arguments = plain_arguments(spec) if make is None else make
+        self.parameters = {"env": self.name, "horizon": self.horizon, **arguments}
 
-    def _feature_map(self, features: FeatureMap | None, first: Single | Rows) -> tuple[int, FeatureMap]:
+    def _feature_map(self, features: Features | None, first: Single | Rows) -> tuple[int, Features]:
         space = self._observations
         if features is None:
             if not is_discrete(space):
@@ -193,6 +196,25 @@ class GymnasiumBatch:
     def original_value(self, value: float) -> float:
         """Return a value of the shifted and scaled rewards in the environment's own units."""
         return value / self.reward_scale - self.horizon * self.reward_shift
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Describe the environment, JSON-able, as far as it can be told from outside.
+
+        Features that are not a `FeatureMap` are known by the name of their function or class.
+        """
+        features = self._features
+        if isinstance(features, FeatureMap):
+            told = digest_of_map(features)
+        else:
+            told = getattr(features, "__qualname__", type(features).__qualname__)
+        return {
+            "name": self.name,
+            "parameters": self.parameters,
+            "observations": str(self._observations),
+            "actions": str(self._actions),
+            "rewards": [self.reward_shift, self.reward_scale],
+            "features": told,
+        }
 
     def close(self) -> None:
         """Close the copies kept; a `VectorEnv` given as an object is left to its owner."""

@@ -33,9 +33,11 @@ APART = 2**64
 class BatchEnvironment(Protocol):
     """An episodic environment that advances n trajectories at once.
 
-    What a trajectory does may depend on its state, the action and the generator alone. Two optional members are
-    looked for: ``chunk_size``, the most trajectories of one block (4,096 where there is none), and
-    ``release(states)``, called when a block is over, whether it ended well or not.
+    What a trajectory does may depend on its state, the action and the generator alone. Three optional members are
+    looked for: ``chunk_size``, the most trajectories of one block (4,096 where there is none);
+    ``release(states)``, called when a block is over, whether it ended well or not; and ``fingerprint()``, which returns
+    a JSON-able dict of what the environment was made with: a journal compares it before it goes on, and knows of an
+    environment without one its sizes and class only.
     """
 
     @property
@@ -265,6 +267,10 @@ class BatchSampler:
                 f"got {np.linalg.norm(phi[row]):.12g} for trajectory {row}"
             )
         return phi
+
+    def fingerprint(self) -> dict[str, int]:
+        """Return what, besides the environment, the answers depend on."""
+        return {"chunk_size": self.chunk_size}
 
     def __reduce__(self) -> tuple[type[BatchSampler], tuple[BatchEnvironment]]:
         return (BatchSampler, (self.env,))
