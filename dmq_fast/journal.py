@@ -235,6 +235,7 @@ if hasattr(os, "register_at_fork"):
 
 def open_locked(path: Path) -> Any:
     """Open a file for appending, unbuffered, for this process and no other."""
+    refuse_endless(path)
     file = open(path, "a+b", buffering=0)
     try:
         lock(path, file)
@@ -243,6 +244,12 @@ def open_locked(path: Path) -> Any:
         raise
     file.seek(0)
     return file
+
+
+def refuse_endless(path: Path) -> None:
+    """Raise JournalError for a pipe or a device: whoever reads one may wait, or read, for ever."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise JournalError(f"{path}: expected a regular file")
 
 
 def lock(path: Path, file: Any) -> None:
@@ -352,6 +359,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         If it cannot be read.
     """
     path = Path(path)
+    refuse_endless(path)
     try:
         contents = path.read_bytes()
     except FileNotFoundError:

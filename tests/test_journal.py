@@ -476,6 +476,14 @@ def test_a_path_that_cannot_be_opened_says_so(tmp_path):
         dmq.DMQ(chain(3, rng=0), rng=0, journal=tmp_path).learn()
 
 
+@pytest.mark.parametrize("rng", [0, None])
+def test_pipes_and_devices_are_refused_instead_of_read(tmp_path, rng):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", "/dev/null"):
+        with pytest.raises(dmq.JournalError, match=f"^{path}: expected a regular file$"):
+            dmq.DMQ(chain(3, rng=0), rng=rng, journal=path).learn()
+
+
 class OtherSampler:
     """A sampler that is no environment of the package."""
 
