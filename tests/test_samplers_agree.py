@@ -574,7 +574,7 @@ def test_the_largest_number():
 
 
 BAD_CALLS = [
-    ({"n": -1}, ValueError, r"^n: expected a non-negative number"),
+    ({"n": -1}, ValueError, r"^n: expected (a non-negative number|an integer >= 0)"),
     ({"n": 1.5}, TypeError, None),
     ({"n": None}, TypeError, None),
     ({"policy": Policy.uniform(3)}, ValueError, r"^policy: expected 4 rules, one a level, got 3"),
@@ -587,9 +587,13 @@ BAD_CALLS = [
     *(
         ({name: levels}, ValueError, rf"^{name}: expected ascending levels in \[0, 4\)")
         for name in ("levels", "returns_from")
-        for levels in ([1, 0], [0, 0], [-1], [4], [2**40])
+        for levels in ([1, 0], [0, 0], [-1], [4], [2**40], [2**70])
     ),
-    *(({"levels": levels}, TypeError, None) for levels in (None, 0, [0.5], ["0"], [None])),
+    *(
+        ({name: levels}, TypeError, rf"^{name}: expected a sequence of integers, got ")
+        for name in ("levels", "returns_from")
+        for levels in (None, 0, [0.5], ["0"], [None])
+    ),
 ]
 
 
@@ -601,6 +605,23 @@ def test_every_sampler_refuses_alike(make, wrong, error, words, n):
     policy = arguments.pop("policy")
     with pytest.raises(error, match=words):
         make(everything()).collect_chunk(policy, arguments.pop("n"), **arguments)
+
+
+@pytest.mark.parametrize("make", [FlowSampler, drawing, ExactSampler])
+@pytest.mark.parametrize("n", [True, 2.0, np.float64(3), "7", None, np.array([4])])
+def test_numbers_are_integers(make, n):
+    with pytest.raises(TypeError, match=r"^n: expected an integer, got "):
+        make(everything()).collect(Policy.uniform(4), n, stream=Stream(0), levels=[0])
+
+
+@pytest.mark.parametrize("make", [FlowSampler, drawing, ExactSampler])
+@pytest.mark.parametrize("stream", [None, 0, np.random.default_rng(0)])
+def test_streams_are_streams(make, stream):
+    sampler, uniform = make(everything()), Policy.uniform(4)
+    with pytest.raises(TypeError, match=f"^stream: expected a Stream, got {type(stream).__name__}"):
+        sampler.collect(uniform, 5, stream=stream, levels=[0])
+    with pytest.raises(TypeError, match=f"^rng: expected a Stream, got {type(stream).__name__}"):
+        sampler.collect_chunk(uniform, 5, rng=stream, levels=[0])
 
 
 @every_sampler

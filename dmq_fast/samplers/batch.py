@@ -15,7 +15,7 @@ from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, ascending, check_policy, collect_chunks
+from dmq_fast.samplers.protocol import EqualChunks, ascending, check_policy, check_stream, collect_chunks
 
 __all__ = ["BatchEnvironment", "BatchSampler"]
 
@@ -139,7 +139,9 @@ class BatchSampler:
         ArithmeticError
             Where a greedy score is not finite.
         """
+        n = integer("n", n, 0)
         check_policy(self, policy, exact=False)
+        check_stream("rng", rng)
         levels = ascending("levels", levels, self.horizon)
         returns_from = ascending("returns_from", returns_from, self.horizon)
         grams = [SecondMoment(self.dimension) for _ in levels]
@@ -178,8 +180,9 @@ class BatchSampler:
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
-        check_policy(self, policy, exact=False)
         n = integer("n", n, 1)
+        check_policy(self, policy, exact=False)
+        check_stream("stream", stream)
         blocks = (
             self._roll_out(policy, size, stream.at(stream.call, chunk), frozenset(), self.horizon, ignore)
             for chunk, size in enumerate(self.chunks(n))
@@ -199,8 +202,6 @@ class BatchSampler:
 
         `visit` gets the features of the `wanted` levels and what was earned before them.
         """
-        if n < 0:
-            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
         total = np.zeros(n)
         if n == 0 or not (wanted or last):
             return total

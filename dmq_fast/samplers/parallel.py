@@ -18,7 +18,7 @@ from dmq_fast.kernels import Stream
 from dmq_fast.kernels._stop import heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.protocol import Sampler, collect_chunks
+from dmq_fast.samplers.protocol import Sampler, check_stream, collect_chunks
 
 __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
 
@@ -120,6 +120,7 @@ class ParallelSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories; see `Sampler.collect`."""
+        check_stream("stream", stream)
         if len(self.inner.chunks(n)) > 1:
             return collect_chunks(self, policy, n, stream, levels, returns_from)
         with naming(Chunk(stream.at(stream.call), n)):
