@@ -5,6 +5,8 @@ import itertools
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -303,6 +305,46 @@ def test_the_number_of_workers_is_asked_for():
     with ThreadPoolExecutor(3) as executor:
         assert parallel.workers_of(executor) == 3
     assert parallel.workers_of(Lazy()) == os.cpu_count()
+
+
+@pytest.mark.parametrize("kind", ["3 threads", "spawned processes"])
+def test_an_executor_that_was_shut_down_is_named(kind):
+    executor = EXECUTORS[kind]()
+    executor.shutdown()
+    with pytest.raises(RuntimeError, match="after shutdown") as caught:
+        collect(ParallelSampler(RolloutSampler(ENV), executor))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"executor: {type(executor).__name__} did not take chunk 0 of call 9: 16384 trajectories")
+
+
+# A script whose environment is defined where workers, which import the script without running it, do not look.
+SCRIPT = """
+import dmq_fast as dmq
+import numpy as np
+
+class Known:
+    horizon, n_actions, dimension = 1, 2, 1
+    def reset(self, n, rng): return np.ones((n, 1))
+    def features(self, level, states): return states
+    def step(self, level, states, actions, rng): return states, actions / 2
+
+if __name__ == "__main__":
+    class Unknown(Known):
+        pass
+
+    print(dmq.DMQ(Known(), n_samples=5000, workers=2, rng=0).learn().status)
+    dmq.DMQ(Unknown(), n_samples=5000, workers=2, rng=0).learn()
+"""
+
+
+def test_a_class_that_workers_do_not_find_is_no_dead_worker(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("finished\n", 1)
+    assert "AttributeError: Can't get attribute 'Unknown' on <module '__main__'" in done.stderr.replace(
+        "__mp_main__", "__main__"
+    )
+    assert "while drawing chunk 0 of call 1: 4096 trajectories" in done.stderr
 
 
 def test_few_chunks_are_in_flight_however_many_there_are():

@@ -142,6 +142,7 @@ class ParallelSampler:
             yield piece
             return
 
+        self._shipped.by_pickle = isinstance(self.executor, ProcessPoolExecutor)
         # What is being drawn when the call is given up need not be drawn to its end, in this process at least.
         stop = threading.Event() if isinstance(self.executor, ThreadPoolExecutor) else None
 
@@ -150,6 +151,9 @@ class ParallelSampler:
                 return self.executor.submit(draw, self._shipped, policy, chunk, *tail, os.getpid(), stop)
             except BrokenExecutor:
                 return None  # a worker died since the last look; what is in flight will tell
+            except Exception as error:
+                error.add_note(f"executor: {type(self.executor).__name__} did not take {name_of(chunk)}")
+                raise
 
         window = self.in_flight or 4 * workers_of(self.executor)
         got: Moments | None
@@ -231,6 +235,8 @@ class Shipped:
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
+        # Whether the executor's own pickler is that of Python, which knows no better.
+        self.by_pickle = False
 
     @functools.cached_property
     def data(self) -> bytes | None:
@@ -239,7 +245,7 @@ class Shipped:
             data = pickle.dumps(self.sampler, pickle.HIGHEST_PROTOCOL)
         except Exception:  # picklers raise nearly anything; what the executor's own one raises will be seen
             return None
-        return None if b"__main__" in data else data
+        return None if b"__main__" in data and not self.by_pickle else data
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Shipped, (self.sampler,)) if self.data is None else (Received, (self.data,))
