@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import hashlib
+import inspect
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -165,6 +166,10 @@ class CompiledEnv:
         Each is an address, a ctypes function, a numba ``cfunc``, or a `scipy.LowLevelCallable` whose signature is
         compared with the one expected; what must live as long is kept alive. ``_env.pxd`` says what they must do, and
         what the numbers mean.
+
+        Exceptions do not cross C. Of one inside a function of Python or numba the engine sees that output was left out,
+        and ends the run; one that is raised after all output was written is printed and goes unnoticed. Check before
+        writing, or return a code.
 
         Parameters
         ----------
@@ -334,7 +339,10 @@ class Functions:
 
 def by_level(name: str, counts: int | Sequence[int], horizon: int) -> Any:
     """Return the number of uniforms of each level, for C."""
-    each = [counts] * horizon if isinstance(counts, int | np.integer) else list(counts)
+    try:
+        each = [counts] * horizon if isinstance(counts, int | np.integer) else list(counts)
+    except TypeError:
+        raise TypeError(f"{name}: expected one integer or {horizon}, one a level, got {counts!r}") from None
     if len(each) != horizon:
         raise ValueError(f"{name}: expected one integer or {horizon}, one a level, got {len(each)}")
     checked = [integer(f"{name}[{h}]", count, 0) for h, count in enumerate(each)]
@@ -361,7 +369,20 @@ def address_of(name: str, function: Any) -> tuple[int, int | None]:
             )
     if not address:
         raise ValueError(f"{name}: expected a function, got NULL")
+    expected, taken = SIGNATURES[name].count(",") + 1, arguments_of(function)
+    if taken not in (None, expected):
+        raise ValueError(f"{name}: expected a function of {expected} arguments, got one of {taken}")
     return address, None
+
+
+def arguments_of(function: Any) -> int | None:
+    """Return how many arguments a function takes; None where it does not say, as those of a C library."""
+    if isinstance(function, FUNCTION):
+        types = function.argtypes
+        return None if types is None else len(types)
+    # A `cfunc` of numba keeps the Python function it came from.
+    python = getattr(function, "__wrapped__", None)
+    return None if python is None else len(inspect.signature(python).parameters)
 
 
 def from_low_level(name: str, function: Any) -> tuple[int, int | None]:
