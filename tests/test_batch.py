@@ -357,6 +357,21 @@ def test_exceptions_of_the_environment_surface_with_their_place(method, error):
     assert len(released) == (method != "reset")
 
 
+def test_what_release_raises_hides_nothing():
+    def fail(*arguments):
+        raise OSError("no release")
+
+    env = Table(small_mdp())
+    env.release = fail
+    with pytest.raises(OSError, match="no release") as caught:
+        BatchSampler(env).collect(Policy.uniform(4), 5, stream=Stream(0, 3), levels=[2])
+    assert caught.value.__notes__ == ["raised in release of the environment: level 2, call 3, chunk 0"]
+    env = broken(features=put(np.nan))
+    env.release = fail
+    with pytest.raises(ValueError, match="features: expected finite numbers"):
+        BatchSampler(env).collect(Policy.uniform(4), 5, stream=Stream(0, 3), levels=[2])
+
+
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_interrupts_pass(kind):
     def fail(*arguments):

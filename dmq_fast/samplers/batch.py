@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -206,6 +206,7 @@ class BatchSampler:
         if n == 0 or not (wanted or last):
             return total
         env, place = self.env, Place(rng.call, rng.chunk)
+        release = getattr(env, "release", keep)
         own, draws = generators(rng)
         with told("reset", place.at(0)):
             states = env.reset(n, own)
@@ -230,10 +231,12 @@ class BatchSampler:
                     raise TypeError(f"{where}: step: expected (states, rewards), got {brief(stepped)}")
                 states, rewards = stepped
                 add_rewards(total, rewards, where)
-        finally:
-            release = getattr(env, "release", None)
-            if release is not None:
+        except BaseException:
+            with suppress(Exception):  # what went wrong before is what matters
                 release(states)
+            raise
+        with told("release", where):
+            release(states)
         return total
 
     def _actions(
@@ -323,6 +326,10 @@ def brief(value: object) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     return type(value).__name__
+
+
+def keep(states: Any) -> None:
+    """Release nothing."""
 
 
 def ignore(level: int, phi: NDArray[np.float64], earned: NDArray[np.float64]) -> None:
