@@ -1,7 +1,7 @@
 """Environments in machine code: any that follow the binary interface of ``dmq_fast/kernels/_env.pxd``.
 
 One is written as four small functions on blocks of trajectories, in whatever compiles to a C function: Cython, numba's
-``cfunc``, or C behind ctypes, cffi or `scipy.LowLevelCallable`. README, "Environments of your own", has one of each.
+``cfunc``, or C behind ctypes, cffi or `scipy.LowLevelCallable`. ``tests/walker.py`` has the same one in each.
 """
 
 from __future__ import annotations
