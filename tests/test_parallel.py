@@ -19,7 +19,15 @@ from fragile import Counting, Fragile, coins, homely
 
 import dmq_fast as dmq
 from dmq_fast.environments import chain, deep_sea
-from dmq_fast.samplers import EqualChunks, ParallelSampler, RolloutSampler, Sampler, WorkerError, parallel
+from dmq_fast.samplers import (
+    EqualChunks,
+    ParallelSampler,
+    RolloutSampler,
+    Sampler,
+    WorkerError,
+    estimate_value,
+    parallel,
+)
 
 ENV = deep_sea(6, stochastic=True)
 POLICY = dmq.Policy.uniform(6)
@@ -103,6 +111,13 @@ def test_a_run_does_not_depend_on_workers(settings):
     assert result.theta.tobytes() == serial.theta.tobytes()
     assert result.history == serial.history
     assert (result.cover, result.counts) == (serial.cover, serial.counts)
+
+
+def test_values_are_those_of_the_inner_sampler():
+    inner = RolloutSampler(ENV)
+    with ThreadPoolExecutor(2) as executor:
+        found = estimate_value(ParallelSampler(inner, executor), POLICY, 20_000, stream=dmq.Stream(1))
+    assert found == estimate_value(inner, POLICY, 20_000, stream=dmq.Stream(1))
 
 
 def test_a_given_executor_stays_open():

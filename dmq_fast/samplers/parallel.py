@@ -18,6 +18,7 @@ from dmq_fast.kernels import Stream
 from dmq_fast.kernels._stop import heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
+from dmq_fast.samplers.evaluate import Estimate, estimate_value
 from dmq_fast.samplers.protocol import Sampler, check_stream, collect_chunks
 
 __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
@@ -125,6 +126,10 @@ class ParallelSampler:
             return collect_chunks(self, policy, n, stream, levels, returns_from)
         with naming(Chunk(stream.at(stream.call), n)):
             return self.inner.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
+
+    def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
+        """Estimate the value of `policy` as `inner` does, in the calling thread; see `estimate_value`."""
+        return estimate_value(self.inner, policy, n, stream=stream)
 
     def pieces(
         self, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
