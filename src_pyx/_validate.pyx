@@ -126,6 +126,14 @@ def as_floats(name, value, shape, *, finite=True):
 
 def as_positive(name, value, *, zero=False):
     """Return `value` as a finite float > 0 (or >= 0 with `zero`); ValueError or TypeError names it."""
+    if type(value) is int:
+        # NumPy takes those beyond 64 bits for objects.
+        try:
+            value = float(value)
+        except OverflowError:
+            raise ValueError(
+                f"{name}: expected a number that float64 holds, got an integer of {value.bit_length()} bits"
+            ) from None
     number = as_floats(name, value, ()).item()
     if number < 0.0 or (number == 0.0 and not zero):
         raise ValueError(f"{name}: expected a {'non-negative' if zero else 'positive'} number, got {number}")

@@ -22,6 +22,7 @@ from dmq_fast.environments import (
     river_swim,
 )
 from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian, noisy_deep_sea
+from dmq_fast.function_class import LinearClass
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import ExactSampler, FlowSampler, RolloutSampler, Sampler
@@ -688,6 +689,26 @@ def test_dmq_solves_linear_q_without_drawing_squares():
     for sampler in (ExactSampler(env), FlowSampler(env)):
         result = dmq.DMQ(sampler, n_samples=10**15, ridge=1e-9, rng=1).learn()
         assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+@pytest.mark.parametrize("function_class", [LinearClass(), LinearClass(penalty=np.diag([1.0, 2, 3, 4, 5]))])
+def test_dmq_takes_the_largest_number(variant, function_class, tmp_path):
+    """A regression on several policies has more pairs than 64 bits count."""
+    env = chain(4, rng=0)
+    settings = {"n_samples": 2**63 - 1, "variant": variant, "function_class": function_class, "rng": 0}
+    result = dmq.DMQ(FlowSampler(env), **settings).learn()
+    assert max(result.cover_sizes) > 2
+    assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-9)
+    result.save(tmp_path / "result.npz")
+    assert dmq.load(tmp_path / "result.npz").n_trajectories == result.n_trajectories > 2**64
+
+
+@pytest.mark.parametrize("make", [FlowSampler, drawing, ExactSampler])
+def test_environments_without_tables_are_refused(make):
+    for env in (compiled(everything()).env, None):
+        with pytest.raises(TypeError, match=f"^env: expected a FiniteMDP, .* got {type(env).__name__}$"):
+            make(env)
 
 
 def test_exact_moments_do_not_depend_on_n():

@@ -15,7 +15,7 @@ from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
-from dmq_fast.samplers.protocol import check_stream
+from dmq_fast.samplers.protocol import check_stream, check_tables
 
 __all__ = ["ExactSampler"]
 
@@ -57,6 +57,7 @@ class ExactSampler:
     """
 
     def __init__(self, env: FiniteMDP, arithmetic: str | int = "float64") -> None:
+        check_tables(env)
         self.env = env
         self.arithmetic = as_arithmetic(arithmetic)
         self._extended = Expectations(env, self.arithmetic) if isinstance(self.arithmetic, Extended) else None

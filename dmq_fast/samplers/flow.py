@@ -14,7 +14,7 @@ from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
-from dmq_fast.samplers.protocol import check_stream
+from dmq_fast.samplers.protocol import check_stream, check_tables
 
 __all__ = ["FlowSampler"]
 
@@ -71,6 +71,7 @@ class FlowSampler:
     def __init__(self, env: FiniteMDP, *, square: str = "expected") -> None:
         if square not in ("drawn", "expected"):
             raise ValueError(f"square: expected 'drawn' or 'expected', got {square!r}")
+        check_tables(env)
         self.env = env
         self.square = square
         self.horizon = env.horizon

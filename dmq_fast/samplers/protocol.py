@@ -16,7 +16,16 @@ from dmq_fast.kernels import Fixed, Greedy, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
-__all__ = ["EqualChunks", "Sampler", "as_sampler", "ascending", "check_policy", "check_stream", "collect_chunks"]
+__all__ = [
+    "EqualChunks",
+    "Sampler",
+    "as_sampler",
+    "ascending",
+    "check_policy",
+    "check_stream",
+    "check_tables",
+    "collect_chunks",
+]
 
 
 FOLLOWS_EXACT = "only ExactSampler(env, arithmetic=...) in extended precision can follow it"
@@ -134,6 +143,12 @@ def ascending(name: str, levels: Sequence[int], horizon: int) -> tuple[int, ...]
             raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {level} after {before}")
         before = level
     return out
+
+
+def check_tables(env: object) -> None:
+    """Refuse what is not a FiniteMDP."""
+    if not isinstance(env, FiniteMDP):
+        raise TypeError(f"env: expected a FiniteMDP, whose tables are needed here, got {type(env).__name__}")
 
 
 def check_stream(name: str, stream: object) -> None:
