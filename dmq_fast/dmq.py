@@ -208,8 +208,11 @@ class DMQ:
         Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
         ends the run with the policy learned so far.
     workers : int, optional
-        Draw the chunks of a call on so many threads, which live as long as the run; by default in the calling thread.
-        Changes no bit of the result. A call of up to one chunk (16,384 trajectories) cannot be split.
+        Draw the chunks of a call on so many threads, or processes where the environment is written in Python, which
+        live as long as the run; by default in the calling thread. Changes no bit of the result. A call of up to one
+        chunk cannot be split: 16,384 trajectories, 4,096 of a `BatchEnvironment` or what its ``chunk_size`` says.
+        Processes are spawned: the environment must be picklable, and a script that starts them needs the usual
+        ``if __name__ == "__main__"``.
     executor : concurrent.futures.Executor, or callable, optional
         Draw them on this executor instead, or on one that the function makes; see `samplers.ParallelSampler`.
     journal : str or path-like, optional

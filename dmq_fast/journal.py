@@ -235,6 +235,7 @@ if hasattr(os, "register_at_fork"):
 
 def open_locked(path: Path) -> Any:
     """Open a file for appending, unbuffered, for this process and no other."""
+    refuse_endless(path)
     file = open(path, "a+b", buffering=0)
     try:
         lock(path, file)
@@ -243,6 +244,12 @@ def open_locked(path: Path) -> Any:
         raise
     file.seek(0)
     return file
+
+
+def refuse_endless(path: Path) -> None:
+    """Raise JournalError for a pipe or a device: whoever reads one may wait, or read, for ever."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise JournalError(f"{path}: expected a regular file")
 
 
 def lock(path: Path, file: Any) -> None:
@@ -352,6 +359,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         If it cannot be read.
     """
     path = Path(path)
+    refuse_endless(path)
     try:
         contents = path.read_bytes()
     except FileNotFoundError:
@@ -378,16 +386,20 @@ def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
 def fingerprint(sampler: object) -> dict[str, Any]:
     """Describe what a sampler draws from: sizes, its class, and what it and its environment say of themselves.
 
-    Either can have a method `fingerprint`: a sampler's returns something JSON-able, an environment's a dict. What a
-    `ParallelSampler` spreads over workers is described as if it did not.
+    Either can have a method `fingerprint`: a sampler's returns something JSON-able, an environment's a dict. Of an
+    environment without one the class is all that is known. What a `ParallelSampler` spreads over workers is described
+    as if it did not.
     """
     sampler = unwrapped(sampler)
     described = {name: getattr(sampler, name) for name in ("horizon", "n_actions", "dimension")}
     described["sampler"] = type(sampler).__name__
     if callable(own := getattr(sampler, "fingerprint", None)):
         described["fingerprint"] = own()
-    if callable(own := getattr(getattr(sampler, "env", None), "fingerprint", None)):
+    env = getattr(sampler, "env", None)
+    if callable(own := getattr(env, "fingerprint", None)):
         described |= own()
+    elif env is not None:
+        described["class"] = type(env).__qualname__
     return dict(json.loads(json.dumps(described, default=repr)))
 
 

@@ -23,8 +23,8 @@ cdef class Plan:
             raise ValueError(f"policy: expected {horizon} rules, one a level, got {len(rules)}")
         self.horizon = horizon
         self.stop = heeded()
-        self.n_levels = len(levels)
-        self.n_returns = len(returns_from)
+        self.n_levels = length("levels", levels)
+        self.n_returns = length("returns_from", returns_from)
         self.kinds = <Kind*> calloc(horizon, sizeof(Kind))
         self.fixed = <int32_t*> calloc(horizon, sizeof(int32_t))
         self.weights = <const double**> calloc(horizon, sizeof(double*))
@@ -93,12 +93,24 @@ cdef class Plan:
         return 0
 
 
+cdef Py_ssize_t length(str name, levels) except -1:
+    try:
+        return len(levels)
+    except TypeError:
+        raise TypeError(f"{name}: expected a sequence of integers, got {levels!r}") from None
+
+
 cdef int ascending(str name, levels, Py_ssize_t horizon, Py_ssize_t* out) except -1:
     cdef Py_ssize_t i, h, before = -1
     for i in range(len(levels)):
-        h = levels[i]
+        try:
+            h = levels[i]
+        except TypeError:
+            raise TypeError(f"{name}: expected a sequence of integers, got {levels!r}") from None
+        except OverflowError:
+            h = horizon
         if not before < h < horizon:
-            raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {h} after {before}")
+            raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {levels[i]} after {before}")
         before = h
         out[i] = h
     return 0

@@ -357,6 +357,21 @@ def test_exceptions_of_the_environment_surface_with_their_place(method, error):
     assert len(released) == (method != "reset")
 
 
+def test_what_release_raises_hides_nothing():
+    def fail(*arguments):
+        raise OSError("no release")
+
+    env = Table(small_mdp())
+    env.release = fail
+    with pytest.raises(OSError, match="no release") as caught:
+        BatchSampler(env).collect(Policy.uniform(4), 5, stream=Stream(0, 3), levels=[2])
+    assert caught.value.__notes__ == ["raised in release of the environment: level 2, call 3, chunk 0"]
+    env = broken(features=put(np.nan))
+    env.release = fail
+    with pytest.raises(ValueError, match="features: expected finite numbers"):
+        BatchSampler(env).collect(Policy.uniform(4), 5, stream=Stream(0, 3), levels=[2])
+
+
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_interrupts_pass(kind):
     def fail(*arguments):
@@ -425,6 +440,30 @@ def test_other_arguments_are_refused():
         sampler.collect(uniform, -1, stream=stream, levels=[0])
     with pytest.raises(ValueError, match="n: expected"):
         sampler.collect_chunk(uniform, -1, rng=stream, levels=[0])
+    for n in (True, 2.0, np.float64(3), "7", None, np.array([4]), np.True_):
+        with pytest.raises(TypeError, match=r"^n: expected an integer, got "):
+            sampler.collect(uniform, n, stream=stream, levels=[0])
+        with pytest.raises(TypeError, match=r"^n: expected an integer, got "):
+            sampler.collect_chunk(uniform, n, rng=stream, levels=[0])
+    with pytest.raises(ValueError, match=r"^n: expected 0 <= n < 2\^63 trajectories, got 9223372036854775808"):
+        sampler.collect(uniform, 2**63, stream=stream, levels=[0])
+    with pytest.raises(TypeError, match=r"^returns_from: expected a sequence of integers, got \[0.5\]"):
+        sampler.collect(uniform, 5, stream=stream, levels=[0], returns_from=[0.5])
+    for wrong in (None, 0, np.random.default_rng(0)):
+        for call in (sampler.collect, sampler.evaluate):
+            with pytest.raises(TypeError, match=f"^stream: expected a Stream, got {type(wrong).__name__}"):
+                call(uniform, 5, stream=wrong, **({"levels": [0]} if call == sampler.collect else {}))
+        with pytest.raises(TypeError, match=f"^rng: expected a Stream, got {type(wrong).__name__}"):
+            sampler.collect_chunk(uniform, 5, rng=wrong, levels=[0])
+
+
+def test_small_integers_of_numpy_are_numbers():
+    """Of a uint8, the chunk size would not fit its type."""
+    sampler = BatchSampler(Table(small_mdp()))
+    expected = sampler.collect(Policy.uniform(4), 3, stream=Stream(0), levels=[2])
+    for n in (np.uint8(3), np.int64(3), np.array(3)):
+        moments = sampler.collect(Policy.uniform(4), n, stream=Stream(0), levels=[2])
+        assert (moments.grams == expected.grams).all() and moments.n == 3
 
 
 @pytest.mark.parametrize(

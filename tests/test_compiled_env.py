@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dmq_fast as dmq
 from dmq_fast.environments import CompiledEnv, combination_lock, river_swim
 from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian
-from dmq_fast.environments.compiled import FEATURES, RESET, STEP, Functions
+from dmq_fast.environments.compiled import ENDED, FEATURES, RESET, STEP, Functions
 from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Fixed, Greedy, Uniform
 from dmq_fast.samplers import ParallelSampler, RolloutSampler, estimate_value
 
@@ -383,6 +383,9 @@ def test_scores_that_overflow_are_reported():
         ({"reset": None}, TypeError, "reset: expected an address, .* got NoneType"),
         ({"step": 0}, ValueError, "step: expected a function, got NULL"),
         ({"step": lambda: 0}, TypeError, "step: .* got function, which is Python: see BatchEnvironment"),
+        ({"step_uniforms": 1.5}, TypeError, "step_uniforms: expected one integer or 6, one a level, got 1.5"),
+        ({"step": FEATURES(lambda *_: 0)}, ValueError, "step: expected a function of 7 arguments, got one of 6"),
+        ({"reset": ENDED(lambda *_: 0)}, ValueError, "reset: expected a function of 4 arguments, got one of 5"),
         ({"context": np.zeros((4, 4))[:, 1]}, ValueError, "context: expected a contiguous array"),
         ({"context": "text"}, TypeError, "context: expected an address, a ctypes object or an array, got str"),
     ],
@@ -398,6 +401,12 @@ def test_a_callable_of_another_signature_is_refused():
     step = LowLevelCallable.from_cython(walker.cython_module(), "step")
     with pytest.raises(ValueError, match=r"reset: expected the signature 'int \(void const \*, int64_t, .* got 'int "):
         walker.in_c(reset=step)
+
+
+def test_functions_of_numba_in_each_others_place_are_refused():
+    functions = walker.numba_functions()
+    with pytest.raises(ValueError, match="features: expected a function of 6 arguments, got one of 7"):
+        walker.in_c(features=functions["step"])
 
 
 def test_feature_maps_must_fit():

@@ -318,6 +318,83 @@ def test_it_travels():
     assert same(before, everything(pickle.loads(pickle.dumps(sampler)).env, Policy.uniform(8), 20))
 
 
+def first_two(observations):
+    return observations[:, :2] / 10
+
+
+def last_two(observations):
+    return observations[:, 2:] / 10
+
+
+def fourier(speed):
+    return dmq.features.Fourier([-2.4, -speed, -0.21, -3.5], [2.4, speed, 0.21, 3.5], order=1)
+
+
+class Halved:
+    """Features that are an object."""
+
+    def __call__(self, observations):
+        return observations[:, :2] / 20
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "words"),
+    [
+        (
+            lambda: GymnasiumBatch("FrozenLake-v1", 5, make={"is_slippery": False}),
+            lambda: GymnasiumBatch("FrozenLake-v1", 5, make={"is_slippery": True}),
+            "environment.parameters.is_slippery is False there and True here",
+        ),
+        (
+            lambda: GymnasiumBatch(gymnasium.make("FrozenLake-v1", is_slippery=False), 5),
+            lambda: GymnasiumBatch(gymnasium.make("FrozenLake-v1", is_slippery=True), 5),
+            "environment.parameters.is_slippery is False there and True here",
+        ),
+        (
+            lambda: GymnasiumBatch(Walk, 5),
+            lambda: GymnasiumBatch(lambda: Walk(first=2), 5),
+            r"environment.observations is 'Discrete\(7\)' there and 'Discrete\(7, start=2\)' here",
+        ),
+        (
+            lambda: GymnasiumBatch(Walk, 5),
+            lambda: GymnasiumBatch(lambda: Walk(first_action=2), 5),
+            r"environment.actions is 'Discrete\(3\)' there and 'Discrete\(3, start=2\)' here",
+        ),
+        (
+            lambda: GymnasiumBatch(Walk, 5),
+            lambda: GymnasiumBatch(Walk, 5, reward_shift=0.1, reward_scale=0.1),
+            r"environment.rewards is \[0.0, 0.2\] there and \[0.1, 0.1\] here",
+        ),
+        (
+            lambda: GymnasiumBatch(Walk, 5, copies=20),
+            lambda: GymnasiumBatch(Walk, 5, copies=10),
+            "environment.fingerprint.chunk_size is 20 there and 10 here",
+        ),
+        (
+            lambda: GymnasiumBatch("CartPole-v1", 5, first_two),
+            lambda: GymnasiumBatch("CartPole-v1", 5, last_two),
+            "environment.features is 'first_two' there and 'last_two' here",
+        ),
+        (
+            lambda: GymnasiumBatch("CartPole-v1", 5, Halved()),
+            lambda: GymnasiumBatch("CartPole-v1", 5, last_two),
+            "environment.features is 'Halved' there and 'last_two' here",
+        ),
+        (
+            lambda: GymnasiumBatch("CartPole-v1", 5, fourier(3.0)),
+            lambda: GymnasiumBatch("CartPole-v1", 5, fourier(3.5)),
+            r"environment.features is '\w{64}' there and '\w{64}' here",
+        ),
+    ],
+)
+def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path, mine, other, words):
+    settings = {"n_samples": 10, "rng": 0, "journal": tmp_path / "journal"}
+    dmq.DMQ(mine(), max_trajectories=50, **settings).learn()
+    with pytest.raises(dmq.JournalError, match=f"another run: {words}$"):
+        dmq.DMQ(other(), **settings).learn()
+    dmq.DMQ(pickle.loads(pickle.dumps(mine())), max_trajectories=70, **settings).learn()
+
+
 def test_threads_give_the_same_bits():
     env = GymnasiumBatch(Walk, 6, copies=20)
     serial = [everything(env, Policy.uniform(6), 20, seed) for seed in range(6)]
@@ -637,12 +714,81 @@ def test_what_a_failed_block_used_is_not_used_again():
         (lambda right: (right[0], float("nan"), *right[2:]), ValueError, "level 1, .* rewards: .* got nan"),
         (lambda right: (right[0], -0.5, *right[2:]), ValueError, "level 1, .* rewards: expected numbers >= 0"),
         (lambda right: (right[0], 9.0, *right[2:]), ValueError, "level 1, .* rewards: expected a sum of at most 1"),
-        (lambda right: (right[0], "a", *right[2:]), ValueError, "could not convert"),
+        (lambda right: (right[0], "0.5", *right[2:]), TypeError, "reward: expected real numbers, got dtype <U3"),
+        (lambda right: (right[0], 0.1 + 5j, *right[2:]), TypeError, "reward: expected real numbers, got dtype complex"),
+        (lambda right: (right[0], None, *right[2:]), TypeError, "reward: expected real numbers, got dtype object"),
+        (lambda right: (right[0], [0.1], *right[2:]), ValueError, r"reward: expected shape \(\), got \(1,\)"),
+        (lambda right: (*right[:2], "False", *right[3:]), TypeError, "terminated: expected real numbers"),
+        (lambda right: (*right[:3], None, right[4]), TypeError, "truncated: expected real numbers"),
+        (lambda right: (right[0] + 0.7, *right[1:]), ValueError, r"observation: expected numbers .* int64 .* \d\.7"),
+        (lambda right: (float("nan"), *right[1:]), ValueError, "observation: expected numbers .* int64 holds, got nan"),
+        (lambda right: (right[0] + 1j, *right[1:]), TypeError, "observation: expected real numbers, got dtype complex"),
     ],
 )
 def test_what_step_returns_is_checked(change, error, words):
     with pytest.raises(error, match=words):
         everything(GymnasiumBatch(answering(step=change), 5), Policy.uniform(5), 6)
+
+
+@pytest.mark.parametrize(
+    ("position", "change", "error", "words"),
+    [
+        (0, lambda seen: seen[:-1], ValueError, r"observations: expected shape \(3,\), got \(2,\)"),
+        (0, lambda seen: seen + 0.7, ValueError, r"observations: expected numbers that int64 holds, got \d\.7"),
+        (0, lambda seen: seen + 1j, TypeError, "observations: expected real numbers, got dtype complex128"),
+        (0, lambda seen: seen.astype(object), TypeError, "observations: expected real numbers, got dtype object"),
+        (1, lambda rewards: rewards + 5j, TypeError, "rewards: expected real numbers, got dtype complex128"),
+        (1, lambda rewards: rewards.astype(str), TypeError, "rewards: expected real numbers, got dtype <U"),
+        (1, lambda rewards: rewards[:, None], ValueError, r"rewards: expected shape \(3,\), got \(3, 1\)"),
+        (2, lambda over: [None] * 3, TypeError, "terminations: expected real numbers, got dtype object"),
+        (3, lambda over: ["False"] * 3, TypeError, "truncations: expected real numbers, got dtype <U5"),
+    ],
+)
+def test_what_a_vector_returns_is_checked(position, change, error, words):
+    def make():
+        env = vector(MODES[0], 3)()
+        right = env.step
+
+        def step(actions):
+            answer = list(right(actions))
+            answer[position] = change(answer[position])
+            return tuple(answer)
+
+        env.step = step
+        return env
+
+    assert "step of the environment: level 0" in refuses(make, words, error)[-1]
+
+
+def test_observations_come_in_the_dtype_of_their_space():
+    """What holds exactly is kept; floats are rounded to the space's own."""
+    space = SPACES.Box(0, 255, (2,), np.uint8)
+    dtypes = set()
+
+    def features(observations):
+        dtypes.add(observations.dtype)
+        return observations / 1000.0
+
+    def reset(seen):
+        source = with_spaces(space, TWO, reset=lambda seed: (seen, {}))
+        return GymnasiumBatch(source, 1, features, copies=1).reset(1, np.random.default_rng(0)).observations
+
+    for seen in ([3, 255], np.array([3.0, 255.0]), np.array([3, 255], dtype=np.int64)):
+        assert (reset(seen) == [[3, 255]]).all()
+    assert dtypes == {np.dtype(np.uint8)}
+    for seen, wrong in (([3, 256], "256"), ([-1, 3], "-1"), ([0.5, 3], "0.5")):
+        with pytest.raises(ValueError, match=f"observation: expected numbers that uint8 holds, got {wrong}"):
+            reset(np.array(seen))
+
+
+def test_a_vector_of_no_rows_is_refused():
+    def make():
+        env = vector(MODES[0], 3)()
+        env.num_envs = 0
+        return env
+
+    with pytest.raises(ValueError, match=r"env\.num_envs: expected an integer >= 1, got 0"):
+        GymnasiumBatch(make, 5)
 
 
 def test_reset_of_old_makes_is_refused():

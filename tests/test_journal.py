@@ -476,6 +476,14 @@ def test_a_path_that_cannot_be_opened_says_so(tmp_path):
         dmq.DMQ(chain(3, rng=0), rng=0, journal=tmp_path).learn()
 
 
+@pytest.mark.parametrize("rng", [0, None])
+def test_pipes_and_devices_are_refused_instead_of_read(tmp_path, rng):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", "/dev/null"):
+        with pytest.raises(dmq.JournalError, match=f"^{path}: expected a regular file$"):
+            dmq.DMQ(chain(3, rng=0), rng=rng, journal=path).learn()
+
+
 class OtherSampler:
     """A sampler that is no environment of the package."""
 
@@ -494,6 +502,55 @@ def test_samplers_of_ones_own_can_tell_themselves_apart(tmp_path):
     assert content(dmq.DMQ(OtherSampler(env, 1), n_samples=20, rng=0, journal=path).learn()) == content(expected)
     with pytest.raises(dmq.JournalError, match=r"environment\.fingerprint\.version is 1 there and 2 here"):
         dmq.DMQ(OtherSampler(env, 2), n_samples=20, rng=0, journal=path).learn()
+
+
+class Steady:
+    """A BatchEnvironment in which nothing happens."""
+
+    horizon, n_actions, dimension, chunk_size = 3, 2, 1, 50
+
+    def reset(self, n, rng):
+        return np.full((n, 1), 0.5)
+
+    def features(self, level, states):
+        return states
+
+    def step(self, level, states, actions, rng):
+        return states, states[:, 0] / 4
+
+
+class Other(Steady):
+    """The same by another name."""
+
+
+class Told(Steady):
+    def __init__(self, size):
+        self.size = size
+
+    def fingerprint(self):
+        return {"size": self.size}
+
+
+def in_blocks_of(size):
+    env = Steady()
+    env.chunk_size = size
+    return env
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "words"),
+    [
+        (Steady(), Other(), "environment.class is 'Steady' there and 'Other' here"),
+        (Told(1), Told(2), "environment.size is 1 there and 2 here"),
+        (in_blocks_of(50), in_blocks_of(40), "environment.fingerprint.chunk_size is 50 there and 40 here"),
+    ],
+)
+def test_environments_in_python_are_told_apart(tmp_path, mine, other, words):
+    path = tmp_path / "journal"
+    expected = dmq.DMQ(mine, n_samples=20, rng=0, journal=path).learn()
+    assert content(dmq.DMQ(mine, n_samples=20, rng=0, journal=path).learn()) == content(expected)
+    with pytest.raises(dmq.JournalError, match=f"another run: {words}$"):
+        dmq.DMQ(other, n_samples=20, rng=0, journal=path).learn()
 
 
 # What a process does that is killed again and again: a run, and a sign when it starts.

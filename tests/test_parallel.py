@@ -5,6 +5,8 @@ import itertools
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -17,7 +19,15 @@ from fragile import Counting, Fragile, coins, homely
 
 import dmq_fast as dmq
 from dmq_fast.environments import chain, deep_sea
-from dmq_fast.samplers import EqualChunks, ParallelSampler, RolloutSampler, Sampler, WorkerError, parallel
+from dmq_fast.samplers import (
+    EqualChunks,
+    ParallelSampler,
+    RolloutSampler,
+    Sampler,
+    WorkerError,
+    estimate_value,
+    parallel,
+)
 
 ENV = deep_sea(6, stochastic=True)
 POLICY = dmq.Policy.uniform(6)
@@ -101,6 +111,13 @@ def test_a_run_does_not_depend_on_workers(settings):
     assert result.theta.tobytes() == serial.theta.tobytes()
     assert result.history == serial.history
     assert (result.cover, result.counts) == (serial.cover, serial.counts)
+
+
+def test_values_are_those_of_the_inner_sampler():
+    inner = RolloutSampler(ENV)
+    with ThreadPoolExecutor(2) as executor:
+        found = estimate_value(ParallelSampler(inner, executor), POLICY, 20_000, stream=dmq.Stream(1))
+    assert found == estimate_value(inner, POLICY, 20_000, stream=dmq.Stream(1))
 
 
 def test_a_given_executor_stays_open():
@@ -305,6 +322,46 @@ def test_the_number_of_workers_is_asked_for():
     assert parallel.workers_of(Lazy()) == os.cpu_count()
 
 
+@pytest.mark.parametrize("kind", ["3 threads", "spawned processes"])
+def test_an_executor_that_was_shut_down_is_named(kind):
+    executor = EXECUTORS[kind]()
+    executor.shutdown()
+    with pytest.raises(RuntimeError, match="after shutdown") as caught:
+        collect(ParallelSampler(RolloutSampler(ENV), executor))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"executor: {type(executor).__name__} did not take chunk 0 of call 9: 16384 trajectories")
+
+
+# A script whose environment is defined where workers, which import the script without running it, do not look.
+SCRIPT = """
+import dmq_fast as dmq
+import numpy as np
+
+class Known:
+    horizon, n_actions, dimension = 1, 2, 1
+    def reset(self, n, rng): return np.ones((n, 1))
+    def features(self, level, states): return states
+    def step(self, level, states, actions, rng): return states, actions / 2
+
+if __name__ == "__main__":
+    class Unknown(Known):
+        pass
+
+    print(dmq.DMQ(Known(), n_samples=5000, workers=2, rng=0).learn().status)
+    dmq.DMQ(Unknown(), n_samples=5000, workers=2, rng=0).learn()
+"""
+
+
+def test_a_class_that_workers_do_not_find_is_no_dead_worker(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("finished\n", 1)
+    assert "AttributeError: Can't get attribute 'Unknown' on <module '__main__'" in done.stderr.replace(
+        "__mp_main__", "__main__"
+    )
+    assert "while drawing chunk 0 of call 1: 4096 trajectories" in done.stderr
+
+
 def test_few_chunks_are_in_flight_however_many_there_are():
     executor = Lazy()
     sampler = ParallelSampler(RolloutSampler(ENV), executor, in_flight=5)
@@ -372,5 +429,9 @@ def test_wrong_arguments_of_the_sampler_are_refused_by_name():
         ParallelSampler(RolloutSampler(ENV), None)
     with pytest.raises(ValueError, match="in_flight"):
         ParallelSampler(RolloutSampler(ENV), SPAWN, in_flight=0)
+    with pytest.raises(TypeError, match=r"^stream: expected a Stream, got int"):
+        ParallelSampler(RolloutSampler(ENV), SPAWN).collect(POLICY, 5, stream=0, levels=[0])
+    with pytest.raises(TypeError, match=r"^n: expected an integer, got 2.5"):
+        ParallelSampler(RolloutSampler(ENV), SPAWN).collect(POLICY, 2.5, stream=dmq.Stream(0), levels=[0])
     with pytest.raises(TypeError, match="makes an Executor"):
         collect(ParallelSampler(RolloutSampler(ENV), lambda: 3))

@@ -24,6 +24,7 @@ from dmq_fast.environments import (
     river_swim,
 )
 from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian, noisy_deep_sea
+from dmq_fast.function_class import LinearClass
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import ExactSampler, FlowSampler, RolloutSampler, Sampler
@@ -576,7 +577,7 @@ def test_the_largest_number():
 
 
 BAD_CALLS = [
-    ({"n": -1}, ValueError, r"^n: expected a non-negative number"),
+    ({"n": -1}, ValueError, r"^n: expected (a non-negative number|an integer >= 0)"),
     ({"n": 1.5}, TypeError, None),
     ({"n": None}, TypeError, None),
     ({"policy": Policy.uniform(3)}, ValueError, r"^policy: expected 4 rules, one a level, got 3"),
@@ -589,9 +590,13 @@ BAD_CALLS = [
     *(
         ({name: levels}, ValueError, rf"^{name}: expected ascending levels in \[0, 4\)")
         for name in ("levels", "returns_from")
-        for levels in ([1, 0], [0, 0], [-1], [4], [2**40])
+        for levels in ([1, 0], [0, 0], [-1], [4], [2**40], [2**70])
     ),
-    *(({"levels": levels}, TypeError, None) for levels in (None, 0, [0.5], ["0"], [None])),
+    *(
+        ({name: levels}, TypeError, rf"^{name}: expected a sequence of integers, got ")
+        for name in ("levels", "returns_from")
+        for levels in (None, 0, [0.5], ["0"], [None])
+    ),
 ]
 
 
@@ -603,6 +608,23 @@ def test_every_sampler_refuses_alike(make, wrong, error, words, n):
     policy = arguments.pop("policy")
     with pytest.raises(error, match=words):
         make(everything()).collect_chunk(policy, arguments.pop("n"), **arguments)
+
+
+@pytest.mark.parametrize("make", [FlowSampler, drawing, ExactSampler])
+@pytest.mark.parametrize("n", [True, 2.0, np.float64(3), "7", None, np.array([4])])
+def test_numbers_are_integers(make, n):
+    with pytest.raises(TypeError, match=r"^n: expected an integer, got "):
+        make(everything()).collect(Policy.uniform(4), n, stream=Stream(0), levels=[0])
+
+
+@pytest.mark.parametrize("make", [FlowSampler, drawing, ExactSampler])
+@pytest.mark.parametrize("stream", [None, 0, np.random.default_rng(0)])
+def test_streams_are_streams(make, stream):
+    sampler, uniform = make(everything()), Policy.uniform(4)
+    with pytest.raises(TypeError, match=f"^stream: expected a Stream, got {type(stream).__name__}"):
+        sampler.collect(uniform, 5, stream=stream, levels=[0])
+    with pytest.raises(TypeError, match=f"^rng: expected a Stream, got {type(stream).__name__}"):
+        sampler.collect_chunk(uniform, 5, rng=stream, levels=[0])
 
 
 @every_sampler
@@ -669,6 +691,26 @@ def test_dmq_solves_linear_q_without_drawing_squares():
     for sampler in (ExactSampler(env), FlowSampler(env)):
         result = dmq.DMQ(sampler, n_samples=10**15, ridge=1e-9, rng=1).learn()
         assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+@pytest.mark.parametrize("function_class", [LinearClass(), LinearClass(penalty=np.diag([1.0, 2, 3, 4, 5]))])
+def test_dmq_takes_the_largest_number(variant, function_class, tmp_path):
+    """A regression on several policies has more pairs than 64 bits count."""
+    env = chain(4, rng=0)
+    settings = {"n_samples": 2**63 - 1, "variant": variant, "function_class": function_class, "rng": 0}
+    result = dmq.DMQ(FlowSampler(env), **settings).learn()
+    assert max(result.cover_sizes) > 2
+    assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-9)
+    result.save(tmp_path / "result.npz")
+    assert dmq.load(tmp_path / "result.npz").n_trajectories == result.n_trajectories > 2**64
+
+
+@pytest.mark.parametrize("make", [FlowSampler, drawing, ExactSampler])
+def test_environments_without_tables_are_refused(make):
+    for env in (compiled(everything()).env, None):
+        with pytest.raises(TypeError, match=f"^env: expected a FiniteMDP, .* got {type(env).__name__}$"):
+            make(env)
 
 
 def test_exact_moments_do_not_depend_on_n():

@@ -89,8 +89,10 @@ def resource_options() -> argparse.ArgumentParser:
     group.add_argument("--max-seconds", type=float, metavar="S")
     group = parser.add_argument_group("workers")
     group.add_argument(
-        "--workers", type=positive_integer, metavar="N", help="threads that share batches of over 16,384 trajectories"
-    )
+        "--workers", type=positive_integer, metavar="N",
+        help="threads (processes, of an environment in Python) that share batches of several chunks, which have up to "
+        "16,384 trajectories (4,096)",
+    )  # fmt: skip
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group.add_argument("--quiet", action="store_true", help="no progress line")

@@ -1,7 +1,7 @@
 """Environments in machine code: any that follow the binary interface of ``dmq_fast/kernels/_env.pxd``.
 
 One is written as four small functions on blocks of trajectories, in whatever compiles to a C function: Cython, numba's
-``cfunc``, or C behind ctypes, cffi or `scipy.LowLevelCallable`. README, "Environments of your own", has one of each.
+``cfunc``, or C behind ctypes, cffi or `scipy.LowLevelCallable`. ``tests/walker.py`` has the same one in each.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import hashlib
+import inspect
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -166,6 +167,10 @@ class CompiledEnv:
         compared with the one expected; what must live as long is kept alive. ``_env.pxd`` says what they must do, and
         what the numbers mean.
 
+        Exceptions do not cross C. Of one inside a function of Python or numba the engine sees that output was left out,
+        and ends the run; one that is raised after all output was written is printed and goes unnoticed. Check before
+        writing, or return a code.
+
         Parameters
         ----------
         horizon, n_actions, dimension, state_bytes : int
@@ -233,7 +238,6 @@ class CompiledEnv:
         """Describe the environment, JSON-able, as far as it can be told from outside."""
         handle = self.handle
         uniforms = [handle.reset_uniforms, *handle.feature_uniforms, *handle.step_uniforms]
-        features = None if self.features is None else hashlib.sha256(pickle.dumps(self.features, 4)).hexdigest()
         return {
             "name": self.name,
             "parameters": self.parameters,
@@ -241,7 +245,7 @@ class CompiledEnv:
             "state_bytes": handle.state_bytes,
             "uniforms": uniforms,
             "rewards": [self.reward_shift, self.reward_scale],
-            "features": features,
+            "features": None if self.features is None else digest_of_map(self.features),
             "latent": None if self.latent is None else self.latent.fingerprint(),
             "sha256": digest(self._data),
         }
@@ -265,6 +269,11 @@ class CompiledEnv:
             f"CompiledEnv({self.name!r}, horizon={self.horizon}, n_actions={self.n_actions}, "
             f"dimension={self.dimension})"
         )
+
+
+def digest_of_map(features: FeatureMap) -> str:
+    """Return the SHA-256 of what a feature map is made of."""
+    return hashlib.sha256(pickle.dumps(features, 4)).hexdigest()
 
 
 def rebuild(factory: Callable[[], CompiledEnv], features: FeatureMap | None) -> CompiledEnv:
@@ -330,7 +339,10 @@ class Functions:
 
 def by_level(name: str, counts: int | Sequence[int], horizon: int) -> Any:
     """Return the number of uniforms of each level, for C."""
-    each = [counts] * horizon if isinstance(counts, int | np.integer) else list(counts)
+    try:
+        each = [counts] * horizon if isinstance(counts, int | np.integer) else list(counts)
+    except TypeError:
+        raise TypeError(f"{name}: expected one integer or {horizon}, one a level, got {counts!r}") from None
     if len(each) != horizon:
         raise ValueError(f"{name}: expected one integer or {horizon}, one a level, got {len(each)}")
     checked = [integer(f"{name}[{h}]", count, 0) for h, count in enumerate(each)]
@@ -357,7 +369,20 @@ def address_of(name: str, function: Any) -> tuple[int, int | None]:
             )
     if not address:
         raise ValueError(f"{name}: expected a function, got NULL")
+    expected, taken = SIGNATURES[name].count(",") + 1, arguments_of(function)
+    if taken not in (None, expected):
+        raise ValueError(f"{name}: expected a function of {expected} arguments, got one of {taken}")
     return address, None
+
+
+def arguments_of(function: Any) -> int | None:
+    """Return how many arguments a function takes; None where it does not say, as those of a C library."""
+    if isinstance(function, FUNCTION):
+        types = function.argtypes
+        return None if types is None else len(types)
+    # A `cfunc` of numba keeps the Python function it came from.
+    python = getattr(function, "__wrapped__", None)
+    return None if python is None else len(inspect.signature(python).parameters)
 
 
 def from_low_level(name: str, function: Any) -> tuple[int, int | None]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp
 
-__all__ = ["from_gymnasium", "has_table", "make_environment"]
+__all__ = ["from_gymnasium", "has_table", "make_environment", "plain_arguments"]
 
 Array = NDArray[np.float64]
 
@@ -110,11 +110,11 @@ def from_gymnasium(
         start=start,
         reward_shift=shift,
         name=name if name is not None else identifier,
-        parameters={"env": identifier, "horizon": horizon, **_plain_arguments(spec)},
+        parameters={"env": identifier, "horizon": horizon, **plain_arguments(spec)},
     )
 
 
-def _plain_arguments(spec: Any) -> dict[str, Any]:
+def plain_arguments(spec: Any) -> dict[str, Any]:
     """Return the arguments an environment was made with, as far as they are JSON-able scalars."""
     arguments = spec.kwargs if spec is not None else {}
     return {key: value for key, value in arguments.items() if isinstance(value, (bool, int, float, str))}

@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.environments._arguments import integer, number
-from dmq_fast.environments.gymnasium import make_environment
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.environments.compiled import digest_of_map
+from dmq_fast.environments.gymnasium import make_environment, plain_arguments
+from dmq_fast.kernels._features import FeatureMap
+from dmq_fast.kernels._validate import as_floats, as_numbers
 
 __all__ = ["GymnasiumBatch"]
 
 Array = NDArray[np.float64]
-FeatureMap = Callable[[NDArray[Any]], Array]
+Features = Callable[[NDArray[Any]], Array]
 
 # Episodes of a block where each is a copy of one `Env`. Part of the format.
 COPIES = 256
@@ -89,7 +91,7 @@ class GymnasiumBatch:
         self,
         env: Any,
         horizon: int,
-        features: FeatureMap | None = None,
+        features: Features | None = None,
         *,
         reward_shift: float = 0.0,
         reward_scale: float | None = None,
@@ -122,9 +124,10 @@ class GymnasiumBatch:
             first.close()
             raise
         self._pool.give(first)
-        self.parameters = {"env": self.name, "horizon": self.horizon, **(make or {})}
+        arguments = plain_arguments(spec) if make is None else make
+        self.parameters = {"env": self.name, "horizon": self.horizon, **arguments}
 
-    def _feature_map(self, features: FeatureMap | None, first: Single | Rows) -> tuple[int, FeatureMap]:
+    def _feature_map(self, features: Features | None, first: Single | Rows) -> tuple[int, Features]:
         space = self._observations
         if features is None:
             if not is_discrete(space):
@@ -194,6 +197,25 @@ class GymnasiumBatch:
         """Return a value of the shifted and scaled rewards in the environment's own units."""
         return value / self.reward_scale - self.horizon * self.reward_shift
 
+    def fingerprint(self) -> dict[str, Any]:
+        """Describe the environment, JSON-able, as far as it can be told from outside.
+
+        Features that are not a `FeatureMap` are known by the name of their function or class.
+        """
+        features = self._features
+        if isinstance(features, FeatureMap):
+            told = digest_of_map(features)
+        else:
+            told = getattr(features, "__qualname__", type(features).__qualname__)
+        return {
+            "name": self.name,
+            "parameters": self.parameters,
+            "observations": str(self._observations),
+            "actions": str(self._actions),
+            "rewards": [self.reward_shift, self.reward_scale],
+            "features": told,
+        }
+
     def close(self) -> None:
         """Close the copies kept; a `VectorEnv` given as an object is left to its owner."""
         self._pool.close()
@@ -246,7 +268,11 @@ class Single:
 
     def reset(self, seed: int) -> NDArray[Any]:
         """Start over; return the observation in one row."""
-        return np.asarray(first_of_two(self.env.reset(seed=seed)))[None]
+        return self.seen(first_of_two(self.env.reset(seed=seed)))[None]
+
+    def seen(self, observation: Any) -> NDArray[Any]:
+        """Return one observation as an array."""
+        return observed("observation", observation, self.observation_space.shape, self.observation_space.dtype)
 
     def close(self) -> None:
         """Close it."""
@@ -259,7 +285,7 @@ class Rows:
     def __init__(self, env: Any, *, owned: bool) -> None:
         self.env = env
         self.owned = owned
-        self.width = int(env.num_envs)
+        self.width = integer("env.num_envs", env.num_envs, 1)
         self.action_space = env.single_action_space
         self.observation_space = env.single_observation_space
         # Gymnasium before 1.1 says nothing and resets with the next step.
@@ -270,7 +296,12 @@ class Rows:
 
     def reset(self, seed: int) -> NDArray[Any]:
         """Start all rows over; return the observations (rows, ...)."""
-        return np.asarray(first_of_two(self.env.reset(seed=seed)))
+        return self.seen(first_of_two(self.env.reset(seed=seed)))
+
+    def seen(self, observations: Any) -> NDArray[Any]:
+        """Return the observations of all rows as an array."""
+        space = self.observation_space
+        return observed("observations", observations, (self.width, *space.shape), space.dtype)
 
     def close(self) -> None:
         """Close it, unless it is somebody else's."""
@@ -399,29 +430,16 @@ class Episodes:
         first = members[0]
         if isinstance(first, Rows):
             self.ended = np.zeros(first.width, dtype=bool)
-            self.observations = self.rows_of(first.reset(seeds[0]), first.width)[:n]
+            self.observations = first.reset(seeds[0])[:n]
         else:
             self.observations = np.empty((n, *space.shape), dtype=space.dtype)
             for row, (member, seed) in enumerate(zip(members, seeds, strict=True)):
                 try:
-                    self.put(row, member.reset(seed)[0])
+                    self.observations[row] = member.reset(seed)[0]
                 except Exception as error:
                     error.add_note(f"in reset(seed={seed})")
                     raise
         self.check_range()
-
-    def put(self, row: int, observation: Any) -> None:
-        """Keep one observation."""
-        if np.shape(observation) != self.space.shape:
-            raise ValueError(f"observation: expected shape {self.space.shape}, got {np.shape(observation)}")
-        self.observations[row] = observation
-
-    def rows_of(self, observations: Any, width: int) -> NDArray[Any]:
-        """Return the observations of a VectorEnv if they have the right shape."""
-        rows = np.asarray(observations)
-        if rows.shape != (width, *self.space.shape):
-            raise ValueError(f"observations: expected shape {(width, *self.space.shape)}, got {rows.shape}")
-        return rows
 
     def check_range(self) -> None:
         """Refuse discrete observations outside their space."""
@@ -450,13 +468,14 @@ class Episodes:
         row = 0
         try:
             for row in np.flatnonzero(self.alive).tolist():
-                outcome = self.members[row].env.step(int(actions[row]))
+                member = self.members[row]
+                outcome = member.env.step(int(actions[row]))
                 observation, reward, terminated, truncated = four_of_five(outcome)
-                rewards[row] = reward
-                if terminated or truncated:
+                rewards[row] = one("reward", reward)
+                if one("terminated", terminated) or one("truncated", truncated):
                     self.alive[row] = False
                 else:
-                    self.put(row, observation)
+                    self.observations[row] = member.seen(observation)
         except Exception as error:
             error.add_note(f"in episode {row} of the block, which began with reset(seed={self.seeds[row]})")
             raise
@@ -473,9 +492,9 @@ class Episodes:
         except Exception as error:
             error.add_note(f"in a block that began with reset(seed={self.seeds[0]})")
             raise
-        self.observations = self.rows_of(observations, rows.width)[:n]
+        self.observations = rows.seen(observations)[:n]
         earned, terminated, truncated = (
-            vector(name, values, rows.width)
+            plain(name, values, (rows.width,))
             for name, values in (("rewards", earned), ("terminations", terminated), ("truncations", truncated))
         )
         rewards[self.alive] = earned[:n][self.alive]
@@ -483,12 +502,30 @@ class Episodes:
         self.alive = self.alive & ~self.ended[:n]
 
 
-def vector(name: str, values: Any, width: int) -> NDArray[Any]:
-    """Return one value a row."""
-    array = np.asarray(values)
-    if array.shape != (width,):
-        raise ValueError(f"{name}: expected shape {(width,)}, got {array.shape}")
+def plain(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return bools or real numbers as an array, if it has the right shape; nothing of them is dropped or guessed."""
+    array = as_numbers(name, value)
+    if array.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
     return array
+
+
+def one(name: str, value: Any) -> float | np.bool_:
+    """Return a single bool or real number."""
+    # The usual types, at once: this is asked three times a step.
+    return value if isinstance(value, (float, bool, np.bool_)) else plain(name, value, ()).item()
+
+
+def observed(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return observations in the dtype of their space; those of integers must be integers that it holds."""
+    array = plain(name, value, shape)
+    if array.dtype == dtype:
+        return array
+    with np.errstate(invalid="ignore", over="ignore"):
+        kept = array.astype(dtype)
+    if dtype.kind in "iub" and not np.array_equal(kept, array):
+        raise ValueError(f"{name}: expected numbers that {dtype} holds, got {array[kept != array].flat[0]}")
+    return kept
 
 
 def first_of_two(outcome: Any) -> Any:

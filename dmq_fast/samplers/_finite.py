@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import ExactGreedy
+from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Uniform, greedy_actions
+from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, Uniform, greedy_actions
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.protocol import FOLLOWS_EXACT, ascending, check_policy
+from dmq_fast.samplers.protocol import FOLLOWS_EXACT, ascending, check_policy, check_stream
 
 __all__ = ["FeatureRows", "Request", "action_of", "actions_everywhere", "checked"]
 
@@ -24,6 +24,7 @@ Integers = NDArray[np.int64]
 class Request(NamedTuple):
     """The arguments of one call, checked; `last` is the last level that matters, -1 if none does."""
 
+    n: int
     rules: tuple[Rule, ...]
     levels: tuple[int, ...]
     returns_from: tuple[int, ...]
@@ -31,22 +32,27 @@ class Request(NamedTuple):
 
 
 def checked(
-    env: FiniteMDP, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int], limit: int | None = None
+    env: FiniteMDP,
+    policy: Policy,
+    n: int,
+    rng: Stream,
+    levels: Sequence[int],
+    returns_from: Sequence[int],
+    limit: int | None = None,
 ) -> Request:
     """Check the arguments of `collect_chunk` against `env`; refuse n >= `limit`, the size of a 64-bit count."""
-    trajectories = operator.index(n)
-    if trajectories < 0:
-        raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
-    if limit is not None and trajectories >= limit:
+    n = integer("n", n, 0)
+    if limit is not None and n >= limit:
         raise ValueError(
             f"n: expected fewer than 2^63 trajectories, since states are counted in 64-bit integers, got {n}; "
             "ExactSampler is the limit of ever more"
         )
     check_policy(env, policy)
+    check_stream("rng", rng)
     asked = ascending("levels", levels, env.horizon)
     origins = ascending("returns_from", returns_from, env.horizon)
     last = env.horizon - 1 if origins else max(asked, default=-1)
-    return Request(policy.rules, asked, origins, last)
+    return Request(n, policy.rules, asked, origins, last)
 
 
 def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.bool_]) -> Integers | None:

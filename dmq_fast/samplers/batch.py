@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -15,7 +15,7 @@ from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, ascending, check_policy, collect_chunks
+from dmq_fast.samplers.protocol import EqualChunks, ascending, check_policy, check_stream, collect_chunks
 
 __all__ = ["BatchEnvironment", "BatchSampler"]
 
@@ -33,9 +33,11 @@ APART = 2**64
 class BatchEnvironment(Protocol):
     """An episodic environment that advances n trajectories at once.
 
-    What a trajectory does may depend on its state, the action and the generator alone. Two optional members are
-    looked for: ``chunk_size``, the most trajectories of one block (4,096 where there is none), and
-    ``release(states)``, called when a block is over, whether it ended well or not.
+    What a trajectory does may depend on its state, the action and the generator alone. Three optional members are
+    looked for: ``chunk_size``, the most trajectories of one block (4,096 where there is none);
+    ``release(states)``, called when a block is over, whether it ended well or not; and ``fingerprint()``, which returns
+    a JSON-able dict of what the environment was made with: a journal compares it before it goes on, and knows of an
+    environment without one its sizes and class only.
     """
 
     @property
@@ -137,7 +139,9 @@ class BatchSampler:
         ArithmeticError
             Where a greedy score is not finite.
         """
+        n = integer("n", n, 0)
         check_policy(self, policy, exact=False)
+        check_stream("rng", rng)
         levels = ascending("levels", levels, self.horizon)
         returns_from = ascending("returns_from", returns_from, self.horizon)
         grams = [SecondMoment(self.dimension) for _ in levels]
@@ -176,8 +180,9 @@ class BatchSampler:
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
-        check_policy(self, policy, exact=False)
         n = integer("n", n, 1)
+        check_policy(self, policy, exact=False)
+        check_stream("stream", stream)
         blocks = (
             self._roll_out(policy, size, stream.at(stream.call, chunk), frozenset(), self.horizon, ignore)
             for chunk, size in enumerate(self.chunks(n))
@@ -197,12 +202,11 @@ class BatchSampler:
 
         `visit` gets the features of the `wanted` levels and what was earned before them.
         """
-        if n < 0:
-            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
         total = np.zeros(n)
         if n == 0 or not (wanted or last):
             return total
         env, place = self.env, Place(rng.call, rng.chunk)
+        release = getattr(env, "release", keep)
         own, draws = generators(rng)
         with told("reset", place.at(0)):
             states = env.reset(n, own)
@@ -227,10 +231,12 @@ class BatchSampler:
                     raise TypeError(f"{where}: step: expected (states, rewards), got {brief(stepped)}")
                 states, rewards = stepped
                 add_rewards(total, rewards, where)
-        finally:
-            release = getattr(env, "release", None)
-            if release is not None:
+        except BaseException:
+            with suppress(Exception):  # what went wrong before is what matters
                 release(states)
+            raise
+        with told("release", where):
+            release(states)
         return total
 
     def _actions(
@@ -265,6 +271,10 @@ class BatchSampler:
                 f"got {np.linalg.norm(phi[row]):.12g} for trajectory {row}"
             )
         return phi
+
+    def fingerprint(self) -> dict[str, int]:
+        """Return what, besides the environment, the answers depend on."""
+        return {"chunk_size": self.chunk_size}
 
     def __reduce__(self) -> tuple[type[BatchSampler], tuple[BatchEnvironment]]:
         return (BatchSampler, (self.env,))
@@ -316,6 +326,10 @@ def brief(value: object) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     return type(value).__name__
+
+
+def keep(states: Any) -> None:
+    """Release nothing."""
 
 
 def ignore(level: int, phi: NDArray[np.float64], earned: NDArray[np.float64]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,6 +15,7 @@ from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
+from dmq_fast.samplers.protocol import check_stream, check_tables
 
 __all__ = ["ExactSampler"]
 
@@ -57,6 +57,7 @@ class ExactSampler:
     """
 
     def __init__(self, env: FiniteMDP, arithmetic: str | int = "float64") -> None:
+        check_tables(env)
         self.env = env
         self.arithmetic = as_arithmetic(arithmetic)
         self._extended = Expectations(env, self.arithmetic) if isinstance(self.arithmetic, Extended) else None
@@ -74,10 +75,10 @@ class ExactSampler:
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
         """Return n times the expectations; see `Sampler.collect_chunk`."""
-        request = checked(self.env, policy, n, levels, returns_from)
-        n = operator.index(n)
+        request = checked(self.env, policy, n, rng, levels, returns_from)
+        n = request.n
         if self._extended is not None:
-            return self._extended.moments(request, n)
+            return self._extended.moments(request)
         grams = np.zeros((len(request.levels), self.dimension, self.dimension))
         returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
         if n == 0 or request.last < 0:
@@ -102,6 +103,7 @@ class ExactSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Return n times the expectations; see `Sampler.collect`."""
+        check_stream("stream", stream)
         return self.collect_chunk(policy, n, rng=stream, levels=levels, returns_from=returns_from)
 
     def _forwards(
@@ -217,9 +219,9 @@ class Expectations:
         number = self.arithmetic.number
         return [[[(int(t), number(float(row[t]))) for t in np.flatnonzero(row)] for row in rows] for rows in P]
 
-    def moments(self, request: Request, n: int) -> Moments:
+    def moments(self, request: Request) -> Moments:
         """Return n times the expectations that a checked request asks for."""
-        d = self.env.dimension
+        n, d = request.n, self.env.dimension
         grams = self.arithmetic.zeros((len(request.levels), d, d))
         returns = {h: Returns(self.arithmetic.zeros((d,)), self._zero, n) for h in request.returns_from}
         if n == 0 or request.last < 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
+from dmq_fast.samplers.protocol import check_stream, check_tables
 
 __all__ = ["FlowSampler"]
 
@@ -71,6 +71,7 @@ class FlowSampler:
     def __init__(self, env: FiniteMDP, *, square: str = "expected") -> None:
         if square not in ("drawn", "expected"):
             raise ValueError(f"square: expected 'drawn' or 'expected', got {square!r}")
+        check_tables(env)
         self.env = env
         self.square = square
         self.horizon = env.horizon
@@ -100,12 +101,12 @@ class FlowSampler:
         ArithmeticError
             When a greedy score overflows; names the level.
         """
-        request = checked(self.env, policy, n, levels, returns_from, MOST_TRAJECTORIES)
-        n = operator.index(n)
+        request = checked(self.env, policy, n, rng, levels, returns_from, MOST_TRAJECTORIES)
+        n = request.n
         grams = np.zeros((len(request.levels), self.dimension, self.dimension))
         returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
         if n > 0 and request.last >= 0:
-            self._flow(request, n, rng.generator(), grams, returns)
+            self._flow(request, rng.generator(), grams, returns)
         return Moments(n, request.levels, grams, returns)
 
     def collect(
@@ -118,14 +119,15 @@ class FlowSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Draw the moments of n trajectories; see `Sampler.collect`."""
+        check_stream("stream", stream)
         start = stream.at(stream.call)
         return self.collect_chunk(policy, n, rng=start, levels=levels, returns_from=returns_from)
 
     def _flow(
-        self, request: Request, n: int, generator: np.random.Generator, grams: Floats, returns: dict[int, Returns]
+        self, request: Request, generator: np.random.Generator, grams: Floats, returns: dict[int, Returns]
     ) -> None:
         """Fill in the moments of n >= 1 trajectories."""
-        env, stop = self.env, not request.returns_from
+        n, env, stop = request.n, self.env, not request.returns_from
         wanted = {h: gram for h, gram in zip(request.levels, grams, strict=True)}
         nobody = np.zeros(1, dtype=np.int64)
         step = self._start.draw(generator, nobody, np.array([n]))

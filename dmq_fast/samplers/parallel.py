@@ -18,7 +18,8 @@ from dmq_fast.kernels import Stream
 from dmq_fast.kernels._stop import heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.protocol import Sampler, collect_chunks
+from dmq_fast.samplers.evaluate import Estimate, estimate_value
+from dmq_fast.samplers.protocol import Sampler, check_stream, collect_chunks
 
 __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
 
@@ -120,10 +121,15 @@ class ParallelSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories; see `Sampler.collect`."""
+        check_stream("stream", stream)
         if len(self.inner.chunks(n)) > 1:
             return collect_chunks(self, policy, n, stream, levels, returns_from)
         with naming(Chunk(stream.at(stream.call), n)):
             return self.inner.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
+
+    def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
+        """Estimate the value of `policy` as `inner` does, in the calling thread; see `estimate_value`."""
+        return estimate_value(self.inner, policy, n, stream=stream)
 
     def pieces(
         self, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
@@ -141,6 +147,7 @@ class ParallelSampler:
             yield piece
             return
 
+        self._shipped.by_pickle = isinstance(self.executor, ProcessPoolExecutor)
         # What is being drawn when the call is given up need not be drawn to its end, in this process at least.
         stop = threading.Event() if isinstance(self.executor, ThreadPoolExecutor) else None
 
@@ -149,6 +156,9 @@ class ParallelSampler:
                 return self.executor.submit(draw, self._shipped, policy, chunk, *tail, os.getpid(), stop)
             except BrokenExecutor:
                 return None  # a worker died since the last look; what is in flight will tell
+            except Exception as error:
+                error.add_note(f"executor: {type(self.executor).__name__} did not take {name_of(chunk)}")
+                raise
 
         window = self.in_flight or 4 * workers_of(self.executor)
         got: Moments | None
@@ -230,6 +240,8 @@ class Shipped:
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
+        # Whether the executor's own pickler is that of Python, which knows no better.
+        self.by_pickle = False
 
     @functools.cached_property
     def data(self) -> bytes | None:
@@ -238,7 +250,7 @@ class Shipped:
             data = pickle.dumps(self.sampler, pickle.HIGHEST_PROTOCOL)
         except Exception:  # picklers raise nearly anything; what the executor's own one raises will be seen
             return None
-        return None if b"__main__" in data else data
+        return None if b"__main__" in data and not self.by_pickle else data
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Shipped, (self.sampler,)) if self.data is None else (Received, (self.data,))

@@ -9,13 +9,23 @@ from functools import partial
 from typing import Protocol, overload, runtime_checkable
 
 from dmq_fast.arithmetic import ExactGreedy
+from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
-__all__ = ["EqualChunks", "Sampler", "as_sampler", "ascending", "check_policy", "collect_chunks"]
+__all__ = [
+    "EqualChunks",
+    "Sampler",
+    "as_sampler",
+    "ascending",
+    "check_policy",
+    "check_stream",
+    "check_tables",
+    "collect_chunks",
+]
 
 
 FOLLOWS_EXACT = "only ExactSampler(env, arithmetic=...) in extended precision can follow it"
@@ -82,9 +92,9 @@ class EqualChunks(Sequence[int]):
     """
 
     def __init__(self, n: int, size: int) -> None:
-        if not 0 <= n < 2**63:
+        self.n = integer("n", n, 0)
+        if self.n >= 2**63:
             raise ValueError(f"n: expected 0 <= n < 2^63 trajectories, got {n}")
-        self.n = n
         self.size = size
 
     def __len__(self) -> int:
@@ -123,13 +133,28 @@ def check_policy(sizes: FiniteMDP | Sampler, policy: Policy, *, name: str = "pol
 
 def ascending(name: str, levels: Sequence[int], horizon: int) -> tuple[int, ...]:
     """Return the levels as integers, if they ascend within [0, horizon)."""
-    out = tuple(operator.index(level) for level in levels)
+    try:
+        out = tuple(operator.index(level) for level in levels)
+    except TypeError:
+        raise TypeError(f"{name}: expected a sequence of integers, got {levels!r}") from None
     before = -1
     for level in out:
         if not before < level < horizon:
             raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {level} after {before}")
         before = level
     return out
+
+
+def check_tables(env: object) -> None:
+    """Refuse what is not a FiniteMDP."""
+    if not isinstance(env, FiniteMDP):
+        raise TypeError(f"env: expected a FiniteMDP, whose tables are needed here, got {type(env).__name__}")
+
+
+def check_stream(name: str, stream: object) -> None:
+    """Refuse what is not a Stream."""
+    if not isinstance(stream, Stream):
+        raise TypeError(f"{name}: expected a Stream, got {type(stream).__name__}")
 
 
 def collect_chunks(
@@ -142,6 +167,7 @@ def collect_chunks(
     drawn: Callable[[int], None] | None = None,
 ) -> Moments:
     """Answer `collect` chunk by chunk; `drawn` is told the size of each in order, and may raise to stop."""
+    check_stream("stream", stream)
     whole: Moments | None = None
     draw = sampler.pieces if isinstance(sampler, DrawsPieces) else partial(one_by_one, sampler)
     with closing(draw(policy, n, stream, levels, returns_from)) as pieces:
