@@ -9,7 +9,7 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast.environments import combination_lock
-from dmq_fast.experiments import metrics, page
+from dmq_fast.experiments import metrics, page, pictures
 from dmq_fast.experiments.report import run_report, sweep_pictures, sweep_report
 
 pytest.importorskip("matplotlib")
@@ -71,6 +71,8 @@ def check(source):
     # Every picture has a name, and every colour of its own follows the page.
     assert outline.tags.count("svg") == len(re.findall(r'<svg role="img" aria-label="[^"]+"', source))
     assert not re.search(r"(fill|stroke): #(1a1a1a|0072b2)", source, re.IGNORECASE)
+    # A colour that nobody defines is black as a fill, and none at all as a stroke.
+    assert set(re.findall(r"var\(--([\w-]+)\)", source)) <= set(re.findall(r"--([\w-]+):", source))
     return outline
 
 
@@ -319,6 +321,18 @@ def test_environments_that_differ_otherwise_have_pictures_of_their_own():
             rows += [row("lock", "dmq", h, 0, cell=f"{h} {switch}", environment_parameters=parameters)]
     titles = [one.title for one in sweep_pictures(rows)]
     assert titles[:2] == [f"lock, switch = {s}: episodes until solved" for s in ("0", "0.1")]
+
+
+def test_every_colour_is_one_of_the_page_light_and_dark():
+    rows = [row("lock", f"algorithm {i}", horizon, 0) for i in range(len(pictures.COLOURS)) for horizon in (3, 4)]
+    source = sweep_report(rows)
+    check(source)
+    used = {page.THEMED[colour] for colour in pictures.COLOURS}
+    assert {f"stroke: var(--{name})" for name in used} <= set(re.findall(r"stroke: var\(--[\w-]+\)", source))
+    light, dark = (
+        set(re.findall(r"--([\w-]+):", block)) for block in re.findall(r":root \{(.*?)\}", source, re.DOTALL)
+    )
+    assert light == dark >= used
 
 
 def test_a_sweep_of_failures_has_a_page():
