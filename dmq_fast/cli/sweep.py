@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast.cli import FAILED, FINISHED
+from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, count
 from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
 
@@ -68,6 +69,8 @@ def sweep(arguments: Sequence[str]) -> int:
         try:
             if options.export is not None:
                 tabular.check_format(options.export)
+                if options.export.absolute().parent != options.out.absolute():  # which the sweep makes
+                    claim_file("--export", options.export)
             spec = experiments.read(options.spec)
             executor = None if options.dask is None else dask_executor(options.dask, stack)
             summary = experiments.sweep(

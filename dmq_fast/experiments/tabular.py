@@ -101,15 +101,20 @@ def as_csv(table: dict[str, list[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
+def beyond(values: Iterable[int | None]) -> bool:
+    """Whether some integer does not fit 64 bits."""
+    return any(value is not None and not -(2**63) <= value < 2**63 for value in values)
+
+
 def parquet(table: dict[str, list[Any]]) -> bytes:
-    """Return a table as Parquet; a column of several types is one of JSON texts."""
+    """Return a table as Parquet; a column of several types is one of JSON texts, of longer integers one of float64."""
     import pyarrow  # type: ignore[import-not-found,unused-ignore]
     import pyarrow.parquet  # type: ignore[import-not-found,unused-ignore]
 
     arrays = {}
     for name, values in table.items():
         kinds = {type(value) for value in values if value is not None}
-        if kinds == {int, float}:
+        if kinds == {int, float} or (kinds == {int} and beyond(values)):
             values = [None if value is None else float(value) for value in values]
         elif len(kinds) > 1:
             values = [None if value is None else json.dumps(value) for value in values]
