@@ -1062,6 +1062,14 @@ def test_the_command(tmp_path, run):
         assert cell["algorithm_parameters"] == mine[0]["algorithm_parameters"]
 
 
+def test_the_table_tells_environments_of_fixed_seeds_apart(tmp_path, run):
+    spec = write(tmp_path, SMALL.replace("horizon = 3", "horizon = 3\nseed = [5, 6]"))
+    code, out, _ = run("sweep", spec, "--out", tmp_path, "--workers", 0)
+    assert code == 0
+    head, *lines = (line.split() for line in out.splitlines()[:3])
+    assert [line[head.index("seed")] for line in lines] == ["5", "6"]
+
+
 def test_exit_codes_of_the_command(tmp_path, run, monkeypatch):
     text = 'seeds = 3\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:failing"\n'
     path = write(tmp_path, text + 'kind = "raise"\nseeds = [[1]]\n')

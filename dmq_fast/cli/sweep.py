@@ -140,6 +140,7 @@ def errors(rows: list[dict[str, Any]]) -> dict[str, int]:
 def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum up the runs of each cell."""
     from dmq_fast.experiments import run
+    from dmq_fast.experiments.tabular import as_specified
 
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -147,7 +148,9 @@ def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "cell": cell,
-            **{name: group[0][name] for name in ("environment", "environment_parameters", "algorithm")},
+            "environment": group[0]["environment"],
+            "environment_parameters": as_specified(group[0])["environment_parameters"],
+            "algorithm": group[0]["algorithm"],
             **{name: group[0][name] for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
             "runs": len(group),
             "failed": sum(row["status"] in (run.FAILED, run.CRASHED) for row in group),

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dmq_fast.experiments.spec import BUDGETS, seeds_of
 from dmq_fast.result import replacing
 
-__all__ = ["check_format", "columns", "export"]
+__all__ = ["as_specified", "check_format", "columns", "export"]
 
 # Columns of dicts, one column for each entry; the names of parameters are those of the specification.
 SPREAD = {
@@ -22,6 +23,21 @@ SPREAD = {
     "counts": "counts.",
     "timings": "timings.",
 }
+
+
+def as_specified(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run with all that its tables in the specification say among the parameters.
+
+    The seed of an environment that has one of its own, and the budgets, tell cells apart as other parameters do.
+    """
+    own = row.get("environment_seed")
+    fixed = {} if own is None or own == seeds_of(row["seed"])[0] else {"seed": own}
+    budgets = {key: row[key] for key in BUDGETS if row.get(key) is not None}
+    return {
+        **row,
+        "environment_parameters": row["environment_parameters"] | fixed,
+        "algorithm_parameters": row["algorithm_parameters"] | budgets,
+    }
 
 
 def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
