@@ -338,6 +338,14 @@ def test_every_colour_is_one_of_the_page_light_and_dark():
     assert light == dark >= used
 
 
+def test_trajectories_beyond_64_bits_have_pictures():
+    rows = [row("lock", name, h, 0, spent=10**18 * h**2, value=v) for h in (3, 9) for name, v in (("a", 1), ("b", 0.5))]
+    source = sweep_report(rows)
+    check(source)
+    assert source.count("<figure>") == 2
+    assert [line[4] for line in rows_of(source)][-1] == f"&gt; {81 * 10**18:,}"
+
+
 def test_cells_that_differ_in_budget_or_seed_are_told_apart():
     rows = [
         row("lock", "dmq", 4, seed, cell=f"{fixed} {budget}", max_trajectories=budget, environment_seed=fixed)

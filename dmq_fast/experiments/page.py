@@ -261,7 +261,8 @@ code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono"
   h1 { font-size: 1.5rem; }
   .tiles { grid-template-columns: 1fr 1fr; gap: 0.5rem; }
   .tiles dd { font-size: 1.2rem; }
-  th, td { padding-right: 0.55rem; }
+  table { font-size: 0.8rem; }
+  th, td { padding-right: 0.4rem; }
   .rate { display: none; }
   th:nth-child(n + 5) { white-space: normal; }
   .statements thead { display: none; }
