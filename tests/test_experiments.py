@@ -652,9 +652,9 @@ def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monk
         return batches[-1]
 
     monkeypatch.setattr(scheduler.Sweep, "next_batch", noted)
-    data = one("obstinate:failing", kind="die", seeds=32)
+    data = one("obstinate:failing", kind="die", seeds=64)
     data["algorithms"][0] |= {"seeds": [[11]]}
-    assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 31}
+    assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 63}
     assert max(map(len, batches)) >= 8
     assert [row["seed"] for row in experiments.load(tmp_path) if row["status"] == "crashed"] == [11]
 
@@ -1092,6 +1092,7 @@ def test_exit_codes_of_the_command(tmp_path, run, monkeypatch):
     ):
         code, stdout, err = run("sweep", *arguments)
         assert (code, stdout, bool(err)) == (2, "", True)
+    assert "expected an integer >= 0, got '-1'" in run("sweep", path, "--out", tmp_path, "--workers", "-1")[2]
     code, stdout, err = run("sweep", path, "--out", tmp_path / "new", "--export", tmp_path / "new" / "x.csv")
     assert (code, (tmp_path / "new" / "x.csv").exists()) == (1, True)
     monkeypatch.setattr("dmq_fast.experiments.tabular.replacing", full)
