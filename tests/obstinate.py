@@ -54,6 +54,12 @@ def failing(env, seed, *, kind, seeds, marker=""):
 def fail(kind):
     if kind == "raise":
         raise ZeroDivisionError("of the user's making")
+    if kind == "note":
+        error = ZeroDivisionError("of the user's making")
+        error.add_note("at level 3")
+        raise error
+    if kind == "surrogate":
+        raise FileNotFoundError("no \udcff")
     if kind == "exit":
         raise SystemExit(3)
     if kind == "die":
@@ -69,6 +75,10 @@ def odd(env, seed, *, answer):
         "no count": lambda: type("Result", (), {"status": "finished"})(),
         "object": lambda: uniform(env, details={"what": object()}),
         "status": lambda: Outcome("crashed", 1),
+        "nan": lambda: Outcome("finished", 1, value=float("nan")),
+        "infinity": lambda: Outcome("finished", 1, value=float("inf")),
+        "negative": lambda: Outcome("finished", -1),
+        "endless": lambda: Outcome("finished", 10**400),
     }
     return Obstinate(env, lambda env, budget: answers[answer]())
 
@@ -79,6 +89,16 @@ class Episodes:
     def __init__(self, seed):
         self.status, self.episodes, self.value = "max_trajectories", np.int64(3), np.float64(0.25)
         self.counts = {"rows": np.arange(2)}
+
+
+def counting(env, seed, *, n):
+    """Tells of any number of trajectories."""
+    return Obstinate(env, lambda env, budget: Outcome("st\udcff", 10**n, counts={"trajectories": {"check": 10**n}}))
+
+
+def leaving(env, seed):
+    """Ends the program where it is made."""
+    raise SystemExit(5)
 
 
 def foreign(env, seed):

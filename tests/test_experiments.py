@@ -170,12 +170,13 @@ TABLES = [
     ("horizon = 3", "horizon = 3\nseed = -1", 5, r"environments\[0\].seed", r"expected an integer in \[0, 2\^63\)"),
     ("horizon = 3", "horizon = 1979-05-27", 4, r"environments\[0\].horizon", "expected strings, booleans, finite num"),
     ('"lock"', '"lok"', 3, r"environments\[0\].name", "expected one of lock, .*, got 'lok'; did you mean 'lock'?"),
-    ('"lock"', '"no_such_module:lock"', 3, r"environments\[0\].name", "cannot be imported: No module named 'no_such"),
+    ('"lock"', '"no_such_module:lock"', 3, r"environments\[0\].name", "cannot be imported: ModuleNotFoundError: No m"),
+    ('"lock"', '"leaving_module:lock"', 3, r"environments\[0\].name", "cannot be imported: SystemExit: 3"),
     ('"lock"', "7", 3, r"environments\[0\].name", "expected a string, got 7"),
     ('name = "lock"', "", 2, r"environments\[0\]", "expected a name, got none"),
     ("[[environments]]", "[environments]", 2, "environments", r"expected at least one table \[\[environments\]\], got"),
     ('"dmq"', '"dqm"', 6, r"algorithms\[0\].name", "one of dmq, .* or module:function, got 'dqm'; did you mean"),
-    ('"dmq"', '"obstinate:ROOT"', 6, r"algorithms\[0\].name", "cannot be imported: module 'obstinate' has no attrib"),
+    ('"dmq"', '"obstinate:ROOT"', 6, r"algorithms\[0\].name", "cannot be imported: AttributeError: module"),
     ('"dmq"', '"dmq"\nn_sample = 3', 7, r"algorithms\[0\].n_sample", "among sampler, .*; did you mean 'n_samples'?"),
     ('"dmq"', '"dmq"\nrng = 3', 7, r"algorithms\[0\].rng", "expected parameters of dmq among"),
     ('"dmq"', '"dmq"\nn_samples = "20"', 7, r"algorithms\[0\].n_samples", "expected an integer, got '20'"),
@@ -209,6 +210,23 @@ def test_wrong_entries_are_refused_before_anything_runs(tmp_path, top, line, key
 def test_wrong_tables_are_refused_before_anything_runs(tmp_path, old, new, line, key, words):
     assert SMALL.count(old) == 1
     assert_refused(tmp_path, SMALL.replace(old, new), line, key, words)
+
+
+def test_a_byte_order_mark_means_nothing(tmp_path):
+    path = tmp_path / "spec.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + SMALL.replace("\n", "\r\n").encode())
+    assert experiments.read(path).cells == experiments.read(write(tmp_path, SMALL, "plain.toml")).cells
+
+
+def test_what_is_far_too_long_is_refused_at_once(tmp_path):
+    for data in (one(seeds=range(10**15)), one(n_samples=range(10**15))):
+        with pytest.raises(experiments.SpecError, match=r"expected at most 1,000,000 .*, got 1,000,000,000,000,000"):
+            experiments.read(data)
+    seeds = list(range(100_000))
+    began = time.perf_counter()
+    with pytest.raises(experiments.SpecError, match=r"seeds\[100000\]: the seed 99999 a second time"):
+        experiments.read(one(seeds=[*seeds, 99_999]))
+    assert time.perf_counter() - began < 5.0
 
 
 def test_other_specifications_that_are_refused(tmp_path):
@@ -586,6 +604,8 @@ def test_arguments_of_a_sweep_are_checked(tmp_path):
     ("kind", "status", "words"),
     [
         ("raise", "failed", "ZeroDivisionError: of the user's making"),
+        ("note", "failed", "ZeroDivisionError: of the user's making\nat level 3"),
+        ("surrogate", "failed", r"FileNotFoundError: no \udcff"),
         ("exit", "failed", "SystemExit: 3"),
         ("die", "crashed", "the worker process died: exit code 9"),
         ("kill", "crashed", "the worker process died: signal SIGKILL"),
@@ -632,9 +652,9 @@ def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monk
         return batches[-1]
 
     monkeypatch.setattr(scheduler.Sweep, "next_batch", noted)
-    data = one("obstinate:failing", kind="die", seeds=32)
+    data = one("obstinate:failing", kind="die", seeds=64)
     data["algorithms"][0] |= {"seeds": [[11]]}
-    assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 31}
+    assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 63}
     assert max(map(len, batches)) >= 8
     assert [row["seed"] for row in experiments.load(tmp_path) if row["status"] == "crashed"] == [11]
 
@@ -646,12 +666,36 @@ def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monk
         ("no count", "TypeError: learn: expected a result with the attribute n_trajectories, got Result"),
         ("object", "TypeError: expected what JSON can hold, got object"),
         ("status", "ValueError: learn: expected a status other than failed and crashed, got crashed"),
+        ("nan", "ValueError: learn: expected a finite value, got nan"),
+        ("infinity", "ValueError: learn: expected a finite value, got inf"),
+        ("negative", "ValueError: learn: expected n_trajectories in [0, 1e308], got -1"),
+        ("endless", f"ValueError: learn: expected n_trajectories in [0, 1e308], got {10**400}"),
     ],
 )
 def test_a_result_that_cannot_be_stored_fails_its_run(tmp_path, answer, words):
     experiments.sweep(one("obstinate:odd", answer=answer, seeds=1), tmp_path, workers=0)
     (row,) = experiments.load(tmp_path)
     assert (row["status"], row["error"]) == ("failed", words)
+
+
+def test_counts_beyond_64_bits_are_kept(tmp_path, run):
+    spec = write(tmp_path, SMALL.replace('"dmq"', '"obstinate:counting"\nn = [3, 18, 19, 21]'))
+    code, _, err = run("sweep", spec, "--out", tmp_path, "--workers", 0, "--export", tmp_path / "runs.csv")
+    assert (code, err) == (0, "")
+    rows = sorted(experiments.load(tmp_path), key=lambda row: row["algorithm_parameters"]["n"])
+    assert [row["n_trajectories"] for row in rows] == [10**3, 10**18, int(1e19), int(1e21)]
+    assert [row["counts"]["trajectories"]["check"] for row in rows] == [10**n for n in (3, 18, 19, 21)]
+    assert {row["status"] for row in rows} == {r"st\udcff"}
+    data = one(n_samples=10**18, sampler=["flow", "exact"], seeds=1)
+    assert experiments.sweep(data, tmp_path / "dmq", workers=0).statuses == {"finished": 2}
+    for row in experiments.load(tmp_path / "dmq"):
+        assert row["n_trajectories"] == float(sum(row["counts"]["trajectories"].values())) > 2**63
+
+
+def test_a_factory_that_leaves_costs_its_runs_only(tmp_path):
+    data = one(n_samples=20, seeds=1)
+    data["algorithms"].append({"name": "obstinate:leaving"})
+    assert experiments.sweep(data, tmp_path, workers=0).statuses == {"failed": 1, "finished": 1}
 
 
 def test_results_of_another_make_are_understood(tmp_path):
@@ -853,6 +897,43 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path):
                 attempt()
 
 
+def test_a_damaged_store_is_refused_by_its_path(tmp_path):
+    out = tmp_path / "out"
+    experiments.sweep(one(n_samples=20, seeds=100), out, workers=0)
+    path = out / store.FILE
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + bytes(len(whole) - 8192))
+    for attempt in (lambda: experiments.sweep(one(n_samples=20), out, workers=0), lambda: experiments.load(out)):
+        with pytest.raises(experiments.StoreError, match=r"out/runs\.sqlite: database disk image is malformed"):
+            attempt()
+    path.write_bytes(whole)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE runs SET details = '{' WHERE seed = 7")
+    with pytest.raises(experiments.StoreError, match=r"out/runs\.sqlite: a row is damaged: Expecting"):
+        experiments.load(out)
+    (tmp_path / "other" / store.FILE).mkdir(parents=True)
+    with pytest.raises(IsADirectoryError, match=r"out: .*runs\.sqlite is a directory"):
+        experiments.sweep(one(), tmp_path / "other", workers=0)
+    with pytest.raises(NotADirectoryError, match="out: expected a directory, got the file"):
+        experiments.sweep(one(), path, workers=0)
+
+
+def test_a_store_that_others_keep_locked_is_given_up(tmp_path, run, monkeypatch):
+    spec, out = write(tmp_path, SMALL), tmp_path / "out"
+    assert run("sweep", spec, "--out", out, "--workers", 0)[0] == 0
+    note = store.Store.note
+
+    def meanwhile(self, spec):
+        with contextlib.closing(sqlite3.connect(out / store.FILE, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            note(self, spec)
+
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    monkeypatch.setattr(store.Store, "note", meanwhile)
+    code, stdout, err = run("sweep", spec, "--out", out, "--workers", 0)
+    assert (code, stdout) == (4, "") and "runs.sqlite: could not be written: database is locked" in err
+
+
 def test_a_store_nobody_can_write_is_read(tmp_path, monkeypatch):
     experiments.sweep(one(n_samples=20), tmp_path, workers=0)
     expected = experiments.load(tmp_path)
@@ -981,7 +1062,15 @@ def test_the_command(tmp_path, run):
         assert cell["algorithm_parameters"] == mine[0]["algorithm_parameters"]
 
 
-def test_exit_codes_of_the_command(tmp_path, run):
+def test_the_table_tells_environments_of_fixed_seeds_apart(tmp_path, run):
+    spec = write(tmp_path, SMALL.replace("horizon = 3", "horizon = 3\nseed = [5, 6]"))
+    code, out, _ = run("sweep", spec, "--out", tmp_path, "--workers", 0)
+    assert code == 0
+    head, *lines = (line.split() for line in out.splitlines()[:3])
+    assert [line[head.index("seed")] for line in lines] == ["5", "6"]
+
+
+def test_exit_codes_of_the_command(tmp_path, run, monkeypatch):
     text = 'seeds = 3\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:failing"\n'
     path = write(tmp_path, text + 'kind = "raise"\nseeds = [[1]]\n')
     code, stdout, _ = run("sweep", path, "--out", tmp_path / "out", "--workers", 0)
@@ -997,15 +1086,24 @@ def test_exit_codes_of_the_command(tmp_path, run):
         [path, "--out", path],
         [path, "--out", tmp_path / "out", "--export", tmp_path / "x.txt"],
         [path],
+        [path, "--out", tmp_path / "out", "--export", tmp_path / "none" / "x.csv"],
         [path, "--out", tmp_path / "out", "--workers", "-1"],
         [path, "--out", tmp_path / "out", "--workers", "1", "--dask", "tcp://nowhere:1"],
     ):
         code, stdout, err = run("sweep", *arguments)
         assert (code, stdout, bool(err)) == (2, "", True)
-    code, stdout, err = run("sweep", path, "--out", tmp_path / "out", "--export", tmp_path / "none" / "x.csv")
+    assert "expected an integer >= 0, got '-1'" in run("sweep", path, "--out", tmp_path, "--workers", "-1")[2]
+    code, stdout, err = run("sweep", path, "--out", tmp_path / "new", "--export", tmp_path / "new" / "x.csv")
+    assert (code, (tmp_path / "new" / "x.csv").exists()) == (1, True)
+    monkeypatch.setattr("dmq_fast.experiments.tabular.replacing", full)
+    code, stdout, err = run("sweep", path, "--out", tmp_path / "out", "--export", tmp_path / "x.csv")
     assert code == 4
     assert "could not save" in err
     assert "spec: 3 runs" in stdout
+
+
+def full(path):
+    raise OSError("No space left on device")
 
 
 def test_a_disk_that_fills_up_ends_the_sweep(tmp_path, run, monkeypatch):

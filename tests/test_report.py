@@ -1,7 +1,9 @@
 """The HTML page of a run and of a sweep: complete, self-contained, valid, and safe."""
 
+import contextlib
 import json
 import re
+import sqlite3
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast.environments import combination_lock
-from dmq_fast.experiments import metrics, page
+from dmq_fast.experiments import metrics, page, pictures
 from dmq_fast.experiments.report import run_report, sweep_pictures, sweep_report
+from dmq_fast.experiments.spec import seeds_of
 
 pytest.importorskip("matplotlib")
 
@@ -71,6 +74,8 @@ def check(source):
     # Every picture has a name, and every colour of its own follows the page.
     assert outline.tags.count("svg") == len(re.findall(r'<svg role="img" aria-label="[^"]+"', source))
     assert not re.search(r"(fill|stroke): #(1a1a1a|0072b2)", source, re.IGNORECASE)
+    # A colour that nobody defines is black as a fill, and none at all as a stroke.
+    assert set(re.findall(r"var\(--([\w-]+)\)", source)) <= set(re.findall(r"--([\w-]+):", source))
     return outline
 
 
@@ -321,6 +326,55 @@ def test_environments_that_differ_otherwise_have_pictures_of_their_own():
     assert titles[:2] == [f"lock, switch = {s}: episodes until solved" for s in ("0", "0.1")]
 
 
+def test_every_colour_is_one_of_the_page_light_and_dark():
+    rows = [row("lock", f"algorithm {i}", horizon, 0) for i in range(len(pictures.COLOURS)) for horizon in (3, 4)]
+    source = sweep_report(rows)
+    check(source)
+    used = {page.THEMED[colour] for colour in pictures.COLOURS}
+    assert {f"stroke: var(--{name})" for name in used} <= set(re.findall(r"stroke: var\(--[\w-]+\)", source))
+    light, dark = (
+        set(re.findall(r"--([\w-]+):", block)) for block in re.findall(r":root \{(.*?)\}", source, re.DOTALL)
+    )
+    assert light == dark >= used
+
+
+def test_trajectories_beyond_64_bits_have_pictures():
+    rows = [row("lock", name, h, 0, spent=10**18 * h**2, value=v) for h in (3, 9) for name, v in (("a", 1), ("b", 0.5))]
+    source = sweep_report(rows)
+    check(source)
+    assert source.count("<figure>") == 2
+    assert [line[4] for line in rows_of(source)][-1] == f"&gt; {81 * 10**18:,}"
+
+
+def test_cells_that_differ_in_budget_or_seed_are_told_apart():
+    rows = [
+        row("lock", "dmq", 4, seed, cell=f"{fixed} {budget}", max_trajectories=budget, environment_seed=fixed)
+        for fixed in (1, 2)
+        for budget in (50, 60)
+        for seed in (0, 1)
+    ]
+    cells = [line[:2] for line in rows_of(sweep_report(rows))]
+    assert cells == [
+        [f"lock seed = {fixed}", f"dmq max_trajectories = {budget}"] for fixed in (1, 2) for budget in (50, 60)
+    ]
+    # An environment that each seed makes anew has no seed to tell.
+    rows = [row("lock", "dmq", 4, seed, environment_seed=seeds_of(seed)[0]) for seed in (0, 1)]
+    assert rows_of(sweep_report(rows))[0][:2] == ["lock", "dmq"]
+
+
+def test_messages_are_counted_and_few():
+    rows = [row("lock", "dmq", 3, seed, value=None, spent=None, status="failed", error=f"E{seed % 20}: <b>")
+            for seed in range(25)]  # fmt: skip
+    rows += [row("lock", "ocp", 3, seed, warnings=["equations contradict"]) for seed in range(3)]
+    outline = check(sweep_report(rows, notes=["28 of 30"]))
+    shown = " ".join(outline.text.split())
+    assert "Note: 28 of 30" in shown
+    assert "Warning: 2 runs failed: E0: <b>" in shown and "Warning: 1 run failed: E5: <b>" in shown
+    assert "Warning: 10 more messages are in the store" in shown and "E11" not in shown
+    assert "3 runs of ocp: equations contradict" in shown
+    assert "25 of 28" in shown
+
+
 def test_a_sweep_of_failures_has_a_page():
     rows = [row("lock", "dmq", 4, 0, status="crashed", error="died", value=None, spent=None, seconds=None)]
     check(sweep_report(rows))
@@ -344,6 +398,11 @@ def test_the_page_of_a_sweep_from_its_directory(run, tmp_path):
     assert "horizon = [3, 5]" in outline.text
     code, _, err = run("report", tmp_path / "out", "--epsilon", 0.1)
     assert code == 2 and "--epsilon" in err
+    with contextlib.closing(sqlite3.connect(tmp_path / "out" / "runs.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM runs WHERE seed = 1")
+    code, _, err = run("report", tmp_path / "out")
+    assert (code, err) == (0, "note: 4 of 8 runs are stored; the sweep has not ended\n")
+    assert "4 of 8 runs are stored" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

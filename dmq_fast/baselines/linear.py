@@ -202,7 +202,8 @@ class OCP(Baseline):
 
     Notes
     -----
-    Constraints that are no equations are dropped: without a bound on theta, they say nothing about other features. An
+    Constraints that are no equations are dropped: without a bound on theta, they say nothing about other features.
+    Those of an episode are found from its last level to its first, and a level knows those of the levels after it. An
     episode costs O(H K d²), whatever came before.
 
     Wen and Van Roy (2013). Efficient exploration and value function generalization in deterministic systems. NIPS.

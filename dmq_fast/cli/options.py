@@ -47,18 +47,23 @@ class ShowVersion(argparse.Action):
 
 def positive_integer(text: str) -> int:
     """Read an integer >= 1."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
-    return number
+    return integer_from(1, text)
 
 
 def count(text: str) -> int:
     """Read an integer >= 0."""
-    return 0 if text.strip() == "0" else positive_integer(text)
+    return integer_from(0, text)
+
+
+def integer_from(least: int, text: str) -> int:
+    """Read an integer >= `least`."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"expected an integer >= {least}, got {text!r}")
+    return number
 
 
 def key_value(text: str) -> tuple[str, Any]:

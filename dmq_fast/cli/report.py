@@ -80,8 +80,10 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         if not rows:
             raise ValueError(f"{directory}: no run of this sweep has ended yet")
         specs = stored_specs(directory / STORE)
-        names = dict.fromkeys(name for name, _ in specs) or {directory.absolute().name: None}
-        return sweep_report(rows, name=", ".join(names), specs=[text for _, text in specs]), []
+        names = dict.fromkeys(name for name, _, _ in specs) or {directory.absolute().name: None}
+        wanted = max((runs for _, _, runs in specs), default=0)
+        notes = [f"{len(rows):,} of {wanted:,} runs are stored; the sweep has not ended"] if wanted > len(rows) else []
+        return sweep_report(rows, name=", ".join(names), specs=[text for _, text, _ in specs], notes=notes), notes
     npz, text = (directory / name for name in OUTPUTS)
     if not npz.exists() or not text.exists():
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
@@ -123,11 +125,11 @@ def tables(
     return mdp, []
 
 
-def stored_specs(path: Path) -> list[tuple[str, str]]:
-    """Return names and texts of the specifications that a store tells of, in order; none where it cannot be read."""
+def stored_specs(path: Path) -> list[tuple[str, str, int]]:
+    """Return names, texts and numbers of runs of the specifications of a store, in order; none if it is unreadable."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            return list(connection.execute("SELECT name, text FROM specs ORDER BY began"))
+            return list(connection.execute("SELECT name, text, runs FROM specs ORDER BY began"))
     except sqlite3.Error:
         return []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast.cli import FAILED, FINISHED
+from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, count
 from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
 
@@ -68,6 +69,8 @@ def sweep(arguments: Sequence[str]) -> int:
         try:
             if options.export is not None:
                 tabular.check_format(options.export)
+                if options.export.absolute().parent != options.out.absolute():  # which the sweep makes
+                    claim_file("--export", options.export)
             spec = experiments.read(options.spec)
             executor = None if options.dask is None else dask_executor(options.dask, stack)
             summary = experiments.sweep(
@@ -137,6 +140,7 @@ def errors(rows: list[dict[str, Any]]) -> dict[str, int]:
 def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum up the runs of each cell."""
     from dmq_fast.experiments import run
+    from dmq_fast.experiments.tabular import as_specified
 
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -144,7 +148,9 @@ def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "cell": cell,
-            **{name: group[0][name] for name in ("environment", "environment_parameters", "algorithm")},
+            "environment": group[0]["environment"],
+            "environment_parameters": as_specified(group[0])["environment_parameters"],
+            "algorithm": group[0]["algorithm"],
             **{name: group[0][name] for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
             "runs": len(group),
             "failed": sum(row["status"] in (run.FAILED, run.CRASHED) for row in group),

@@ -38,6 +38,7 @@ from dmq_fast import baselines, samplers
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.dmq import DMQ
 from dmq_fast.environments import CompiledEnv, FiniteMDP
+from dmq_fast.experiments.errors import spelled
 from dmq_fast.policy import Policy
 from dmq_fast.result import Result
 from dmq_fast.samplers import BatchEnvironment, Sampler
@@ -289,8 +290,8 @@ def imported(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"name: {name!r} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever the module does
+        raise ValueError(f"name: {name!r} cannot be imported: {spelled(error)}") from error
     if not callable(found):
         raise ValueError(f"name: expected a function, and {name!r} is {type(found).__name__}")
     return found  # type: ignore[no-any-return]

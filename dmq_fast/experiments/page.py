@@ -42,11 +42,12 @@ class Picture(NamedTuple):
 
 # What is drawn in these colours takes those of the page.
 THEMED = {
+    **{colour: f"series-{i}" for i, colour in enumerate(pictures.COLOURS)},
+    # One of the series has the colour of text.
     pictures.INK: "ink",
     pictures.MUTED: "muted",
     pictures.FAINT: "faint",
     "#ffffff": "paper",
-    **{colour: f"series-{i}" for i, colour in enumerate(pictures.COLOURS)},
 }
 
 
@@ -184,14 +185,14 @@ CSS = """\
   --paper: #ffffff; --panel: #f6f6f4; --ink: #1a1a1a; --muted: #5f5f5f; --faint: #e4e4e4; --rule: #d8d8d4;
   --good: #00664a; --bad: #a33f00;
   --series-0: #0072b2; --series-1: #d55e00; --series-2: #009e73; --series-3: #cc79a7; --series-4: #56b4e9;
-  --series-5: #e69f00;
+  --series-5: #e69f00; --series-7: #882255; --series-8: #999933;
 }
 @media screen and (prefers-color-scheme: dark) {
   :root {
     --paper: #16181b; --panel: #1f2226; --ink: #ececea; --muted: #a3a6aa; --faint: #33373c; --rule: #3a3e44;
     --good: #4fd1a5; --bad: #ff9a5c;
     --series-0: #4aa8e0; --series-1: #f0803c; --series-2: #2fc79c; --series-3: #dc93bd; --series-4: #7cc9f5;
-    --series-5: #f2b53a;
+    --series-5: #f2b53a; --series-7: #c8588c; --series-8: #b9b955;
   }
 }
 * { box-sizing: border-box; }
@@ -260,7 +261,8 @@ code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono"
   h1 { font-size: 1.5rem; }
   .tiles { grid-template-columns: 1fr 1fr; gap: 0.5rem; }
   .tiles dd { font-size: 1.2rem; }
-  th, td { padding-right: 0.55rem; }
+  table { font-size: 0.8rem; }
+  th, td { padding-right: 0.4rem; }
   .rate { display: none; }
   th:nth-child(n + 5) { white-space: normal; }
   .statements thead { display: none; }

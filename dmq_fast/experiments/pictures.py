@@ -226,7 +226,8 @@ def draw_solved(
 ) -> tuple[float, float]:
     """Draw median, band and unsolved runs of one line, these `aside` times their abscissa; return its last point."""
     at = sorted(runs)
-    needed = [[row["n_trajectories"] if is_solved(row, share) else np.inf for row in runs[x]] for x in at]
+    # Of any size, since exact samplers draw more than integers of 64 bits can count.
+    needed = [[float(row["n_trajectories"]) if is_solved(row, share) else np.inf for row in runs[x]] for x in at]
     lower, median, upper = (
         np.array([np.quantile(some, q, method="inverted_cdf") for some in needed])
         for q in (quantiles[0], 0.5, quantiles[1])
@@ -237,7 +238,7 @@ def draw_solved(
     )
     solved = np.isfinite(median)
     axes.plot(np.array(at)[solved], median[solved], color=colour, marker=marker)
-    lost = {x: [row["n_trajectories"] for row in runs[x] if not is_solved(row, share)] for x in at}
+    lost = {x: [float(row["n_trajectories"]) for row in runs[x] if not is_solved(row, share)] for x in at}
     for x, spent in lost.items():
         one_for_all = len(spent) > COUNTABLE or len(spent) == len(runs[x])
         shown = [max(spent)] if one_for_all else spent
@@ -631,7 +632,7 @@ def trajectories_by_purpose(
             colours = {name: PURPOSES[name][2] if name in PURPOSES else YELLOW for name in (*PURPOSES, *others)}
             for name, colour in colours.items():
                 n = one.get(name, 0)
-                axes.barh(row, n, left=left, color=colour, height=0.62, edgecolor="white", linewidth=0.4)
+                axes.barh(row, float(n), left=float(left), color=colour, height=0.62, edgecolor="white", linewidth=0.4)
                 if n > 0.16 * total:
                     axes.text(left + n / 2, row, f"{n:,}", ha="center", va="center", color="white", fontsize=6.5)
                 left += n

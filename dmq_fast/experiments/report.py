@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import shlex
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,7 @@ from dmq_fast.experiments.page import (
     text,
     tiles,
 )
+from dmq_fast.experiments.tabular import as_specified
 from dmq_fast.result import Result
 
 if TYPE_CHECKING:
@@ -238,7 +240,9 @@ class Cell(NamedTuple):
     rows: list[Mapping[str, Any]]
 
 
-def sweep_report(rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", specs: Sequence[str] = ()) -> str:
+def sweep_report(
+    rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", specs: Sequence[str] = (), notes: Sequence[str] = ()
+) -> str:
     """Return the page of a sweep.
 
     Parameters
@@ -249,6 +253,8 @@ def sweep_report(rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", spec
         Title of the page.
     specs : sequence of str
         Texts of the specifications that the runs are from.
+    notes : sequence of str
+        What the reader should know about the page, such as that the sweep has not ended.
 
     Raises
     ------
@@ -257,7 +263,7 @@ def sweep_report(rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", spec
     ValueError
         If there are no rows.
     """
-    rows = list(rows)
+    rows = [as_specified(row) for row in rows]
     if not rows:
         raise ValueError("rows: expected at least one run, got none")
     cells = cells_of(rows)
@@ -265,8 +271,9 @@ def sweep_report(rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", spec
     body = [
         header(name, f"{len(rows):,} runs", {}),
         tiles(sweep_tiles(rows, cells)),
-        messages("warning", sorted({f"{row['status']}: {row['error']}" for row in failures})),
-        section("Runs by cell", cell_table(cells)),
+        messages("note", notes),
+        messages("warning", most_common(f"{row['status']}: {row['error']}" for row in failures)),
+        section("Runs by cell", cell_table(cells) + warnings_table(rows)),
         section("Pictures", gallery(sweep_pictures(rows))),
         section("Reproduce", reproduce_sweep(rows, specs)),
     ]
@@ -274,6 +281,24 @@ def sweep_report(rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", spec
 
 
 FAILURES = ("failed", "crashed")
+
+SHOWN = 10
+"""Most messages that a page shows."""
+
+
+def most_common(shown: Iterable[str]) -> list[str]:
+    """Return messages by how many runs say so, those that many do first."""
+    counts = Counter(shown).most_common()
+    more = [f"{len(counts) - SHOWN:,} more messages are in the store"] if len(counts) > SHOWN else []
+    return [f"{count:,} {'run' if count == 1 else 'runs'} {one}" for one, count in counts[:SHOWN]] + more
+
+
+def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the runs' own reasons to doubt them, if there are any."""
+    said = most_common(f"of {row['algorithm']}: {one}" for row in rows for one in row.get("warnings") or ())
+    if not said:
+        return ""
+    return "<h3>Warnings of the runs</h3><ul>" + "".join(f"<li>{escape(one)}</li>" for one in said) + "</ul>"
 
 
 def cells_of(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
@@ -312,7 +337,7 @@ def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> Ite
     if verdicts:
         yield "solved", f"{sum(verdicts) / len(verdicts):.0%}", f"{sum(verdicts):,} of {len(verdicts):,}"
     failed = sum(row["status"] in FAILURES for row in rows)
-    yield "failed or crashed", f"{failed:,}", "" if failed else "none"
+    yield "failed or crashed", f"{failed:,}", f"of {len(rows):,}" if failed else "none"
     drawn = sum(row["n_trajectories"] or 0 for row in rows)
     yield "trajectories", f"{drawn:,}", "in all"
     yield "seconds", f"{sum(row['seconds'] or 0.0 for row in rows):,.3g}", "in all runs together"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import math
 import socket
 import time
 import traceback
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from dmq_fast._version import __version__
 from dmq_fast.environments import FiniteMDP
 from dmq_fast.experiments.algorithms import Environment, Factory, Outcome
+from dmq_fast.experiments.errors import spelled, writable
 from dmq_fast.experiments.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
@@ -65,7 +67,7 @@ def attempt(run: Run, clock: Clock) -> dict[str, Any]:
     value = appraise(env, outcome, run.cell.evaluate, algorithm_seed)
     clock.tick("evaluation")
     row = {
-        "status": str(outcome.status),
+        "status": writable(str(outcome.status)),
         "error": None,
         **value,
         "n_trajectories": int(outcome.n_trajectories),
@@ -76,7 +78,12 @@ def attempt(run: Run, clock: Clock) -> dict[str, Any]:
     }
     if row["status"] in (FAILED, CRASHED):
         raise ValueError(f"learn: expected a status other than {FAILED} and {CRASHED}, got {row['status']}")
-    json.dumps(row, default=plain)  # what cannot be stored fails this run, not the sweep
+    if row["value"] is not None and not math.isfinite(row["value"]):
+        raise ValueError(f"learn: expected a finite value, got {row['value']}")
+    # What cannot be stored fails this run, not the sweep.
+    json.dumps(row, default=plain)
+    if not 0 <= row["n_trajectories"] <= 1e308:
+        raise ValueError(f"learn: expected n_trajectories in [0, 1e308], got {row['n_trajectories']}")
     return row
 
 
@@ -124,7 +131,7 @@ def failure(status: str, error: BaseException, trace: str | None = None) -> dict
     """The other part, of a run that failed or crashed."""
     return {
         "status": status,
-        "error": traceback.format_exception_only(error)[-1].strip(),
+        "error": spelled(error),
         **dict.fromkeys(("value", "value_standard_error", "optimal_value", "gap", "n_trajectories")),
         "counts": {},
         "seconds": None,

@@ -210,8 +210,8 @@ class Sweep:
         if self.broken:
             return self.broken.popleft()
         while self.missing:
-            # Smaller towards the end, so that the workers end together.
-            most = min(BATCH_RUNS, math.ceil(len(self.missing) / (4 * self.workers)))
+            # Smaller towards the end: workers end together, and what sweeps that share the work do twice is little.
+            most = min(BATCH_RUNS, math.ceil(len(self.missing) / (8 * self.workers)))
             batch: list[Run] = []
             seconds = 0.0
             while self.missing and len(batch) < most and seconds < BATCH_SECONDS:

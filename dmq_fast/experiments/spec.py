@@ -143,7 +143,7 @@ class Spec:
                 if (place := cell.places.get(f"{table}.{key}")) is not None:
                     raise self.source.error(place, rest if named == key else message) from error
             raise self.source.error(cell.places[table], message) from error
-        except Exception:  # see `check`
+        except (Exception, SystemExit):  # see `check`
             return
 
 
@@ -190,7 +190,8 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
         raise TypeError(f"spec: expected a path, a mapping or a Spec, got {spec!r}")
     path = Path(spec)
     try:
-        text = path.read_bytes().decode().replace("\r\n", "\n")
+        # Some editors begin a file with a byte order mark.
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
         data = tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SpecError(f"{path}: not TOML: {error}") from error
@@ -244,12 +245,16 @@ def read_seeds(source: Source, data: dict[str, Any]) -> tuple[int, ...]:
         return tuple(range(seeds))
     if not isinstance(seeds, list | tuple | range) or not seeds:
         raise source.error(("seeds",), f"expected how many (an integer >= 1) or a list of integers >= 0, got {seeds!r}")
+    if len(seeds) > LARGEST:
+        raise source.error(("seeds",), f"expected at most {LARGEST:,} seeds, got {len(seeds):,}")
+    met: dict[int, None] = {}
     for i, seed in enumerate(seeds):
         if not is_integer(seed, 0):
             raise source.error(("seeds", i), f"expected an integer in [0, 2^63), got {seed!r}")
-        if seed in seeds[:i]:
+        if seed in met:
             raise source.error(("seeds", i), f"the seed {seed} a second time")
-    return tuple(seeds)
+        met[seed] = None
+    return tuple(met)
 
 
 def read_budget(source: Source, key: str, choice: Choice) -> Any:
@@ -284,10 +289,12 @@ def combinations(source: Source, key: str, index: int, table: dict[str, Any]) ->
     for name, value in table.items():
         if not isinstance(value, list | tuple | range):
             choices[name] = [Choice(value, (*place, name))]
+        elif not value:
+            raise source.error((*place, name), "an empty list leaves nothing to run")
+        elif len(value) > LARGEST:
+            raise source.error((*place, name), f"expected at most {LARGEST:,} values, got {len(value):,}")
         else:
             choices[name] = [Choice(element, (*place, name, i)) for i, element in enumerate(value)]
-            if not value:
-                raise source.error((*place, name), "an empty list leaves nothing to run")
         for choice in choices[name]:
             if not is_plain(choice.value):
                 raise source.error(

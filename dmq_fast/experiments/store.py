@@ -90,8 +90,12 @@ class Store:
     """
 
     def __init__(self, directory: Path) -> None:
+        if directory.exists() and not directory.is_dir():
+            raise NotADirectoryError(f"out: expected a directory, got the file {directory}")
         directory.mkdir(parents=True, exist_ok=True)
         self.path = path = directory / FILE
+        if path.is_dir():
+            raise IsADirectoryError(f"out: {path} is a directory")
         if not os.access(path if path.exists() else directory, os.W_OK):
             raise PermissionError(f"{path} is not writable")
         self.connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
@@ -139,31 +143,37 @@ class Store:
             raise
         self.connection.execute("COMMIT")
 
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Do likewise; WriteError where the disk or another sweep does not let SQLite."""
+        try:
+            with self.transaction():
+                yield
+        except sqlite3.OperationalError as error:
+            raise WriteError(f"{self.path}: could not be written: {error}") from error
+
     def _number(self, query: str, *arguments: Any) -> int:
         return int(self.connection.execute(query, arguments).fetchone()[0])
 
     def note(self, spec: Spec) -> None:
         """Keep the text of a specification."""
         began = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        with self.transaction():
+        with self.writing():
             self.connection.execute(
                 "INSERT OR IGNORE INTO specs VALUES (?, ?, ?, ?)", (spec.text, spec.name, spec.n_runs, began)
             )
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Store rows; those that are there already stay as they are. WriteError where SQLite cannot."""
+        """Store rows; those that are there already stay as they are."""
         marks = ", ".join("?" * len(COLUMNS))
-        values = [tuple(to_json(row[name]) if name in STRUCTURED else row[name] for name in COLUMNS) for row in rows]
-        try:
-            with self.transaction():
-                self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
-        except sqlite3.Error as error:
-            raise WriteError(f"{self.path}: could not be written: {error}") from error
+        values = [tuple(stored(name, row[name]) for name in COLUMNS) for row in rows]
+        with self.writing():
+            self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
 
     def forget_failures(self, spec: Spec) -> None:
         """Remove those runs of a specification that failed or crashed."""
         keys = ((cell.id, seed, FAILED, CRASHED) for cell in spec.cells for seed in spec.seeds)
-        with self.transaction():
+        with self.writing():
             self.connection.executemany("DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN (?, ?)", keys)
 
     def known(self, keys: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
@@ -194,8 +204,10 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *stop: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close()
+        if isinstance(error, sqlite3.Error):  # what is damaged
+            raise StoreError(f"{self.path}: {error}") from error
 
 
 def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -212,8 +224,9 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
         A dict a run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``, ``environment_seed``;
         ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``, ``max_seconds``,
         ``evaluate``; ``status`` ("failed" and "crashed" besides the algorithm's own), ``error``; ``value``,
-        ``value_standard_error`` (None where the value is exact), ``optimal_value``, ``gap``; ``n_trajectories``,
-        ``counts``, ``seconds``, ``timings``, ``warnings``, ``details``; ``version``, ``host``, ``ended`` (UTC).
+        ``value_standard_error`` (None where the value is exact), ``optimal_value``, ``gap``; ``n_trajectories``
+        (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``, ``details``;
+        ``version``, ``host``, ``ended`` (UTC).
 
     Raises
     ------
@@ -231,10 +244,25 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as connection, naming(path):
         check(connection, path)
         found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs ORDER BY cell, seed").fetchall()
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in found]
-    for row in rows:
-        row |= {name: json.loads(row[name]) for name in STRUCTURED}
-    return rows
+    try:
+        return [{name: loaded(name, value) for name, value in zip(COLUMNS, row, strict=True)} for row in found]
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{path}: a row is damaged: {error}") from error
+
+
+def stored(name: str, value: Any) -> Any:
+    """Return an entry of a row as SQLite takes it."""
+    if name in STRUCTURED:
+        return to_json(value)
+    # Its integers have 64 bits; exact samplers count further.
+    return float(value) if name == "n_trajectories" and value is not None and value >= 2**63 else value
+
+
+def loaded(name: str, value: Any) -> Any:
+    """Return an entry of a row as it was before `stored`; of n_trajectories beyond 2^63, the first 53 bits."""
+    if name in STRUCTURED:
+        return json.loads(value)
+    return int(value) if name == "n_trajectories" and value is not None else value
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:

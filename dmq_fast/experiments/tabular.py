@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dmq_fast.experiments.spec import BUDGETS, seeds_of
 from dmq_fast.result import replacing
 
-__all__ = ["check_format", "columns", "export"]
+__all__ = ["as_specified", "check_format", "columns", "export"]
 
 # Columns of dicts, one column for each entry; the names of parameters are those of the specification.
 SPREAD = {
@@ -22,6 +23,21 @@ SPREAD = {
     "counts": "counts.",
     "timings": "timings.",
 }
+
+
+def as_specified(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run with all that its tables in the specification say among the parameters.
+
+    The seed of an environment that has one of its own, and the budgets, tell cells apart as other parameters do.
+    """
+    own = row.get("environment_seed")
+    fixed = {} if own is None or own == seeds_of(row["seed"])[0] else {"seed": own}
+    budgets = {key: row[key] for key in BUDGETS if row.get(key) is not None}
+    return {
+        **row,
+        "environment_parameters": row["environment_parameters"] | fixed,
+        "algorithm_parameters": row["algorithm_parameters"] | budgets,
+    }
 
 
 def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -101,15 +117,20 @@ def as_csv(table: dict[str, list[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
+def beyond(values: Iterable[int | None]) -> bool:
+    """Whether some integer does not fit 64 bits."""
+    return any(value is not None and not -(2**63) <= value < 2**63 for value in values)
+
+
 def parquet(table: dict[str, list[Any]]) -> bytes:
-    """Return a table as Parquet; a column of several types is one of JSON texts."""
+    """Return a table as Parquet; a column of several types is one of JSON texts, of longer integers one of float64."""
     import pyarrow  # type: ignore[import-not-found,unused-ignore]
     import pyarrow.parquet  # type: ignore[import-not-found,unused-ignore]
 
     arrays = {}
     for name, values in table.items():
         kinds = {type(value) for value in values if value is not None}
-        if kinds == {int, float}:
+        if kinds == {int, float} or (kinds == {int} and beyond(values)):
             values = [None if value is None else float(value) for value in values]
         elif len(kinds) > 1:
             values = [None if value is None else json.dumps(value) for value in values]

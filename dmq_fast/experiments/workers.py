@@ -8,7 +8,6 @@ import os
 import queue
 import signal
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from multiprocessing import resource_tracker
@@ -17,6 +16,7 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from dmq_fast.experiments.errors import spelled
 from dmq_fast.threads import BLAS_THREADS
 
 __all__ = ["WorkerDied", "WorkerStartError", "Workers"]
@@ -212,7 +212,7 @@ def answer_to(task: bytes) -> memoryview:
         return ForkingPickler.dumps((True, fn(*args, **kwargs)))
     except BaseException as error:
         # An exception need not survive a pickle; its text does.
-        return ForkingPickler.dumps((False, traceback.format_exception_only(error)[-1].strip()))
+        return ForkingPickler.dumps((False, spelled(error)))
 
 
 def leave_with_parent() -> None:
