@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 KERNELS = sorted(source.stem for source in (ROOT / "src_pyx").glob("*.pyx"))
 # Used from C alone, and from Python alone.
 WITHOUT_STUB = {"_blas", "_plan"}
-WITHOUT_PXD = {"_control", "_linear_q", "_lsvi", "_span", "_tabular"}
+WITHOUT_PXD = {"_block", "_control", "_linear_q", "_lsvi", "_span", "_tabular"}
 
 CLIENT = """
 # cython: language_level=3
