@@ -242,6 +242,7 @@ td.number { white-space: nowrap; }
   display: inline-block; width: 3.2rem; height: 0.55rem; background: var(--faint); border-radius: 3px;
   overflow: hidden;
 }
+.percent { display: inline-block; min-width: 2.9rem; }
 .rate i { display: block; height: 100%; background: var(--series-0); }
 .list { font-size: 0.9rem; margin: 0.75rem 0; }
 .list div {

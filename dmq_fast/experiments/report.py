@@ -410,7 +410,7 @@ def named(name: str, parameters: Mapping[str, Any], which: Sequence[str]) -> str
 def rate(solved_runs: int, runs: int) -> str:
     """A success rate with a bar."""
     share = solved_runs / runs
-    return f'<span class="rate"><i style="width:{share:.0%}"></i></span> {share:.0%}'
+    return f'<span class="rate"><i style="width:{share:.0%}"></i></span> <span class="percent">{share:.0%}</span>'
 
 
 def median(values: Iterable[float | None]) -> float | None:
