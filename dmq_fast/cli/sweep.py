@@ -104,7 +104,7 @@ def sweep(arguments: Sequence[str]) -> int:
 def dask_executor(address: str, stack: ExitStack) -> Executor:
     """Connect to a dask scheduler."""
     try:
-        import distributed  # type: ignore[import-not-found,unused-ignore]
+        import distributed
     except ImportError as error:
         raise ImportError('--dask needs distributed: pip install "dmq-fast[parallel]"') from error
     client = stack.enter_context(distributed.Client(address))
