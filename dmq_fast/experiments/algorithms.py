@@ -197,15 +197,9 @@ class BaselineAlgorithm:
             value=result.value,
             counts=result.counts,
             seconds=result.seconds,
-            details={"parameters": result.parameters, **progress_of(result, optimal_value(self.baseline.env))},
+            details={"parameters": result.parameters, **progress_of(result, self.baseline.env.optimal_value)},
             warnings=result.warnings,
         )
-
-
-def optimal_value(env: FiniteMDP | CompiledEnv) -> float | None:
-    """Return the optimum of a finite MDP, or of the one behind observations; None where there is no table."""
-    mdp = env if isinstance(env, FiniteMDP) else env.latent
-    return None if mdp is None else float(mdp.optimal_value)
 
 
 GOOD = 0.95
