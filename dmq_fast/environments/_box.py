@@ -35,6 +35,9 @@ LARGEST = 4096
 
 TILINGS = 4
 
+# Some spaces say "no bounds" by the largest number of their type.
+UNBOUNDED = 1e30
+
 
 def box_features(box: Box, kind: str, order: int | None = None) -> tuple[FeatureMap, int]:
     """Make a feature map of a box.
@@ -111,7 +114,6 @@ def box_of(space: Any, identifier: str) -> Box:
             f"features: expected observations that are vectors, got shape {space.shape}; such need features of your own"
         )
     low, high = (np.asarray(bound, dtype=np.float64) for bound in (space.low, space.high))
-    # Some spaces say "no bounds" by the largest number of their type.
     free = np.flatnonzero(~((np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED)))
     if free.size:
         raise ValueError(
@@ -119,6 +121,3 @@ def box_of(space: Any, identifier: str) -> Box:
             f"{identifier}; it needs features of your own"
         )
     return Box(tuple(low.tolist()), tuple(high.tolist()))
-
-
-UNBOUNDED = 1e30
