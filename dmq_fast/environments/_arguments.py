@@ -34,6 +34,8 @@ def number(name: str, value: float, low: float = 0.0, high: float = 1.0) -> floa
         result = float(value)
     except TypeError:
         raise TypeError(f"{name}: expected a number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name}: expected a number in [{low:g}, {high:g}], got one beyond float64") from None
     if not low <= result <= high:
         raise ValueError(f"{name}: expected a number in [{low:g}, {high:g}], got {result!r}")
     return result
