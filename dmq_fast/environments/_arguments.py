@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-__all__ = ["Seed", "integer", "number", "seeded"]
+__all__ = ["Seed", "count", "integer", "number", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """What the generators accept as ``rng``."""
@@ -23,6 +23,14 @@ def integer(name: str, value: int, minimum: int) -> int:
         raise TypeError(f"{name}: expected an integer, got {value!r}") from None
     if result < minimum:
         raise ValueError(f"{name}: expected an integer >= {minimum}, got {result}")
+    return result
+
+
+def count(name: str, value: int, minimum: int, hint: str = "") -> int:
+    """Return an integer argument in [minimum, 2^63), what compiled code counts to; `hint` says what takes more."""
+    result = integer(name, value, minimum)
+    if result >= 2**63:
+        raise ValueError(f"{name}: expected an integer < 2^63, got {result}{hint}")
     return result
 
 

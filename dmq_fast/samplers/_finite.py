@@ -38,15 +38,9 @@ def checked(
     rng: Stream,
     levels: Sequence[int],
     returns_from: Sequence[int],
-    limit: int | None = None,
 ) -> Request:
-    """Check the arguments of `collect_chunk` against `env`; refuse n >= `limit`, the size of a 64-bit count."""
+    """Check the arguments of `collect_chunk` against `env`."""
     n = integer("n", n, 0)
-    if limit is not None and n >= limit:
-        raise ValueError(
-            f"n: expected fewer than 2^63 trajectories, since states are counted in 64-bit integers, got {n}; "
-            "ExactSampler is the limit of ever more"
-        )
     check_policy(env, policy)
     check_stream("rng", rng)
     asked = ascending("levels", levels, env.horizon)
