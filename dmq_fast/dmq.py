@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast import threads
+from dmq_fast._arguments import count, integer
 from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
-from dmq_fast.environments._arguments import count, integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver

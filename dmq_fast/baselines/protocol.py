@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._arguments import count, integer
 from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.dmq import as_key
-from dmq_fast.environments._arguments import count, integer
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP

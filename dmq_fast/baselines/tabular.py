@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from dmq_fast._arguments import count
 from dmq_fast.baselines.protocol import Baseline, Learned
 from dmq_fast.baselines.table import greedy_on_table
 from dmq_fast.dmq import as_flag
-from dmq_fast.environments._arguments import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels._episode import Episode

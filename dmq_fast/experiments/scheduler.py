@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmq_fast._arguments import integer
 from dmq_fast._version import __version__
-from dmq_fast.environments._arguments import integer
 from dmq_fast.experiments import algorithms
 from dmq_fast.experiments.run import CRASHED, FAILED, Run, lost, perform
 from dmq_fast.experiments.spec import Spec, read

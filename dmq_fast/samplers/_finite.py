@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._arguments import integer
 from dmq_fast.arithmetic import ExactGreedy
-from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, Uniform, greedy_actions
 from dmq_fast.policy import Policy

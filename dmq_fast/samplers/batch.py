@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.environments._arguments import count, integer
+from dmq_fast._arguments import count, integer
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, greedy_actions
 from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments, Returns

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.environments._arguments import integer
+from dmq_fast._arguments import integer
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.protocol import Sampler

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from dmq_fast.environments._arguments import integer
+from dmq_fast._arguments import integer
 from dmq_fast.kernels import Stream
 from dmq_fast.kernels._stop import heeding
 from dmq_fast.moments import Moments

@@ -8,8 +8,8 @@ from contextlib import closing
 from functools import partial
 from typing import Protocol, overload, runtime_checkable
 
+from dmq_fast._arguments import count
 from dmq_fast.arithmetic import ExactGreedy
-from dmq_fast.environments._arguments import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Stream

@@ -1,4 +1,4 @@
-"""Checks shared by the generators: each returns the argument in its plain type or says what was expected."""
+"""Checks that all rooms share: each returns the argument in its plain type or says what was expected."""
 
 from __future__ import annotations
 
