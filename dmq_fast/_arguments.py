@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from operator import index
 from typing import cast
 
 import numpy as np
 
-__all__ = ["Seed", "count", "integer", "number", "seeded"]
+__all__ = ["Seed", "count", "flag", "integer", "number", "one_of", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """What the generators accept as ``rng``."""
@@ -47,6 +48,20 @@ def number(name: str, value: float, low: float = 0.0, high: float = 1.0) -> floa
     if not low <= result <= high:
         raise ValueError(f"{name}: expected a number in [{low:g}, {high:g}], got {result!r}")
     return result
+
+
+def flag(name: str, value: bool) -> bool:
+    """Return a boolean argument, or TypeError."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected a bool, got {value!r}")
+    return bool(value)
+
+
+def one_of(name: str, value: str, known: Collection[str]) -> str:
+    """Return an argument that is one of the known names; ValueError otherwise."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    return value
 
 
 def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast import threads
-from dmq_fast._arguments import count, integer
+from dmq_fast._arguments import count, flag, integer, one_of
 from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
@@ -293,7 +293,7 @@ class DMQ:
         self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
         defaults = VARIANTS[variant]
         flags = {"recheck": recheck, "accumulate": accumulate, "reuse": reuse, "memo": memo}
-        given = {name: as_flag(name, flag) for name, flag in flags.items() if flag is not None}
+        given = {name: flag(name, value) for name, value in flags.items() if value is not None}
         if given.get("reuse", defaults.reuse):
             if one_of("mixture", mixture or "stratified", MIXTURES) != "stratified":
                 raise ValueError(f"mixture: expected 'stratified', which reuse implies, got {mixture!r} with reuse")
@@ -856,13 +856,6 @@ class Run:
             yield self.journal.failure
 
 
-def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
-    """Return `value` if it is one of the known names."""
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
-    return value
-
-
 def as_class(value: object) -> FunctionClass:
     """Return `value` if it is a function class."""
     if not isinstance(value, FunctionClass) or isinstance(value, type):
@@ -887,13 +880,6 @@ def as_real(name: str, value: float | Decimal) -> float:
 def is_sequence(value: object) -> bool:
     """Whether a value is a sequence, such as one of actions, and not text."""
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
-
-
-def as_flag(name: str, value: bool) -> bool:
-    """Return `value` if it is a bool."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected a bool, got {value!r}")
-    return bool(value)
 
 
 def thresholds(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmq_fast._arguments import integer
+from dmq_fast._arguments import integer, one_of
 from dmq_fast.features import RBF, FeatureMap, Fourier, TileCoding, grid
 
 __all__ = ["CART_POLE", "MOUNTAIN_CAR", "Box", "box_features", "box_of"]
@@ -60,8 +60,7 @@ def box_features(box: Box, kind: str, order: int | None = None) -> tuple[Feature
     TypeError, ValueError
         If `kind` is another, or `order` is no positive integer or makes more than 4,096 features.
     """
-    if kind not in ORDERS:
-        raise ValueError(f"features: expected one of {', '.join(ORDERS)}, got {kind!r}")
+    one_of("features", kind, ORDERS)
     m = len(box.low)
     if order is None:
         most, moderate = ORDERS[kind]
