@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast import threads
+from dmq_fast._arguments import count, flag, integer, one_of
 from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
-from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
@@ -277,7 +277,7 @@ class DMQ:
                 "FiniteMDP, ExactSampler(env, arithmetic=digits) takes less"
             )
         self.parameters = Parameters(
-            n_samples=as_count("n_samples", n_samples, bounded=in_float64),
+            n_samples=as_trajectories("n_samples", n_samples, bounded=in_float64),
             eps_s=eps_s,
             eps_t=eps_t,
             eps_r=eps_r,
@@ -293,7 +293,7 @@ class DMQ:
         self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
         defaults = VARIANTS[variant]
         flags = {"recheck": recheck, "accumulate": accumulate, "reuse": reuse, "memo": memo}
-        given = {name: as_flag(name, flag) for name, flag in flags.items() if flag is not None}
+        given = {name: flag(name, value) for name, value in flags.items() if value is not None}
         if given.get("reuse", defaults.reuse):
             if one_of("mixture", mixture or "stratified", MIXTURES) != "stratified":
                 raise ValueError(f"mixture: expected 'stratified', which reuse implies, got {mixture!r} with reuse")
@@ -312,13 +312,13 @@ class DMQ:
         self.budget = Budget(
             max_trajectories=None
             if max_trajectories is None
-            else as_count("max_trajectories", max_trajectories, bounded=in_float64),
-            max_policies=None if max_policies is None else as_count("max_policies", max_policies, least=0),
+            else as_trajectories("max_trajectories", max_trajectories, bounded=in_float64),
+            max_policies=None if max_policies is None else count("max_policies", max_policies, 0),
             max_seconds=None if max_seconds is None else as_positive("max_seconds", max_seconds),
         )
         if workers is not None and executor is not None:
             raise ValueError("workers, executor: expected at most one of them, got both")
-        self.workers = None if workers is None else as_count("workers", workers)
+        self.workers = None if workers is None else count("workers", workers, 1)
         if executor is not None:
             check_executor(executor)
         self.executor = executor
@@ -856,13 +856,6 @@ class Run:
             yield self.journal.failure
 
 
-def one_of(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> str:
-    """Return `value` if it is one of the known names."""
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
-    return value
-
-
 def as_class(value: object) -> FunctionClass:
     """Return `value` if it is a function class."""
     if not isinstance(value, FunctionClass) or isinstance(value, type):
@@ -870,14 +863,11 @@ def as_class(value: object) -> FunctionClass:
     return value
 
 
-def as_count(name: str, value: int, *, least: int = 1, bounded: bool = True) -> int:
-    """Return `value` as an int >= `least`, and below 2^63 where it is `bounded`."""
-    count = integer(name, value, least)
-    if bounded and count >= 2**63:
-        raise ValueError(
-            f"{name}: expected an integer < 2^63, got {count:,}; ExactSampler(env, arithmetic=digits) takes any"
-        )
-    return count
+def as_trajectories(name: str, value: int, *, bounded: bool) -> int:
+    """Return a number of trajectories >= 1, below 2^63 where it is `bounded`."""
+    if bounded:
+        return count(name, value, 1, "; ExactSampler(env, arithmetic=digits) takes any")
+    return integer(name, value, 1)
 
 
 def as_real(name: str, value: float | Decimal) -> float:
@@ -890,13 +880,6 @@ def as_real(name: str, value: float | Decimal) -> float:
 def is_sequence(value: object) -> bool:
     """Whether a value is a sequence, such as one of actions, and not text."""
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
-
-
-def as_flag(name: str, value: bool) -> bool:
-    """Return `value` if it is a bool."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected a bool, got {value!r}")
-    return bool(value)
 
 
 def thresholds(

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmq_fast._arguments import integer
 from dmq_fast.kernels._features import (
     RBF,
     FeatureMap,
@@ -77,12 +77,7 @@ def grid(low: ArrayLike, high: ArrayLike, counts: int | Sequence[int] | NDArray[
 
 
 def _points(low: float, high: float, count: int) -> Array:
-    try:
-        number = index(count)
-    except TypeError:
-        raise TypeError(f"counts: expected integers, got {count!r}") from None
-    if number < 1:
-        raise ValueError(f"counts: expected integers >= 1, got {number}")
+    number = integer("counts", count, 1)
     return np.linspace(low, high, number) if number > 1 else np.array([low / 2 + high / 2])
 
 

@@ -59,7 +59,6 @@ from __future__ import annotations
 
 import decimal
 import math
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -68,6 +67,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmq_fast._arguments import integer
 from dmq_fast.kernels._validate import as_numbers, as_positive
 
 __all__ = [
@@ -240,7 +240,7 @@ class Parameters:
         _require(0 < gamma <= 1, "gamma", "0 < gamma <= 1", gamma)
         _require(C >= 1, "C", "C >= 1", C)
         _require(0 < delta < 1, "delta", "0 < delta < 1", delta)
-        d, H, K = (_size(name, value) for name, value in (("d", d), ("H", H), ("K", K)))
+        d, H, K = (integer(name, value, 1) for name, value in (("d", d), ("H", H), ("K", K)))
         with decimal.localcontext(ARITHMETIC):
             eps_n = ridge = epsilon**2
             if corrected:
@@ -555,17 +555,6 @@ def _require(condition: bool, name: str, expected: str, value: Decimal) -> None:
         raise ValueError(f"{name}: expected {expected}, got {value}")
 
 
-def _size(name: str, value: int, least: int = 1) -> int:
-    """Return an integer >= `least`."""
-    try:
-        number = operator.index(value)
-    except TypeError as error:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from error
-    if isinstance(value, bool) or number < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}")
-    return number
-
-
 def potential(s: ArrayLike, eps_r: float) -> NDArray[np.float64]:
     """Return log det(S + eps_r I), the potential of Lemma A.5, from a Cholesky factorisation.
 
@@ -624,7 +613,7 @@ def printed_cover_bound(dimension: int, eps_r: float) -> float:
     TypeError, ValueError
         If the dimension is no integer >= 1 or eps_r no positive number.
     """
-    d, eps_r = _size("dimension", dimension), as_positive("eps_r", eps_r)
+    d, eps_r = integer("dimension", dimension, 1), as_positive("eps_r", eps_r)
     return 2.0 * d * (math.log(d) - math.log(eps_r))
 
 
@@ -640,7 +629,7 @@ def sure_cover_bound(dimension: int, ratio: float, eps_r: float, initial: int = 
     TypeError, ValueError
         If the dimension is no integer >= 1, R or eps_r no positive number, or m no integer >= 0.
     """
-    d, m = _size("dimension", dimension), _size("initial", initial, least=0)
+    d, m = integer("dimension", dimension, 1), integer("initial", initial, 0)
     ratio, eps_r = as_positive("ratio", ratio), as_positive("eps_r", eps_r)
     growth = math.log1p(ratio)
 
@@ -673,7 +662,7 @@ def finite_cover_bound(n_functions: int, eps_s: float, eps_t: float, initial: in
     TypeError, ValueError
         If k is no integer >= 1, a threshold no positive number, or m no integer >= 0.
     """
-    k, m = _size("n_functions", n_functions), _size("initial", initial, least=0)
+    k, m = integer("n_functions", n_functions, 1), integer("initial", initial, 0)
     multiple = as_positive("eps_s", eps_s) / as_positive("eps_t", eps_t) * (1.0 + ROUNDED_SUMS)
     if multiple >= UNBOUNDED:
         return UNBOUNDED

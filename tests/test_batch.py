@@ -445,8 +445,11 @@ def test_other_arguments_are_refused():
             sampler.collect(uniform, n, stream=stream, levels=[0])
         with pytest.raises(TypeError, match=r"^n: expected an integer, got "):
             sampler.collect_chunk(uniform, n, rng=stream, levels=[0])
-    with pytest.raises(ValueError, match=r"^n: expected 0 <= n < 2\^63 trajectories, got 9223372036854775808"):
+    with pytest.raises(ValueError, match=r"^n: expected an integer < 2\^63, got 9223372036854775808"):
         sampler.collect(uniform, 2**63, stream=stream, levels=[0])
+    for simulating in (sampler, RolloutSampler(small_mdp())):
+        with pytest.raises(ValueError, match=r"^n: expected an integer < 2\^63, got 9223372036854775808"):
+            simulating.collect_chunk(uniform, 2**63, rng=stream, levels=[0])
     with pytest.raises(TypeError, match=r"^returns_from: expected a sequence of integers, got \[0.5\]"):
         sampler.collect(uniform, 5, stream=stream, levels=[0], returns_from=[0.5])
     for wrong in (None, 0, np.random.default_rng(0)):

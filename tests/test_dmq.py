@@ -585,6 +585,8 @@ BAD = [
     ({"n_samples": True}, TypeError, "n_samples: expected an integer, got True"),
     ({"max_policies": "3"}, TypeError, "max_policies: expected an integer, got '3'"),
     ({"workers": 2.0}, TypeError, "workers: expected an integer, got 2.0"),
+    ({"workers": 2**63}, ValueError, r"workers: expected an integer < 2\^63, got 9223372036854775808$"),
+    ({"max_policies": 2**63}, ValueError, r"max_policies: expected an integer < 2\^63, got 9223372036854775808$"),
     ({"n_samples": 2**63}, ValueError, "n_samples"),
     ({"ratio": 0}, ValueError, "ratio"),
     ({"ratio": float("nan")}, ValueError, "ratio"),

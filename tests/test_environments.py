@@ -108,7 +108,7 @@ def test_bad_seeds(name, rng, error):
         *((name, "n_actions", value, ValueError) for name in ("lock", "chain", "linear-q", "decoy")
           for value in (1, -2)),
         *(("lock", argument, value, ValueError) for argument in ("p_success", "final")
-          for value in (-0.1, 1.1, np.nan)),
+          for value in (-0.1, 1.1, np.nan, 10**400)),
         ("lock", "final", "0.5", TypeError),
         ("lock", "final", 1j, TypeError),
         ("lock", "dimension", 1, ValueError),

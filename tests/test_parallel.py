@@ -429,6 +429,8 @@ def test_wrong_arguments_of_the_sampler_are_refused_by_name():
         ParallelSampler(RolloutSampler(ENV), None)
     with pytest.raises(ValueError, match="in_flight"):
         ParallelSampler(RolloutSampler(ENV), SPAWN, in_flight=0)
+    with pytest.raises(TypeError, match="in_flight"):
+        ParallelSampler(RolloutSampler(ENV), SPAWN, in_flight=2.0)
     with pytest.raises(TypeError, match=r"^stream: expected a Stream, got int"):
         ParallelSampler(RolloutSampler(ENV), SPAWN).collect(POLICY, 5, stream=0, levels=[0])
     with pytest.raises(TypeError, match=r"^n: expected an integer, got 2.5"):

@@ -570,7 +570,7 @@ def test_the_largest_number():
         moments = sampler.collect(policy, n, stream=Stream(0), levels=range(4), returns_from=(0,))
         for h, rates in enumerate(env.occupancy(policy)):
             np.testing.assert_allclose(np.diag(moments.gram[h]), float(n) * rates, rtol=1e-7)
-    with pytest.raises(ValueError, match=r"^n: expected fewer than 2\^63 .* 64-bit integers, got 9223372036854775808"):
+    with pytest.raises(ValueError, match=r"^n: expected an integer < 2\^63, got 9223372036854775808; ExactSampler"):
         sampler.collect(policy, 2**63, stream=Stream(0), levels=[0])
     exact = ExactSampler(env).collect(policy, 10**30, stream=Stream(0), levels=[1], returns_from=(0,))
     np.testing.assert_allclose(np.trace(exact.grams[0]), 1e30)

@@ -97,7 +97,7 @@ def test_the_finite_bound_by_hand():
         (lambda: finite_cover_bound(0, 2.0, 0.1), ValueError, "n_functions: expected an integer >= 1, got 0"),
         (lambda: finite_cover_bound(2, 0.0, 0.1), ValueError, "eps_s: expected a positive number, got 0.0"),
         (lambda: finite_cover_bound(2, 0.1, -0.1), ValueError, "eps_t: expected a positive number, got -0.1"),
-        (lambda: finite_cover_bound(2, 0.1, 0.1, True), ValueError, "initial: expected an integer >= 0, got True"),
+        (lambda: finite_cover_bound(2, 0.1, 0.1, True), TypeError, "initial: expected an integer, got True"),
         (lambda: ridge_norm_bound(0.0), ValueError, "ridge: expected a positive number, got 0.0"),
     ],
 )
@@ -330,7 +330,7 @@ def test_what_dmq_cannot_run_is_refused(parameters, words):
         ("delta", 1, ValueError, "0 < delta < 1, got 1"),
         ("d", 0, ValueError, "an integer >= 1, got 0"),
         ("H", 2.0, TypeError, "an integer, got 2.0"),
-        ("K", True, ValueError, "an integer >= 1, got True"),
+        ("K", True, TypeError, "an integer, got True"),
     ],
 )
 def test_arguments_out_of_range_are_named(name, value, error, words):

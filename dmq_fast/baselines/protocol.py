@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._arguments import count, integer
 from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.dmq import as_key
-from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
@@ -176,10 +176,10 @@ class Baseline(ABC):
                 f"env: expected a FiniteMDP or a CompiledEnv, whose single steps can be seen, got {type(env).__name__}"
             )
         self.env = env
-        self.n_episodes = as_count("n_episodes", n_episodes)
+        self.n_episodes = count("n_episodes", n_episodes, 1)
         self.max_seconds = None if max_seconds is None else as_positive("max_seconds", max_seconds)
         self.checkpoints = as_checkpoints(checkpoints)
-        self.n_evaluation = as_count("n_evaluation", n_evaluation)
+        self.n_evaluation = count("n_evaluation", n_evaluation, 1)
         self.stream = as_key(rng)
         self.own = own
         # Refuses what the algorithm cannot do, and wrong parameters, before anything runs.
@@ -227,7 +227,7 @@ class Baseline(ABC):
             Where the environment breaks its interface or estimates overflow; names level and call (the episode).
         """
         if n_episodes is not None:
-            self.n_episodes = as_count("n_episodes", n_episodes)
+            self.n_episodes = count("n_episodes", n_episodes, 1)
         if max_seconds is not None:
             self.max_seconds = as_positive("max_seconds", max_seconds)
         if self._run.used:
@@ -345,14 +345,6 @@ class Run:
 def as_compiled(env: FiniteMDP | CompiledEnv) -> CompiledEnv:
     """Return the environment in machine code: a finite MDP shows its features as they are."""
     return block_mdp(env) if isinstance(env, FiniteMDP) else env
-
-
-def as_count(name: str, value: int) -> int:
-    """Return an integer in [1, 2^63), which compiled code can count to."""
-    count = integer(name, value, 1)
-    if count >= 2**63:
-        raise ValueError(f"{name}: expected an integer < 2^63, got {count}")
-    return count
 
 
 def as_checkpoints(checkpoints: int | Sequence[int]) -> int | tuple[int, ...]:

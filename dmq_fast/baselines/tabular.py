@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmq_fast.baselines.protocol import Baseline, Learned, as_count
+from dmq_fast._arguments import count, flag
+from dmq_fast.baselines.protocol import Baseline, Learned
 from dmq_fast.baselines.table import greedy_on_table
-from dmq_fast.dmq import as_flag
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels._episode import Episode
@@ -65,7 +65,7 @@ class UCBQ(Tabular):
     def __init__(
         self, env: Environment, *, c: float = 0.05, alpha: float | None = None, clipped: bool = True, **options: Any
     ) -> None:
-        super().__init__(env, c=c, alpha=alpha, clipped=as_flag("clipped", clipped), **options)
+        super().__init__(env, c=c, alpha=alpha, clipped=flag("clipped", clipped), **options)
 
     def learner(self, episode: Episode) -> UCBQLearner:
         """Return the compiled part."""
@@ -97,7 +97,7 @@ class DelayedQ(Tabular):
     name = "delayed-q"
 
     def __init__(self, env: Environment, *, m: int = 20, epsilon: float = 0.01, **options: Any) -> None:
-        super().__init__(env, m=as_count("m", m), epsilon=epsilon, **options)
+        super().__init__(env, m=count("m", m, 1), epsilon=epsilon, **options)
 
     def learner(self, episode: Episode) -> DelayedQLearner:
         """Return the compiled part."""

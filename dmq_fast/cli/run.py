@@ -45,9 +45,6 @@ NOT_FOR_DMQ = {
     "certificate",
 }
 
-# The last call there is, which no run reaches, draws the trajectories of an estimate.
-LAST_CALL = 2**64 - 1
-
 WORTH = (
     "value",
     "value_standard_error",
@@ -219,6 +216,7 @@ def appraise(subject: Subject, dmq: DMQ, result: Result, code: int, n_trajectori
     Returns the entries of the summary and the exit code.
     """
     from dmq_fast.samplers import estimate_value
+    from dmq_fast.samplers.evaluate import LAST_CALL
 
     tables = tables_of(subject)
     if tables is not None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmq_fast.environments._arguments import integer
+from dmq_fast._arguments import integer, one_of
 from dmq_fast.features import RBF, FeatureMap, Fourier, TileCoding, grid
 
 __all__ = ["CART_POLE", "MOUNTAIN_CAR", "Box", "box_features", "box_of"]
@@ -35,6 +35,9 @@ LARGEST = 4096
 
 TILINGS = 4
 
+# Some spaces say "no bounds" by the largest number of their type.
+UNBOUNDED = 1e30
+
 
 def box_features(box: Box, kind: str, order: int | None = None) -> tuple[FeatureMap, int]:
     """Make a feature map of a box.
@@ -57,8 +60,7 @@ def box_features(box: Box, kind: str, order: int | None = None) -> tuple[Feature
     TypeError, ValueError
         If `kind` is another, or `order` is no positive integer or makes more than 4,096 features.
     """
-    if kind not in ORDERS:
-        raise ValueError(f"features: expected one of {', '.join(ORDERS)}, got {kind!r}")
+    one_of("features", kind, ORDERS)
     m = len(box.low)
     if order is None:
         most, moderate = ORDERS[kind]
@@ -111,7 +113,6 @@ def box_of(space: Any, identifier: str) -> Box:
             f"features: expected observations that are vectors, got shape {space.shape}; such need features of your own"
         )
     low, high = (np.asarray(bound, dtype=np.float64) for bound in (space.low, space.high))
-    # Some spaces say "no bounds" by the largest number of their type.
     free = np.flatnonzero(~((np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED)))
     if free.size:
         raise ValueError(
@@ -119,6 +120,3 @@ def box_of(space: Any, identifier: str) -> Box:
             f"{identifier}; it needs features of your own"
         )
     return Box(tuple(low.tolist()), tuple(high.tolist()))
-
-
-UNBOUNDED = 1e30

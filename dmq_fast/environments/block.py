@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.environments._arguments import Seed, integer, number, seeded
+from dmq_fast._arguments import Seed, integer, number, one_of, seeded
 from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp
@@ -116,7 +116,8 @@ def block_mdp(
     if dimension is not None or rotation is not None:
         if noise == "coins":
             raise ValueError("dimension, rotation: expected None with coins, which are coordinates of their own")
-        _one_of("rotation", rotation, (None, "random", "hadamard"))
+        if rotation is not None:
+            one_of("rotation", rotation, ("random", "hadamard"))
         m = rows[0].shape[1]
         if rotation == "hadamard":
             rows = _mapped(rows, _hadamard_rows(m, dimension))
@@ -172,7 +173,7 @@ def lock_bernoulli(
     TypeError, ValueError
         If an argument is of another type or out of range.
     """
-    _one_of("observation", observation, ("latent", "coins"))
+    one_of("observation", observation, ("latent", "coins"))
     latent = _decoding_lock("lock-bernoulli", horizon, switch, n_actions, rng, observation=observation)
     if observation == "latent":
         return latent
@@ -273,8 +274,8 @@ def diabolical_lock(
     """
     horizon, n_actions = integer("horizon", horizon, 1), integer("n_actions", n_actions, 2)
     swap, sigma = number("swap", swap), number("sigma", sigma, 0.0, LARGEST)
-    _one_of("shaping", shaping, ("live-cost", "anti-shaping"))
-    _one_of("observation", observation, ("latent", "noisy"))
+    one_of("shaping", shaping, ("live-cost", "anti-shaping"))
+    one_of("observation", observation, ("latent", "noisy"))
     generator, seed = seeded(rng)
     secrets = generator.integers(n_actions, size=(horizon, 2))
     own = {
@@ -499,8 +500,3 @@ def _anti_shaping(secrets: NDArray[np.int64], n_actions: int, swap: float, own: 
         name="diabolical-lock",
         parameters=own,
     )
-
-
-def _one_of(name: str, value: object, choices: Sequence[object]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}: expected one of {', '.join(map(str, choices))}, got {value!r}")

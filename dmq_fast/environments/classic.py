@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmq_fast.environments._arguments import Seed, integer, number, seeded
+from dmq_fast._arguments import Seed, flag, integer, number, seeded
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
 
 __all__ = ["chain", "deep_sea", "river_swim"]
@@ -107,9 +107,7 @@ def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> Finite
     TypeError, ValueError
         If an argument is of another type or out of range.
     """
-    size = integer("size", size, 1)
-    if not isinstance(stochastic, (bool, np.bool_)):
-        raise TypeError(f"stochastic: expected a bool, got {stochastic!r}")
+    size, stochastic = integer("size", size, 1), flag("stochastic", stochastic)
     seed: int | str | None = None
     if rng is None:
         right = np.random.RandomState(BSUITE_MAPPING_SEED).binomial(1, 0.5, (size, size))
@@ -137,7 +135,7 @@ def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> Finite
         features=[np.eye(row + 1, size) for row in range(size)],
         reward_shift=shift,
         name="deep-sea",
-        parameters={"size": size, "rng": seed, "stochastic": bool(stochastic)},
+        parameters={"size": size, "rng": seed, "stochastic": stochastic},
     )
 
 

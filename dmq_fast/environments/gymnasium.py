@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.environments._arguments import integer
+from dmq_fast._arguments import integer
 from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp
 
 __all__ = ["from_gymnasium", "has_table", "make_environment", "plain_arguments"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.environments._arguments import integer, number
+from dmq_fast._arguments import integer, number
 from dmq_fast.environments.compiled import digest_of_map
 from dmq_fast.environments.gymnasium import make_environment, plain_arguments
 from dmq_fast.kernels._features import FeatureMap

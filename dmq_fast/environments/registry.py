@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dmq_fast.environments._arguments import Seed
+from dmq_fast._arguments import Seed
 from dmq_fast.environments.block import diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv

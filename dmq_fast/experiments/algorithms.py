@@ -35,6 +35,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dmq_fast import baselines, samplers
+from dmq_fast._arguments import one_of
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.dmq import DMQ
 from dmq_fast.environments import CompiledEnv, FiniteMDP
@@ -168,9 +169,7 @@ def dmq(
         "memo": memo, "oracle": oracle, "mixture": mixture, "max_policies": max_policies, "rng": seed,
     }  # fmt: skip
     kinds = {"rollout": None, "flow": samplers.FlowSampler, "exact": samplers.ExactSampler}
-    if not isinstance(sampler, str) or sampler not in kinds:
-        raise ValueError(f"sampler: expected one of {', '.join(kinds)}, got {sampler!r}")
-    if (kind := kinds[sampler]) is not None:
+    if (kind := kinds[one_of("sampler", sampler, kinds)]) is not None:
         if not isinstance(env, FiniteMDP):
             raise ValueError(f"sampler: {sampler} needs a FiniteMDP, got {type(env).__name__}")
         env = kind(env)
@@ -197,15 +196,9 @@ class BaselineAlgorithm:
             value=result.value,
             counts=result.counts,
             seconds=result.seconds,
-            details={"parameters": result.parameters, **progress_of(result, optimal_value(self.baseline.env))},
+            details={"parameters": result.parameters, **progress_of(result, self.baseline.env.optimal_value)},
             warnings=result.warnings,
         )
-
-
-def optimal_value(env: FiniteMDP | CompiledEnv) -> float | None:
-    """Return the optimum of a finite MDP, or of the one behind observations; None where there is no table."""
-    mdp = env if isinstance(env, FiniteMDP) else env.latent
-    return None if mdp is None else float(mdp.optimal_value)
 
 
 GOOD = 0.95

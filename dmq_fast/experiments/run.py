@@ -20,6 +20,7 @@ from dmq_fast.experiments.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import as_sampler, estimate_value
+from dmq_fast.samplers.evaluate import LAST_CALL
 
 __all__ = ["CRASHED", "FAILED", "Run", "lost", "perform"]
 
@@ -28,9 +29,6 @@ FAILED = "failed"
 
 CRASHED = "crashed"
 """Status of a run whose process died."""
-
-# The last call there is, which no run reaches, draws the trajectories of an estimate.
-LAST_CALL = 2**64 - 1
 
 
 class Run(NamedTuple):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmq_fast._arguments import integer
 from dmq_fast._version import __version__
 from dmq_fast.experiments import algorithms
 from dmq_fast.experiments.run import CRASHED, FAILED, Run, lost, perform
@@ -130,8 +131,7 @@ def sweep(
     began = time.perf_counter()
     if workers is not None and executor is not None:
         raise ValueError("workers, executor: expected at most one of them, got both")
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
-        raise ValueError(f"workers: expected an integer >= 0, got {workers!r}")
+    workers = None if workers is None else integer("workers", workers, 0)
     if executor is not None and not isinstance(executor, Executor):
         raise TypeError(f"executor: expected an Executor, got {executor!r}")
     if progress is not None and not callable(progress):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._arguments import integer
 from dmq_fast.arithmetic import ExactGreedy
-from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, Uniform, greedy_actions
 from dmq_fast.policy import Policy
@@ -38,15 +38,9 @@ def checked(
     rng: Stream,
     levels: Sequence[int],
     returns_from: Sequence[int],
-    limit: int | None = None,
 ) -> Request:
-    """Check the arguments of `collect_chunk` against `env`; refuse n >= `limit`, the size of a 64-bit count."""
+    """Check the arguments of `collect_chunk` against `env`."""
     n = integer("n", n, 0)
-    if limit is not None and n >= limit:
-        raise ValueError(
-            f"n: expected fewer than 2^63 trajectories, since states are counted in 64-bit integers, got {n}; "
-            "ExactSampler is the limit of ever more"
-        )
     check_policy(env, policy)
     check_stream("rng", rng)
     asked = ascending("levels", levels, env.horizon)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.environments._arguments import integer
+from dmq_fast._arguments import count, integer
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, greedy_actions
 from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments, Returns
@@ -139,7 +139,7 @@ class BatchSampler:
         ArithmeticError
             Where a greedy score is not finite.
         """
-        n = integer("n", n, 0)
+        n = count("n", n, 0)
         check_policy(self, policy, exact=False)
         check_stream("rng", rng)
         levels = ascending("levels", levels, self.horizon)
@@ -180,7 +180,7 @@ class BatchSampler:
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
-        n = integer("n", n, 1)
+        n = count("n", n, 1)
         check_policy(self, policy, exact=False)
         check_stream("stream", stream)
         blocks = (

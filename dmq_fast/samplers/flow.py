@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._arguments import count
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments, Returns
@@ -20,9 +21,6 @@ __all__ = ["FlowSampler"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-MOST_TRAJECTORIES = 2**63
-"""Counts are int64."""
 
 MOST_GROUPS = 2**20
 """Groups of trajectories told apart at one level."""
@@ -101,8 +99,8 @@ class FlowSampler:
         ArithmeticError
             When a greedy score overflows; names the level.
         """
-        request = checked(self.env, policy, n, rng, levels, returns_from, MOST_TRAJECTORIES)
-        n = request.n
+        n = count("n", n, 0, "; ExactSampler is the limit of ever more")
+        request = checked(self.env, policy, n, rng, levels, returns_from)
         grams = np.zeros((len(request.levels), self.dimension, self.dimension))
         returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
         if n > 0 and request.last >= 0:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from dmq_fast._arguments import integer
 from dmq_fast.kernels import Stream
 from dmq_fast.kernels._stop import heeding
 from dmq_fast.moments import Moments
@@ -77,10 +78,8 @@ class ParallelSampler:
         if not isinstance(inner, Sampler):
             raise TypeError(f"inner: expected a Sampler, got {type(inner).__name__}")
         check_executor(executor)
-        if in_flight is not None and (isinstance(in_flight, bool) or not isinstance(in_flight, int) or in_flight < 1):
-            raise ValueError(f"in_flight: expected an integer >= 1, got {in_flight!r}")
         self.inner = inner
-        self.in_flight = in_flight
+        self.in_flight = None if in_flight is None else integer("in_flight", in_flight, 1)
         self._shipped = Shipped(inner)
         self._make = executor if callable(executor) else None
         self._executor = None if callable(executor) else executor

@@ -8,8 +8,8 @@ from contextlib import closing
 from functools import partial
 from typing import Protocol, overload, runtime_checkable
 
+from dmq_fast._arguments import count
 from dmq_fast.arithmetic import ExactGreedy
-from dmq_fast.environments._arguments import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Stream
@@ -92,9 +92,7 @@ class EqualChunks(Sequence[int]):
     """
 
     def __init__(self, n: int, size: int) -> None:
-        self.n = integer("n", n, 0)
-        if self.n >= 2**63:
-            raise ValueError(f"n: expected 0 <= n < 2^63 trajectories, got {n}")
+        self.n = count("n", n, 0)
         self.size = size
 
     def __len__(self) -> int:

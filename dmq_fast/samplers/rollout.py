@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.environments._arguments import integer
+from dmq_fast._arguments import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import CompiledModel, FiniteModel, Rule, Stream
@@ -67,7 +67,7 @@ class RolloutSampler:
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
         """Roll out one piece; see `Sampler.collect_chunk`."""
-        n = integer("n", n, 0)
+        n = count("n", n, 0)
         check_stream("rng", rng)
         grams, moments, squares = self._model.rollout(policy.rules, n, rng, levels, returns_from)
         returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
@@ -83,7 +83,7 @@ class RolloutSampler:
         returns_from: Sequence[int] = (),
     ) -> Moments:
         """Roll out n trajectories; see `Sampler.collect`."""
-        n = integer("n", n, 0)
+        n = count("n", n, 0)
         check_stream("stream", stream)
         if n <= self.chunk_size:
             # The usual case, thousands of times a run.
@@ -93,7 +93,7 @@ class RolloutSampler:
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
-        sizes = enumerate(self.chunks(integer("n", n, 1)))
+        sizes = enumerate(self.chunks(count("n", n, 1)))
         check_stream("stream", stream)
         return estimate(self._model.returns(policy.rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
 

@@ -1,13 +1,14 @@
-"""Checks shared by the generators: each returns the argument in its plain type or says what was expected."""
+"""Checks that all rooms share: each returns the argument in its plain type or says what was expected."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from operator import index
 from typing import cast
 
 import numpy as np
 
-__all__ = ["Seed", "integer", "number", "seeded"]
+__all__ = ["Seed", "count", "flag", "integer", "number", "one_of", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """What the generators accept as ``rng``."""
@@ -26,6 +27,14 @@ def integer(name: str, value: int, minimum: int) -> int:
     return result
 
 
+def count(name: str, value: int, minimum: int, hint: str = "") -> int:
+    """Return an integer argument in [minimum, 2^63), what compiled code counts to; `hint` says what takes more."""
+    result = integer(name, value, minimum)
+    if result >= 2**63:
+        raise ValueError(f"{name}: expected an integer < 2^63, got {result}{hint}")
+    return result
+
+
 def number(name: str, value: float, low: float = 0.0, high: float = 1.0) -> float:
     """Return a real argument in [low, high]; TypeError or ValueError otherwise."""
     try:
@@ -34,9 +43,25 @@ def number(name: str, value: float, low: float = 0.0, high: float = 1.0) -> floa
         result = float(value)
     except TypeError:
         raise TypeError(f"{name}: expected a number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name}: expected a number in [{low:g}, {high:g}], got one beyond float64") from None
     if not low <= result <= high:
         raise ValueError(f"{name}: expected a number in [{low:g}, {high:g}], got {result!r}")
     return result
+
+
+def flag(name: str, value: bool) -> bool:
+    """Return a boolean argument, or TypeError."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected a bool, got {value!r}")
+    return bool(value)
+
+
+def one_of(name: str, value: str, known: Collection[str]) -> str:
+    """Return an argument that is one of the known names; ValueError otherwise."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    return value
 
 
 def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:
