@@ -23,7 +23,8 @@ cdef extern from *:
     #define DMQ_HORNER_6(x, c0, c1, c2, c3, c4, c5, c6) \
         ((((((c6 * x + c5) * x + c4) * x + c3) * x + c2) * x + c1) * x + c0)
 
-    /* Integers that go together, so that they stay in the first cache; and those looked through for a tail at once. */
+    /* Integers that go together, so that they stay in the first cache: PIECE of _normal.pxd; and those that are looked
+       through for a tail at once. */
     enum { DMQ_SOME = 256, DMQ_FEW = 32 };
 
     /* An odd integer a in (-2^26, 2^26) stands for the quantile of 1/2 + a / 2^27. Beyond this it lies in a tail. */
