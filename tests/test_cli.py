@@ -269,6 +269,16 @@ def test_help_names_exit_codes(run, arguments):
         assert "--p-success" in out
 
 
+@pytest.mark.parametrize(
+    ("command", "codes"), [("theory", "02"), ("report", "024"), ("bench oracle", "024"), ("run lock", "01234")]
+)
+def test_help_names_the_exit_codes_that_the_command_has(run, command, codes):
+    _, out, _ = run(*command.split(), "--help")
+    listed = re.findall(r"^  (\d)    \S", out.partition("exit codes:")[2], re.MULTILINE)
+    assert "".join(listed) == codes
+    assert ("budget" in out.partition("exit codes:")[2]) == ("3" in codes)
+
+
 def test_envs_lists_what_there_is(run):
     code, out, _ = run("envs")
     assert code == 0
