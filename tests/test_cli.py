@@ -711,6 +711,16 @@ def test_a_wrong_answer_is_not_timed():
         oracle_bench.interleaved([wrong], 1, 3)
 
 
+def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
+    assert run("run", "lock", "--horizon", 3, "--out", tmp_path)[0] == 0
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "dmq_fast", "resume", str(tmp_path)]
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished already\n")
+
+
 def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
