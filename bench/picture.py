@@ -26,7 +26,7 @@ def draw_lock(axes: plt.Axes) -> None:
         drawn.append([result.n_trajectories for result in results])
     axes.plot(horizons, np.median(drawn, axis=1), "o-", color=BLUE, label="DMQ, solved in 5 of 5 runs")
     some = horizons[horizons <= 20]
-    axes.plot(some, 4.0 ** (some - 1), "--", color=GREY, label="random exploration, $4^{H-1}$")
+    axes.plot(some, 4.0**some, "--", color=GREY, label="random exploration, $4^H$")
     axes.set(
         xscale="log",
         yscale="log",

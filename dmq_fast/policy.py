@@ -129,10 +129,17 @@ class Policy:
         """Return the action of one state, features (d,), or the actions (n,) of a block, features (n, d).
 
         A uniform rule needs `n_actions` and an `rng` to draw from.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the level is not one of the policy's, if the features are not numbers or not as many as the rule of the
+            level has weights for, or if a uniform rule lacks what it needs.
         """
-        single = as_numbers("features", features).ndim == 1
-        rows = as_floats("features", [features] if single else features, (None, None))
         rule = self._rule(level)
+        dimension = rule.theta.shape[1] if isinstance(rule, Greedy | ExactGreedy) else None
+        single = as_numbers("features", features).ndim == 1
+        rows = as_floats("features", [features] if single else features, (None, dimension))
         if isinstance(rule, Greedy):
             actions = greedy_actions(rows, rule.theta)
         elif isinstance(rule, ExactGreedy):
@@ -146,7 +153,13 @@ class Policy:
         return int(actions[0]) if single else actions
 
     def probabilities(self, level: int, features: ArrayLike, n_actions: int) -> NDArray[np.float64]:
-        """Return P[a | s], shape (n, K), for the states whose features (n, d) are given."""
+        """Return P[a | s], shape (n, K), for the states whose features (n, d) are given.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `act`, or if `n_actions` is not what the rule of the level has.
+        """
         rows = as_floats("features", features, (None, None))
         rule = self._rule(level)
         if isinstance(rule, Fixed) and rule.action >= n_actions:

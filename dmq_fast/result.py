@@ -274,7 +274,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file beside `path` for writing; move it to `path` when the block ends well, remove it when not."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        try:
+            file = temporary.open("xb")
+        except OSError as error:  # it names the temporary file, which nobody asked for
+            error.filename = str(path)
+            raise
+        with file:
             yield file
         temporary.replace(path)
     except BaseException:

@@ -269,6 +269,16 @@ def test_help_names_exit_codes(run, arguments):
         assert "--p-success" in out
 
 
+@pytest.mark.parametrize(
+    ("command", "codes"), [("theory", "02"), ("report", "024"), ("bench oracle", "024"), ("run lock", "01234")]
+)
+def test_help_names_the_exit_codes_that_the_command_has(run, command, codes):
+    _, out, _ = run(*command.split(), "--help")
+    listed = re.findall(r"^  (\d)    \S", out.partition("exit codes:")[2], re.MULTILINE)
+    assert "".join(listed) == codes
+    assert ("budget" in out.partition("exit codes:")[2]) == ("3" in codes)
+
+
 def test_envs_lists_what_there_is(run):
     code, out, _ = run("envs")
     assert code == 0
@@ -699,6 +709,16 @@ def test_a_wrong_answer_is_not_timed():
     wrong = oracle_bench.Method("wrong", oracle_bench.OURS, None, lambda: 1, lambda answer: answer == 2)
     with pytest.raises(RuntimeError, match=r"wrong, d = 3: wrong answer 1"):
         oracle_bench.interleaved([wrong], 1, 3)
+
+
+def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
+    assert run("run", "lock", "--horizon", 3, "--out", tmp_path)[0] == 0
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "dmq_fast", "resume", str(tmp_path)]
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished already\n")
 
 
 def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from dmq_fast.environments import (
     make,
     river_swim,
 )
+from dmq_fast.policy import Policy
 
 MINIMAL = {
     "lock": {"horizon": 4},
@@ -171,6 +172,12 @@ def test_lock_rotation_is_uniform_on_the_sphere():
     first = np.array([combination_lock(1, rng=seed, dimension=4).features[0] for seed in range(400)])
     assert np.abs(first.mean(axis=0)).max() < 4 * np.sqrt(0.25 / 400)
     np.testing.assert_allclose((first**2).mean(axis=0), 0.25, atol=4 * np.sqrt(0.25 / 400) / 2)
+
+
+def test_random_play_opens_a_lock_once_in_k_to_the_h_episodes():
+    for horizon, n_actions in ((1, 2), (5, 4), (100, 4)):
+        env = combination_lock(horizon, n_actions, rng=0)
+        assert env.value(Policy.uniform(horizon)) == pytest.approx(0.7 * float(n_actions) ** -horizon, rel=1e-12)
 
 
 def test_lock_secrets_are_uniform():

@@ -200,8 +200,9 @@ def test_a_failing_save_leaves_the_old_file_and_no_litter(result, tmp_path, monk
 
 
 def test_saving_into_a_missing_directory_says_so(result, tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as caught:
         result.save(tmp_path / "no" / "run.npz")
+    assert caught.value.filename == str(tmp_path / "no" / "run.npz")
 
 
 SAVE_FOREVER = """

@@ -11,6 +11,7 @@ import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
 from dmq_fast.policy import Policy
 
@@ -227,6 +228,15 @@ def test_act_follows_the_rule_of_the_level():
     assert policy.act(0, features[:0]).shape == (0,)
     with pytest.raises(ValueError, match="rule of level 2 is uniform"):
         policy.act(2, features)
+
+
+@pytest.mark.parametrize("rule", [Greedy(THETA[0]), ExactGreedy([[1, 2], [3, 4], [5, 6]])])
+def test_features_of_another_dimension_are_what_is_named(rule):
+    policy = Policy([rule])
+    with pytest.raises(ValueError, match=r"^features: expected shape \(any, 2\), got \(1, 3\)"):
+        policy.act(0, [1.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match=r"^features: expected shape \(any, 2\), got \(4, 1\)"):
+        policy.probabilities(0, np.zeros((4, 1)), 3)
 
 
 @pytest.mark.parametrize("d", [1, 11, 12, 20])

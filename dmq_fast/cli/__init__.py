@@ -28,6 +28,14 @@ exit codes:
   143  terminated (SIGTERM); likewise
 """
 
+# Of the commands that run nothing which could stop half-way.
+SHORT_EXIT_CODES = """\
+exit codes:
+  0    done
+  2    the command line, or a file or directory that it names, is wrong; nothing was done
+"""
+SAVING_EXIT_CODES = f"{SHORT_EXIT_CODES}  4    what came out could not be saved\n"
+
 EXAMPLES = """\
 examples:
   dmq-fast run lock --horizon 100 --n-samples 20

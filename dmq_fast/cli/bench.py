@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.cli import EXIT_CODES, FINISHED
+from dmq_fast.cli import FINISHED, SAVING_EXIT_CODES
 from dmq_fast.cli.files import claim_file, write_text
 from dmq_fast.cli.options import command_parser, positive_integer
 from dmq_fast.cli.terminal import not_saved, say, usage_error
@@ -29,7 +29,7 @@ def bench(arguments: Sequence[str]) -> int:
         help="the DSEC oracle beside NumPy and SciPy",
         description="Time the DSEC oracle beside what one would write with NumPy and SciPy. The methods take turns, "
         "so that a noisy moment hits all of them alike; BLAS runs on one thread unless the environment says otherwise.",
-        epilog=EXIT_CODES,
+        epilog=SAVING_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli import EXIT_CODES, FINISHED
+from dmq_fast.cli import FINISHED, SAVING_EXIT_CODES
 from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.run import prepare
@@ -31,7 +31,7 @@ def report(arguments: Sequence[str]) -> int:
         description="Write one HTML page about the run or the sweep in DIR: tables, pictures, how the run stands "
         "against the lemmas of the paper, and how to repeat it. The page needs no network and no other file. Needs "
         "matplotlib.",
-        epilog=EXIT_CODES,
+        epilog=SAVING_EXIT_CODES,
     )
     parser.add_argument("directory", type=Path, metavar="DIR")
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: DIR/report.html")

@@ -114,18 +114,19 @@ def resume(arguments: Sequence[str]) -> int:
     command = f"resume {directory}"
     try:
         name, noted = read_command(directory)
-        if (summary := finished(directory)) is not None:
-            say(f"dmq-fast {command}: this run has finished already")
-            print(json.dumps(summary) if given["json"] else table(summary), flush=True)
-            return FINISHED
-        budgets = {key: value for key, value in given.items() if key.startswith("max_") or key == "workers"}
-        changes = {key: value for key, value in budgets.items() if value is not None}
-        changes |= {"out": directory, "json": given["json"], "quiet": given["quiet"]}
-        job = prepare(command, name, noted, changes)
-        check_writable(directory)
+        if (summary := finished(directory)) is None:
+            budgets = {key: value for key, value in given.items() if key.startswith("max_") or key == "workers"}
+            changes = {key: value for key, value in budgets.items() if value is not None}
+            changes |= {"out": directory, "json": given["json"], "quiet": given["quiet"]}
+            job = prepare(command, name, noted, changes)
+            check_writable(directory)
     except (ValueError, TypeError, ImportError, OSError) as error:
         return usage_error(f"{command}: {error}")
-    return perform(job)
+    if summary is None:
+        return perform(job)
+    say(f"dmq-fast {command}: this run has finished already")
+    print(json.dumps(summary) if given["json"] else table(summary), flush=True)
+    return FINISHED
 
 
 def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:

@@ -209,7 +209,7 @@ def grid(cells: list[dict[str, Any]]) -> Iterator[str]:
     columns += varying(cells, ["max_trajectories", "max_seconds"])
     columns += [(name, [f"{cell[name]:,}" for cell in cells]) for name in ("runs", "failed")]
     titles = {"value": "value", "optimal_value": "optimum", "n_trajectories": "trajectories", "seconds": "seconds"}
-    columns += [(title, [spell(cell[name]) for cell in cells]) for name, title in titles.items()]
+    columns += [(f"mean {title}", [spell(cell[name]) for cell in cells]) for name, title in titles.items()]
     widths = [max(map(len, [title, *entries])) for title, entries in columns]
     for row in zip(*([title, *entries] for title, entries in columns), strict=True):
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli import EXIT_CODES, FINISHED
+from dmq_fast.cli import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.options import command_parser, positive_integer
 from dmq_fast.cli.terminal import usage_error
 
@@ -46,7 +46,7 @@ def theory(arguments: Sequence[str]) -> int:
         description="Print the constants that the proof of Theorem 6.1 prescribes beside corrected ones, the "
         "inequalities that the proof needs of them with both sides, the largest epsilon for which all hold, and what "
         "that would cost.",
-        epilog=EXIT_CODES,
+        epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("--gamma", type=decimal_number, required=True, metavar="X", help="minimum gap")
     parser.add_argument("--d", type=positive_integer, required=True, metavar="N", help="dimension of the features")

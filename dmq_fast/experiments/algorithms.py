@@ -284,7 +284,10 @@ def imported(name: str) -> Callable[..., Any]:
     try:
         found: Any = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # whatever the module does
-        raise ValueError(f"name: {name!r} cannot be imported: {spelled(error)}") from error
+        hint = ""
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            hint = "; PYTHONPATH=DIR finds the modules in DIR"
+        raise ValueError(f"name: {name!r} cannot be imported: {spelled(error)}{hint}") from error
     if not callable(found):
         raise ValueError(f"name: expected a function, and {name!r} is {type(found).__name__}")
     return found  # type: ignore[no-any-return]

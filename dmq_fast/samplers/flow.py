@@ -55,6 +55,11 @@ class FlowSampler:
           has the joint law of n trajectories. Where rewards take few values there are few groups; where there are
           more than 2^20 the call is refused.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If `env` is no FiniteMDP, or `square` none of the two.
+
     Notes
     -----
     Probabilities are float64, the rows of `env.P` up to a common factor. Errors of the law from float64: below 10^-7

@@ -33,6 +33,11 @@ class RolloutSampler:
     ----------
     env : FiniteMDP or CompiledEnv
 
+    Raises
+    ------
+    TypeError
+        If `env` is neither.
+
     Attributes
     ----------
     chunk_size : int
