@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection
 from operator import index
 from typing import cast
 
 import numpy as np
 
-__all__ = ["Seed", "count", "flag", "integer", "number", "one_of", "seeded"]
+__all__ = ["Seed", "count", "flag", "integer", "number", "one_of", "seeded", "suggestion"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """What the generators accept as ``rng``."""
@@ -62,6 +63,12 @@ def one_of(name: str, value: str, known: Collection[str]) -> str:
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     return value
+
+
+def suggestion(given: str, known: Collection[str]) -> str:
+    """Return how a message about an unknown name ends: with the known one that is meant, if one is near."""
+    near = difflib.get_close_matches(given, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:

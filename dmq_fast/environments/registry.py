@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dmq_fast._arguments import Seed
+from dmq_fast._arguments import Seed, suggestion
 from dmq_fast.environments.block import diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv
@@ -110,7 +109,7 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
     if name not in REGISTRY:
         raise ValueError(
             f"environment: expected one of {', '.join(REGISTRY)} or {GYMNASIUM_PREFIX}ID, got {name!r}"
-            f"{_suggestion(name, list(REGISTRY))}"
+            f"{suggestion(name, REGISTRY)}"
         )
     factory = REGISTRY[name]
     known = _parameters(factory)
@@ -136,13 +135,8 @@ def _refuse_unknown(name: str, parameters: dict[str, Any], known: list[str]) -> 
     for given in parameters:
         if given not in known:
             raise ValueError(
-                f"{name}: expected parameters among {', '.join(known)}, got {given!r}{_suggestion(given, known)}"
+                f"{name}: expected parameters among {', '.join(known)}, got {given!r}{suggestion(given, known)}"
             )
-
-
-def _suggestion(given: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(given, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _parameters(factory: Callable[..., Any]) -> tuple[Parameter, ...]:

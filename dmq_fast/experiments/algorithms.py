@@ -25,7 +25,6 @@ function of a module that they can import.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +34,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dmq_fast import baselines, samplers
-from dmq_fast._arguments import one_of
+from dmq_fast._arguments import one_of, suggestion
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.dmq import DMQ
 from dmq_fast.environments import CompiledEnv, FiniteMDP
@@ -274,7 +273,7 @@ def find(name: str) -> Factory:
     if ":" in name:
         return imported(name)
     raise ValueError(
-        f"name: expected one of {', '.join(REGISTRY)} or module:function, got {name!r}{close(name, REGISTRY)}"
+        f"name: expected one of {', '.join(REGISTRY)} or module:function, got {name!r}{suggestion(name, REGISTRY)}"
     )
 
 
@@ -302,9 +301,3 @@ def parameters_of(factory: Callable[..., Any], *, but: Iterable[str]) -> dict[st
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
     return {parameter.name: parameter.default for parameter in parameters if parameter.name not in but}
-
-
-def close(given: str, known: Iterable[str]) -> str:
-    """Suggest the known name that is meant, if one is near."""
-    matches = difflib.get_close_matches(given, list(known), n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else ""

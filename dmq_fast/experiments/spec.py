@@ -46,6 +46,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmq_fast._arguments import suggestion
 from dmq_fast.environments import registry
 from dmq_fast.experiments import algorithms
 from dmq_fast.experiments.algorithms import Budget, Environment
@@ -349,7 +350,7 @@ def complete(source: Source, choices: dict[str, Choice], parameters: Any, reserv
             raise source.error(
                 choice.place[:3],
                 f"expected parameters of {name.value} among {', '.join([*known, *reserved[1:]])}, got {key!r}"
-                f"{algorithms.close(key, [*known, *reserved[1:]])}",
+                f"{suggestion(key, [*known, *reserved[1:]])}",
             )
     for key, default in known.items():
         if default is inspect.Parameter.empty and key not in given:
@@ -370,7 +371,7 @@ def environment_parameters(name: str) -> dict[str, Any] | None:
     known = registry.REGISTRY
     raise ValueError(
         f"expected one of {', '.join(known)}, {registry.GYMNASIUM_PREFIX}ID or module:function, got {name!r}"
-        f"{algorithms.close(name, known)}"
+        f"{suggestion(name, known)}"
     )
 
 
@@ -440,7 +441,7 @@ def refuse_unknown(source: Source, place: Place, given: Mapping[str, Any], known
     for key in given:
         if key not in known:
             raise source.error(
-                (*place, key), f"expected keys among {', '.join(known)}, got {key!r}{algorithms.close(key, known)}"
+                (*place, key), f"expected keys among {', '.join(known)}, got {key!r}{suggestion(key, known)}"
             )
 
 
