@@ -139,7 +139,7 @@ def errors(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum up the runs of each cell."""
-    from dmq_fast.experiments import run
+    from dmq_fast.experiments.run import FAILURES
     from dmq_fast.experiments.tabular import as_specified
 
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -153,7 +153,7 @@ def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "algorithm": group[0]["algorithm"],
             **{name: group[0][name] for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
             "runs": len(group),
-            "failed": sum(row["status"] in (run.FAILED, run.CRASHED) for row in group),
+            "failed": sum(row["status"] in FAILURES for row in group),
             **{name: mean(group, name) for name in ("value", "optimal_value", "n_trajectories", "seconds")},
         }
         for cell, group in groups.items()

@@ -63,6 +63,7 @@ SIGNATURES = {
 }
 
 LARGE = 1e300
+"""Largest shift and scale of rewards."""
 
 
 class CompiledEnv:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast._arguments import integer
 from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp
 
-__all__ = ["from_gymnasium", "has_table", "make_environment", "plain_arguments"]
+__all__ = ["from_gymnasium", "has_table", "import_gymnasium", "make_environment", "plain_arguments"]
 
 Array = NDArray[np.float64]
 
@@ -38,6 +38,15 @@ class _Model(NamedTuple):
     transitions: Array
     rewards: Array
     origin: NDArray[np.intp]
+
+
+def import_gymnasium(what: str = "this") -> Any:
+    """Import Gymnasium, or say that `what` needs it and how to get it."""
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise ImportError(f'env: {what} needs Gymnasium; install it with pip install "dmq_fast[gym]"') from error
+    return gymnasium
 
 
 def make_environment(identifier: str, **arguments: Any) -> Any:
@@ -61,12 +70,7 @@ def make_environment(identifier: str, **arguments: Any) -> Any:
     ValueError
         If Gymnasium does not know the id, or refuses an argument.
     """
-    try:
-        import gymnasium
-    except ImportError as error:
-        raise ImportError(
-            f'env: making {identifier!r} needs Gymnasium; install it with pip install "dmq_fast[gym]"'
-        ) from error
+    gymnasium = import_gymnasium(f"making {identifier!r}")
     try:
         return gymnasium.make(identifier, **arguments)
     except Exception as error:  # environments raise what they like about their arguments

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._arguments import integer, number
-from dmq_fast.environments.compiled import digest_of_map
-from dmq_fast.environments.gymnasium import make_environment, plain_arguments
+from dmq_fast.environments.compiled import LARGE, digest_of_map
+from dmq_fast.environments.gymnasium import import_gymnasium, make_environment, plain_arguments
 from dmq_fast.kernels._features import FeatureMap
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
@@ -237,9 +237,6 @@ class GymnasiumBatch:
             f"GymnasiumBatch({self.name!r}, horizon={self.horizon}, n_actions={self.n_actions}, "
             f"dimension={self.dimension})"
         )
-
-
-LARGE = 1e300
 
 
 class OneHot:
@@ -561,12 +558,3 @@ def observation_space(space: Any) -> Any:
         f"env: expected observations in a Box, Discrete, MultiDiscrete or MultiBinary space, got {space}; "
         "gymnasium.wrappers.FlattenObservation makes a Box of most others"
     )
-
-
-def import_gymnasium() -> Any:
-    """Import Gymnasium, or say how to get it."""
-    try:
-        import gymnasium
-    except ImportError as error:
-        raise ImportError('env: this needs Gymnasium; install it with pip install "dmq_fast[gym]"') from error
-    return gymnasium

@@ -36,6 +36,7 @@ from dmq_fast.experiments.page import (
     text,
     tiles,
 )
+from dmq_fast.experiments.run import FAILURES
 from dmq_fast.experiments.tabular import as_specified
 from dmq_fast.result import Result
 
@@ -279,8 +280,6 @@ def sweep_report(
     ]
     return page(name, body)
 
-
-FAILURES = ("failed", "crashed")
 
 SHOWN = 10
 """Most messages that a page shows."""

@@ -22,13 +22,15 @@ from dmq_fast.policy import Policy
 from dmq_fast.samplers import as_sampler, estimate_value
 from dmq_fast.samplers.evaluate import LAST_CALL
 
-__all__ = ["CRASHED", "FAILED", "Run", "lost", "perform"]
+__all__ = ["CRASHED", "FAILED", "FAILURES", "Run", "lost", "perform"]
 
 FAILED = "failed"
 """Status of a run that an exception ended."""
 
 CRASHED = "crashed"
 """Status of a run whose process died."""
+
+FAILURES = (FAILED, CRASHED)
 
 
 class Run(NamedTuple):
@@ -74,7 +76,7 @@ def attempt(run: Run, clock: Clock) -> dict[str, Any]:
         "warnings": list(outcome.warnings),
         "details": dict(outcome.details),
     }
-    if row["status"] in (FAILED, CRASHED):
+    if row["status"] in FAILURES:
         raise ValueError(f"learn: expected a status other than {FAILED} and {CRASHED}, got {row['status']}")
     if row["value"] is not None and not math.isfinite(row["value"]):
         raise ValueError(f"learn: expected a finite value, got {row['value']}")

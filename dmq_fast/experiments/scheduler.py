@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from dmq_fast._arguments import integer
 from dmq_fast._version import __version__
 from dmq_fast.experiments import algorithms
-from dmq_fast.experiments.run import CRASHED, FAILED, Run, lost, perform
+from dmq_fast.experiments.run import CRASHED, FAILURES, Run, lost, perform
 from dmq_fast.experiments.spec import Spec, read
 from dmq_fast.experiments.store import Store
 from dmq_fast.experiments.workers import Workers, WorkerStartError
@@ -75,7 +75,7 @@ class Summary:
     @property
     def failed(self) -> int:
         """Number of runs that failed or crashed."""
-        return self.statuses.get(FAILED, 0) + self.statuses.get(CRASHED, 0)
+        return sum(self.statuses.get(status, 0) for status in FAILURES)
 
 
 def sweep(
@@ -180,7 +180,7 @@ class Sweep:
         self.broken: deque[list[Run]] = deque()
         self.flying: dict[Future[list[dict[str, Any]]], list[Run]] = {}
         self.total, self.ran = len(runs), 0
-        self.failed = sum(known.get((run.cell.id, run.seed)) in (FAILED, CRASHED) for run in runs)
+        self.failed = sum(known.get((run.cell.id, run.seed)) in FAILURES for run in runs)
         self.left = Counter(run.cell.id for run in self.missing)
         self.timings = store.timings()
         self.workers = 1
@@ -241,7 +241,7 @@ class Sweep:
         for row in rows:
             cell = row["cell"]
             self.left[cell] -= 1
-            self.failed += row["status"] in (FAILED, CRASHED)
+            self.failed += row["status"] in FAILURES
             if row["seconds"] is not None:
                 count, seconds = self.timings.get(cell, (0, 0.0))
                 self.timings[cell] = count + 1, seconds + row["seconds"]

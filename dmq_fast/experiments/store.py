@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.experiments.run import CRASHED, FAILED, to_json
+from dmq_fast.experiments.run import FAILURES, to_json
 from dmq_fast.experiments.spec import Spec
 
 __all__ = ["FILE", "Store", "StoreError", "WriteError", "load"]
@@ -172,7 +172,7 @@ class Store:
 
     def forget_failures(self, spec: Spec) -> None:
         """Remove those runs of a specification that failed or crashed."""
-        keys = ((cell.id, seed, FAILED, CRASHED) for cell in spec.cells for seed in spec.seeds)
+        keys = ((cell.id, seed, *FAILURES) for cell in spec.cells for seed in spec.seeds)
         with self.writing():
             self.connection.executemany("DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN (?, ?)", keys)
 
