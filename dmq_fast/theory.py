@@ -67,7 +67,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._arguments import integer
+from dmq_fast._arguments import integer, one_of
 from dmq_fast.kernels._validate import as_numbers, as_positive
 
 __all__ = [
@@ -441,9 +441,8 @@ class Parameters:
         ValueError
             If there is no inequality of that name.
         """
-        names = [inequality.name for inequality in self.check()]
-        if name is not None and name not in names:
-            raise ValueError(f"name: expected one of {', '.join(names)}, got {name!r}")
+        if name is not None:
+            one_of("name", name, [inequality.name for inequality in self.check()])
 
         def holds(log: Decimal) -> bool:
             at = self._at(log.exp(ARITHMETIC))

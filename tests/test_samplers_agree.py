@@ -14,6 +14,7 @@ from test_normal import joined
 from test_rollout import random_mdp, random_policy
 
 import dmq_fast as dmq
+from dmq_fast.baselines import TablePolicy
 from dmq_fast.environments import (
     FiniteMDP,
     chain,
@@ -618,6 +619,21 @@ def test_numbers_are_integers(make, n):
 
 
 @pytest.mark.parametrize("make", [RolloutSampler, FlowSampler, drawing, ExactSampler])
+@pytest.mark.parametrize(
+    "policy", [None, [0, 1, 0, 1], Policy, Policy.uniform(4).rules, TablePolicy([[0]] * 4)], ids=repr
+)
+def test_policies_are_policies(make, policy):
+    sampler, words = make(everything()), rf"^policy: expected a Policy, got {type(policy).__name__}$"
+    with pytest.raises(TypeError, match=words):
+        sampler.collect(policy, 5, stream=Stream(0), levels=[0])
+    with pytest.raises(TypeError, match=words):
+        sampler.collect_chunk(policy, 0, rng=Stream(0), levels=[0])
+    if hasattr(sampler, "evaluate"):
+        with pytest.raises(TypeError, match=words):
+            sampler.evaluate(policy, 5, stream=Stream(0))
+
+
+@pytest.mark.parametrize("make", [RolloutSampler, FlowSampler, drawing, ExactSampler])
 @pytest.mark.parametrize("stream", [None, 0, np.random.default_rng(0)])
 def test_streams_are_streams(make, stream):
     sampler, uniform = make(everything()), Policy.uniform(4)
@@ -654,9 +670,9 @@ def test_too_many_groups_are_refused_with_a_way_out():
         FlowSampler(env).collect(Policy.uniform(6), 10**18, stream=Stream(0), levels=(), returns_from=range(6))
 
 
-@pytest.mark.parametrize("bad", [None, "exact", "", True])
+@pytest.mark.parametrize("bad", [None, "exact", "", True, ["drawn"]])
 def test_square_is_one_of_two(bad):
-    with pytest.raises(ValueError, match="square: expected 'drawn' or 'expected'"):
+    with pytest.raises(ValueError, match="square: expected one of drawn, expected, got"):
         FlowSampler(combination_lock(3, rng=0), square=bad)
 
 

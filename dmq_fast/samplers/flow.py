@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import count
+from dmq_fast._arguments import count, one_of
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments, Returns
@@ -72,11 +72,9 @@ class FlowSampler:
     """
 
     def __init__(self, env: FiniteMDP, *, square: str = "expected") -> None:
-        if square not in ("drawn", "expected"):
-            raise ValueError(f"square: expected 'drawn' or 'expected', got {square!r}")
         check_tables(env)
         self.env = env
-        self.square = square
+        self.square = one_of("square", square, ("drawn", "expected"))
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension

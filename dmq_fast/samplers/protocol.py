@@ -12,7 +12,7 @@ from dmq_fast._arguments import count
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Fixed, Greedy, Stream
+from dmq_fast.kernels import Fixed, Greedy, Rule, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
@@ -25,6 +25,7 @@ __all__ = [
     "check_stream",
     "check_tables",
     "collect_chunks",
+    "rules_of",
 ]
 
 
@@ -109,18 +110,24 @@ class EqualChunks(Sequence[int]):
         return min(self.size, self.n - positions * self.size)
 
 
+def rules_of(policy: Policy, name: str = "policy") -> tuple[Rule, ...]:
+    """Return the rules of a policy; refuse what is none, `name` being the argument to blame."""
+    if not isinstance(policy, Policy):
+        raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
+    return policy.rules
+
+
 def check_policy(sizes: FiniteMDP | Sampler, policy: Policy, *, name: str = "policy", exact: bool = True) -> None:
     """Refuse a policy that is not one, or does not fit the horizon, actions and dimension of `sizes`.
 
     `name` is the argument to blame; where not `exact`, `ExactGreedy` rules are refused as well. Compiled rollouts need
-    none of this: they check the rules for themselves.
+    no more than `rules_of`: they check the rules for themselves.
     """
-    if not isinstance(policy, Policy):
-        raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
-    if policy.horizon != sizes.horizon:
-        raise ValueError(f"{name}: expected {sizes.horizon} rules, one a level, got {policy.horizon}")
+    rules = rules_of(policy, name)
+    if len(rules) != sizes.horizon:
+        raise ValueError(f"{name}: expected {sizes.horizon} rules, one a level, got {len(rules)}")
     shape = (sizes.n_actions, sizes.dimension)
-    for level, rule in enumerate(policy.rules):
+    for level, rule in enumerate(rules):
         if isinstance(rule, Fixed) and rule.action >= sizes.n_actions:
             raise ValueError(f"{name}: level {level} takes action {rule.action}, expected < {sizes.n_actions}")
         if isinstance(rule, ExactGreedy) and not exact:

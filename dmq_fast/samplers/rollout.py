@@ -15,7 +15,7 @@ from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, check_stream, collect_chunks
+from dmq_fast.samplers.protocol import EqualChunks, check_stream, collect_chunks, rules_of
 
 __all__ = ["RolloutSampler"]
 
@@ -74,7 +74,7 @@ class RolloutSampler:
         """Roll out one piece; see `Sampler.collect_chunk`."""
         n = count("n", n, 0)
         check_stream("rng", rng)
-        grams, moments, squares = self._model.rollout(policy.rules, n, rng, levels, returns_from)
+        grams, moments, squares = self._model.rollout(rules_of(policy), n, rng, levels, returns_from)
         returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
         return Moments(n, levels, grams, returns)
 
@@ -98,9 +98,9 @@ class RolloutSampler:
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
-        sizes = enumerate(self.chunks(count("n", n, 1)))
+        rules, sizes = rules_of(policy), enumerate(self.chunks(count("n", n, 1)))
         check_stream("stream", stream)
-        return estimate(self._model.returns(policy.rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
+        return estimate(self._model.returns(rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
 
     def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
         """Return what a rule does in each state of a level: two policies that do the same are one.
