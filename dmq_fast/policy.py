@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmq_fast._arguments import integer
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, greedy_actions
 from dmq_fast.kernels._validate import as_floats, as_numbers
@@ -60,7 +61,7 @@ class Policy:
     @classmethod
     def uniform(cls, horizon: int) -> Policy:
         """Return the purely random policy over `horizon` levels, the paper's initial policy."""
-        return cls([Uniform()] * horizon)
+        return cls([Uniform()] * integer("horizon", horizon, 1))
 
     @classmethod
     def fixed(cls, actions: Sequence[int] | NDArray[Any]) -> Policy:
@@ -84,15 +85,17 @@ class Policy:
         theta : array_like of shape (H, K, d), or Policy
             Followed after level h: greedy on theta, or the given policy. A snapshot: nothing that happens to
             the estimates later changes the policy returned.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If level or action is no such integer, or theta of another shape or not finite; the message names it.
         """
+        self._rule(level)
         tail = theta if isinstance(theta, Policy) else Policy.greedy(theta)
-        rules = self.rules
-        if not 0 <= level < len(rules) == len(tail.rules):
-            raise ValueError(
-                f"level: expected 0 <= level < {len(rules)} and as many levels in theta, "
-                f"got level {level} and {len(tail.rules)} levels"
-            )
-        return Policy._of((*rules[:level], Fixed(action), *tail.rules[level + 1 :]))
+        if len(tail.rules) != len(self.rules):
+            raise ValueError(f"theta: expected {len(self.rules)} levels, got {len(tail.rules)}")
+        return Policy._of((*self.rules[:level], Fixed(action), *tail.rules[level + 1 :]))
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
@@ -102,8 +105,9 @@ class Policy:
         return Policy._of((*self.rules[:level], rule, *self.rules[level + 1 :]))
 
     def _rule(self, level: int) -> Rule:
-        if not 0 <= level < len(self.rules):
-            raise ValueError(f"level: expected 0 <= level < {len(self.rules)}, got {level}")
+        """Return the rule of a level; refuse a level that there is not."""
+        if integer("level", level, 0) >= len(self.rules):
+            raise ValueError(f"level: expected an integer < {len(self.rules)}, got {level}")
         return self.rules[level]
 
     def digest(self, levels: int | None = None) -> bytes:
@@ -149,7 +153,7 @@ class Policy:
         elif n_actions is None or rng is None:
             raise ValueError(f"act: the rule of level {level} is uniform and needs n_actions and rng")
         else:
-            actions = rng.integers(n_actions, size=len(rows))
+            actions = rng.integers(integer("n_actions", n_actions, 1), size=len(rows))
         return int(actions[0]) if single else actions
 
     def probabilities(self, level: int, features: ArrayLike, n_actions: int) -> NDArray[np.float64]:
@@ -161,7 +165,7 @@ class Policy:
             As `act`, or if `n_actions` is not what the rule of the level has.
         """
         rows = as_floats("features", features, (None, None))
-        rule = self._rule(level)
+        rule, n_actions = self._rule(level), integer("n_actions", n_actions, 1)
         if isinstance(rule, Fixed) and rule.action >= n_actions:
             raise ValueError(
                 f"n_actions: expected more than {rule.action}, the action of level {level}, got {n_actions}"

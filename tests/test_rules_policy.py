@@ -156,14 +156,39 @@ def test_deviations_share_rules_instead_of_copying():
     assert Policy.uniform(4).deviate(1, 0, tail).rules[3] is tail.rules[3]
 
 
-@pytest.mark.parametrize("level", [-1, 4, 100])
-def test_deviation_names_the_level(level):
-    with pytest.raises(ValueError, match=r"^level: expected 0 <= level < 4"):
-        Policy.uniform(4).deviate(level, 0, THETA)
+@pytest.mark.parametrize(
+    ("level", "error", "words"),
+    [
+        (-1, ValueError, "an integer >= 0, got -1"),
+        (4, ValueError, "an integer < 4, got 4"),
+        (100, ValueError, "an integer < 4, got 100"),
+        *((level, TypeError, "an integer, got ") for level in (1.0, "1", None, True)),
+    ],
+)
+def test_a_level_that_there_is_not_is_named(level, error, words):
+    policy = Policy.uniform(4)
+    for call in (
+        lambda: policy.deviate(level, 0, THETA),
+        lambda: policy.replace(level, Fixed(0)),
+        lambda: policy.act(level, [0.0], n_actions=2, rng=np.random.default_rng(0)),
+        lambda: policy.probabilities(level, [[0.0]], 2),
+    ):
+        with pytest.raises(error, match=rf"^level: expected {words}"):
+            call()
+
+
+@pytest.mark.parametrize(("bad", "error"), [(0, ValueError), (-2, ValueError), (2.0, TypeError), ("2", TypeError)])
+def test_sizes_of_uniform_policies_are_named(bad, error):
+    with pytest.raises(error, match=r"^horizon: expected an integer"):
+        Policy.uniform(bad)
+    with pytest.raises(error, match=r"^n_actions: expected an integer"):
+        Policy.uniform(1).act(0, [0.0], n_actions=bad, rng=np.random.default_rng(0))
+    with pytest.raises(error, match=r"^n_actions: expected an integer"):
+        Policy.uniform(1).probabilities(0, [[0.0]], bad)
 
 
 def test_deviation_checks_its_arguments():
-    with pytest.raises(ValueError, match=r"as many levels in theta, .* 3 levels"):
+    with pytest.raises(ValueError, match=r"^theta: expected 4 levels, got 3"):
         Policy.uniform(4).deviate(0, 0, THETA[:3])
     with pytest.raises(ValueError, match=r"^action"):
         Policy.uniform(4).deviate(0, -1, THETA)
@@ -206,8 +231,6 @@ def test_policies_cannot_be_changed():
 def test_bad_rules_are_named():
     with pytest.raises(ValueError, match=r"^rules: expected at least one level"):
         Policy([])
-    with pytest.raises(ValueError, match=r"^rules: expected at least one level"):
-        Policy.uniform(0)
     for bad in (None, 1, "u", Uniform, THETA[0]):
         with pytest.raises(TypeError, match=r"^rules: expected a Rule at level 1"):
             Policy([Uniform(), bad])
