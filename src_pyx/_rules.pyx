@@ -56,14 +56,14 @@ cdef class Fixed(Rule):
     Parameters
     ----------
     action : int
-        0 <= action < K (the sampler checks the upper bound).
+        In [0, 2^31) and below K, which the sampler checks.
     """
 
     def __cinit__(self, action):
         # The test of the abstract class is slow, and rules are built by the thousand.
         integral = type(action) is int or (isinstance(action, numbers.Integral) and type(action) is not bool)
         if not integral or not 0 <= action < 2**31:
-            raise ValueError(f"action: expected a non-negative integer, got {action!r}")
+            raise ValueError(f"action: expected an integer in [0, 2^31), got {action!r}")
         self.kind = FIXED
         self.action = action
 
