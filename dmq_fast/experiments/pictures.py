@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.certificate import is_plain_linear, level_records, n_initial
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.experiments.run import FAILURES
 from dmq_fast.policy import Policy
 from dmq_fast.result import Result
 from dmq_fast.theory import printed_cover_bound, sure_cover_bound
@@ -117,7 +118,7 @@ def is_solved(row: Mapping[str, Any], share: float = 0.95) -> bool:
     """
     if row.get("solved") is not None:
         return bool(row["solved"])
-    if row.get("status") in ("failed", "crashed"):
+    if row.get("status") in FAILURES:
         return False
     if row.get("optimal_value") is None:
         raise ValueError('rows: expected "solved" or "optimal_value" in every run, to tell which are solved')
