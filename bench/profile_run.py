@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 import dmq_fast as dmq
-from dmq_fast.dmq import Run
 from dmq_fast.environments import combination_lock
+from dmq_fast.learner import Run
 
 
 class Timed:

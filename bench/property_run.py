@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 
 from dmq_fast import DMQ, Policy
-from dmq_fast.certificate import low_variance, suboptimal_probability
 from dmq_fast.environments import FiniteMDP, decoy_lock
 from dmq_fast.kernels import Uniform
 from dmq_fast.samplers import ExactSampler
 from dmq_fast.theory import Parameters
+from dmq_fast.theory.certificate import low_variance, suboptimal_probability
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "sound": {"variant": "sound"},

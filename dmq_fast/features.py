@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._arguments import integer
+from dmq_fast._support.arguments import integer
 from dmq_fast.kernels._features import (
     RBF,
     FeatureMap,

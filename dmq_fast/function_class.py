@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast.kernels import RidgeFit, ShiftScan
 from dmq_fast.kernels._validate import as_floats, as_positive
 from dmq_fast.moments import Moments
-from dmq_fast.theory import UNBOUNDED, finite_cover_bound, sure_cover_bound
+from dmq_fast.theory.bounds import UNBOUNDED, finite_cover_bound, sure_cover_bound
 
 __all__ = ["FiniteClass", "FiniteSolver", "FunctionClass", "LinearClass", "LinearSolver", "Solver"]
 

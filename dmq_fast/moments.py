@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Moments", "Redrawn", "Returns"]
+__all__ = ["Moments", "Returns"]
 
 
 class Returns(NamedTuple):
@@ -42,9 +42,10 @@ class Moments:
         self.grams = grams
         self.returns = returns
 
-    def drawn(self) -> Moments:
-        """Return these moments, drawn by now."""
-        return self
+    def second_moment(self, level: int) -> NDArray[np.float64]:
+        """Return the second moment of one level, (1 / n) Sum phi phi^T, shape (d, d)."""
+        gram: NDArray[np.float64] = self.grams[self.levels.index(level)]
+        return gram / self.n
 
     @property
     def gram(self) -> dict[int, NDArray[np.float64]]:
@@ -73,40 +74,3 @@ class Moments:
 
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, levels={list(self.levels)}, returns_from={list(self.returns)})"
-
-
-class Redrawn(Moments):
-    """Moments of an earlier call, dropped or lost in a kill: drawn again, bit for bit, when somebody looks at them.
-
-    Parameters
-    ----------
-    n, levels
-        As of `Moments`.
-    draw : callable
-        Returns the moments.
-    """
-
-    __slots__ = ("_draw",)
-
-    def __init__(self, n: int, levels: Sequence[int], draw: Callable[[], Moments]) -> None:
-        self.n = n
-        self.levels = levels if isinstance(levels, tuple | range) else tuple(levels)
-        self._draw = draw
-
-    def at(self, level: int) -> Moments:
-        """Return what concerns one level, not drawn before somebody looks at it."""
-        draw = self._draw
-        return self if len(self.levels) == 1 else Redrawn(self.n, (level,), lambda: draw().at(level))
-
-    def drawn(self) -> Moments:
-        """Return these moments, drawn by now."""
-        self.grams  # noqa: B018
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        # Asked for `grams` and `returns` only as long as they are not set.
-        if name not in ("grams", "returns"):
-            raise AttributeError(name)
-        drawn = self._draw()
-        self.grams, self.returns = drawn.grams, drawn.returns
-        return getattr(self, name)

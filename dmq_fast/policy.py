@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._arguments import integer
+from dmq_fast._support.arguments import integer
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, greedy_actions
 from dmq_fast.kernels._validate import as_floats, as_numbers
 
-__all__ = ["Policy"]
+__all__ = ["FOLLOWS_EXACT", "Policy", "check_policy", "rules_of"]
+
+FOLLOWS_EXACT = "only ExactSampler(env, arithmetic=...) in extended precision can follow it"
+"""End of messages about an `ExactGreedy` rule where it cannot be followed."""
 
 
 class Policy:
@@ -193,3 +196,45 @@ class Policy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Policy, (self.rules,))
+
+
+class Sizes(Protocol):
+    """Anything that has horizon, actions and dimension: an environment or a sampler."""
+
+    @property
+    def horizon(self) -> int:
+        """Number of levels H."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+
+    @property
+    def dimension(self) -> int:
+        """Feature dimension d."""
+
+
+def rules_of(policy: Policy, name: str = "policy") -> tuple[Rule, ...]:
+    """Return the rules of a policy; refuse what is none, `name` being the argument to blame."""
+    if not isinstance(policy, Policy):
+        raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
+    return policy.rules
+
+
+def check_policy(sizes: Sizes, policy: Policy, *, name: str = "policy", exact: bool = True) -> None:
+    """Refuse a policy that is not one, or does not fit the horizon, actions and dimension of `sizes`.
+
+    `name` is the argument to blame; where not `exact`, `ExactGreedy` rules are refused as well. Compiled rollouts need
+    no more than `rules_of`: they check the rules for themselves.
+    """
+    rules = rules_of(policy, name)
+    if len(rules) != sizes.horizon:
+        raise ValueError(f"{name}: expected {sizes.horizon} rules, one a level, got {len(rules)}")
+    shape = (sizes.n_actions, sizes.dimension)
+    for level, rule in enumerate(rules):
+        if isinstance(rule, Fixed) and rule.action >= sizes.n_actions:
+            raise ValueError(f"{name}: level {level} takes action {rule.action}, expected < {sizes.n_actions}")
+        if isinstance(rule, ExactGreedy) and not exact:
+            raise TypeError(f"{name}: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
+        if isinstance(rule, Greedy | ExactGreedy) and rule.theta.shape != shape:
+            raise ValueError(f"{name}: expected theta of shape {shape} at level {level}, got {rule.theta.shape}")

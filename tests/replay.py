@@ -3,8 +3,8 @@
 import reference
 
 from dmq_fast import DMQ, Policy
-from dmq_fast.dmq import OWN_CALLS
 from dmq_fast.kernels import Fixed, Greedy, Uniform
+from dmq_fast.samplers.streams import OWN_CALLS
 
 
 def to_package(policy):

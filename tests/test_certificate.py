@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 import dmq_fast as dmq
 from dmq_fast import Policy, certificate_table
-from dmq_fast.certificate import (
+from dmq_fast.environments import FiniteMDP, combination_lock, decoy_lock, deep_sea, linear_q, river_swim
+from dmq_fast.function_class import FiniteClass, LinearClass, LinearSolver
+from dmq_fast.kernels import Fixed, Uniform
+from dmq_fast.theory.certificate import (
     checked_policies,
     low_variance,
     policy_values,
     suboptimal_probability,
     value_error,
 )
-from dmq_fast.environments import FiniteMDP, combination_lock, decoy_lock, deep_sea, linear_q, river_swim
-from dmq_fast.function_class import FiniteClass, LinearClass, LinearSolver
-from dmq_fast.kernels import Fixed, Uniform
 
 
 @pytest.fixture
@@ -328,7 +328,7 @@ def test_a_damaged_potential_is_refused(learned, tmp_path):
 
 
 def test_eps_r_beyond_float64_leaves_the_potential_unknown(monkeypatch):
-    monkeypatch.setattr("dmq_fast.dmq.FLOAT64_EPS_R", 0)
+    monkeypatch.setattr("dmq_fast.run.options.FLOAT64_EPS_R", 0)
     mdp = linear_q(rng=0)
     result = dmq.DMQ(mdp, n_samples=2, eps_r=1e-30, max_policies=5, rng=0).learn()
     assert np.isnan(result.history.potentials[0]).all()

@@ -13,8 +13,8 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast import cli
+from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.cli.run import progress_line
-from dmq_fast.threads import BLAS_THREADS
 
 
 def test_run_prints_a_table_a_person_can_read(run):
@@ -695,9 +695,9 @@ def test_help_of_benchmarks(run, arguments):
 def test_a_benchmark_says_where_times_do_not_compare(monkeypatch):
     from dmq_fast.experiments import oracle_bench
 
-    monkeypatch.setattr("dmq_fast.threads.libraries", lambda: [{"num_threads": 1}, {"num_threads": 4}])
+    monkeypatch.setattr("dmq_fast._support.threads.libraries", lambda: [{"num_threads": 1}, {"num_threads": 4}])
     assert "4 threads" in oracle_bench.thread_warnings()[0]
-    monkeypatch.setattr("dmq_fast.threads.libraries", lambda: [{"num_threads": 1}])
+    monkeypatch.setattr("dmq_fast._support.threads.libraries", lambda: [{"num_threads": 1}])
     assert oracle_bench.thread_warnings() == []
     assert oracle_bench.noise_warnings(1.1) == []
     assert "1.57 times" in oracle_bench.noise_warnings(1.566)[0]

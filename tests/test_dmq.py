@@ -1,7 +1,6 @@
 """Algorithms 1 to 3: against the literal reference, on the field's environments, and at the border."""
 
 import copy
-import functools
 import itertools
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +24,9 @@ from dmq_fast.environments import (
     river_swim,
 )
 from dmq_fast.kernels import Fixed, Greedy, Uniform
-from dmq_fast.memory import Memory, bytes_of
 from dmq_fast.moments import Moments
+from dmq_fast.run.draws import mixture
+from dmq_fast.run.memory import Memory, bytes_of
 from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler
 
 SEEDS = range(5)
@@ -186,13 +186,11 @@ def test_moments_dropped_from_memory_are_drawn_again_bit_for_bit(monkeypatch, ch
     draws = []
     for limit in (0, 3 * size, 10**9):
         sampler = Recording(env)
-        monkeypatch.setattr("dmq_fast.dmq.Memory", functools.partial(Memory, limit))
-        algorithm = dmq.DMQ(sampler, n_samples=30, rng=1, **chosen)
-        result = algorithm.learn()
+        monkeypatch.setattr("dmq_fast.run.memory.LIMIT", limit)
+        result = dmq.DMQ(sampler, n_samples=30, rng=1, **chosen).learn()
         assert result.theta.tobytes() == expected.theta.tobytes()
         assert result.history.columns()["call"].tobytes() == expected.history.columns()["call"].tobytes()
         assert result.counts == expected.counts
-        assert algorithm._run.memory.size <= limit
         draws.append(sampler.draws)
     assert draws[0] > draws[1] > draws[2] == expected.counts["sampler_calls"]
 
@@ -670,9 +668,7 @@ def test_a_mixture_beyond_64_bits_ends_the_run():
 
 def test_mixture_counts_are_multinomial():
     """Of 3 x 4000 draws each policy gets a third: mean and variance of a binomial, and the right total."""
-    run = dmq.DMQ(chain(3, rng=0), n_samples=4000, variant="paper", rng=0)
-    run.learn()
-    counts = np.array([run._run.draw_mixture(3) for _ in range(2000)])
+    counts = np.array([mixture(dmq.Stream(0, call=call), 12_000, 3) for call in range(2000)])
     assert (counts.sum(axis=1) == 12_000).all()
     sd = np.sqrt(12_000 * 2 / 9)
     assert np.abs(counts.mean(axis=0) - 4000).max() < 5 * sd / np.sqrt(2000)

@@ -23,10 +23,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmq_fast import __version__, baselines, environments, experiments
+from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.cli.sweep import describe
-from dmq_fast.experiments import algorithms, scheduler, spec, store, toml_lines
-from dmq_fast.experiments.workers import WorkerDied, Workers
-from dmq_fast.threads import BLAS_THREADS
+from dmq_fast.experiments.sweep import algorithms, scheduler, spec, store, toml_lines
+from dmq_fast.experiments.sweep.workers import WorkerDied, Workers
 
 ROOT = Path(__file__).parent
 
@@ -945,7 +945,7 @@ def test_a_store_nobody_can_write_is_read(tmp_path, monkeypatch):
 
 
 def test_runs_of_another_version_are_pointed_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("dmq_fast.experiments.run.__version__", "0.0.9")
+    monkeypatch.setattr("dmq_fast.experiments.sweep.runs.__version__", "0.0.9")
     experiments.sweep(one(n_samples=20, seeds=1), tmp_path, workers=0)
     monkeypatch.undo()
     summary = experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)
@@ -1097,7 +1097,7 @@ def test_exit_codes_of_the_command(tmp_path, run, monkeypatch):
     assert "expected an integer >= 0, got '-1'" in run("sweep", path, "--out", tmp_path, "--workers", "-1")[2]
     code, stdout, err = run("sweep", path, "--out", tmp_path / "new", "--export", tmp_path / "new" / "x.csv")
     assert (code, (tmp_path / "new" / "x.csv").exists()) == (1, True)
-    monkeypatch.setattr("dmq_fast.experiments.tabular.replacing", full)
+    monkeypatch.setattr("dmq_fast.experiments.report.csv_export.replacing", full)
     code, stdout, err = run("sweep", path, "--out", tmp_path / "out", "--export", tmp_path / "x.csv")
     assert code == 4
     assert "could not save" in err

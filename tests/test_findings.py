@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmq_fast as dmq
-from dmq_fast.dmq import Run
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, decoy_lock, deep_sea
 from dmq_fast.samplers import ExactSampler
 from dmq_fast.theory import sure_cover_bound
@@ -149,40 +148,37 @@ def test_the_returned_policy_mixes_what_was_checked_one_by_one(variant, recheck)
 # C: accumulate instead of resampling.
 
 
-@pytest.fixture
-def growth(monkeypatch):
-    """By how much each policy that was added multiplied det(S + eps_r I), over 1 + R, as a logarithm."""
-    seen, add = [], Run.add
-
-    def log_det(run, level):
-        eps_r = run.dmq.parameters.eps_r
-        return np.linalg.slogdet(run.moments[level] + eps_r * np.eye(run.sampler.dimension))[1]
-
-    def watched(run, policy, level, trajectories):
-        before = log_det(run, level)
-        add(run, policy, level, trajectories)
-        seen.append(log_det(run, level) - before - np.log1p(run.dmq.parameters.ratio))
-
-    monkeypatch.setattr(Run, "add", watched)
-    return seen
-
-
 @pytest.mark.parametrize("chosen", [{"accumulate": True}, {"variant": "frugal"}], ids=str)
 @pytest.mark.parametrize(("ratio", "n_samples"), [(0.3, 3), (1.5, 2), (2.0, 30), (8.0, 5)])
-def test_every_true_multiplies_the_determinant_on_every_path(growth, chosen, ratio, n_samples):
+def test_every_true_multiplies_the_determinant_on_every_path(chosen, ratio, n_samples):
+    """log det(S + eps_r I) grows by log(1 + R) at each True, and S keeps what it has grown by until the next."""
     settings = {"ratio": ratio, "n_samples": n_samples, "eps_r": 0.0103, **chosen}
+    n_trues = 0
     for seed in range(10):
         env = noisy_mdp(seed)
         result = dmq.DMQ(env, rng=seed, **settings).learn()
         assert max(result.cover_sizes) <= sure_cover_bound(env.dimension, ratio, 0.0103)
-    assert len(growth) > 10
-    assert min(growth) > -1e-12
+        for before, after in potentials_by_level(result):
+            n_trues += len(before)
+            assert (after - before - np.log1p(ratio)).min() > -1e-12
+            np.testing.assert_allclose(before[1:], after[:-1], rtol=0, atol=1e-12)
+    assert n_trues > 10
 
 
-def test_drawn_anew_the_determinant_need_not_grow(growth):
+def test_drawn_anew_the_determinant_need_not_grow():
     """What the bound of the paper's lemma rests on holds in expectation only, as long as D_h is drawn anew."""
-    dmq.DMQ(chain(6, rng=0), n_samples=5, rng=0).learn()
-    assert min(growth) < -0.5
+    result = dmq.DMQ(chain(6, rng=0), n_samples=5, rng=0).learn()
+    assert min((np.diff(before) - np.log1p(2.0)).min() for before, _ in potentials_by_level(result)) < -0.5
+
+
+def potentials_by_level(result):
+    """Log det(S + eps_r I) before and after each True of a level, for the levels with two or more."""
+    columns = result.history.columns()
+    levels = columns["level"][columns["decision"]]
+    for level in range(len(result.cover)):
+        before, after = result.history.potentials[levels == level].T
+        if len(before) > 1:
+            yield before, after
 
 
 @settings(max_examples=50, deadline=None)

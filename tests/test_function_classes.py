@@ -18,8 +18,8 @@ from dmq_fast.environments import FiniteMDP, chain, combination_lock, linear_q
 from dmq_fast.features import Nystrom, RandomFourier
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
 from dmq_fast.kernels import ShiftScan
-from dmq_fast.misspecification import largest_misspecification, misspecified_thresholds
 from dmq_fast.moments import Moments, Returns
+from dmq_fast.theory.misspecification import largest_misspecification, misspecified_thresholds
 
 seeds = st.integers(0, 2**32)
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast import journal
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
+from dmq_fast.run import journal
 from dmq_fast.samplers import ParallelSampler, RolloutSampler
 
 ENVIRONMENTS = {"lock": lambda: combination_lock(5, 3, rng=0), "chain": lambda: chain(5, rng=0)}

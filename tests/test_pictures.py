@@ -9,7 +9,8 @@ import pytest
 import dmq_fast as dmq
 from dmq_fast import Policy
 from dmq_fast.environments import combination_lock, river_swim
-from dmq_fast.experiments import oracle_bench, pictures
+from dmq_fast.experiments import oracle_bench
+from dmq_fast.experiments.report import pictures
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

@@ -13,13 +13,13 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast import theory
-from dmq_fast.certificate import checked_policies, low_variance, suboptimal_probability, value_error
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
 from dmq_fast.environments.block import diabolical_lock
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.registry import REGISTRY, make
 from dmq_fast.samplers import ExactSampler, FlowSampler, RolloutSampler
 from dmq_fast.theory import potential, printed_cover_bound, sure_cover_bound
+from dmq_fast.theory.certificate import checked_policies, low_variance, suboptimal_probability, value_error
 
 VARIANTS = ["sound", "frugal"]
 

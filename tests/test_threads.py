@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast import threads
+from dmq_fast._support import threads
 from dmq_fast.environments import cart_pole
 from dmq_fast.features import RandomFourier
 

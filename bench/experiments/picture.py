@@ -3,9 +3,10 @@
 import sys
 from pathlib import Path
 
-from dmq_fast.experiments import load
 from dmq_fast.experiments.metrics import by_policy
 from dmq_fast.experiments.pictures import episodes_to_solve
+
+from dmq_fast.experiments import load
 
 FIGURES = Path(__file__).parent.parent / "figures"
 

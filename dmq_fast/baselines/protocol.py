@@ -11,9 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import count, integer
+from dmq_fast._support.arguments import count, integer
 from dmq_fast.baselines.table import TablePolicy
-from dmq_fast.dmq import as_key
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
@@ -22,6 +21,7 @@ from dmq_fast.kernels._episode import Episode, Learner
 from dmq_fast.kernels._validate import as_positive
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.rollout import RolloutSampler
+from dmq_fast.samplers.streams import as_key
 
 __all__ = ["Baseline", "BaselineResult", "Curve"]
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from dmq_fast.threads import one_thread
+from dmq_fast._support.threads import one_thread
 
 __all__ = ["main"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dmq_fast.result import Result
+    from dmq_fast.run.result import Result
 
 __all__ = [
     "COMMAND",
@@ -41,7 +41,7 @@ def claim_file(option: str, path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file in one step."""
-    from dmq_fast.result import replacing
+    from dmq_fast._support.files import replacing
 
     with replacing(path) as file:
         file.write(text.encode())
@@ -49,7 +49,7 @@ def write_text(path: Path, text: str) -> None:
 
 def claim_directory(directory: Path, overwrite: bool) -> None:
     """Make the output directory, and make sure before the run that its result can be written there."""
-    from dmq_fast.journal import check_free
+    from dmq_fast.run.journal import check_free
 
     directory.mkdir(parents=True, exist_ok=True)
     names = (*OUTPUTS, JOURNAL, COMMAND)

@@ -19,7 +19,7 @@ from dmq_fast.cli.terminal import not_saved, say, usage_error
 
 if TYPE_CHECKING:
     from dmq_fast.environments import FiniteMDP
-    from dmq_fast.result import Result
+    from dmq_fast.run.result import Result
 
 __all__ = ["page_of", "report"]
 
@@ -68,10 +68,10 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
     ValueError
         If a file there is damaged, or epsilon does not fit.
     """
-    from dmq_fast.experiments.report import run_report, sweep_report
-    from dmq_fast.experiments.store import FILE as STORE
-    from dmq_fast.experiments.store import load as load_rows
-    from dmq_fast.result import load
+    from dmq_fast.experiments.report.reports import run_report, sweep_report
+    from dmq_fast.experiments.sweep.store import FILE as STORE
+    from dmq_fast.experiments.sweep.store import load as load_rows
+    from dmq_fast.run.result import load
 
     if (directory / STORE).exists():
         if epsilon is not None:

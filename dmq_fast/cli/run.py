@@ -25,8 +25,8 @@ from dmq_fast.cli.summary import summarise, table
 from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
 
 if TYPE_CHECKING:
-    from dmq_fast.dmq import DMQ, Progress
-    from dmq_fast.result import Result
+    from dmq_fast.learner import DMQ, Progress
+    from dmq_fast.run.result import Result
 
 __all__ = ["Job", "prepare", "resume", "run"]
 
@@ -131,7 +131,7 @@ def resume(arguments: Sequence[str]) -> int:
 
 def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
     """Read the arguments of ``run NAME``, or of ``run --env-file``, with these changes, and make what they describe."""
-    from dmq_fast.dmq import DMQ
+    from dmq_fast.learner import DMQ
 
     parser, own = environment_parser(name)
     options = vars(parser.parse_args(arguments)) | changes
@@ -154,7 +154,7 @@ def prepare(command: str, name: str | None, arguments: Sequence[str], changes: d
 
 def perform(job: Job) -> int:
     """Run, report and save."""
-    from dmq_fast.journal import JournalError
+    from dmq_fast.run.journal import JournalError
 
     options, progress = job.options, job.progress
     if progress is not None:
@@ -193,7 +193,7 @@ def progress_line(horizon: int) -> ProgressLine:
 
 def learn(dmq: DMQ) -> tuple[Result, int]:
     """Run to the end or the first signal that asks to stop; return what was learned and the exit code."""
-    from dmq_fast.journal import JournalError
+    from dmq_fast.run.journal import JournalError
 
     with interruptible() as received:
         try:
@@ -217,7 +217,7 @@ def appraise(subject: Subject, dmq: DMQ, result: Result, code: int, n_trajectori
     Returns the entries of the summary and the exit code.
     """
     from dmq_fast.samplers import estimate_value
-    from dmq_fast.samplers.evaluate import LAST_CALL
+    from dmq_fast.samplers.streams import LAST_CALL
 
     tables = tables_of(subject)
     if tables is not None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from dmq_fast.cli.subject import Subject
 
 if TYPE_CHECKING:
-    from dmq_fast.dmq import DMQ
-    from dmq_fast.result import Result
+    from dmq_fast.learner import DMQ
+    from dmq_fast.run.result import Result
 
 __all__ = ["summarise", "table"]
 
@@ -59,7 +59,7 @@ def summarise(
 
 def table(summary: dict[str, Any]) -> str:
     """Lay a summary out for a person."""
-    from dmq_fast import certificate_table
+    from dmq_fast.theory import certificate_table
 
     text = "\n".join(f"{label:<22}{text}" for label, text in rows(summary))
     return f"{text}\n\n{certificate_table.table(summary['certificate'])}" if "certificate" in summary else text

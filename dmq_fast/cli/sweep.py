@@ -39,8 +39,8 @@ def sweep(arguments: Sequence[str]) -> int:
     parser = command_parser(
         "sweep",
         description="Do the runs that the TOML file SPEC describes and DIR does not hold yet: after a kill, Ctrl-C or "
-        "a change of SPEC, the same command does what is missing. python -m pydoc dmq_fast.experiments.spec explains "
-        "SPEC. Several sweeps may share DIR on one machine.",
+        "a change of SPEC, the same command does what is missing. python -m pydoc dmq_fast.experiments.sweep.spec "
+        "explains SPEC. Several sweeps may share DIR on one machine.",
         epilog=EXIT_CODES,
     )
     parser.add_argument("spec", type=Path, metavar="SPEC")
@@ -59,8 +59,8 @@ def sweep(arguments: Sequence[str]) -> int:
     from concurrent.futures import BrokenExecutor
 
     from dmq_fast import experiments
-    from dmq_fast.experiments import tabular
-    from dmq_fast.experiments.workers import WorkerStartError
+    from dmq_fast.experiments.report import csv_export
+    from dmq_fast.experiments.sweep.workers import WorkerStartError
 
     command = f"sweep {options.spec}"
     shown = options.progress or (sys.stderr.isatty() and not options.quiet)
@@ -68,7 +68,7 @@ def sweep(arguments: Sequence[str]) -> int:
     with interruptible() as received, ExitStack() as stack:
         try:
             if options.export is not None:
-                tabular.check_format(options.export)
+                csv_export.check_format(options.export)
                 if options.export.absolute().parent != options.out.absolute():  # which the sweep makes
                     claim_file("--export", options.export)
             spec = experiments.read(options.spec)
@@ -95,7 +95,7 @@ def sweep(arguments: Sequence[str]) -> int:
         print(json.dumps(as_dict(summary, rows)) if options.json else table(summary, rows), flush=True)
         if options.export is not None:
             try:
-                tabular.export(stored, options.export)
+                csv_export.export(stored, options.export)
             except OSError as error:
                 return not_saved(command, error)
     return FAILED if summary.failed else FINISHED
@@ -139,8 +139,8 @@ def errors(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum up the runs of each cell."""
-    from dmq_fast.experiments.run import FAILURES
-    from dmq_fast.experiments.tabular import as_specified
+    from dmq_fast.experiments.report.csv_export import as_specified
+    from dmq_fast.experiments.sweep.runs import FAILURES
 
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -168,7 +168,7 @@ def mean(rows: list[dict[str, Any]], name: str) -> float | None:
 
 def table(summary: Summary, rows: list[dict[str, Any]]) -> str:
     """Lay a sweep out for a person."""
-    from dmq_fast.experiments.store import FILE
+    from dmq_fast.experiments.sweep.store import FILE
 
     statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
     lines = [

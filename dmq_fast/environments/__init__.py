@@ -5,7 +5,7 @@ from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.control import cart_pole, mountain_car
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.environments.gymnasium_batch import GymnasiumBatch
+from dmq_fast.environments.gym.batch import GymnasiumBatch
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._arguments import Seed, integer, number, one_of, seeded
+from dmq_fast._support.arguments import Seed, integer, number, one_of, seeded
 from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmq_fast._arguments import Seed, flag, integer, number, seeded
+from dmq_fast._support.arguments import Seed, flag, integer, number, seeded
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
 
 __all__ = ["chain", "deep_sea", "river_swim"]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import integer, number
+from dmq_fast._support.arguments import integer, number
 from dmq_fast.environments.finite import FiniteMDP, digest
 from dmq_fast.kernels._env import ENVIRONMENT_SIZE, VERSION, EnvironmentHandle, capsule_at
 from dmq_fast.kernels._features import FeatureMap

@@ -199,7 +199,7 @@ class FiniteMDP:
         ValueError
             If the horizon or the features are out of range.
         """
-        from dmq_fast.environments.gymnasium import from_gymnasium
+        from dmq_fast.environments.gym.tables import from_gymnasium
 
         return from_gymnasium(env, horizon, features=features, name=name)
 

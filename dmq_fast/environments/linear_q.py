@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import Seed, integer, number, seeded
+from dmq_fast._support.arguments import Seed, integer, number, seeded
 from dmq_fast.environments.finite import FiniteMDP
 
 __all__ = ["linear_q"]

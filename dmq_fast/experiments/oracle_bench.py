@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from dmq_fast import kernels, threads
+from dmq_fast import kernels
+from dmq_fast._support import threads
 from dmq_fast._version import __version__
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import integer
+from dmq_fast._support.arguments import integer
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, Uniform, greedy_actions
-from dmq_fast.policy import Policy
-from dmq_fast.samplers.protocol import FOLLOWS_EXACT, ascending, check_policy, check_stream
+from dmq_fast.policy import FOLLOWS_EXACT, Policy, check_policy
+from dmq_fast.samplers.base import ascending
+from dmq_fast.samplers.streams import check_stream
 
 __all__ = ["FeatureRows", "Request", "action_of", "actions_everywhere", "checked"]
 

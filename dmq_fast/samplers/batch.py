@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import count, integer
+from dmq_fast._support.arguments import count, integer
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, greedy_actions
 from dmq_fast.kernels._validate import as_floats
 from dmq_fast.moments import Moments, Returns
-from dmq_fast.policy import Policy
+from dmq_fast.policy import Policy, check_policy
+from dmq_fast.samplers.base import EqualChunks, ascending, collect_chunks
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, ascending, check_policy, check_stream, collect_chunks
+from dmq_fast.samplers.streams import check_stream
 
 __all__ = ["BatchEnvironment", "BatchSampler"]
 

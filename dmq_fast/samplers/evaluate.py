@@ -9,15 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import integer
+from dmq_fast._support.arguments import integer
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.protocol import Sampler
+from dmq_fast.samplers.base import Sampler
 
-__all__ = ["LAST_CALL", "Estimate", "estimate", "estimate_value"]
-
-# The last call there is, which no run reaches: what becomes of a run is estimated on it.
-LAST_CALL = 2**64 - 1
+__all__ = ["Estimate", "estimate", "estimate_value"]
 
 
 class Estimate(NamedTuple):

@@ -15,7 +15,8 @@ from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
-from dmq_fast.samplers.protocol import check_stream, check_tables
+from dmq_fast.samplers.base import check_tables
+from dmq_fast.samplers.streams import check_stream
 
 __all__ = ["ExactSampler"]
 

@@ -8,14 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import count, one_of
+from dmq_fast._support.arguments import count, one_of
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
-from dmq_fast.samplers.protocol import check_stream, check_tables
+from dmq_fast.samplers.base import check_tables
+from dmq_fast.samplers.streams import check_stream
 
 __all__ = ["FlowSampler"]
 

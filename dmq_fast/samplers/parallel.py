@@ -14,13 +14,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from dmq_fast._arguments import integer
+from dmq_fast._support.arguments import count, integer
 from dmq_fast.kernels import Stream
 from dmq_fast.kernels._stop import heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
+from dmq_fast.samplers.base import Sampler, collect_chunks
 from dmq_fast.samplers.evaluate import Estimate, estimate_value
-from dmq_fast.samplers.protocol import Sampler, check_stream, collect_chunks
+from dmq_fast.samplers.streams import check_stream
 
 __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
 
@@ -363,6 +364,26 @@ def check_executor(executor: Any) -> None:
     """Refuse what is neither an executor nor a function."""
     if isinstance(executor, type) or not (isinstance(executor, Executor) or callable(executor)):
         raise TypeError(f"executor: expected an Executor or a function that makes one, got {executor!r}")
+
+
+def check_workers(
+    workers: int | None, executor: Executor | Callable[[], Executor] | None
+) -> tuple[int | None, Executor | Callable[[], Executor] | None]:
+    """Return a number of workers and an executor, of which there is one at most."""
+    if workers is not None and executor is not None:
+        raise ValueError("workers, executor: expected at most one of them, got both")
+    if executor is not None:
+        check_executor(executor)
+    return None if workers is None else count("workers", workers, 1), executor
+
+
+def spread(sampler: Sampler, workers: int | None, executor: Executor | Callable[[], Executor] | None) -> Sampler:
+    """Return a sampler whose chunks are drawn on the executor or on so many workers; by default `sampler` itself."""
+    if executor is not None:
+        return ParallelSampler(sampler, executor)
+    if workers is None or workers == 1:
+        return sampler
+    return ParallelSampler(sampler, pool_of(sampler, workers))
 
 
 def pool_of(sampler: Sampler, workers: int) -> Callable[[], Executor]:

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._arguments import count
+from dmq_fast._support.arguments import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import CompiledModel, FiniteModel, Rule, Stream
 from dmq_fast.moments import Moments, Returns
-from dmq_fast.policy import Policy
+from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere
+from dmq_fast.samplers.base import EqualChunks, collect_chunks
 from dmq_fast.samplers.evaluate import Estimate, estimate
-from dmq_fast.samplers.protocol import EqualChunks, check_stream, collect_chunks, rules_of
+from dmq_fast.samplers.streams import check_stream
 
 __all__ = ["RolloutSampler"]
 

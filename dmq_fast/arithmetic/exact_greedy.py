@@ -1,0 +1,123 @@
+"""The greedy rule on rational weights, which rounds nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import operator
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dmq_fast.kernels import Interpreted, Rule
+from dmq_fast.kernels._validate import as_floats
+
+__all__ = ["ExactGreedy"]
+
+
+class ExactGreedy(Interpreted):
+    """Take argmax_a phi(s)^T theta^a without rounding anything, ties to the smallest action.
+
+    Parameters
+    ----------
+    theta : sequence of K sequences of d Fraction
+        One weight vector per action; float64 and integers will do as well.
+
+    Attributes
+    ----------
+    exact : tuple of K tuples of d Fraction
+        theta.
+    theta : numpy.ndarray, shape (K, d)
+        It rounded to float64: shows what it is, but need not have the same greedy actions.
+
+    Raises
+    ------
+    ValueError
+        If theta has no entry, or rows of different lengths.
+
+    Notes
+    -----
+    Features are float64, hence fractions too, so that a score is one, and comparing them is integer arithmetic. Actions
+    are kept by feature vector: of a finite MDP, a table. Only samplers that work in Python can follow it.
+    """
+
+    __slots__ = ("_actions", "_digest", "_integers", "exact", "theta")
+
+    def __init__(self, theta: Sequence[Sequence[Fraction | float]]) -> None:
+        exact = tuple(tuple(Fraction(weight) for weight in row) for row in theta)
+        if not exact or not exact[0] or len({len(row) for row in exact}) > 1:
+            raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got rows of {[len(row) for row in exact]}")
+        rounded = np.array(exact, dtype=np.float64)
+        rounded.setflags(write=False)
+        # One denominator for all weights: what is left decides.
+        common = math.lcm(*(weight.denominator for row in exact for weight in row))
+        integers = [[weight.numerator * (common // weight.denominator) for weight in row] for row in exact]
+        whole = hashlib.blake2b(b"exact %d %d;" % rounded.shape, digest_size=16)
+        for row in exact:
+            for weight in row:
+                whole.update(b"%x/%x;" % (weight.numerator, weight.denominator))
+        for name, value in (
+            ("exact", exact),
+            ("theta", rounded),
+            ("_digest", whole.digest()),
+            ("_integers", integers),
+            ("_actions", {}),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"ExactGreedy is immutable; {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"ExactGreedy is immutable; {name} cannot be deleted")
+
+    exact: tuple[tuple[Fraction, ...], ...]
+    theta: NDArray[np.float64]
+    _digest: bytes
+    _integers: list[list[int]]
+    _actions: dict[bytes, int]
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that stand for theta: equal where it is, and else different."""
+        return self._digest
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return len(self.exact)
+
+    def actions(self, features: ArrayLike) -> NDArray[np.int64]:
+        """Return the actions (n,) of states whose features (n, d) are given."""
+        rows = as_floats("features", features, (None, self.theta.shape[1]))
+        out = np.empty(len(rows), dtype=np.int64)
+        for i, row in enumerate(rows):
+            key = row.tobytes()
+            action = self._actions.get(key)
+            if action is None:
+                action = self._actions[key] = self._action(row.tolist())
+            out[i] = action
+        return out
+
+    def _action(self, row: list[float]) -> int:
+        ratios = [value.as_integer_ratio() for value in row]
+        common = math.lcm(*(denominator for _, denominator in ratios))
+        phi = [numerator * (common // denominator) for numerator, denominator in ratios]
+        scores = [sum(map(operator.mul, phi, weights)) for weights in self._integers]
+        return scores.index(max(scores))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rule):
+            return NotImplemented
+        return isinstance(other, ExactGreedy) and self.exact == other.exact
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"ExactGreedy(<theta of shape {self.theta.shape}>)"
+
+    def __reduce__(self) -> tuple[type[ExactGreedy], tuple[tuple[tuple[Fraction, ...], ...]]]:
+        return (ExactGreedy, (self.exact,))

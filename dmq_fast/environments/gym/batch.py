@@ -1,0 +1,560 @@
+"""Any Gymnasium environment with discrete actions, advanced through its own `step`.
+
+Gymnasium itself is imported only where an object is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast._support.arguments import integer, number
+from dmq_fast.environments.compiled import LARGE, digest_of_map
+from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, plain_arguments
+from dmq_fast.kernels._features import FeatureMap
+from dmq_fast.kernels._validate import as_floats, as_numbers
+
+__all__ = ["GymnasiumBatch"]
+
+Array = NDArray[np.float64]
+Features = Callable[[NDArray[Any]], Array]
+
+# Episodes of a block where each is a copy of one `Env`. Part of the format.
+COPIES = 256
+
+# Seeds handed to `reset` are below this: simulators written in C often take no more.
+SEEDS = 2**31
+
+
+class GymnasiumBatch:
+    """Episodes of a Gymnasium environment, cut or prolonged to `horizon` levels: a `BatchEnvironment`.
+
+    An episode that ends before the horizon, terminated or truncated (a `TimeLimit` shorter than the horizon
+    included), is absorbed: from then on its features are 0, whatever is done earns the raw reward 0, and
+    r' = scale (r + shift) is paid all the same, or early endings would look bad.
+
+    Parameters
+    ----------
+    env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or callable
+        An id for ``gymnasium.make``; an environment; or a function without arguments that makes one. Episodes of a
+        block run in copies of an `Env` (made again from id or function, by ``copy.deepcopy`` from an object), or in
+        the rows of a `VectorEnv`, in any autoreset mode. A `VectorEnv` given as an object is used itself, by one
+        block at a time.
+    horizon : int
+        Number of levels H.
+    features : callable, optional
+        From observations (n, ...) to features (n, d) of norm at most 1. Default, for discrete observations only:
+        one-hot.
+    reward_shift : float, default 0
+    reward_scale : float, optional
+        r' = reward_scale (r + reward_shift); rewards r' must be >= 0 and sum to at most 1 an episode. The default
+        scale 1/H suits r + shift in [0, 1].
+    make : mapping, optional
+        Arguments of ``gymnasium.make`` beside the id.
+    copies : int, default 256
+        Episodes of a block of copies. Another number draws other episodes.
+    name : str, optional
+        What to call the environment; its id where there is one.
+
+    Attributes
+    ----------
+    horizon, n_actions, dimension : int
+        H, K and d. Actions count from 0 whatever the space starts at.
+    chunk_size : int
+        Episodes of a block: `copies`, or the rows of a `VectorEnv`.
+    reward_shift, reward_scale : float
+    name : str
+    parameters : dict
+
+    Raises
+    ------
+    ImportError
+        If Gymnasium is not installed.
+    TypeError, ValueError
+        On a space that is not supported or another argument out of range; the message names it.
+
+    Notes
+    -----
+    Copies are kept for later blocks. Each episode starts with ``reset(seed=...)``, an int drawn from the block's
+    generator (one for all rows of a `VectorEnv`), which by Gymnasium's contract fixes all that is random. An
+    environment that carries more from one episode to the next than its generator breaks that contract, and its
+    runs cannot be repeated.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        horizon: int,
+        features: Features | None = None,
+        *,
+        reward_shift: float = 0.0,
+        reward_scale: float | None = None,
+        make: Mapping[str, Any] | None = None,
+        copies: int = COPIES,
+        name: str | None = None,
+    ) -> None:
+        self.horizon = integer("horizon", horizon, 1)
+        self.reward_shift = number("reward_shift", reward_shift, -LARGE, LARGE)
+        scale = 1.0 / self.horizon if reward_scale is None else number("reward_scale", reward_scale, 0.0, LARGE)
+        if scale == 0.0:
+            raise ValueError(f"reward_scale: expected a positive number, got {reward_scale}")
+        self.reward_scale = scale
+        copies = integer("copies", copies, 1)
+        if make is not None and not isinstance(env, str):
+            raise ValueError("make: expected an id in env with it; a function or an object is made already")
+        self._source = Source(env, dict(make or {}))
+        self._pool = Pool(self._source.episodes)
+        first = self._pool.take()
+        try:
+            self._actions = action_space(first.action_space)
+            self._observations = observation_space(first.observation_space)
+            self.n_actions = int(self._actions.n)
+            self.chunk_size = first.width or copies
+            spec = getattr(first.env, "spec", None)
+            own_name = getattr(spec, "id", None) or type(getattr(first.env, "unwrapped", first.env)).__name__
+            self.name = str(own_name if name is None else name)
+            self.dimension, self._features = self._feature_map(features, first)
+        except BaseException:
+            first.close()
+            raise
+        self._pool.give(first)
+        arguments = plain_arguments(spec) if make is None else make
+        self.parameters = {"env": self.name, "horizon": self.horizon, **arguments}
+
+    def _feature_map(self, features: Features | None, first: Single | Rows) -> tuple[int, Features]:
+        space = self._observations
+        if features is None:
+            if not is_discrete(space):
+                raise TypeError(
+                    f"features: expected a function from observations (n, ...) to features (n, d), "
+                    f"since only discrete observations have a default; got None with {space}"
+                )
+            return int(space.n), OneHot(int(space.n), int(space.start))
+        if not callable(features):
+            raise TypeError(f"features: expected a callable, got {features!r}")
+        seen = first.reset(0)[:1]
+        phi = np.asarray(features(np.ascontiguousarray(seen)))
+        if phi.ndim != 2 or len(phi) != 1 or phi.shape[1] == 0:
+            raise ValueError(f"features: expected shape (1, d) for observations {seen.shape}, got {phi.shape}")
+        return phi.shape[1], features
+
+    def reset(self, n: int, rng: np.random.Generator) -> Episodes:
+        """Start n episodes, n <= `chunk_size`; see `BatchEnvironment.reset`."""
+        if not 1 <= n <= self.chunk_size:
+            raise ValueError(f"n: expected 1 <= n <= {self.chunk_size} episodes, got {n}")
+        members: list[Single | Rows] = []
+        try:
+            members.append(self._pool.take())
+            width = members[0].width
+            while width == 0 and len(members) < n:
+                members.append(self._pool.take())
+            if len({id(member.env) for member in members}) < len(members):
+                raise ValueError(
+                    "env: expected a new environment from every call of the function, got the same one twice"
+                )
+            seeds = [int(seed) for seed in rng.integers(SEEDS, size=len(members))]
+            episodes = Episodes(members, seeds, n, self._observations)
+        except BaseException:
+            for member in members:
+                self._pool.drop(member)
+            raise
+        return episodes
+
+    def features(self, level: int, states: Episodes) -> Array:
+        """Return the features (n, d), zero where an episode has ended; see `BatchEnvironment.features`."""
+        alive = states.alive
+        if alive.all():
+            return self._features(states.observations)
+        phi = np.zeros((len(alive), self.dimension))
+        if alive.any():
+            shape = (int(alive.sum()), self.dimension)
+            phi[alive] = as_floats("features", self._features(states.observations[alive]), shape, finite=False)
+        return phi
+
+    def step(
+        self, level: int, states: Episodes, actions: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[Episodes, Array]:
+        """Step what has not ended; see `BatchEnvironment.step`."""
+        raw = states.step(actions + int(self._actions.start))
+        return states, self.reward_scale * (raw + self.reward_shift)
+
+    def release(self, states: Episodes) -> None:
+        """Keep the copies for the next block; close those in which something went wrong."""
+        for member in states.members:
+            if states.sound:
+                self._pool.give(member)
+            else:
+                self._pool.drop(member)
+        states.members = []
+
+    def original_value(self, value: float) -> float:
+        """Return a value of the shifted and scaled rewards in the environment's own units."""
+        return value / self.reward_scale - self.horizon * self.reward_shift
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Describe the environment, JSON-able, as far as it can be told from outside.
+
+        Features that are not a `FeatureMap` are known by the name of their function or class.
+        """
+        features = self._features
+        if isinstance(features, FeatureMap):
+            told = digest_of_map(features)
+        else:
+            told = getattr(features, "__qualname__", type(features).__qualname__)
+        return {
+            "name": self.name,
+            "parameters": self.parameters,
+            "observations": str(self._observations),
+            "actions": str(self._actions),
+            "rewards": [self.reward_shift, self.reward_scale],
+            "features": told,
+        }
+
+    def close(self) -> None:
+        """Close the copies kept; a `VectorEnv` given as an object is left to its owner."""
+        self._pool.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the copies kept."""
+        if self._source.shared is not None:
+            raise TypeError("GymnasiumBatch: a VectorEnv given as an object cannot be copied; give a function instead")
+        return vars(self) | {"_pool": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Start without copies."""
+        vars(self).update(state)
+        self._pool = Pool(self._source.episodes)
+
+    def __repr__(self) -> str:
+        """Name and sizes."""
+        return (
+            f"GymnasiumBatch({self.name!r}, horizon={self.horizon}, n_actions={self.n_actions}, "
+            f"dimension={self.dimension})"
+        )
+
+
+class OneHot:
+    """Features e_s of discrete observations."""
+
+    def __init__(self, n: int, start: int) -> None:
+        self.n = n
+        self.start = start
+
+    def __call__(self, observations: NDArray[Any]) -> Array:
+        """Return the rows (n, d)."""
+        phi = np.zeros((len(observations), self.n))
+        phi[np.arange(len(observations)), observations.astype(np.int64) - self.start] = 1.0
+        return phi
+
+
+class Single:
+    """An `Env`, for one episode at a time."""
+
+    width = 0
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.action_space = env.action_space
+        self.observation_space = env.observation_space
+
+    def reset(self, seed: int) -> NDArray[Any]:
+        """Start over; return the observation in one row."""
+        return self.seen(first_of_two(self.env.reset(seed=seed)))[None]
+
+    def seen(self, observation: Any) -> NDArray[Any]:
+        """Return one observation as an array."""
+        return observed("observation", observation, self.observation_space.shape, self.observation_space.dtype)
+
+    def close(self) -> None:
+        """Close it."""
+        self.env.close()
+
+
+class Rows:
+    """A `VectorEnv`."""
+
+    def __init__(self, env: Any, *, owned: bool) -> None:
+        self.env = env
+        self.owned = owned
+        self.width = integer("env.num_envs", env.num_envs, 1)
+        self.action_space = env.single_action_space
+        self.observation_space = env.single_observation_space
+        # Gymnasium before 1.1 says nothing and resets with the next step.
+        mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
+        self.mode = getattr(mode, "value", mode)
+        if self.mode not in ("NextStep", "SameStep", "Disabled"):
+            raise ValueError(f"env: expected an autoreset mode NextStep, SameStep or Disabled, got {self.mode!r}")
+
+    def reset(self, seed: int) -> NDArray[Any]:
+        """Start all rows over; return the observations (rows, ...)."""
+        return self.seen(first_of_two(self.env.reset(seed=seed)))
+
+    def seen(self, observations: Any) -> NDArray[Any]:
+        """Return the observations of all rows as an array."""
+        space = self.observation_space
+        return observed("observations", observations, (self.width, *space.shape), space.dtype)
+
+    def close(self) -> None:
+        """Close it, unless it is somebody else's."""
+        if self.owned:
+            self.env.close()
+
+
+class Source:
+    """What environments are made from."""
+
+    def __init__(self, env: Any, arguments: dict[str, Any]) -> None:
+        gymnasium = import_gymnasium()
+        self.given = env
+        self.arguments = arguments
+        # A VectorEnv given as an object, which is not copied.
+        self.shared: Any = env if isinstance(env, gymnasium.vector.VectorEnv) else None
+        if not (isinstance(env, str | gymnasium.Env) or self.shared is not None or callable(env)):
+            raise TypeError(
+                f"env: expected an id, a gymnasium Env or VectorEnv, or a function that makes one, "
+                f"got {type(env).__name__}"
+            )
+
+    def episodes(self) -> Single | Rows:
+        """Make one environment."""
+        gymnasium = import_gymnasium()
+        owned = True
+        if isinstance(self.given, str):
+            made = make_environment(self.given, **self.arguments)
+        elif self.shared is not None:
+            made, owned = self.shared, False
+        elif isinstance(self.given, gymnasium.Env):
+            try:
+                made = copy.deepcopy(self.given)
+            except Exception as error:
+                raise TypeError(
+                    f"env: this {type(self.given).__name__} cannot be copied ({error}); "
+                    "give an id or a function that makes it"
+                ) from error
+        else:
+            made = self.given()
+        if isinstance(made, gymnasium.vector.VectorEnv):
+            return Rows(made, owned=owned)
+        if isinstance(made, gymnasium.Env):
+            return Single(made)
+        raise TypeError(f"env: expected a function that makes a gymnasium Env or VectorEnv, got {made!r} from it")
+
+
+class Pool:
+    """Environments that no block uses at the moment."""
+
+    def __init__(self, make: Callable[[], Single | Rows]) -> None:
+        self.make = make
+        self.idle: list[Single | Rows] = []
+        self.lock = threading.Lock()
+        # Of a VectorEnv that there is only one of: held while a block uses it, and by whom.
+        self.turn = threading.Lock()
+        self.user: int | None = None
+
+    def take(self) -> Single | Rows:
+        """Return an environment for the caller alone; waits for another thread where there can only be one."""
+        with self.lock:
+            if self.idle:
+                return self.idle.pop()
+        made = self.make()
+        if is_shared(made):
+            if self.user == threading.get_ident():
+                raise RuntimeError("reset: the VectorEnv is in use by a block of this thread; release that first")
+            self.turn.acquire()
+            self.user = threading.get_ident()
+        return made
+
+    def give(self, member: Single | Rows) -> None:
+        """Take an environment back."""
+        if is_shared(member):
+            self.user = None
+            self.turn.release()
+            return
+        with self.lock:
+            self.idle.append(member)
+
+    def drop(self, member: Single | Rows) -> None:
+        """Give up an environment in which something went wrong."""
+        if is_shared(member):
+            self.give(member)
+            return
+        # What went wrong before is what matters.
+        with contextlib.suppress(Exception):
+            member.close()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        with self.lock:
+            idle, self.idle = self.idle, []
+        for member in idle:
+            member.close()
+
+
+def is_discrete(space: Any) -> bool:
+    """Whether a space of `observation_space` is Discrete."""
+    return hasattr(space, "start") and np.ndim(space.start) == 0
+
+
+def is_shared(member: Single | Rows) -> bool:
+    """Whether this is a VectorEnv that belongs to the caller."""
+    return isinstance(member, Rows) and not member.owned
+
+
+class Episodes:
+    """A block of episodes under way: the states of a `GymnasiumBatch`.
+
+    Attributes
+    ----------
+    observations : numpy.ndarray, shape (n, ...)
+        The last of each episode; meaningless where it has ended.
+    alive : numpy.ndarray of bool, shape (n,)
+    sound : bool
+        No environment was left in the middle of a call.
+    """
+
+    def __init__(self, members: list[Single | Rows], seeds: list[int], n: int, space: Any) -> None:
+        self.members = members
+        self.seeds = seeds
+        self.space = space
+        self.alive = np.ones(n, dtype=bool)
+        self.sound = True
+        first = members[0]
+        if isinstance(first, Rows):
+            self.ended = np.zeros(first.width, dtype=bool)
+            self.observations = first.reset(seeds[0])[:n]
+        else:
+            self.observations = np.empty((n, *space.shape), dtype=space.dtype)
+            for row, (member, seed) in enumerate(zip(members, seeds, strict=True)):
+                try:
+                    self.observations[row] = member.reset(seed)[0]
+                except Exception as error:
+                    error.add_note(f"in reset(seed={seed})")
+                    raise
+        self.check_range()
+
+    def check_range(self) -> None:
+        """Refuse discrete observations outside their space."""
+        if is_discrete(self.space):
+            low, high = int(self.space.start), int(self.space.start) + int(self.space.n)
+            seen = self.observations[self.alive]
+            if seen.size and not (low <= seen.min() and seen.max() < high):
+                raise ValueError(f"observation: expected one in [{low}, {high}), got {seen.min()} to {seen.max()}")
+
+    def step(self, actions: NDArray[np.int64]) -> Array:
+        """Advance what has not ended by one step; return the raw rewards (n,), 0 where an episode had ended."""
+        rewards = np.zeros(len(self.alive))
+        if self.alive.any():
+            self.sound = False
+            first = self.members[0]
+            if isinstance(first, Rows):
+                self.step_rows(first, actions, rewards)
+            else:
+                self.step_singles(actions, rewards)
+            self.check_range()
+            self.sound = True
+        return rewards
+
+    def step_singles(self, actions: NDArray[np.int64], rewards: Array) -> None:
+        """Step copies of an Env, one by one."""
+        row = 0
+        try:
+            for row in np.flatnonzero(self.alive).tolist():
+                member = self.members[row]
+                outcome = member.env.step(int(actions[row]))
+                observation, reward, terminated, truncated = four_of_five(outcome)
+                rewards[row] = one("reward", reward)
+                if one("terminated", terminated) or one("truncated", truncated):
+                    self.alive[row] = False
+                else:
+                    self.observations[row] = member.seen(observation)
+        except Exception as error:
+            error.add_note(f"in episode {row} of the block, which began with reset(seed={self.seeds[row]})")
+            raise
+
+    def step_rows(self, rows: Rows, actions: NDArray[np.int64], rewards: Array) -> None:
+        """Step the rows of a VectorEnv; those that have ended, or serve no episode, get any action."""
+        n = len(self.alive)
+        try:
+            if rows.mode == "Disabled" and self.ended.any():
+                rows.env.reset(options={"reset_mask": self.ended.copy()})
+            every = np.full(rows.width, int(rows.action_space.start), dtype=rows.action_space.dtype)
+            every[:n] = np.where(self.alive, actions, every[:n])
+            observations, earned, terminated, truncated = four_of_five(rows.env.step(every))
+        except Exception as error:
+            error.add_note(f"in a block that began with reset(seed={self.seeds[0]})")
+            raise
+        self.observations = rows.seen(observations)[:n]
+        earned, terminated, truncated = (
+            plain(name, values, (rows.width,))
+            for name, values in (("rewards", earned), ("terminations", terminated), ("truncations", truncated))
+        )
+        rewards[self.alive] = earned[:n][self.alive]
+        self.ended = (terminated != 0) | (truncated != 0)
+        self.alive = self.alive & ~self.ended[:n]
+
+
+def plain(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return bools or real numbers as an array, if it has the right shape; nothing of them is dropped or guessed."""
+    array = as_numbers(name, value)
+    if array.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+    return array
+
+
+def one(name: str, value: Any) -> float | np.bool_:
+    """Return a single bool or real number."""
+    # The usual types, at once: this is asked three times a step.
+    return value if isinstance(value, (float, bool, np.bool_)) else plain(name, value, ()).item()
+
+
+def observed(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return observations in the dtype of their space; those of integers must be integers that it holds."""
+    array = plain(name, value, shape)
+    if array.dtype == dtype:
+        return array
+    with np.errstate(invalid="ignore", over="ignore"):
+        kept = array.astype(dtype)
+    if dtype.kind in "iub" and not np.array_equal(kept, array):
+        raise ValueError(f"{name}: expected numbers that {dtype} holds, got {array[kept != array].flat[0]}")
+    return kept
+
+
+def first_of_two(outcome: Any) -> Any:
+    """Return the observation of what `reset` returned."""
+    if not isinstance(outcome, tuple) or len(outcome) != 2:
+        raise TypeError(f"reset: expected (observation, info), got {type(outcome).__name__}")
+    return outcome[0]
+
+
+def four_of_five(outcome: Any) -> tuple[Any, Any, Any, Any]:
+    """Return all but the info of what `step` returned."""
+    if not isinstance(outcome, tuple) or len(outcome) != 5:
+        got = f"a tuple of {len(outcome)}" if isinstance(outcome, tuple) else type(outcome).__name__
+        raise TypeError(f"step: expected (observation, reward, terminated, truncated, info), got {got}")
+    return outcome[:4]
+
+
+def action_space(space: Any) -> Any:
+    """Return a discrete action space; refuse others by name."""
+    spaces = import_gymnasium().spaces
+    if isinstance(space, spaces.Discrete):
+        return space
+    hint = "; continuous actions need a wrapper that offers a choice of them" if isinstance(space, spaces.Box) else ""
+    raise TypeError(f"env: expected a Discrete action space, got {space}{hint}")
+
+
+def observation_space(space: Any) -> Any:
+    """Return an observation space whose observations stack into one array; refuse others by name."""
+    spaces = import_gymnasium().spaces
+    if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        return space
+    raise TypeError(
+        f"env: expected observations in a Box, Discrete, MultiDiscrete or MultiBinary space, got {space}; "
+        "gymnasium.wrappers.FlattenObservation makes a Box of most others"
+    )

@@ -1,0 +1,1 @@
+"""Reports of sweeps and runs: HTML pages, pictures, CSV files."""

@@ -1,0 +1,141 @@
+"""Runs as flat columns, for CSV, Parquet and data frames."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dmq_fast._support.files import replacing
+from dmq_fast.experiments.sweep.spec import BUDGETS, seeds_of
+
+__all__ = ["as_specified", "check_format", "columns", "export"]
+
+# Columns of dicts, one column for each entry; the names of parameters are those of the specification.
+SPREAD = {
+    "environment_parameters": "environment.",
+    "algorithm_parameters": "algorithm.",
+    "counts": "counts.",
+    "timings": "timings.",
+}
+
+
+def as_specified(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run with all that its tables in the specification say among the parameters.
+
+    The seed of an environment that has one of its own, and the budgets, tell cells apart as other parameters do.
+    """
+    own = row.get("environment_seed")
+    fixed = {} if own is None or own == seeds_of(row["seed"])[0] else {"seed": own}
+    budgets = {key: row[key] for key in BUDGETS if row.get(key) is not None}
+    return {
+        **row,
+        "environment_parameters": row["environment_parameters"] | fixed,
+        "algorithm_parameters": row["algorithm_parameters"] | budgets,
+    }
+
+
+def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the columns of what `load` returned, all of one length.
+
+    Parameters, counts and timings have a column each ("environment.horizon", "algorithm.n_samples",
+    "counts.oracle_calls"), None where a run has no such; `warnings` is a list and `details` a dict of each run.
+    """
+    flat = [dict(flatten(row)) for row in rows]
+    names: dict[str, None] = {}
+    for row in flat:
+        # In the order of the first run, new ones after their kin.
+        names |= dict.fromkeys(row)
+    return {name: [row.get(name) for row in flat] for name in names}
+
+
+def flatten(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Yield the entries of a row, those of dicts by dotted names."""
+    for name, value in row.items():
+        if name in SPREAD:
+            yield from spread(SPREAD[name], value)
+        else:
+            yield name, value
+
+
+def spread(prefix: str, value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Yield the entries of nested dicts."""
+    for name, entry in value.items():
+        if isinstance(entry, dict):
+            yield from spread(f"{prefix}{name}.", entry)
+        else:
+            yield prefix + name, entry
+
+
+def check_format(path: str | os.PathLike[str]) -> Path:
+    """Return `path` if runs can be exported to it; ValueError, OSError or ImportError if not."""
+    path = Path(path)
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"export: expected a file that ends in .csv or .parquet, got {path}")
+    if path.is_dir():
+        raise IsADirectoryError(f"export: {path} is a directory")
+    if path.suffix.lower() == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise ImportError('export: Parquet needs pyarrow: pip install "dmq-fast[parquet]"')
+    return path
+
+
+def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Write the runs that `load` returned to a .csv or .parquet file; lists and dicts are written as JSON.
+
+    Raises
+    ------
+    ValueError
+        If the file's name ends otherwise.
+    ImportError
+        If pyarrow, which Parquet needs, is not there.
+    OSError
+        If the file cannot be written; what was there before is unharmed.
+    """
+    path = check_format(path)
+    table = {name: [as_text(value) for value in values] for name, values in columns(rows).items()}
+    data = parquet(table) if path.suffix.lower() == ".parquet" else as_csv(table)
+    with replacing(path.absolute()) as file:
+        file.write(data)
+
+
+def as_text(value: Any) -> Any:
+    """Return lists and dicts as JSON."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def as_csv(table: dict[str, list[Any]]) -> bytes:
+    """Return a table as CSV; None is an empty field."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def beyond(values: Iterable[int | None]) -> bool:
+    """Whether some integer does not fit 64 bits."""
+    return any(value is not None and not -(2**63) <= value < 2**63 for value in values)
+
+
+def parquet(table: dict[str, list[Any]]) -> bytes:
+    """Return a table as Parquet; a column of several types is one of JSON texts, of longer integers one of float64."""
+    import pyarrow  # type: ignore[import-not-found,unused-ignore]
+    import pyarrow.parquet  # type: ignore[import-not-found,unused-ignore]
+
+    arrays = {}
+    for name, values in table.items():
+        kinds = {type(value) for value in values if value is not None}
+        if kinds == {int, float} or (kinds == {int} and beyond(values)):
+            values = [None if value is None else float(value) for value in values]
+        elif len(kinds) > 1:
+            values = [None if value is None else json.dumps(value) for value in values]
+        arrays[name] = pyarrow.array(values)
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table(arrays), sink)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

@@ -1,0 +1,665 @@
+"""Pictures of runs and sweeps, as papers print them.
+
+Every function returns a matplotlib `Figure` of the width of a column, 3.3 inches, that nothing else refers to::
+
+    figure = pictures.cover_and_potential(result)
+    figure.savefig("cover.pdf")
+
+The colours are Okabe and Ito's and two of Tol's, told apart by colour-blind eyes; lines differ in their marks too.
+Needs matplotlib, the extra ``plot``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.experiments.sweep.runs import FAILURES
+from dmq_fast.policy import Policy
+from dmq_fast.run.result import Result
+from dmq_fast.theory import printed_cover_bound, sure_cover_bound
+from dmq_fast.theory.certificate import is_plain_linear, level_records, n_initial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLOURS",
+    "INK",
+    "MUTED",
+    "cover_and_potential",
+    "episodes_to_solve",
+    "is_solved",
+    "learning_curves",
+    "oracle_cost",
+    "oracle_values",
+    "trajectories_by_purpose",
+    "visits",
+]
+
+WIDTH = 3.3
+"""Of a column, in inches."""
+
+BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
+WINE, OLIVE = "#882255", "#999933"
+INK, MUTED, FAINT = "#1a1a1a", "#6b6b6b", "#e4e4e4"
+"""Of text and axes, of what is there for comparison, and of what the eye may skip."""
+
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, INK, WINE, OLIVE)
+"""Of series, in this order."""
+
+MARKERS = "osD^vPX<>"
+
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 7.5,
+    "axes.labelsize": 7.5,
+    "axes.titlesize": 7.5,
+    "axes.titlelocation": "left",
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "legend.fontsize": 7,
+    "mathtext.fontset": "dejavusans",
+}
+
+# Marks of a picture beyond which they are drawn as pixels, so that files stay small.
+MANY = 4000
+
+# Unsolved runs that the eye counts.
+COUNTABLE = 6
+
+
+@contextlib.contextmanager
+def canvas(width: float, height: float) -> Iterator[Figure]:
+    """Yield a figure without any global state, styled; axes must be made within."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
+        yield Figure(figsize=(width, height), layout="constrained", dpi=200)
+
+
+def is_solved(row: Mapping[str, Any], share: float = 0.95) -> bool:
+    """Whether a run found a policy that is worth at least `share` of the optimum.
+
+    Parameters
+    ----------
+    row : mapping
+        Of a sweep: "solved" decides where there is one; otherwise "value" and "optimal_value" do.
+    share : float, default 0.95
+
+    Raises
+    ------
+    ValueError
+        If the row tells neither.
+    """
+    if row.get("solved") is not None:
+        return bool(row["solved"])
+    if row.get("status") in FAILURES:
+        return False
+    if row.get("optimal_value") is None:
+        raise ValueError('rows: expected "solved" or "optimal_value" in every run, to tell which are solved')
+    value = row.get("value")
+    # The optimum is 0 only where there is nothing to find.
+    return value is not None and value >= share * row["optimal_value"]
+
+
+def field(row: Mapping[str, Any], name: str) -> Any:
+    """Return an entry of a row, or of its parameters; None where there is none."""
+    for place in (row, row.get("environment_parameters") or {}, row.get("algorithm_parameters") or {}):
+        if name in place:
+            return place[name]
+    return None
+
+
+def episodes_to_solve(
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    x: str = "horizon",
+    by: str | Callable[[Mapping[str, Any]], Hashable] = "algorithm",
+    n_actions: int | None = None,
+    share: float = 0.95,
+    quantiles: tuple[float, float] = (0.25, 0.75),
+    xlabel: str = "horizon $H$",
+    ylabel: str = "episodes until solved",
+    width: float = WIDTH,
+    height: float = 2.5,
+) -> Figure:
+    """Draw the episodes until an environment is solved against its horizon, log-log.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        One a run, such as `experiments.load` returns: "n_trajectories" and what `is_solved` looks at, with `x` and
+        `by` among its entries or its "environment_parameters" or "algorithm_parameters".
+    x : str
+        Abscissa.
+    by : str or callable
+        What tells the lines apart.
+    n_actions : int, optional
+        K of the line K^H, which random exploration needs. Without it, "n_actions" where all runs agree on one.
+    share : float, default 0.95
+        Of the optimal value, from which a run counts as solved.
+    quantiles : pair of float
+        Of the band around the median.
+
+    Notes
+    -----
+    A run that did not solve it would have needed more than it spent: it counts as infinity in median and band. So a
+    median is drawn only where more than half of the runs solved it, and a band that is open above reaches the top. Each
+    unsolved run is an open triangle at what it spent; more than six are a single one with their number, and all are a
+    single one without. Runs without "n_trajectories", which failed, are left out.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or some lack what is needed.
+    """
+    rows = [row for row in rows if row.get("n_trajectories") is not None]
+    if not rows:
+        raise ValueError("rows: expected at least one run with n_trajectories, got none")
+    groups: dict[Hashable, dict[float, list[Mapping[str, Any]]]] = {}
+    for row in rows:
+        at = field(row, x)
+        if not isinstance(at, int | float) or not at > 0:
+            raise ValueError(f"rows: expected a positive {x} in every run, got {at!r}")
+        groups.setdefault(by(row) if callable(by) else field(row, by), {}).setdefault(float(at), []).append(row)
+    if n_actions is None:
+        known = {field(row, "n_actions") for row in rows}
+        n_actions = known.pop() if len(known) == 1 else None
+    spent = [row["n_trajectories"] for row in rows]
+    low, high = (
+        10.0 ** round_to(math.log10(x))
+        for round_to, x in ((math.floor, max(min(spent), 1)), (math.ceil, 1.5 * max(spent)))
+    )
+    with canvas(width, height) as figure:
+        axes = figure.subplots()
+        axes.set(xscale="log", yscale="log", ylim=(low, high), xlabel=xlabel, ylabel=ylabel)
+        ends = []
+        looks = zip(groups.items(), itertools.cycle(COLOURS), itertools.cycle(MARKERS))
+        for i, ((label, runs), colour, marker) in enumerate(looks):
+            # Algorithms that fail after as many episodes are to be seen beside each other.
+            aside = 1.03 ** (i - (len(groups) - 1) / 2)
+            ends.append((str(label), colour, *draw_solved(axes, runs, colour, marker, share, quantiles, high, aside)))
+        horizons = np.array(sorted({at for runs in groups.values() for at in runs}))
+        if n_actions is not None and x == "horizon":
+            draw_exponential(axes, n_actions, horizons, low, high)
+        ticks = horizons if len(horizons) <= 7 else horizons[:: math.ceil(len(horizons) / 7)]
+        axes.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+        axes.set_xticks([], minor=True)
+        if len(ends) > 1:
+            label_ends(axes, ends)
+    return figure
+
+
+def draw_solved(
+    axes: Axes,
+    runs: Mapping[float, Sequence[Mapping[str, Any]]],
+    colour: str,
+    marker: str,
+    share: float,
+    quantiles: tuple[float, float],
+    top: float,
+    aside: float,
+) -> tuple[float, float]:
+    """Draw median, band and unsolved runs of one line, these `aside` times their abscissa; return its last point."""
+    at = sorted(runs)
+    # Of any size, since exact samplers draw more than integers of 64 bits can count.
+    needed = [[float(row["n_trajectories"]) if is_solved(row, share) else np.inf for row in runs[x]] for x in at]
+    lower, median, upper = (
+        np.array([np.quantile(some, q, method="inverted_cdf") for some in needed])
+        for q in (quantiles[0], 0.5, quantiles[1])
+    )
+    known = np.isfinite(lower)
+    axes.fill_between(
+        np.array(at), np.where(known, lower, np.nan), np.minimum(upper, top), color=colour, alpha=0.18, linewidth=0
+    )
+    solved = np.isfinite(median)
+    axes.plot(np.array(at)[solved], median[solved], color=colour, marker=marker)
+    lost = {x: [float(row["n_trajectories"]) for row in runs[x] if not is_solved(row, share)] for x in at}
+    for x, spent in lost.items():
+        one_for_all = len(spent) > COUNTABLE or len(spent) == len(runs[x])
+        shown = [max(spent)] if one_for_all else spent
+        # Side by side, as they tend to have spent the same.
+        beside = aside * x * (1.0 + 0.02 * (np.arange(len(shown)) - (len(shown) - 1) / 2))
+        axes.plot(beside, shown, linestyle="", marker="^", markersize=4, markerfacecolor="none", markeredgecolor=colour,
+                  markeredgewidth=0.7)  # fmt: skip
+        if COUNTABLE < len(spent) < len(runs[x]):
+            axes.annotate(f"{len(spent)}/{len(runs[x])}", (aside * x, max(spent)), (0, 4), textcoords="offset points",
+                          ha="center", fontsize=6, color=colour)  # fmt: skip
+    last = at[-1]
+    return last, float(median[-1]) if solved[-1] else float(max(lost[last]))
+
+
+def draw_exponential(axes: Axes, n_actions: int, horizons: NDArray[np.float64], low: float, high: float) -> None:
+    """Draw K^H as far as it fits, with its name beside its upper end."""
+    # Beyond the last horizon it has nothing to say, and beyond the axes nobody sees it.
+    last = min(float(horizons[-1]), math.log(high) / math.log(n_actions)) if n_actions > 1 else float(horizons[-1])
+    first = min(float(horizons[0]), last)
+    x = np.geomspace(first, last, 100)
+    axes.plot(x, float(n_actions) ** x, color=MUTED, linestyle=(0, (4, 2)), linewidth=0.9)
+    y = min(float(n_actions) ** last, high)
+    if y > low:
+        axes.annotate(f"${n_actions}^H$", (last, y), (-5, -2), textcoords="offset points", color=MUTED, va="top",
+                      ha="right")  # fmt: skip
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None:
+    """Write the name of each line to the right of its end, apart where ends are close."""
+    import matplotlib.transforms
+    from scipy.optimize import isotonic_regression
+
+    figure = axes.figure
+    figure.draw_without_rendering()  # type: ignore[union-attr]  # where the axes are is not known before
+    size = 8.5 / 72.0  # of a line of text, in inches
+    height = axes.bbox.height / figure.dpi
+    to_display = axes.transData.transform
+    places = [float(to_display((x, y))[1]) / figure.dpi for _, _, x, y in ends]
+    bottom = float(axes.bbox.y0) / figure.dpi
+    order = np.argsort(places)
+    # Closest to where the lines end, in the sense of least squares, with a line of text between any two.
+    steps = size * np.arange(len(ends))
+    at = isotonic_regression(np.array(places)[order] - steps).x
+    at = np.clip(at, bottom, max(bottom, bottom + height - steps[-1])) + steps
+    transform = matplotlib.transforms.blended_transform_factory(axes.transAxes, axes.transAxes)
+    for y, index in zip(at, order, strict=True):
+        label, colour, _, _ = ends[index]
+        axes.text(
+            1.02, (y - bottom) / height, label, color=colour, va="center", ha="left", transform=transform, clip_on=False
+        )
+
+
+def learning_curves(
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    *,
+    quantiles: tuple[float, float] = (0.25, 0.75),
+    optimum: float | None = None,
+    colours: Iterable[str] = COLOURS,
+    xlabel: str = "episodes",
+    ylabel: str = "value",
+    xscale: str = "linear",
+    yscale: str = "linear",
+    width: float = WIDTH,
+    height: float = 2.3,
+) -> Figure:
+    """Draw the median of several runs with a band for each algorithm: values, regret, seconds or bytes over episodes.
+
+    Parameters
+    ----------
+    curves : mapping of str to (x, y)
+        By name: x of shape (n,), y of shape (runs, n), or (n,) for one run. NaN where a run has ended. A single x is
+        drawn as a dot.
+    quantiles : pair of float
+        Of the band; there is none for a single run.
+    optimum : float, optional
+        Drawn as a line V*.
+    colours : iterable of str
+        One a curve; they begin anew where there are too few.
+
+    Raises
+    ------
+    ValueError
+        If there are no curves, or one is of a wrong shape.
+    """
+    if not curves:
+        raise ValueError("curves: expected at least one, got none")
+    with canvas(width, height) as figure:
+        axes = figure.subplots()
+        axes.set(xscale=xscale, yscale=yscale, xlabel=xlabel, ylabel=ylabel)
+        ends = []
+        if optimum is not None:
+            axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=(0, (4, 2)))
+            ends.append(("$V^*$", MUTED, 0.0, optimum))
+        for (label, (x, y)), colour in zip(curves.items(), itertools.cycle(colours)):
+            at, values = np.asarray(x, dtype=np.float64), np.atleast_2d(np.asarray(y, dtype=np.float64))
+            if at.ndim != 1 or values.ndim != 2 or values.shape[1] != at.size or values.size == 0:
+                raise ValueError(f"curves[{label!r}]: expected x (n,) and y (runs, n), got {at.shape}, {values.shape}")
+            some = ~np.isnan(values).all(axis=0)
+            at, values = at[some], values[:, some]
+            if at.size == 0:
+                raise ValueError(f"curves[{label!r}]: expected numbers, got NaN only")
+            lower, median, upper = np.nanquantile(values, (quantiles[0], 0.5, quantiles[1]), axis=0)
+            if at.size == 1:
+                axes.vlines(at, lower, upper, color=colour, linewidth=0.8)
+            elif len(values) > 1:
+                axes.fill_between(at, lower, upper, color=colour, alpha=0.18, linewidth=0)
+            axes.plot(at, median, color=colour, marker="o" if at.size == 1 else None)
+            ends.append((label, colour, float(at[-1]), float(median[-1])))
+        if xscale == "linear":
+            axes.set_xlim(left=0)
+            shorten(axes)
+        label_ends(axes, ends)
+    return figure
+
+
+def shorten(axes: Axes) -> None:
+    """Write thousands as k and millions as M on the abscissa."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def cover_and_potential(result: Result, *, width: float = WIDTH, height: float = 3.9) -> Figure:
+    """Draw |Pi_h| by level beside its bounds, and how the potential of Lemma A.5 grew with each True.
+
+    The second panel is the proof of the lemma: log det(S + eps_r I) starts at d log eps_r, every True raises it by at
+    least log(1 + R), and n policies raise it to d log(eps_r + n / d) at most. Where the two meet is the sure bound.
+
+    Parameters
+    ----------
+    result : Result
+
+    Raises
+    ------
+    ValueError
+        If the run was on another class than linear functions, or its file does not hold the potential.
+    """
+    if not is_plain_linear(result):
+        raise ValueError(f"result: expected the linear class without matrices, got {result.function_class}")
+    dimension, horizon = result.theta.shape[2], len(result.cover)
+    given = result.parameters
+    ratio, eps_r, initial = given["ratio"], given["eps_r"], n_initial(result)
+    printed, sure = printed_cover_bound(dimension, eps_r), sure_cover_bound(dimension, ratio, eps_r, initial)
+    records = list(level_records(result))
+    steps = [step for record in records for step in record["raises"]]
+    if steps and all(math.isnan(step["after"]) for step in steps):
+        raise ValueError("result: expected the potential at each True, which its file does not hold")
+    with canvas(width, height) as figure:
+        top, bottom = figure.subplots(2, 1, height_ratios=(1, 1.35))
+        draw_cover(top, result.cover_sizes, printed, sure)
+        top.set(xlabel="level $h$", xlim=(-0.7, horizon - 0.3))
+        base = dimension * math.log(eps_r)
+        far = min(max(sure, printed), 3 * max(result.cover_sizes) + 10) * 1.04
+        n = np.linspace(float(initial), far, 300)
+        ceiling = dimension * np.log1p(n / (dimension * eps_r))
+        floor = (n - initial) * math.log1p(ratio)
+        bottom.fill_between(n, floor, ceiling, where=(floor <= ceiling).tolist(), color=FAINT, linewidth=0)
+        bottom.plot(n, floor, color=MUTED, linewidth=0.8)
+        bottom.plot(n, ceiling, color=MUTED, linewidth=0.8)
+        shades = level_shades(horizon)
+        for record in records:
+            path = potential_path(record["raises"])
+            if path:
+                x, y = zip(*path, strict=True)
+                bottom.plot(x, np.array(y) - base, color=shades[record["level"]], linewidth=0.8, marker="o",
+                            markersize=2)  # fmt: skip
+        bottom.set(xlabel="policies $n$", ylabel=r"$\log\det(S+\varepsilon_r I)-d\,\log\varepsilon_r$", xlim=(0.6, far))
+        bottom.set_ylim(0, max(1.2 * float(ceiling[-1]), 1.0))
+        write = {"color": MUTED, "fontsize": 6.5, "transform": bottom.transAxes}
+        bottom.text(0.02, 0.98, r"most: $d\,\log(1+n/d\varepsilon_r)$", ha="left", va="top", **write)
+        bottom.text(0.98, 0.03, rf"least: $(n-{initial})\log(1+R)$", ha="right", va="bottom", **write)
+        if sure <= far:
+            meet = dimension * math.log1p(sure / (dimension * eps_r))
+            bottom.plot(sure, meet, marker="o", color=GREEN, markersize=3)
+            bottom.annotate(f"sure: {sure}", (sure, meet), (-2, 5), textcoords="offset points", ha="center",
+                            va="bottom", color=GREEN, fontsize=6.5)  # fmt: skip
+        if steps:
+            name_levels(figure, bottom, horizon)
+    return figure
+
+
+def level_shades(horizon: int) -> list[Any]:
+    """Colours of levels, from dark to light and told apart by everybody."""
+    import matplotlib
+
+    return list(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, horizon)))
+
+
+def name_levels(figure: Figure, axes: Axes, horizon: int) -> None:
+    """Add a bar that says which colour is which level."""
+    import matplotlib
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    colours = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, 256)))
+    scale = ScalarMappable(Normalize(0, max(horizon - 1, 1)), colours)
+    bar = figure.colorbar(scale, ax=axes, fraction=0.04, pad=0.02, aspect=30)
+    bar.set_ticks([0, horizon - 1] if horizon > 1 else [0])
+    bar.set_label("level $h$", labelpad=-4)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2)
+
+
+def potential_path(steps: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    """Points (policies, potential) of one level: up at a True, and to where D_h drawn anew has left it."""
+    path: list[tuple[int, float]] = []
+    for step in steps:
+        path += [(step["policies"] - 1, step["before"]), (step["policies"], step["after"])]
+    return path
+
+
+def draw_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> None:
+    """Draw |Pi_h| as bars, its bounds as lines; bounds far above as text."""
+    levels, largest = len(sizes), max(sizes)
+    axes.bar(range(levels), sizes, width=0.8 if levels <= 60 else 1.0, color=BLUE, linewidth=0)
+    bounds = [
+        (printed, rf"printed: $2d\,\log(d/\varepsilon_r)$ = {printed:.1f}", ORANGE),
+        (sure, f"sure: {sure}", GREEN),
+    ]
+    top = 1.25 * max(printed, sure)
+    if top > 12 * largest:
+        # Bars must not vanish: the bounds are out of sight and said.
+        top = 1.5 * largest
+        text = f"bounds above: sure {sure}, printed {printed:.1f}"
+        axes.text(0.99, 0.97, text, transform=axes.transAxes, ha="right", va="top", color=MUTED, fontsize=6.5)
+    else:
+        for value, label, colour in bounds:
+            axes.axhline(value, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
+            axes.annotate(label, (1, value), (0, 1.5), xycoords=("axes fraction", "data"), textcoords="offset points",
+                          ha="right", va="bottom", color=colour, fontsize=6.5)  # fmt: skip
+    axes.set(ylim=(0, top), ylabel=r"$|\Pi_h|$")
+    whole_numbers(axes.xaxis)
+    whole_numbers(axes.yaxis)
+
+
+def whole_numbers(axis: Any) -> None:
+    """Put ticks at integers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def oracle_values(result: Result, *, width: float = WIDTH, height: float = 2.3) -> Figure:
+    """Draw v of every oracle call beside the threshold eps_t, Trues marked.
+
+    Parameters
+    ----------
+    result : Result
+        Of a run with ``oracle="value"``.
+
+    Raises
+    ------
+    ValueError
+        If the run has made no oracle calls, or computed no values.
+    """
+    columns = result.history.columns()
+    v, trues = columns["value"], columns["decision"]
+    if v.size == 0:
+        raise ValueError("result: expected a run with oracle calls, got none")
+    if np.isnan(v).all():
+        raise ValueError('result: expected values of the oracle; this run had oracle="decision"')
+    threshold = result.parameters["eps_t"]
+    calls = np.arange(1, v.size + 1)
+    # v is 0 where nothing but features 0 was seen, which a logarithmic axis does not have.
+    positive = v[v > 0.0]
+    least = min(threshold, float(np.quantile(positive, 0.01)) if positive.size else threshold) / 1.5
+    shown = np.maximum(v, least)
+    pixels = v.size > MANY
+    with canvas(width, height) as figure:
+        axes = figure.subplots()
+        axes.set(yscale="log", xlabel="oracle call", ylabel="$v$")
+        axes.axhline(threshold, color=MUTED, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
+        axes.plot(calls[~trues], shown[~trues], linestyle="", marker="o", markersize=1.6 if v.size > 500 else 2.2,
+                  markeredgewidth=0, color=BLUE, alpha=0.6, rasterized=pixels)  # fmt: skip
+        axes.plot(calls[trues], shown[trues], linestyle="", marker="^", markersize=4, markeredgewidth=0, color=ORANGE)
+        axes.set_xlim(0, v.size * 1.01 + 1)
+        axes.set_ylim(bottom=least / 1.3)
+        shorten(axes)
+        ends = [(r"$\varepsilon_t$", MUTED, 0.0, threshold)]
+        label_ends(axes, ends)
+        n_trues = int(trues.sum())
+        axes.set_title(f"{v.size:,} calls", color=MUTED, loc="left")
+        axes.set_title(f"False {v.size - n_trues:,}", color=BLUE, loc="center")
+        axes.set_title(f"True {n_trues:,}", color=ORANGE, loc="right")
+    return figure
+
+
+def visits(
+    mdp: FiniteMDP,
+    policies: Policy | Sequence[Sequence[Policy]],
+    *,
+    least: float = 1e-4,
+    width: float = WIDTH,
+    height: float = 2.4,
+) -> Figure:
+    """Draw the probability of each state at each level as a heat map, exactly.
+
+    Parameters
+    ----------
+    mdp : FiniteMDP
+    policies : Policy, or sequence of H sequences of Policy
+        A policy; or covers such as `Result.cover`, where level h shows the mean over Pi_h, the distribution of D_h.
+    least : float, default 1e-4
+        Probability at which the colours begin; what is less likely but possible has the palest one, and what is never
+        visited none.
+
+    Raises
+    ------
+    ValueError
+        If a policy does not fit the MDP, or there is not a cover for every level.
+    """
+    if isinstance(policies, Policy):
+        levels = list(mdp.occupancy(policies))
+    else:
+        if len(policies) != mdp.horizon or not all(policies):
+            raise ValueError(f"policies: expected {mdp.horizon} covers of at least one policy, got {len(policies)}")
+        known: dict[Policy, tuple[NDArray[np.float64], ...]] = {}
+        for policy in itertools.chain.from_iterable(policies):
+            if policy not in known:
+                known[policy] = mdp.occupancy(policy)
+        levels = [
+            np.mean([known[policy][level] for policy in members], axis=0) for level, members in enumerate(policies)
+        ]
+    size = max(mdp.n_states)
+    table = np.full((size, mdp.horizon), np.nan)
+    for level, distribution in enumerate(levels):
+        table[: len(distribution), level] = np.where(distribution > 0, np.maximum(distribution, least), np.nan)
+    with canvas(width, height) as figure:
+        from matplotlib.colors import LogNorm
+
+        axes = figure.subplots()
+        image = axes.imshow(
+            table, norm=LogNorm(least, 1.0), cmap="viridis_r", aspect="auto", interpolation="nearest", origin="upper"
+        )
+        for level, distribution in enumerate(levels):
+            if len(distribution) < size:
+                # No such states at this level.
+                axes.fill_between(
+                    [level - 0.5, level + 0.5], len(distribution) - 0.5, size - 0.5, color=FAINT, linewidth=0
+                )
+        axes.set(xlabel="level $h$", ylabel="state")
+        whole_numbers(axes.xaxis)
+        whole_numbers(axes.yaxis)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=25)
+        bar.set_label("probability")
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=2)
+        bar.ax.minorticks_off()
+    return figure
+
+
+PURPOSES = {
+    "check": ("checks", "Algorithm 3", BLUE),
+    "regression": ("regression", "Algorithm 2", ORANGE),
+    "states": ("states $D_h$", "Algorithm 2", GREEN),
+    "final": ("returned policy", "", PURPLE),
+}
+
+
+def trajectories_by_purpose(
+    results: Mapping[str, Result | Mapping[str, int]], *, width: float = WIDTH, height: float | None = None
+) -> Figure:
+    """Draw what trajectories were drawn for, one bar a run.
+
+    Parameters
+    ----------
+    results : mapping of str to Result, or to a mapping of purpose to number
+        By name; `Result.counts` has the numbers as "trajectories".
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    """
+    if not results:
+        raise ValueError("results: expected at least one, got none")
+    counts = {
+        name: dict(one.counts["trajectories"]) if isinstance(one, Result) else dict(one)
+        for name, one in results.items()
+    }
+    total = max(max(sum(one.values()) for one in counts.values()), 1)
+    from matplotlib.patches import Patch
+
+    with canvas(width, height or 0.55 + 0.27 * len(counts)) as figure:
+        axes = figure.subplots()
+        for row, one in enumerate(counts.values()):
+            left = 0
+            others = dict.fromkeys(name for name in one if name not in PURPOSES)
+            colours = {name: PURPOSES[name][2] if name in PURPOSES else YELLOW for name in (*PURPOSES, *others)}
+            for name, colour in colours.items():
+                n = one.get(name, 0)
+                axes.barh(row, float(n), left=float(left), color=colour, height=0.62, edgecolor="white", linewidth=0.4)
+                if n > 0.16 * total:
+                    axes.text(left + n / 2, row, f"{n:,}", ha="center", va="center", color="white", fontsize=6.5)
+                left += n
+            axes.text(left + 0.012 * total, row, f"{left:,}", ha="left", va="center", fontsize=6.5)
+        axes.set_yticks(range(len(counts)), labels=list(counts))
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.16 * total)
+        axes.tick_params(axis="y", length=0)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        axes.set_xticks([])
+        shown = [name for name in PURPOSES if any(one.get(name) for one in counts.values())]
+        handles = [Patch(color=PURPOSES[name][2]) for name in shown]
+        labels = [PURPOSES[name][0] for name in shown]
+        figure.legend(handles, labels, loc="outside upper left", ncols=4, handlelength=0.8, handleheight=0.8,
+                      columnspacing=1.0, handletextpad=0.4, borderpad=0)  # fmt: skip
+    return figure
+
+
+def oracle_cost(measured: dict[str, Any]) -> Figure:
+    """Draw what the oracle costs beside NumPy and SciPy; see ``dmq-fast bench oracle``.
+
+    Parameters
+    ----------
+    measured : dict
+        What `dmq_fast.experiments.oracle_bench.measure` returned, or ``dmq-fast bench oracle --json`` wrote.
+    """
+    from dmq_fast.experiments import oracle_bench
+
+    return oracle_bench.picture(measured)

@@ -1,0 +1,597 @@
+"""A run or a sweep as one HTML page that needs nothing else: ``dmq-fast report DIR``.
+
+Pictures are inlined as SVG whose colours follow the page's, light or dark. Needs matplotlib, the extra ``plot``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dmq_fast._version import __version__
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.experiments.report import pictures
+from dmq_fast.experiments.report.csv_export import as_specified
+from dmq_fast.experiments.report.metrics import GOOD, by_policy, by_reward, has_curve
+from dmq_fast.experiments.report.page import (
+    Picture,
+    definitions,
+    describe,
+    escape,
+    formula,
+    gallery,
+    header,
+    messages,
+    page,
+    section,
+    table,
+    text,
+    tiles,
+)
+from dmq_fast.experiments.sweep.runs import FAILURES
+from dmq_fast.run.result import Result
+from dmq_fast.theory.certificate import is_plain_linear
+from dmq_fast.theory.certificate_table import level_columns, level_groups, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["run_report", "sweep_report"]
+
+
+def run_report(
+    result: Result,
+    summary: Mapping[str, Any],
+    *,
+    command: Sequence[str] | None = None,
+    mdp: FiniteMDP | None = None,
+    epsilon: float | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """Return the page of one run.
+
+    Parameters
+    ----------
+    result : Result
+    summary : mapping
+        What ``dmq-fast run --json`` prints.
+    command : sequence of str, optional
+        The command that made it.
+    mdp : FiniteMDP, optional
+        What the run learned on, for what is exact in the certificate and for the map of visits.
+    epsilon : float, optional
+        Target accuracy for the certificate.
+    notes : sequence of str
+        What the reader should know about the page, such as what could not be computed.
+
+    Raises
+    ------
+    ImportError
+        If there is no matplotlib.
+    TypeError, ValueError
+        If the MDP does not fit the result.
+    """
+    given = {key: value for key, value in summary["environment_parameters"].items() if value is not None}
+    certificate = result.certificate(mdp, epsilon=epsilon)
+    body = [
+        header(summary["environment"], f"DMQ, variant {result.variant}", given),
+        tiles(run_tiles(result, summary)),
+        messages("warning", result.warnings),
+        messages("note", notes),
+        section("Pictures", gallery(run_pictures(result, mdp))),
+        section("Certificate", certificate_section(certificate)),
+        section("Run", run_tables(result, summary)),
+        section("Reproduce", reproduce_run(result, summary, command)),
+    ]
+    return page(f"{summary['environment']}: DMQ", body)
+
+
+def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What a reader wants to know first: label, number, and what is below it."""
+    value, best = summary.get("value"), summary.get("optimal_value")
+    if value is None:
+        yield "value", "unknown", "not estimated"
+    elif best is None:
+        error = summary.get("value_standard_error")
+        yield "value (estimate)", f"{value:.4g}", "" if error is None else f"± {error:.2g} (standard error)"
+    else:
+        share = f", {value / best:.1%}" if best > 0 else ""
+        yield "value", f"{value:.4g}", f"of V* = {best:.4g}{share}"
+    yield "trajectories", f"{result.n_trajectories:,}", f"N = {result.parameters['n_samples']:,} a policy"
+    counts = result.counts
+    yield "oracle calls", f"{counts['oracle_calls']:,}", f"{counts['trues']:,} True"
+    yield "largest cover", f"{max(result.cover_sizes):,}", f"sure bound {summary['sure_cover_bound']:,}"
+    yield "seconds", f"{result.seconds['total']:.3g}", result.status.replace("_", " ")
+
+
+def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
+    """The pictures that a run has the data for."""
+    potentials = result.history.potentials
+    if is_plain_linear(result) and not (potentials.size and np.isnan(potentials).all()):
+        yield Picture(
+            pictures.cover_and_potential(result),
+            "Policies by level, and the potential",
+            "Above: |Π_h| of every level. Below: each True raises log det(S + ε_r I); between the least that a True "
+            "adds and the most that n policies can reach lies the proof of Lemma A.5. Where both meet, covers end.",
+        )
+    values = result.history.columns()["value"]
+    if not np.isnan(values).all():
+        yield Picture(
+            pictures.oracle_values(result),
+            "The oracle",
+            "v of every call in order; from ε_t on the answer is True: the states differ from those of the cover.",
+        )
+    yield Picture(
+        pictures.trajectories_by_purpose({"this run": result}, height=0.9),
+        "What trajectories were drawn for",
+        "Checks are Algorithm 3, regression and states Algorithm 2; at the end the returned policy itself is tested.",
+    )
+    if mdp is not None and max(mdp.n_states) > 1:
+        yield Picture(
+            pictures.visits(mdp, result.policy),
+            "Visits of the returned policy",
+            "Exact probability of each state at each level. Blank: never visited.",
+        )
+        yield Picture(
+            pictures.visits(mdp, result.cover),
+            "Visits of the covers",
+            "The same under Π_h, the distribution that level h is fitted on and checked against.",
+        )
+
+
+def certificate_section(certificate: Mapping[str, Any]) -> str:
+    """The statements, what is exact, and the levels."""
+    rows = [
+        [
+            f"{formula(one['formula'])}<small>{escape(one['name'])}; {escape(one['source'])}</small>",
+            number(one["left"]),
+            number(one["right"]),
+            '<span class="good">✓ holds</span>' if one["holds"] else '<span class="bad">✗ fails</span>',
+        ]
+        for one in certificate["statements"]
+    ]
+    parts = [
+        "<p>What the lemmas of the paper say or need, held against this run. Premises may fail where a run does well: "
+        "the constants of the proof are far smaller than what works.</p>",
+        table(["statement", "left", "right", ""], rows, numbers=(1, 2), kind="statements"),
+    ]
+    exact = certificate["exact"]
+    if exact is not None:
+        smallest = exact["smallest_epsilon"]
+        parts.append(
+            definitions(
+                {
+                    "V, V*": f"{number(exact['value'])}, {number(exact['optimal_value'])}",
+                    "loss, and its bound by Lemma A.1": f"{number(exact['loss'])}, {number(exact['loss_bound'])}",
+                    "minimum gap γ": number(exact["gap"]),
+                    "low variance (assumption 3.1) of the policies checked": number(exact["low_variance"]),
+                    "smallest ε that the errors allow": ", ".join(
+                        f"{name}: {number(value)}" for name, value in smallest.items()
+                    ),
+                }
+            )
+        )
+    parts.append("<h3>By level</h3>")
+    heads = level_columns(dict(certificate))
+    rows = [[escape(cell) for cell in row] for row in level_groups(dict(certificate))]
+    parts.append(table([formula(head) for head in heads], rows, numbers=range(1, len(heads))))
+    return "".join(parts)
+
+
+def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
+    """Problem, parameters, options, trajectories and time."""
+    given = result.parameters
+    trajectories = result.counts["trajectories"]
+    left = {
+        "horizon H, actions K, dimension d": f"{summary['horizon']}, {summary['n_actions']}, {summary['dimension']}",
+        "N": f"{given['n_samples']:,}",
+        "R = ε_t / ε_s": f"{given['ratio']:g} = {given['eps_t']:g} / {given['eps_s']:g}",
+        "ε_r": f"{given['eps_r']:g}",
+        "λ_ridge": f"{given['ridge']:g}",
+        "sampler": str(summary["sampler"]),
+        **{name: str(value) for name, value in result.options.items()},
+    }
+    right = {
+        **{f"trajectories, {name}": f"{n:,}" for name, n in trajectories.items()},
+        "runs of Algorithm 2": f"{result.counts['algorithm_2_runs']:,}",
+        "calls of the sampler": f"{result.counts['sampler_calls']:,}",
+        **{f"seconds, {name}": f"{seconds:.3g}" for name, seconds in result.seconds.items()},
+    }
+    return f'<div class="pair">{definitions(left)}{definitions(right)}</div>'
+
+
+def reproduce_run(result: Result, summary: Mapping[str, Any], command: Sequence[str] | None) -> str:
+    """The command, the seed and the versions."""
+    parts = []
+    if command is not None:
+        parts.append(f"<p>From a shell:</p><pre><code>{escape(shlex.join(command))}</code></pre>")
+    key = ", ".join(f"{word:#018x}" for word in result.key)
+    parts.append(
+        "<p>The run's key; <code>DMQ(…, rng=Stream.from_key(key))</code> repeats it on the same environment:</p>"
+        f"<pre><code>key = ({escape(key)})</code></pre>"
+    )
+    versions = {"dmq_fast": summary.get("version", "unknown"), **summary.get("versions", {})}
+    parts.append(
+        definitions(
+            {
+                "seed": str(summary.get("seed")),
+                "seed of the environment": str(summary.get("environment_seed")),
+                "versions of the run": ", ".join(f"{name} {version}" for name, version in versions.items()),
+                "this page": f"dmq_fast {__version__}",
+            }
+        )
+    )
+    return "".join(parts)
+
+
+class Cell(NamedTuple):
+    """The runs of one environment and algorithm with all their parameters."""
+
+    environment: str
+    algorithm: str
+    environment_parameters: Mapping[str, Any]
+    algorithm_parameters: Mapping[str, Any]
+    rows: list[Mapping[str, Any]]
+
+
+def sweep_report(
+    rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", specs: Sequence[str] = (), notes: Sequence[str] = ()
+) -> str:
+    """Return the page of a sweep.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        What `experiments.load` returns.
+    name : str
+        Title of the page.
+    specs : sequence of str
+        Texts of the specifications that the runs are from.
+    notes : sequence of str
+        What the reader should know about the page, such as that the sweep has not ended.
+
+    Raises
+    ------
+    ImportError
+        If there is no matplotlib.
+    ValueError
+        If there are no rows.
+    """
+    rows = [as_specified(row) for row in rows]
+    if not rows:
+        raise ValueError("rows: expected at least one run, got none")
+    cells = cells_of(rows)
+    failures = [row for row in rows if row["status"] in FAILURES]
+    body = [
+        header(name, f"{len(rows):,} runs", {}),
+        tiles(sweep_tiles(rows, cells)),
+        messages("note", notes),
+        messages("warning", most_common(f"{row['status']}: {row['error']}" for row in failures)),
+        section("Runs by cell", cell_table(cells) + warnings_table(rows)),
+        section("Pictures", gallery(sweep_pictures(rows))),
+        section("Reproduce", reproduce_sweep(rows, specs)),
+    ]
+    return page(name, body)
+
+
+SHOWN = 10
+"""Most messages that a page shows."""
+
+
+def most_common(shown: Iterable[str]) -> list[str]:
+    """Return messages by how many runs say so, those that many do first."""
+    counts = Counter(shown).most_common()
+    more = [f"{len(counts) - SHOWN:,} more messages are in the store"] if len(counts) > SHOWN else []
+    return [f"{count:,} {'run' if count == 1 else 'runs'} {one}" for one, count in counts[:SHOWN]] + more
+
+
+def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the runs' own reasons to doubt them, if there are any."""
+    said = most_common(f"of {row['algorithm']}: {one}" for row in rows for one in row.get("warnings") or ())
+    if not said:
+        return ""
+    return "<h3>Warnings of the runs</h3><ul>" + "".join(f"<li>{escape(one)}</li>" for one in said) + "</ul>"
+
+
+def cells_of(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Group the runs, cells in order of environment, its parameters, and algorithm."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["cell"], []).append(row)
+    cells = [
+        Cell(some[0]["environment"], some[0]["algorithm"], some[0]["environment_parameters"],
+             some[0]["algorithm_parameters"], some)
+        for some in groups.values()
+    ]  # fmt: skip
+    return sorted(cells, key=lambda cell: (cell.environment, *sortable(cell.environment_parameters), cell.algorithm,
+                                           *sortable(cell.algorithm_parameters)))  # fmt: skip
+
+
+def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
+    """Turn values into what sorts: numbers as such, all else by its text."""
+    for name, value in sorted(parameters.items()):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        yield name, float(value) if is_number else 0.0, "" if is_number else str(value)
+
+
+def solved(row: Mapping[str, Any]) -> bool | None:
+    """Whether a run solved its environment, by its policy; None where nobody knows the optimum."""
+    try:
+        return pictures.is_solved(by_policy(row), GOOD)
+    except ValueError:
+        return None
+
+
+def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
+    """What a reader wants to know first."""
+    verdicts = [verdict for row in rows if (verdict := solved(row)) is not None]
+    yield "runs", f"{len(rows):,}", f"{len(cells):,} cells"
+    if verdicts:
+        yield "solved", f"{sum(verdicts) / len(verdicts):.0%}", f"{sum(verdicts):,} of {len(verdicts):,}"
+    failed = sum(row["status"] in FAILURES for row in rows)
+    yield "failed or crashed", f"{failed:,}", f"of {len(rows):,}" if failed else "none"
+    drawn = sum(row["n_trajectories"] or 0 for row in rows)
+    yield "trajectories", f"{drawn:,}", "in all"
+    yield "seconds", f"{sum(row['seconds'] or 0.0 for row in rows):,.3g}", "in all runs together"
+
+
+def varying(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+    """Return the names of parameters that differ, and those that are common to all with their values."""
+    names = list(dict.fromkeys(name for some in parameters for name in some))
+    common = {
+        name: parameters[0][name]
+        for name in names
+        if all(name in some and some[name] == parameters[0][name] for some in parameters)
+    }
+    return [name for name in names if name not in common], common
+
+
+def cell_table(cells: Sequence[Cell]) -> str:
+    """One row a cell: how many runs solved it, at what cost."""
+    rewarded = any(has_curve(row) for cell in cells for row in cell.rows)
+    heads = ["environment", "algorithm", "runs", "solved", "median episodes", *["by reward"] * rewarded, "median value",
+             "median seconds"]  # fmt: skip
+    environments: dict[str, list[Mapping[str, Any]]] = {cell.environment: [] for cell in cells}
+    algorithms: dict[str, list[Mapping[str, Any]]] = {cell.algorithm: [] for cell in cells}
+    for cell in cells:
+        environments[cell.environment].append(cell.environment_parameters)
+        algorithms[cell.algorithm].append(cell.algorithm_parameters)
+    split = {name: varying(some) for name, some in (environments | algorithms).items()}
+    lines = []
+    for cell in cells:
+        verdicts = [solved(row) for row in cell.rows]
+        lines.append(
+            [
+                named(cell.environment, cell.environment_parameters, split[cell.environment][0]),
+                named(cell.algorithm, cell.algorithm_parameters, split[cell.algorithm][0]),
+                f"{len(cell.rows):,}",
+                "–" if None in verdicts else rate(sum(map(bool, verdicts)), len(verdicts)),
+                escape(median_episodes([by_policy(row) for row in cell.rows], verdicts)),
+                *[escape(median_by_reward(cell.rows))] * rewarded,
+                number(median(row["value"] for row in cell.rows)),
+                number(median(row["seconds"] for row in cell.rows)),
+            ]
+        )
+    common = {
+        name: describe({key: value for key, value in shared.items() if value is not None})
+        for name, (_, shared) in split.items()
+    }
+    return (
+        f"<p>Solved: worth at least {GOOD:.0%} of the optimum. The median of episodes counts runs that did not solve "
+        "it as more than any other, and is a lower bound where most did not.</p>"
+        + (BY_REWARD if rewarded else "")
+        + table(heads, lines, numbers=range(2, len(heads)))
+        + "<h3>Parameters of all runs</h3>"
+        + definitions({name: given for name, given in common.items() if given})
+    )
+
+
+BY_REWARD = (
+    "<p>Runs that know how they went on the way count until the first checkpoint whose policy is that good. By reward: "
+    "the first multiple of 100 episodes with a running mean reward above half of the optimum; what learns first and "
+    "earns afterwards counts as earning nothing until then.</p>"
+)
+
+
+def named(name: str, parameters: Mapping[str, Any], which: Sequence[str]) -> str:
+    """A name, and below it the parameters that tell its cells apart."""
+    below = describe({key: parameters.get(key) for key in which})
+    return f"{escape(name)}<small>{escape(below)}</small>" if below else escape(name)
+
+
+def rate(solved_runs: int, runs: int) -> str:
+    """A success rate with a bar."""
+    share = solved_runs / runs
+    return f'<span class="rate"><i style="width:{share:.0%}"></i></span> <span class="percent">{share:.0%}</span>'
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """Median of what is known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def median_episodes(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[bool | None]) -> str:
+    """Median of the episodes until solved; where most runs did not, the median of what was spent, as a bound."""
+    spent = [row["n_trajectories"] for row in rows if row["n_trajectories"] is not None]
+    if not spent:
+        return "–"
+    needed = statistics.median_low(
+        float("inf") if verdict is False else row["n_trajectories"] for row, verdict in zip(rows, verdicts, strict=True)
+    )
+    return f"{needed:,.0f}" if needed != float("inf") else f"> {statistics.median_low(spent):,.0f}"
+
+
+def median_by_reward(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Median of the episodes until the mean reward is above half of the optimum."""
+    ended = [by_reward(row) for row in rows if row["n_trajectories"] is not None]
+    return median_episodes(ended, [row["solved"] for row in ended])
+
+
+SIZES = ("horizon", "size", "length", "n_states")
+"""Parameters that make an environment hard, of which the first that varies is a picture's abscissa."""
+
+
+def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
+    """Pictures of every environment, and one of what trajectories were drawn for."""
+    label = labeller(rows)
+    # So that a line has its colour in every picture.
+    rows = sorted(rows, key=lambda row: (row["environment"], label(row)))
+    for title, size, here in by_setting([row for row in rows if row["status"] not in FAILURES]):
+        if size is not None:
+            yield from size_pictures(title, size, here, label)
+        else:
+            yield from curve_pictures(title, here, label)
+    purposes: dict[str, list[Mapping[str, int]]] = {}
+    for row in rows:
+        if row["counts"].get("trajectories"):
+            purposes.setdefault(f"{row['environment']}, {label(row)}", []).append(row["counts"]["trajectories"])
+    if purposes:
+        means = {
+            name: {purpose: round(statistics.mean(one.get(purpose, 0) for one in some)) for purpose in some[0]}
+            for name, some in list(purposes.items())[:12]
+        }
+        yield Picture(
+            pictures.trajectories_by_purpose(means),
+            "What trajectories were drawn for",
+            "Mean over all runs of an environment and an algorithm.",
+        )
+
+
+def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, list[Mapping[str, Any]]]]:
+    """Yield environments: a title, the parameter that is their size if one varies, and the runs.
+
+    Runs that differ in any other parameter of the environment are apart.
+    """
+    for environment in dict.fromkeys(row["environment"] for row in rows):
+        here = [row for row in rows if row["environment"] == environment]
+        names = varying([row["environment_parameters"] for row in here])[0]
+        size = next((name for name in SIZES if name in names), None)
+        settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for row in here:
+            others = {name: row["environment_parameters"].get(name) for name in names if name != size}
+            title = ", ".join([environment, *([describe(others)] if others else [])])
+            settings.setdefault((*sortable(others), title), []).append(row)
+        for (*_, title), some in sorted(settings.items()):
+            yield title, size, some
+
+
+def size_pictures(
+    title: str, size: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+) -> Iterator[Picture]:
+    """Episodes until solved against the size of an environment."""
+    if not all(isinstance(pictures.field(row, size), int) and solved(row) is not None for row in rows):
+        return
+
+    def drawn(metric: Callable[[Mapping[str, Any]], Mapping[str, Any]], ylabel: str) -> Figure:
+        xlabel = {"horizon": "horizon $H$", "size": "size $N$"}.get(size, size)
+        return pictures.episodes_to_solve(
+            map(metric, rows), x=size, by=label, share=GOOD, xlabel=xlabel, ylabel=ylabel, height=2.7
+        )
+
+    yield Picture(
+        drawn(by_policy, "episodes until solved"),
+        f"{title}: episodes until solved",
+        "Median and quartiles over the seeds. Open triangles are runs that did not solve it, at what they "
+        "spent, one for all or many of them; no median is drawn where they are the majority.",
+    )
+    if any(map(has_curve, rows)):
+        yield Picture(
+            drawn(by_reward, "episodes until $V^*/2$ is earned"),
+            f"{title}: episodes until half of V* is earned",
+            "The first multiple of 100 episodes with a running mean reward above V*/2. What learns first and earns "
+            "afterwards counts as earning nothing until then.",
+        )
+
+
+def curve_pictures(
+    title: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+) -> Iterator[Picture]:
+    """Value and regret against episodes."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row.get("optimal_value") and row["value"] is not None:
+            groups.setdefault(label(row), []).append(row)
+    if not any(map(has_curve, rows)) or not groups:
+        return
+    values: dict[str, tuple[ArrayLike, ArrayLike]] = {}
+    regrets: dict[str, tuple[ArrayLike, ArrayLike]] = {}
+    for name, some in groups.items():
+        if all(map(has_curve, some)):
+            values[name] = on_one_grid(some, "value", lambda row: row["optimal_value"])
+            regrets[name] = on_one_grid(some, "regret", lambda row: 1.0)
+        else:
+            spent = statistics.median(row["n_trajectories"] for row in some)
+            values[name] = ([spent], np.array([[row["value"] / row["optimal_value"]] for row in some]))
+    yield Picture(
+        pictures.learning_curves(values, optimum=1.0, ylabel="$V/V^*$", xscale="log"),
+        f"{title}: value",
+        "Of the policy that would be returned then: median and quartiles over the seeds. Dots: runs without a curve, "
+        "where they ended.",
+    )
+    colours = dict(zip(values, itertools.cycle(pictures.COLOURS)))
+    shown = [colours[name] for name in regrets]
+    yield Picture(
+        pictures.learning_curves(regrets, colours=shown, ylabel="regret", xscale="log", yscale="log"),
+        f"{title}: regret",
+        "What the optimal policy would have earned more in all episodes so far.",
+    )
+
+
+def on_one_grid(
+    rows: Sequence[Mapping[str, Any]], name: str, unit: Callable[[Mapping[str, Any]], float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the episodes of the longest run's checkpoints, and a column of all runs there; NaN after a run's end."""
+    curves = [row["details"]["curve"] for row in rows]
+    at = np.array(max((curve["episodes"] for curve in curves), key=lambda some: some[-1]), dtype=np.float64)
+    y = np.array(
+        [
+            np.interp(at, curve["episodes"], np.array(curve[name]) / unit(row), right=np.nan)
+            for row, curve in zip(rows, curves, strict=True)
+        ]
+    )
+    return at, y
+
+
+def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that names a run's algorithm, with the parameters in which runs of that name differ."""
+    names = {
+        algorithm: varying([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
+        for algorithm in {row["algorithm"] for row in rows}
+    }
+
+    def label(row: Mapping[str, Any]) -> str:
+        own = {name: row["algorithm_parameters"].get(name) for name in names[row["algorithm"]]}
+        return ", ".join([row["algorithm"], *(text(value) for value in own.values() if value is not None)])
+
+    return label
+
+
+def reproduce_sweep(rows: Sequence[Mapping[str, Any]], specs: Sequence[str]) -> str:
+    """The specifications, the seeds and the versions."""
+    parts = []
+    for spec in specs:
+        parts.append(
+            "<p>The specification; <code>dmq-fast sweep SPEC --out DIR</code> does its runs:</p>"
+            f"<pre><code>{escape(spec.strip())}</code></pre>"
+        )
+    seeds = sorted({row["seed"] for row in rows})
+    parts.append(
+        definitions(
+            {
+                "seeds": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 3 else ", ".join(map(str, seeds)),
+                "versions of the runs": ", ".join(
+                    f"dmq_fast {one}" for one in sorted({row["version"] for row in rows})
+                ),
+                "this page": f"dmq_fast {__version__}",
+            }
+        )
+    )
+    return "".join(parts)

@@ -1,0 +1,1 @@
+"""Sweeps: specifications, algorithms by name, a pool of workers, and the store of finished runs."""

@@ -1,0 +1,296 @@
+"""Algorithms by name, for sweeps.
+
+An algorithm is a factory ``factory(env, seed, **parameters)``; what it makes has a method ``learn(budget)`` that
+returns an `Outcome` or anything with attributes of those names. To add one::
+
+    from dmq_fast.experiments import Budget, Outcome, algorithms
+
+    class RandomSearch:
+        def __init__(self, env, seed, n_policies):
+            ...
+        def learn(self, budget):
+            ...
+            return Outcome(status="finished", n_trajectories=n, policy=best)
+
+    def random_search(env, seed, *, n_policies=100):
+        return RandomSearch(env, seed, n_policies)
+
+    algorithms.REGISTRY["random-search"] = random_search
+
+A sweep may also name it as ``module:function`` without registering it. A wrong parameter must be refused by the
+factory, by a TypeError or ValueError whose message begins with the parameter's name: that is how a sweep finds the
+line of its specification before anything runs. The factory is pickled by reference to get to the workers, so it is a
+function of a module that they can import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+
+from dmq_fast import baselines, samplers
+from dmq_fast._support.arguments import one_of, suggestion
+from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
+from dmq_fast.environments import CompiledEnv, FiniteMDP
+from dmq_fast.experiments.sweep.errors import spelled
+from dmq_fast.learner import DMQ
+from dmq_fast.policy import Policy
+from dmq_fast.run.options import Budget
+from dmq_fast.run.result import Result
+from dmq_fast.samplers import BatchEnvironment, Sampler
+
+__all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "find", "parameters_of"]
+
+Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
+"""What an algorithm may be handed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is stored of a run.
+
+    Attributes
+    ----------
+    status : str
+        "finished", or what ended the run: "max_trajectories", "max_seconds", ….
+    n_trajectories : int
+        Trajectories drawn, called ``episodes`` by some.
+    policy : Policy or TablePolicy, optional
+        What was learned; the sweep finds its value.
+    value : float, optional
+        The value, where the algorithm itself knows it and there is no `policy`.
+    counts, seconds, details : mapping
+        Whatever else is worth keeping, as JSON can hold it; `seconds` by phase.
+    warnings : sequence of str
+        Reasons to doubt the result.
+    """
+
+    status: str
+    n_trajectories: int
+    policy: Policy | TablePolicy | None = None
+    value: float | None = None
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, result: Any) -> Outcome:
+        """Read the attributes of what ``learn`` returned."""
+        if isinstance(result, Outcome):
+            return result
+        given = {f.name: getattr(result, f.name) for f in fields(cls) if getattr(result, f.name, None) is not None}
+        if "n_trajectories" not in given and hasattr(result, "episodes"):
+            given["n_trajectories"] = result.episodes
+        for name in ("status", "n_trajectories"):
+            if name not in given:
+                raise TypeError(f"learn: expected a result with the attribute {name}, got {type(result).__name__}")
+        return cls(**given)
+
+
+class Algorithm(Protocol):
+    """What a factory makes."""
+
+    def learn(self, budget: Budget) -> Any:
+        """Run within the budget; return an `Outcome` or what has its attributes."""
+
+
+Factory = Callable[..., Algorithm]
+
+
+class DMQAlgorithm:
+    """DMQ as an `Algorithm`."""
+
+    def __init__(self, env: Environment, settings: dict[str, Any]) -> None:
+        self.env, self.settings = env, settings
+        DMQ(env, **settings)  # refuses wrong settings before the sweep begins
+
+    def learn(self, budget: Budget) -> Outcome:
+        """Run `DMQ.learn`."""
+        limits: dict[str, Any] = {"max_trajectories": budget.max_trajectories, "max_seconds": budget.max_seconds}
+        result: Result = DMQ(self.env, **self.settings, **limits).learn()
+        return Outcome(
+            status=result.status,
+            n_trajectories=result.n_trajectories,
+            policy=result.policy,
+            counts=result.counts,
+            seconds=result.seconds,
+            details={
+                "variant": result.variant,
+                "options": result.options,
+                "parameters": result.parameters,
+                "cover_sizes": list(result.cover_sizes),
+            },
+            warnings=result.warnings,
+        )
+
+
+def dmq(
+    env: Environment,
+    seed: int | np.random.SeedSequence,
+    *,
+    sampler: str = "rollout",
+    n_samples: int = 100,
+    ratio: float | None = None,
+    eps_s: float | None = None,
+    eps_t: float | None = None,
+    eps_r: float = 1e-2,
+    ridge: float = 1e-3,
+    variant: str = "sound",
+    initial: str | Sequence[int] | None = None,
+    recheck: bool | None = None,
+    accumulate: bool | None = None,
+    reuse: bool | None = None,
+    memo: bool | None = None,
+    oracle: str | None = None,
+    mixture: str | None = None,
+    max_policies: int | None = None,
+) -> DMQAlgorithm:
+    """Make `dmq_fast.DMQ`, whose parameters these are.
+
+    `sampler` is "rollout", "flow" or "exact"; the latter two need tables.
+    """
+    settings = {
+        "n_samples": n_samples, "ratio": ratio, "eps_s": eps_s, "eps_t": eps_t, "eps_r": eps_r, "ridge": ridge,
+        "variant": variant, "initial": initial, "recheck": recheck, "accumulate": accumulate, "reuse": reuse,
+        "memo": memo, "oracle": oracle, "mixture": mixture, "max_policies": max_policies, "rng": seed,
+    }  # fmt: skip
+    kinds = {"rollout": None, "flow": samplers.FlowSampler, "exact": samplers.ExactSampler}
+    if (kind := kinds[one_of("sampler", sampler, kinds)]) is not None:
+        if not isinstance(env, FiniteMDP):
+            raise ValueError(f"sampler: {sampler} needs a FiniteMDP, got {type(env).__name__}")
+        env = kind(env)
+    return DMQAlgorithm(env, settings)
+
+
+class BaselineAlgorithm:
+    """A baseline as an `Algorithm`."""
+
+    def __init__(self, baseline: Baseline) -> None:
+        self.baseline = baseline
+
+    def learn(self, budget: Budget) -> Outcome:
+        """Run `Baseline.learn` for as many episodes as it was made for, or as the budget allows."""
+        wanted = self.baseline.n_episodes
+        n = wanted if budget.max_trajectories is None else min(wanted, budget.max_trajectories)
+        result = self.baseline.learn(n, max_seconds=budget.max_seconds)
+        # Where there is neither table nor `Policy`, the last point of the curve is the only estimate.
+        runnable = isinstance(self.baseline.env, FiniteMDP) or isinstance(result.policy, Policy)
+        return Outcome(
+            status="max_trajectories" if result.status == "finished" and n < wanted else result.status,
+            n_trajectories=result.n_trajectories,
+            policy=result.policy if runnable else None,
+            value=result.value,
+            counts=result.counts,
+            seconds=result.seconds,
+            details={"parameters": result.parameters, **progress_of(result, self.baseline.env.optimal_value)},
+            warnings=result.warnings,
+        )
+
+
+GOOD = 0.95
+"""Share of the optimum that a policy must be worth to have been learned."""
+
+REWARD_EVERY = 100
+"""Episodes between looks at the running mean reward, as papers on locks report it."""
+
+
+def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]:
+    """Return how a baseline learned.
+
+    Returns
+    -------
+    dict
+        "curve": columns "episodes", "value", "standard_error" and "reward" at its checkpoints; where the optimum is
+        known also "regret", and beside it two numbers of episodes, None where it was not reached: "learned_at" the
+        first checkpoint whose policy is worth 95 % of the optimum; "solved_at" the first multiple of 100 with a running
+        mean reward above half of it, which is what papers on locks report.
+    """
+    curve = result.curve
+    columns = {name: column.tolist() for name, column in curve._asdict().items()}
+    if optimum is None:
+        return {"curve": columns}
+    good = curve.episodes[curve.value >= GOOD * optimum]
+    return {
+        "curve": columns | {"regret": (curve.episodes * optimum - curve.reward).tolist()},
+        "learned_at": int(good[0]) if good.size else None,
+        "solved_at": result.first_above(optimum / 2, REWARD_EVERY),
+    }
+
+
+class BaselineFactory:
+    """Makes the baseline of a name; takes `n_episodes`, `checkpoints`, `n_evaluation` and parameters of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.kind = kind = baselines.REGISTRY[name]
+        own = inspect.signature(kind).parameters.values()
+        common = inspect.signature(Baseline).parameters
+        # With all names spelled out, a sweep finds wrong ones by itself and stores defaults.
+        self.__signature__ = inspect.Signature(
+            [
+                *(inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD) for first in ("env", "seed")),
+                *(common[shared] for shared in ("n_episodes", "checkpoints", "n_evaluation")),
+                *(parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY),
+            ]
+        )
+
+    def __call__(
+        self, env: FiniteMDP | CompiledEnv, seed: int | np.random.SeedSequence, **parameters: Any
+    ) -> BaselineAlgorithm:
+        """Make it."""
+        return BaselineAlgorithm(self.kind(env, rng=seed, **parameters))
+
+    def __reduce__(self) -> tuple[type[BaselineFactory], tuple[str]]:
+        """Pickle the name."""
+        return BaselineFactory, (self.kind.name,)
+
+
+REGISTRY: dict[str, Factory] = {"dmq": dmq, **{name: BaselineFactory(name) for name in baselines.REGISTRY}}
+
+
+def find(name: str) -> Factory:
+    """Return the factory of a name: a key of :data:`REGISTRY`, or ``module:function``.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if name in REGISTRY:
+        return REGISTRY[name]
+    if ":" in name:
+        return imported(name)
+    raise ValueError(
+        f"name: expected one of {', '.join(REGISTRY)} or module:function, got {name!r}{suggestion(name, REGISTRY)}"
+    )
+
+
+def imported(name: str) -> Callable[..., Any]:
+    """Return what ``module:function`` names."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:  # whatever the module does
+        hint = ""
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            hint = "; PYTHONPATH=DIR finds the modules in DIR"
+        raise ValueError(f"name: {name!r} cannot be imported: {spelled(error)}{hint}") from error
+    if not callable(found):
+        raise ValueError(f"name: expected a function, and {name!r} is {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
+
+
+def parameters_of(factory: Callable[..., Any], *, but: Iterable[str]) -> dict[str, Any] | None:
+    """Return the names and defaults of a function's parameters, `inspect.Parameter.empty` for those without.
+
+    None where the function takes any keyword.
+    """
+    parameters = inspect.signature(factory).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return {parameter.name: parameter.default for parameter in parameters if parameter.name not in but}

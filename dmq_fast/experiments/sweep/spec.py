@@ -1,0 +1,453 @@
+"""What a sweep is to run: environments x algorithms x parameters x seeds, from a TOML file.
+
+::
+
+    name = "locks"                     # default: the name of the file
+    seeds = 25                         # 0, ..., 24; or a list: [0, 1, 7]
+    max_seconds = 60                   # budgets of each run: max_seconds, max_trajectories
+    evaluate = 1000                    # trajectories that estimate a value where no table gives it
+
+    [[environments]]
+    name = "lock"                      # of the registry, gym:ID, or module:function
+    horizon = [10, 20, 40]             # a list is swept
+    n_actions = 4
+
+    [[environments]]
+    name = "deep-sea"
+    size = 10
+    seed = 42                          # one fixed environment instead of one for each seed
+
+    [[algorithms]]
+    name = "dmq"
+    variant = ["sound", "paper"]
+    n_samples = [20, 100]
+    initial = [[0, 1, 0, 1]]           # what is a list itself stands in a list
+    max_trajectories = 100_000         # budgets here replace those above, and may be swept
+
+Every environment meets every algorithm; each table stands for the product of its lists. A combination of all is a
+cell, and has one run for each seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import itertools
+import json
+import math
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmq_fast._support.arguments import suggestion
+from dmq_fast.environments import registry
+from dmq_fast.experiments.sweep import algorithms
+from dmq_fast.experiments.sweep.algorithms import Budget, Environment
+from dmq_fast.experiments.sweep.toml_lines import Place, line_of, lines
+
+__all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
+
+LARGEST = 1_000_000
+"""Number of runs from which a specification is taken to be a mistake."""
+
+TOP = ("name", "seeds", "max_trajectories", "max_seconds", "evaluate", "environments", "algorithms")
+BUDGETS = ("max_trajectories", "max_seconds")
+
+
+class SpecError(ValueError):
+    """A specification is wrong; the message names line and key. Nothing was run."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of environment, algorithm and parameters; `places` are where the parameters were given.
+
+    Parameters are complete: what was not given is there by its default, unless that is None.
+    """
+
+    environment: str
+    environment_parameters: dict[str, Any]
+    environment_seed: int | None
+    algorithm: str
+    algorithm_parameters: dict[str, Any]
+    budget: Budget
+    evaluate: int
+    places: dict[str, Place] = field(default_factory=dict, compare=False, repr=False)
+
+    @functools.cached_property
+    def id(self) -> str:
+        """Hash of everything that a run of the cell depends on, but for the seed."""
+        content = [
+            self.environment,
+            self.environment_parameters,
+            self.environment_seed,
+            self.algorithm,
+            self.algorithm_parameters,
+            [self.budget.max_trajectories, self.budget.max_seconds],
+            self.evaluate,
+        ]
+        return hashlib.sha256(json.dumps(canonical(content), sort_keys=True).encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A specification that was read and found to be right, but for what only `check` can find."""
+
+    name: str
+    seeds: tuple[int, ...]
+    cells: tuple[Cell, ...]
+    text: str
+    source: Source
+
+    @property
+    def n_runs(self) -> int:
+        """Number of runs."""
+        return len(self.cells) * len(self.seeds)
+
+    def check(self) -> None:
+        """Make every environment and every algorithm once, so that wrong parameters are refused before the sweep.
+
+        Raises
+        ------
+        SpecError
+            On what they refuse by a TypeError, ValueError or ImportError. Anything else may be due to a seed, and
+            will be recorded by the run.
+        """
+        environment_seed, algorithm_seed = seeds_of(self.seeds[0])
+        made: tuple[str, Environment | None] = ("", None)
+        for cell in self.cells:
+            with self.blaming(cell, "environments"):
+                wanted = json.dumps([cell.environment, cell.environment_parameters, cell.environment_seed])
+                if made[0] != wanted:
+                    made = (wanted, None)
+                    made = (wanted, make_environment(cell, environment_seed))
+            if made[1] is not None:
+                with self.blaming(cell, "algorithms"):
+                    algorithms.find(cell.algorithm)(made[1], algorithm_seed, **cell.algorithm_parameters)
+
+    @contextlib.contextmanager
+    def blaming(self, cell: Cell, table: str) -> Iterator[None]:
+        """Find out which parameter of a table an exception is about."""
+        try:
+            yield
+        except (TypeError, ValueError, ImportError) as error:
+            message = " ".join(str(error).split())
+            named, _, rest = message.partition(": ")
+            for key in named.split(", "):
+                if (place := cell.places.get(f"{table}.{key}")) is not None:
+                    raise self.source.error(place, rest if named == key else message) from error
+            raise self.source.error(cell.places[table], message) from error
+        except (Exception, SystemExit):  # see `check`
+            return
+
+
+class Source(NamedTuple):
+    """Where a specification comes from."""
+
+    name: str
+    lines: dict[Place, int]
+
+    def error(self, place: Place, message: str) -> SpecError:
+        """Return an error about what stands at `place`."""
+        line = line_of(self.lines, place)
+        where = self.name if line is None else f"{self.name}, line {line}"
+        return SpecError(f"{where}: {dotted(place)}: {message}" if place else f"{where}: {message}")
+
+
+class Choice(NamedTuple):
+    """One value of a parameter, and where it stands."""
+
+    value: Any
+    place: Place
+
+
+def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
+    """Read a specification.
+
+    Parameters
+    ----------
+    spec : path, mapping or Spec
+        A TOML file, or what ``tomllib.load`` would make of one.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    SpecError
+        If it is wrong.
+    """
+    if isinstance(spec, Spec):
+        return spec
+    if isinstance(spec, Mapping):
+        return build(dict(spec), "sweep", json.dumps(spec, default=str), Source("specification", {}))
+    if not isinstance(spec, str | os.PathLike):
+        raise TypeError(f"spec: expected a path, a mapping or a Spec, got {spec!r}")
+    path = Path(spec)
+    try:
+        # Some editors begin a file with a byte order mark.
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        data = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SpecError(f"{path}: not TOML: {error}") from error
+    return build(data, path.stem, text, Source(str(path), lines(text)))
+
+
+def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
+    """Make a specification of the contents of its file."""
+    refuse_unknown(source, (), data, TOP)
+    name = data.get("name", name)
+    if not isinstance(name, str):
+        raise source.error(("name",), f"expected a string, got {name!r}")
+    seeds = read_seeds(source, data)
+    limits = {
+        key: value for key in BUDGETS if (value := read_budget(source, key, Choice(data.get(key), (key,)))) is not None
+    }
+    evaluate = data.get("evaluate", 1000)
+    if not is_integer(evaluate, 0):
+        raise source.error(("evaluate",), f"expected an integer >= 0, got {evaluate!r}")
+    sides = [
+        list(
+            itertools.chain.from_iterable(combinations(source, key, i, table) for i, table in tables(source, data, key))
+        )
+        for key in ("environments", "algorithms")
+    ]
+    if len(sides[0]) * len(sides[1]) * len(seeds) > LARGEST:
+        raise source.error(
+            (), f"expected at most {LARGEST:,} runs, got {len(sides[0])} x {len(sides[1])} x {len(seeds)}"
+        )
+    cells: dict[str, Cell] = {}
+    for environment, algorithm in itertools.product(*sides):
+        cell = make_cell(source, environment, algorithm, limits, evaluate)
+        if (twin := cells.setdefault(cell.id, cell)) is not cell:
+            there = [line_of(source.lines, twin.places[table]) for table in ("environments", "algorithms")]
+            first = f" (lines {there[0]} and {there[1]})" if None not in there else ""
+            both = f"{cell.environment} {cell.environment_parameters}, {cell.algorithm} {cell.algorithm_parameters}"
+            guilty = "algorithms" if twin.places["algorithms"] != cell.places["algorithms"] else "environments"
+            place = next(
+                (place for key, place in cell.places.items() if twin.places.get(key) != place), cell.places[guilty]
+            )
+            raise source.error(place, f"the same combination a second time{first}: {both}")
+    return Spec(name, seeds, tuple(cells.values()), text, source)
+
+
+def read_seeds(source: Source, data: dict[str, Any]) -> tuple[int, ...]:
+    """Return the seeds."""
+    seeds = data.get("seeds", 1)
+    if is_integer(seeds, 1):
+        if seeds > LARGEST:
+            raise source.error(("seeds",), f"expected at most {LARGEST:,} seeds, got {seeds}")
+        return tuple(range(seeds))
+    if not isinstance(seeds, list | tuple | range) or not seeds:
+        raise source.error(("seeds",), f"expected how many (an integer >= 1) or a list of integers >= 0, got {seeds!r}")
+    if len(seeds) > LARGEST:
+        raise source.error(("seeds",), f"expected at most {LARGEST:,} seeds, got {len(seeds):,}")
+    met: dict[int, None] = {}
+    for i, seed in enumerate(seeds):
+        if not is_integer(seed, 0):
+            raise source.error(("seeds", i), f"expected an integer in [0, 2^63), got {seed!r}")
+        if seed in met:
+            raise source.error(("seeds", i), f"the seed {seed} a second time")
+        met[seed] = None
+    return tuple(met)
+
+
+def read_budget(source: Source, key: str, choice: Choice) -> Any:
+    """Return a budget, if it is one."""
+    value = choice.value
+    if value is None:
+        return None
+    if key == "max_trajectories":
+        if not is_integer(value, 1):
+            raise source.error(choice.place, f"expected an integer >= 1, got {value!r}")
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise source.error(choice.place, f"expected a number > 0, got {value!r}")
+    return value
+
+
+def tables(source: Source, data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the tables ``[[key]]``."""
+    given = data.get(key)
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(table, Mapping) for table in given):
+        got = "none" if given is None else repr(given)
+        raise source.error((key,), f"expected at least one table [[{key}]], got {got}")
+    for i, table in enumerate(given):
+        yield i, dict(table)
+
+
+def combinations(source: Source, key: str, index: int, table: dict[str, Any]) -> Iterator[dict[str, Choice]]:
+    """Yield the product of the lists of a table."""
+    place: Place = (key, index)
+    if "name" not in table:
+        raise source.error(place, "expected a name, got none")
+    choices: dict[str, list[Choice]] = {}
+    for name, value in table.items():
+        if not isinstance(value, list | tuple | range):
+            choices[name] = [Choice(value, (*place, name))]
+        elif not value:
+            raise source.error((*place, name), "an empty list leaves nothing to run")
+        elif len(value) > LARGEST:
+            raise source.error((*place, name), f"expected at most {LARGEST:,} values, got {len(value):,}")
+        else:
+            choices[name] = [Choice(element, (*place, name, i)) for i, element in enumerate(value)]
+        for choice in choices[name]:
+            if not is_plain(choice.value):
+                raise source.error(
+                    choice.place, f"expected strings, booleans, finite numbers or lists of them, got {choice.value!r}"
+                )
+    if math.prod(map(len, choices.values())) > LARGEST:
+        raise source.error(place, f"expected at most {LARGEST:,} combinations, got more")
+    for combination in itertools.product(*choices.values()):
+        yield dict(zip(choices, combination, strict=True))
+
+
+def make_cell(
+    source: Source, environment: dict[str, Choice], algorithm: dict[str, Choice], limits: dict[str, Any], evaluate: int
+) -> Cell:
+    """Make one cell, names of parameters checked."""
+    places: dict[str, Place] = {
+        "environments": environment["name"].place[:2],
+        "algorithms": algorithm["name"].place[:2],
+    }
+    for table, choices in (("environments", environment), ("algorithms", algorithm)):
+        places |= {f"{table}.{key}": choice.place for key, choice in choices.items()}
+    seed = environment.get("seed")
+    if seed is not None and not is_integer(seed.value, 0):
+        raise source.error(seed.place, f"expected an integer in [0, 2^63), got {seed.value!r}")
+    own = {key: read_budget(source, key, algorithm[key]) for key in BUDGETS if key in algorithm}
+    return Cell(
+        environment=environment["name"].value,
+        environment_parameters=complete(source, environment, environment_parameters, ("name", "seed")),
+        environment_seed=None if seed is None else seed.value,
+        algorithm=algorithm["name"].value,
+        algorithm_parameters=complete(source, algorithm, algorithm_parameters, ("name", *BUDGETS)),
+        budget=Budget(**(limits | own)),
+        evaluate=evaluate,
+        places=places,
+    )
+
+
+def complete(source: Source, choices: dict[str, Choice], parameters: Any, reserved: tuple[str, ...]) -> dict[str, Any]:
+    """Return the parameters given and, where there are any, the defaults of the others."""
+    name = choices["name"]
+    if not isinstance(name.value, str):
+        raise source.error(name.place, f"expected a string, got {name.value!r}")
+    try:
+        known: dict[str, Any] | None = parameters(name.value)
+    except ValueError as error:
+        raise source.error(name.place, str(error).removeprefix("name: ")) from error
+    given = {key: choice for key, choice in choices.items() if key not in reserved}
+    if known is None:
+        return {key: choice.value for key, choice in given.items()}
+    for key, choice in given.items():
+        if key not in known:
+            raise source.error(
+                choice.place[:3],
+                f"expected parameters of {name.value} among {', '.join([*known, *reserved[1:]])}, got {key!r}"
+                f"{suggestion(key, [*known, *reserved[1:]])}",
+            )
+    for key, default in known.items():
+        if default is inspect.Parameter.empty and key not in given:
+            raise source.error(name.place[:2], f"{name.value}: expected the parameter {key}, got none")
+    values = known | {key: choice.value for key, choice in given.items()}
+    return {key: value for key, value in values.items() if key in given or (value is not None and is_plain(value))}
+
+
+@functools.cache
+def environment_parameters(name: str) -> dict[str, Any] | None:
+    """Return names and defaults of the parameters of an environment; None where they cannot be told."""
+    if name.startswith(registry.GYMNASIUM_PREFIX):
+        return None
+    if name in registry.REGISTRY:
+        return {parameter.name: parameter.default for parameter in registry.describe()[name]}
+    if ":" in name:
+        return algorithms.parameters_of(algorithms.imported(name), but=("rng",))
+    known = registry.REGISTRY
+    raise ValueError(
+        f"expected one of {', '.join(known)}, {registry.GYMNASIUM_PREFIX}ID or module:function, got {name!r}"
+        f"{suggestion(name, known)}"
+    )
+
+
+def algorithm_parameters(name: str) -> dict[str, Any] | None:
+    """Return names and defaults of the parameters of an algorithm; None where it takes any."""
+    factory = algorithms.find(name)
+    names = list(inspect.signature(factory).parameters)
+    return algorithms.parameters_of(factory, but=names[:2])
+
+
+def make_environment(cell: Cell, seed: int) -> Environment:
+    """Make the environment of a cell; `seed` counts where the cell has none of its own."""
+    seed = seed if cell.environment_seed is None else cell.environment_seed
+    name, parameters = cell.environment, cell.environment_parameters
+    if name in registry.REGISTRY or name.startswith(registry.GYMNASIUM_PREFIX):
+        return registry.make(name, rng=seed, **parameters)
+    factory = algorithms.imported(name)
+    if "rng" in inspect.signature(factory).parameters:
+        parameters = parameters | {"rng": seed}
+    made: Environment = factory(**parameters)
+    return made
+
+
+def seeds_of(seed: int) -> tuple[int, int]:
+    """Return the seeds of environment and algorithm in the run of a seed.
+
+    The first 63 bits of ``SeedSequence(seed, spawn_key=(0,))`` and ``spawn_key=(1,)``: they depend on nothing else, so
+    that a cell's runs stay what they are whatever is added to a sweep. The runs of one seed in different cells are
+    paired: all algorithms meet the same environment, with the same random numbers.
+    """
+    environment, algorithm = (
+        int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        for i in range(2)
+    )
+    return environment, algorithm
+
+
+def canonical(value: Any) -> Any:
+    """Return a value in the form in which equal ones look alike: 2.0 as 2."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list | tuple):
+        return [canonical(element) for element in value]
+    if isinstance(value, dict):
+        return {key: canonical(element) for key, element in value.items()}
+    return value
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value can be stored as JSON."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_plain(element) for key, element in value.items())
+    return isinstance(value, str | bool | int)
+
+
+def is_integer(value: Any, least: int) -> bool:
+    """Whether a value is an integer >= `least` that SQLite can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def refuse_unknown(source: Source, place: Place, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Refuse keys that mean nothing."""
+    for key in given:
+        if key not in known:
+            raise source.error(
+                (*place, key), f"expected keys among {', '.join(known)}, got {key!r}{suggestion(key, known)}"
+            )
+
+
+def dotted(place: Place) -> str:
+    """Spell out a place: ``environments[0].horizon``."""
+    text = ""
+    for part in place:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")

@@ -1,0 +1,285 @@
+"""The store of a sweep: one SQLite file, one row a run.
+
+Rows are unique by cell and seed, and are only ever added whole: a run that two sweeps did at once is stored once, as
+whoever was first had it, and both had the same but for timings. SQLite's write-ahead log wants all who have the
+directory open on one machine; on a cluster one process sweeps and stores, and an executor brings the work to the nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import itertools
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dmq_fast.experiments.sweep.runs import FAILURES, to_json
+from dmq_fast.experiments.sweep.spec import Spec
+
+__all__ = ["FILE", "Store", "StoreError", "WriteError", "load"]
+
+FILE = "runs.sqlite"
+"""Name of the store in its directory."""
+
+# What marks a SQLite file as one of these: "DMQs".
+APPLICATION, FORMAT = 0x444D5173, 1
+
+COLUMNS = {
+    "cell": "TEXT NOT NULL",
+    "seed": "INTEGER NOT NULL",
+    "environment": "TEXT NOT NULL",
+    "environment_parameters": "JSON NOT NULL",
+    "environment_seed": "INTEGER NOT NULL",
+    "algorithm": "TEXT NOT NULL",
+    "algorithm_parameters": "JSON NOT NULL",
+    "algorithm_seed": "INTEGER NOT NULL",
+    "max_trajectories": "INTEGER",
+    "max_seconds": "REAL",
+    "evaluate": "INTEGER NOT NULL",
+    "status": "TEXT NOT NULL",
+    "error": "TEXT",
+    "value": "REAL",
+    "value_standard_error": "REAL",
+    "optimal_value": "REAL",
+    "gap": "REAL",
+    "n_trajectories": "INTEGER",
+    "counts": "JSON NOT NULL",
+    "seconds": "REAL",
+    "timings": "JSON NOT NULL",
+    "warnings": "JSON NOT NULL",
+    "details": "JSON NOT NULL",
+    "version": "TEXT NOT NULL",
+    "host": "TEXT NOT NULL",
+    "ended": "TEXT NOT NULL",
+}
+STRUCTURED = [name for name, kind in COLUMNS.items() if kind.startswith("JSON")]
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS runs ({", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())},
+    PRIMARY KEY (cell, seed));
+CREATE TABLE IF NOT EXISTS specs (text TEXT PRIMARY KEY, name TEXT NOT NULL, runs INTEGER NOT NULL,
+    began TEXT NOT NULL);
+"""
+
+# Seconds to wait for another sweep that is writing.
+PATIENCE = 60.0
+
+
+class StoreError(ValueError):
+    """A file is not a store of this version; the message holds its path."""
+
+
+class WriteError(OSError):
+    """Runs could not be stored; those stored before are unharmed."""
+
+
+class Store:
+    """The store in `directory`, opened for writing; made where there is none.
+
+    Raises
+    ------
+    OSError
+        If the directory cannot be made or written to.
+    StoreError
+        If what is there is not a store.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        if directory.exists() and not directory.is_dir():
+            raise NotADirectoryError(f"out: expected a directory, got the file {directory}")
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = path = directory / FILE
+        if path.is_dir():
+            raise IsADirectoryError(f"out: {path} is a directory")
+        if not os.access(path if path.exists() else directory, os.W_OK):
+            raise PermissionError(f"{path} is not writable")
+        self.connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        try:
+            with naming(path):
+                self._prepare(path)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _prepare(self, path: Path) -> None:
+        with self.transaction():
+            if self._number("SELECT count(*) FROM sqlite_master") > 0:
+                check(self.connection, path)
+            else:
+                self.connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                self.connection.execute(f"PRAGMA user_version = {FORMAT}")
+                for statement in SCHEMA.strip().removesuffix(";").split(";\n"):
+                    self.connection.execute(statement)
+        self._write_ahead()
+        self.connection.execute("PRAGMA synchronous = NORMAL")
+
+    def _write_ahead(self) -> None:
+        """Switch to WAL; SQLite does not wait by itself for others who do the same."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+            time.sleep(0.01)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Do all that is written in the block, or nothing."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            # SQLite itself rolls back on a full disk.
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Do likewise; WriteError where the disk or another sweep does not let SQLite."""
+        try:
+            with self.transaction():
+                yield
+        except sqlite3.OperationalError as error:
+            raise WriteError(f"{self.path}: could not be written: {error}") from error
+
+    def _number(self, query: str, *arguments: Any) -> int:
+        return int(self.connection.execute(query, arguments).fetchone()[0])
+
+    def note(self, spec: Spec) -> None:
+        """Keep the text of a specification."""
+        began = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        with self.writing():
+            self.connection.execute(
+                "INSERT OR IGNORE INTO specs VALUES (?, ?, ?, ?)", (spec.text, spec.name, spec.n_runs, began)
+            )
+
+    def add(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Store rows; those that are there already stay as they are."""
+        marks = ", ".join("?" * len(COLUMNS))
+        values = [tuple(stored(name, row[name]) for name in COLUMNS) for row in rows]
+        with self.writing():
+            self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
+
+    def forget_failures(self, spec: Spec) -> None:
+        """Remove those runs of a specification that failed or crashed."""
+        keys = ((cell.id, seed, *FAILURES) for cell in spec.cells for seed in spec.seeds)
+        with self.writing():
+            self.connection.executemany("DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN (?, ?)", keys)
+
+    def known(self, keys: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Return those of a few hundred pairs of cell and seed that are stored."""
+        marks = ", ".join(["(?, ?)"] * len(keys))
+        flat = list(itertools.chain.from_iterable(keys))
+        query = f"SELECT cell, seed FROM runs WHERE (cell, seed) IN (VALUES {marks})"
+        return set(self.connection.execute(query, flat))
+
+    def statuses(self) -> dict[tuple[str, int], str]:
+        """Return the status of every run by cell and seed."""
+        found = self.connection.execute("SELECT cell, seed, status FROM runs")
+        return {(cell, seed): status for cell, seed, status in found}
+
+    def versions(self) -> list[str]:
+        """Return the versions of this package that runs are from."""
+        return [version for (version,) in self.connection.execute("SELECT DISTINCT version FROM runs ORDER BY 1")]
+
+    def timings(self) -> dict[str, tuple[int, float]]:
+        """Return number and total seconds of the runs of every cell."""
+        found = self.connection.execute("SELECT cell, count(seconds), total(seconds) FROM runs GROUP BY cell")
+        return {cell: (count, total) for cell, count, total in found if count > 0}
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+        if isinstance(error, sqlite3.Error):  # what is damaged
+            raise StoreError(f"{self.path}: {error}") from error
+
+
+def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Return the runs stored in a directory, by cell and seed; a sweep may be writing to it.
+
+    Parameters
+    ----------
+    directory : str or path-like
+        The ``out`` of `sweep`.
+
+    Returns
+    -------
+    list of dict
+        A dict a run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``, ``environment_seed``;
+        ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``, ``max_seconds``,
+        ``evaluate``; ``status`` ("failed" and "crashed" besides the algorithm's own), ``error``; ``value``,
+        ``value_standard_error`` (None where the value is exact), ``optimal_value``, ``gap``; ``n_trajectories``
+        (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``, ``details``;
+        ``version``, ``host``, ``ended`` (UTC).
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no store.
+    StoreError
+        If it is not one of this version.
+    """
+    path = Path(directory) / FILE
+    if not path.exists():
+        raise FileNotFoundError(f"{directory} holds no sweep: there is no {FILE}")
+    # A reader of a write-ahead log shares memory in a file beside it. Where that cannot be made, nobody can write.
+    idle = not os.access(directory, os.W_OK) and not path.with_name(f"{FILE}-wal").exists()
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if idle else ''}"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as connection, naming(path):
+        check(connection, path)
+        found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs ORDER BY cell, seed").fetchall()
+    try:
+        return [{name: loaded(name, value) for name, value in zip(COLUMNS, row, strict=True)} for row in found]
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{path}: a row is damaged: {error}") from error
+
+
+def stored(name: str, value: Any) -> Any:
+    """Return an entry of a row as SQLite takes it."""
+    if name in STRUCTURED:
+        return to_json(value)
+    # Its integers have 64 bits; exact samplers count further.
+    return float(value) if name == "n_trajectories" and value is not None and value >= 2**63 else value
+
+
+def loaded(name: str, value: Any) -> Any:
+    """Return an entry of a row as it was before `stored`; of n_trajectories beyond 2^63, the first 53 bits."""
+    if name in STRUCTURED:
+        return json.loads(value)
+    return int(value) if name == "n_trajectories" and value is not None else value
+
+
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse what is not a store of this version."""
+    (application,), (version,) = (
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+    )
+    if application != APPLICATION:
+        raise StoreError(f"{path}: not the store of a sweep")
+    if version != FORMAT:
+        raise StoreError(f"{path}: a store of format {version}, expected format {FORMAT}")
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say which file it is that SQLite cannot read."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path}: {error}") from error

@@ -1,0 +1,377 @@
+"""`DMQ`: the arguments of a run, and one call of `learn`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmq_fast._support import threads
+from dmq_fast._support.arguments import one_of
+from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
+from dmq_fast.dmq import DifferenceMaximization
+from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.function_class import FunctionClass, LinearClass, Solver
+from dmq_fast.kernels import Greedy, Stream, Uniform
+from dmq_fast.policy import Policy
+from dmq_fast.run.draws import Draws
+from dmq_fast.run.fingerprint import fingerprint, policy_fingerprint, unwrapped
+from dmq_fast.run.initial import initial_policies
+from dmq_fast.run.journal import Journal, read_header
+from dmq_fast.run.ledger import Ledger, OutOfBudget
+from dmq_fast.run.memory import Memory
+from dmq_fast.run.options import VARIANTS, Budget, Options, RunParameters
+from dmq_fast.run.oracle import Oracle, Regression
+from dmq_fast.run.result import Result
+from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler
+from dmq_fast.samplers.parallel import check_workers, spread
+from dmq_fast.samplers.streams import as_key
+
+__all__ = ["DMQ", "Progress"]
+
+
+class Progress(NamedTuple):
+    """What `progress` is called with whenever Algorithm 2 has finished a level."""
+
+    level: int
+    levels_learned: int
+    n_trajectories: int
+    n_policies: int
+    seconds: float
+
+
+class DMQ:
+    """Difference Maximization Q-learning.
+
+    Parameters
+    ----------
+    env_or_sampler : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+        Where trajectories come from.
+    n_samples : int, default 100
+        N, trajectories per policy, below 2^63; any integer >= 1 with an `ExactSampler` in extended precision.
+    ratio : float, optional
+        R = eps_t / eps_s; 2 unless both `eps_s` and `eps_t` are given.
+    eps_s, eps_t : float, optional
+        Thresholds of the oracle. Only their ratio matters; with `ratio` alone, eps_s = 1.
+    eps_r : float, default 1e-2
+        Regulariser of the oracle (the paper's lambda_r), > 0; for linear functions at least 1e-16, as float64 does not
+        resolve less beside S, but ``ExactSampler(env, arithmetic=digits)`` does. This and the other constants may be
+        any real number, also a Decimal; they are rounded to float64.
+    ridge : float, default 1e-3
+        lambda_ridge of the regression, > 0.
+    variant : {"sound", "frugal", "paper"}, default "sound"
+        "paper" is Algorithms 1 to 3 to the letter; "sound" repairs what is known to fail in them: a fixed initial
+        action sequence instead of the uniform policy, and re-checks; "frugal" is "sound" with fewer trajectories, by
+        `accumulate`, `reuse` and `memo`. See `Options`.
+    initial : {"uniform", "fixed"}, sequence of int, sequence of sequences of int, or Policy, optional
+        First policy of every cover, instead of the variant's; an action sequence, or several for as many policies.
+    recheck, accumulate, reuse, memo : bool, optional
+    oracle : {"decision", "value"}, optional
+    mixture : {"stratified", "multinomial"}, optional
+        Each instead of the variant's. `reuse` implies the stratified mixture, and in extended precision it is the
+        default, as the limit of the other for N to infinity.
+    function_class : FunctionClass, optional
+        `LinearClass()` by default. Ridge and thresholds reach it from here; `FiniteClass` needs `eps_s` or `eps_t`, as
+        their ratio does not say enough there. A regulariser other than the identity belongs to the class.
+    max_trajectories, max_policies : int, optional
+    max_seconds : float, optional
+        Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
+        ends the run with the policy learned so far.
+    workers : int, optional
+        Draw the chunks of a call on so many threads, or processes where the environment is written in Python, which
+        live as long as the run; by default in the calling thread. Changes no bit of the result. A call of up to one
+        chunk cannot be split: 16,384 trajectories, 4,096 of a `BatchEnvironment` or what its ``chunk_size`` says.
+        Processes are spawned: the environment must be picklable, and a script that starts them needs the usual
+        ``if __name__ == "__main__"``.
+    executor : concurrent.futures.Executor, or callable, optional
+        Draw them on this executor instead, or on one that the function makes; see `samplers.ParallelSampler`.
+    journal : str or path-like, optional
+        File in which the run notes what it decides. Where it exists already, `learn` goes on from its end: what comes
+        out is what an undisturbed run gives, byte for byte. Without `rng`, its key is used. Budgets may differ, all
+        else must be the same. See `dmq_fast.journal`.
+    progress : callable, optional
+        Called with a `Progress` each time a level has been learned.
+    rng : None, int, SeedSequence, Generator or Stream, optional
+        Source of the run's 128-bit key.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On an argument of a wrong type or out of range; the message names it.
+    """
+
+    def __init__(
+        self,
+        env_or_sampler: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler,
+        *,
+        n_samples: int = 100,
+        ratio: float | Decimal | None = None,
+        eps_s: float | Decimal | None = None,
+        eps_t: float | Decimal | None = None,
+        eps_r: float | Decimal = 1e-2,
+        ridge: float | Decimal = 1e-3,
+        variant: str = "sound",
+        initial: str | Policy | Sequence[int] | Sequence[Sequence[int]] | None = None,
+        recheck: bool | None = None,
+        accumulate: bool | None = None,
+        reuse: bool | None = None,
+        memo: bool | None = None,
+        oracle: str | None = None,
+        mixture: str | None = None,
+        function_class: FunctionClass | None = None,
+        max_trajectories: int | None = None,
+        max_policies: int | None = None,
+        max_seconds: float | None = None,
+        workers: int | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        progress: Callable[[Progress], object] | None = None,
+        rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
+    ) -> None:
+        self.sampler = as_sampler(env_or_sampler)
+        self.arithmetic: Arithmetic = getattr(unwrapped(self.sampler), "arithmetic", FLOAT64)
+        in_float64 = self.arithmetic.is_float64
+        self.variant = one_of("variant", variant, VARIANTS)
+        self.function_class = as_class(function_class)
+        self.parameters = RunParameters.of(
+            n_samples=n_samples,
+            ratio=ratio,
+            eps_s=eps_s,
+            eps_t=eps_t,
+            eps_r=eps_r,
+            ridge=ridge,
+            function_class=self.function_class,
+            in_float64=in_float64,
+        )
+        self.journal = as_journal(journal, in_float64=in_float64)
+        self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
+        initial_name, self.initial = initial_policies(
+            VARIANTS[self.variant].initial if initial is None else initial,
+            self.sampler,
+            self.stream,
+            exact=not in_float64,
+        )
+        self.options = Options.of(
+            self.variant,
+            in_float64=in_float64,
+            recheck=recheck,
+            accumulate=accumulate,
+            reuse=reuse,
+            memo=memo,
+            oracle=oracle,
+            mixture=mixture,
+            initial=initial_name,
+        )
+        self.solver()  # refuses a class that does not fit
+        self.budget = Budget.of(
+            max_trajectories=max_trajectories,
+            max_policies=max_policies,
+            max_seconds=max_seconds,
+            in_float64=in_float64,
+        )
+        self.workers, self.executor = check_workers(workers, executor)
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress: expected a callable, got {progress!r}")
+        self.progress = progress
+        self._session: Session | None = None
+
+    def solver(self) -> Solver:
+        """Return a new solver of the function class, with the parameters of this run."""
+        return self.arithmetic.solver(
+            self.function_class,
+            self.sampler.dimension,
+            ridge=self.parameters.ridge,
+            eps_s=self.parameters.eps_s,
+            eps_t=self.parameters.eps_t,
+            eps_r=self.parameters.eps_r,
+            oracle=self.options.oracle,
+        )
+
+    def learn(self) -> Result:
+        """Run Algorithm 1 from its beginning.
+
+        Returns
+        -------
+        Result
+            Its `status` is "finished", or names the budget that ran out ("n_samples" where a mixture of N |Pi_h|
+            trajectories would not fit 64 bits).
+
+        Raises
+        ------
+        KeyboardInterrupt
+            On Ctrl-C; `result` still returns what was learned.
+        JournalError
+            If the journal is that of another run, damaged, or in use.
+        """
+        # Algorithms 2 and 3 nest at most H deep, four frames a level. The limit is never lowered: threads share it.
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * self.sampler.horizon + 1000))
+        if self.arithmetic.is_float64 and self.sampler.dimension > threads.LARGEST_WITHOUT_BLAS:
+            threads.say_once()
+        self._session = session = Session(self)
+        try:
+            session.algorithm.algorithm_1()
+            session.status = "finished"
+        except OutOfBudget as stop:
+            session.status = stop.status
+        finally:
+            session.end()
+        return session.result()
+
+    def result(self) -> Result:
+        """Return the result of the last `learn`; its status is "interrupted" where an exception ended it.
+
+        Raises
+        ------
+        RuntimeError
+            If `learn` was never called.
+        """
+        if self._session is None:
+            raise RuntimeError("result: learn was never called")
+        return self._session.result()
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what is known to fail of these parameters (docs/findings.md, A and G)."""
+        ratio, n_actions = self.parameters.ratio, self.sampler.n_actions
+        if ratio <= 1.0:
+            yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can return True on what is covered already"
+        if not self.function_class.is_cone:
+            return  # What follows scales functions up until they reach a threshold.
+        if ratio * self.parameters.eps_r > 0.2:
+            yield f"R eps_r = {ratio * self.parameters.eps_r:g} > 0.2: new directions of small mass stay hidden"
+        if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
+            yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the last session, which holds compiled workspace: a copy starts afresh."""
+        return vars(self) | {"_session": None}
+
+
+class Session:
+    """One call of `learn`: the algorithms, what surrounds them, and the result."""
+
+    def __init__(self, dmq: DMQ) -> None:
+        self.dmq = dmq
+        journal = open_journal(dmq)
+        self.sampler = spread(dmq.sampler, dmq.workers, dmq.executor)
+        self.ledger = Ledger(dmq.budget, journal)
+        solver = dmq.solver()
+        self.oracle = Oracle(solver, self.ledger, len(dmq.initial))
+        self.regression = Regression(solver, self.ledger)
+        memory = Memory(actions=getattr(unwrapped(dmq.sampler), "actions", None))
+        draws = Draws(
+            self.sampler, dmq.parameters.n_samples, dmq.stream, dmq.options, memory, self.ledger, dmq.arithmetic
+        )
+        self.algorithm = DifferenceMaximization(
+            dmq.initial, dmq.options, dmq.arithmetic, draws, self.oracle, self.regression, self.report
+        )
+        self.levels_learned = 0
+        self.status = "interrupted"
+        self.ended: float | None = None
+
+    def end(self) -> None:
+        """Stop the clock, close the journal and shut down the workers of the run."""
+        self.ended = time.perf_counter()
+        self.ledger.close(self.status == "finished")
+        if self.sampler is not self.dmq.sampler and isinstance(self.sampler, ParallelSampler):
+            self.sampler.close()
+
+    def report(self, level: int) -> None:
+        """Count a finished run of Algorithm 2, and call `progress`."""
+        self.levels_learned += 1
+        if self.dmq.progress is not None:
+            ledger = self.ledger
+            seconds = time.perf_counter() - ledger.began
+            self.dmq.progress(Progress(level, self.levels_learned, ledger.n_trajectories, ledger.n_policies, seconds))
+
+    def result(self) -> Result:
+        """Return what was learned: greedy where a level was learned, the initial policy's rule where not."""
+        dmq, ledger, learned = self.dmq, self.ledger, self.algorithm
+        total = (time.perf_counter() if self.ended is None else self.ended) - ledger.began
+        by_level = zip(learned.learned, learned.greedy.rules, dmq.initial[0].rules, strict=True)
+        return Result(
+            policy=Policy([greedy if done else initial for done, greedy, initial in by_level]),
+            theta=np.array([rule.theta for rule in learned.greedy.rules if isinstance(rule, Greedy | ExactGreedy)]),
+            cover=tuple(tuple(policies) for policies in learned.cover),
+            history=self.oracle.history.freeze(),
+            status=self.status,
+            variant=dmq.variant,
+            options=asdict(dmq.options),
+            parameters=asdict(dmq.parameters) | {"ratio": dmq.parameters.ratio},
+            function_class=dmq.function_class.describe(),
+            counts={
+                "trajectories": dict(ledger.trajectories),
+                "oracle_calls": self.oracle.history.n_calls,
+                "trues": self.oracle.n_trues,
+                "algorithm_2_runs": self.levels_learned,
+                "sampler_calls": ledger.calls,
+            },
+            seconds=ledger.seconds | {"other": total - sum(ledger.seconds.values()), "total": total},
+            key=dmq.stream.key,
+            warnings=tuple(self.warnings()),
+        )
+
+    def warnings(self) -> Iterator[str]:
+        """Yield the warnings about the parameters, and what the run itself gives reason to doubt."""
+        learned, journal = self.algorithm, self.ledger.journal
+        yield from self.dmq.warnings()
+        unseen = [h for h, done in enumerate(learned.learned) if done and not learned.moments[h].any()]
+        if self.ledger.n_policies == 0 and unseen:
+            yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
+        if any(learned.learned) and not self.regression.saw_reward:
+            yield "no reward was ever seen: the returned policy is arbitrary"
+        if self.oracle.n_marginal:
+            yield f"{self.oracle.n_marginal} oracle answer(s) were too close to call"
+        if journal is not None and journal.failure is not None:
+            yield journal.failure
+
+
+def as_class(value: object) -> FunctionClass:
+    """Return `value` if it is a function class, linear functions for None."""
+    if value is None:
+        return LinearClass()
+    if not isinstance(value, FunctionClass) or isinstance(value, type):
+        raise TypeError(f"function_class: expected a FunctionClass such as LinearClass(), got {value!r}")
+    return value
+
+
+def as_journal(value: object, *, in_float64: bool) -> Path | None:
+    """Return the path of a journal, or None for none; ValueError in extended precision."""
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"journal: expected a path, got {value!r}")
+    if not in_float64:
+        raise ValueError(f"journal: expected none in extended precision, since it holds float64 only, got {value!r}")
+    return Path(value)
+
+
+def key_of(journal: Path) -> Stream:
+    """Return the stream at call 0 of a journal's key, or of a new key where there is no journal yet."""
+    header = read_header(journal)
+    return as_key(None) if header is None else Stream.from_key([int(word, 16) for word in header["key"]])
+
+
+def open_journal(dmq: DMQ) -> Journal | None:
+    """Open the journal of a run, if it is to have one."""
+    if dmq.journal is None:
+        return None
+    header = {
+        "variant": dmq.variant,
+        "options": asdict(dmq.options),
+        "parameters": asdict(dmq.parameters),
+        "function_class": dmq.function_class.describe(),
+        "key": [f"{word:#018x}" for word in dmq.stream.key],
+        "initial": ",".join(map(policy_fingerprint, dmq.initial)),
+        "environment": fingerprint(dmq.sampler),
+        "budget": asdict(dmq.budget),
+    }
+    return Journal(dmq.journal, header)

@@ -1,0 +1,248 @@
+"""Trajectories for Algorithms 2 and 3: each call on a stream of its own, remembered where it may serve again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.arithmetic import Arithmetic
+from dmq_fast.kernels import Stream
+from dmq_fast.moments import Moments
+from dmq_fast.policy import Policy
+from dmq_fast.run.ledger import ADDED, Ledger, OutOfBudget
+from dmq_fast.run.memory import Memory
+from dmq_fast.run.options import Options
+from dmq_fast.samplers import Sampler, collect_chunks
+from dmq_fast.samplers._binomial import binomial
+from dmq_fast.samplers.streams import OWN_CALLS
+
+__all__ = ["Batch", "Draws", "mixture"]
+
+Levels = Sequence[int]
+
+
+class Batch:
+    """Trajectories of one call of the sampler, known by their moments.
+
+    Parameters
+    ----------
+    call : int
+        Number of the call.
+    moments : Moments, optional
+        The moments. Without them `draw` is needed.
+    draw : callable, optional
+        Returns the moments of the call, bit for bit. It is called when `moments` is first read.
+    """
+
+    __slots__ = ("_draw", "_moments", "call")
+
+    def __init__(self, call: int, moments: Moments | None = None, draw: Callable[[], Moments] | None = None) -> None:
+        self.call = call
+        self._moments = moments
+        self._draw = draw
+
+    @property
+    def moments(self) -> Moments:
+        """The moments of the trajectories: known, or drawn again when they were dropped or lost in a kill."""
+        if self._moments is None:
+            assert self._draw is not None
+            self._moments = self._draw()
+        return self._moments
+
+    def at(self, level: int) -> Batch:
+        """Return the same trajectories with the moments of one level only, so that the others can be freed."""
+        if self._moments is not None:
+            return Batch(self.call, self._moments.at(level))
+        draw = self._draw
+        assert draw is not None
+        return Batch(self.call, draw=lambda: draw().at(level))
+
+
+class Draws:
+    """The trajectories of one run, by what the algorithms want them for.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        Source of the trajectories.
+    n_samples : int
+        N.
+    stream : Stream
+        Key of the run: call c of the sampler uses ``stream.at(c)``.
+    options : Options
+        `reuse`, `memo` and `mixture` decide which trajectories serve which purpose.
+    memory : Memory
+        What was drawn already, by target level and policy.
+    ledger : Ledger
+        Counts and times the draws, and ends the run when a budget is used up.
+    arithmetic : Arithmetic
+        Number type of the moments.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        n_samples: int,
+        stream: Stream,
+        options: Options,
+        memory: Memory,
+        ledger: Ledger,
+        arithmetic: Arithmetic,
+    ) -> None:
+        self.sampler, self.n_samples, self.stream, self.options = sampler, n_samples, stream, options
+        self.memory, self.ledger, self.arithmetic = memory, ledger, arithmetic
+        self.sizes = sampler.horizon, sampler.n_actions, sampler.dimension
+        self.n_mixtures = 0
+        memo, reuse = options.memo, options.reuse
+        # Whether what was drawn before may serve a purpose, and whether what is drawn for it is remembered.
+        self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
+        self.remembered = self.serves | {"check": memo or reuse}
+
+    def begin_action(self, h: int) -> None:
+        """Begin with an action of level h in Algorithm 2: without `memo`, earlier draws for it serve no more."""
+        if not self.options.memo:
+            self.memory.forget(h)
+
+    def trajectories(self, policy: Policy, h: int) -> Batch:
+        """Return N trajectories of pi_h^a, for the levels after h (Algorithm 3, line 2)."""
+        return self._collect(policy, self.n_samples, "check", h)
+
+    def returned(self, policy: Policy) -> Batch:
+        """Return N trajectories of the policy to be returned, for all levels."""
+        return self._collect(policy, self.n_samples, "final", -1)
+
+    def pairs(self, policies: Sequence[Policy], h: int) -> list[Batch]:
+        """Return N |Pi_h| pairs (phi(s_h), y), of policies drawn uniformly or N of each (Algorithm 2, lines 5 to 8)."""
+        if self.options.mixture == "stratified":
+            counts = [self.n_samples] * len(policies)
+        else:
+            counts = self._mixture(len(policies))
+        chosen = zip(policies, counts, strict=True)
+        return [self._collect(pi, n, "regression", h).at(h) for pi, n in chosen if n > 0]
+
+    def states(self, cover: Sequence[Policy], h: int, data: Sequence[Batch], kept: NDArray[Any] | None) -> NDArray[Any]:
+        """Return S_h, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
+
+        Beyond the paper: with `accumulate` the sum is `kept` already; with `reuse` the states are those of `data`, the
+        regression pairs: N for each policy and action.
+        """
+        n_each = self.n_samples
+        if kept is not None:
+            data = ()
+        elif self.options.reuse:
+            n_each *= self.sampler.n_actions
+        else:
+            data = [self._collect(pi, self.n_samples, "states", h) for pi in cover]
+        return self.ledger.level(h, self._sum_of_moments, data, n_each, kept)
+
+    def _sum_of_moments(self, data: Sequence[Batch], n_each: int, kept: NDArray[Any] | None) -> NDArray[Any]:
+        total = self.arithmetic.zeros((self.sampler.dimension, self.sampler.dimension))
+        if kept is not None:
+            total += kept
+        for batch in data:
+            total += batch.moments.grams[0] / n_each
+        return total
+
+    def second_moment(self, batch: Batch, level: int) -> NDArray[Any]:
+        """Return M2 of one level."""
+        found: NDArray[Any] = self.ledger.answer(ADDED, lambda: (level, batch.moments.second_moment(level)))[1]
+        return found
+
+    def spend(self, batch: Batch) -> None:
+        """Let a batch serve no more."""
+        self.memory.spend(batch.call)
+
+    def _mixture(self, size: int) -> list[int]:
+        if self.n_samples * size >= 2**63:
+            raise OutOfBudget("n_samples")
+        self.n_mixtures += 1
+        return mixture(self.stream.at(OWN_CALLS + self.n_mixtures), self.n_samples * size, size)
+
+    def _wanted(self, purpose: str, h: int) -> tuple[Levels, Levels]:
+        """Return the levels whose states are needed, and those whose returns are."""
+        horizon = self.sampler.horizon
+        if purpose == "final":
+            return range(horizon), ()
+        if purpose == "states":
+            return (h,), ()
+        if self.options.reuse:  # the same trajectories serve the check and the regression
+            return range(h, horizon), (h,)
+        return ((h,), (h,)) if purpose == "regression" else (range(h + 1, horizon), ())
+
+    def _collect(self, policy: Policy, n: int, purpose: str, h: int) -> Batch:
+        """Return n trajectories: from memory where they may serve again, or drawn on a stream of their own."""
+        levels, returns_from = self._wanted(purpose, h)
+        if not self.remembered[purpose]:
+            return self._draw(policy, n, purpose, levels, returns_from)
+        # Rules of later levels than these do not matter.
+        content = self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1])
+        known = self.memory.find(h, content) if self.serves[purpose] else None
+        if known is not None:
+            self.ledger.check_time()
+            call, drawn = known
+            if (moments := self.memory.moments(call)) is not None:
+                return Batch(call, moments)
+            return Batch(call, draw=partial(self._draw_again, call, drawn, n, levels, returns_from))
+        batch = self._draw(policy, n, purpose, levels, returns_from)
+        self.memory.note(h, content, batch.call, policy)
+        if not self.ledger.replaying:
+            self.memory.keep(batch.call, batch.moments)
+        return batch
+
+    def _draw(self, policy: Policy, n: int, purpose: str, levels: Levels, returns_from: Levels) -> Batch:
+        """Draw within the budget; while the journal is replayed, nothing is drawn before its moments are read."""
+        ledger = self.ledger
+        ledger.spend_trajectories(n)
+        ledger.calls += 1
+        call = ledger.calls
+        if ledger.replaying:
+            ledger.count(purpose, n)
+            return Batch(call, draw=partial(self._draw_again, call, policy, n, levels, returns_from))
+        stream = self.stream.at(call)
+        moments: Moments
+        if ledger.budget.max_seconds is None:
+            moments = ledger.timed(
+                "rollouts", self.sampler.collect, policy, n, stream=stream, levels=levels, returns_from=returns_from
+            )
+            ledger.count(purpose, n)
+        else:  # counts chunk by chunk, and looks at the clock after each
+            count = partial(ledger.count, purpose)
+            moments = ledger.timed(
+                "rollouts", collect_chunks, self.sampler, policy, n, stream, levels, returns_from, count
+            )
+        return Batch(call, moments)
+
+    def _draw_again(self, call: int, policy: Policy, n: int, levels: Levels, returns_from: Levels) -> Moments:
+        """Draw trajectories that were counted already: the memory dropped them, or the run was killed since."""
+        if (kept := self.memory.moments(call)) is not None:
+            return kept
+        ledger, stream = self.ledger, self.stream.at(call)
+        moments: Moments = ledger.timed(
+            "rollouts",
+            collect_chunks,
+            self.sampler,
+            policy,
+            n,
+            stream,
+            levels,
+            returns_from,
+            lambda _: ledger.check_time(),
+        )
+        if self.options.memo or self.options.reuse:
+            self.memory.keep(call, moments)
+        return moments
+
+
+def mixture(stream: Stream, n: int, size: int) -> list[int]:
+    """Return how often each of `size` policies is drawn in n uniform draws (Algorithm 2, line 6)."""
+    generator = stream.generator()
+    rest, counts = n, []
+    for others in range(size, 1, -1):
+        # Of the draws that are left, those of this policy: each of `others` policies is as likely.
+        counts.append(int(binomial(generator, np.array([rest]), np.array([1.0 / others]))[0]))
+        rest -= counts[-1]
+    return [*counts, rest]

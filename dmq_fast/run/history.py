@@ -1,0 +1,144 @@
+"""Every oracle call of a run, and the potential at each True."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RETURNED", "History", "OracleCall"]
+
+RETURNED = -1
+"""`target` and `action` of an oracle call that tests the returned policy instead of a pi_h^a."""
+
+
+class OracleCall(NamedTuple):
+    """One oracle call (Algorithm 3, line 5).
+
+    `call` is the number of the sampler call that drew D~, `target`, `action` and `member` say with which policy:
+    pi_h^a for h = target, a = action and pi_h = cover[h][member], or the returned policy where target is -1.
+    `level` is h', `decision` the answer, `value` the oracle's v (NaN where it was not computed).
+    """
+
+    call: int
+    target: int
+    action: int
+    member: int
+    level: int
+    decision: bool
+    value: float
+
+
+class History(Sequence[OracleCall]):
+    """Every oracle call of a run, in order.
+
+    Calls on consecutive levels of one batch of trajectories are kept as one record, since a run makes tens of
+    thousands.
+
+    Attributes
+    ----------
+    n_calls : int
+        How many calls there are.
+    """
+
+    def __init__(self) -> None:
+        self._records: list[tuple[int, ...]] = []
+        self._values: list[NDArray[np.float64]] = []
+        self._potentials: list[tuple[float, float]] = []
+        self._columns: dict[str, NDArray[Any]] | None = None
+        self.n_calls = 0
+
+    def append(
+        self,
+        call: int,
+        target: int,
+        action: int,
+        member: int,
+        top: int,
+        bottom: int,
+        decision: bool,
+        values: NDArray[np.float64],
+    ) -> None:
+        """Record the calls on levels top, top - 1, ..., bottom: False but for `decision` at the bottom."""
+        self._records.append((call, target, action, member, top, bottom, decision))
+        self._values.append(values)
+        self._columns = None
+        self.n_calls += top - bottom + 1
+
+    def note_potential(self, before: float, after: float) -> None:
+        """Record log det(S + eps_r I) before and after the M_2 of the next True is added to S."""
+        self._potentials.append((before, after))
+
+    @property
+    def potentials(self) -> NDArray[np.float64]:
+        """The potential of Lemma A.5 at each True, in order, shape (Trues, 2): before and after its M_2 is added.
+
+        NaN where S + eps_r I has no Cholesky factor in float64, eps_r being too small, and where the file of a result
+        does not tell.
+        """
+        return np.array(self._potentials, dtype=np.float64).reshape(-1, 2)
+
+    def freeze(self) -> History:
+        """Return a copy that later appends do not change."""
+        copy = History()
+        copy._records, copy._values, copy.n_calls = list(self._records), list(self._values), self.n_calls
+        copy._potentials = list(self._potentials)
+        return copy
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the calls as arrays of equal length by field of `OracleCall`; read-only, computed once."""
+        if self._columns is None:
+            self._columns = self._expand()
+            for column in self._columns.values():
+                column.setflags(write=False)
+        return self._columns
+
+    def _expand(self) -> dict[str, NDArray[Any]]:
+        records = np.array(self._records, dtype=np.int64).reshape(-1, 7)
+        tops, bottoms = records[:, 4], records[:, 5]
+        lengths = tops - bottoms + 1
+        columns: dict[str, NDArray[Any]] = {
+            name: np.repeat(records[:, i], lengths) for i, name in enumerate(OracleCall._fields[:4])
+        }
+        last = np.cumsum(lengths) - 1
+        offset = np.arange(self.n_calls) - np.repeat(last - lengths + 1, lengths)
+        columns["level"] = np.repeat(tops, lengths) - offset
+        columns["decision"] = np.zeros(self.n_calls, dtype=bool)
+        columns["decision"][last] = records[:, 6] != 0
+        values = [
+            v if len(v) == length else np.full(length, np.nan) for v, length in zip(self._values, lengths, strict=True)
+        ]
+        columns["value"] = np.concatenate([np.empty(0), *values])
+        return columns
+
+    def __len__(self) -> int:
+        return self.n_calls
+
+    def __iter__(self) -> Iterator[OracleCall]:
+        columns = self.columns()
+        return map(OracleCall._make, zip(*(columns[name].tolist() for name in OracleCall._fields), strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> OracleCall: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[OracleCall]: ...
+    def __getitem__(self, index: int | slice) -> OracleCall | list[OracleCall]:
+        positions = range(self.n_calls)[index]
+        if isinstance(positions, range):
+            return [self[i] for i in positions]
+        columns = self.columns()
+        return OracleCall(*(columns[name][positions].item() for name in OracleCall._fields))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, History):
+            return NotImplemented
+        mine, theirs = self.columns(), other.columns()
+        same = all(np.array_equal(mine[k], theirs[k], equal_nan=k == "value") for k in mine)
+        return same and np.array_equal(self.potentials, other.potentials, equal_nan=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<History of {self.n_calls} oracle calls>"

@@ -1,0 +1,380 @@
+"""What a run has decided, on disk, so that it can go on after a kill.
+
+A journal holds decisions, not moments: the oracle's answers, with each True the potential, the fitted thetas, and S_h
+of each finished run of Algorithm 2, in the order in which the run made them; where moments accumulate, also the M2 of
+each True. Whoever goes on repeats the control flow with these answers in place of trajectories, until the journal ends.
+Its size is O(oracle calls + fits d + (runs of Algorithm 2 + Trues) d^2).
+
+The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The first one holds the
+header as JSON; the others elapsed seconds and the number of sampler calls so far, then integers and floats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import struct
+import time
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast._support.files import FileError
+from dmq_fast._version import __version__
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: no lock
+    fcntl = None
+
+__all__ = ["Journal", "JournalError", "check_free", "read_header"]
+
+# Version of the file format: raised whenever an older reader could not understand a newer file.
+FORMAT = 2
+
+# Mark, kind, number, length of the payload, checksum of all that and the payload.
+HEAD = struct.Struct("<4sIQQI")
+MARK = b"\xd1dmq"
+
+# Elapsed seconds, sampler calls, how many integers.
+START = struct.Struct("<dqI")
+
+HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED = range(6)
+NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added")
+
+# Seconds between two calls of fsync: what a power cut can take, besides the time since the last decision.
+SYNC_EVERY = 1.0
+
+
+class JournalError(FileError):
+    """A file is not the journal of this run, is damaged, or in use; the message holds its path."""
+
+
+class Record(NamedTuple):
+    """One decision."""
+
+    kind: int
+    elapsed: float
+    calls: int
+    integers: tuple[int, ...]
+    floats: NDArray[np.float64]
+
+
+class Journal:
+    """The journal of one run, open for appending and locked.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Made if it does not exist.
+    header : dict
+        What the run is, JSON-able. A journal that exists must agree with it, but for "budget".
+
+    Attributes
+    ----------
+    elapsed : float
+        Seconds that the run had taken when the journal was last written.
+    failure : str or None
+        Why nothing is written any more. A run goes on without its journal rather than end.
+
+    Raises
+    ------
+    JournalError
+        If the file is no journal, that of another run, damaged before its end, or in use.
+    OSError
+        If it cannot be opened.
+
+    Notes
+    -----
+    A kill loses nothing that was recorded: each record reaches the system in one write. After a power cut the journal
+    ends at the last fsync; there is one after a record whenever the last was a second ago or more.
+
+    Damage that no intact record follows is a torn tail: it is cut off. Any other damage is refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+        self.path = Path(path)
+        self.failure: str | None = None
+        self.elapsed = 0.0
+        self._records: deque[Record] = deque()
+        self._torn = False
+        self._synced = time.monotonic()
+        self._file = open_locked(self.path)
+        OPEN.add(self)
+        try:
+            header = json.loads(json.dumps(header | {"format": FORMAT, "dmq_fast": __version__}))
+            contents = self._file.readall()
+            first, self._end, self._number = read(self.path, contents)
+            if first is None:
+                self._start(header)
+            else:
+                check_same(self.path, first, header)
+                for record in decisions(self.path, contents):
+                    self.elapsed = record.elapsed
+                    if record.kind != CLOCK:
+                        self._records.append(record)
+            if self._end < len(contents):
+                self._file.truncate(self._end)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, header: dict[str, Any]) -> None:
+        """Write the header, so that it survives anything from here on."""
+        try:
+            self._file.truncate(0)
+            self._append(HEADER, json.dumps(header).encode())
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise JournalError(f"{self.path}: could not be written ({error})") from error
+        with contextlib.suppress(OSError):  # not every file system lets a directory be opened or synced
+            directory = os.open(self.path.absolute().parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether there are answers left."""
+        return bool(self._records)
+
+    def recall(self, kind: int, calls: int) -> Record | None:
+        """Return the next answer, or None after the last: then the run has to find it itself, and record it.
+
+        Raises
+        ------
+        JournalError
+            If the next answer is to another question.
+        """
+        if not self._records:
+            return None
+        record = self._records.popleft()
+        if (record.kind, record.calls) != (kind, calls):
+            raise JournalError(
+                f"{self.path}: tells of a {NAMES[record.kind]} after {record.calls} calls of the sampler, where this "
+                f"run makes a {NAMES[kind]} after {calls}: written on another machine?"
+            )
+        return record
+
+    def record(
+        self, kind: int, elapsed: float, calls: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()
+    ) -> None:
+        """Append an answer; `floats` are arrays, written one after the other."""
+        if self.failure is not None:
+            return
+        numbers = np.array(integers, dtype="<i8").tobytes()
+        arrays = b"".join(np.asarray(array, dtype="<f8").tobytes() for array in floats)
+        try:
+            self._append(kind, START.pack(elapsed, calls, len(integers)) + numbers + arrays)
+            if time.monotonic() - self._synced >= SYNC_EVERY:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
+        except OSError as error:
+            self.failure = (
+                f"the journal {self.path} could not be written ({error}): the run went on without it, and can be "
+                f"resumed from second {self.elapsed:.0f} only"
+            )
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._end)
+        else:
+            self.elapsed = elapsed
+
+    def _append(self, kind: int, payload: bytes) -> None:
+        if self._torn:  # Ctrl-C came in between: see how far it got
+            self._file.seek(0)
+            _, self._end, self._number = read(self.path, self._file.readall())
+            self._file.truncate(self._end)
+        record = seal(kind, self._number, payload)
+        self._torn = True
+        written = 0
+        while written < len(record):  # once, but on a disk that is just getting full
+            written += self._file.write(record[written:]) or 0
+        self._end += len(record)
+        self._number += 1
+        self._torn = False
+
+    def close(self) -> None:
+        """Sync, unlock and close."""
+        if not self._file.closed:
+            with contextlib.suppress(OSError):
+                os.fsync(self._file.fileno())
+            self._file.close()
+
+    def _forget(self) -> None:
+        """Close without touching the file or its lock, which belong to the parent of this process."""
+        self._file.close()
+
+
+# A forked child must not hold the lock of its parent.
+OPEN: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def forget_all() -> None:
+    """Close the journals of the parent process in a forked child."""
+    for journal in list(OPEN):
+        journal._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_all)
+
+
+def open_locked(path: Path) -> Any:
+    """Open a file for appending, unbuffered, for this process and no other."""
+    refuse_endless(path)
+    file = open(path, "a+b", buffering=0)
+    try:
+        lock(path, file)
+    except BaseException:
+        file.close()
+        raise
+    file.seek(0)
+    return file
+
+
+def refuse_endless(path: Path) -> None:
+    """Raise JournalError for a pipe or a device: whoever reads one may wait, or read, for ever."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise JournalError(f"{path}: expected a regular file")
+
+
+def lock(path: Path, file: Any) -> None:
+    """Lock an open file, for this process and no other; the lock goes with the file, however it is closed."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JournalError(f"{path}: another run is writing this journal") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):  # some network file systems have no locks
+            raise
+
+
+def check_free(path: Path) -> None:
+    """Raise JournalError if a run is writing the journal at `path`."""
+    if path.exists():
+        open_locked(path).close()
+
+
+def seal(kind: int, number: int, payload: bytes) -> bytes:
+    """Return a record."""
+    head = HEAD.pack(MARK, kind, number, len(payload), 0)[: -struct.calcsize("<I")]
+    return head + struct.pack("<I", zlib.crc32(payload, zlib.crc32(head))) + payload
+
+
+def unseal(contents: bytes, at: int) -> tuple[int, int, memoryview] | None:
+    """Return kind, number and payload of the record at a position; None if none is there, whole and unharmed."""
+    if len(contents) - at < HEAD.size:
+        return None
+    mark, kind, number, length, checksum = HEAD.unpack_from(contents, at)
+    begin = at + HEAD.size
+    if mark != MARK or kind >= len(NAMES) or length > len(contents) - begin:
+        return None
+    view = memoryview(contents)
+    head = view[at : begin - struct.calcsize("<I")]
+    payload = view[begin : begin + length]
+    return (kind, number, payload) if zlib.crc32(payload, zlib.crc32(head)) == checksum else None
+
+
+def records(contents: bytes) -> Iterator[tuple[int, int, memoryview]]:
+    """Yield the records up to the first damage."""
+    at = 0
+    while (record := unseal(contents, at)) is not None:
+        yield record
+        at += HEAD.size + len(record[2])
+
+
+def read(path: Path, contents: bytes) -> tuple[dict[str, Any] | None, int, int]:
+    """Return the header (None: nothing was written yet), where the intact records end, and their number."""
+    end = count = 0
+    first: dict[str, Any] | None = None
+    for kind, number, payload in records(contents):
+        if number != count or (kind == HEADER) != (count == 0):
+            raise JournalError(f"{path}: damaged: record {count} is missing at byte {end}")
+        if count == 0:
+            first = header_of(path, payload)
+        end += HEAD.size + len(payload)
+        count += 1
+    if first is None and not MARK.startswith(contents[: len(MARK)]):
+        raise JournalError(f"{path}: not a journal of dmq_fast")
+    at = contents.find(MARK, end + 1)
+    while at >= 0:
+        if unseal(contents, at) is not None:
+            raise JournalError(f"{path}: damaged: record {count} at byte {end}, with intact records after it")
+        at = contents.find(MARK, at + 1)
+    return first, end, count
+
+
+def header_of(path: Path, payload: memoryview) -> dict[str, Any]:
+    """Return the header, if it is in a format that this version reads."""
+    try:
+        header = json.loads(bytes(payload))
+        version = header["format"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise JournalError(f"{path}: damaged: its header is none ({error})") from error
+    if version != FORMAT:
+        raise JournalError(
+            f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected format {FORMAT}"
+        )
+    return dict(header)
+
+
+def decisions(path: Path, contents: bytes) -> Iterator[Record]:
+    """Yield what the records after the header say."""
+    for kind, number, payload in records(contents):
+        if kind == HEADER:
+            continue
+        try:
+            elapsed, calls, n_integers = START.unpack_from(payload)
+            integers = np.frombuffer(payload, "<i8", n_integers, START.size)
+            floats = np.frombuffer(payload[START.size + 8 * n_integers :], "<f8").astype(np.float64)
+        except (ValueError, struct.error) as error:
+            raise JournalError(f"{path}: damaged: record {number} ({error})") from error
+        yield Record(kind, elapsed, calls, tuple(integers.tolist()), floats)
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return the header of a journal, or None where there is no file or nothing in it yet.
+
+    Raises
+    ------
+    JournalError
+        If it is not a journal, or damaged before its end.
+    OSError
+        If it cannot be read.
+    """
+    path = Path(path)
+    refuse_endless(path)
+    try:
+        contents = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return read(path, contents)[0]
+
+
+def check_same(path: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+    """Raise JournalError naming what differs; budgets may."""
+    different = list(differences(theirs | {"budget": None}, mine | {"budget": None}))
+    if different:
+        raise JournalError(f"{path}: the journal of another run: {'; '.join(different)}")
+
+
+def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
+    """Yield where two JSON values differ."""
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        for key in [*theirs, *(key for key in mine if key not in theirs)]:
+            yield from differences(theirs.get(key), mine.get(key), f"{name}.{key}" if name else key)
+    elif theirs != mine:
+        yield f"{name} is {theirs!r} there and {mine!r} here"

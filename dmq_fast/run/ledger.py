@@ -1,0 +1,201 @@
+"""What a run has answered, drawn and spent: its answers, budgets and clock.
+
+Everything that a run decides is an answer to one of four questions: does the oracle return True, what is theta, what is
+the M2 of a True, what is S_h? Each is a function of trajectories. So a run is resumed by one rule: an answer is either
+recalled from the journal or found, and what was found is recorded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.run import journal
+from dmq_fast.run.journal import Journal, Record
+from dmq_fast.run.options import Budget
+
+__all__ = ["ADDED", "FIT", "SCAN", "Fit", "Kind", "Ledger", "OutOfBudget", "Scan"]
+
+
+class OutOfBudget(Exception):
+    """A budget is used up. Ends the run: unwinds the recursion to `DMQ.learn`."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Kind(NamedTuple):
+    """A kind of answer: its number in the journal, and how an answer becomes a record and a record an answer."""
+
+    number: int
+    pack: Callable[[Any], tuple[Sequence[int], Sequence[Any]]]
+    unpack: Callable[[Record], Any]
+
+
+class Scan(NamedTuple):
+    """Answers of the oracle on one batch, from one level down to the first True.
+
+    `found` is that level, or -1; `values` holds the v's, where they were computed; `potentials`, with a True,
+    log det(S + eps_r I) before and after its M2 is added; `n_marginal` counts the run's answers too close to call.
+    """
+
+    found: int
+    values: NDArray[np.float64]
+    potentials: NDArray[np.float64]
+    n_marginal: int
+
+
+class Fit(NamedTuple):
+    """theta_h^a, shape (d,), and whether any of its returns to go was not zero."""
+
+    theta: NDArray[Any]
+    rewarded: bool
+
+
+def unpack_scan(record: Record) -> Scan:
+    """Read a `Scan`."""
+    found, n_marginal = record.integers
+    end = len(record.floats) - (2 if found >= 0 else 0)
+    return Scan(found, record.floats[:end], record.floats[end:], n_marginal)
+
+
+def square(entries: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return d^2 entries as a matrix, shape (d, d)."""
+    return entries.reshape(round(entries.size**0.5), -1)
+
+
+SCAN = Kind(
+    journal.SCAN,
+    lambda scan: ((scan.found, scan.n_marginal), (scan.values, scan.potentials)),
+    unpack_scan,
+)
+FIT = Kind(
+    journal.FIT,
+    lambda fit: ((fit.rewarded,), (fit.theta,)),
+    lambda record: Fit(record.floats, bool(record.integers[0])),
+)
+ADDED = Kind(
+    journal.ADDED,
+    lambda added: ((added[0],), (added[1],)),
+    lambda record: (record.integers[0], square(record.floats)),
+)
+
+
+class Ledger:
+    """The answers, budgets and clock of one run.
+
+    Parameters
+    ----------
+    budget : Budget
+        Limits. One that is used up raises `OutOfBudget`.
+    book : Journal, optional
+        Journal of the run, open.
+
+    Attributes
+    ----------
+    calls : int
+        Calls of the sampler so far. The draws count them; the journal checks them.
+    n_policies : int
+        Policies added to the covers, initial ones not counted.
+    trajectories : dict of str to int
+        Trajectories by purpose.
+    seconds : dict of str to float
+        Wall-clock time by phase.
+    """
+
+    def __init__(self, budget: Budget, book: Journal | None) -> None:
+        self.budget, self.journal = budget, book
+        self.calls = 0
+        self.n_policies = 0
+        self.trajectories = {"check": 0, "regression": 0, "states": 0, "final": 0}
+        self.seconds = {"rollouts": 0.0, "oracle": 0.0, "regression": 0.0}
+        self.began = time.perf_counter() - (0.0 if book is None else book.elapsed)
+
+    # Answers
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the journal still holds answers, so that nothing needs to be drawn."""
+        return self.journal is not None and self.journal.replaying
+
+    def answer(self, kind: Kind, find: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the answer that the journal holds for this point of the run; otherwise find one and record it."""
+        if self.journal is None:
+            return find(*arguments)
+        recalled = self.journal.recall(kind.number, self.calls)
+        if recalled is not None:
+            return kind.unpack(recalled)
+        found = find(*arguments)
+        self._record(kind.number, *kind.pack(found))
+        return found
+
+    def level(self, h: int, find: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+        """Return S_h of a level just learned. Its record also holds `seconds`, and a recalled one restores them."""
+
+        def pack(moment: NDArray[Any]) -> tuple[Sequence[int], Sequence[Any]]:
+            return (h,), (list(self.seconds.values()), moment)
+
+        def unpack(record: Record) -> NDArray[Any]:
+            split = len(self.seconds)
+            self.seconds = dict(zip(self.seconds, record.floats[:split].tolist(), strict=True))
+            return square(record.floats[split:])
+
+        moment: NDArray[Any] = self.answer(Kind(journal.LEVEL, pack, unpack), find, *arguments)
+        return moment
+
+    def _record(self, kind: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()) -> None:
+        if self.journal is not None:
+            self.journal.record(kind, time.perf_counter() - self.began, self.calls, integers, floats)
+
+    # Budgets
+
+    @property
+    def n_trajectories(self) -> int:
+        """Trajectories drawn, for whatever purpose."""
+        return sum(self.trajectories.values())
+
+    def spend_trajectories(self, n: int) -> None:
+        """Raise `OutOfBudget` where n more trajectories exceed the budget, or time is up."""
+        limit = self.budget.max_trajectories
+        if limit is not None and self.n_trajectories + n > limit:
+            raise OutOfBudget("max_trajectories")
+        self.check_time()
+
+    def spend_policy(self) -> None:
+        """Count a policy to be added, or raise `OutOfBudget`."""
+        limit = self.budget.max_policies
+        if limit is not None and self.n_policies >= limit:
+            raise OutOfBudget("max_policies")
+        self.n_policies += 1
+
+    def count(self, purpose: str, n: int) -> None:
+        """Count n trajectories that were drawn, and check the clock."""
+        self.trajectories[purpose] += n
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Raise `OutOfBudget` when max_seconds has passed. Not checked while the journal is being replayed."""
+        limit = self.budget.max_seconds
+        if limit is not None and not self.replaying and time.perf_counter() - self.began > limit:
+            raise OutOfBudget("max_seconds")
+
+    # The clock
+
+    def timed(self, phase: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        """Call a function, and add the time it takes to a phase."""
+        began = time.perf_counter()
+        found = function(*arguments, **keywords)
+        self.seconds[phase] += time.perf_counter() - began
+        return found
+
+    def close(self, finished: bool) -> None:
+        """Write down the clock of a run that will go on, and close the journal."""
+        if self.journal is not None:
+            if not finished and not self.replaying:
+                self._record(journal.CLOCK)
+            self.journal.close()

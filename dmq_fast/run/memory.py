@@ -1,0 +1,118 @@
+"""What a run remembers of its trajectories, so that they can serve again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.kernels import Rule
+from dmq_fast.moments import Moments
+from dmq_fast.policy import Policy
+
+__all__ = ["Memory"]
+
+LIMIT = 2**28
+"""Bytes of moments that a run keeps; what is dropped is drawn again from its call's stream when it is needed."""
+
+
+class Known(NamedTuple):
+    """A call of the sampler, and the policy that it drew."""
+
+    call: int
+    policy: Policy
+
+
+class Memory:
+    """Which call of the sampler drew which policy, and the moments of the calls looked at last.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Most bytes of moments kept; `LIMIT` by default.
+    actions : callable, optional
+        ``actions(level, rule)`` tells what a rule does in each state of a level, or None where that cannot be said;
+        then policies are the same that act the same.
+
+    Notes
+    -----
+    A call number and a policy are all that is needed: the moments can be drawn again, bit for bit. They cost some 300
+    bytes and a pointer a level, rules being shared. A policy is known by its content, its rules or what they do, never
+    by an address.
+    """
+
+    def __init__(
+        self, limit: int | None = None, *, actions: Callable[[int, Rule], NDArray[np.int64] | None] | None = None
+    ) -> None:
+        self.limit = LIMIT if limit is None else limit
+        self.size = 0
+        self._actions = actions
+        self._tables: dict[tuple[int, bytes], bytes] = {}
+        self._known: dict[int, dict[bytes, Known]] = {}
+        self._spent: set[int] = set()
+        self._moments: OrderedDict[int, Moments] = OrderedDict()
+
+    def content(self, policy: Policy, levels: int) -> bytes:
+        """Return what tells the first `levels` rules of a policy from others, 16 bytes."""
+        if self._actions is None:
+            return policy.digest(levels)
+        tables = (self._table(level, rule) for level, rule in enumerate(policy.rules[:levels]))
+        return hashlib.blake2b(b"".join(tables), digest_size=16).digest()
+
+    def _table(self, level: int, rule: Rule) -> bytes:
+        """Return what tells a rule from others of its level, 16 bytes."""
+        assert self._actions is not None
+        key = level, rule.digest
+        if key not in self._tables:
+            actions = self._actions(level, rule)
+            whole = key[1] if actions is None else hashlib.blake2b(actions.tobytes(), digest_size=16).digest()
+            self._tables[key] = whole
+        return self._tables[key]
+
+    def find(self, target: int, content: bytes) -> Known | None:
+        """Return the call that drew a policy for a target level, if there was one whose moments may serve again."""
+        known = self._known.get(target, {}).get(content)
+        return None if known is None or known.call in self._spent else known
+
+    def note(self, target: int, content: bytes, call: int, policy: Policy) -> None:
+        """Note which call draws a policy; an earlier one is forgotten."""
+        self._known.setdefault(target, {})[content] = Known(call, policy)
+
+    def spend(self, call: int) -> None:
+        """Let the moments of a call serve no more."""
+        self._spent.add(call)
+        self._drop(call)
+
+    def forget(self, target: int) -> None:
+        """Forget all that was drawn for a target level."""
+        for call, _ in self._known.pop(target, {}).values():
+            self._spent.discard(call)
+            self._drop(call)
+
+    def moments(self, call: int) -> Moments | None:
+        """Return the moments of a call, unless they were dropped."""
+        if call in self._moments:
+            self._moments.move_to_end(call)
+        return self._moments.get(call)
+
+    def keep(self, call: int, moments: Moments) -> None:
+        """Keep the moments of a call, and drop those not looked at for longest where they are too many."""
+        self._drop(call)
+        self._moments[call] = moments
+        self.size += bytes_of(moments)
+        while self.size > self.limit:
+            self._drop(next(iter(self._moments)))
+
+    def _drop(self, call: int) -> None:
+        moments = self._moments.pop(call, None)
+        if moments is not None:
+            self.size -= bytes_of(moments)
+
+
+def bytes_of(moments: Moments) -> int:
+    """Bytes of the arrays of moments."""
+    return moments.grams.nbytes + sum(returns.moment.nbytes for returns in moments.returns.values())

@@ -1,0 +1,236 @@
+"""How a run is to be done: options by variant, parameters, budgets. Each checks itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dmq_fast._support.arguments import count, flag, integer, one_of
+from dmq_fast.function_class import FunctionClass
+from dmq_fast.kernels._validate import as_positive
+from dmq_fast.theory.bounds import FLOAT64_EPS_R
+
+__all__ = ["VARIANTS", "Budget", "Options", "RunParameters"]
+
+MIXTURES = ("stratified", "multinomial")
+ORACLES = ("decision", "value")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What distinguishes the variants; each can be set on its own.
+
+    Attributes
+    ----------
+    initial : str
+        First policy of every cover: "uniform" (the paper), "fixed" (one random action sequence) or "given", which may
+        be several.
+    recheck : bool
+        Repeat Algorithm 3 until a whole pass has no True, Algorithm 2 on the first level until one run has none,
+        and test the returned policy itself. The paper passes once.
+    accumulate : bool
+        When the oracle returns True, add to S_h' = sum over pi in Pi_h' of M_pi the very M2 of that call. The paper
+        draws D_h' anew. Then det(S_h' + eps_r I) grows by a factor of at least 1 + R each time, on every sample path,
+        and |Pi_h'| never exceeds `theory.sure_cover_bound`.
+    reuse : bool
+        The trajectories of the last pass of Algorithm 3 on (h, a) are N of every pi_h^a with the current tail: take
+        them as the regression data of Algorithm 2, and their states of level h as D_h. For the regression this costs
+        independence: which policies are added depends on trajectories that are fitted later. By a self-normalised
+        bound that is worth at most a factor |Pi_h| in N.
+    memo : bool
+        A policy that was checked before, same rules and same theta, has the distribution it had: test the moments it
+        had then, and draw policies only whose tail has changed. Where the sampler knows the states, policies are the
+        same that act the same in all of them. Nothing is drawn twice, so N must carry the noise.
+        Without `accumulate`, moments of a True are drawn afresh, since D_h' was.
+    oracle : {"value", "decision"}
+        Compute the paper's v, a top eigenvalue, and record it; or decide v >= eps_t by one factorisation alone. The
+        answers are the same: where rounding of v could matter, the factorisation decides.
+    mixture : {"multinomial", "stratified"}
+        Regression data from N |Pi_h| policies drawn uniformly (the paper), or N trajectories with each policy.
+    """
+
+    initial: str
+    recheck: bool
+    accumulate: bool
+    reuse: bool
+    memo: bool
+    oracle: str
+    mixture: str
+
+    @classmethod
+    def of(cls, variant: str, *, in_float64: bool = True, **given: Any) -> Options:
+        """Return the options of a variant, those `given` (not None) in place of its own.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an option is of a wrong type or unknown, or if `reuse` comes with the multinomial mixture.
+        """
+        defaults = VARIANTS[one_of("variant", variant, VARIANTS)]
+        chosen = {name: value for name, value in given.items() if value is not None}
+        for name in ("recheck", "accumulate", "reuse", "memo"):
+            if name in chosen:
+                chosen[name] = flag(name, chosen[name])
+        if "oracle" in chosen:
+            one_of("oracle", chosen["oracle"], ORACLES)
+        mixture = chosen.get("mixture")
+        if mixture is not None:
+            one_of("mixture", mixture, MIXTURES)
+        if chosen.get("reuse", defaults.reuse):
+            if mixture not in (None, "stratified"):
+                raise ValueError(f"mixture: expected 'stratified', which reuse implies, got {mixture!r} with reuse")
+            chosen["mixture"] = "stratified"
+        elif mixture is None and not in_float64:
+            chosen["mixture"] = "stratified"  # the limit of the multinomial mixture for N to infinity
+        return replace(defaults, **chosen)
+
+
+VARIANTS = {
+    "paper": Options(
+        initial="uniform",
+        recheck=False,
+        accumulate=False,
+        reuse=False,
+        memo=False,
+        oracle="value",
+        mixture="multinomial",
+    ),
+    "sound": Options(
+        initial="fixed",
+        recheck=True,
+        accumulate=False,
+        reuse=False,
+        memo=False,
+        oracle="decision",
+        mixture="stratified",
+    ),
+}
+VARIANTS["frugal"] = replace(VARIANTS["sound"], accumulate=True, reuse=True, memo=True)
+
+
+@dataclass(frozen=True)
+class RunParameters:
+    """Parameters by the paper's names: N, epsilon_s, epsilon_t, the oracle's regulariser, lambda_ridge."""
+
+    n_samples: int
+    eps_s: float
+    eps_t: float
+    eps_r: float
+    ridge: float
+
+    @property
+    def ratio(self) -> float:
+        """R = eps_t / eps_s, all of the two that enters a decision."""
+        return self.eps_t / self.eps_s
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        n_samples: int,
+        ratio: float | Decimal | None,
+        eps_s: float | Decimal | None,
+        eps_t: float | Decimal | None,
+        eps_r: float | Decimal,
+        ridge: float | Decimal,
+        function_class: FunctionClass,
+        in_float64: bool = True,
+    ) -> RunParameters:
+        """Return the parameters, checked and rounded to float64.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If one is of a wrong type or out of range, if the thresholds are over- or underdetermined, or if `eps_r` is
+            below the resolution of float64.
+        """
+        if eps_s is None and eps_t is None and not function_class.is_cone:
+            raise ValueError(
+                f"eps_s, eps_t: expected at least one of them with {function_class!r}, where the ratio alone does not "
+                "decide; got none"
+            )
+        small, large = thresholds(ratio, eps_s, eps_t)
+        regulariser = as_real("eps_r", eps_r)
+        if in_float64 and function_class.is_cone and regulariser < float(FLOAT64_EPS_R):
+            # The oracle would take rounding for new directions, and return True for ever.
+            raise ValueError(
+                f"eps_r: expected at least {FLOAT64_EPS_R:g}, what float64 resolves beside S, got {regulariser:g}; on "
+                "a FiniteMDP, ExactSampler(env, arithmetic=digits) takes less"
+            )
+        return cls(
+            n_samples=as_trajectories("n_samples", n_samples, in_float64=in_float64),
+            eps_s=small,
+            eps_t=large,
+            eps_r=regulariser,
+            ridge=as_real("ridge", ridge),
+        )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Where to stop: trajectories drawn, policies added to the covers, seconds. None: no limit."""
+
+    max_trajectories: int | None = None
+    max_policies: int | None = None
+    max_seconds: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        max_trajectories: int | None = None,
+        max_policies: int | None = None,
+        max_seconds: float | None = None,
+        in_float64: bool = True,
+    ) -> Budget:
+        """Return the budget, checked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a limit is of a wrong type or out of range.
+        """
+        if max_trajectories is not None:
+            max_trajectories = as_trajectories("max_trajectories", max_trajectories, in_float64=in_float64)
+        if max_policies is not None:
+            max_policies = count("max_policies", max_policies, 0)
+        if max_seconds is not None:
+            max_seconds = as_positive("max_seconds", max_seconds)
+        return cls(max_trajectories, max_policies, max_seconds)
+
+
+def as_trajectories(name: str, value: int, *, in_float64: bool) -> int:
+    """Return a number of trajectories >= 1, below 2^63 where moments are float64."""
+    if in_float64:
+        return count(name, value, 1, "; ExactSampler(env, arithmetic=digits) takes any")
+    return integer(name, value, 1)
+
+
+def as_real(name: str, value: float | Decimal) -> float:
+    """Return a positive real number of any kind as float64."""
+    if isinstance(value, Real | Decimal) and not isinstance(value, int | float | np.generic):
+        value = float(value)
+    return as_positive(name, value)
+
+
+def thresholds(
+    ratio: float | Decimal | None, eps_s: float | Decimal | None, eps_t: float | Decimal | None
+) -> tuple[float, float]:
+    """Return (eps_s, eps_t) from any sufficient part of (R, eps_s, eps_t)."""
+    given = {
+        name: as_real(name, value)
+        for name, value in (("ratio", ratio), ("eps_s", eps_s), ("eps_t", eps_t))
+        if value is not None
+    }
+    if len(given) == 3:
+        raise ValueError("ratio, eps_s, eps_t: expected at most two of them, since ratio = eps_t / eps_s; got all")
+    r = given.get("ratio", 2.0)
+    small = given.get("eps_s", given["eps_t"] / r if "eps_t" in given else 1.0)
+    large = given.get("eps_t", r * small)
+    if not (0.0 < small < np.inf and 0.0 < large < np.inf and 0.0 < large / small < np.inf):
+        raise ValueError(f"ratio, eps_s, eps_t: expected numbers within the range of float64, got {given}")
+    return small, large

@@ -1,0 +1,114 @@
+"""The oracle and the regression of a run: answers of a `Solver`, recalled from the journal or found and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.function_class import Solver
+from dmq_fast.moments import Moments
+from dmq_fast.run.draws import Batch
+from dmq_fast.run.history import History
+from dmq_fast.run.ledger import FIT, SCAN, Fit, Ledger, Scan
+
+__all__ = ["Oracle", "Regression"]
+
+NONE = np.empty(0)
+
+
+class Oracle:
+    """Oracle 4.2: asks whether any pair of functions that agrees on D_h' differs on D~_h'.
+
+    Attributes
+    ----------
+    history : History
+        Every call, in order.
+    n_trues : int
+        Calls answered True.
+    n_marginal : int
+        Answers that were too close to call.
+    cover_bound : int
+        Bound on |Pi_h| that holds for sure where moments accumulate.
+    """
+
+    def __init__(self, solver: Solver, ledger: Ledger, n_initial: int) -> None:
+        self.solver, self.ledger = solver, ledger
+        self.cover_bound = solver.cover_bound(n_initial)
+        self.history = History()
+        self.n_trues = 0
+        self.n_marginal = 0
+
+    def shifted(
+        self, cover_moments: NDArray[Any], batch: Batch, levels: range, source: tuple[int, int, int]
+    ) -> Iterator[int]:
+        """Invoke the oracle on (D_h', D~_h') for h' from the last of `levels` to the first; yield where it is True.
+
+        Parameters
+        ----------
+        cover_moments : numpy.ndarray, shape (H, d, d)
+            S_h. The caller may change those of the yielded level and later ones before it asks for the next; so the
+            answers up to the first True can be computed in one go.
+        batch : Batch
+            The trajectories that hold D~.
+        levels : range
+            Ascending levels h'.
+        source : tuple of int
+            Target level, action and member of the cover that the trajectories are of, for the history.
+        """
+        top = levels[-1]
+        while top >= levels[0]:
+            scan: Scan = self.ledger.answer(SCAN, self._scan, cover_moments, batch, top, levels[0])
+            shift = scan.found >= 0
+            self.n_marginal = scan.n_marginal
+            if shift:
+                self.history.note_potential(*scan.potentials.tolist())
+            self.history.append(batch.call, *source, top, scan.found if shift else levels[0], shift, scan.values)
+            if not shift:
+                return
+            self.n_trues += 1
+            self.ledger.spend_policy()
+            yield scan.found
+            top = scan.found - 1
+
+    def _scan(self, cover_moments: NDArray[Any], batch: Batch, top: int, bottom: int) -> Scan:
+        scan: Scan = self.ledger.timed("oracle", self._find, cover_moments, batch.moments, top, bottom)
+        return scan
+
+    def _find(self, cover_moments: NDArray[Any], moments: Moments, top: int, bottom: int) -> Scan:
+        marginal = self.solver.n_marginal
+        found, values = self.solver.scan(cover_moments, moments, top, bottom)
+        potentials = NONE
+        if found >= 0:
+            before = cover_moments[found]
+            after = before + moments.second_moment(found)
+            potentials = np.array([self.solver.potential(moment) for moment in (before, after)])
+        return Scan(found, values, potentials, self.n_marginal + self.solver.n_marginal - marginal)
+
+
+class Regression:
+    """Equation 2.
+
+    Attributes
+    ----------
+    saw_reward : bool
+        Whether any return to go was not zero.
+    """
+
+    def __init__(self, solver: Solver, ledger: Ledger) -> None:
+        self.solver, self.ledger = solver, ledger
+        self.saw_reward = False
+
+    def fit(self, pairs: Sequence[Batch], h: int) -> NDArray[Any]:
+        """Return theta_h^a, shape (d,), fitted to all pairs (phi(s_h), y) of one action."""
+        fit: Fit = self.ledger.answer(FIT, self._fit, pairs, h)
+        self.saw_reward = self.saw_reward or fit.rewarded
+        return fit.theta
+
+    def _fit(self, pairs: Sequence[Batch], h: int) -> Fit:
+        total = pairs[0].moments
+        for batch in pairs[1:]:
+            total = total + batch.moments
+        return Fit(self.ledger.timed("regression", self.solver.fit, total, h), total.returns[h].square > 0.0)
