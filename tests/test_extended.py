@@ -22,8 +22,7 @@ from test_rollout import random_mdp, random_policy
 from test_samplers_agree import everything
 
 import dmq_fast as dmq
-from dmq_fast import arithmetic
-from dmq_fast.arithmetic import FLOAT64, ExactGreedy, Extended, as_arithmetic
+from dmq_fast.arithmetic import FLOAT64, ExactGreedy, Extended, as_arithmetic, extended
 from dmq_fast.environments import chain, combination_lock, decoy_lock, linear_q, river_swim
 from dmq_fast.function_class import FiniteClass, LinearClass
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
@@ -454,19 +453,19 @@ def test_linear_algebra_agrees_with_lapack(digits, seed, d):
     numbers = as_arithmetic(digits)
     a, b = (x @ x.T + 0.1 * np.eye(d) for x in rng.standard_normal((2, d, d)))
     exact_a, exact_b = numbers.numbers(a), numbers.numbers(b)
-    np.testing.assert_allclose(floats(arithmetic.solved(exact_a, exact_b)), np.linalg.solve(a, b), rtol=1e-8)
-    residual = exact_a @ arithmetic.solved(exact_a, exact_b[0]) - exact_b[0]
+    np.testing.assert_allclose(floats(extended.solved(exact_a, exact_b)), np.linalg.solve(a, b), rtol=1e-8)
+    residual = exact_a @ extended.solved(exact_a, exact_b[0]) - exact_b[0]
     assert np.abs(floats(residual)).max() < 1e-30
     top = np.linalg.eigvals(np.linalg.solve(a, b)).real.max()
-    assert float(arithmetic.top_eigenvalue(exact_a, exact_b)) == pytest.approx(top, rel=1e-8)
+    assert float(extended.top_eigenvalue(exact_a, exact_b)) == pytest.approx(top, rel=1e-8)
     for factor in (0.999, 1.001):
-        assert arithmetic.is_definite(numbers.number(factor * top) * exact_a - exact_b) == (factor > 1)
+        assert extended.is_definite(numbers.number(factor * top) * exact_a - exact_b) == (factor > 1)
 
 
 def test_definite_means_positive_pivots():
     for matrix, definite in (([[1]], True), ([[0]], False), ([[-1]], False), ([[1, 0], [1, 1]], False)):
-        assert arithmetic.is_definite(as_arithmetic("rational").numbers(matrix)) == definite
-    assert arithmetic.top_eigenvalue(*as_arithmetic("rational").numbers([[[2.0]], [[0.0]]])) == 0
+        assert extended.is_definite(as_arithmetic("rational").numbers(matrix)) == definite
+    assert extended.top_eigenvalue(*as_arithmetic("rational").numbers([[[2.0]], [[0.0]]])) == 0
 
 
 # The property

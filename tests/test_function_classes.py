@@ -19,6 +19,7 @@ from dmq_fast.features import Nystrom, RandomFourier
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
 from dmq_fast.kernels import ShiftScan
 from dmq_fast.moments import Moments, Returns
+from dmq_fast.run.options import VARIANTS
 from dmq_fast.theory.misspecification import largest_misspecification, misspecified_thresholds
 
 seeds = st.integers(0, 2**32)
@@ -208,7 +209,7 @@ def assert_agrees(algorithm):
     return result
 
 
-@pytest.mark.parametrize("variant", dmq.dmq.VARIANTS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_finite_runs_agree_with_the_literal_reference(monkeypatch, variant):
     env, finite, values = threshold_lock(4, 7, np.random.default_rng(3))
     m = values.shape[1]
@@ -366,7 +367,7 @@ def test_a_scan_takes_its_regulariser_along():
         ShiftScan(3, 1.0, 1.0, 0.1, True, spd(rng, 4))
 
 
-@pytest.mark.parametrize("variant", dmq.dmq.VARIANTS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_regularised_runs_agree_with_the_literal_reference(monkeypatch, variant):
     rng = np.random.default_rng(2)
     env, eps_s, eps_r = chain(6, rng=1), 0.7, 0.0103
