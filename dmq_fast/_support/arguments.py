@@ -17,15 +17,16 @@ Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 def integer(name: str, value: int, minimum: int) -> int:
     """Return an integer argument, at least `minimum`; TypeError or ValueError otherwise."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        result = index(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
-    if result < minimum:
-        raise ValueError(f"{name}: expected an integer >= {minimum}, got {result}")
-    return result
+    if type(value) is not int:
+        try:
+            if isinstance(value, bool):
+                raise TypeError
+            value = index(value)
+        except TypeError:
+            raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if value < minimum:
+        raise ValueError(f"{name}: expected an integer >= {minimum}, got {value}")
+    return value
 
 
 def count(name: str, value: int, minimum: int, hint: str = "") -> int:

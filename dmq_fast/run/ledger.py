@@ -186,12 +186,9 @@ class Ledger:
 
     # The clock
 
-    def timed(self, phase: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-        """Call a function, and add the time it takes to a phase."""
-        began = time.perf_counter()
-        found = function(*arguments, **keywords)
-        self.seconds[phase] += time.perf_counter() - began
-        return found
+    def add_time(self, phase: str, since: float) -> None:
+        """Add the time that passed since ``time.perf_counter()`` returned `since` to a phase."""
+        self.seconds[phase] += time.perf_counter() - since
 
     def close(self, finished: bool) -> None:
         """Write down the clock of a run that will go on, and close the journal."""
