@@ -2,57 +2,7 @@
 
 `Parameters.from_theorem` evaluates the constants of Theorem 6.1, as printed or corrected; `Parameters.check` lists the
 inequalities behind them with both sides. Nothing here knows an environment: what is measured on one is in
-`dmq_fast.certificate`.
-
-Notes
------
-Where the printed algorithm and its proof fall short, and the test that shows it:
-
-A. *Low Variance does not reach random roll-ins.* Assumption 3.1 speaks of deterministic policies, and the proof applies
-   it to pi_h^a, which inherits the uniform initial policy of every cover. Under it the ratio of Assumption 3.1 is K^h
-   on a deterministic lock, where C = 1, and the printed algorithm settles for a decoy, even with expectations for
-   samples. One fixed action sequence as the initial policy repairs it.
-   (test_certificate.py: test_uniform_roll_in_has_no_low_variance; test_findings.py)
-B. *A check that was passed can go stale.* Learning level h' again changes what is played from h' on, so that samples
-   drawn before say nothing about later levels any more. Repeating checks until nothing is found repairs it; no
-   constants do.
-   (test_findings.py: test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked,
-   test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above,
-   test_the_returned_policy_mixes_what_was_checked_one_by_one;
-   test_extended.py: test_no_constants_repair_a_check_that_went_stale)
-C. *Keeping the M_2 that was accepted makes the bound on covers sure.* If S grows by the very moments that the oracle
-   said True to, log det(S + eps_r I) grows by at least log(1 + R) each time, whatever the noise: `sure_cover_bound`.
-   (test_theory.py: test_accepted_moments_multiply_the_determinant, test_sure_bound_holds_on_accumulated_moments;
-   test_findings.py)
-D. *Trajectories can serve more than once*: those of the last clean check as regression data, those of a policy that is
-   met again as its moments. (test_findings.py: test_frugal_draws_less_at_equal_success)
-E. *Constants.*
-   (i) eps_s <= eps_t suffices for the doubling in Lemma A.5, no 1/d is needed. If x^T M x >= eps_t and
-   x^T A x <= eps_s for A = S + eps_r I, then A^{-1/2} M A^{-1/2} has a Rayleigh quotient of at least eps_t / eps_s, at
-   A^{1/2} x, and so a top eigenvalue mu_1 as large: det(A + M) / det A = prod_i (1 + mu_i) >= 1 + eps_t / eps_s. The
-   paper splits the same quotient into the coordinates of A's eigenvectors and loses the factor d by Cauchy-Schwarz.
-   (test_equal_thresholds_double_the_determinant)
-   (ii) The last step of Lemma A.5 does not give its bound: at d = 2, eps_r = .01 the inequality admits 23 > 21.2.
-   (test_sure_bound_exceeds_the_printed_one_where_its_last_step_fails)
-   (iii) Nor does its bound hold: at d = 1, eps_r = .5, eps_s = eps_t the oracle accepts M = .5, then M = 1, and
-   2 > 1.39. (test_the_potential_lemma_fails_for_large_eps_r)
-   (iv) "5 (...) |Pi| <= eps_s" needs 5 (C + 3) 12 <= 96 C, that is C >= 5. (test_printed_constants_need_c_of_five)
-   (v) The ridge estimate has norm at most 1 / (2 sqrt(ridge)) for |y| <= 1, since sigma / (sigma^2 + ridge) is never
-   more; for ridge <= 1 some data attain it. Lemma A.4 has 1 / ridge. (test_ridge_norm_bound_holds,
-   test_ridge_norm_bound_is_tight)
-   (vi) An error below gamma / 2 is needed of all K actions at once, so that each may fail with probability
-   epsilon / (H K) only: the union is missing. (test_printed_constants_miss_the_union_over_actions)
-   (vii) Lemma A.6 uses Lemma A.5 with 2 eps_s and eps_t / 2, so that the premise is needed with a factor 4, and needs
-   B^2 in N, which the theorem's N lacks. (test_printed_constants_lack_what_lemma_a6_uses)
-F. *The printed constants cannot be run by sampling.* Their eps_s <= eps_t / d holds below epsilon = 2e-6 for a small
-   problem (gamma = .5, C = 1, d = 2, H = 5) and below 2e-10 for gamma = .1, d = 10, H = 50; N is then 1e70 and more,
-   eps_r below 1e-34. (test_largest_epsilon_of_the_printed_premise) On exact expectations in extended precision they
-   do run. (test_extended.py)
-G. *Parameters that work in practice* are far from these: R = 2, eps_r = .01, ridge = .001, N = 100, the defaults of
-   `DMQ`. What they guarantee is test_proof.py's to say: with expectations and tails that are optimal, mean square
-   errors of |Pi_h| ridge |theta|^2 / 4 under the cover, and R (that + eps_r |theta|^2) where the oracle says False.
-   (test_findings.py: test_new_directions_stay_hidden_where_ratio_times_regulariser_is_large;
-   test_proof.py: test_working_parameters_guarantee_a_tolerance, test_no_action_is_suboptimal_with_enough_samples)
+`dmq_fast.certificate`. docs/findings.md lists where the printed algorithm and its proof fall short, with the tests.
 """
 
 from __future__ import annotations
