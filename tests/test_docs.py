@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -90,7 +91,9 @@ def test_the_blocks_of_a_section_run(page, heading, tmp_path, monkeypatch):
         # Empty lines first, so that a traceback has the page's line numbers.
         code = compile("\n" * line + source, page, "exec")
         try:
-            exec(code, names)
+            # What a block registers is gone after it.
+            with mock.patch.dict(dmq.experiments.algorithms.REGISTRY):
+                exec(code, names)
         except ModuleNotFoundError as error:
             if error.name not in EXTRAS:
                 raise
