@@ -142,6 +142,26 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(path.read_text(encoding="utf-8")), target
 
 
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_paths_exist(page):
+    """A page names files of the checkout; `name` and `_name` stand for those that a reader adds."""
+    paths = re.findall(
+        r"(?<![\w./])((?:\.ci|bench|dmq_fast|docs|src_pyx|tests)/[\w./-]*)", page.read_text(encoding="utf-8")
+    )
+    named = [path.rstrip(".") for path in paths if not re.search(r"(?<![a-z])name\b", path)]
+    missing = [path for path in named if not (ROOT / path).exists()]
+    assert not missing
+
+
+def test_lines_of_the_algorithms_are_those_of_the_code():
+    tables = re.search(
+        r"^## Algorithm 1$.*?^## What surrounds", TEXTS["docs/paper-and-code.md"], re.MULTILINE | re.DOTALL
+    )
+    calls = set(re.findall(r"self(?:\.\w+)+", tables[0]))
+    assert len(calls) >= 10
+    assert calls <= set(re.findall(r"self(?:\.\w+)+", (ROOT / "dmq_fast/dmq.py").read_text(encoding="utf-8")))
+
+
 def test_every_page_is_linked_from_the_readme():
     assert all(f"]({page})" in TEXTS["README.md"] for page in TEXTS if page != "README.md")
 
