@@ -1,4 +1,4 @@
-"""Where the printed algorithm falls short, and what repairs it: the findings that the README names, reproduced."""
+"""Where the printed algorithm falls short, and what repairs it: the findings of docs/findings.md, reproduced."""
 
 import numpy as np
 import pytest

@@ -103,7 +103,15 @@ def test_the_sdist_holds_every_source(sdist):
         assert f"src_pyx/{kernel}.pyx" in names
         assert kernel in WITHOUT_PXD or f"dmq_fast/kernels/{kernel}.pxd" in names
         assert kernel in WITHOUT_STUB or f"dmq_fast/kernels/{kernel}.pyi" in names
-    assert {"LICENSE", "README.md", "tests/reference.py", "bench/test_rollouts.py", "dmq_fast/py.typed"} <= names
+    assert {
+        "LICENSE",
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/tutorial.md",
+        "tests/reference.py",
+        "bench/test_rollouts.py",
+        "dmq_fast/py.typed",
+    } <= names
     assert not [name for name in names if name.endswith((".so", ".c"))]
 
 
