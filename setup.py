@@ -30,6 +30,10 @@ DIRECTIVES = {
     "cdivision": True,
 }
 
+# src_pyx has a folder a topic; the modules are all in one package, as are the .pxd that other projects cimport.
+HEADERS = sorted(header.as_posix() for header in Path("src_pyx").glob("*/*.h"))
+FOLDERS = sorted({os.path.dirname(header) for header in HEADERS})
+
 cflags = ["-UNDEBUG" if DEBUG else "-DNDEBUG"]
 ldflags = []
 if sys.platform != "win32":
@@ -47,13 +51,13 @@ extensions = [
     Extension(
         f"dmq_fast.kernels.{source.stem}",
         [source.as_posix()],
-        include_dirs=["src_pyx", np.get_include()],
-        depends=[header.as_posix() for header in Path("src_pyx").glob("*.h")],
+        include_dirs=[*FOLDERS, np.get_include()],
+        depends=HEADERS,
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=cflags,
         extra_link_args=ldflags,
     )
-    for source in sorted(Path("src_pyx").glob("*.pyx"))
+    for source in sorted(Path("src_pyx").glob("*/*.pyx"))
 ]
 
 setup(

@@ -34,7 +34,7 @@ from dmq_fast.kernels._episode import Episode, Learner
 from dmq_fast.kernels._lsvi import LeastSquaresLearner
 from dmq_fast.kernels._normal import normals
 from dmq_fast.kernels._span import SpanLearner
-from dmq_fast.kernels._tabular import UCBQLearner
+from dmq_fast.kernels._tabular_q import UCBQLearner
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import RolloutSampler
 

@@ -10,8 +10,8 @@ import pytest
 
 from dmq_fast import kernels
 
-MODULES = sorted(source.stem for source in (Path(__file__).parents[1] / "src_pyx").glob("*.pyx"))
-PLAIN = {"DsecResult", "dsec_rows"}  # of `_oracle`, where NumPy and SciPy do the work
+MODULES = sorted(source.stem for source in (Path(__file__).parents[1] / "src_pyx").glob("*/*.pyx"))
+PLAIN = {"DsecResult", "dsec_rows"}  # of `_dsec_numpy`, where NumPy and SciPy do the work
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-KERNELS = sorted(source.stem for source in (ROOT / "src_pyx").glob("*.pyx"))
+SOURCES = sorted((ROOT / "src_pyx").glob("*/*.pyx"))
+KERNELS = sorted(source.stem for source in SOURCES)
 # Used from C alone, and from Python alone.
 WITHOUT_STUB = {"_blas", "_plan"}
-WITHOUT_PXD = {"_block", "_control", "_linear_q", "_lsvi", "_span", "_tabular"}
+WITHOUT_PXD = {"_block", "_control", "_lsvi", "_q_learning", "_span", "_tabular_q"}
 
 CLIENT = """
 # cython: language_level=3
@@ -99,8 +100,8 @@ def wheel(sdist, tmp_path_factory):
 def test_the_sdist_holds_every_source(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {source.relative_to(ROOT).as_posix() for source in SOURCES} <= names
     for kernel in KERNELS:
-        assert f"src_pyx/{kernel}.pyx" in names
         assert kernel in WITHOUT_PXD or f"dmq_fast/kernels/{kernel}.pxd" in names
         assert kernel in WITHOUT_STUB or f"dmq_fast/kernels/{kernel}.pyi" in names
     assert {"LICENSE", "README.md", "tests/reference.py", "bench/test_rollouts.py", "dmq_fast/py.typed"} <= names

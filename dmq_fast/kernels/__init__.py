@@ -6,7 +6,7 @@ try:
     from dmq_fast.kernels._finite import FiniteModel, alias_tables
     from dmq_fast.kernels._greedy import greedy_actions
     from dmq_fast.kernels._moments import SecondMoment
-    from dmq_fast.kernels._oracle import DsecResult, dsec_rows
+    from dmq_fast.kernels._dsec_numpy import DsecResult, dsec_rows
     from dmq_fast.kernels._philox import Stream
     from dmq_fast.kernels._ridge import Ridge
     from dmq_fast.kernels._ridge_fit import RidgeFit, ridge_fit

@@ -22,7 +22,7 @@ from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, r
 
 import numpy as np
 
-from dmq_fast.kernels._oracle import DsecResult, singular
+from dmq_fast.kernels._dsec_numpy import DsecResult, singular
 from dmq_fast.kernels._validate import as_floats
 
 cnp.import_array()
