@@ -34,6 +34,10 @@ DIRECTIVES = {
 HEADERS = sorted(header.as_posix() for header in Path("src_pyx").glob("*/*.h"))
 FOLDERS = sorted({os.path.dirname(header) for header in HEADERS})
 
+# Cython follows the .pxd files that a source cimports, but not its own where that is in another folder.
+GENERATED = Path("build/cython")
+CHANGED = max(declarations.stat().st_mtime for declarations in Path("dmq_fast/kernels").glob("*.pxd"))
+
 cflags = ["-UNDEBUG" if DEBUG else "-DNDEBUG"]
 ldflags = []
 if sys.platform != "win32":
@@ -66,7 +70,8 @@ setup(
         include_path=["."],
         compiler_directives=DIRECTIVES,
         nthreads=0,
-        build_dir="build/cython",
+        build_dir=str(GENERATED),
+        force=any(code.stat().st_mtime < CHANGED for code in GENERATED.rglob("*.c")),
     ),
     options={"build_ext": {"parallel": os.cpu_count()}},
 )

@@ -29,7 +29,7 @@ cdef extern from *:
     #include <math.h>
     #include <stdint.h>
     #include <string.h>
-    #include "dmq_square.h"
+    #include "dmq_reduce.h"
     #include "dmq_wide.h"
 
     /* phi <- row + deviation z, (n,). */

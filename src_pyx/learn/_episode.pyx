@@ -1,16 +1,16 @@
-"""Episodes of compiled environments one at a time, and the loop of what learns from them."""
+"""Episodes of compiled environments, one at a time, and the loop in which a learner plays them."""
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, isfinite
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
+from dmq_fast.kernels._env cimport EnvironmentHandle
+from dmq_fast.kernels._fault cimport NONE, RETURN, SCORE, SLACK, explain
+from dmq_fast.kernels._features cimport FeatureMap
 from dmq_fast.kernels._finite cimport FiniteModel
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_uniforms
-from dmq_fast.kernels._rollout cimport (
-    BLANK, ENDED, FEATURES, NONE, NORM, RESET, RETURN, REWARD, SCORE, SLACK, STEP, Fault, explain, has_blank,
-)
 
 import time
 
@@ -33,7 +33,7 @@ cdef inline void open_at(Philox* generator, Stream stream, uint64_t call, uint64
     generator.used = 4
 
 
-cdef class Episode:
+cdef class Episode(Simulator):
     """One trajectory at a time of a compiled environment.
 
     Parameters
@@ -59,110 +59,49 @@ cdef class Episode:
     """
 
     def __cinit__(self, EnvironmentHandle handle not None, FeatureMap feature_map, Stream stream not None):
-        cdef Py_ssize_t inputs = handle.environment.dimension, map_work = 0, nonzeros = 0
-        if feature_map is not None and feature_map.inputs != inputs:
-            raise ValueError(
-                f"feature_map: expected one of the environment's {inputs} observed numbers, "
-                f"got one of {feature_map.inputs}"
-            )
-        self.handle, self.feature_map, self.stream = handle, feature_map, stream
-        self.env = handle.environment
-        self.horizon, self.n_actions = self.env.horizon, self.env.n_actions
-        self.dimension = inputs
-        if feature_map is not None:
-            self.dimension = feature_map.dimension
-            map_work, nonzeros = feature_map.work_size, feature_map.nonzeros
+        self.allocate(handle, feature_map, 1)
+        self.stream = stream
         self.n_states = states_of(handle._alive[0])
-        most = max(1, handle.reset_uniforms, *handle.feature_uniforms, *handle.step_uniforms)
-        self.state_alone = calloc(self.env.state_bytes + 64, 1)
-        self.state = <signed char*> ((<uintptr_t> self.state_alone + 63) // 64 * 64)
-        self.phi = <double*> calloc(self.dimension, sizeof(double))
         self.scores = <double*> calloc(self.n_actions, sizeof(double))
-        self.uniforms = <double*> calloc(most, sizeof(double))
-        self.observed = <double*> calloc(inputs, sizeof(double))
-        self.map_work = <double*> calloc(map_work + 1, sizeof(double))
-        self.columns = <int32_t*> calloc(nonzeros + 1, sizeof(int32_t))
-        self.values = <double*> calloc(nonzeros + 1, sizeof(double))
-        if (self.state_alone == NULL or self.phi == NULL or self.scores == NULL or self.uniforms == NULL
-                or self.observed == NULL or self.map_work == NULL or self.columns == NULL or self.values == NULL):
+        self.phi = self.rows
+        if self.sparse:
+            self.phi = self._dense = <double*> calloc(self.dimension, sizeof(double))
+        if self.scores == NULL or self.phi == NULL:
             raise MemoryError()
-        # Before `reset` there is nothing to step.
+        # No episode has begun: `step` and `features` are refused until `reset`.
         self.level = self.horizon
 
     def __dealloc__(self):
-        free(self.state_alone)
-        free(self.phi)
         free(self.scores)
-        free(self.uniforms)
-        free(self.observed)
-        free(self.map_work)
-        free(self.columns)
-        free(self.values)
+        free(self._dense)
 
     cdef bint fail(self, Fault fault, int code, double value) noexcept nogil:
-        self.stop.fault, self.stop.level, self.stop.code, self.stop.value = fault, self.level, code, value
-        return False
+        return self.halt(fault, self.level, code, value)
 
     cdef bint begin(self, uint64_t number) noexcept nogil:
-        cdef int code
         open_at(&self.dynamics, self.stream, number, DYNAMICS)
         open_at(&self.observations, self.stream, number, OBSERVATIONS)
         open_at(&self.own, self.stream, number, OWN)
         self.number, self.level, self.reward, self.earned, self.seen = number, 0, 0.0, 0.0, False
-        self.stop.fault = NONE
-        philox_uniforms(&self.dynamics, self.uniforms, self.env.reset_uniforms)
-        memset(self.state, 0xFF, self.env.state_bytes)
-        code = self.env.reset(self.env.context, 1, self.uniforms, self.state)
-        if code != 0:
-            return self.fail(RESET, code, 0.0)
-        return not has_blank(self.state, 1, self.env.state_bytes) or self.fail(BLANK, 0, 0.0)
+        return self.begin_block(&self.dynamics, 1)
 
     cdef bint observe(self) noexcept nogil:
-        cdef Py_ssize_t i, d = self.dimension
-        cdef bint mapped = self.feature_map is not None
-        cdef double* out = self.observed if mapped else self.phi
-        cdef double total = 0.0
-        cdef int8_t over = 0
-        cdef int code
+        cdef Py_ssize_t i
         self.seen = True
-        if self.env.feature_uniforms != NULL:
-            philox_uniforms(&self.observations, self.uniforms, self.env.feature_uniforms[self.level])
-        # Bytes of ones are NaN: what a function leaves out is noticed.
-        memset(out, 0xFF, self.env.dimension * sizeof(double))
-        code = self.env.features(self.env.context, self.level, 1, self.state, self.uniforms, out)
-        if code != 0:
-            return self.fail(FEATURES, code, 0.0)
-        if mapped and self.feature_map.nonzeros > 0:
-            self.feature_map.apply_sparse(self.observed, 1, self.columns, self.values)
-            memset(self.phi, 0, d * sizeof(double))
-            for i in range(self.feature_map.nonzeros):
-                self.phi[self.columns[i]] = self.values[i]
-        elif mapped:
-            self.feature_map.apply(self.observed, 1, self.phi, self.map_work)
-        if self.env.ended != NULL:
-            code = self.env.ended(self.env.context, self.level, 1, self.state, &over)
-            if code != 0:
-                return self.fail(ENDED, code, 0.0)
-            if over:
-                memset(self.phi, 0, d * sizeof(double))
-        for i in range(d):
-            total += self.phi[i] * self.phi[i]
-        return total <= (1.0 + SLACK) * (1.0 + SLACK) or self.fail(NORM, 0, total ** 0.5)
+        if not self.observe_block(&self.observations, self.level, 1):
+            return False
+        if self.sparse:
+            memset(self.phi, 0, self.dimension * sizeof(double))
+            for i in range(self.width):
+                self.phi[self.columns[i]] = self.rows[i]
+        return True
 
     cdef bint move(self, int64_t action) noexcept nogil:
-        cdef double reward
-        cdef int code
-        if self.env.step_uniforms != NULL:
-            philox_uniforms(&self.dynamics, self.uniforms, self.env.step_uniforms[self.level])
-        memset(&self.reward, 0xFF, sizeof(double))
-        code = self.env.step(self.env.context, self.level, 1, self.state, &action, self.uniforms, &self.reward)
-        if code != 0:
-            return self.fail(STEP, code, 0.0)
-        reward = self.env.reward_scale * (self.reward + self.env.reward_shift)
-        if not (reward >= 0.0 and reward <= 1.0 + SLACK):
-            return self.fail(REWARD, 0, reward)
-        self.reward = reward
-        self.earned += reward
+        self.actions[0] = action
+        if not self.move_block(&self.dynamics, self.level, 1):
+            return False
+        self.reward = self.rewards[0]
+        self.earned += self.reward
         if not self.earned <= 1.0 + SLACK:
             return self.fail(RETURN, 0, self.earned)
         self.level += 1
@@ -194,7 +133,7 @@ cdef class Episode:
     cdef object explained(self):
         return explain(&self.stop, self.stream.at(self.number))
 
-    # The same from Python: for tests, and for learners written in Python.
+    # The steps for Python: for tests, and for learners written in Python.
 
     def reset(self, number):
         """Start episode `number` >= 0, which is the call that its uniforms come from."""
@@ -241,7 +180,7 @@ cdef class Episode:
     @property
     def state(self):
         """Bytes of the state, a copy, shape (state_bytes,)."""
-        cdef const unsigned char[::1] view = <unsigned char[:self.env.state_bytes]> <unsigned char*> self.state
+        cdef const unsigned char[::1] view = <unsigned char[:self.env.state_bytes]> <unsigned char*> self.states
         return np.array(view)
 
     cdef int must_go_on(self) except -1:
@@ -251,7 +190,7 @@ cdef class Episode:
 
 
 cdef tuple states_of(source):
-    # Only these are known to begin with a state's number.
+    # Only the state of a BlockModel is known to begin with its number.
     if not isinstance(source, BlockModel):
         return None
     cdef FiniteModel model = source.model
@@ -259,12 +198,12 @@ cdef tuple states_of(source):
 
 
 cdef class Learner:
-    """What learns from one episode after the other; see the subclasses.
+    """Base class of algorithms that learn from one episode after the other.
 
     Attributes
     ----------
     episode : Episode
-        Where episodes come from: the first one learned from has the number 0.
+        Plays the episodes; the first one learned from has the number 0.
     n_episodes : int
         Episodes learned from so far.
     """

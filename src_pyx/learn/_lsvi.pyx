@@ -23,10 +23,10 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from dmq_fast.kernels._episode cimport Episode, Learner
+from dmq_fast.kernels._fault cimport SCORE
 from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
 from dmq_fast.kernels._normal cimport normals_into
 from dmq_fast.kernels._ridge cimport solve_factor, solve_factor_transposed, update_factor
-from dmq_fast.kernels._rollout cimport SCORE
 from dmq_fast.kernels._validate cimport entries
 
 import numpy as np

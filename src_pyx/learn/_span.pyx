@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._episode cimport Episode, Learner
-from dmq_fast.kernels._rollout cimport SCORE
+from dmq_fast.kernels._fault cimport SCORE
 from dmq_fast.kernels._validate cimport entries
 
 import numpy as np
