@@ -1,17 +1,26 @@
-"""The border: what comes in is converted once or refused by name.
+"""Checks of arguments: each is converted once, or refused with its name.
 
-A float64 C-contiguous array of the right shape passes in a few nanoseconds and is not copied; all else goes through
-`as_floats`. Data pointers come from the NumPy C API, since acquiring a buffer costs more than a small kernel.
+A float64 C-contiguous array of the right shape passes in a few nanoseconds and is not copied; everything else goes
+through `as_floats`. Data pointers come from the NumPy C API, since acquiring a buffer costs more than a small kernel.
 """
 
 cimport numpy as cnp
 from libc.math cimport INFINITY
+from libc.stdint cimport uint64_t
 
+import numbers
+import operator
 import sys
 
 import numpy as np
 
 cnp.import_array()
+
+# The largest int32.
+LARGEST = 2**31 - 1
+
+# Integers up to here are float64 numbers.
+cdef object SAFE = 2**53
 
 
 cdef bint all_finite(const double* x, Py_ssize_t n) noexcept nogil:
@@ -67,6 +76,83 @@ cdef double positive(value, str name) except -1.0:
     return as_positive(name, value)
 
 
+cdef double number(value, str name) except? -1.0:
+    if isinstance(value, float):
+        return value
+    if type(value) is int and -SAFE <= value <= SAFE:
+        return value
+    return as_floats(name, value, ()).item()
+
+
+cdef bint flag(value, str name) except -1:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: expected a bool, got {value!r}")
+    return value
+
+
+cdef uint64_t word(value, str name) except? 0:
+    # The test of the abstract class is slow, and streams are opened by the thousand.
+    if not (type(value) is int or isinstance(value, numbers.Integral)) or not 0 <= value < 2**64:
+        raise ValueError(f"{name}: expected an integer in [0, 2^64), got {value!r}")
+    return value
+
+
+cdef Py_ssize_t integer(value, str name, Py_ssize_t least, Py_ssize_t most) except? -1:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        given = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if not least <= given <= most:
+        raise ValueError(f"{name}: expected an integer in [{least}, {most}], got {given}")
+    return given
+
+
+cdef list integers(value, str name, Py_ssize_t m, Py_ssize_t least, Py_ssize_t most):
+    if np.ndim(value) == 0:
+        return [integer(value, name, least, most)] * m
+    array = as_numbers(name, value)
+    if array.shape != (m,):
+        raise ValueError(f"{name}: expected an integer or shape ({m},), got {array.shape}")
+    return [integer(entry, f"{name}[{i}]", least, most) for i, entry in enumerate(array.tolist())]
+
+
+cdef cnp.ndarray frozen(array):
+    out = np.array(array, order="C")
+    out.flags.writeable = False
+    return out
+
+
+cdef tuple box(low, high):
+    bounds = []
+    for name, value in (("low", low), ("high", high)):
+        array = as_numbers(name, value)
+        bounds.append(frozen(as_floats(name, array.reshape(1) if array.ndim == 0 else array, (None,))))
+    if bounds[0].size == 0:
+        raise ValueError("low: expected shape (m,) with m >= 1, got (0,)")
+    if bounds[1].shape != bounds[0].shape:
+        raise ValueError(f"high: expected shape {bounds[0].shape} as low, got {bounds[1].shape}")
+    for i, (lower, upper) in enumerate(zip(bounds[0].tolist(), bounds[1].tolist(), strict=True)):
+        if not lower < upper:
+            raise ValueError(f"high: expected a number > low, got {upper} against {lower} at index {i}")
+        if upper - lower > np.finfo(np.float64).max:
+            raise ValueError(f"high: expected high - low to be finite, got {upper} against {lower} at index {i}")
+    return tuple(bounds)
+
+
+cdef cnp.ndarray widths(width, Py_ssize_t m):
+    if np.ndim(width) == 0:
+        array = np.full(m, as_positive("width", width))
+    else:
+        array = as_floats("width", width, (m,))
+        for i, entry in enumerate(array.tolist()):
+            as_positive(f"width[{i}]", entry)
+    if array.min() < 1e-300:
+        raise ValueError(f"width: expected numbers >= 1e-300, got {array.min()}")
+    return frozen(array)
+
+
 def as_numbers(name, value):
     """Return `value` as an array of real numbers that float64 can hold, of whatever dtype they came in.
 
@@ -77,7 +163,7 @@ def as_numbers(name, value):
     ValueError
         If nested sequences differ in length.
     """
-    # Without that module there are no masked arrays, and loading it is slow.
+    # Masked arrays exist only if numpy.ma is loaded, and loading it is slow.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(value, masked.MaskedArray):
         raise TypeError(f"{name}: expected an array without a mask, got a masked array")
@@ -125,7 +211,7 @@ def as_floats(name, value, shape, *, finite=True):
 
 
 def as_positive(name, value, *, zero=False):
-    """Return `value` as a finite float > 0 (or >= 0 with `zero`); ValueError or TypeError names it."""
+    """Return `value` as a finite float > 0, or >= 0 with `zero`; errors name the argument."""
     if type(value) is int:
         # NumPy takes those beyond 64 bits for objects.
         try:

@@ -12,9 +12,7 @@ from libc.math cimport NAN, cos, fabs, sin, sqrt
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
 
-from dmq_fast.kernels._validate cimport entries, refuse_not_finite
-
-import operator
+from dmq_fast.kernels._validate cimport LARGEST, box, entries, flag, frozen, integer, integers, refuse_not_finite, widths
 
 import numpy as np
 
@@ -22,173 +20,7 @@ from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
 
 cnp.import_array()
 
-cdef extern from *:
-    r"""
-    #include <stdint.h>
-    #include <string.h>
-    #include "dmq_wide.h"
-
-    /* Largest angle of dmq_sincos: up to there a multiple of pi/2 has at most 20 bits. */
-    #define DMQ_LARGEST_ANGLE 1.0e6
-
-    /* 1.5 * 2^52: what is added to it is rounded to an integer, found in the low bits of the sum. */
-    #define DMQ_ROUNDER 6755399441055744.0
-
-    /* sine, cosine (n,) <- scale times those of angle (n,), |angle| <= DMQ_LARGEST_ANGLE; NaN for NaN.
-       angle = k pi/2 + r with pi/2 in three parts, the first two of 33 bits, so that k times these is exact; then the
-       Taylor polynomials of r, whose remainder is below 1e-16 on [-pi/4, pi/4]. Without calls and branches the loop
-       becomes vectors. */
-    DMQ_WIDE static void dmq_sincos(
-        const double *restrict angle, ptrdiff_t n, double scale, double *restrict sine, double *restrict cosine)
-    {
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double shifted = angle[i] * 0x1.45f306dc9c883p-1 + DMQ_ROUNDER, k = shifted - DMQ_ROUNDER;
-            double r = angle[i] - k * 0x1.921fb544p+0 - k * 0x1.0b4611a6p-34 - k * 0x1.3198a2e037073p-69;
-            double q = r * r;
-            double s = r + r * q * (-1.0 / 6 + q * (1.0 / 120 + q * (-1.0 / 5040 + q * (1.0 / 362880
-                + q * (-1.0 / 39916800 + q * (1.0 / 6227020800 + q * (-1.0 / 1307674368000)))))));
-            double c = 1.0 + q * (-0.5 + q * (1.0 / 24 + q * (-1.0 / 720 + q * (1.0 / 40320 + q * (-1.0 / 3628800
-                + q * (1.0 / 479001600 + q * (-1.0 / 87178291200 + q * (1.0 / 20922789888000))))))));
-            uint64_t quarter, sbits, cbits, odd, out;
-            s *= scale;
-            c *= scale;
-            memcpy(&quarter, &shifted, sizeof quarter);
-            memcpy(&sbits, &s, sizeof sbits);
-            memcpy(&cbits, &c, sizeof cbits);
-            /* A quarter turn swaps sine and cosine, a half turn changes their signs. */
-            odd = 0 - (quarter & 1);
-            out = ((sbits & ~odd) | (cbits & odd)) ^ ((quarter & 2) << 62);
-            memcpy(sine + i, &out, sizeof out);
-            out = ((cbits & ~odd) | (sbits & odd)) ^ (((quarter + 1) & 2) << 62);
-            memcpy(cosine + i, &out, sizeof out);
-        }
-    }
-
-    /* x (n,) <- exp((shift - x) / 2) for x >= shift, 0 below exp(-700); NaN for NaN. The exponent is k log 2 + r with
-       42 bits in the first part of log 2, so that k times it is exact; the remainder of the polynomial is below
-       1e-17. */
-    DMQ_WIDE static void dmq_bumps(double *x, ptrdiff_t n, double shift)
-    {
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double a = 0.5 * (shift - x[i]), b = a < -700.0 ? -700.0 : a;
-            double shifted = b * 0x1.71547652b82fep+0 + DMQ_ROUNDER, k = shifted - DMQ_ROUNDER;
-            double r = b - k * 0x1.62e42fefa38p-1 - k * 0x1.ef35793c76730p-45, power;
-            double p = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720
-                + r * (1.0 / 5040 + r * (1.0 / 40320 + r * (1.0 / 362880 + r * (1.0 / 3628800
-                + r * (1.0 / 39916800 + r * (1.0 / 479001600 + r * (1.0 / 6227020800.0)))))))))))));
-            uint64_t bits;
-            memcpy(&bits, &shifted, sizeof bits);
-            bits = (bits << 52) + ((uint64_t) 1023 << 52);
-            memcpy(&power, &bits, sizeof power);
-            x[i] = a < -700.0 ? 0.0 : p * power;
-        }
-    }
-
-    /* out (d,) <- sum_i ((x_i - centers_ij) inverse_i)^2, centers (m, d). */
-    DMQ_WIDE static void dmq_distances(
-        const double *restrict x, const double *restrict centers, const double *restrict inverse, ptrdiff_t m,
-        ptrdiff_t d, double *restrict out)
-    {
-        for (ptrdiff_t j = 0; j < d; j++) {
-            double t = (x[0] - centers[j]) * inverse[0];
-            out[j] = t * t;
-        }
-        for (ptrdiff_t i = 1; i < m; i++)
-            for (ptrdiff_t j = 0; j < d; j++) {
-                double t = (x[i] - centers[i * d + j]) * inverse[i];
-                out[j] += t * t;
-            }
-    }
-
-    /* Smallest and sum over eight lanes, one order of the operations at any vector width. */
-    DMQ_WIDE static double dmq_smallest(const double *x, ptrdiff_t n)
-    {
-        double lane[8], least;
-        for (int c = 0; c < 8; c++)
-            lane[c] = x[c < n ? c : 0];
-        for (ptrdiff_t j = 8; j + 8 <= n; j += 8)
-            for (int c = 0; c < 8; c++)
-                lane[c] = x[j + c] < lane[c] ? x[j + c] : lane[c];
-        least = lane[0];
-        for (int c = 1; c < 8; c++)
-            least = lane[c] < least ? lane[c] : least;
-        for (ptrdiff_t j = n - n % 8; j < n; j++)
-            least = x[j] < least ? x[j] : least;
-        return least;
-    }
-
-    DMQ_WIDE static double dmq_sum(const double *x, ptrdiff_t n)
-    {
-        double lane[8] = {0.0}, total = 0.0;
-        for (ptrdiff_t j = 0; j + 8 <= n; j += 8)
-            for (int c = 0; c < 8; c++)
-                lane[c] += x[j + c];
-        for (int c = 0; c < 8; c++)
-            total += lane[c];
-        for (ptrdiff_t j = n - n % 8; j < n; j++)
-            total += x[j];
-        return total;
-    }
-
-    DMQ_WIDE static void dmq_scale(double *x, ptrdiff_t n, double scale)
-    {
-        for (ptrdiff_t j = 0; j < n; j++)
-            x[j] *= scale;
-    }
-
-    /* out (d,) <- sum_i x_i frequencies_ij, frequencies (m, d). */
-    DMQ_WIDE static void dmq_angles(
-        const double *restrict x, const double *restrict frequencies, ptrdiff_t m, ptrdiff_t d, double *restrict out)
-    {
-        for (ptrdiff_t j = 0; j < d; j++)
-            out[j] = x[0] * frequencies[j];
-        for (ptrdiff_t i = 1; i < m; i++)
-            for (ptrdiff_t j = 0; j < d; j++)
-                out[j] += x[i] * frequencies[i * d + j];
-    }
-
-    /* phi ((order + 1)^m,) <- scale Re prod_i z_i^c_i over c in lexicographic order, z_i = cosine_i + i sine_i. `re`
-       and `im` ((order + 1)^(m - 1),) hold the products over the last coordinates, one more in every round. */
-    DMQ_WIDE static void dmq_harmonics(
-        const double *restrict cosine, const double *restrict sine, ptrdiff_t m, ptrdiff_t order, double scale,
-        double *restrict pr, double *restrict pi, double *restrict re, double *restrict im, double *restrict phi)
-    {
-        ptrdiff_t length = 1;
-        for (ptrdiff_t i = m - 1; i >= 0; i--) {
-            /* z^q = z^(q/2) z^(q - q/2): a short chain. The product with 0 keeps NaN. */
-            pr[0] = 1.0 + 0.0 * cosine[i];
-            pi[0] = 0.0;
-            pr[1] = cosine[i];
-            pi[1] = sine[i];
-            for (ptrdiff_t q = 2; q <= order; q++) {
-                ptrdiff_t a = q / 2, b = q - a;
-                pr[q] = pr[a] * pr[b] - pi[a] * pi[b];
-                pi[q] = pr[a] * pi[b] + pi[a] * pr[b];
-            }
-            if (m == 1)
-                for (ptrdiff_t q = 0; q <= order; q++)
-                    phi[q] = scale * pr[q];
-            else if (i == m - 1)
-                for (ptrdiff_t q = 0; q <= order; q++) {
-                    re[q] = scale * pr[q];
-                    im[q] = scale * pi[q];
-                }
-            else if (i == 0)
-                for (ptrdiff_t q = 0; q <= order; q++)
-                    for (ptrdiff_t c = 0; c < length; c++)
-                        phi[q * length + c] = re[c] * pr[q] - im[c] * pi[q];
-            else
-                /* The factors, q = 0, go last. */
-                for (ptrdiff_t q = order; q >= 0; q--)
-                    for (ptrdiff_t c = 0; c < length; c++) {
-                        double a = re[c], b = im[c];
-                        re[q * length + c] = a * pr[q] - b * pi[q];
-                        im[q * length + c] = a * pi[q] + b * pr[q];
-                    }
-            length *= order + 1;
-        }
-    }
-    """
+cdef extern from "dmq_features.h":
     const double LARGEST_ANGLE "DMQ_LARGEST_ANGLE"
     void sincos "dmq_sincos"(
         const double* angle, Py_ssize_t n, double scale, double* sine, double* cosine
@@ -198,7 +30,7 @@ cdef extern from *:
         const double* x, const double* centers, const double* inverse, Py_ssize_t m, Py_ssize_t d, double* out
     ) noexcept nogil
     double smallest "dmq_smallest"(const double* x, Py_ssize_t n) noexcept nogil
-    double total "dmq_sum"(const double* x, Py_ssize_t n) noexcept nogil
+    double total "dmq_wide_sum"(const double* x, Py_ssize_t n) noexcept nogil
     void rescale "dmq_scale"(double* x, Py_ssize_t n, double scale) noexcept nogil
     void angles "dmq_angles"(
         const double* x, const double* frequencies, Py_ssize_t m, Py_ssize_t d, double* out
@@ -219,9 +51,6 @@ cdef enum:
     EXPONENTIAL = 2
 
 KERNELS = ("gaussian", "matern", "exponential")
-
-# Columns are 32-bit integers.
-cdef Py_ssize_t LARGEST_DIMENSION = 2**31 - 1
 
 cdef double PI = np.pi
 
@@ -424,9 +253,7 @@ cdef class Identity(FeatureMap):
 
     def __cinit__(self, low, high, bias=False):
         self.low, self.high = box(low, high)
-        if not isinstance(bias, (bool, np.bool_)):
-            raise TypeError(f"bias: expected a bool, got {bias!r}")
-        self.bias = bias
+        self.bias = flag(bias, "bias")
         self.size = frozen(np.maximum(np.abs(self.low), np.abs(self.high)))
         self.lower, self.upper, self.sizes = entries(self.low), entries(self.high), entries(self.size)
         self.inputs = len(self.low)
@@ -471,7 +298,7 @@ cdef class OneHot(FeatureMap):
     """
 
     def __cinit__(self, n):
-        self.dimension = integer(n, "n", 1)
+        self.dimension = integer(n, "n", 1, LARGEST)
         self.inputs = self.nonzeros = 1
 
     def __init__(self, n):
@@ -529,7 +356,7 @@ cdef class Fourier(FeatureMap):
     def __cinit__(self, low, high, order):
         self.low, self.high = box(low, high)
         self.lower, self.upper = entries(self.low), entries(self.high)
-        self.order = integer(order, "order", 1)
+        self.order = integer(order, "order", 1, LARGEST)
         self.inputs = len(self.low)
         self.dimension = dimension_of((int(self.order) + 1) ** int(self.inputs), "order")
         self.partial = self.dimension // (self.order + 1)
@@ -612,9 +439,7 @@ cdef class RBF(FeatureMap):
         self.dimension = dimension_of(len(self.centers), "centers")
         self.inputs = self.centers.shape[1]
         self.width = widths(width, self.inputs)
-        if not isinstance(normalized, (bool, np.bool_)):
-            raise TypeError(f"normalized: expected a bool, got {normalized!r}")
-        self.normalized = normalized
+        self.normalized = flag(normalized, "normalized")
         self.bounds = reaches(self.centers, self.width, "centers")
         self.columns = frozen(self.centers.T)
         self.inverses = frozen(1.0 / self.width)
@@ -691,8 +516,8 @@ cdef class TileCoding(FeatureMap):
     def __cinit__(self, low, high, tiles, tilings):
         self.low, self.high = box(low, high)
         self.inputs = len(self.low)
-        self.tiles = frozen(np.array(integers(tiles, "tiles", self.inputs), dtype=np.int64))
-        self.tilings = self.nonzeros = integer(tilings, "tilings", 1)
+        self.tiles = frozen(np.array(integers(tiles, "tiles", self.inputs, 1, LARGEST), dtype=np.int64))
+        self.tilings = self.nonzeros = integer(tilings, "tilings", 1, LARGEST)
         size = int(self.tilings)
         for count in self.tiles.tolist():
             size *= count + (self.tilings > 1)
@@ -782,7 +607,7 @@ cdef class RandomFourier(FeatureMap):
     cdef double reach
 
     def __cinit__(self, inputs, dimension, width=1.0, rng=None):
-        m, d = integer(inputs, "inputs", 1), integer(dimension, "dimension", 2)
+        m, d = integer(inputs, "inputs", 1, LARGEST), integer(dimension, "dimension", 2, LARGEST)
         if d % 2:
             raise ValueError(f"dimension: expected an even number, got {d}")
         scale = widths(width, m)
@@ -1022,67 +847,7 @@ cdef object reaches(centers, width, str name):
     return frozen(np.stack([least - reach, most + reach]))
 
 
-cdef cnp.ndarray frozen(array):
-    # Own, contiguous, read-only: kernels keep a pointer to its entries.
-    out = np.array(array, order="C")
-    out.flags.writeable = False
-    return out
-
-
-cdef tuple box(low, high):
-    # The edges (m,), checked.
-    bounds = []
-    for name, value in (("low", low), ("high", high)):
-        array = as_numbers(name, value)
-        bounds.append(frozen(as_floats(name, array.reshape(1) if array.ndim == 0 else array, (None,))))
-    if bounds[0].size == 0:
-        raise ValueError("low: expected shape (m,) with m >= 1, got (0,)")
-    if bounds[1].shape != bounds[0].shape:
-        raise ValueError(f"high: expected shape {bounds[0].shape} as low, got {bounds[1].shape}")
-    for i, (lower, upper) in enumerate(zip(bounds[0].tolist(), bounds[1].tolist(), strict=True)):
-        if not lower < upper:
-            raise ValueError(f"high: expected a number > low, got {upper} against {lower} at index {i}")
-        if upper - lower > np.finfo(np.float64).max:
-            raise ValueError(f"high: expected high - low to be finite, got {upper} against {lower} at index {i}")
-    return tuple(bounds)
-
-
-cdef cnp.ndarray widths(width, Py_ssize_t m):
-    # A number for every coordinate (m,), checked.
-    if np.ndim(width) == 0:
-        array = np.full(m, as_positive("width", width))
-    else:
-        array = as_floats("width", width, (m,))
-        for i, number in enumerate(array.tolist()):
-            as_positive(f"width[{i}]", number)
-    if array.min() < 1e-300:
-        raise ValueError(f"width: expected numbers >= 1e-300, got {array.min()}")
-    return frozen(array)
-
-
-cdef object integer(value, str name, int minimum):
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
-    if not minimum <= number <= LARGEST_DIMENSION:
-        raise ValueError(f"{name}: expected an integer in [{minimum}, {LARGEST_DIMENSION}], got {number}")
-    return number
-
-
-cdef list integers(value, str name, Py_ssize_t m):
-    # An integer >= 1 for every coordinate; one stands for all.
-    if np.ndim(value) == 0:
-        return [integer(value, name, 1)] * m
-    array = as_numbers(name, value)
-    if array.shape != (m,):
-        raise ValueError(f"{name}: expected an integer or shape ({m},), got {array.shape}")
-    return [integer(entry, f"{name}[{i}]", 1) for i, entry in enumerate(array.tolist())]
-
-
 cdef Py_ssize_t dimension_of(size, str name) except -1:
-    if size > LARGEST_DIMENSION:
-        raise ValueError(f"{name}: expected a dimension of at most {LARGEST_DIMENSION}, got {size}")
+    if size > LARGEST:
+        raise ValueError(f"{name}: expected a dimension of at most {LARGEST}, got {size}")
     return size

@@ -23,89 +23,17 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from dmq_fast.kernels._episode cimport Episode, Learner
+from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
 from dmq_fast.kernels._fault cimport SCORE
 from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
 from dmq_fast.kernels._normal cimport normals_into
-from dmq_fast.kernels._ridge cimport solve_factor, solve_factor_transposed, update_factor
 from dmq_fast.kernels._validate cimport entries
 
 import numpy as np
 
 from dmq_fast.kernels._validate import as_positive
 
-cdef extern from *:
-    """
-    #include <math.h>
-    #include "dmq_wide.h"
-
-    /* y <- y + a x */
-    static inline void dmq_add(double* CYTHON_RESTRICT y, const double* CYTHON_RESTRICT x, double a, ptrdiff_t d)
-    {
-        for (ptrdiff_t i = 0; i < d; i++)
-            y[i] += a * x[i];
-    }
-
-    /* Eight sums in a fixed order, whatever the vector width. */
-    static inline double dmq_product(const double* x, const double* y, ptrdiff_t d)
-    {
-        double sums[8] = {0.0}, rest = 0.0;
-        ptrdiff_t i = 0;
-        for (; i + 7 < d; i += 8)
-            for (int l = 0; l < 8; l++)
-                sums[l] += x[i + l] * y[i + l];
-        for (; i < d; i++)
-            rest += x[i] * y[i];
-        for (int l = 0; l < 4; l++)
-            sums[l] += sums[l + 4];
-        return ((sums[0] + sums[2]) + (sums[1] + sums[3])) + rest;
-    }
-
-    DMQ_WIDE static double dmq_dot_of(const double* x, const double* y, ptrdiff_t d)
-    {
-        return dmq_product(x, y, d);
-    }
-
-    /* moment (K, d) += values_j sums_p for every pair p = pair[j, a] >= 0 */
-    DMQ_WIDE static void dmq_add_targets(
-        double* moment, const double* values, const double* sums, const ptrdiff_t* pair, ptrdiff_t m, ptrdiff_t K,
-        ptrdiff_t d)
-    {
-        for (ptrdiff_t j = 0; j < m; j++)
-            for (ptrdiff_t a = 0; a < K; a++)
-                if (pair[j * K + a] >= 0)
-                    dmq_add(moment + a * d, sums + pair[j * K + a] * d, values[j], d);
-    }
-
-    /* values_j <- max_a min(1, phi_j . theta^a + scale sqrt(leverage_ja)); -1, or a row whose score is not finite. */
-    DMQ_WIDE static ptrdiff_t dmq_confident(
-        double* values, const double* phi, const double* theta, const double* leverage, double scale, ptrdiff_t m,
-        ptrdiff_t K, ptrdiff_t d)
-    {
-        for (ptrdiff_t j = 0; j < m; j++) {
-            double best = -HUGE_VAL;
-            for (ptrdiff_t a = 0; a < K; a++) {
-                double score = dmq_product(phi + j * d, theta + a * d, d) + scale * sqrt(leverage[j * K + a]);
-                if (!(score * 0.0 == 0.0))
-                    return j;
-                best = score > best ? score : best;
-            }
-            values[j] = best < 1.0 ? best : 1.0;
-        }
-        return -1;
-    }
-
-    /* leverage_j <- leverage_j - (phi_j . x)^2 / denominator, column `a` of (m, K); never below 0. */
-    DMQ_WIDE static void dmq_shrink(
-        double* leverage, const double* phi, const double* x, double denominator, ptrdiff_t m, ptrdiff_t K,
-        ptrdiff_t d)
-    {
-        for (ptrdiff_t j = 0; j < m; j++) {
-            double t = dmq_product(phi + j * d, x, d), left = leverage[j * K] - t * t / denominator;
-            leverage[j * K] = left > 0.0 ? left : 0.0;
-        }
-    }
-    """
-    double dot "dmq_dot_of"(const double* x, const double* y, Py_ssize_t d) noexcept nogil
+cdef extern from "dmq_lsvi.h":
     void add_targets "dmq_add_targets"(
         double* moment, const double* values, const double* sums, const Py_ssize_t* pair, Py_ssize_t m,
         Py_ssize_t n_actions, Py_ssize_t d

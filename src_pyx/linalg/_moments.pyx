@@ -15,82 +15,16 @@ from dmq_fast.kernels._validate import as_numbers
 
 cnp.import_array()
 
-cdef extern from *:
-    r"""
-    #include <stddef.h>
-
-    /* One kernel for vectors of 2, 4 and 8 doubles. Every sum runs over the rows in order and nothing is contracted,
-       so all give the same bits; the tile of ROWS x (VECTORS * LANES) sums fills the registers there are. */
-    #define DMQ_TILES(NAME, TARGET, LANES, ROWS, VECTORS) \
-        TARGET static void NAME( \
-            double* gram, const double* left, const double* right, ptrdiff_t n, ptrdiff_t d) \
-        { \
-            typedef double lanes __attribute__((vector_size(LANES * 8), aligned(8), may_alias)); \
-            const ptrdiff_t columns = VECTORS * LANES; \
-            for (ptrdiff_t i = 0; i < d; i += ROWS) \
-                for (ptrdiff_t j = 0; j < i + ROWS && j < d; j += columns) { \
-                    lanes t[ROWS][VECTORS] = {{{0.0}}}; \
-                    for (ptrdiff_t k = 0; k < n; k++) { \
-                        const double* l = left + k * d + i; \
-                        const lanes* r = (const lanes*) (right + k * d + j); \
-                        for (int p = 0; p < ROWS; p++) \
-                            for (int q = 0; q < VECTORS; q++) \
-                                t[p][q] += l[p] * r[q]; \
-                    } \
-                    for (int p = 0; p < ROWS && i + p < d; p++) \
-                        for (int q = 0; q < VECTORS; q++) \
-                            for (int c = 0; c < LANES; c++) { \
-                                ptrdiff_t at = j + q * LANES + c; \
-                                if (at <= i + p) \
-                                    gram[(i + p) * d + at] += t[p][q][c]; \
-                            } \
-                } \
-        }
-
-    typedef void (*dmq_tiles)(double*, const double*, const double*, ptrdiff_t, ptrdiff_t);
-
-    DMQ_TILES(dmq_tiles_2, , 2, 2, 4)
-
-    #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
-    DMQ_TILES(dmq_tiles_4, __attribute__((target("avx2"))), 4, 4, 2)
-    DMQ_TILES(dmq_tiles_8, __attribute__((target("avx512f"))), 8, 8, 1)
-
-    static dmq_tiles dmq_best_tiles(void)
-    {
-        __builtin_cpu_init();
-        if (__builtin_cpu_supports("avx512f"))
-            return dmq_tiles_8;
-        return __builtin_cpu_supports("avx2") ? dmq_tiles_4 : dmq_tiles_2;
-    }
-    #else
-    static dmq_tiles dmq_best_tiles(void)
-    {
-        return dmq_tiles_2;
-    }
-    #endif
-
-    static double dmq_squares(const double* x, ptrdiff_t n)
-    {
-        double t[8] = {0.0}, total = 0.0;
-        ptrdiff_t i = 0;
-        for (; i + 8 <= n; i += 8)
-            for (int k = 0; k < 8; k++)
-                t[k] += x[i + k] * x[i + k];
-        for (; i < n; i++)
-            total += x[i] * x[i];
-        for (int k = 0; k < 8; k++)
-            total += t[k];
-        return total;
-    }
-    """
+cdef extern from "dmq_moments.h":
     ctypedef void (*Tiles "dmq_tiles")(
         double* gram, const double* left, const double* right, Py_ssize_t n, Py_ssize_t d
     ) noexcept nogil
 
     Tiles best_tiles "dmq_best_tiles"()
 
+cdef extern from "dmq_reduce.h":
     # Sum of x_i^2; NaN or infinite if an entry is, or if it overflows.
-    double squares "dmq_squares"(const double* x, Py_ssize_t n) noexcept nogil
+    double squares "dmq_square"(const double* x, Py_ssize_t n) noexcept nogil
 
 # Lower triangle of gram (d, d) <- gram + left^T right for left and right (n, d); up to 7 doubles behind their ends are
 # read, but not used. Chosen for the processor this runs on.

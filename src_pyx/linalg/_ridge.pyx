@@ -12,221 +12,17 @@ from libc.math cimport INFINITY, fabs, isfinite, log, sqrt
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._blas cimport add_gram, cholesky_upper
+from dmq_fast.kernels._factor cimport downdate_factor_above, dot, inverse_squares, leverage_work_size, leverages
 from dmq_fast.kernels._moments cimport add_outer, mirror
-from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, refuse_not_finite, vector
+from dmq_fast.kernels._validate cimport (
+    all_finite, entries, flag, integer, matrix, number, positive, refuse_not_finite, vector,
+)
 
 import numpy as np
 
 from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
 
 cnp.import_array()
-
-
-# The loops that take the time, in C for the sake of one attribute, DMQ_WIDE.
-cdef extern from *:
-    """
-    #include <math.h>
-    #include "dmq_wide.h"
-
-    /* (u, w) <- (c u + s w, c w - s u), entry by entry. */
-    static inline void dmq_rotate(
-        double* CYTHON_RESTRICT u, double* CYTHON_RESTRICT w, double c, double s, ptrdiff_t n)
-    {
-        for (ptrdiff_t j = 0; j < n; j++) {
-            double t = u[j];
-            u[j] = c * t + s * w[j];
-            w[j] = c * w[j] - s * t;
-        }
-    }
-
-    /* y <- y - a x */
-    static inline void dmq_subtract(
-        double* CYTHON_RESTRICT y, const double* CYTHON_RESTRICT x, double a, ptrdiff_t n)
-    {
-        for (ptrdiff_t j = 0; j < n; j++)
-            y[j] -= a * x[j];
-    }
-
-    DMQ_WIDE static void dmq_update(double* u, double* w, ptrdiff_t d)
-    {
-        for (ptrdiff_t k = 0; k < d; k++) {
-            double* row = u + k * d;
-            double a = row[k], b = w[k];
-            if (b == 0.0)
-                continue;
-            double r = sqrt(a * a + b * b);
-            row[k] = r;
-            dmq_rotate(row + k + 1, w + k + 1, a / r, b / r, d - k - 1);
-        }
-    }
-
-    /* The rotations (c, s) from the last row up, against x = 0: what leaves U arrives in x. */
-    DMQ_WIDE static void dmq_downdate(double* u, double* x, const double* c, const double* s, ptrdiff_t d)
-    {
-        for (ptrdiff_t j = 0; j < d; j++)
-            x[j] = 0.0;
-        for (ptrdiff_t i = d - 1; i >= 0; i--)
-            dmq_rotate(u + i * d + i, x + i, c[i], -s[i], d - i);
-    }
-
-    DMQ_WIDE static void dmq_solve_transposed(const double* u, double* x, ptrdiff_t d)
-    {
-        for (ptrdiff_t k = 0; k < d; k++) {
-            x[k] /= u[k * d + k];
-            dmq_subtract(x + k + 1, u + k * d + k + 1, x[k], d - k - 1);
-        }
-    }
-
-    /* Eight sums in a fixed order fill the widest vector and hide the latency of one. */
-    static inline double dmq_sum(const double* x, const double* y, ptrdiff_t n)
-    {
-        double sums[8] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0}, rest = 0.0;
-        ptrdiff_t i = 0;
-        for (; i + 7 < n; i += 8)
-            for (int l = 0; l < 8; l++)
-                sums[l] += x[i + l] * y[i + l];
-        for (; i < n; i++)
-            rest += x[i] * y[i];
-        for (int l = 0; l < 4; l++)
-            sums[l] += sums[l + 4];
-        return ((sums[0] + sums[2]) + (sums[1] + sums[3])) + rest;
-    }
-
-    /* out_i <- |U^{-T} x_i|^2 with `work` of d DMQ_LANES doubles. Rows go side by side, a vector of them for each k;
-       what is left goes one by one, with the same operations. 32 rows, as GCC unrolls what is shorter. */
-    #define DMQ_LANES 32
-    #define DMQ_ALONE 6
-    DMQ_WIDE static void dmq_leverage(
-        const double* CYTHON_RESTRICT u, const double* CYTHON_RESTRICT x, double* CYTHON_RESTRICT out,
-        double* CYTHON_RESTRICT work, ptrdiff_t m, ptrdiff_t d)
-    {
-        ptrdiff_t i = 0;
-        for (; m - i >= DMQ_ALONE; i += DMQ_LANES) {
-            ptrdiff_t lanes = m - i < DMQ_LANES ? m - i : DMQ_LANES;
-            double solved[DMQ_LANES], total[DMQ_LANES] = {0.0};
-            for (ptrdiff_t j = 0; j < d; j++)
-                for (ptrdiff_t l = 0; l < DMQ_LANES; l++)
-                    work[j * DMQ_LANES + l] = l < lanes ? x[(i + l) * d + j] : 0.0;
-            for (ptrdiff_t k = 0; k < d; k++) {
-                for (ptrdiff_t l = 0; l < DMQ_LANES; l++) {
-                    solved[l] = work[k * DMQ_LANES + l] / u[k * d + k];
-                    total[l] += solved[l] * solved[l];
-                }
-                for (ptrdiff_t j = k + 1; j < d; j++)
-                    for (ptrdiff_t l = 0; l < DMQ_LANES; l++)
-                        work[j * DMQ_LANES + l] -= u[k * d + j] * solved[l];
-            }
-            for (ptrdiff_t l = 0; l < lanes; l++)
-                out[i + l] = total[l];
-        }
-        for (; i < m; i++) {
-            double total = 0.0;
-            for (ptrdiff_t j = 0; j < d; j++)
-                work[j] = x[i * d + j];
-            for (ptrdiff_t k = 0; k < d; k++) {
-                work[k] /= u[k * d + k];
-                total += work[k] * work[k];
-                dmq_subtract(work + k + 1, u + k * d + k + 1, work[k], d - k - 1);
-            }
-            out[i] = total;
-        }
-    }
-
-    /* |U^{-1}|^2 in the Frobenius norm, column by column of U^{-T}, or infinity as soon as it exceeds `most`; `x` of d
-       doubles. */
-    DMQ_WIDE static double dmq_inverse_squares(const double* u, double* x, ptrdiff_t d, double most)
-    {
-        double total = 0.0;
-        for (ptrdiff_t k = 0; k < d; k++) {
-            for (ptrdiff_t i = k; i < d; i++)
-                x[i] = 0.0;
-            x[k] = 1.0;
-            for (ptrdiff_t i = k; i < d; i++) {
-                x[i] /= u[i * d + i];
-                total += x[i] * x[i];
-                dmq_subtract(x + i + 1, u + i * d + i + 1, x[i], d - i - 1);
-            }
-            if (!(total <= most))
-                return HUGE_VAL;
-        }
-        return total;
-    }
-
-    DMQ_WIDE static double dmq_dot(const double* x, const double* y, ptrdiff_t n)
-    {
-        return dmq_sum(x, y, n);
-    }
-
-    DMQ_WIDE static void dmq_solve(const double* u, double* x, ptrdiff_t d)
-    {
-        for (ptrdiff_t i = d - 1; i >= 0; i--) {
-            const double* row = u + i * d;
-            x[i] = (x[i] - dmq_sum(row + i + 1, x + i + 1, d - i - 1)) / row[i];
-        }
-    }
-    """
-    void dmq_update(double* u, double* w, Py_ssize_t d) noexcept nogil
-    void dmq_downdate(double* u, double* x, const double* c, const double* s, Py_ssize_t d) noexcept nogil
-    void dmq_solve_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil
-    void dmq_solve(const double* u, double* x, Py_ssize_t d) noexcept nogil
-    double dmq_dot(const double* x, const double* y, Py_ssize_t n) noexcept nogil
-    double dmq_inverse_squares(const double* u, double* x, Py_ssize_t d, double most) noexcept nogil
-    void dmq_leverage(
-        const double* u, const double* x, double* out, double* work, Py_ssize_t m, Py_ssize_t d
-    ) noexcept nogil
-    enum:
-        DMQ_LANES
-
-
-cdef void update_factor(double* u, double* w, Py_ssize_t d) noexcept nogil:
-    # Rotate (U_kk, w_k) to (r, 0), k = 0, 1, ...; the rest of row k and of w follow.
-    dmq_update(u, w, d)
-
-
-cdef int downdate_factor(double* u, double* w, double* work, Py_ssize_t d) noexcept nogil:
-    return downdate(u, w, work, d, d * DBL_EPSILON)
-
-
-cdef int downdate(double* u, double* w, double* work, Py_ssize_t d, double least) noexcept nogil:
-    # LINPACK's way (Users' Guide, chapter 10). a = U^{-T} w; 1 - |a|^2 = det(V - w w^T) / det(V) must exceed `least`.
-    cdef double* c = work
-    cdef double norm, radius, longer
-    cdef Py_ssize_t i
-    solve_factor_transposed(u, w, d)
-    norm = sqrt(dmq_dot(w, w, d))
-    radius = (1.0 - norm) * (1.0 + norm)
-    if not radius > least:
-        return NOT_DEFINITE
-    # Rotations that take [a; sqrt(1 - |a|^2)] to [0; 1], its last entry first.
-    radius = sqrt(radius)
-    for i in range(d - 1, -1, -1):
-        longer = sqrt(radius * radius + w[i] * w[i])
-        c[i] = radius / longer
-        w[i] = w[i] / longer
-        radius = longer
-    dmq_downdate(u, work + d, c, w, d)
-    return 0
-
-
-cdef void solve_factor_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil:
-    dmq_solve_transposed(u, x, d)
-
-
-cdef void solve_factor(const double* u, double* x, Py_ssize_t d) noexcept nogil:
-    dmq_solve(u, x, d)
-
-
-# Integers up to here are floats.
-cdef object SAFE = 2**53
-
-
-cdef double number(value, str name) except? -1.0:
-    # A float passes as it is, NaN and infinities included: the caller looks at them.
-    if isinstance(value, float):
-        return value
-    if type(value) is int and -SAFE <= value <= SAFE:
-        return value
-    return as_floats(name, value, ()).item()
 
 
 cdef enum:
@@ -369,9 +165,7 @@ cdef class Ridge:
         if not 1 <= d <= 1 << 28:
             raise ValueError(f"d: expected an integer in [1, 2^28], got {d}")
         self.regularization = positive(regularization, "regularization")
-        if not isinstance(normalized, (bool, np.bool_)):
-            raise TypeError(f"normalized: expected a bool, got {normalized!r}")
-        self.normalized = normalized
+        self.normalized = flag(normalized, "normalized")
         self._trace = d * self.regularization
         if self.regularization < DBL_MIN or self._trace > ROOM:
             raise ValueError(f"regularization: {self.regularization} is out of the range of float64 here")
@@ -463,7 +257,7 @@ cdef class Ridge:
         cdef Py_ssize_t d = self.dimension
         cdef double error = (d + HELD) * (0.5 * DBL_EPSILON), needed = self._trace * (error / SHARE)
         if needed > self._least:
-            self._least = max(self._least, 1.0 / dmq_inverse_squares(self._factor, self._work, d, 1.0 / needed))
+            self._least = max(self._least, 1.0 / inverse_squares(self._factor, self._work, d, 1.0 / needed))
         return needed <= self._least
 
     cdef int settle(self) except -1:
@@ -537,7 +331,7 @@ cdef class Ridge:
         cdef cnp.ndarray row = vector(phi, "phi", d)
         cdef double target = number(y, "y")
         cdef const double* x = entries(row)
-        cdef double square = dmq_dot(x, x, d), reach = fabs(target) * sqrt(square)
+        cdef double square = dot(x, x, d), reach = fabs(target) * sqrt(square)
         self.may_write()
         self.admit(square, reach, "phi", row, y)
         self._trace += square
@@ -609,7 +403,7 @@ cdef class Ridge:
         cdef double square, squares = 0.0, reach = 0.0
         with nogil:
             for i in range(m):
-                square = dmq_dot(x + i * d, x + i * d, d)
+                square = dot(x + i * d, x + i * d, d)
                 squares += square
                 reach += fabs(target[i]) * sqrt(square)
         self.may_write()
@@ -681,7 +475,7 @@ cdef class Ridge:
         cdef cnp.ndarray row = vector(phi, "phi", d)
         cdef double target = number(y, "y")
         cdef const double* x = entries(row)
-        cdef double square = dmq_dot(x, x, d), reach = fabs(target) * sqrt(square)
+        cdef double square = dot(x, x, d), reach = fabs(target) * sqrt(square)
         cdef int info
         self.may_write()
         # What was added fits; twice the room holds the difference even where it was not.
@@ -713,7 +507,7 @@ cdef class Ridge:
         cdef int info = NOT_DEFINITE
         if not self.normalized:
             memcpy(self._work, x, d * sizeof(double))
-            info = downdate(self._factor, self._work, self._work + d, d, LEAST)
+            info = downdate_factor_above(self._factor, self._work, self._work + d, d, LEAST)
             if info != 0 and not self.sound():
                 # Rotations amplify rounding here, but the Gram matrix does so in every direction.
                 memcpy(self._work, x, d * sizeof(double))
@@ -866,7 +660,7 @@ cdef class Ridge:
         cdef double value
         cdef double* out
         if cnp.PyArray_NDIM(rows) == 1:
-            value = dmq_dot(x, weights, d)
+            value = dot(x, weights, d)
             if not isfinite(value):
                 refuse_result("prediction")
             return value
@@ -877,7 +671,7 @@ cdef class Ridge:
         with nogil:
             value = 0.0
             for i in range(m):
-                out[i] = dmq_dot(x + i * d, weights, d)
+                out[i] = dot(x + i * d, weights, d)
                 value += out[i] * 0.0
         if value != 0.0:
             refuse_result("prediction")
@@ -911,12 +705,12 @@ cdef class Ridge:
         cdef bint single = cnp.PyArray_NDIM(rows) == 1
         self.ready()
         if single and d < LONG:
-            dmq_leverage(self._factor, x, &value, self._work, 1, d)
+            leverages(self._factor, x, &value, self._work, 1, d)
             if not isfinite(value):
                 refuse_result("leverage")
             return value
         m = 1 if single else cnp.PyArray_DIM(rows, 0)
-        result, scratch = doubles(m), doubles(DMQ_LANES * d)
+        result, scratch = doubles(m), doubles(leverage_work_size(d))
         out, work = entries(result), entries(scratch)
         value = 0.0
         self._busy += 1
@@ -925,7 +719,7 @@ cdef class Ridge:
                 PyErr_CheckSignals()
                 size = min(m - begin, BLOCK)
                 with nogil:
-                    dmq_leverage(self._factor, x + begin * d, out + begin, work, size, d)
+                    leverages(self._factor, x + begin * d, out + begin, work, size, d)
                     for i in range(begin, begin + size):
                         value += out[i] * 0.0
         finally:
@@ -976,8 +770,8 @@ cdef class Ridge:
         if not (isinstance(version, int) and version == STATE):
             raise ValueError(f"state: expected that of a Ridge, version {STATE}, got {version!r}")
         try:
-            n = whole(state, "n", 0, LAST)
-            left = whole(state, "left", 1, REFACTOR)
+            n = integer(state["n"], "state['n']", 0, LAST)
+            left = integer(state["left"], "state['left']", 1, REFACTOR)
             lower = as_floats("state['lower']", state["lower"], (d, d))
             rows = as_floats("state['rows']", state["rows"], (None, d))
             moment = as_floats("state['moment']", state["moment"], (d,))
@@ -1022,13 +816,6 @@ cdef class Ridge:
     def __repr__(self):
         means = ", normalized=True" if self.normalized else ""
         return f"Ridge({self.dimension}, {self.regularization!r}{means}): n={self.n}"
-
-
-cdef Py_ssize_t whole(dict state, str name, Py_ssize_t least, Py_ssize_t most) except -1:
-    value = state[name]
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"state['{name}']: expected an integer in [{least}, {most}], got {value!r}")
-    return value
 
 
 cdef cnp.ndarray points(value, Py_ssize_t d):

@@ -9,6 +9,8 @@ NumPy alone: ``numpy.random.Philox(key=key, counter=counter)`` with ``key = np.a
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint64_t
 
+from dmq_fast.kernels._validate cimport word
+
 import numbers
 
 import numpy as np
@@ -127,8 +129,8 @@ cdef class Stream:
             words = seed.generate_state(2, np.uint64)
         self._key[0] = words[0]
         self._key[1] = words[1]
-        self._call = number("call", call)
-        self._chunk = number("chunk", chunk)
+        self._call = word(call, "call")
+        self._chunk = word(chunk, "chunk")
 
     @staticmethod
     def from_key(key, call=0, chunk=0):
@@ -136,10 +138,10 @@ cdef class Stream:
         if len(key) != 2:
             raise ValueError(f"key: expected two 64-bit integers, got {len(key)}")
         cdef Stream stream = Stream.__new__(Stream)
-        stream._key[0] = number("key[0]", key[0])
-        stream._key[1] = number("key[1]", key[1])
-        stream._call = number("call", call)
-        stream._chunk = number("chunk", chunk)
+        stream._key[0] = word(key[0], "key[0]")
+        stream._key[1] = word(key[1], "key[1]")
+        stream._call = word(call, "call")
+        stream._chunk = word(chunk, "chunk")
         return stream
 
     @property
@@ -162,8 +164,8 @@ cdef class Stream:
         cdef Stream stream = Stream.__new__(Stream)
         stream._key[0] = self._key[0]
         stream._key[1] = self._key[1]
-        stream._call = number("call", call)
-        stream._chunk = number("chunk", chunk)
+        stream._call = word(call, "call")
+        stream._chunk = word(chunk, "chunk")
         return stream
 
     def generator(self):
@@ -204,10 +206,3 @@ cdef class Stream:
 
     def __reduce__(self):
         return (Stream.from_key, (self.key, self.call, self.chunk))
-
-
-cdef uint64_t number(str name, value) except? 0:
-    # The test of the abstract class is slow, and streams are opened by the thousand.
-    if not (type(value) is int or isinstance(value, numbers.Integral)) or not 0 <= value < 2**64:
-        raise ValueError(f"{name}: expected an integer in [0, 2^64), got {value!r}")
-    return value
