@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
-from dmq_fast.kernels import Greedy, Interpreted, Rule
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels import Greedy, Interpreted, Rule, as_floats
 from dmq_fast.moments import Moments
 
 __all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedSolver", "as_arithmetic"]

@@ -39,8 +39,7 @@ from dmq_fast.journal import (
     read_header,
     unwrapped,
 )
-from dmq_fast.kernels import Greedy, Stream, Uniform
-from dmq_fast.kernels._validate import as_positive
+from dmq_fast.kernels import Greedy, Stream, Uniform, as_positive
 from dmq_fast.memory import Memory
 from dmq_fast.moments import Moments, Redrawn
 from dmq_fast.policy import Policy

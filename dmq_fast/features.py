@@ -17,17 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._arguments import integer
-from dmq_fast.kernels._features import (
-    RBF,
-    FeatureMap,
-    Fourier,
-    Identity,
-    Nystrom,
-    OneHot,
-    RandomFourier,
-    TileCoding,
-)
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels import RBF, FeatureMap, Fourier, Identity, Nystrom, OneHot, RandomFourier, TileCoding, as_floats
 
 __all__ = [
     "RBF",

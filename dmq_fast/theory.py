@@ -68,7 +68,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._arguments import integer, one_of
-from dmq_fast.kernels._validate import as_numbers, as_positive
+from dmq_fast.kernels import as_numbers, as_positive
 
 __all__ = [
     "Inequality",

@@ -67,5 +67,6 @@ cdef class Learner:
     # Set `busy`; RuntimeError if it is set already.
     cdef int begin_work(self) except -1
 
-    # Learn from the episode that has just begun. False if the episode failed, or, with `stop` at NONE, for lack of memory.
+    # Learn from the episode that has just begun. False if the episode failed, or, with `stop` at NONE, for lack of
+    # memory.
     cdef bint play(self) noexcept nogil

@@ -22,8 +22,8 @@ cdef void solve_factor(const double* u, double* x, Py_ssize_t d) noexcept nogil
 # `downdate_factor` with a threshold of the caller's: NOT_DEFINITE unless det(V - w w^T) / det(V) > least.
 cdef int downdate_factor_above(double* u, double* w, double* work, Py_ssize_t d, double least) noexcept nogil
 
-# out (m,) <- |U^{-T} x_i|^2, the leverages of the rows x (m, d). `work` has leverage_work_size(d) doubles; one row alone
-# needs d.
+# out (m,) <- |U^{-T} x_i|^2, the leverages of the rows x (m, d). `work` has leverage_work_size(d) doubles; for one row
+# d are enough.
 cdef Py_ssize_t leverage_work_size(Py_ssize_t d) noexcept nogil
 cdef void leverages(
     const double* u, const double* x, double* out, double* work, Py_ssize_t m, Py_ssize_t d

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._arguments import count, integer
-from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, greedy_actions
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.evaluate import Estimate, estimate

@@ -12,7 +12,9 @@ from libc.math cimport NAN, cos, fabs, sin, sqrt
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
 
-from dmq_fast.kernels._validate cimport LARGEST, box, entries, flag, frozen, integer, integers, refuse_not_finite, widths
+from dmq_fast.kernels._validate cimport (
+    LARGEST, box, entries, flag, frozen, integer, integers, refuse_not_finite, widths,
+)
 
 import numpy as np
 

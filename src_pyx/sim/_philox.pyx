@@ -56,8 +56,8 @@ cdef inline void next_block(Philox* g, uint64_t* out) noexcept nogil:
     out[0], out[1], out[2], out[3] = c0, c1, c2, c3
 
 
-cdef inline double to_uniform(uint64_t word) noexcept nogil:
-    return <double> (word >> 11) * (1.0 / 9007199254740992.0)
+cdef inline double to_uniform(uint64_t bits) noexcept nogil:
+    return <double> (bits >> 11) * (1.0 / 9007199254740992.0)
 
 
 cdef void philox_uniforms(Philox* g, double* out, Py_ssize_t n) noexcept nogil:
