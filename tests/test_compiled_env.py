@@ -17,6 +17,8 @@ from dmq_fast.environments.compiled import ENDED, FEATURES, RESET, STEP, Functio
 from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Fixed, Greedy, Uniform
 from dmq_fast.samplers import ParallelSampler, RolloutSampler, estimate_value
 
+pytestmark = pytest.mark.kernels
+
 BLOCK = 256
 
 
