@@ -84,7 +84,7 @@ def test_an_episode_is_what_the_functions_of_the_environment_say(name):
             reward = handle.step(level, states, [action], dynamics.random((1, handle.step_uniforms[level])))[0]
             assert episode.step(action) == env.reward_scale * (reward + env.reward_shift)
             np.testing.assert_array_equal(episode.state, states[0])
-        with pytest.raises(ValueError, match="goes on"):
+        with pytest.raises(ValueError, match="has not ended"):
             episode.step(0)
     assert ended > 0 or name != "fourier"
 

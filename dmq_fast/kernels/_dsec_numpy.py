@@ -1,4 +1,4 @@
-"""The DSEC oracle where NumPy does: in square-root form from raw features, and on a singular M1."""
+"""The two parts of the DSEC oracle that are in NumPy: the square-root form from raw features, and a singular M1."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 class DsecResult(NamedTuple):
-    """Answer of the DSEC oracle.
+    """Answer of the DSEC oracle: `decision` (v >= eps2), `value` v, `witness` x (d,), and `marginal`.
 
-    `decision` (v >= eps2), `value` v, `witness` x (d,), and `marginal`.
-
-    The witness is the theta_1 - theta_2 that attains v: x^T M1 x = eps1 and x^T M2 x = v. Where v is infinite, x is a
+    The witness is the theta_1 - theta_2 that attains v: x^T M1 x = eps1 and x^T M2 x = v. If v is infinite, x is a
     direction with x^T M1 x = 0 and x^T M2 x = 1. A decision that is not marginal is certain for the numbers given; a
     marginal one lies so close to the threshold that arithmetic of 100 bits does not resolve it, or value and witness
     rest on the numerical rank of a singular M1. The value is rounded, so it may contradict a decision within its
@@ -36,9 +34,9 @@ class DsecResult(NamedTuple):
 def singular(
     m1: NDArray[np.float64], m2: NDArray[np.float64], eps1: float, eps2: float, decision: bool, marginal: bool
 ) -> DsecResult:
-    """Value and witness of `dsec` where m1 (d, d) is not positive definite in float64.
+    """Return the result of `dsec` if m1 (d, d) is not positive definite in float64.
 
-    The decision is known, unless it is marginal: then it follows the value.
+    The decision is given, and kept unless it is marginal: then it follows from the value.
     """
     d, open_question = len(m1), marginal
     first, second = (np.triu(m) + np.triu(m, 1).T for m in (m1, m2))
@@ -48,10 +46,10 @@ def singular(
     empty = lengths == 0.0
     bare = np.where(empty, masses, 0.0)
     if (bare > 0.0).any():
-        # A row of zeros is a null space without doubt.
+        # A row of zeros is certainly in the null space.
         i = int(bare.argmax())
         return DsecResult(True, np.inf, np.eye(d)[i] / np.sqrt(bare[i]), False)
-    # Scaled to unit diagonal: what is tiny because of its units is not singular.
+    # Scale to unit diagonal, so that small units do not pass for singularity.
     units = np.where(empty, 1.0, np.sqrt(lengths))
     with np.errstate(over="ignore", invalid="ignore"):
         first, second = (m / units / units[:, None] for m in (first, second))
@@ -65,12 +63,12 @@ def singular(
         raise np.linalg.LinAlgError(f"m1: expected a positive semidefinite matrix, got eigenvalue {spectrum[0]:.3g}")
     null = axes[:, spectrum <= tolerance]
     kept = axes[:, spectrum > tolerance] / np.sqrt(spectrum[spectrum > tolerance])
-    # Any null space but rows of zeros is one within rounding.
+    # Apart from rows of zeros, a null space is one only within rounding.
     marginal = bool(marginal or null.shape[1] > empty.sum())
     mass, directions = np.linalg.eigh(null.T @ second @ null) if null.size else (np.zeros(1), np.eye(1))
     if mass[-1] > tolerance * np.diag(second).max():
         x = null @ directions[:, -1] / np.sqrt(mass[-1])
-        # A False that is certain stays: then M1 is definite after all, but v is beyond float64 arithmetic.
+        # A certain False stays: M1 is definite then, but v cannot be computed in float64.
         return DsecResult(decision, np.inf, x / units, True)
     if kept.size == 0:
         return DsecResult(decision and not open_question, 0.0, np.zeros(d), marginal)
@@ -84,7 +82,7 @@ def singular(
 
 
 def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, eps_r: float = 0.0) -> DsecResult:
-    """DSEC oracle from raw features, in square-root form: no second moment is formed, no condition number squared.
+    """Return the answer of the DSEC oracle from raw features, without forming second moments.
 
     v = eps1 sigma_max(X2 T^{-1})^2 / n2, with T the triangular factor of [X1 / sqrt(n1); sqrt(eps_r) I].
 
@@ -120,19 +118,19 @@ def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, e
     eps1, eps2, eps_r = as_positive("eps1", eps1), as_positive("eps2", eps2), as_positive("eps_r", eps_r, zero=True)
     if eps_r > 0.0:
         first = np.vstack([first, np.sqrt(eps_r) * np.sqrt(n1) * np.eye(d)])
-    # Columns scaled to order one: what is tiny because of its units is not singular.
+    # Scale columns to order one, so that small units do not pass for singularity.
     units = np.abs(first).max(axis=0)
     empty = units == 0.0
     bare = np.where(empty, np.abs(second).max(axis=0), 0.0)
     if bare.any():
-        # A column of zeros is a null space without doubt.
+        # A column of zeros is certainly in the null space.
         i = int(bare.argmax())
         length = bare[i] * float(np.linalg.norm(second[:, i] / bare[i]) / np.sqrt(n2))
         return DsecResult(True, np.inf, np.eye(d)[i] / length, False)
     units[empty] = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         first, second = first / units, second / units
-        # v = (gain sigma)^2: lengths, not their squares, as the squares may be out of range where v is not.
+        # v = (gain sigma)^2. Compute with lengths: their squares may overflow even if v does not.
         size = float(np.abs(second).max()) or 1.0
         gain, target = size * np.sqrt(eps1) * np.sqrt(n1 / n2), np.sqrt(eps2)
         if not (np.isfinite(size) and 0.0 < gain < np.inf):
@@ -146,7 +144,7 @@ def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, e
             x = x / units * np.sqrt(n2) / size
     if not np.isfinite(x).all() or (np.isfinite(sigma) and not np.isfinite(value)):
         raise ValueError("rows1, rows2: v or its witness overflows; rescale")
-    # A spread that is not small is beyond the analysis of first order behind it.
+    # The bound on the spread is of first order, so it holds for small spreads only.
     close = spread > 0.1 or abs(length - target) <= spread * max(length, target)
     return DsecResult(bool(proved or length >= target), value, x, bool(close and not proved))
 
@@ -185,14 +183,14 @@ def _top_direction(
     _, sigma, directions = np.linalg.svd(target[:, :rank] @ inverse)
     top = float(sigma[0])
     x[order[:rank]] = inverse @ directions[0]
-    # What moves a column of T, or of X2, by `unit` of its length moves sigma by no more than these.
+    # Bounds on the change of sigma if each column of T, or of X2, changes by `unit` of its length.
     weights = np.linalg.norm(inverse, axis=1)
     relative = unit1 * float(np.linalg.norm(triangle, axis=0) @ weights)
     absolute = unit2 * float(np.linalg.norm(target[:, :rank], axis=0) @ weights)
     spread = 2.0 * (relative + absolute / top) if top > 0.0 else 0.0
     rest = order[rank:]
     if first[:, rest].any() or second[:, rest].any():
-        # A rank that is numerical bounds nothing.
+        # With a numerical rank there is no bound.
         spread = np.inf
     return top, x, spread, _proves_shift(first, second, x, ratio)
 
@@ -200,7 +198,7 @@ def _top_direction(
 def _proves_shift(
     first: NDArray[np.float64], second: NDArray[np.float64], x: NDArray[np.float64], ratio: float
 ) -> bool:
-    """Whether |second x| >= ratio |first x| for certain."""
+    """Return whether |second x| >= ratio |first x| for certain."""
     unit = EPSILON * (len(x) + 4)
     above = float(np.linalg.norm(second @ x) - unit * np.linalg.norm(np.abs(second) @ np.abs(x)))
     below = float(np.linalg.norm(first @ x) + unit * np.linalg.norm(np.abs(first) @ np.abs(x)))

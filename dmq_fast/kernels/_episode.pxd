@@ -12,7 +12,7 @@ from dmq_fast.kernels._simulator cimport Simulator
 
 # Numbers computed between two checks for Ctrl-C: some ten milliseconds.
 cdef enum:
-    UNHEARD = 1 << 22
+    UNCHECKED = 1 << 22
 
 # A block of one trajectory; horizon, n_actions, dimension and `stop` are those of the simulator.
 cdef class Episode(Simulator):

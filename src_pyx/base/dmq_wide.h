@@ -1,6 +1,6 @@
-/* DMQ_WIDE before a function: compile it for the wider vectors of x86-64 too, and choose when the module loads.
-   Only for loops whose every entry is computed on its own: as nothing is contracted (setup.py), the bits are then the
-   same at any width. The sanitizers run too late for the choice. */
+/* DMQ_WIDE before a function compiles it for the wider vectors of x86-64 too; the choice is made when the module loads.
+   Use it only for loops whose entries are computed independently, or summed in a fixed order: as nothing is contracted
+   (setup.py), the bits are then the same at any width. Not under the sanitizers, which start after the choice. */
 #ifndef DMQ_WIDE_H
 #define DMQ_WIDE_H
 

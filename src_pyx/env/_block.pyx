@@ -1,9 +1,9 @@
 """Block MDPs as compiled environments: a finite MDP whose states emit noisy observations (Du et al., 2019, PCID).
 
-The hidden MDP is a `FiniteModel`, whose tables are read where they are. A state s of level h is seen as
+The hidden MDP is a `FiniteModel`, whose tables are used without a copy. A state s of level h emits
 phi = scale (base_h(s) + noise):
 
-- none: the row itself, which takes no uniform;
+- none: the row itself, without uniforms;
 - coins: n further coordinates, each 0 or 1 with probability 1/2. Coin j of 52 is the (j + 1)-th binary digit of one
   uniform after the point, so a state takes ceil(n / 52) uniforms;
 - gaussian: independent N(0, sigma^2) on every coordinate; uniform j of m = ceil(d / 2) has the normals of coordinates
@@ -60,7 +60,7 @@ cdef struct Block:
     const int32_t* start_state
     Noise noise
     Py_ssize_t n_coins
-    # What four coins pay, (16, 4), by the number whose binary digits they are; and the deviation of Gaussian noise.
+    # Values of four coins, (16, 4), by the number whose binary digits they are; and the deviation of Gaussian noise.
     double[64] coins
     double deviation
     # By level: scaled rows, each (S_h, d - n_coins).
@@ -78,14 +78,14 @@ cdef class BlockModel:
     model : FiniteModel
         The hidden MDP; its features are not used.
     base : sequence of H array_like, each (S_h, m)
-        What the states of a level emit but for noise. An array object that appears at several levels is kept once.
+        Emissions of the states of a level, without noise. An array object that appears at several levels is kept once.
     noise : {"none", "coins", "gaussian"}
     n_coins : int
         Number of coins, appended to the m coordinates; >= 1 for coins, else 0.
     sigma : float
         Standard deviation of Gaussian noise before scaling; >= 0, and 0 for other noise.
     scale : float
-        What base and noise are multiplied with; > 0.
+        Factor of base and noise; > 0.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ cdef void let_go(object capsule) noexcept:
 
 
 cdef inline bint moves(const Block* block, int64_t h) noexcept nogil:
-    # Whether the next state takes a uniform. After the last level it only matters where a reward depends on it.
+    # Whether the next state takes a uniform. After the last level it matters only to rewards that depend on it.
     cdef const Level* level = &block.levels[h]
     return not level.deterministic and (h < block.horizon - 1 or level.rewards == BY_EDGE)
 
@@ -249,7 +249,7 @@ cdef int features(
 cdef void noisy_rows(
     const double* base, const int32_t* state, Py_ssize_t n, Py_ssize_t d, double deviation, const double* u, double* phi
 ) noexcept nogil:
-    # phi (n, d) <- base[state] + deviation z, with the normals z of u (n, m) taken by the piece, whatever a row needs.
+    # phi (n, d) <- base[state] + deviation z. The normals z of u (n, m) are made in pieces that do not follow the rows.
     cdef float high[PIECE]
     cdef float low[PIECE]
     cdef Py_ssize_t m = (d + 1) // 2, left = n * m, size, i = 0, j = 0, k, run

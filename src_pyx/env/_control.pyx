@@ -53,11 +53,8 @@ cdef class MountainCar:
         self.environment.step = car_step
         self.environment.ended = car_ended
 
-    def __init__(self, horizon):
-        pass
-
     def __dmq_environment__(self):
-        """Hand the environment over; this object must stay alive."""
+        """Return a capsule of the environment. This object must stay alive."""
         return environment_capsule(&self.environment)
 
 
@@ -86,16 +83,13 @@ cdef class CartPole:
         self.environment.step = cart_step
         self.environment.ended = cart_ended
 
-    def __init__(self, horizon):
-        pass
-
     def __dmq_environment__(self):
-        """Hand the environment over; this object must stay alive."""
+        """Return a capsule of the environment. This object must stay alive."""
         return environment_capsule(&self.environment)
 
 
 cdef Environment blank(int64_t horizon, double shift):
-    # What both have in common: steps draw nothing, and r + shift is in [0, 1].
+    # The fields that are equal in both: steps draw no uniforms, and r + shift is in [0, 1].
     cdef Environment environment
     environment.size = sizeof(Environment)
     environment.version = ENVIRONMENT_VERSION
@@ -125,7 +119,7 @@ cdef int car_reset(const void* context, int64_t n, const double* u, void* states
 cdef int car_features(
     const void* context, int64_t level, int64_t n, const void* states, const double* u, double* phi
 ) noexcept nogil:
-    # Gymnasium shows states in single precision.
+    # Gymnasium's observations have single precision.
     cdef const Car* car = <const Car*> states
     cdef int64_t i
     for i in range(n):
@@ -190,7 +184,7 @@ cdef int cart_reset(const void* context, int64_t n, const double* u, void* state
 cdef int cart_features(
     const void* context, int64_t level, int64_t n, const void* states, const double* u, double* phi
 ) noexcept nogil:
-    # Gymnasium shows states in single precision.
+    # Gymnasium's observations have single precision.
     cdef const Cart* cart = <const Cart*> states
     cdef int64_t i
     for i in range(n):

@@ -1,4 +1,4 @@
-"""Compiled environments, taken over from whoever made them; see `_env.pxd` for the interface."""
+"""Compiled environments, taken over from their makers as capsules; see `_env.pxd` for the interface."""
 
 cimport cython
 cimport numpy as cnp
@@ -16,11 +16,11 @@ cnp.import_array()
 cdef const char* FULL = "dmq_fast.environment"
 cdef const char* EMPTY = "dmq_fast.environment.taken"
 
-# Uniforms of one call and bytes of one state that anybody could mean.
+# Upper limit of every size that an environment declares; larger ones are taken for mistakes.
 cdef enum:
     MOST = 1 << 24
 
-# What a struct written by hand in Python must be laid out as.
+# Size and version that a struct written in Python must declare.
 ENVIRONMENT_SIZE = sizeof(Environment)
 VERSION = ENVIRONMENT_VERSION
 
@@ -30,7 +30,7 @@ cdef object environment_capsule(const Environment* environment):
 
 
 def capsule_at(address):
-    """Return a capsule of the environment struct at an address; what is there must stay there."""
+    """Return a capsule of the environment struct at an address. The struct must stay at that address."""
     if not address:
         raise ValueError("environment: expected an address, got NULL")
     return environment_capsule(<const Environment*> <size_t> address)
@@ -116,12 +116,12 @@ cdef class EnvironmentHandle:
 
     @property
     def reward_shift(self):
-        """What is added to a reward."""
+        """Number added to a reward."""
         return self.environment.reward_shift
 
     @property
     def reward_scale(self):
-        """What the shifted reward is multiplied with."""
+        """Factor of the shifted reward."""
         return self.environment.reward_scale
 
     def reset(self, uniforms):
@@ -150,14 +150,14 @@ cdef class EnvironmentHandle:
         return states
 
     def features(self, level, states, uniforms=None):
-        """Return what the environment's own `features` writes for states of `level`, shape (n, dimension).
+        """Return the environment's own features of states of `level`, before any feature map, shape (n, dimension).
 
         Parameters
         ----------
         level : int
         states : numpy.ndarray of uint8, shape (n, state_bytes)
         uniforms : array_like, shape (n, feature_uniforms[level]), optional
-            May be left out where there are none.
+            May be left out if that number is 0.
         """
         cdef int64_t h = level_of(self.environment, level)
         cdef cnp.ndarray given = states_of(self.environment, states)
@@ -179,7 +179,7 @@ cdef class EnvironmentHandle:
             Changed in place.
         actions : array_like of int, shape (n,)
         uniforms : array_like, shape (n, step_uniforms[level]), optional
-            May be left out where there are none.
+            May be left out if that number is 0.
         """
         cdef int64_t h = level_of(self.environment, level)
         cdef cnp.ndarray given = states_of(self.environment, states)
@@ -217,7 +217,7 @@ cdef int64_t level_of(const Environment* environment, level) except -1:
 
 
 cdef cnp.ndarray states_of(const Environment* environment, states):
-    # In place, so nothing that would have to be copied.
+    # States are changed in place, so an array that would have to be copied is refused.
     if not (isinstance(states, np.ndarray) and states.dtype == np.uint8 and states.flags.carray
             and states.ndim == 2 and states.shape[1] == environment.state_bytes):
         raise ValueError(

@@ -1,8 +1,8 @@
 """Feature maps: from observations x (n, m) to features phi (n, d) of Euclidean norm at most 1.
 
 The bound holds for every finite observation up to rounding, a few units of the last place; each class says why. An
-observation with an entry that is NaN or infinite, which only compiled callers can hand over, gives a row with NaN in
-it, and valid columns where the map is sparse.
+observation with an entry that is NaN or infinite, which only compiled callers can pass, gives a row with NaN in it, and
+valid columns if the map is sparse.
 """
 
 cimport cython
@@ -64,10 +64,10 @@ cdef inline double clipped(double x, double low, double high) noexcept nogil:
 
 
 cdef class FeatureMap:
-    """From observations x (n, m) to features phi (n, d) of Euclidean norm at most 1. Immutable.
+    """A map from observations x (n, m) to features phi (n, d) of Euclidean norm at most 1. Immutable.
 
     Derive from it in Cython (``cimport dmq_fast.kernels._features``) and write `apply` or `apply_sparse`. From Python,
-    any callable serves as ``features=`` where environments take one.
+    environments take any callable as ``features=``.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ cdef class FeatureMap:
 
 
 def unchecked(FeatureMap map, x):
-    """Return what compiled callers get for observations (n, m) that may hold NaN: features, or columns and values."""
+    """Return the features, or columns and values, of observations (n, m) that may be NaN, as compiled callers do."""
     rows = as_floats("x", x, (None, map.inputs), finite=False)
     return sparse_rows(map, rows) if map.nonzeros else dense_rows(map, rows)
 
@@ -177,7 +177,7 @@ cdef cnp.ndarray dense_rows(FeatureMap map, cnp.ndarray rows):
     cdef double* work = <double*> malloc(max(<Py_ssize_t> 1, map.work_size) * sizeof(double))
     if work == NULL:
         raise MemoryError()
-    # A piece of work takes milliseconds; in between, Ctrl-C is answered.
+    # A piece of work takes milliseconds; Ctrl-C is checked between pieces.
     cdef Py_ssize_t n = shape[0], piece = max(<Py_ssize_t> 1, (1 << 20) // map.dimension), start = 0
     try:
         while start < n:
@@ -261,9 +261,6 @@ cdef class Identity(FeatureMap):
         self.inputs = len(self.low)
         self.dimension = self.inputs + self.bias
 
-    def __init__(self, low, high, bias=False):
-        pass
-
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
         cdef Py_ssize_t i, _
         cdef double scale = 1.0 / sqrt(<double> self.dimension)
@@ -303,15 +300,12 @@ cdef class OneHot(FeatureMap):
         self.dimension = integer(n, "n", 1, LARGEST)
         self.inputs = self.nonzeros = 1
 
-    def __init__(self, n):
-        pass
-
     cdef void apply_sparse(self, const double* x, Py_ssize_t n, int32_t* columns, double* values) noexcept nogil:
         cdef Py_ssize_t r
         for r in range(n):
             columns[r] = 0
             values[r] = NAN
-            # Compared before it is converted: NaN and what no int32 holds stop here.
+            # The comparison comes before the conversion: NaN and numbers beyond int32 must not be converted.
             if 0.0 <= x[r] < self.dimension and x[r] == <int32_t> x[r]:
                 columns[r] = <int32_t> x[r]
                 values[r] = 1.0
@@ -363,9 +357,6 @@ cdef class Fourier(FeatureMap):
         self.dimension = dimension_of((int(self.order) + 1) ** int(self.inputs), "order")
         self.partial = self.dimension // (self.order + 1)
         self.work_size = 3 * ROWS * self.inputs + 2 * (self.order + 1) + 2 * self.partial
-
-    def __init__(self, low, high, order):
-        pass
 
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
         cdef Py_ssize_t i, r, rows, start = 0, m = self.inputs
@@ -449,9 +440,6 @@ cdef class RBF(FeatureMap):
         self.lower, self.upper = entries(self.bounds), entries(self.bounds) + self.inputs
         self.work_size = self.inputs
 
-    def __init__(self, centers, width, normalized=True):
-        pass
-
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil:
         cdef Py_ssize_t i, _, m = self.inputs, d = self.dimension
         for _ in range(n):
@@ -531,9 +519,6 @@ cdef class TileCoding(FeatureMap):
         self.lasts = frozen(self.counts - (moved == 0))
         self.lower, self.upper, self.count = entries(self.low), entries(self.high), entries(self.counts)
         self.displacement, self.last = entries(self.displacements), entries(self.lasts)
-
-    def __init__(self, low, high, tiles, tilings):
-        pass
 
     cdef void apply_sparse(self, const double* x, Py_ssize_t n, int32_t* columns, double* values) noexcept nogil:
         cdef Py_ssize_t i, _, t, m = self.inputs, k = self.tilings, share = self.dimension // k, moved = k > 1
@@ -619,9 +604,6 @@ cdef class RandomFourier(FeatureMap):
             raise type(error)(f"rng: expected None, an integer, a SeedSequence or a Generator, got {rng!r}") from error
         self.keep(generator.standard_normal((d // 2, m)) / scale)
 
-    def __init__(self, inputs, dimension, width=1.0, rng=None):
-        pass
-
     @staticmethod
     def from_frequencies(frequencies):
         """Make the map of given frequencies, of any other kernel for example.
@@ -643,7 +625,7 @@ cdef class RandomFourier(FeatureMap):
         given = as_floats("frequencies", frequencies, (None, None))
         if given.size == 0:
             raise ValueError(f"frequencies: expected shape (d/2, m) with d/2, m >= 1, got {given.shape}")
-        # One number is drawn in vain.
+        # The constructor draws one frequency, which `keep` replaces.
         cdef RandomFourier out = RandomFourier.__new__(RandomFourier, 1, 2, 1.0, 0)
         out.keep(given)
         return out
@@ -770,9 +752,6 @@ cdef class Nystrom(FeatureMap):
             self.weights = frozen(as_floats("weights", weights, (self.dimension, self.dimension)))
         self.weight = entries(self.weights)
 
-    def __init__(self, landmarks, width=1.0, kernel="gaussian", tolerance=1e-12, weights=None):
-        pass
-
     cdef cnp.ndarray gram(self):
         # K (d, d), as `apply` computes its rows; symmetric to the bit, as differences only change sign.
         cdef Py_ssize_t i, d = self.dimension
@@ -792,7 +771,7 @@ cdef class Nystrom(FeatureMap):
         if self.shape == GAUSSIAN:
             bumps(k, d, 0.0)
             return
-        # `bumps` halves what it takes the exponential of.
+        # `bumps` computes exp(-k / 2).
         for j in range(d):
             k[j] = 2.0 * sqrt(3.0 * k[j] if self.shape == MATERN else k[j])
         if self.shape == EXPONENTIAL:
@@ -825,7 +804,7 @@ cdef class Nystrom(FeatureMap):
         return f"Nystrom(<landmarks of shape {self.landmarks.shape}>, {self.width.tolist()}, {self.kernel!r})"
 
     def __reduce__(self):
-        # With its weights: computed again elsewhere they may differ in the last bits.
+        # The weights are pickled too: computed again on another machine they may differ in the last bits.
         return (Nystrom, (self.landmarks, self.width, self.kernel, self.tolerance, self.weights))
 
 
@@ -841,7 +820,7 @@ def inverse_root(gram, tolerance):
 
 
 cdef object reaches(centers, width, str name):
-    # (2, m): as far out as observations are clipped, so that none overflows, however large.
+    # (2, m): the bounds that observations are clipped to, so that no distance overflows.
     least, most = centers.min(axis=0), centers.max(axis=0)
     reach = 1e150 * np.minimum(width, 1e150)
     if np.abs(centers).max() > 1e300 or (most / 2 - least / 2 > reach).any():

@@ -1,4 +1,4 @@
-/* What the states of a block MDP emit. */
+/* Emissions of the states of a block MDP. */
 #ifndef DMQ_BLOCK_H
 #define DMQ_BLOCK_H
 
@@ -49,7 +49,7 @@ DMQ_WIDE static void dmq_rows(
         dmq_copy(phi + i * d, base + states[i] * m, m);
 }
 
-/* The last `coins` of d coordinates of every row, four at a time: row i of table (16, 4) is what digits i pay. */
+/* The last `coins` of d coordinates of every row, four at a time: row i of table (16, 4) has the values of digits i. */
 DMQ_WIDE static void dmq_coins(
     const double *u, ptrdiff_t n, ptrdiff_t coins, const double *table, ptrdiff_t d, double *phi)
 {

@@ -12,7 +12,7 @@
 /* Largest angle of dmq_sincos: up to there a multiple of pi/2 has at most 20 bits. */
 #define DMQ_LARGEST_ANGLE 1.0e6
 
-/* 1.5 * 2^52: what is added to it is rounded to an integer, found in the low bits of the sum. */
+/* 1.5 * 2^52: adding it to a number rounds that to an integer, which stands in the low bits of the sum. */
 #define DMQ_ROUNDER 6755399441055744.0
 
 /* sine, cosine (n,) <- scale times those of angle (n,), |angle| <= DMQ_LARGEST_ANGLE; NaN for NaN.

@@ -26,7 +26,7 @@ cdef enum Chunk:
 
 
 cdef inline void open_at(Philox* generator, Stream stream, uint64_t call, uint64_t chunk) noexcept nogil:
-    # As `philox_open`, without an object for each position.
+    # The same as `philox_open`, without a Stream for every position.
     generator.key[0], generator.key[1] = stream._key[0], stream._key[1]
     generator.counter[0] = generator.counter[1] = 0
     generator.counter[2], generator.counter[3] = chunk, call
@@ -40,17 +40,17 @@ cdef class Episode(Simulator):
     ----------
     handle : EnvironmentHandle
     feature_map : FeatureMap or None
-        Of as many inputs as the environment's own features; None: they are the features.
+        A map of as many inputs as the environment's own features; with None those are the features.
     stream : Stream
-        Its key is used: episode e reads chunk 0 of call e for reset and steps, chunk 1 for what is observed and
-        chunk 2 for the learner's own draws.
+        Gives the key: episode e reads chunk 0 of call e for reset and steps, chunk 1 for the features and chunk 2 for
+        the learner's own draws.
 
     Attributes
     ----------
     horizon, n_actions, dimension : int
         H, K and d, the latter after the feature map.
     n_states : tuple of H int, or None
-        States by level, where `state` begins with a number among them (finite and block MDPs).
+        Number of states by level, if `state` begins with the state's number (finite and block MDPs).
 
     Raises
     ------
@@ -136,14 +136,14 @@ cdef class Episode(Simulator):
     # The steps for Python: for tests, and for learners written in Python.
 
     def reset(self, number):
-        """Start episode `number` >= 0, which is the call that its uniforms come from."""
+        """Start episode `number` >= 0, which draws its uniforms from the call of that number."""
         if not 0 <= number < 2**63:
             raise ValueError(f"number: expected 0 <= number < 2^63, got {number}")
         if not self.begin(number):
             raise self.explained()
 
     def features(self):
-        """Return the features of the present state, shape (d,); drawn once a level, also where they are noisy."""
+        """Return the features of the present state, shape (d,). They are drawn once a level, also if they are noisy."""
         cdef Py_ssize_t i
         self.must_go_on()
         if not self.seen and not self.observe():
@@ -185,7 +185,7 @@ cdef class Episode(Simulator):
 
     cdef int must_go_on(self) except -1:
         if self.level >= self.horizon:
-            raise ValueError("episode: expected one that goes on; start the next with `reset`")
+            raise ValueError("episode: expected one that has not ended, got one at its end; start another with `reset`")
         return 0
 
 
@@ -210,7 +210,7 @@ cdef class Learner:
 
     def __cinit__(self, Episode episode not None, *arguments, **options):
         if type(self) is Learner:
-            raise TypeError("Learner is abstract: use one that learns")
+            raise TypeError("Learner is abstract: use a subclass")
         self.episode = episode
         self.work = episode.horizon * (episode.dimension * episode.n_actions + 32)
 
@@ -231,37 +231,37 @@ cdef class Learner:
         returns : numpy.ndarray, shape (n,)
             Filled with what each episode earned.
         deadline : float, optional
-            Stop between two episodes when `time.perf_counter()` has got there, within some ten milliseconds.
+            Stop between two episodes once `time.perf_counter()` has reached this; checked every ten milliseconds or so.
 
         Returns
         -------
         bool
-            Whether all n were played; `n_episodes` says how many.
+            Whether all n were played; `n_episodes` counts those that were.
 
         Raises
         ------
         ValueError, RuntimeError, ArithmeticError
             As `CompiledModel.rollout` does, naming level and call, which is the episode.
         MemoryError
-            When what is kept of the episodes does not fit.
+            When the learner's memory of past episodes does not fit.
         KeyboardInterrupt
             On Ctrl-C, between two episodes.
         """
-        cdef Py_ssize_t done = 0, n = returns.shape[0], unheard
+        cdef Py_ssize_t done = 0, n = returns.shape[0], unchecked
         cdef bint well = True
         self.begin_work()
         try:
             while done < n:
-                unheard = 0
+                unchecked = 0
                 with nogil:
-                    while done < n and unheard < UNHEARD:
+                    while done < n and unchecked < UNCHECKED:
                         well = self.episode.begin(self.n_episodes) and self.play()
                         if not well:
                             break
                         returns[done] = self.episode.earned
                         done += 1
                         self.n_episodes += 1
-                        unheard += self.work
+                        unchecked += self.work
                 if not well:
                     raise self.episode.explained() if self.episode.stop.fault != NONE else MemoryError()
                 PyErr_CheckSignals()

@@ -8,13 +8,13 @@ sums over the transitions of level h with action a, from the last level to the f
 - NOISE: phi^T (theta^a + scale U^{-1} z), V = U^T U, z standard normal (Osband, Van Roy and Wen, 2016, algorithm 1);
 - BONUS: min(1, phi^T theta^a + scale sqrt(phi^T V^{-1} phi)) (Jin, Yang, Wang and Jordan, 2020, algorithm 1).
 
-What must be revisited are the observations that were reached, as their values change with theta. Those of a level that
-are equal are kept once, with the sum of phi(s_h) over the transitions into them; so for m of them an episode costs
+The values of all observations reached so far change with theta, so each fit visits them all. Equal observations of a
+level are kept once, with the sum of phi(s_h) over the transitions into them; so with m of them an episode costs
 
     O(H (m K d + K d^2))
 
-where m <= episodes, and m <= states where states are seen as they are. For BONUS this includes the leverages
-phi^T V^{-1} phi of all m, which are kept: a row x that enters V takes (phi^T V^{-1} x)^2 / (1 + x^T V^{-1} x) away.
+where m <= episodes, and m <= states if features have no noise. For BONUS this includes the leverages phi^T V^{-1} phi
+of all m, which are stored: a row x that enters V reduces them by (phi^T V^{-1} x)^2 / (1 + x^T V^{-1} x).
 """
 
 from libc.math cimport sqrt
@@ -47,7 +47,7 @@ cdef extern from "dmq_lsvi.h":
         Py_ssize_t n_actions, Py_ssize_t d
     ) noexcept nogil
 
-cdef enum Kind:
+cdef enum Exploration:
     PLAIN = 0
     NOISE = 1
     BONUS = 2
@@ -55,7 +55,7 @@ cdef enum Kind:
 KINDS = {"uniform": PLAIN, "randomized": NOISE, "confident": BONUS}
 
 cdef enum:
-    # Rows that `greedy_rows` gets at a time.
+    # Rows passed to `greedy_rows` at a time.
     ROWS = 256
     # Rows rotated into V after which its leverages are computed afresh, to bound rounding.
     REFRESH = 1024
@@ -99,7 +99,7 @@ cdef bint grown(void** block, size_t size) noexcept nogil:
 
 
 cdef Py_ssize_t* slot_of(Store* store, const double* row, Py_ssize_t d) noexcept nogil:
-    # Where the row is, or would be.
+    # The slot of the row, or the empty one that it would take.
     cdef Py_ssize_t place = <Py_ssize_t> (fingerprint(row, d) & <uint64_t> (store.n_slots - 1))
     while store.slots[place] != 0 and memcmp(store.rows + (store.slots[place] - 1) * d, row, d * sizeof(double)) != 0:
         place = (place + 1) & (store.n_slots - 1)
@@ -154,10 +154,10 @@ cdef class LeastSquaresLearner(Learner):
     ridge : float
         > 0.
     scale : float
-        >= 0: that of the noise or of the bonus.
+        >= 0: scale of the noise or of the bonus.
     """
 
-    cdef Kind kind
+    cdef Exploration kind
     cdef double scale, ridge
     cdef Store* stores
     cdef Py_ssize_t n_stores
@@ -206,7 +206,7 @@ cdef class LeastSquaresLearner(Learner):
         self.chosen, self.since = np.zeros(ROWS, dtype=np.int64), np.zeros((horizon, n_actions), dtype=np.int64)
 
     def __dealloc__(self):
-        # The episode may be gone by now.
+        # `episode` may have been cleared already, so this counts with `n_stores`.
         cdef Py_ssize_t h
         for h in range(self.n_stores):
             free(self.stores[h].rows)
@@ -219,12 +219,12 @@ cdef class LeastSquaresLearner(Learner):
 
     @property
     def weights(self):
-        """The estimates that the last episode was played with, a copy, shape (H, K, d); zero for uniform actions."""
+        """The estimates that the last episode used, a copy, shape (H, K, d); zero for uniform actions."""
         return self._theta.copy()
 
     @property
     def n_observations(self):
-        """Distinct observations that are revisited, by level; none of the first."""
+        """Number of distinct observations stored, by level; 0 at the first."""
         return tuple([self.stores[h].n for h in range(self.episode.horizon)])
 
     def fit(self):
@@ -250,7 +250,7 @@ cdef class LeastSquaresLearner(Learner):
         cdef Py_ssize_t d = self.episode.dimension
         return self.factors + (h * self.episode.n_actions + a) * d * d
 
-    cdef bint iterate(self, double* theta, Kind kind) noexcept nogil:
+    cdef bint iterate(self, double* theta, Exploration kind) noexcept nogil:
         # theta (H, K, d) <- estimates, backward.
         cdef Py_ssize_t h, a, i, n_actions = self.episode.n_actions, d = self.episode.dimension
         cdef double* weights
@@ -274,7 +274,7 @@ cdef class LeastSquaresLearner(Learner):
                 return False
         return True
 
-    cdef bint evaluate(self, Py_ssize_t h, const double* weights, Kind kind) noexcept nogil:
+    cdef bint evaluate(self, Py_ssize_t h, const double* weights, Exploration kind) noexcept nogil:
         # The values of the observations of level h.
         cdef Store* store = self.stores + h
         cdef Py_ssize_t done = 0, size, n_actions = self.episode.n_actions, d = self.episode.dimension
@@ -367,7 +367,7 @@ cdef class LeastSquaresLearner(Learner):
         return True
 
     cdef Py_ssize_t find(self, Py_ssize_t h, const double* phi) noexcept nogil:
-        # The number of an observation of level h, a new one if there is none; -1 without memory.
+        # The index of an observation of level h, which is stored if it is new; -1 if memory ran out.
         cdef Py_ssize_t a, n_actions = self.episode.n_actions, d = self.episode.dimension
         cdef Store* store = self.stores + h
         cdef Py_ssize_t* slot

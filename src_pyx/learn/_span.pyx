@@ -1,7 +1,7 @@
 """Optimistic Constraint Propagation for a linear span (Wen and Van Roy, 2013, section 5): exact subspace tracking.
 
-With Q_h(., a) in the span of d features and no other knowledge, the largest Q(s, a) that agrees with what was seen is
-the value that earlier equations give, where phi(s) is a combination of theirs, and infinite elsewhere.
+If Q_h(., a) is in the span of d features and nothing else is known, the largest Q(s, a) that agrees with the equations
+seen so far is the value they give if phi(s) is a combination of their features, and infinite otherwise.
 """
 
 from libc.math cimport INFINITY, fabs, sqrt
@@ -23,14 +23,14 @@ cdef class SpanLearner(Learner):
     Parameters
     ----------
     episode : Episode
-        Of an environment without chance, that is without step uniforms that matter.
+        Of a deterministic environment: no step may depend on a uniform.
     tolerance : float
-        > 0. Features whose distance from the known span is at most so large belong to it.
+        > 0. Features at most so far from the known span count as in it.
 
     Attributes
     ----------
     n_conflicts : int
-        Equations off by more than 1e-6 from what was known: Q* is not linear, or not all is deterministic.
+        Equations that contradict earlier ones by more than 1e-6: Q* is not linear, or the environment is random.
     """
 
     cdef readonly Py_ssize_t n_conflicts
@@ -40,7 +40,7 @@ cdef class SpanLearner(Learner):
     cdef double* theta
     cdef double* basis
     cdef int64_t[:, ::1] ranks_
-    # What happened: features (H, d), rewards and actions (H,).
+    # Of the episode: features (H, d), rewards and actions (H,).
     cdef double* record
     cdef double* residual
     cdef double[::1] rewards
@@ -64,7 +64,7 @@ cdef class SpanLearner(Learner):
 
     @property
     def ranks(self):
-        """Dimension of what is known, a copy, shape (H, K)."""
+        """Dimensions of the known spans, a copy, shape (H, K)."""
         return self._ranks.copy()
 
     cdef double distance(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
@@ -122,7 +122,7 @@ cdef class SpanLearner(Learner):
         row = self.basis + (place * d + self.ranks_[h, a]) * d
         for i in range(d):
             row[i] = self.residual[i] / length
-            # What is known stays: the new direction is orthogonal to it.
+            # Earlier equations still hold: the new direction is orthogonal to their features.
             self.theta[place * d + i] += off / length * row[i]
         self.ranks_[h, a] += 1
 
@@ -140,7 +140,7 @@ cdef class SpanLearner(Learner):
             if not self.episode.move(self.actions[h]):
                 return False
             self.rewards[h] = self.episode.reward
-        # Backward: an equation of a level may complete what the level before needs.
+        # Backward: a new equation of a level may make the value known that the level before needs.
         value = 0.0
         for h in range(self.episode.horizon - 1, -1, -1):
             phi = self.record + h * d

@@ -1,6 +1,6 @@
 """Q-learning on a table: with upper confidence bounds (Jin et al., 2018), and delayed (Strehl et al., 2006).
 
-Returns are at most 1 here, where the papers have rewards in [0, 1] and returns of up to H: their numbers over H.
+Returns are at most 1 here; the papers have rewards in [0, 1] and returns of up to H, so numbers here are theirs over H.
 """
 
 from libc.math cimport sqrt
@@ -14,12 +14,12 @@ from dmq_fast.kernels._validate import as_positive
 
 
 cdef class TabularLearner(Learner):
-    """A table of Q by level, state and action, greedy in which the next action is chosen.
+    """Base class of learners with a table of Q by level, state and action, on which actions are greedy.
 
     Parameters
     ----------
     episode : Episode
-        Of an environment that tells its state: one with `n_states`.
+        Of an environment whose states are numbered: one with `n_states`.
     """
 
     # First row by level, (H,); the table, (sum of states, K); visits of its entries.
@@ -36,7 +36,7 @@ cdef class TabularLearner(Learner):
         self.visits = np.zeros((sizes.sum(), episode.n_actions), dtype=np.int64)
 
     cdef list by_level(self, table):
-        # H arrays of one over all rows.
+        # Split an array over all rows into H arrays.
         return np.split(table, np.asarray(self.first)[1:])
 
     @property
@@ -122,9 +122,9 @@ cdef class UCBQLearner(TabularLearner):
 cdef class DelayedQLearner(TabularLearner):
     """Delayed Q-learning (Strehl, Li, Wiewiora, Langford and Littman, 2006) with a table a level and no discount.
 
-    An entry is looked at after every m of its visits that it was waiting for: if Q is at least 2 epsilon above the mean
-    of r + max_b Q(s', b) over them, Q becomes that mean plus epsilon. An entry whose attempt failed waits no more until
-    some Q has changed since.
+    An entry attempts an update after every m visits that it counts: if Q is at least 2 epsilon above the mean of
+    r + max_b Q(s', b) over them, Q becomes that mean plus epsilon. After an attempt that failed, an entry counts no
+    visits until some Q has changed since.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ cdef gemm_t dgemm = <gemm_t> routine(cython_blas, "dgemm")
 cdef enum:
     SMALL = 16
 
-# Up to this dimension triangular solves beat dsygst, which does less work in smaller pieces (measured by bench/).
+# Up to this dimension triangular solves beat dsygst, which does less work but in smaller pieces (measured by bench/).
 cdef enum:
     WIDE = 96
 
@@ -187,7 +187,7 @@ cdef int top_eigenpair(
     info = whiten(a, u, d)
     if <int32_t> info != 0:
         return <int> <int32_t> info
-    # LAPACK may hang on infinities and answer zeros on NaN.
+    # LAPACK may not return on infinities, and may return zeros on NaN.
     for i in range(d):
         if not all_finite(a + i * d + i, d - i):
             return OVERFLOW

@@ -4,10 +4,10 @@ With M1 the regularised second moment of D1 and M2 that of D2,
 
     v = eps_1 lambda_max(M1^{-1/2} M2 M1^{-1/2}),    True  iff  v >= eps_2.
 
-The decision needs no eigenvalue: with R = eps_2 / eps_1 it is True iff A = R M1 - M2 is not positive definite. What is
-more, elimination can prove either answer, by succeeding on A with its diagonal made smaller than rounding could, or
-failing on A with its diagonal made larger. Where neither happens the same is tried in double-double arithmetic, and
-what even that leaves open is flagged as marginal.
+The decision needs no eigenvalue: with R = eps_2 / eps_1 it is True iff A = R M1 - M2 is not positive definite. Gaussian
+elimination can prove either answer: by success on A with its diagonal lowered by a bound on all rounding errors, or by
+failure on A with its diagonal raised by it. If neither happens, the same is tried in double-double arithmetic. Answers
+that this leaves open are flagged as marginal.
 """
 
 cimport numpy as cnp
@@ -31,25 +31,25 @@ cnp.import_array()
 cdef enum:
     SMALL = 12
 
-# What one operation costs, relative to its result: in float64, and in double-double arithmetic with room to spare.
+# Relative rounding error of one operation: in float64, and a generous bound in double-double arithmetic.
 cdef double UNIT = DBL_EPSILON / 2.0
 cdef double UNIT2 = 2.0 ** -100
 
-# Smaller than this, products may underflow: such problems are scaled first.
+# Products of numbers smaller than this may underflow; problems with such numbers are scaled first.
 cdef double TINY = 2.0 ** -800
 
-# Less than any exponent of a number, or of a product of two.
+# Stands for the exponent of 0: less than that of any number or product of two.
 cdef enum:
     ZERO_EXPONENT = -10000
 
 
 cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil:
-    # A, in two parts where it comes to double-double arithmetic; a direction, or the scales.
+    # A, with high and low parts for double-double arithmetic; and a direction, or the scales.
     return 2 * d * d + d
 
 
 cdef inline double margin(double unit, Py_ssize_t d) noexcept nogil:
-    # Bound on what rounding does to A, relative to g_i = R (M1)_ii + (M2)_ii. Scale rows and columns by g_i^{-1/2}: as
+    # Bound on the rounding errors in A, relative to g_i = R (M1)_ii + (M2)_ii. Scale rows and columns by g_i^{-1/2}: as
     # M1 and M2 are positive semidefinite, |R (M1)_ij| + |(M2)_ij| <= 1 for the scaled ones. In units per entry,
     #   forming A takes 4, and its diagonal 1 more;
     #   elimination that succeeds takes d + 4, in whatever order it sums (Higham, Accuracy and Stability of Numerical
@@ -81,8 +81,8 @@ cdef int eliminate(double* a, Py_ssize_t d) noexcept nogil:
 cdef Answer form(
     const double* s, const double* m2, double ratio, double eps_r, double* a, Py_ssize_t d
 ) noexcept nogil:
-    # a <- A - margin diag(g), upper triangle. SHIFT where a diagonal entry alone says so; NOT_FINITE where a number is
-    # not, or where float64 has not the range.
+    # a <- A - margin diag(g), upper triangle. Returns SHIFT if a diagonal entry of A is certainly negative, NOT_FINITE
+    # if a number is not finite or outside the range of the analysis, else NO_SHIFT.
     cdef Py_ssize_t i, j
     cdef double first, second, g, shift = margin(UNIT, d)
     cdef double* row
@@ -96,7 +96,7 @@ cdef Answer form(
         if first - second < -4.0 * UNIT * g:
             answer = SHIFT
         if g == 0.0 and s[i * d + i] + eps_r == 0.0:
-            # Rows of zeros in both say nothing; they must not look like a bad pivot.
+            # Rows of zeros in both do not matter, and must not look like a bad pivot.
             row[i] = 1.0
         else:
             row[i] = (first - second) - shift * g
@@ -136,7 +136,7 @@ cdef bint proves_shift(
 
 
 cdef void largest_column(const double* m2, double* x, Py_ssize_t d) noexcept nogil:
-    # The column of M2 with the largest diagonal entry: the very direction of the shift where M2 has rank one.
+    # The column of M2 with the largest diagonal entry: if M2 has rank one, the direction of the shift.
     cdef Py_ssize_t i, best = 0
     for i in range(d):
         if m2[i * d + i] > m2[best * d + best]:
@@ -213,8 +213,8 @@ cdef inline int exponent(double x) noexcept nogil:
 cdef Answer decide_exactly(
     const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil:
-    # The same in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit, and
-    # what underflows then is far below the margin.
+    # `decide` in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit, and
+    # numbers that underflow then are far below the margin.
     cdef double* halves = work + 2 * d * d
     cdef double shift = margin(UNIT2, d)
     cdef int e1, e2, es, em, minor
@@ -228,8 +228,8 @@ cdef Answer decide_exactly(
         return NOT_FINITE
     if eliminate_exactly(work, d) == 0:
         return NO_SHIFT
-    # Elimination that gives up at a pivot is exact for a leading block that is off by three times what one that
-    # succeeds costs: `UNIT2` has room for it.
+    # Elimination that fails at a pivot is exact for a leading block with three times the error of one that succeeds;
+    # UNIT2 is large enough for that.
     form_exactly(s, m2, eps1, eps2, eps_r, -shift, e1, e2, halves, work, d)
     minor = eliminate_exactly(work, d)
     if minor > 0:
@@ -304,7 +304,7 @@ cdef int shift_value(
     cdef bint fits
     cdef Py_ssize_t i
     cdef int info
-    # LAPACK may hang on infinities and answer zeros on NaN.
+    # LAPACK may not return on infinities, and may return zeros on NaN.
     fits = copy_upper(s, first, d) and copy_upper(m2, second, d)
     for i in range(d):
         first[i * d + i] += eps_r
@@ -334,7 +334,7 @@ cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
 
 
 cdef class Buffer:
-    # Doubles that are freed with the object: quicker than an array.
+    # Doubles that are freed with the object; faster to make than an array.
     cdef double* data
 
     def __cinit__(self, Py_ssize_t size):
@@ -374,7 +374,7 @@ cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2) 
 
 
 def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
-    """DSEC oracle, decision only: a Cholesky factorisation of (eps2 / eps1) m1 - m2 instead of an eigenvalue.
+    """Return the decision of the DSEC oracle, by a Cholesky factorisation of (eps2 / eps1) m1 - m2.
 
     Parameters
     ----------
@@ -410,10 +410,10 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
 
 
 def dsec_value(m1, m2, eps1):
-    """Value v of the DSEC oracle: the top eigenvalue of eps1 M1^{-1/2} M2 M1^{-1/2}.
+    """Return the value v of the DSEC oracle: the top eigenvalue of eps1 M1^{-1/2} M2 M1^{-1/2}.
 
-    Parameters as for `dsec_decision`; infinite where m1 is singular and m2 has mass in its null space. Errors as for
-    `dsec`.
+    v is infinite if m1 is singular and m2 has mass in its null space. Parameters are those of `dsec_decision`, errors
+    those of `dsec`.
     """
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
@@ -443,7 +443,7 @@ cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double* value, double* witness) e
 
 
 def dsec(m1, m2, eps1, eps2):
-    """DSEC oracle with value and witness (paper, oracle 4.2, linear class).
+    """Return decision, value and witness of the DSEC oracle (paper, oracle 4.2, linear class).
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ def dsec(m1, m2, eps1, eps2):
     Returns
     -------
     DsecResult
-        With v = infinity where m1 is singular and m2 has mass in its null space.
+        v is infinite if m1 is singular and m2 has mass in its null space.
 
     Raises
     ------
@@ -493,8 +493,8 @@ cdef class ShiftScan:
     """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
 
     Answers ``eps_s lambda_max((S_h + eps_r G)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
-    `decide` on the sum of n states and on n eps_t, rounded to float64, so that no moment is rounded. Values decide
-    nothing.
+    `decide` on the sum of n states and on n eps_t, rounded to float64, so that no moment is rounded. The values play no
+    part in the decisions.
 
     Owns its workspace; not safe to share between threads.
 
@@ -508,13 +508,13 @@ cdef class ShiftScan:
     with_values : bool
         Whether to compute the eigenvalue of each level as well.
     regularizer : array_like of shape (d, d), optional
-        Symmetric positive definite G, which is not checked; its upper triangle is read. The identity by default. Where
-        it is given, answers are for the entries of S_h + eps_r G rounded to float64.
+        Symmetric positive definite G, which is not checked; its upper triangle is read. The identity by default. With a
+        G, answers are for the entries of S_h + eps_r G rounded to float64.
 
     Attributes
     ----------
     n_marginal : int
-        How many answers so far were too close to call; see `DsecResult`.
+        Number of answers so far that were marginal; see `DsecResult`.
     """
 
     cdef readonly Py_ssize_t dimension
@@ -544,7 +544,7 @@ cdef class ShiftScan:
 
     def scan(self, const double[:, :, ::1] cover not None, const double[:, :, ::1] grams not None,
              double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom):
-        """Return the first level of top, top - 1, ..., bottom whose oracle says True, and the values on the way.
+        """Return the first of the levels top, top - 1, ..., bottom at which the oracle answers True, and the values.
 
         Parameters
         ----------
@@ -562,7 +562,7 @@ cdef class ShiftScan:
         level : int
             -1 when every answer was False.
         values : list of float
-            v of each level looked at, in order; empty without `with_values`.
+            v of each level tested, in order; empty without `with_values`.
 
         Raises
         ------
@@ -602,7 +602,7 @@ cdef class ShiftScan:
         return -1, values
 
     def __reduce__(self):
-        # A copy has a workspace of its own.
+        # A copy gets its own workspace.
         return (
             ShiftScan, (self.dimension, self.eps_s, self.eps_t, self.eps_r, self.with_values, self.regularizer)
         )
@@ -611,7 +611,7 @@ cdef class ShiftScan:
         cdef double value = 0.0
         cdef int info = shift_value(s, gram, eps_r, &value, NULL, self._work.data, self.dimension)
         if info > 0:
-            # The regularised S is not definite in float64: some direction of D2 is bounded by nothing.
+            # The regularised S is not definite in float64, so v has no bound.
             return INFINITY
         if info == NOT_FINITE:
             raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")

@@ -56,7 +56,7 @@ cdef Py_ssize_t greedy_action_sparse(
 
 
 def greedy_actions(features, theta, *, return_values=False):
-    """Greedy action of every row: argmax_a phi_i^T theta^a, ties to the smallest action.
+    """Return the greedy action of every row: argmax_a phi_i^T theta^a, ties to the smallest action.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def greedy_actions(features, theta, *, return_values=False):
     cdef double* packed = <double*> malloc(packed_size(n_actions, d) * sizeof(double))
     if packed == NULL:
         raise MemoryError()
-    # A piece of work takes milliseconds; in between, Ctrl-C is answered.
+    # A piece of work takes milliseconds; Ctrl-C is checked between pieces.
     cdef Py_ssize_t piece = 4 * max(<Py_ssize_t> 1, (1 << 22) // (4 * d * n_actions)), start = 0
     try:
         with nogil:

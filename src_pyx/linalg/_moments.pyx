@@ -39,11 +39,11 @@ cdef enum:
     PACKED = 32
     MOST = 1 << 24
 
-# Bytes of a square of this size fit a 64-bit integer, and its side BLAS.
+# Largest d: the bytes of a (d, d) matrix fit a 64-bit integer, and d fits the integers of BLAS.
 cdef enum:
     LARGEST = 1 << 29
 
-# Sums that stay below this cannot have overflowed on the way.
+# A sum of at most this cannot have overflowed in between.
 cdef double ROOM = DBL_MAX / 4.0
 
 cdef int VERSION = 1
@@ -72,7 +72,7 @@ cdef void add_outer_sparse(
 
 
 cdef void mirror(double* gram, Py_ssize_t d) noexcept nogil:
-    # In squares of 16: a column of a large matrix touches a cache line for every entry.
+    # In tiles of 16 x 16, because every entry of a column of a large matrix is in a cache line of its own.
     cdef Py_ssize_t i, j, top, left
     for top in range(0, d, 16):
         for left in range(0, top + 1, 16):
@@ -86,15 +86,15 @@ cdef inline Py_ssize_t padded(Py_ssize_t d) noexcept nogil:
 
 
 cdef Py_ssize_t block_work_size(Py_ssize_t d) noexcept nogil:
-    # Weighted rows, and the last rows, each with room to be read beyond.
+    # Weighted rows and the last rows, each with room behind for reads beyond the end.
     return (PACKED + 8) * d + 16
 
 
 cdef void add_block(
     double* gram, const double* rows, const double* weights, Py_ssize_t n, Py_ssize_t d, double* work
 ) noexcept nogil:
-    # `add_tiles` reads 8 columns at a time and so beyond the end of a row; for all but the last few rows that is the
-    # next one, and they are copied to where it does no harm.
+    # `add_tiles` reads 8 columns at a time and so beyond the end of a row, into the next one. The last few rows are
+    # copied to the workspace, where there is room behind them.
     cdef Py_ssize_t done = 0, size, i, direct
     cdef double* weighted = work
     cdef double* last = work + PACKED * d + 8
@@ -126,12 +126,12 @@ cdef inline void scale_row(double* out, const double* row, double weight, Py_ssi
         out[j] = weight * row[j]
 
 
-# What one call adds: `n` rows, dense, one-hot or sparse.
-cdef enum Kind:
+# Rows that one call adds: dense, one-hot or sparse.
+cdef enum Layout:
     DENSE, ONE_HOT, SPARSE
 
 cdef struct Rows:
-    Kind kind
+    Layout layout
     Py_ssize_t n
     const double* data
     const int32_t* indices
@@ -141,17 +141,17 @@ cdef struct Rows:
 
 
 cdef double mass(Rows* rows, Py_ssize_t d) noexcept nogil:
-    # sum_i w_i |phi_i|^2, which bounds every entry that is added; NaN or infinite if a number is.
+    # sum_i w_i |phi_i|^2, an upper bound on every entry that is added; NaN or infinite if a number is.
     cdef Py_ssize_t i, first, size
     cdef double total = 0.0, norm = 1.0
     if rows.weights == NULL:
-        if rows.kind == ONE_HOT:
+        if rows.layout == ONE_HOT:
             return <double> rows.n
-        return squares(rows.data, rows.n * d if rows.kind == DENSE else rows.starts[rows.n])
+        return squares(rows.data, rows.n * d if rows.layout == DENSE else rows.starts[rows.n])
     for i in range(rows.n):
-        if rows.kind != ONE_HOT:
-            first = i * d if rows.kind == DENSE else rows.starts[i]
-            size = d if rows.kind == DENSE else rows.starts[i + 1] - first
+        if rows.layout != ONE_HOT:
+            first = i * d if rows.layout == DENSE else rows.starts[i]
+            size = d if rows.layout == DENSE else rows.starts[i + 1] - first
             norm = squares(rows.data + first, size)
         total += rows.weights[i] * norm
     return total
@@ -160,7 +160,7 @@ cdef double mass(Rows* rows, Py_ssize_t d) noexcept nogil:
 cdef void accumulate(double* gram, Rows* rows, Py_ssize_t d, double* work) noexcept nogil:
     cdef Py_ssize_t i, first
     cdef double weight = 1.0
-    if rows.kind == DENSE:
+    if rows.layout == DENSE:
         if rows.n == 1:
             add_outer(gram, rows.data, 1.0 if rows.weights == NULL else rows.weights[0], d)
         else:
@@ -169,7 +169,7 @@ cdef void accumulate(double* gram, Rows* rows, Py_ssize_t d, double* work) noexc
     for i in range(rows.n):
         if rows.weights != NULL:
             weight = rows.weights[i]
-        if rows.kind == ONE_HOT:
+        if rows.layout == ONE_HOT:
             gram[rows.indices[i] * (d + 1)] += weight
         else:
             first = rows.starts[i]
@@ -191,14 +191,14 @@ cdef class SecondMoment:
     ----------
     dimension : int
     n : int
-        Number of rows; weights do not enter.
+        Number of rows, whatever their weights.
 
     Notes
     -----
     The paper calls the mean, `matrix / n`, a covariance matrix; it is not centred.
     """
 
-    # The lower triangle; behind it, workspace of add_block.
+    # The lower triangle, followed by the workspace of `add_block`.
     cdef double* _gram
     cdef readonly Py_ssize_t dimension
     cdef readonly Py_ssize_t n
@@ -236,7 +236,7 @@ cdef class SecondMoment:
         rows : array_like or sparse, shape (n, d)
             Anything with a method `tocsr` is taken as a SciPy sparse matrix or array, see `add_csr`.
         weights : array_like, shape (n,), optional
-            Non-negative weights; one each when left out.
+            Non-negative weights, ones by default.
 
         Raises
         ------
@@ -264,7 +264,7 @@ cdef class SecondMoment:
         indices : array_like of int, shape (n,)
             Each in 0..d-1.
         weights : array_like, shape (n,), optional
-            Non-negative weights; one each when left out.
+            Non-negative weights, ones by default.
 
         Raises
         ------
@@ -289,7 +289,7 @@ cdef class SecondMoment:
             come in any order; those of one column add up.
         indptr : array_like of int, shape (n + 1,)
         weights : array_like, shape (n,), optional
-            Non-negative weights; one each when left out.
+            Non-negative weights, ones by default.
 
         Raises
         ------
@@ -304,7 +304,7 @@ cdef class SecondMoment:
         Raises
         ------
         TypeError, ValueError
-            If `other` is none, is of another dimension, or the sum overflows.
+            If `other` is not a SecondMoment, has another dimension, or the sum overflows.
         """
         cdef Py_ssize_t i, size = self.dimension * self.dimension
         if other.dimension != self.dimension:
@@ -410,7 +410,7 @@ cdef class SecondMoment:
                 refuse_not_finite(name, numbers)
             if scales is not None:
                 refuse_not_finite("weights", scales)
-            # Near the end of the range: try on a copy.
+            # The bound says that a sum may overflow: add on a copy, and see whether one does.
             scratch = <double*> malloc(size * sizeof(double))
             if scratch == NULL:
                 raise MemoryError()
@@ -451,7 +451,7 @@ cdef cnp.ndarray as_weights(value, Py_ssize_t n):
 
 
 cdef cnp.ndarray as_integers(str name, value):
-    # A one-dimensional array of integers, of whatever integer dtype it came in.
+    # A one-dimensional array of integers, of any integer dtype.
     array = as_numbers(name, value)
     if array.ndim != 1:
         raise ValueError(f"{name}: expected shape (any), got {array.shape}")
@@ -461,7 +461,7 @@ cdef cnp.ndarray as_integers(str name, value):
 
 
 cdef inline bint ready(value):
-    # Whether `value` is a vector of int32 or int64 that can be read as it is.
+    # Whether `value` is a vector of int32 or int64 that can be read without conversion.
     return (
         cnp.PyArray_CheckExact(value)
         and cnp.PyArray_NDIM(value) == 1

@@ -1,7 +1,7 @@
 """Ridge regression row by row (paper, section 6, with Gamma(theta) = lambda_ridge ||theta||^2).
 
 `Ridge` keeps the Cholesky factor U of V = lambda I + sum phi phi^T up to date by Givens rotations of the rows of
-[U; phi^T] (Golub and Van Loan, Matrix Computations, section 6.5), so that a row costs O(d^2) and nothing is inverted.
+[U; phi^T] (see `_factor`), so that a row costs O(d^2) and nothing is inverted.
 """
 
 cimport cython
@@ -28,28 +28,29 @@ cnp.import_array()
 cdef enum:
     # Version of pickled states.
     STATE = 1
-    # Rows that wait for one dsyrk; the Gram matrix is a sum of such blocks.
+    # Rows added to the Gram matrix together, by one dsyrk.
     HELD = 64
     # Rotated rows after which the factor is computed afresh from the Gram matrix.
     REFACTOR = 1024
     # A block of m rows is rotated in where ROTATE m <= d + FEW (bench/test_ridge.py).
     ROTATE = 12
     FEW = 12
-    # From this dimension on the work on one row lets other threads run.
+    # From this dimension on, work on one row releases the lock of the interpreter.
     LONG = 128
-    # Rows that `leverage` looks at between two looks at pending signals.
+    # Rows for which `leverage` works between two checks for signals.
     BLOCK = 4096
     # Rows handed to BLAS at a time: its integers may have 32 bits.
     MOST = 1 << 16
 
-# A downdate that leaves less than this of det(V) amplifies rounding by its inverse root: it is refactored instead.
+# A downdate that leaves a share of det(V) below this would amplify rounding by the inverse root of the share: V is
+# factorised again instead.
 cdef double LEAST = 2.0 ** -10
 
-# The factor is computed from the Gram matrix only where that costs a direction no more than this share of its V: see
+# The factor is computed from the Gram matrix only if the error in any direction is at most this share of V: see
 # `sound`.
 cdef double SHARE = 2.0 ** -20
 
-# Rows of a state at most: half of what an integer counts, so that others fit.
+# Largest n of an unpickled state: half of the largest integer, so that more rows can be added.
 cdef Py_ssize_t LAST = <Py_ssize_t> (<size_t> -1 >> 2)
 
 # Sums of squares up to here keep every entry of V away from overflow, rounding included.
@@ -62,7 +63,8 @@ cdef inline cnp.ndarray doubles(Py_ssize_t n):
 
 
 cdef cnp.ndarray copied(const double* x, Py_ssize_t rows, Py_ssize_t columns):
-    # A new array (rows, columns), or (columns,) where `rows` is negative. NumPy lets other threads run while it copies.
+    # A new array (rows, columns), or (columns,) if `rows` is negative. By memcpy, as NumPy's own copies release the
+    # lock of the interpreter.
     cdef cnp.npy_intp[2] shape
     cdef cnp.ndarray out
     shape[0], shape[1] = rows, columns
@@ -109,18 +111,17 @@ cdef class Ridge:
     ``|U^T U - V| <= 20 (k + 1) d u trace(V)`` in the Frobenius norm to first order, where u = 2^-53, V is that of the
     Gram matrix as summed, and trace(V) its largest since then; in practice the error grows like the root of k.
 
-    In a direction that the rows have not seen V is lambda, and the sums bring an error of u trace(V) to it where
-    rotations bring one of u sqrt(lambda trace(V)). So the factor is computed from the Gram matrix only while
-    ``(d + 64) u trace(V) <= 2^-20 mu`` for a lower bound mu on the least eigenvalue of V, lambda or from the factor;
-    otherwise, and where float64 does not see V as definite, it stays as rotated, which is definite always,
-    `update_rows` rotates every row, and k goes on growing. Three have nothing but the sums, and leverages in such a
-    direction are wrong by a share of about d u trace(V) / lambda after them: queries when normalised, with trace(V)
-    that of the mean; `merge`; and `refactor`.
+    In a direction orthogonal to all rows V is lambda. A factor computed from the Gram matrix has an error of about
+    u trace(V) there, a rotated one of u sqrt(lambda trace(V)). So the factor is computed from the Gram matrix only
+    while ``(d + 64) u trace(V) <= 2^-20 mu`` for a lower bound mu on the least eigenvalue of V (lambda, or a bound from
+    the factor) and V is definite in float64. Otherwise the rotated factor stays, which is always definite,
+    `update_rows` rotates every row, and k goes on growing. Three operations use the Gram matrix in any case: queries
+    when `normalized`, where trace(V) is that of the mean, `merge`, and `refactor`. After them leverages in such a
+    direction have a relative error of about d u trace(V) / lambda.
 
-    Everything is checked before anything changes: a call that raises leaves the state as it was. Threads may read one
-    object together, also when normalised: the first to come factorises, and the others wait. Those that come while it
-    is being changed, or want to change it while it is read, get RuntimeError if the lock of the interpreter is released
-    at that moment.
+    A call that raises leaves the state unchanged. Several threads may read one object at a time, also when normalised:
+    the first one factorises while the others wait. A thread that reads while another changes the object, or changes it
+    while another reads, gets RuntimeError, unless the lock of the interpreter keeps the two apart.
 
     Examples
     --------
@@ -136,29 +137,29 @@ cdef class Ridge:
     cdef readonly Py_ssize_t n
     cdef readonly double regularization
     cdef readonly bint normalized
-    # U in the upper triangle, and room for its successor; what is below the diagonals is never read.
+    # U in the upper triangle, and room for the next one. The entries below the diagonals are never read.
     cdef double* _factor
     cdef double* _spare
-    # Lower triangle of sum phi phi^T without the rows that wait.
+    # Lower triangle of sum phi phi^T, without the rows in the buffer.
     cdef double* _lower
     cdef double* _rows
     cdef double* _moment
     # 3 d doubles
     cdef double* _work
-    # Who owns the memory of the six.
+    # Arrays that own the memory of the pointers above.
     cdef cnp.ndarray _factors, _sums, _waiting, _products, _scratch
     cdef object _theta
     cdef Py_ssize_t _held
-    # Rows that may be rotated before the factor is due.
+    # Rows that may still be rotated before the factor is computed afresh.
     cdef Py_ssize_t _left
-    # Bounds on trace(V), or d lambda + sum |phi|^2 where it is a mean, and on the entries of the moment.
+    # Upper bounds on trace(V), or on d lambda + sum |phi|^2 when normalised, and on the entries of the moment.
     cdef double _trace
     cdef double _reach
-    # A lower bound on the least eigenvalue of V; of no use when normalised.
+    # A lower bound on the least eigenvalue of V; not used when normalised.
     cdef double _least
-    # Whether U belongs to the sums; always, unless normalised.
+    # Whether U is the factor of the present sums; always True unless normalised.
     cdef bint _fresh
-    # Without the lock of the interpreter: -1, something is being changed; k > 0, read by k threads.
+    # What threads do that have released the lock of the interpreter: -1, one changes the object; k > 0, k of them read.
     cdef Py_ssize_t _busy
 
     def __cinit__(self, Py_ssize_t d, regularization, normalized=False):
@@ -205,7 +206,7 @@ cdef class Ridge:
         return 0
 
     cdef int admit(self, double square, double reach, str name, cnp.ndarray rows, y) except -1:
-        # `square` = sum |phi|^2 and `reach` = sum |y| |phi| are NaN or infinite where an argument is.
+        # `square` = sum |phi|^2 and `reach` = sum |y| |phi| are NaN or infinite if an argument is.
         if square <= ROOM - self._trace and reach <= ROOM - self._reach:
             return 0
         return self.out_of_range(name, rows, y)
@@ -236,7 +237,8 @@ cdef class Ridge:
             out[i * d + i] += self.regularization
 
     cdef int factorise(self, const double* more, const double* less, double n) noexcept nogil:
-        # A factor of `form`, in place of the present one if there is one; or the order of the bad leading minor.
+        # Replace the factor by that of `form`. Returns 0, or the order of the leading minor that is not positive
+        # definite; the factor is unchanged then.
         cdef int info
         self.flush()
         self.form(self._spare, more, less, n)
@@ -248,12 +250,12 @@ cdef class Ridge:
         return info
 
     cdef bint sound(self) noexcept nogil:
-        # Whether the factor may be computed from the Gram matrix, for V = U^T U or one with more rows. A block of the
-        # sums and the factorisation leave an error E of the norm (d + HELD) u trace(V) at most, so that phi^T V phi
-        # and leverages are wrong by a share of |E| / mu, where mu is the least eigenvalue of V. At the bound, SHARE,
-        # trace(V) / mu is about 10^10 / (d + HELD) and the error in practice 10^-9; the rotations go wrong by
-        # u sqrt(trace(V) / mu) each, that is 10^-11, and are kept from there on.
-        # mu >= lambda, and mu >= 1 / |U^{-1}|_F^2, which takes d^3 / 3 operations; it grows as rows come.
+        # Whether the factor may be computed from the Gram matrix, for V = U^T U or one with more rows. Summation and
+        # factorisation make an error E of norm at most (d + HELD) u trace(V), so that phi^T V phi and leverages have a
+        # relative error of at most |E| / mu, where mu is the least eigenvalue of V. When that reaches SHARE, trace(V) /
+        # mu is about 10^10 / (d + HELD) and the error in practice 10^-9, while a rotation makes an error of u
+        # sqrt(trace(V) / mu), which is 10^-11: then the rotated factor is the better one. mu >= lambda, and mu >= 1 /
+        # |U^{-1}|_F^2, which takes d^3 / 3 operations to compute; mu grows as rows are added.
         cdef Py_ssize_t d = self.dimension
         cdef double error = (d + HELD) * (0.5 * DBL_EPSILON), needed = self._trace * (error / SHARE)
         if needed > self._least:
@@ -261,21 +263,21 @@ cdef class Ridge:
         return needed <= self._least
 
     cdef int settle(self) except -1:
-        # What is due after a change: the buffer is full, or enough rows were rotated.
+        # After a change: empty the buffer if it is full, and compute the factor afresh if enough rows were rotated.
         if self._held == HELD or self._left <= 0:
             self._busy = -1
             with nogil:
                 self.flush()
                 if self._left <= 0 and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
-                    # The rotated factor is the better one; try again when as many rows have come.
+                    # The rotated factor is the better one; try again after as many rows.
                     self._left = REFACTOR
             self._busy = 0
         return 0
 
     cdef int ready(self) except -1:
-        # Before a query: no one else is at work, and the factor is that of the sums. It is computed under the lock of
-        # the interpreter, so that of several readers one prepares and the others wait; none has begun to read, as
-        # whoever made the factor stale found no reader.
+        # Before a query: refuse if another thread changes the object, and make the factor that of the sums. That is
+        # done under the lock of the interpreter, so that one of several readers factorises and the others wait. None of
+        # them can be reading the old factor, since the change that outdated it was refused while there was a reader.
         cdef int info
         self.may_read()
         if not self._fresh:
@@ -285,9 +287,9 @@ cdef class Ridge:
         return 0
 
     def refactor(self):
-        """Compute the factor afresh from the Gram matrix, O(d^3); `update` does so by itself every 1024 rows.
+        """Compute the factor afresh from the Gram matrix, O(d^3); `update` does so every 1024 rows.
 
-        Unlike `update` it does so also where lambda is small beside V and rotations are more accurate (see Notes).
+        Unlike `update`, this does so also if lambda is so small beside V that rotations are more accurate (see Notes).
 
         Raises
         ------
@@ -366,16 +368,16 @@ cdef class Ridge:
     def update_rows(self, Phi, y, weights=None):
         """Add a block of rows: V <- V + sum_i w_i phi_i phi_i^T and moment <- moment + sum_i w_i y_i phi_i.
 
-        A few rows are rotated in one by one; from about d / 12 on, one product and one factorisation are cheaper, where
-        lambda is not too small beside V for that (see Notes of the class).
+        A few rows are rotated in one by one. From about d / 12 rows on, one product and one factorisation are cheaper,
+        and are used unless lambda is too small beside V (see Notes of the class).
 
         Parameters
         ----------
         Phi : array_like, shape (m, d)
         y : array_like, shape (m,)
         weights : array_like, shape (m,), optional
-            Non-negative weights; one each when left out. They do not count in `n`: that grows by m. To `downdate` a
-            row of weight w, scale phi and y by its root.
+            Non-negative weights, ones by default. `n` grows by m, whatever the weights. To `downdate` a row of weight
+            w, scale phi and y by its root.
 
         Raises
         ------
@@ -442,7 +444,7 @@ cdef class Ridge:
             for i in range(m):
                 self.rotate(x + i * d)
             return
-        # Some rows rotated in may make the rest of V large enough for the Gram matrix, which has them all by now.
+        # A few rotated rows may raise the least eigenvalue enough to use the Gram matrix, which holds all rows by now.
         done = 0
         while done < m and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
             size = min(REFACTOR, m - done)
@@ -453,10 +455,10 @@ cdef class Ridge:
     def downdate(self, phi, y):
         """Remove a row: V <- V - phi phi^T and moment <- moment - y phi.
 
-        By rotations in O(d^2), or where these would amplify rounding (leverage of the row close to one), and always
-        when normalised, by a new factorisation of the Gram matrix. Rounding is relative to the largest V there was:
-        what remains of a small V after large rows have come and gone is noise. When the last row has gone, nothing
-        remains: the sums are zero and V = lambda I, exactly.
+        This rotates the row out in O(d^2), or factorises the Gram matrix, if rotations would amplify rounding (leverage
+        of the row close to one) or `normalized` is set. Rounding errors are relative to the largest V so far, so a
+        small V that is left after large rows were removed is mostly rounding error. When the last row is removed, the
+        sums are exactly zero and V = lambda I.
 
         Parameters
         ----------
@@ -478,7 +480,7 @@ cdef class Ridge:
         cdef double square = dot(x, x, d), reach = fabs(target) * sqrt(square)
         cdef int info
         self.may_write()
-        # What was added fits; twice the room holds the difference even where it was not.
+        # A row that was added fits. Twice ROOM also holds the difference with a row that was not.
         if not (square <= ROOM and reach <= 2.0 * ROOM - self._reach):
             self.out_of_range("phi", row, y)
         if self.n == 0:
@@ -489,7 +491,7 @@ cdef class Ridge:
         self._busy = 0
         if info != 0:
             raise self.indefinite("phi", info)
-        # Rounding must not take it below what is always there.
+        # Rounding must not take the bound below trace(lambda I).
         self._trace = max(self._trace - square, d * self.regularization)
         self._least = self.regularization
         self._theta = None
@@ -509,7 +511,7 @@ cdef class Ridge:
             memcpy(self._work, x, d * sizeof(double))
             info = downdate_factor_above(self._factor, self._work, self._work + d, d, LEAST)
             if info != 0 and not self.sound():
-                # Rotations amplify rounding here, but the Gram matrix does so in every direction.
+                # Rotations amplify rounding in this direction, but the Gram matrix would do so in every direction.
                 memcpy(self._work, x, d * sizeof(double))
                 info = downdate_factor(self._factor, self._work, self._work + d, d)
         if info == 0:
@@ -523,8 +525,8 @@ cdef class Ridge:
     def merge(self, Ridge other not None):
         """Add the rows of another Ridge of the same dimension, regularization and normalisation, in O(d^3).
 
-        V is V1 + V2 - lambda I, which only the Gram matrices give: its error of about d u trace(V) is all there is of
-        lambda, in directions that no row has seen, where lambda is as small as that.
+        V = V1 + V2 - lambda I comes from the Gram matrices, with an error of about d u trace(V). If lambda is as small
+        as that, V has no correct digits in directions orthogonal to all rows.
 
         Raises
         ------
@@ -544,7 +546,7 @@ cdef class Ridge:
         cdef double trace = other._trace - d * self.regularization, reach = other._reach, least = other._least
         if not (trace <= ROOM - self._trace and reach <= ROOM - self._reach):
             raise ValueError("other: a sum of products is out of the range of float64")
-        # All of `other` is read here, before other threads run: it may change while the factor is computed.
+        # Read all of `other` here, before the lock is released: it may change while the factor is computed.
         cdef cnp.ndarray sums = other.sums(), products = copied(other._moment, -1, d)
         cdef const double* more = entries(sums)
         cdef const double* moment = entries(products)
@@ -602,7 +604,7 @@ cdef class Ridge:
         return copied(entries(self.estimate()), -1, self.dimension)
 
     cdef cnp.ndarray estimate(self):
-        # The object's own: never handed out, never written to again.
+        # The object's own array: never returned to users, and never written to again.
         cdef Py_ssize_t i, d = self.dimension
         cdef double total
         cdef double* out
@@ -611,7 +613,7 @@ cdef class Ridge:
         if self._theta is None:
             theta = doubles(d)
             out = entries(theta)
-            # Without rows the moment is no mean, and theta is zero.
+            # Without rows theta is zero: the moment is zero, and must not be divided by n = 0.
             total = 1.0 if not self.normalized else self.n if self.n > 0 else INFINITY
             self._busy += 1
             with nogil:
@@ -667,7 +669,7 @@ cdef class Ridge:
         m = cnp.PyArray_DIM(rows, 0)
         result = doubles(m)
         out = entries(result)
-        # theta is never written to again: no one has to wait.
+        # theta is never written to again, so no thread has to wait.
         with nogil:
             value = 0.0
             for i in range(m):
@@ -796,7 +798,7 @@ cdef class Ridge:
             if factor is not None and not entries(factor)[i * d + i] > 0.0:
                 total = entries(factor)[i * d + i]
                 raise ValueError(f"state['factor']: expected a positive diagonal, got {total} at {i}")
-            # Rounding of rows that have gone may leave less than zero, but not by far.
+            # Rounding in removed rows may leave a diagonal slightly below zero.
             total = entries(lower)[i * d + i]
             for k in range(held):
                 total += entries(rows)[k * d + i] * entries(rows)[k * d + i]

@@ -15,7 +15,7 @@ cnp.import_array()
 cdef enum:
     # Dimensions whose square, in bytes, fits an integer of 64 bits, and which BLAS can count.
     LARGEST = 1 << 28
-    # Up to this dimension a fit takes less than a switch of threads, and the workspace is on the stack.
+    # Up to this dimension a fit takes less time than releasing the lock, and the workspace is on the stack.
     SHORT = 16
 
 
@@ -50,7 +50,7 @@ cdef int fit(
 
 
 cdef double pairs(n) except -1.0:
-    # As a rule an integer.
+    # The fast path: n is an integer as a rule.
     if type(n) is int and 0 < n <= SAFE:
         return n
     return positive(n, "n")
@@ -62,7 +62,7 @@ cdef cnp.ndarray workspace(Py_ssize_t d):
 
 
 cdef cnp.ndarray estimate(cnp.ndarray gram, cnp.ndarray moment, double n, double ridge, cnp.ndarray scratch):
-    # `scratch` is that of `workspace`, and this call's alone.
+    # `scratch` comes from `workspace` and is used by this call alone.
     cdef cnp.npy_intp d = cnp.PyArray_DIM(gram, 0)
     cdef double[SHORT * SHORT] small
     cdef cnp.ndarray theta = cnp.PyArray_SimpleNew(1, &d, cnp.NPY_DOUBLE)
@@ -107,7 +107,7 @@ cdef class RidgeFit:
 
     cdef readonly Py_ssize_t dimension
     cdef readonly double ridge
-    # None while a call has it; another that comes meanwhile makes its own.
+    # None while a call uses it; a call of another thread then allocates its own.
     cdef cnp.ndarray _work
 
     def __cinit__(self, Py_ssize_t dimension, ridge):

@@ -29,7 +29,8 @@ static inline __attribute__((always_inline)) void dmq_scores(
 }
 
 /* The greedy actions of n rows and their scores; -1, or the first row with a score that is not finite. Four rows at
-   a time, which are the lanes, and four actions. Selections, not branches: who wins cannot be predicted. */
+   a time, which are the lanes, and four actions. Selections instead of branches, as the best action cannot be
+   predicted. */
 DMQ_WIDE static ptrdiff_t dmq_greedy_rows(
     const double *phi, ptrdiff_t n, ptrdiff_t n_actions, ptrdiff_t d, const double *packed, int64_t *action,
     double *value)

@@ -22,7 +22,7 @@ cdef object explain(const Stop* stop, Stream stream):
     if stop.fault in functions:
         return RuntimeError(f"{where}: {functions[stop.fault]} of the environment returned the code {stop.code}")
     if stop.fault == BLANK:
-        return ValueError(f"{where}: reset: left a state out, as where a function raised")
+        return ValueError(f"{where}: reset: left a state out (did the function raise?)")
     if stop.fault == SCORE:
         return ArithmeticError(f"{where}: a greedy score is not finite (theta too large)")
     if stop.fault == NORM:
@@ -34,4 +34,4 @@ cdef object explain(const Stop* stop, Stream stream):
         expected = missing = "rewards: expected a sum of at most 1 a trajectory after shift and scale"
     if isfinite(stop.value):
         return ValueError(f"{where}: {expected}, got {stop.value:.12g}")
-    return ValueError(f"{where}: {missing}, got {stop.value}, as where a function raised, or left numbers out")
+    return ValueError(f"{where}: {missing}, got {stop.value} (did the function raise, or leave numbers out?)")

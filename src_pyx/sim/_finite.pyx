@@ -7,8 +7,8 @@ sum_s (sum of returns from s) phi(s).
 
 Uniforms are drawn a block of trajectories at a time, in this order: the start state (if there is more than
 one); then per level those of a uniform rule, of a Bernoulli reward (from the first level whose return is asked
-for), of the transition (if the level is stochastic; at the last level only where its reward depends on it). What
-is certain draws nothing.
+for), of the transition (if the level is stochastic; at the last level only if its reward depends on it). Nothing
+is drawn for an outcome that is certain.
 """
 
 from libc.stdint cimport int32_t
@@ -32,7 +32,7 @@ cdef enum:
 
 
 def alias_tables(probabilities):
-    """Alias table of one distribution.
+    """Return the alias table of one distribution.
 
     Parameters
     ----------
@@ -71,14 +71,14 @@ cdef int fill_alias(const double[::1] p, double[::1] threshold, int32_t[::1] ali
         threshold[large] -= 1.0 - threshold[small]
         if threshold[large] < 1.0:
             below.append(above.pop())
-    # What rounding left over is full.
+    # Columns that rounding left over have threshold 1.
     for i in below + above:
         threshold[i] = 1.0
     return 0
 
 
 cdef int check_shapes(tuple transitions, tuple rewards, tuple features, start, caps) except -1:
-    # What the pointers below rely on; what the numbers mean is validated by FiniteMDP.
+    # Check the shapes that the pointers below rely on. FiniteMDP validates the numbers.
     cdef Py_ssize_t h, horizon = len(rewards)
     if horizon == 0 or not (horizon == len(features) == len(caps)) or len(transitions) not in (horizon - 1, horizon):
         raise ValueError("transitions, rewards, features, caps: expected H - 1 or H, H, H and H entries with H >= 1")
@@ -113,12 +113,12 @@ cdef class FiniteModel:
 
     Notes
     -----
-    The arrays must satisfy what `FiniteMDP` validates. Levels that share an array object share its table.
+    The arrays must be such as `FiniteMDP` accepts. Levels that share an array object share its table.
     """
 
     def __cinit__(self, transitions, rewards, features, start, caps):
         cdef Py_ssize_t h
-        # Levels are told to share an array by its id, so each must stay alive.
+        # Levels that share an array are found by its id, so the arrays must stay alive until all are packed.
         transitions, rewards, features = tuple(transitions), tuple(rewards), tuple(features)
         check_shapes(transitions, rewards, features, start, caps)
         self.horizon = len(rewards)
@@ -275,7 +275,7 @@ cdef class FiniteModel:
         """
         cdef Py_ssize_t d = self.dimension, i, failed
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
-        cdef _Rollout job = _Rollout(self, plan, n)
+        cdef _CountedRollout job = _CountedRollout(self, plan, n)
         grams = np.zeros((len(levels), d, d))
         moments = np.zeros((len(returns_from), d))
         squares = np.zeros(len(returns_from))
@@ -298,9 +298,10 @@ cdef class FiniteModel:
         return grams, moments, squares
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
-        """Simulate n trajectories to their ends and return what each earned, shape (n,); see `rollout`."""
+        """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
         cdef Py_ssize_t failed = -1
-        cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)), n)
+        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,))
+        cdef _CountedRollout job = _CountedRollout(self, plan, n)
         earned = np.zeros(n)
         cdef double[::1] y = earned
         if n > 0:
@@ -318,28 +319,29 @@ cdef int refuse_overflow(Py_ssize_t level) except -1:
     return 0
 
 
-cdef class _Rollout:
-    # The mutable half: scratch and counters of one call of n trajectories, simulated `block` at a time.
+cdef class _CountedRollout:
+    # One call of n trajectories, simulated `block` at a time: counters and workspace. States are numbers that are
+    # counted and never observed, so this shares no step with a `Simulator` of compiled environments.
     cdef FiniteModel model
     cdef Plan plan
     cdef Py_ssize_t n
     cdef Py_ssize_t block
     cdef Philox generator
-    # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not known yet).
+    # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not computed yet).
     cdef Py_ssize_t* visits
     cdef int32_t* actions
-    # By block position.
+    # By trajectory of the block.
     cdef int32_t* states
     cdef int32_t* rows
     cdef double* uniforms
     cdef double* rewards
-    # By (return, block position): the state at its level, and the return so far.
+    # By (return, trajectory of the block): the state at its level, and the return so far.
     cdef int32_t* origin
     cdef double* so_far
     # By (return, state): sum of returns; by return: sum of squares.
     cdef double* totals
     cdef double* squares
-    # By trajectory: its return; the caller's, NULL where it is not wanted.
+    # Returns by trajectory; belongs to the caller, and is NULL if they are not wanted.
     cdef double* earned
 
     def __cinit__(self, FiniteModel model, Plan plan, Py_ssize_t n):
@@ -386,7 +388,7 @@ cdef class _Rollout:
             self.start(size)
             for h in range(self.plan.last + 1):
                 self.arrive(h, size)
-                # A trajectory's step is a uniform or two and a look into a table.
+                # A step of one trajectory is a uniform or two and a look into a table.
                 self.plan.count(4 * size)
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
@@ -416,7 +418,7 @@ cdef class _Rollout:
             self.states[i] = self.model.start_state[k]
 
     cdef void arrive(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
-        # Count the states of level h where asked; remember them where a return starts.
+        # Count the states of level h, if its moment is wanted; keep them, if a return starts here.
         cdef Py_ssize_t i, r
         cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
         if self.plan.counted[h]:
@@ -464,7 +466,7 @@ cdef class _Rollout:
         )
 
     cdef void pay(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
-        # Rewards that depend on (s, a) alone; those of edges are paid by `move`.
+        # Rewards that depend on (s, a) alone; `move` adds those of edges.
         cdef Level* level = &self.model.levels[h]
         cdef Py_ssize_t i
         if level.rewards == BY_ROW:
@@ -514,7 +516,7 @@ cdef class _Rollout:
             self.collect_rewards(h, size)
 
     cdef void settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
-        # The block is over: its returns go to the states they started from.
+        # The block is over: add its returns to the totals of the states they started from.
         cdef Py_ssize_t i, r
         cdef double y
         for r in range(self.plan.n_returns):
@@ -545,7 +547,7 @@ cdef class _Rollout:
         mirror(gram, d)
 
     cdef Py_ssize_t products(self, Py_ssize_t h) noexcept nogil:
-        # Of `write_gram`, at most.
+        # Multiplications of `write_gram`, at most.
         cdef Level* level = &self.model.levels[h]
         return 0 if level.dense == NULL else level.n_states * self.model.dimension * self.model.dimension
 

@@ -1,9 +1,9 @@
-"""Standard normals from uniforms, two from each: what the noise of observations and of randomised learners is made of.
+"""Standard normals from uniforms, two from each, for noisy observations and randomised learners.
 
 A uniform u has 52 binary digits after the point that count. Its first 26 are an integer k, its next 26 another, and
 each becomes the normal quantile of (k + 1/2) / 2^26, in single precision. So a normal is one of 2^26 equally likely
 numbers, symmetric about 0 and at most 5.7 in size, off its quantile by less than 1e-6 of it: no test tells them from
-N(0, 1) before some 10^13 are drawn, and they cost a third of what quantiles of whole uniforms in double precision do.
+N(0, 1) before some 10^13 are drawn, and they take a third of the time of quantiles in double precision.
 
 Nothing here depends on the machine: the logarithm is the one below, square roots and divisions are rounded correctly,
 and nothing is contracted.
@@ -36,7 +36,7 @@ cdef void normals_into(const double* u, double* z, Py_ssize_t size) noexcept nog
 
 
 def normals(uniforms):
-    """Two standard normals from each uniform.
+    """Return two standard normals for each uniform.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ def normals(uniforms):
     Returns
     -------
     numpy.ndarray, shape (2n,)
-        Those of the first 26 binary digits of every uniform, then those of the next 26. Symmetric: the normals of u and
-        of 1 - u - 2^-52, for u a multiple of 2^-52, are each other's negatives.
+        The normals of the first 26 binary digits of every uniform, then those of the next 26. They are symmetric: those
+        of 1 - u - 2^-52 are the negatives of those of u, for u a multiple of 2^-52.
 
     Raises
     ------

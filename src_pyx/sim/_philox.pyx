@@ -99,8 +99,8 @@ cdef class Stream:
     Parameters
     ----------
     seed : None, int, array of int, numpy.random.SeedSequence or numpy.random.Generator
-        Where the 128-bit key comes from: two words of the seed sequence (spawn key included), or 128 bits
-        drawn from a Generator. None asks the operating system.
+        Source of the 128-bit key: two words of the seed sequence (spawn key included), or 128 bits drawn from
+        a Generator. None takes fresh entropy of the operating system.
     call : int, default 0
         Number of the call, 0 <= call < 2^64.
     chunk : int, default 0
@@ -134,7 +134,7 @@ cdef class Stream:
 
     @staticmethod
     def from_key(key, call=0, chunk=0):
-        """Stream with the given 128-bit key, a pair of unsigned 64-bit integers."""
+        """Return the stream with the given 128-bit key, a pair of unsigned 64-bit integers."""
         if len(key) != 2:
             raise ValueError(f"key: expected two 64-bit integers, got {len(key)}")
         cdef Stream stream = Stream.__new__(Stream)
@@ -185,7 +185,7 @@ cdef class Stream:
         if n > 0:
             out = array
             philox_open(&generator, self)
-            # A piece takes milliseconds; in between, Ctrl-C is answered.
+            # A piece takes milliseconds; Ctrl-C is checked between pieces.
             while done < n:
                 with nogil:
                     philox_uniforms(&generator, &out[done], min(piece, n - done))

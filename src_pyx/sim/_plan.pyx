@@ -1,4 +1,4 @@
-"""What one call asks of a simulator, checked once and laid out for its loops."""
+"""The arguments of one call of a simulator, checked once and laid out for its loops."""
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdlib cimport calloc, free
@@ -7,13 +7,14 @@ from dmq_fast.kernels._rules cimport FIXED, GREEDY, INTERPRETED, Fixed, Greedy, 
 
 from dmq_fast.kernels._stop import Stopped, heeded
 
-# Numbers that are computed between two looks for Ctrl-C: some ten milliseconds.
+# Numbers computed between two checks for Ctrl-C: some ten milliseconds.
 cdef enum:
-    UNHEARD = 1 << 22
+    UNCHECKED = 1 << 22
 
 
 cdef class Plan:
-    # Plan(rules, horizon, n_actions, dimension, levels, returns_from); immutable but for its ear.
+    # Plan(rules, horizon, n_actions, dimension, levels, returns_from). Immutable, except for the counter that decides
+    # when to check for signals.
 
     def __cinit__(
         self, rules, Py_ssize_t horizon, Py_ssize_t n_actions, Py_ssize_t dimension, levels, returns_from
@@ -34,7 +35,7 @@ cdef class Plan:
         if (self.kinds == NULL or self.fixed == NULL or self.weights == NULL or self.wanted == NULL
                 or self.counted == NULL or self.returns == NULL):
             raise MemoryError()
-        # Greedy rules own the weights that are pointed at.
+        # The rules own the weights that `weights` points at.
         self._rules = tuple(rules)
         for h in range(horizon):
             self.set_rule(h, self._rules[h], n_actions, dimension)
@@ -57,18 +58,18 @@ cdef class Plan:
         free(self.returns)
 
     cdef int count(self, Py_ssize_t work) except -1 nogil:
-        # Listen now and then, by the work done; raises what is heard.
-        self.unheard += work
-        if self.unheard > UNHEARD:
-            self.unheard = 0
+        # Check for signals and for `stop` after every UNCHECKED numbers computed.
+        self.unchecked += work
+        if self.unchecked > UNCHECKED:
+            self.unchecked = 0
             with gil:
-                self.listen()
+                self.check_signals()
         return 0
 
-    cdef int listen(self) except -1:
+    cdef int check_signals(self) except -1:
         PyErr_CheckSignals()
         if self.stop is not None and self.stop.is_set():
-            raise Stopped("nobody waits for this rollout any more")
+            raise Stopped("rollout: cancelled")
         return 0
 
     cdef int set_rule(self, Py_ssize_t h, rule, Py_ssize_t n_actions, Py_ssize_t dimension) except -1:

@@ -51,7 +51,7 @@ cdef class CompiledModel:
     ----------
     handle : EnvironmentHandle
     feature_map : FeatureMap, optional
-        Of as many inputs as the environment's own features; without it they are the features.
+        A map of as many inputs as the environment's own features; without one those are the features.
 
     Raises
     ------
@@ -73,7 +73,7 @@ cdef class CompiledModel:
         self.n_actions = handle.environment.n_actions
 
     def rollout(self, rules, Py_ssize_t n, Stream stream not None, levels, returns_from):
-        """Simulate n trajectories and return moments; cut after the last level that matters.
+        """Simulate n trajectories up to the last level that matters and return their moments.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ cdef class CompiledModel:
         n : int
             Number of trajectories, >= 0.
         stream : Stream
-            Where the uniforms come from.
+            Source of the uniforms.
         levels : sequence of int, strictly ascending
             Levels whose second moment is wanted.
         returns_from : sequence of int, strictly ascending
@@ -127,7 +127,7 @@ cdef class CompiledModel:
         return grams, moments, squares
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
-        """Simulate n trajectories to their ends and return what each earned, shape (n,); see `rollout`."""
+        """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
         cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)), n)
         earned = np.zeros(n)
         cdef double[::1] y = earned
@@ -139,7 +139,7 @@ cdef class CompiledModel:
 
 cdef class _Rollout(Simulator):
     # One call of n trajectories, simulated `block` at a time, and its workspace. `grams`, by level, `moments` and
-    # `squares`, by return, and `earned`, by trajectory, belong to the caller; NULL where they are not wanted.
+    # `squares`, by return, and `earned`, by trajectory, belong to the caller, and are NULL if they are not wanted.
     cdef Plan plan
     cdef Py_ssize_t n
     cdef Philox generator
@@ -211,7 +211,7 @@ cdef class _Rollout(Simulator):
         return 0
 
     cdef Py_ssize_t work(self, Py_ssize_t h) noexcept nogil:
-        # Numbers drawn, written and copied for one trajectory at level h; of products, 32 cost as much as one of these.
+        # Numbers drawn, written and copied for one trajectory at level h, and one for every 32 products.
         cdef Py_ssize_t d = self.dimension, products = 0
         if self.plan.counted[h] and not self.sparse:
             products += d * d

@@ -1,4 +1,4 @@
-"""The three rules of the paper: uniform over actions, one fixed action, greedy on theta_h; and a door to Python."""
+"""The three rules of the paper: uniform over actions, one fixed action, greedy on theta_h; and a base for others."""
 
 import hashlib
 import numbers
@@ -12,17 +12,18 @@ cdef class Rule:
     """What a policy does at one level: `Uniform`, `Fixed` or `Greedy`. Immutable."""
 
     def __cinit__(self):
-        # The kernels know three kinds; any other would pass for one of them.
+        # Kernels switch on the kind, so a fourth one would be taken for one of the three.
         if (type(self) is not Uniform and type(self) is not Fixed and type(self) is not Greedy
                 and not isinstance(self, Interpreted)):
             raise TypeError("Rule is closed: use Uniform(), Fixed(action) or Greedy(theta)")
 
+    # A `__cinit__` without arguments accepts any. This refuses them, so rules with arguments need an `__init__` too.
     def __init__(self):
         pass
 
     @property
     def digest(self):
-        """16 bytes that stand for the rule: equal for equal rules, and else different."""
+        """16 bytes that identify the rule: equal for equal rules, different for others."""
         raise NotImplementedError
 
 
@@ -37,7 +38,7 @@ cdef class Uniform(Rule):
 
     @property
     def digest(self):
-        """16 bytes that stand for the rule."""
+        """16 bytes that identify the rule."""
         return b"uniform".ljust(16)
 
     def __hash__(self):
@@ -77,7 +78,7 @@ cdef class Fixed(Rule):
 
     @property
     def digest(self):
-        """16 bytes that stand for the rule: equal for equal rules, and else different."""
+        """16 bytes that identify the rule: equal for equal rules, different for others."""
         return b"fixed %10d" % self.action
 
     def __hash__(self):
@@ -101,7 +102,7 @@ cdef class Greedy(Rule):
 
     def __cinit__(self, theta):
         cdef const double[:, ::1] view
-        # Own, contiguous, read-only: a reference to it is a snapshot.
+        # A contiguous read-only copy, which nobody else can change.
         array = as_floats("theta", theta, (None, None)).copy()
         if array.size == 0:
             raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {array.shape}")
@@ -118,7 +119,7 @@ cdef class Greedy(Rule):
 
     @property
     def digest(self):
-        """16 bytes that stand for theta, computed once: equal for equal thetas, and else different."""
+        """16 bytes that identify theta, computed once: equal for equal thetas, different for others."""
         if self._digest is None:
             # + 0.0 makes -0.0 and 0.0, which compare equal, hash equal.
             whole = hashlib.blake2b(b"%d %d;" % self.theta.shape, digest_size=16)
@@ -144,7 +145,7 @@ cdef class Greedy(Rule):
 
 
 cdef class Interpreted(Rule):
-    """Base of rules written in Python, for samplers that work in Python: the kernels refuse them."""
+    """Base class of rules written in Python, for samplers in Python. Kernels refuse them."""
 
     def __cinit__(self, *args, **kwargs):
         self.kind = INTERPRETED

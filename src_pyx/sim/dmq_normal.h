@@ -11,11 +11,11 @@
 #define DMQ_HORNER_6(x, c0, c1, c2, c3, c4, c5, c6) \
     ((((((c6 * x + c5) * x + c4) * x + c3) * x + c2) * x + c1) * x + c0)
 
-/* Integers that go together, so that they stay in the first cache: PIECE of _normal.pxd; and those that are looked
-   through for a tail at once. */
+/* Integers handled together, few enough for the first-level cache (PIECE of _normal.pxd); and integers searched for a
+   tail together. */
 enum { DMQ_SOME = 256, DMQ_FEW = 32 };
 
-/* An odd integer a in (-2^26, 2^26) stands for the quantile of 1/2 + a / 2^27. Beyond this it lies in a tail. */
+/* An odd integer a in (-2^26, 2^26) stands for the quantile of 1/2 + a / 2^27, in a tail for |a| > DMQ_CENTRE. */
 enum { DMQ_HALF = 1 << 26, DMQ_CENTRE = 66773319 };
 
 DMQ_WIDE static void dmq_halves(const double *restrict u, ptrdiff_t n, int32_t *restrict a, int32_t *restrict b)
@@ -60,7 +60,7 @@ static inline float dmq_log(float x)
     return e * 0.693147181f + 2.0f * (t + t * w * (1.0f / 3 + w * (1.0f / 5 + w * (1.0f / 7 + w * (1.0f / 9)))));
 }
 
-/* Outwards: a polynomial in sqrt(-log p), p the smaller tail, minimax in relative error (5.9e-8). */
+/* In a tail: a polynomial in sqrt(-log p), p the smaller tail, minimax in relative error (5.9e-8). */
 static inline float dmq_tail(int32_t a)
 {
     float p = (DMQ_HALF - (a < 0 ? -a : a)) * 0x1p-27f, r = sqrtf(-dmq_log(p)) - 3.25f;
@@ -69,7 +69,7 @@ static inline float dmq_tail(int32_t a)
     return a < 0 ? -z : z;
 }
 
-/* One in two hundred lies in a tail: most groups have none. */
+/* Replace the z that lie in a tail. One in two hundred does, so most groups have none. */
 DMQ_WIDE static void dmq_tails(const int32_t *restrict a, ptrdiff_t n, float *restrict z)
 {
     for (ptrdiff_t first = 0; first < n; first += DMQ_FEW) {
