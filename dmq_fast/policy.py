@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arguments import integer
 from dmq_fast.arithmetic import ExactGreedy
-from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, greedy_actions
-from dmq_fast.kernels._validate import as_floats, as_numbers
+from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, as_floats, as_numbers, greedy_actions
 
 __all__ = ["FOLLOWS_EXACT", "Policy", "check_policy", "rules_of"]
 

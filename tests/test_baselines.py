@@ -34,7 +34,7 @@ from dmq_fast.kernels._episode import Episode, Learner
 from dmq_fast.kernels._lsvi import LeastSquaresLearner
 from dmq_fast.kernels._normal import normals
 from dmq_fast.kernels._span import SpanLearner
-from dmq_fast.kernels._tabular import UCBQLearner
+from dmq_fast.kernels._tabular_q import UCBQLearner
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import RolloutSampler
 
@@ -84,7 +84,7 @@ def test_an_episode_is_what_the_functions_of_the_environment_say(name):
             reward = handle.step(level, states, [action], dynamics.random((1, handle.step_uniforms[level])))[0]
             assert episode.step(action) == env.reward_scale * (reward + env.reward_shift)
             np.testing.assert_array_equal(episode.state, states[0])
-        with pytest.raises(ValueError, match="goes on"):
+        with pytest.raises(ValueError, match="has not ended"):
             episode.step(0)
     assert ended > 0 or name != "fourier"
 

@@ -9,11 +9,7 @@ import numpy as np
 from dmq_fast.baselines.protocol import Baseline, Learned
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels._episode import Episode
-from dmq_fast.kernels._linear_q import LinearQLearner
-from dmq_fast.kernels._lsvi import LeastSquaresLearner
-from dmq_fast.kernels._span import SpanLearner
-from dmq_fast.kernels._validate import as_positive
+from dmq_fast.kernels import Episode, LeastSquaresLearner, LinearQLearner, SpanLearner, as_positive
 from dmq_fast.policy import Policy
 
 __all__ = ["LSVIUCB", "OCP", "RLSVI", "LinearQ", "UniformLeastSquares"]

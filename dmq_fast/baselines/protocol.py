@@ -16,9 +16,7 @@ from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Stream
-from dmq_fast.kernels._episode import Episode, Learner
-from dmq_fast.kernels._validate import as_positive
+from dmq_fast.kernels import Episode, Learner, Stream, as_positive
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.rollout import RolloutSampler
 from dmq_fast.samplers.streams import as_key

@@ -9,8 +9,7 @@ from dmq_fast.baselines.protocol import Baseline, Learned
 from dmq_fast.baselines.table import greedy_on_table
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels._episode import Episode
-from dmq_fast.kernels._tabular import DelayedQLearner, UCBQLearner
+from dmq_fast.kernels import DelayedQLearner, Episode, UCBQLearner
 
 __all__ = ["UCBQ", "DelayedQ"]
 

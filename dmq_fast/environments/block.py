@@ -18,8 +18,7 @@ from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp
 from dmq_fast.environments.locks import orthonormal_rows
-from dmq_fast.kernels import FiniteModel
-from dmq_fast.kernels._block import BlockModel
+from dmq_fast.kernels import BlockModel, FiniteModel
 
 __all__ = ["block_mdp", "diabolical_lock", "lock_bernoulli", "lock_gaussian", "noisy_deep_sea"]
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.arguments import integer, number
 from dmq_fast.environments.finite import FiniteMDP, digest
-from dmq_fast.kernels._env import ENVIRONMENT_SIZE, VERSION, EnvironmentHandle, capsule_at
-from dmq_fast.kernels._features import FeatureMap
+from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
 
@@ -317,7 +316,7 @@ class Functions:
 
     def __init__(self, functions: Mapping[str, Any], context: Any) -> None:
         self.alive = (dict(functions), context)
-        self.struct = Struct(size=ENVIRONMENT_SIZE, version=VERSION, context=address_of_data(context))
+        self.struct = Struct(size=ENVIRONMENT_SIZE, version=ENVIRONMENT_VERSION, context=address_of_data(context))
         for name, function in functions.items():
             if function is None and name == "ended":
                 continue

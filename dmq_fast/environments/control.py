@@ -9,7 +9,7 @@ from dmq_fast._support.arguments import integer
 from dmq_fast.environments._box import CART_POLE, MOUNTAIN_CAR, Box, box_features
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.features import FeatureMap
-from dmq_fast.kernels._control import CartPole, MountainCar
+from dmq_fast.kernels import CartPole, MountainCar
 
 __all__ = ["cart_pole", "mountain_car"]
 

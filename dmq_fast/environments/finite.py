@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels._validate import as_numbers
+from dmq_fast.kernels import as_numbers
 
 __all__ = ["FiniteMDP", "PolicyLike", "as_float64", "digest", "scaled_mdp"]
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.arguments import count, integer
-from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, greedy_actions
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy, check_policy
 from dmq_fast.samplers.base import EqualChunks, ascending, collect_chunks

@@ -15,8 +15,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from typing import Any, NamedTuple
 
 from dmq_fast._support.arguments import count, integer
-from dmq_fast.kernels import Stream
-from dmq_fast.kernels._stop import heeding
+from dmq_fast.kernels import Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.base import Sampler, collect_chunks

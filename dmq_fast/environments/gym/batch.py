@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from dmq_fast._support.arguments import integer, number
 from dmq_fast.environments.compiled import LARGE, digest_of_map
 from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, plain_arguments
-from dmq_fast.kernels._features import FeatureMap
-from dmq_fast.kernels._validate import as_floats, as_numbers
+from dmq_fast.kernels import FeatureMap, as_floats, as_numbers
 
 __all__ = ["GymnasiumBatch"]
 
