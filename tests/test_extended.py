@@ -195,7 +195,7 @@ def test_corrected_constants_open_a_lock_that_float64_cannot_decide_on(digits, s
     assert max(result.cover_sizes) == 2 <= p.cover_bound
     assert result.n_trajectories % arguments["n_samples"] == 0 and result.n_trajectories > 10**50
     assert result.parameters["n_samples"] == arguments["n_samples"]
-    with pytest.raises(ValueError, match=r"^eps_r: expected at least 1e-16, what float64 resolves beside S, got "):
+    with pytest.raises(ValueError, match=r"^eps_r: expected at least 1e-16, the resolution of float64 beside S, got "):
         dmq.DMQ(ExactSampler(env), **arguments | {"n_samples": 1})
     # Why: features of two states only, and float64 takes its own rounding for a third.
     monkeypatch.setattr("dmq_fast.run.options.FLOAT64_EPS_R", 0)

@@ -158,8 +158,8 @@ class RunParameters:
         if in_float64 and function_class.is_cone and regulariser < float(FLOAT64_EPS_R):
             # The oracle would take rounding for new directions, and return True for ever.
             raise ValueError(
-                f"eps_r: expected at least {FLOAT64_EPS_R:g}, what float64 resolves beside S, got {regulariser:g}; on "
-                "a FiniteMDP, ExactSampler(env, arithmetic=digits) takes less"
+                f"eps_r: expected at least {FLOAT64_EPS_R:g}, the resolution of float64 beside S, got {regulariser:g}; "
+                "on a FiniteMDP, ExactSampler(env, arithmetic=digits) takes less"
             )
         return cls(
             n_samples=as_trajectories("n_samples", n_samples, in_float64=in_float64),
