@@ -1,4 +1,4 @@
-"""Benchmarks run on one BLAS thread: ``pytest bench``."""
+"""Settings of the benchmarks under pytest-benchmark: ``pytest bench``. BLAS runs on one thread."""
 
 import os
 import sys
@@ -7,5 +7,5 @@ from pathlib import Path
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
-# The literal reference lives with the tests.
+# The benchmarks import the literal reference implementation from the tests.
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

@@ -1,7 +1,10 @@
-"""Trajectories and success of each way to draw less, as a Markdown table.
+"""Measure the trajectories and the success of each option that draws less, as a Markdown table.
 
-On every environment of the registry but mountain-car, whose 200 levels nothing here reaches the end of in minutes, and
-on two of Gymnasium. Where no table gives the value of the returned policy, it is that of 20,000 fresh trajectories.
+    python bench/frugal_table.py [--seeds 5]
+
+The environments are those of the registry, except mountain-car, whose 200 levels take every option more than minutes,
+and two of Gymnasium.
+The value of the returned policy is exact on a finite MDP, and elsewhere the mean of 20,000 fresh trajectories.
 """
 
 import argparse
@@ -36,7 +39,7 @@ OPTIONS = {
     "frugal": {"variant": "frugal"},
 }
 
-# Label, environment by seed, settings. The second half has so few samples that `sound` is at its limits.
+# Label, environment by seed, settings. In the last six cases N is close to the minimum for `sound`.
 CASES = [
     ("lock, K = 4, H = 20, N = 20", lambda seed: combination_lock(20, 4, rng=seed), {"n_samples": 20}),
     ("lock, K = 4, H = 80", lambda seed: combination_lock(80, 4, rng=seed), {}),
@@ -85,7 +88,7 @@ CASES = [
 
 
 def measure(make_env, settings, seeds):
-    """Trajectories, and V / V*, by seed."""
+    """Return the trajectories and V / V* of the runs, by seed."""
     drawn, shares = [], []
     for seed in range(seeds):
         env = make_env(seed)
@@ -96,13 +99,13 @@ def measure(make_env, settings, seeds):
         else:
             fresh = dmq.Stream(seed, call=2**62)
             value = estimate_value(as_sampler(env), result.policy, 20_000, stream=fresh).value
-            best = env.optimal_value or 1.0  # what a cart-pole earns that never falls
+            best = env.optimal_value or 1.0  # the return of a cart-pole that never falls
         shares.append(value / best)
     return np.array(drawn), np.array(shares)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     seeds = parser.parse_args().seeds
     print(f"Median trajectories of {seeds} seeds; of how many V > .97 V*; mean V / V*\n")

@@ -1,12 +1,13 @@
-"""Episodes that DMQ takes to solve Lock-Bernoulli, beside figures of others; and the diabolical lock.
+"""Measure the episodes in which DMQ solves Lock-Bernoulli, beside published figures, or the diabolical lock.
 
     python bench/lock_table.py [--seeds 25] [--diabolical]
 
-Prints Markdown. An episode count is the trajectories drawn when `learn` ends, those of `settings` included. Solved: the
-returned policy earns more than .25 (the peers' criterion), and in brackets more than .45, near the optimum of .5. The
-peers' figures are medians until a running mean of rewards exceeds .25, measured with the authors' own code (Du et al.,
-2019, microsoft/StateDecoding); they stop while learning, DMQ when it has checked what it learned. R, eps_r and
-Lambda were chosen on seeds 100 to 199, which are not the table's.
+Prints a Markdown table. The episodes of DMQ are all trajectories drawn until `learn` ends, including those of
+`settings`. A run counts as solved if the returned policy earns more than .25 (the criterion of the peers), and in
+brackets if it earns more than .45, near the optimum of .5. The figures of the peers are median episodes until a
+running mean of rewards exceeds .25, measured with the authors' own code (Du et al., 2019, microsoft/StateDecoding).
+Peers stop while they learn, DMQ stops after it has checked its policy. R, eps_r and Lambda were chosen on seeds 100 to
+199, which the table does not use.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import dmq_fast as dmq
 from dmq_fast.environments import diabolical_lock, lock_bernoulli
 from dmq_fast.samplers import as_sampler, estimate_value
 
-# N by (observation, switch, H). With `settings` that is all: nothing else differs between the rows.
+# N by (observation, switch, H). The rows of the table differ in N and in `settings` only.
 SAMPLES = {
     ("latent", 0.0): {5: 5, 10: 5, 15: 5, 20: 5, 30: 5},
     ("latent", 0.1): {5: 10, 10: 15, 15: 22, 20: 30, 30: 45},
@@ -36,13 +37,14 @@ PEERS = {
 
 
 def settings(env, observation, seed):
-    """Return the oracle's parameters, and how many trajectories it took to find them.
+    """Return the parameters of the oracle, and the number of trajectories drawn to find them.
 
-    With coins, Lambda = eps_r I + 3 M, where M is the second moment of what uniform actions see at the last level, from
-    10 d trajectories: as if each cover had three more policies of that kind. The second moment of N coins, which is not
-    that of N others, then no longer looks like a shift, while states that uniform actions do not reach are as visible
-    as before. That lets R be small: a policy is as good as hidden by those that reach the same states 1/R as often.
-    eps_r is in units of the squared length that is left to a state's feature, 1 / (1 + H) with coins.
+    With coins, Lambda = eps_r I + 3 M, where M is the second moment at the last level under uniform actions, from 10 d
+    trajectories. This acts as three more uniform policies in each cover: the difference between the second moments of
+    two samples of N coins is no longer taken for a shift, while states that uniform actions do not reach are as visible
+    as before. So R can be small; with a small R, a policy counts as covered by policies that reach the same states 1/R
+    times as often. eps_r is given in units of the squared length that coins leave for the feature of a state,
+    1 / (1 + H).
     """
     if observation == "latent":
         return {"ratio": 1.5, "eps_r": 0.02}, 0
@@ -54,7 +56,7 @@ def settings(env, observation, seed):
 
 
 def solve(env, seed, **parameters):
-    """Learn; return trajectories, value of the returned policy (2,000 fresh trajectories), and seconds."""
+    """Run DMQ; return its trajectories, the value of its policy from 2,000 fresh trajectories, and its seconds."""
     began = time.perf_counter()
     result = dmq.DMQ(env, rng=seed, **parameters).learn()
     seconds = time.perf_counter() - began
@@ -63,7 +65,7 @@ def solve(env, seed, **parameters):
 
 
 def lock_bernoulli_table(seeds):
-    """Print the table of all cells."""
+    """Print the table of Lock-Bernoulli."""
     print("| features | switch | H | N | variant | episodes | solved | peer | seconds |")
     print("|---|---|---|---|---|---|---|---|---|")
     for (observation, switch), samples in SAMPLES.items():
@@ -87,7 +89,7 @@ def lock_bernoulli_table(seeds):
 
 
 def diabolical_table(seeds):
-    """Print runs of the diabolical lock, rotated noisy observations, by horizon and swap."""
+    """Print the table of the diabolical lock with rotated noisy observations, by horizon and swap."""
     print("| H | d | swap | N | episodes | solved | seconds |")
     print("|---|---|---|---|---|---|---|")
     still, swapping = {"eps_r": 3e-3, "ridge": 1e-2}, {"eps_r": 3e-4, "ridge": 1e-3}
@@ -106,10 +108,10 @@ def diabolical_table(seeds):
 
 
 def main():
-    """Read the command line."""
+    """Print the table that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=25)
-    parser.add_argument("--diabolical", action="store_true", help="the diabolical lock instead")
+    parser.add_argument("--diabolical", action="store_true", help="measure the diabolical lock instead")
     arguments = parser.parse_args()
     (diabolical_table if arguments.diabolical else lock_bernoulli_table)(arguments.seeds)
 

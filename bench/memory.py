@@ -1,7 +1,9 @@
-"""Peak memory of a process that draws n trajectories, for n over decades: it must not grow.
+"""Measure the peak memory of a process that draws n trajectories, for n = 10^4 to 10^8; it must not grow with n.
 
-A process of its own draws each number, and reports the peak of its resident memory (VmHWM, Linux). Run
-``python bench/memory.py`` for the table; it takes some minutes, nearly all for the last column.
+    python bench/memory.py
+
+A new process draws each number of trajectories and reports the peak of its resident memory (VmHWM, Linux). The table
+takes some minutes, most of them for the last column.
 """
 
 import argparse
@@ -14,7 +16,7 @@ from dmq_fast import environments
 from dmq_fast.samplers import ParallelSampler, RolloutSampler
 from dmq_fast.samplers.parallel import pool_of
 
-# What is drawn, and up to how many: trajectories of compiled environments take longer.
+# Environment and largest n of each case; trajectories of compiled environments take longer.
 CASES = {
     "finite": (lambda: environments.deep_sea(20, stochastic=True), 10**8),
     "finite, 2 threads": (lambda: environments.deep_sea(20, stochastic=True), 10**8),
@@ -22,12 +24,12 @@ CASES = {
     "compiled, 2 threads": (lambda: environments.lock_bernoulli(8, observation="coins", rng=0), 10**7),
 }
 
-# How far from the smallest the largest peak of a case may be.
+# Largest relative difference of the peaks of a case.
 FLAT = 0.05
 
 
 def draw(case, n):
-    """Draw n trajectories and print this process's peak of resident memory in KiB."""
+    """Draw n trajectories, and print the peak of resident memory of this process in KiB."""
     inner = RolloutSampler(CASES[case][0]())
     sampler = ParallelSampler(inner, pool_of(inner, 2)) if case.endswith("2 threads") else inner
     horizon = inner.horizon
@@ -53,7 +55,7 @@ def measured(case, n):
 
 
 def main():
-    """Print the table, or what one process measures of itself."""
+    """Print the table; in a process with ``--case``, draw and print its own peak."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--case", choices=CASES)
     parser.add_argument("--n", type=int)

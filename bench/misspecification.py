@@ -1,9 +1,12 @@
-"""How often a run succeeds when Q* is linear up to an error only: ``python bench/misspecification.py``.
+"""Measure how often a run succeeds when Q* is linear only up to an error.
 
-Features of a `linear_q` and of a `combination_lock` whose states come in copies are perturbed by random vectors; what
-that does to Q* is measured: the smallest sup norm of Q* - phi^T theta over theta at the worst level and action, in
-units of the smallest gap. The tables say how many of the runs return a policy within 1% of the optimal value, for R
-against that error and for eps_r against it, with the mean relative loss and the mean size of the largest cover.
+    python bench/misspecification.py [--seeds 10]
+
+Random vectors are added to the features of a `linear_q` and of a `combination_lock` with copied states. The resulting
+error of Q* is the smallest sup norm of Q* - phi^T theta over theta, at the worst level and action, in units of the
+smallest gap. Prints two tables for each family, of R against this error and of eps_r against it. Each cell holds the
+number of runs whose policy is within 1% of the optimal value, the mean relative loss, and the mean size of the largest
+cover.
 """
 
 import os
@@ -29,7 +32,7 @@ REGULARISERS = (1e-4, 1e-3, 1e-2, 1e-1)
 
 
 def perturbed(env: FiniteMDP, size: float, rng: np.random.Generator) -> FiniteMDP:
-    """Add to each state's features a random vector of length `size`, and make all of them fit the unit ball."""
+    """Return the MDP with a random vector of length `size` added to each feature, scaled to fit the unit ball."""
     features = []
     for phi in env.features:
         noise = rng.standard_normal(phi.shape)
@@ -38,7 +41,7 @@ def perturbed(env: FiniteMDP, size: float, rng: np.random.Generator) -> FiniteMD
 
 
 def distance(phi: Array, q: Array) -> float:
-    """Smallest max_s |q(s) - phi(s)^T theta| over theta, by linear programming."""
+    """Return the smallest max_s |q(s) - phi(s)^T theta| over theta, by linear programming."""
     n, d = phi.shape
     ones = np.ones((n, 1))
     bounds = [(None, None)] * d + [(0, None)]
@@ -47,14 +50,14 @@ def distance(phi: Array, q: Array) -> float:
 
 
 def misspecification(env: FiniteMDP) -> float:
-    """Largest distance of Q*(., a) from the linear functions, over levels and actions."""
+    """Return the largest distance of Q*(., a) from the linear functions, over levels and actions."""
     return max(
         distance(phi, q[:, a]) for phi, q in zip(env.features, env.optimal_q, strict=True) for a in range(q.shape[1])
     )
 
 
 def copied(env: FiniteMDP, n: int) -> FiniteMDP:
-    """Let every state come in n copies, of which one is drawn on every visit."""
+    """Return the MDP with n copies of every state, of which one is drawn uniformly on every visit."""
     return FiniteMDP(
         P=[np.repeat(np.repeat(p, n, axis=0), n, axis=2) / n for p in env.P],
         R=[np.repeat(r, n, axis=0) for r in env.R],
@@ -64,7 +67,7 @@ def copied(env: FiniteMDP, n: int) -> FiniteMDP:
 
 
 class Cell(NamedTuple):
-    """What came of runs with one setting."""
+    """Outcome of the runs with one setting: how many succeeded, mean loss, mean size of the largest cover."""
 
     solved: int
     loss: float
@@ -72,7 +75,7 @@ class Cell(NamedTuple):
 
 
 def measure(envs: list[FiniteMDP], **settings: float) -> Cell:
-    """One run on each environment: how many come within 1% of V*, the mean relative loss, the mean largest cover."""
+    """Run DMQ once on each environment, and return the outcome."""
     losses, covers = [], []
     for seed, env in enumerate(envs):
         algorithm = dmq.DMQ(
@@ -91,7 +94,7 @@ def measure(envs: list[FiniteMDP], **settings: float) -> Cell:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     n = parser.parse_args().seeds
     families = {

@@ -1,4 +1,10 @@
-"""The picture of the README: ``python bench/picture.py`` writes bench/figures/lock.png."""
+"""Draw the picture of the README, bench/figures/lock.png. It needs the extra `plot`.
+
+    python bench/picture.py
+
+Left: the trajectories that DMQ needs to solve the combination lock, against the horizon. Right: the value of the policy
+that the printed and the repaired algorithm return on the decoy lock.
+"""
 
 from pathlib import Path
 
@@ -16,7 +22,7 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 
 def draw_lock(axes: plt.Axes) -> None:
-    """Trajectories until the lock is solved, against the horizon."""
+    """Draw the trajectories until the lock is solved, against the horizon."""
     horizons = np.array([2, 3, 5, 8, 12, 20, 35, 60, 100])
     drawn = []
     for horizon in horizons:
@@ -41,7 +47,7 @@ def draw_lock(axes: plt.Axes) -> None:
 
 
 def draw_decoy(axes: plt.Axes) -> None:
-    """Value of the returned policy on the decoy lock, as printed and as repaired."""
+    """Draw the value of the returned policy on the decoy lock, of the printed algorithm and of the repaired one."""
     horizons = np.arange(2, 21, 2)
     for variant, colour, marker, label in (
         ("sound", BLUE, "o", "sound: fixed initial sequence, re-check"),

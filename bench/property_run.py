@@ -1,16 +1,17 @@
-"""The theorem as a property: its constants, run exactly on many small MDPs.
+"""Test the theorem as a property of many small random MDPs: with its constants, the algorithm is within epsilon.
 
     python bench/property_run.py --seeds 500 --json property.json
 
-Draws finite MDPs that meet the assumptions of the theorem exactly, sets the corrected constants of the proof
+Draws finite MDPs that satisfy the assumptions of the theorem exactly, computes the corrected constants of the proof
 (`dmq_fast.theory.Parameters`) for each, and runs the algorithm on exact expectations (N = infinity) in an arithmetic
-that resolves them. "sound" and "frugal" must return a policy within epsilon. Where "paper" does not, the seed is
-listed; of its two repairs one at a time: "paper, fixed" starts from an action sequence, "paper, recheck" re-checks.
-The rows "at work" are runs with the defaults of `DMQ` for constants, about which the theorem says nothing. A uniform
-initial policy meets every state of so short an MDP often enough; on a `decoy_lock` of 28 levels, run last, it does not.
+that resolves them. "sound" and "frugal" must return a policy within epsilon. For "paper", and for "paper" with one of
+its two repairs, the seeds that fail are listed: "paper, fixed" starts from an action sequence, "paper, recheck"
+re-checks. The rows "at work" are runs with the default constants of `DMQ`, to which the theorem does not apply. On such
+short MDPs a uniform initial policy reaches every state often enough; on a `decoy_lock` of 28 levels, the last run, it
+does not.
 
-All tables of an MDP are dyadic, so that float64 holds them exactly: Q* is linear to the last bit, and actions that tie
-do tie. C of Low Variance is exact where transitions are deterministic (1) or there are few deterministic policies
+All tables of an MDP are dyadic, so that float64 holds them exactly: Q* is linear to the last bit, and ties are exact. C
+of Low Variance is exact where transitions are deterministic (1) or there are few deterministic policies
 (enumerated); elsewhere it is an upper bound, 1 over the least probability with which a policy can meet a state, under
 which the theorem holds as well.
 """
@@ -50,14 +51,14 @@ MUST = ("sound", "frugal")
 FAMILIES = ("linear", "aliased", "ties", "stale", "tabular", "lock")
 
 LARGEST_ENUMERATION = 100
-"""How many deterministic policies are tried for C, at most."""
+"""Largest number of deterministic policies that are enumerated for C."""
 
-# More would say that a variant without the theorem behind it does not end.
+# Limit of the policies added, for variants without a theorem, which may not end otherwise.
 LARGEST_COVERS = 2000
 
 
 def dyadic_rows(rng: np.random.Generator, shape: tuple[int, ...], size: int, parts: int) -> np.ndarray:
-    """Distributions over `size` outcomes in multiples of 1 / parts; one outcome each for parts = 1."""
+    """Return distributions over `size` outcomes in multiples of 1 / parts; with parts = 1 each has one outcome."""
     return rng.multinomial(parts, np.full(size, 1.0 / size), size=shape) / parts
 
 
@@ -83,9 +84,9 @@ def random_mdp(seed: int) -> FiniteMDP:
 def linear_tables(
     rng: np.random.Generator, horizon: int, n_actions: int, parts: int, looks: int | None = None
 ) -> tuple[Any, ...]:
-    """Q* first, rewards are what is left, as in `environments.linear_q`; more states than features.
+    """Return tables made from Q*, with rewards computed from it, as in `environments.linear_q`.
 
-    With `looks` no more than that many feature vectors a level.
+    There are more states than features. `looks` limits the number of feature vectors a level.
     """
     d = int(rng.integers(2, 5))
     sizes = rng.integers(1, d + 3, size=horizon)
@@ -98,7 +99,7 @@ def linear_tables(
             rest = rest[rng.integers(min(looks, size), size=size)]
         features.append(np.insert(rest, 0, 0.5, axis=1))
         w = rng.integers(-2, 3, size=(n_actions, d - 1)) / 2
-        if rng.random() < 0.4:  # two actions that are one
+        if rng.random() < 0.4:  # two actions with the same Q*
             w[rng.integers(n_actions)] = w[rng.integers(n_actions)]
         weights.append(w)
         advantages.append(rest @ w.T)
@@ -115,14 +116,14 @@ def linear_tables(
 
 
 def aliased_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: int) -> tuple[Any, ...]:
-    """States that look alike, and so have the same Q*, but lead elsewhere: the oracle cannot tell them apart."""
+    """Return tables with states of equal features, hence equal Q*, but different successors."""
     return linear_tables(rng, horizon, n_actions, parts, looks=2)
 
 
 def ties_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: int) -> tuple[Any, ...]:
-    """Few different values, so that many actions tie, of states that look alike, or like a mixture of two others.
+    """Return tables with few different values, so that many actions tie; states share features or mix those of others.
 
-    Where optimal actions tie, what is learned of a level can change where its states lead, and not what they are worth.
+    Where optimal actions tie, the estimates of a level can change where its states lead without changing their values.
     """
     d = int(rng.integers(2, 5))
     sizes = rng.integers(2, 7, size=horizon)
@@ -148,11 +149,11 @@ def ties_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: i
 
 
 def stale_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: int) -> tuple[Any, ...]:
-    """Three levels on which a check that was passed can go stale: `stale_lock` of the tests, its choices random.
+    """Return three levels on which a passed check can become outdated: `stale_lock` of the tests with random choices.
 
-    Level 0 leads to left, home and right of level 1. Left and home look alike and are worth 1/2 whatever is done, but
-    from left the action decides which of two states comes next, and there actions matter. Right can change which
-    action is preferred in left after the states behind it were checked.
+    Level 0 leads to the states left, home and right of level 1. Left and home have the same features and the value 1/2
+    for every action, but from left the action decides which of two states follows, and there actions matter. Right can
+    change the preferred action of left after the states behind it were checked.
     """
     n_actions = max(3, n_actions)
     e1, e2, e3 = np.eye(3)
@@ -176,11 +177,11 @@ def stale_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: 
 
 
 def tabular_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: int) -> tuple[Any, ...]:
-    """One-hot features and few different rewards, most of them 0."""
+    """Return tables with one-hot features and few different rewards, most of them 0."""
     size = int(rng.integers(2, 5))
     P = [dyadic_rows(rng, (size, n_actions), size, parts) for _ in range(horizon - 1)]
     R = [rng.choice([0.0, 0.0, 0.25, 0.5], size=(size, n_actions)) for _ in range(horizon)]
-    if rng.random() < 0.5:  # it pays at the end only
+    if rng.random() < 0.5:  # rewards at the end only
         R[:-1] = [np.zeros((size, n_actions)) for _ in R[:-1]]
     theta, ahead = [], np.zeros(size)
     for h in reversed(range(horizon)):
@@ -191,9 +192,9 @@ def tabular_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts
 
 
 def lock_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: int) -> tuple[Any, ...]:
-    """Good, bad and dead states as in `environments.decoy_lock`, with slips, decoys and secrets of any kind.
+    """Return good, bad and dead states as in `environments.decoy_lock`, with random slips, decoys and secrets.
 
-    Features (1/2, 1/2), (3/4, 0) and 0 have a Q function for any values of good and bad.
+    With features (1/2, 1/2), (3/4, 0) and 0, any values of good and bad are linear.
     """
     features = np.array([[0.5, 0.5], [0.75, 0.0], [0.0, 0.0]])
     P, R, ahead, theta = [], [], np.zeros(3), []
@@ -219,7 +220,7 @@ def lock_tables(rng: np.random.Generator, horizon: int, n_actions: int, parts: i
 
 
 class Tabulated(Policy):
-    """A deterministic policy by its action in each state, linear or not."""
+    """Deterministic policy given by its action in each state, linear or not."""
 
     __slots__ = ("tables",)
 
@@ -233,12 +234,12 @@ class Tabulated(Policy):
 
 
 def low_variance_constant(env: FiniteMDP) -> tuple[float, str]:
-    """Return C >= the constant of Low Variance, and how it was found."""
+    """Return a C that is at least the constant of Low Variance, and how it was found."""
     deterministic = env.start.max() == 1.0 and all((P == np.round(P)).all() for P in env.P)
     if deterministic:
         return 1.0, "deterministic"
     met = [np.flatnonzero(mask) for mask in env.reachable]
-    # The loss at level h does not depend on what is done before, nor its distribution on what is done from h on.
+    # The loss at level h depends on the actions from h on only, and its distribution on the actions before h only.
     if env.n_actions ** sum(map(len, met)) <= LARGEST_ENUMERATION:
         largest = 1.0
         for actions in itertools.product(range(env.n_actions), repeat=sum(map(len, met))):
@@ -272,7 +273,7 @@ def run(
     names: tuple[str, ...] = tuple(VARIANTS),
     env: FiniteMDP | None = None,
 ) -> dict[str, Any]:
-    """Run the variants on the MDP of a seed, or another, and return what came out."""
+    """Run the variants on the MDP of a seed, or on `env`, and return the outcomes."""
     env = random_mdp(seed) if env is None else env
     C, source = low_variance_constant(env)
     p = constants(env, C)
@@ -320,7 +321,7 @@ def run(
 
 
 def has_ties(env: FiniteMDP) -> bool:
-    """Whether two actions are optimal in a reachable state."""
+    """Return whether two actions are optimal in some reachable state."""
     return any(
         ((v[:, None] - q)[mask] <= env.gap_tolerance).sum(axis=1).max() > 1
         for q, v, mask in zip(env.optimal_q, env.optimal_v, env.reachable, strict=True)
@@ -328,7 +329,7 @@ def has_ties(env: FiniteMDP) -> bool:
 
 
 def report(rows: list[dict[str, Any]]) -> str:
-    """Return the table of all runs, and the seeds that are not within epsilon."""
+    """Return the text of the table of all runs, and of the seeds that are not within epsilon."""
     lines = [
         f"{len(rows)} MDPs: "
         + ", ".join(f"{n} {family}" for family, n in sorted(Counter(row["family"] for row in rows).items()))
@@ -360,12 +361,12 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Run it; the exit status is 1 where a variant that must be within epsilon is not."""
+    """Print the report; the exit status is 1 if a variant that must be within epsilon is not."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=500, help="how many MDPs")
+    parser.add_argument("--seeds", type=int, default=500, help="number of MDPs")
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--arithmetic", default="200", help="decimal digits, or 'rational'")
-    parser.add_argument("--json", type=Path, help="where to write every run")
+    parser.add_argument("--json", type=Path, help="file to which every run is written")
     arguments = parser.parse_args()
     arithmetic = int(arguments.arithmetic) if arguments.arithmetic.isdigit() else arguments.arithmetic
     rows = []

@@ -1,14 +1,17 @@
-"""Baselines beside those of others, and what an episode of each costs.
+"""Measure the time of an episode of each baseline, and compare LSVI-UCB and UCB-Q with other implementations.
 
-``pytest bench/test_baselines.py`` leaves out rlberry-scool where it is not installed. That needs gymnasium < 1, hence
-an environment of its own, and warns a lot::
+    pytest bench/test_baselines.py
+
+The comparison with rlberry-scool is skipped where it is not installed. It needs gymnasium < 1, hence a virtual
+environment of its own, and emits many warnings::
 
     pip install ".[compare]" pytest pytest-benchmark
     DMQ_BENCH_EPISODES=400 pytest bench/test_baselines.py -k rlberry -W ignore --benchmark-json=rlberry.json
 
 The numbers are in the ``extra_info`` of the JSON file. 100 episodes took rlberry-scool 0.7.3 6.25 s and `LSVIUCB`
-0.8 ms, on a busy 2-core machine. It has LSVI-UCB in Python and NumPy. Its transitions do not depend on the level, so
-that it looks at H times as many of them; what is compared is the time of so many episodes of one problem.
+0.8 ms, on a busy 2-core machine. rlberry-scool has LSVI-UCB in Python and NumPy. Its model of the transitions does not
+depend on the level, so that it uses H times as many transitions in each fit; the benchmark compares the time of equally
+many episodes of one problem.
 """
 
 import os
@@ -23,13 +26,13 @@ from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian
 from dmq_fast.kernels import Episode, Stream
 
 HORIZON, LENGTH = 10, 10
-# rlberry takes time in the square of it: 400 are minutes.
+# The time of rlberry grows with the square of the episodes: 400 take minutes.
 EPISODES = int(os.environ.get("DMQ_BENCH_EPISODES", "100"))
 BETA, RIDGE = 0.1, 1.0
 
 
 def learned(env, n):
-    """Seconds of a run without its curve, and its result."""
+    """Return the learning seconds of a run, and its result."""
     result = LSVIUCB(env, beta=BETA, ridge=RIDGE, n_episodes=n, checkpoints=1, rng=0).learn()
     return result.seconds["learning"], result
 
@@ -73,7 +76,7 @@ def test_lsvi_ucb_beside_rlberry(benchmark):
 
 
 class NumpyLSVIUCB:
-    """The same algorithm in vectorized NumPy, with inverses that Sherman and Morrison update."""
+    """LSVI-UCB in vectorised NumPy, with inverses updated by the Sherman-Morrison formula."""
 
     def __init__(self, episode):
         self.episode = episode
@@ -84,16 +87,16 @@ class NumpyLSVIUCB:
         self.after = np.zeros((episode.horizon, 0, episode.n_actions, self.d))
 
     def pairs(self, phi):
-        """Features of the state with every action, (K, K d)."""
+        """Return the features of the state with every action, (K, K d)."""
         return np.kron(np.eye(self.episode.n_actions), phi)
 
     def scores(self, h, pairs, theta):
-        """Upper confidence bounds of (..., K d)."""
+        """Return the upper confidence bounds of pairs (..., K d)."""
         leverage = np.einsum("...i,...i->...", pairs @ self.inverses[h], pairs)
         return np.minimum(pairs @ theta[h] + BETA * np.sqrt(leverage), 1.0)
 
     def play(self, number):
-        """Plan, play and take in one episode; return what it earned."""
+        """Plan, play and learn from one episode; return its sum of rewards."""
         e, theta = self.episode, np.zeros((self.episode.horizon, self.d))
         for h in reversed(range(e.horizon)):
             y = self.rewards[h]
@@ -132,7 +135,7 @@ def test_lsvi_ucb_beside_numpy(benchmark, problem):
     seconds = time.perf_counter() - began
     ours, result = fastest(lambda: learned(env, n))
     benchmark.pedantic(lambda: learned(env, n), rounds=3)
-    # Rounding decides between actions that are equally good.
+    # Rounding decides between equally good actions, so that episodes may differ.
     assert abs(sum(theirs) - result.returns.sum()) < 0.1 * n
     info = benchmark.extra_info
     info["numpy s"], info["ours ms"], info["ratio"] = round(seconds, 3), round(1e3 * ours, 2), round(seconds / ours, 1)

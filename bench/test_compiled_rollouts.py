@@ -1,8 +1,12 @@
-"""Rollouts of compiled environments with their moments, beside the same job in vectorised NumPy and beside bare BLAS.
+"""Measure rollouts of compiled environments with their moments, beside vectorised NumPy and bare BLAS.
 
-The job: n trajectories of a block MDP under a greedy policy; features, scores, argmax, step and the second moment of
-every level. NumPy does it for all n at once, without the projection of long observations. Bare BLAS does the
-arithmetic alone: dgemm for the scores and dsyrk for the moment on blocks of as many rows as the engine's.
+    python bench/test_compiled_rollouts.py    # the table, interleaved
+    pytest bench/test_compiled_rollouts.py    # one by one
+
+The job is n trajectories of a block MDP under a greedy policy, with features, scores, argmax, step and the second
+moment of every level. The NumPy version does it for all n at once, without the projection of long observations. Bare
+BLAS does the arithmetic alone: dgemm for the scores and dsyrk for the moment, on blocks of as many rows as the compiled
+engine uses.
 """
 
 import time
@@ -34,14 +38,14 @@ CASES = {
 
 
 class NumPy:
-    """The same law, all trajectories at once."""
+    """Simulator of the same distribution in NumPy, all trajectories at once."""
 
     def __init__(self, env, theta):
         self.horizon, self.dimension, self.theta = env.horizon, env.dimension, theta
         self.successor = [p.argmax(axis=2) for p in env.latent.P]
         assert all((p.max(axis=2) == 1.0).all() for p in env.latent.P), "expected deterministic transitions"
         self.noise = env.parameters.get("noise", "coins")
-        # What the states emit without noise, and how much of it there is, by asking.
+        # Features of the states without noise, and the size of the noise, from features at chosen uniforms.
         quiet, loud = (0.0, 1.0 - 1e-16) if self.noise == "coins" else (in_both_halves(0.5), in_both_halves(ndtr(1.0)))
         self.rows = [emitted(env, h, quiet) for h in range(env.horizon)]
         self.amount = float((emitted(env, 0, loud) - self.rows[0]).max())
@@ -63,14 +67,14 @@ class NumPy:
 
 
 def emitted(env, level, u):
-    """Features of all states of a level, every uniform being u."""
+    """Return the features of all states of a level when every uniform number is u."""
     n = len(env.latent.features[level])
     states = np.arange(n, dtype=np.int32).view(np.uint8).reshape(n, 4).copy()
     return env.handle.features(level, states, np.full((n, env.handle.feature_uniforms[level]), u))
 
 
 def in_both_halves(p):
-    """A uniform both of whose halves give the quantile of p, but for 2^-26."""
+    """Return a uniform number whose two halves of 26 bits both give the quantile of p, up to 2^-26."""
     k = int(p * 2**26)
     return (k + k / 2**26) / 2**26
 
@@ -125,7 +129,7 @@ def note(benchmark, env):
 
 
 def main():
-    """Print the table: engine, NumPy and bare BLAS take turns, medians of 15 rounds of about 80,000 steps or more."""
+    """Print the table: medians of 15 interleaved rounds of engine, NumPy and bare BLAS, of about 80,000 steps."""
     print("| case | n a call | engine, ns a step | NumPy | bare BLAS | NumPy / engine | BLAS / engine |")
     print("|---|---|---|---|---|---|---|")
     for name in CASES:

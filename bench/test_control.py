@@ -1,7 +1,10 @@
-"""Steps of cart-pole a second under uniform actions, on one core: compiled episodes beside the vectors of others.
+"""Measure the steps of cart-pole a second under uniform actions on one core, beside other vectorised simulators.
 
-Ours are episodes of 50 levels; only steps before their end count, so what is done for the rest comes on top. The others
-begin again by themselves, and all of their steps count. All of them draw actions, and take turns with ours.
+    pytest bench/test_control.py
+
+Compiled episodes have 50 levels, and only the steps before the end of an episode count, although the time includes the
+other ones. The other simulators restart ended episodes themselves, and all of their steps count. All draw their
+actions; the measurements are interleaved. Simulators that are not installed are skipped.
 """
 
 import time
@@ -14,7 +17,7 @@ import dmq_fast as dmq
 from dmq_fast.environments import cart_pole
 from dmq_fast.samplers import RolloutSampler
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of others when they are imported
+pytestmark = pytest.mark.filterwarnings("ignore")  # other packages warn on import
 
 H = 50
 ROWS = 1024
@@ -34,7 +37,7 @@ def envpool():
 
 
 def step_rows(env, rows, dtype):
-    """Take H steps of all rows; return how many that were."""
+    """Take H steps of all rows, and return the number of steps."""
     rng = np.random.default_rng(0)
     for _ in range(H):
         env.step(rng.integers(2, size=rows, dtype=dtype))
@@ -42,7 +45,7 @@ def step_rows(env, rows, dtype):
 
 
 def gymnax():
-    """A scan over the levels of a map over the rows, compiled as a whole."""
+    """Return the work of gymnax: a scan over the levels inside a map over the rows, compiled as a whole."""
     jax = pytest.importorskip("jax")
     env, parameters = pytest.importorskip("gymnax").make(ID)
 
@@ -85,7 +88,7 @@ def timed(work, rates):
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_steps(benchmark, other):
-    """Ours twice: returns alone, and the moments of the default features at all levels."""
+    """Compare with two jobs of this package: returns alone, and the moments of the default features."""
     theirs = OTHERS[other]()
     sampler = RolloutSampler(cart_pole(H))
     policy, stream, n = dmq.Policy.uniform(H), dmq.Stream(0), 16 * ROWS

@@ -1,4 +1,7 @@
-"""Greedy actions of a block of states beside NumPy's matrix product and argmax."""
+"""Measure the greedy actions of a block of states, beside a matrix product and argmax in NumPy.
+
+pytest bench/test_greedy.py
+"""
 
 import timeit
 

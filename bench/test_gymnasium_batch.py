@@ -1,7 +1,9 @@
-"""CartPole with 50 levels through Gymnasium's own step: moments of a block beside stepping alone, on one core.
+"""Measure the moments of a block of Gymnasium's CartPole with 50 levels, beside its steps alone, on one core.
 
-Both start 256 or 1,024 episodes and take uniform actions; steps of ended episodes, which vectors take as well, do not
-count.
+    pytest bench/test_gymnasium_batch.py
+
+Both start 256 or 1,024 episodes and take uniform actions. Steps after the end of an episode, which vectorised
+environments take too, do not count.
 """
 
 import time
@@ -35,7 +37,7 @@ CASES = {"Env": (single, 256), "SyncVectorEnv": (sync, 256), "CartPoleVectorEnv"
 
 
 def tiles(observations):
-    """One-hot of 6 x 4 tiles of angle and angular velocity."""
+    """Return one-hot features of 6 x 4 tiles of angle and angular velocity."""
     angle = np.clip((observations[:, 2] / 0.21 + 1) * 3, 0, 5).astype(int)
     spin = np.clip((observations[:, 3] / 1.5 + 1) * 2, 0, 3).astype(int)
     phi = np.zeros((len(observations), 24))
@@ -44,7 +46,7 @@ def tiles(observations):
 
 
 def step_alone(env, n):
-    """Steps taken before the end of an episode, in a loop without anything else in it."""
+    """Step until the end of the episodes, and return the number of steps; the loop does nothing else."""
     rng, steps = np.random.default_rng(0), 0
     if n == 1:
         for episode in range(256):
@@ -73,7 +75,7 @@ def timed(work, rates):
 
 @pytest.mark.parametrize("case", CASES)
 def test_moments(benchmark, case):
-    """The two take turns, so that a noisy moment hits both alike."""
+    """Interleave the two, so that noise of the machine affects both alike."""
     make, n = CASES[case]
     sampler = BatchSampler(GymnasiumBatch(make, H, tiles))
     policy, stream = dmq.Policy.uniform(H), dmq.Stream(0)

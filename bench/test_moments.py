@@ -1,4 +1,7 @@
-"""Second moments, a block of 256 rows at a time: `SecondMoment.add_rows`, NumPy, and dsyrk alone."""
+"""Measure second moments of blocks of 256 rows: `SecondMoment.add_rows`, NumPy, and dsyrk alone.
+
+pytest bench/test_moments.py
+"""
 
 from functools import partial
 
@@ -15,7 +18,7 @@ ROUNDS = 25
 DIMENSIONS = (4, 8, 16, 24, 32, 48, 64, 128, 256)
 
 
-# Each returns what adds the rows once more, and what tells the sum.
+# Each returns two functions: one adds the rows once more, the other returns the sum.
 
 
 def by_numpy(rows):
@@ -29,7 +32,7 @@ def by_numpy(rows):
 
 
 def by_dsyrk(rows):
-    """BLAS alone, in place, on a Fortran view made beforehand; one triangle."""
+    """Use BLAS alone, in place, on a Fortran view made beforehand; it computes one triangle."""
     columns = rows.T
     total = np.zeros((len(columns), len(columns)), order="F")
     assert columns.flags.f_contiguous

@@ -1,4 +1,7 @@
-"""The DSEC oracle beside NumPy and SciPy: the methods of ``dmq-fast bench oracle``, one by one and interleaved."""
+"""Measure the DSEC oracle beside NumPy and SciPy: the methods of ``dmq-fast bench oracle``, alone and interleaved.
+
+pytest bench/test_oracle.py
+"""
 
 import numpy as np
 import pytest
@@ -44,9 +47,9 @@ def test_ratios_to_the_best_alternative(benchmark, d):
 
 @pytest.mark.parametrize("d", oracle_bench.DIMENSIONS)
 def test_decision_kernel_against_dpotrf(benchmark, d):
-    """The kernel without Python, many decisions a call on one warm pair of moments, beside dpotrf on a finished matrix.
+    """Compare the kernel without Python, many decisions a call on the same moments, with dpotrf on a given matrix.
 
-    A level is 2 d^2 doubles: few of them stay in the cache, as the matrix of dpotrf does.
+    A level is 2 d^2 doubles. The levels are so few that they stay in the cache, as the matrix of dpotrf does.
     """
     by_name = {method.name: method for method in oracle_bench.methods(d)}
     m1, m2 = oracle_bench.instance(d)

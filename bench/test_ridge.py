@@ -1,6 +1,9 @@
-"""Incremental ridge regression beside the inverse that Sherman and Morrison update, one row a call.
+"""Measure incremental ridge regression, one row a call, beside Sherman-Morrison updates of the inverse.
 
-Two alternatives: NumPy, in place and without temporaries; and SciPy's BLAS, which reads and writes one triangle only.
+    pytest bench/test_ridge.py
+
+There are two alternatives: NumPy, in place and without temporaries; and SciPy's BLAS, which reads and writes one
+triangle only.
 """
 
 import timeit
@@ -17,7 +20,7 @@ TARGETS = {8: 5.0, 16: 5.0, 64: 3.0, 128: 1.5, 256: 1.5}
 
 
 class ShermanMorrison:
-    """V^{-1} <- V^{-1} - g g^T / (1 + phi^T g) with g = V^{-1} phi."""
+    """Ridge regression with V^{-1} <- V^{-1} - g g^T / (1 + phi^T g), where g = V^{-1} phi."""
 
     def __init__(self, d):
         self.inverse, self.moment = np.eye(d) / REGULARIZATION, np.zeros(d)
@@ -39,7 +42,7 @@ class ShermanMorrison:
 
 
 class BlasShermanMorrison(ShermanMorrison):
-    """The same with dsymv and dsyr."""
+    """Ridge regression by the same formula with dsymv and dsyr."""
 
     def __init__(self, d):
         super().__init__(d)
@@ -64,7 +67,7 @@ def rows(d, n):
 
 
 def interleaved(calls, number):
-    """Seconds a call of each, minimum and median of rounds in which they take turns."""
+    """Return minimum and median seconds of a call of each, from interleaved rounds."""
     seconds = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
@@ -73,7 +76,7 @@ def interleaved(calls, number):
 
 
 def feeding(learner, phi, y):
-    """A call that adds all rows."""
+    """Return a function that adds all rows to the learner."""
     update, pairs = learner.update, list(zip(phi, y, strict=True))
 
     def feed():
@@ -126,7 +129,7 @@ def test_leverage_of_rows(benchmark, d):
 
 @pytest.mark.parametrize("d", [16, 64, 256])
 def test_update_and_query(benchmark, d):
-    """A round of a bandit: one row, then the estimate and one leverage."""
+    """Measure the rounds of a bandit: each adds a row, then computes the estimate and one leverage."""
     phi, y = rows(d, 256)
     ours, theirs = Ridge(d, REGULARIZATION), ShermanMorrison(d)
 
@@ -157,7 +160,7 @@ def test_update_and_query(benchmark, d):
 
 @pytest.mark.parametrize("d", [16, 64, 128, 256])
 def test_blocks_cost_no_more_than_either_way(benchmark, d):
-    """Around the number of rows at which `update_rows` goes from rotations to a factorisation."""
+    """Compare both ways at the number of rows at which `update_rows` changes from rotations to a factorisation."""
     switch = (d + 12) // 12
     ridge = Ridge(d, REGULARIZATION)
     phi, y = rows(d, 2 * switch)

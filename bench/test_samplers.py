@@ -1,4 +1,7 @@
-"""Any number of trajectories for one price: flow at n = 10^3 and 10^18, and the exact sampler."""
+"""Measure the flow sampler at n = 10^3 and n = 10^18, which should take the same time, and the exact sampler.
+
+pytest bench/test_samplers.py
+"""
 
 import time
 
@@ -14,7 +17,7 @@ FEW, MANY = 10**3, 10**18
 
 
 def random_mdp(support, horizon=20, states=40, n_actions=4):
-    """Every action leads to `support` of 40 states; one pair in ten pays."""
+    """Return an MDP whose actions lead to `support` of 40 states each, with rewards for one pair in ten."""
     rng = np.random.default_rng(0)
     P = np.zeros((states, n_actions, states))
     for row in P.reshape(-1, states):
@@ -41,7 +44,7 @@ def policy_of(env, rule):
 @pytest.mark.parametrize("rule", ["greedy", "uniform"])
 @pytest.mark.parametrize("square", [None, "expected", "drawn"], ids=["moments", "returns", "returns, square drawn"])
 def test_flow(benchmark, name, rule, square):
-    """The two sizes take turns, so that a noisy moment hits both."""
+    """Interleave the two sizes, so that noise of the machine affects both."""
     env = CASES[name]
     sampler, policy = FlowSampler(env, square=square or "drawn"), policy_of(env, rule)
     returns_from = () if square is None else (0,)

@@ -1,10 +1,13 @@
-"""What a second thread is worth: calls of several chunks on one and on two workers, taking turns.
+"""Measure the speed-up of a second thread: calls of several chunks on one and on two workers, interleaved.
 
-Run ``python bench/test_threads.py`` for the table. The speed-up is of wall-clock time, best against best, which other
-work on the machine spoils. So there are numbers that it does not spoil (Linux, from schedstat): the share of the time
-for which the workers had work to do, waiting for a core included, that is not for the GIL or for each other; CPU
-seconds of two workers over those of one, what they cost each other in caches and bandwidth; and what the two together
-promise of an idle machine, 2 x busy / CPU.
+    python bench/test_threads.py    # the table
+    pytest bench/test_threads.py    # under pytest-benchmark
+
+The speed-up is the ratio of the best wall-clock times, which other work on the machine distorts. Three more numbers do
+not depend on other work (Linux, from schedstat). "busy" is the share of the time in which the workers ran or waited for
+a core, and so did not wait for the GIL or for each other. "CPU" is the ratio of CPU seconds of two workers to those of
+one: it grows if they compete for caches and bandwidth. "promised" is the speed-up that the two imply for an idle
+machine, 2 x busy / CPU.
 """
 
 import os
@@ -42,7 +45,7 @@ CASES = {
 
 
 class Job:
-    """One call of `CHUNKS` chunks under a greedy policy, on one worker or on two."""
+    """Call of `CHUNKS` chunks under a greedy policy, on one worker or on two."""
 
     def __init__(self, name):
         env = CASES[name]()
@@ -58,7 +61,7 @@ class Job:
         return self.samplers[workers].collect(self.policy, self.n, **self.arguments)
 
     def timed(self, workers):
-        """Wall-clock seconds, CPU seconds of the process, and the share of the time for which its workers had work."""
+        """Return wall-clock seconds, CPU seconds of the process, and the busy share of its workers."""
         threads = [os.getpid()]
         if workers == 2:
             threads = [thread.native_id for thread in self.samplers[2].executor._threads]
@@ -68,7 +71,7 @@ class Job:
         return wall, cpu, (runnable(threads) - before) / wall / workers
 
     def turns(self, rounds):
-        """Times by workers, (rounds, 3), taken in turns."""
+        """Return the times by number of workers, (rounds, 3), from interleaved calls."""
         taken = {1: [], 2: []}
         self.collect(2)  # makes the threads
         for _ in range(rounds):
@@ -78,7 +81,7 @@ class Job:
 
 
 def runnable(threads):
-    """Seconds for which threads of this process ran or waited for a core, in all."""
+    """Return the total seconds in which threads of this process ran or waited for a core."""
     fields = (Path(f"/proc/self/task/{thread}/schedstat").read_text().split() for thread in threads)
     return sum(int(ran) + int(waited) for ran, waited, _ in fields) / 1e9
 
@@ -96,7 +99,7 @@ def test_threads(benchmark, name):
 
 
 def described(times):
-    """Speed-up of the best times; medians of the shares that workers are busy, and of CPU seconds, 2 over 1."""
+    """Return the speed-up of the best times, the median busy share, the median CPU ratio, and the promised speed-up."""
     speed_up = times[1][:, 0].min() / times[2][:, 0].min()
     busy, cpu = np.median(times[2][:, 2]), np.median(times[2][:, 1] / times[1][:, 1])
     return {"speed-up": speed_up, "busy": busy, "CPU ratio": cpu, "promised": 2 * busy / cpu}

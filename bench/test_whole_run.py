@@ -1,4 +1,7 @@
-"""A whole run, the lock of 100 levels, beside the literal NumPy reference in the same process."""
+"""Measure a whole run on the lock of 100 levels, beside the literal NumPy reference in the same process.
+
+pytest bench/test_whole_run.py
+"""
 
 import time
 
@@ -30,7 +33,7 @@ def test_lock_100_against_the_reference(benchmark):
 
     algorithm.learn()
     ours, theirs = [], []
-    for _ in range(ROUNDS):  # interleaved, so that a noisy moment hits both
+    for _ in range(ROUNDS):  # interleaved, so that noise of the machine affects both
         seconds, slow = timed(reference)
         theirs.append(seconds)
         seconds, fast = timed(algorithm.learn)

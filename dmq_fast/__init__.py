@@ -1,10 +1,15 @@
 """Difference Maximization Q-learning with the DSEC oracle (Du, Luo, Wang, Zhang 2019).
 
-    import dmq_fast as dmq
-    env = dmq.environments.combination_lock(horizon=100, n_actions=4, rng=0)
-    result = dmq.DMQ(env, n_samples=20, rng=1).learn()
+The names of this package load on first use, so that the command line can set the number of BLAS threads before NumPy
+loads.
 
-Names load on first use, so that the command line can set the number of BLAS threads before NumPy loads.
+Examples
+--------
+>>> import dmq_fast as dmq
+>>> env = dmq.environments.combination_lock(horizon=100, n_actions=4, rng=0)
+>>> result = dmq.DMQ(env, n_samples=20, rng=1).learn()
+>>> env.value(result.policy) == env.optimal_value
+True
 """
 
 from importlib import import_module
@@ -48,31 +53,41 @@ __all__ = [
     "theory",
 ]
 
-# The module of each name that is not itself a module of this package.
+# Where each name of `__all__` is found: in a module, or as "module:attribute". tests/test_names.py compares the three
+# lists of names of this file, of which type checkers need the first two as they stand.
 _HOMES = {
-    "DMQ": "learner",
-    "FileError": "_support.files",
-    "FiniteClass": "function_class",
-    "JournalError": "run.journal",
-    "LinearClass": "function_class",
-    "Moments": "moments",
-    "Policy": "policy",
-    "Progress": "learner",
-    "Result": "run.result",
-    "Stream": "kernels",
-    "__version__": "_version",
-    "load": "run.result",
+    "DMQ": "learner:DMQ",
+    "FileError": "_support.files:FileError",
+    "FiniteClass": "function_class:FiniteClass",
+    "JournalError": "run.journal:JournalError",
+    "LinearClass": "function_class:LinearClass",
+    "Moments": "moments:Moments",
+    "Policy": "policy:Policy",
+    "Progress": "learner:Progress",
+    "Result": "run.result:Result",
+    "Stream": "kernels:Stream",
+    "__version__": "_version:__version__",
+    "baselines": "baselines",
+    "certificate": "theory.certificate",
+    "certificate_table": "theory.certificate_table",
+    "environments": "environments",
+    "experiments": "experiments",
+    "features": "features",
+    "kernels": "kernels",
+    "load": "run.result:load",
+    "misspecification": "theory.misspecification",
+    "samplers": "samplers",
+    "theory": "theory",
 }
-
-# Modules of `theory` that are names of this package too.
-_MODULES = {name: f"theory.{name}" for name in ("certificate", "certificate_table", "misspecification")}
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'dmq_fast' has no attribute {name!r}")
-    module = import_module(f"dmq_fast.{_HOMES.get(name) or _MODULES.get(name, name)}")
-    value = getattr(module, name) if name in _HOMES else module
+    module, _, attribute = _HOMES[name].partition(":")
+    value: object = import_module(f"dmq_fast.{module}")
+    if attribute:
+        value = getattr(value, attribute)
     globals()[name] = value
     return value
 

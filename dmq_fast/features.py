@@ -1,10 +1,20 @@
-"""Feature maps: from observations to features of Euclidean norm at most 1, compiled.
+"""Compiled feature maps from observations to features of Euclidean norm at most 1.
 
     phi = dmq.features.Fourier(low=[-1.2, -0.07], high=[0.6, 0.07], order=7)
     env = dmq.environments.GymnasiumBatch("MountainCar-v0", horizon=200, features=phi, reward_shift=1)
 
-A map called with observations (n, m) gives features (n, d); it is immutable, can be pickled, and serves any number of
-threads. Others can be derived from `FeatureMap` in Cython.
+A map called with observations (n, m) returns features (n, d). It is immutable, can be pickled, and serves any number of
+threads. Other maps can be derived from `FeatureMap` in Cython.
+
+Examples
+--------
+>>> phi = Fourier(low=[0.0], high=[1.0], order=2)
+>>> phi([[0.0], [0.5]]).round(3)
+array([[ 0.577,  0.577,  0.577],
+       [ 0.577,  0.   , -0.577]])
+>>> OneHot(3)([[2], [0]])
+array([[0., 0., 1.],
+       [1., 0., 0.]])
 """
 
 from __future__ import annotations
@@ -51,41 +61,47 @@ def grid(low: ArrayLike, high: ArrayLike, counts: int | Sequence[int] | NDArray[
     Parameters
     ----------
     low, high : array_like, shape (m,)
-        The box, finite, low <= high.
+        Corners of the box, finite, low <= high.
     counts : int or sequence of int, length m
-        Points along each coordinate, the first at `low` and the last at `high`; a single one is in the middle.
+        Number of points along each coordinate: the first is at `low`, the last at `high`, a single one in the middle.
 
     Returns
     -------
     numpy.ndarray, shape (prod(counts), m)
-        In lexicographic order.
+        The points, in lexicographic order.
 
     Raises
     ------
     TypeError, ValueError
         If an argument is of another type or shape or out of range; the message names it.
+
+    Examples
+    --------
+    >>> grid([0.0, -1.0], [1.0, 1.0], [2, 3]).tolist()
+    [[0.0, -1.0], [0.0, 0.0], [0.0, 1.0], [1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
     """
     lower = as_floats("low", np.atleast_1d(low), (None,))
     upper = as_floats("high", np.atleast_1d(high), lower.shape)
     if (lower > upper).any():
         raise ValueError(f"high: expected numbers >= low, got {upper.tolist()} against {lower.tolist()}")
-    numbers = list(counts) if isinstance(counts, Sequence | np.ndarray) else [counts] * len(lower)
-    if len(numbers) != len(lower):
-        raise ValueError(f"counts: expected an integer or {len(lower)} of them, got {counts!r}")
-    axes = [_points(a, b, count) for a, b, count in zip(lower, upper, numbers, strict=True)]
+    sizes = list(counts) if isinstance(counts, Sequence | np.ndarray) else [counts] * len(lower)
+    if len(sizes) != len(lower):
+        raise ValueError(f"counts: expected an integer or {len(lower)} integers, got {counts!r}")
+    axes = [_points(a, b, size) for a, b, size in zip(lower, upper, sizes, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(lower))
 
 
-def _points(low: float, high: float, count: int) -> Array:
-    number = integer("counts", count, 1)
-    return np.linspace(low, high, number) if number > 1 else np.array([low / 2 + high / 2])
+def _points(low: float, high: float, size: int) -> Array:
+    """Return the coordinates of the points along one axis."""
+    size = integer("counts", size, 1)
+    return np.linspace(low, high, size) if size > 1 else np.array([low / 2 + high / 2])
 
 
 def action_blocks(phi: ArrayLike) -> Array:
-    """Turn features of states and actions into features of states.
+    """Return features of states made from features of states and actions.
 
     Row s of the result is (phi(s, 1), ..., phi(s, K)) / sqrt(K), so that its squared norm is the mean of
-    ‖phi(s, a)‖^2 over the actions, at most 1 if each of these is. A function Q(s, a) = phi(s, a)^T w, linear in the
+    ||phi(s, a)||^2 over the actions, at most 1 if each of these is. A function Q(s, a) = phi(s, a)^T w, linear in the
     features of pairs, is linear in these: theta^a is sqrt(K) w in block a (entries a d to (a + 1) d, a = 0, ..., K - 1)
     and 0 elsewhere, and features(s)^T theta^a = phi(s, a)^T w.
 
@@ -102,6 +118,11 @@ def action_blocks(phi: ArrayLike) -> Array:
     ------
     TypeError, ValueError
         If `phi` has another dtype or shape, or is not finite.
+
+    Examples
+    --------
+    >>> action_blocks([[[1.0, 0.0], [0.0, 1.0]]]).round(3)  # one state, two actions
+    array([[0.707, 0.   , 0.   , 0.707]])
     """
     blocks = as_floats("phi", phi, (None, None, None))
     n_states, n_actions, d = blocks.shape

@@ -1,7 +1,7 @@
-"""Function classes: how to fit one, and how to ask the DSEC oracle about it.
+"""Function classes: the regression and the DSEC oracle over a set of functions f(s) = phi(s)^T theta.
 
-A class is immutable and serves any number of runs. What a run needs of it, with the run's parameters and workspace
-inside, is its `Solver`. Both see moments only, never states.
+A `FunctionClass` is immutable and serves any number of runs. It makes one `Solver` for each run, which holds the
+parameters and the workspace of that run. Both work on moments, never on states.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ __all__ = ["FiniteClass", "FiniteSolver", "FunctionClass", "LinearClass", "Linea
 Array = NDArray[np.float64]
 
 EPSILON = float(np.finfo(np.float64).eps)
+"""Distance of 1 from the next larger float64."""
 
 
 class Solver(Protocol):
-    """Regression and oracle of one run. Owns its workspace; not to be shared between threads."""
+    """Regression and oracle of one run. A solver owns its workspace, so threads must not share one."""
 
     @property
     def n_marginal(self) -> int:
-        """How many oracle answers so far were too close to call in floating point."""
+        """Number of oracle answers so far that were too close to call in floating point."""
 
     def fit(self, moments: Moments, level: int) -> Array:
-        """Return theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2): f_h^a = phi^T theta_h^a."""
+        """Return theta_h^a, shape (d,), fitted to the pairs (phi(s_h), y) of one level (equation 2)."""
 
     def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
-        """Invoke the oracle on levels top, top - 1, ..., bottom, until it says True.
+        """Invoke the oracle on levels top, top - 1, ..., bottom, until it returns True.
 
         Parameters
         ----------
         cover : numpy.ndarray, shape (H, d, d)
-            S_h = sum over pi in Pi_h of its second moment. The cardinality of the cover cancels: D_h has N states a
-            policy, so its mean is S_h / |Pi_h|, and regulariser and eps_1 = eps_s / |Pi_h| are divided by it as well.
+            S_h, the sum over Pi_h of the second moments of its policies. The size of the cover cancels: D_h has N
+            states of each policy, so its mean is S_h / |Pi_h|, and regulariser and eps_1 = eps_s / |Pi_h| are divided
+            by |Pi_h| as well.
         moments : Moments
-            Of the candidate policy; its levels are consecutive.
+            Moments of the candidate policy, on consecutive levels.
         top, bottom : int
             First and last level to test.
 
@@ -51,26 +53,29 @@ class Solver(Protocol):
         level : int
             The level whose answer was True, or -1.
         values : numpy.ndarray
-            v of each level tested, in order; empty with ``oracle="decision"``.
+            Value v of each level tested, in order; empty with ``oracle="decision"``.
         """
 
     def potential(self, moment: Array) -> float:
-        """Return log det(S_h + eps_r G) of one level; NaN where floating point, or the class, has none."""
+        """Return log det(S_h + eps_r G) of one level.
+
+        NaN where the class has no potential, or S_h + eps_r G is not positive definite in its arithmetic.
+        """
 
     def cover_bound(self, initial: int) -> int:
         """Return a bound on |Pi_h| that holds on every sample path if S_h keeps the M2 of every True.
 
-        `initial` policies were there from the start. 2^62 where there is no bound.
+        `initial` is the number of initial policies. The bound is 2^62 where there is none.
         """
 
 
 @runtime_checkable
 class FunctionClass(Protocol):
-    """What `DMQ` asks of a class of functions f(s) = phi(s)^T theta, theta in some set."""
+    """Interface of a class of functions f(s) = phi(s)^T theta with theta in some set, as `DMQ` uses it."""
 
     @property
     def is_cone(self) -> bool:
-        """Whether c f belongs to the class with f, for all c >= 0: then thresholds enter by their ratio alone."""
+        """Whether c f belongs to the class with f, for all c >= 0. Then only the ratio of the thresholds matters."""
 
     def solver(self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str) -> Solver:
         """Return a new solver for features of this dimension, with the parameters of a run.
@@ -82,7 +87,10 @@ class FunctionClass(Protocol):
         """
 
     def describe(self) -> dict[str, Any]:
-        """Return what tells this class from others, JSON-able, for journals and results."""
+        """Return a JSON-able description with "name" that differs from those of all other classes.
+
+        Journals and results store it.
+        """
 
 
 class LinearClass:
@@ -94,23 +102,31 @@ class LinearClass:
         Symmetric positive definite G of the oracle's Lambda(theta_1, theta_2) = eps_r ||theta_1 - theta_2||_G^2 with
         ||x||_G^2 = x^T G x; the identity if not given. Asymmetry within rounding is averaged out.
     penalty : array_like of shape (d, d), optional
-        Likewise P of the regression's Gamma(theta) = lambda_ridge ||theta||_P^2.
+        Symmetric positive definite P of the regression's Gamma(theta) = lambda_ridge ||theta||_P^2; the identity if not
+        given.
 
     Attributes
     ----------
     regularizer, penalty : numpy.ndarray or None
-        As given, read-only.
+        The arguments, read-only.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is no such matrix; the message names it.
+        If an argument is not such a matrix; the message names it.
 
     Notes
     -----
     With G = L L^T the class is that of the features L^{-1} phi under the identity, in the coordinates L^T theta. For
     features (k(z_1, s), ..., k(z_m, s)) of a kernel k, G = P = (k(z_i, z_j))_ij makes both norms those of the kernel's
-    Hilbert space; `features.Nystrom` reaches the same by whitened features, which are never larger than 1.
+    Hilbert space; `features.Nystrom` has the same effect through whitened features, of norm at most 1.
+
+    Examples
+    --------
+    >>> LinearClass()
+    LinearClass()
+    >>> LinearClass(regularizer=[[2.0, 0.5], [0.5, 1.0]])
+    LinearClass(regularizer=<array of shape (2, 2)>)
     """
 
     is_cone = True
@@ -131,9 +147,9 @@ class LinearClass:
         ridge : float
             lambda_ridge of the regression.
         eps_s, eps_t, eps_r : float
-            Of the oracle. Only the ratio R = eps_t / eps_s and eps_r enter its answer.
+            Thresholds and regulariser of the oracle. Only R = eps_t / eps_s and eps_r affect its answer.
         oracle : {"decision", "value"}
-            Answer by one factorisation alone, or compute the top eigenvalue v as well.
+            Whether to decide by one factorisation alone, or to compute the top eigenvalue v as well.
 
         Raises
         ------
@@ -154,7 +170,7 @@ class LinearClass:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return name and matrices, these by their SHA-256."""
+        """Return the name of the class, and the SHA-256 of each matrix."""
         return {"name": "linear", "regularizer": _digest(self.regularizer), "penalty": _digest(self.penalty)}
 
     def __repr__(self) -> str:
@@ -162,7 +178,7 @@ class LinearClass:
 
 
 class LinearSolver:
-    """Ridge regression, and the oracle as v = eps_s lambda_max((S_h + eps_r G)^{-1} M2); see `LinearClass.solver`."""
+    """Ridge regression and oracle of a `LinearClass`, with v = eps_s lambda_max((S_h + eps_r G)^{-1} M2)."""
 
     def __init__(
         self,
@@ -182,7 +198,7 @@ class LinearSolver:
 
     @property
     def n_marginal(self) -> int:
-        """How many oracle answers so far were too close to call; see `kernels.DsecResult`."""
+        """Number of oracle answers so far that were too close to call; see `kernels.DsecResult`."""
         return self._scan.n_marginal
 
     def fit(self, moments: Moments, level: int) -> Array:
@@ -208,8 +224,8 @@ class LinearSolver:
     def cover_bound(self, initial: int) -> int:
         """Return the bound of `theory.sure_cover_bound`.
 
-        With a regulariser G its argument runs in whitened features, of squared norm at most 1 / lambda_min(G), which
-        is the bound for eps_r lambda_min(G) in place of eps_r.
+        With a regulariser G, the features whitened by G have squared norm at most 1 / lambda_min(G). The bound is then
+        that for eps_r lambda_min(G) in place of eps_r.
         """
         scan, least = self._scan, 1.0
         if scan.regularizer is not None:
@@ -221,27 +237,28 @@ class LinearSolver:
 
 
 class FiniteClass:
-    """Finitely many candidates f_1, ..., f_m, linear or not: the paper's oracle and regression, by enumeration.
+    """Class of finitely many functions f_1, ..., f_m, linear or not: oracle and regression by enumeration.
 
-    The environment's features are F(s) = (f_1(s), ..., f_m(s)) / scale, so d = m, and f_i stands for scale e_i. Second
-    moments G of F are all that is needed, as E(f_i - f_j)^2 = scale^2 (G_ii - 2 G_ij + G_jj); greedy rules, samplers
-    and files see vectors theta_h^a like any others.
+    The environment's features are F(s) = (f_1(s), ..., f_m(s)) / scale, so d = m, and f_i is theta = scale e_i. Second
+    moments G of F suffice, as E(f_i - f_j)^2 = scale^2 (G_ii - 2 G_ij + G_jj); greedy rules, samplers and files need no
+    change.
 
     Parameters
     ----------
     scale : float, default 1
-        Positive; sqrt(m) makes ||F|| <= 1 if the candidates are within [-1, 1].
+        Factor > 0 between features and functions; sqrt(m) makes ||F|| <= 1 for functions with values in [-1, 1].
     regularizer : array_like of shape (m, m), optional
-        Symmetric, >= 0: the oracle's Lambda(f_i, f_j) is eps_r times its entry. 0 if not given: with finitely many
-        pairs there are no directions to be wary of, and `FiniteSolver.cover_bound` holds without.
+        Symmetric matrix with entries >= 0: the oracle's Lambda(f_i, f_j) is eps_r times its entry. 0 if not given:
+        the bound on covers, `FiniteSolver.cover_bound`, needs no regulariser for finitely many pairs.
     penalty : array_like of shape (m,), optional
-        The regression's Gamma(f_i) is lambda_ridge times its entry. 0 if not given.
+        Vector whose entries times lambda_ridge are the regression's Gamma(f_i). 0 if not given.
 
     Attributes
     ----------
     scale : float
+        The argument.
     regularizer, penalty : numpy.ndarray or None
-        As given, read-only.
+        The arguments, read-only.
 
     Raises
     ------
@@ -250,9 +267,14 @@ class FiniteClass:
 
     Notes
     -----
-    The class is no cone, so the thresholds matter themselves, in units of (f_i - f_j)^2, not only their ratio: eps_s
-    is the error that the fit on a cover may have, summed over its policies; where all differences on all states are
-    smaller than sqrt(eps_t) nothing is ever explored. The cost of an answer is O(m^2) a level.
+    The class is not a cone, so both thresholds matter, in units of (f_i - f_j)^2, and not only their ratio. eps_s is
+    the error that the fit on a cover may have, summed over its policies. Where all differences on all states are
+    smaller than sqrt(eps_t), the oracle never returns True. An answer costs O(m^2) operations a level.
+
+    Examples
+    --------
+    >>> FiniteClass(scale=2.0)
+    FiniteClass(scale=2.0)
     """
 
     is_cone = False
@@ -269,18 +291,18 @@ class FiniteClass:
     def solver(
         self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
     ) -> FiniteSolver:
-        """Return a new solver for m = `dimension` candidates.
+        """Return a new solver for m = `dimension` functions.
 
         Parameters
         ----------
         dimension : int
-            Number m of candidates.
+            Number m of functions.
         ridge, eps_r : float
             Factors of `penalty` and `regularizer`.
         eps_s, eps_t : float
             Thresholds of the oracle, in units of (f_i - f_j)^2.
         oracle : {"decision", "value"}
-            Whether to return v as well.
+            Whether to compute v as well as the decision.
 
         Raises
         ------
@@ -300,7 +322,7 @@ class FiniteClass:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return name, scale, and the arrays by their SHA-256."""
+        """Return the name of the class, its scale, and the SHA-256 of each array."""
         return {
             "name": "finite",
             "scale": self.scale,
@@ -313,7 +335,7 @@ class FiniteClass:
 
 
 class Distances(NamedTuple):
-    """Sums of (f_i - f_j)^2 over states, shape (m, m), and bounds on the rounding in them."""
+    """Sums of (f_i - f_j)^2 over states, shape (m, m), and bounds on their rounding errors."""
 
     values: Array
     errors: Array
@@ -324,14 +346,18 @@ class FiniteSolver:
 
     Parameters
     ----------
-    dimension, scale
-        m, and what features are multiplied by to be functions.
+    dimension : int
+        Number m of functions.
+    scale : float
+        Factor between features and functions.
     penalty : numpy.ndarray, shape (m,)
         Gamma(f_i).
     regularizer : numpy.ndarray, shape (m, m)
         |Pi_h| Lambda(f_i, f_j).
     eps_s, eps_t : float
+        Thresholds of the oracle.
     with_values : bool
+        Whether to compute v as well as the decision.
     """
 
     def __init__(
@@ -355,9 +381,9 @@ class FiniteSolver:
         self.n_marginal = 0
 
     def fit(self, moments: Moments, level: int) -> Array:
-        """Return scale e_i, shape (m,), for the i that minimises mean (y - f_i)^2 + Gamma(f_i), the first if several.
+        """Return scale e_i, shape (m,), for the first i that minimises mean (y - f_i)^2 + Gamma(f_i).
 
-        The mean of y^2 is the same for all and left out.
+        The mean of y^2 is the same for all i and left out.
         """
         pairs = moments.returns[level]
         gram = moments.grams[moments.levels.index(level)]
@@ -373,8 +399,8 @@ class FiniteSolver:
     def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle level by level; see `Solver.scan`.
 
-        True where E_{D2}(f_i - f_j)^2 >= eps_t for some i, j with |Pi_h| times E_{D1}(f_i - f_j)^2 + Lambda(f_i, f_j)
-        at most eps_s. The pair i = j makes v at least 0.
+        The answer is True if E_{D2}(f_i - f_j)^2 >= eps_t for some i, j with |Pi_h| times
+        (E_{D1}(f_i - f_j)^2 + Lambda(f_i, f_j)) at most eps_s. The pair i = j makes v at least 0.
         """
         values = []
         for level in range(top, bottom - 1, -1):
@@ -394,7 +420,7 @@ class FiniteSolver:
         return -1, np.array(values)
 
     def potential(self, moment: Array) -> float:
-        """Return NaN: with finitely many functions there is no such potential."""
+        """Return NaN: the potential is one of linear functions."""
         return float("nan")
 
     def cover_bound(self, initial: int) -> int:
@@ -402,7 +428,7 @@ class FiniteSolver:
         return finite_cover_bound(self.dimension, self.eps_s, self.eps_t, initial)
 
     def _distances(self, gram: Array, level: int) -> Distances:
-        """E(f_i - f_j)^2, as sums like `gram`; each sees five roundings of numbers up to twice G_ii + G_jj."""
+        """Return sums of (f_i - f_j)^2 from `gram`; each has five roundings of numbers up to twice G_ii + G_jj."""
         with np.errstate(over="ignore", invalid="ignore"):
             squares = self.scale**2 * np.diagonal(gram)
             sums = squares[:, None] + squares
@@ -413,6 +439,7 @@ class FiniteSolver:
 
 
 def _frozen(array: Array) -> Array:
+    """Return a read-only copy."""
     out = np.array(array)
     out.setflags(write=False)
     return out
@@ -430,26 +457,28 @@ def _symmetric(name: str, value: ArrayLike) -> Array:
 
 
 def _definite(name: str, value: ArrayLike) -> Array:
+    """Return a symmetric positive definite matrix, read-only."""
     matrix = _symmetric(name, value)
     try:
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
-        raise ValueError(f"{name}: expected a positive definite matrix, got one that is not in float64") from None
+        raise ValueError(f"{name}: expected a positive definite matrix, got one that is not so in float64") from None
     return matrix
 
 
 def _check_shape(name: str, array: Array | None, shape: tuple[int, ...]) -> None:
+    """Raise ValueError if an array of the class does not fit the features."""
     if array is not None and array.shape != shape:
-        raise ValueError(f"function_class: expected {name} of shape {shape}, as the features are, got {array.shape}")
+        raise ValueError(f"function_class: expected {name} of shape {shape} for these features, got {array.shape}")
 
 
 def _digest(array: Array | None) -> str | None:
-    """SHA-256 of an array."""
+    """Return the SHA-256 of an array, or None without an array."""
     return None if array is None else hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
 
 
 def _arguments(**given: float | Array | None) -> str:
-    """Arguments of a constructor for `repr`, those not given left out."""
+    """Return the text of the arguments of a constructor, for `repr`; None is left out."""
     return ", ".join(
         f"{name}=<array of shape {value.shape}>" if isinstance(value, np.ndarray) else f"{name}={value!r}"
         for name, value in given.items()

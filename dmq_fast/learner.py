@@ -215,7 +215,7 @@ class DMQ:
         # Algorithms 2 and 3 nest at most H deep, four frames a level. The limit is never lowered: threads share it.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * self.sampler.horizon + 1000))
         if self.arithmetic.is_float64 and self.sampler.dimension > threads.LARGEST_WITHOUT_BLAS:
-            threads.say_once()
+            threads.log_once()
         self._session = session = Session(self)
         try:
             session.algorithm.algorithm_1()

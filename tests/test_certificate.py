@@ -476,11 +476,11 @@ def test_what_needs_an_mdp_is_absent_without_one(learned):
 
 
 def test_certificates_that_cannot_be_are_refused(learned, lock):
-    with pytest.raises(ValueError, match="epsilon: expected with an mdp only"):
+    with pytest.raises(ValueError, match="epsilon: expected together with an mdp, "):
         learned.certificate(epsilon=0.1)
     with pytest.raises(ValueError, match="epsilon"):
         learned.certificate(lock, epsilon=-1.0)
-    with pytest.raises(ValueError, match=r"mdp: expected \(H, K, d\) = \(6, 3, 2\) as the result has, got \(7, 3, 2\)"):
+    with pytest.raises(ValueError, match=r"mdp: expected \(H, K, d\) = \(6, 3, 2\) as in the result, got \(7, 3, 2\)"):
         learned.certificate(combination_lock(7, n_actions=3, rng=0))
     with pytest.raises(TypeError, match="mdp: expected a FiniteMDP, got str"):
         learned.certificate("lock")

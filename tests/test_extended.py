@@ -154,10 +154,10 @@ def test_an_eps_r_of_1e_36_is_resolved(digits):
     eps_r, ratio = 2.0**-120, 2.0
     linear = numbers.solver(LinearClass(), 2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="value")
     # The cover has seen (3/5, 4/5) alone, and so has the candidate, but for a mass across it.
-    seen, across = (numbers.numbers(v) for v in ([3.0, 4.0], [4.0, -3.0]))
+    seen, across = (numbers.convert_array(v) for v in ([3.0, 4.0], [4.0, -3.0]))
     cover = np.multiply.outer(seen, seen)[None] / 25
     for factor in (0.25, 0.999999, 1.000001, 4.0):
-        mass = numbers.number(factor) * numbers.number(ratio) * numbers.number(eps_r)
+        mass = numbers.convert(factor) * numbers.convert(ratio) * numbers.convert(eps_r)
         second = cover + mass * np.multiply.outer(across, across)[None] / 25
         found, (value,) = linear.scan(cover, Moments(1, (0,), second, {}), 0, 0)
         assert (found == 0) == (factor > 1)
@@ -167,7 +167,7 @@ def test_an_eps_r_of_1e_36_is_resolved(digits):
     double = LinearClass().solver(2, ridge=1e-3, eps_s=1.0, eps_t=ratio, eps_r=eps_r, oracle="decision")
     answers = set()
     for factor in (0.25, 4.0):
-        mass = numbers.number(factor * ratio * eps_r)
+        mass = numbers.convert(factor * ratio * eps_r)
         second = floats(cover + mass * np.multiply.outer(across, across)[None] / 25)
         answers.add(double.scan(floats(cover), Moments(1, (0,), second, {}), 0, 0)[0])
     assert len(answers) == 1
@@ -177,8 +177,8 @@ def test_equality_is_true_and_marginal_unless_nothing_is_rounded():
     for digits, marginal in ((60, 1), ("rational", 0)):
         numbers = as_arithmetic(digits)
         linear = numbers.solver(LinearClass(), 1, ridge=1e-3, eps_s=1.0, eps_t=3.0, eps_r=0.1, oracle="decision")
-        second = numbers.number(3) * (numbers.numbers([[[0.25]]]) + numbers.number(0.1))
-        assert linear.scan(numbers.numbers([[[0.25]]]), Moments(1, (0,), second, {}), 0, 0)[0] == 0
+        second = numbers.convert(3) * (numbers.convert_array([[[0.25]]]) + numbers.convert(0.1))
+        assert linear.scan(numbers.convert_array([[[0.25]]]), Moments(1, (0,), second, {}), 0, 0)[0] == 0
         assert linear.n_marginal == marginal
 
 
@@ -195,7 +195,7 @@ def test_corrected_constants_open_a_lock_that_float64_cannot_decide_on(digits, s
     assert max(result.cover_sizes) == 2 <= p.cover_bound
     assert result.n_trajectories % arguments["n_samples"] == 0 and result.n_trajectories > 10**50
     assert result.parameters["n_samples"] == arguments["n_samples"]
-    with pytest.raises(ValueError, match=r"^eps_r: expected at least 1e-16, what float64 resolves beside S, got "):
+    with pytest.raises(ValueError, match=r"^eps_r: expected at least 1e-16, the resolution of float64 beside S, got "):
         dmq.DMQ(ExactSampler(env), **arguments | {"n_samples": 1})
     # Why: features of two states only, and float64 takes its own rounding for a third.
     monkeypatch.setattr("dmq_fast.run.options.FLOAT64_EPS_R", 0)
@@ -452,20 +452,20 @@ def test_linear_algebra_agrees_with_lapack(digits, seed, d):
     rng = np.random.default_rng(seed)
     numbers = as_arithmetic(digits)
     a, b = (x @ x.T + 0.1 * np.eye(d) for x in rng.standard_normal((2, d, d)))
-    exact_a, exact_b = numbers.numbers(a), numbers.numbers(b)
-    np.testing.assert_allclose(floats(extended.solved(exact_a, exact_b)), np.linalg.solve(a, b), rtol=1e-8)
-    residual = exact_a @ extended.solved(exact_a, exact_b[0]) - exact_b[0]
+    exact_a, exact_b = numbers.convert_array(a), numbers.convert_array(b)
+    np.testing.assert_allclose(floats(extended.solve_definite(exact_a, exact_b)), np.linalg.solve(a, b), rtol=1e-8)
+    residual = exact_a @ extended.solve_definite(exact_a, exact_b[0]) - exact_b[0]
     assert np.abs(floats(residual)).max() < 1e-30
     top = np.linalg.eigvals(np.linalg.solve(a, b)).real.max()
     assert float(extended.top_eigenvalue(exact_a, exact_b)) == pytest.approx(top, rel=1e-8)
     for factor in (0.999, 1.001):
-        assert extended.is_definite(numbers.number(factor * top) * exact_a - exact_b) == (factor > 1)
+        assert extended.is_definite(numbers.convert(factor * top) * exact_a - exact_b) == (factor > 1)
 
 
 def test_definite_means_positive_pivots():
     for matrix, definite in (([[1]], True), ([[0]], False), ([[-1]], False), ([[1, 0], [1, 1]], False)):
-        assert extended.is_definite(as_arithmetic("rational").numbers(matrix)) == definite
-    assert extended.top_eigenvalue(*as_arithmetic("rational").numbers([[[2.0]], [[0.0]]])) == 0
+        assert extended.is_definite(as_arithmetic("rational").convert_array(matrix)) == definite
+    assert extended.top_eigenvalue(*as_arithmetic("rational").convert_array([[[2.0]], [[0.0]]])) == 0
 
 
 # The property

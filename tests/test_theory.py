@@ -306,7 +306,7 @@ def test_constants_can_be_given_to_dmq():
             printed(0.01),
             [r"n_samples: expected at most 2\^63 - 1, got 9.21e\+24", "exact sampler"],
         ),
-        (printed(1e-3), ["n_samples: ", "eps_r: expected at least 1e-16, .*, got 1e-18; what is left"]),
+        (printed(1e-3), ["n_samples: ", "eps_r: expected at least 1e-16, .*, got 1e-18; the exact sampler"]),
         (printed(gamma=Decimal("1e-200")), ["eps_t: expected a number that float64 holds, got 4e-403"]),
         (printed(C=Decimal("1e400")), [r"eps_s: expected a number that float64 holds, got 5.75e\+400"]),
     ],

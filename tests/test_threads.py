@@ -1,7 +1,9 @@
-"""BLAS threads: asked for before NumPy loads, and noticed where there are several."""
+"""BLAS threads: set to one before NumPy loads, and logged where there are several."""
 
 import os
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,8 +16,8 @@ from dmq_fast.features import RandomFourier
 
 @pytest.fixture(autouse=True)
 def first_run(monkeypatch):
-    """Nothing was said yet in this process, nor does its environment say anything."""
-    monkeypatch.setattr(threads, "_said", False)
+    """Make each test the first run of its process, without any variable that sets the number of threads."""
+    monkeypatch.setattr(threads, "_logged", False)
     for variable in threads.BLAS_THREADS:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
@@ -34,7 +36,7 @@ def learn(dimension):
     return dmq.DMQ(env, n_samples=5, max_trajectories=20, rng=0).learn()
 
 
-def test_the_first_large_run_says_once_that_blas_has_several_threads(monkeypatch, caplog):
+def test_the_first_large_run_logs_once_that_blas_has_several_threads(monkeypatch, caplog):
     find(monkeypatch, 1, 3)
     learn(threads.LARGEST_WITHOUT_BLAS)
     assert caplog.records == []
@@ -45,7 +47,7 @@ def test_the_first_large_run_says_once_that_blas_has_several_threads(monkeypatch
     assert not any("threads" in warning for result in results for warning in result.warnings)
 
 
-def test_nothing_is_said_of_one_thread(monkeypatch, caplog):
+def test_nothing_is_logged_about_one_thread(monkeypatch, caplog):
     find(monkeypatch, 1, 1)
     learn(64)
     assert caplog.records == []
@@ -66,10 +68,16 @@ def test_without_threadpoolctl_the_environment_decides(monkeypatch, variables, c
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert threads.libraries() is None
-    assert threads.several() == doing
+    assert threads.several_threads() == doing
 
 
-def test_threads_are_limited_unless_the_environment_says_otherwise(monkeypatch):
+def test_the_largest_dimension_without_blas_is_that_of_the_kernel():
+    (source,) = (Path(__file__).parent.parent / "src_pyx").rglob("_moments.pyx")
+    (small,) = re.findall(r"^cdef enum:\n    SMALL = (\d+)$", source.read_text(), re.MULTILINE)
+    assert threads.LARGEST_WITHOUT_BLAS == int(small)
+
+
+def test_threads_are_limited_unless_the_environment_sets_them(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     threads.one_thread()
     assert {name: os.environ[name] for name in threads.BLAS_THREADS} == {

@@ -1,18 +1,22 @@
-"""Draw episodes until solved against H from a sweep of ``locks.toml``: ``python bench/experiments/picture.py DIR``."""
+"""Draw the episodes until solved against H, from a sweep of ``locks.toml`` in the directory DIR.
+
+    python bench/experiments/picture.py DIR
+
+Writes bench/figures/locks.svg and locks.png.
+"""
 
 import sys
 from pathlib import Path
 
-from dmq_fast.experiments.metrics import by_policy
-from dmq_fast.experiments.pictures import episodes_to_solve
-
 from dmq_fast.experiments import load
+from dmq_fast.experiments.report.metrics import by_policy
+from dmq_fast.experiments.report.pictures import episodes_to_solve
 
 FIGURES = Path(__file__).parent.parent / "figures"
 
 
 def label(row):
-    """Name of a line."""
+    """Return the name of the line that a row belongs to."""
     variant = row["algorithm_parameters"].get("variant")
     return row["algorithm"] if variant is None else f"DMQ, {variant}"
 

@@ -1,1 +1,1 @@
-"""What every room may use: checks of arguments, files, BLAS threads. Imports nothing else of the package."""
+"""Helpers that every room may import: checks of arguments, files, BLAS threads. Imports no other room."""

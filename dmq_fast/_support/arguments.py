@@ -1,4 +1,7 @@
-"""Checks that all rooms share: each returns the argument in its plain type or says what was expected."""
+"""Checks of arguments that all rooms share.
+
+Each check returns the argument as a built-in type, or raises an error with its name, what was expected, and what came.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 __all__ = ["Seed", "count", "flag", "integer", "number", "one_of", "seeded", "suggestion"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
-"""What the generators accept as ``rng``."""
+"""Type of the argument ``rng`` of the generators of environments."""
 
 
 def integer(name: str, value: int, minimum: int) -> int:
@@ -30,7 +33,10 @@ def integer(name: str, value: int, minimum: int) -> int:
 
 
 def count(name: str, value: int, minimum: int, hint: str = "") -> int:
-    """Return an integer argument in [minimum, 2^63), what compiled code counts to; `hint` says what takes more."""
+    """Return an integer argument in [minimum, 2^63), the range of the counters of compiled code.
+
+    `hint` ends the message for larger ones: it names what accepts them.
+    """
     result = integer(name, value, minimum)
     if result >= 2**63:
         raise ValueError(f"{name}: expected an integer < 2^63, got {result}{hint}")
@@ -60,20 +66,20 @@ def flag(name: str, value: bool) -> bool:
 
 
 def one_of(name: str, value: str, known: Collection[str]) -> str:
-    """Return an argument that is one of the known names; ValueError otherwise."""
+    """Return a string argument, one of the known names; ValueError otherwise."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     return value
 
 
 def suggestion(given: str, known: Collection[str]) -> str:
-    """Return how a message about an unknown name ends: with the known one that is meant, if one is near."""
+    """Return the end of a message about an unknown name: the most similar known name, or nothing if none is similar."""
     near = difflib.get_close_matches(given, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:
-    """Make a generator, and what to write down about its origin.
+    """Return a random generator, and a record of its origin.
 
     Parameters
     ----------
@@ -84,7 +90,7 @@ def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:
     -------
     generator : numpy.random.Generator
     record : int or str
-        An integer that gives the same generator again, or the type's name where there is none.
+        An integer seed that makes the same generator again; where none exists, the name of the type of `rng`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Files: what is raised about a file that cannot be read, and how one is replaced in one step."""
+"""Files: the error for one that cannot be read, and the replacement of one in a single step."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class FileError(ValueError):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file beside `path` for writing; move it to `path` when the block ends well, remove it when not."""
+    """Open a temporary file beside `path` for writing; move it to `path` if the block succeeds, else remove it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         try:
             file = temporary.open("xb")
-        except OSError as error:  # it names the temporary file, which nobody asked for
+        except OSError as error:  # name the file that the caller gave, not the temporary one
             error.filename = str(path)
             raise
         with file:

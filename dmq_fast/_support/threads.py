@@ -1,7 +1,7 @@
-"""How many threads BLAS runs on, which it reads from the environment when it loads.
+"""Number of threads of BLAS, which BLAS reads from the environment when it loads.
 
-Blocks of a few hundred rows are too small to share: on two threads BLAS is several times slower than on one, and
-workers get in each other's way as well.
+The matrices of a run are too small for several threads: on blocks of a few hundred rows BLAS is several times slower on
+two threads than on one, and its threads compete with the workers of a run for cores.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ import importlib
 import os
 from typing import Any
 
-__all__ = ["BLAS_THREADS", "LARGEST_WITHOUT_BLAS", "libraries", "one_thread", "say_once", "several"]
+__all__ = ["BLAS_THREADS", "LARGEST_WITHOUT_BLAS", "libraries", "log_once", "one_thread", "several_threads"]
 
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+"""Environment variables that set the number of threads of the BLAS libraries."""
 
 LARGEST_WITHOUT_BLAS = 48
-"""Dimension up to which second moments are added up without BLAS; `SMALL` of ``src_pyx/_moments.pyx``."""
+"""Largest dimension of second moments computed without BLAS; a test compares it with `SMALL` of ``_moments.pyx``."""
 
-_said = False
+_logged = False
 
 
 def one_thread() -> None:
-    """Ask for one thread, unless the environment says otherwise already; before NumPy loads."""
+    """Set the number of BLAS threads to one where the environment does not set it. Call it before NumPy loads."""
     for variable in BLAS_THREADS:
         os.environ.setdefault(variable, "1")
 
 
 def libraries() -> list[dict[str, Any]] | None:
-    """Return what threadpoolctl finds of the BLAS libraries that are loaded; None where it is not installed."""
+    """Return the loaded BLAS libraries as threadpoolctl describes them; None where threadpoolctl is not installed."""
     try:
         threadpoolctl = importlib.import_module("threadpoolctl")
     except ModuleNotFoundError:
@@ -35,8 +36,8 @@ def libraries() -> list[dict[str, Any]] | None:
     return [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
 
 
-def several() -> str | None:
-    """Return what BLAS does, "runs on 4 threads" or "may run on several threads"; None where one is all."""
+def several_threads() -> str | None:
+    """Return "runs on 4 threads" or "may run on several threads", completing "BLAS ..."; None where it uses one."""
     found = libraries()
     if found:
         most = max(int(library["num_threads"]) for library in found)
@@ -45,15 +46,16 @@ def several() -> str | None:
     return None if chosen == {"1"} or os.cpu_count() == 1 else "may run on several threads"
 
 
-def say_once() -> None:
+def log_once() -> None:
     """Log, once in a process, that BLAS runs on several threads.
 
-    Logged and not warned of: the results are right, and nobody's tests should fail over the machine that they run on.
+    A Python warning would be too much: the results are right, and tests that turn warnings into errors must not depend
+    on the machine that they run on.
     """
-    global _said
-    if not _said:
-        _said = True
-        if (doing := several()) is not None:
+    global _logged
+    if not _logged:
+        _logged = True
+        if (doing := several_threads()) is not None:
             import logging
 
             logging.getLogger("dmq_fast").warning(

@@ -1,9 +1,9 @@
-"""Arithmetics for a run: float64, or numbers that hold the constants of the theorem beside second moments.
+"""Number types of a run: float64, or more digits for the constants of the theorem.
 
-The constants of the proof have eps_r near 1e-36 and below, where float64 cannot tell S from S + eps_r I: moments, fit,
-greedy choice and oracle must then all be computed in more digits. An arithmetic says how: a sampler has one, as its
-attribute `arithmetic`, and `DMQ` asks it for the arrays, greedy rules and function class that suit that sampler's
-moments. All but `samplers.ExactSampler` on request work in `FLOAT64`.
+The constants of the proof have eps_r near 1e-36 and below, where S and S + eps_r I are equal in float64. Moments, fit,
+greedy choice and oracle must then all be computed with more digits. An `Arithmetic` makes the arrays, greedy rules and
+solvers of one number type. `DMQ` uses the attribute `arithmetic` of its sampler: `FLOAT64` for all samplers but
+`samplers.ExactSampler`, which takes another on request.
 """
 
 from dmq_fast.arithmetic.exact_greedy import ExactGreedy

@@ -1,4 +1,4 @@
-"""The greedy rule on rational weights, which rounds nothing."""
+"""The greedy rule on rational weights, evaluated without rounding."""
 
 from __future__ import annotations
 
@@ -17,29 +17,36 @@ __all__ = ["ExactGreedy"]
 
 
 class ExactGreedy(Interpreted):
-    """Take argmax_a phi(s)^T theta^a without rounding anything, ties to the smallest action.
+    """Rule that takes argmax_a phi(s)^T theta^a, computed without rounding; ties go to the smallest action.
 
     Parameters
     ----------
     theta : sequence of K sequences of d Fraction
-        One weight vector per action; float64 and integers will do as well.
+        One weight vector per action; floats and integers are converted exactly.
 
     Attributes
     ----------
     exact : tuple of K tuples of d Fraction
-        theta.
+        The weights theta.
     theta : numpy.ndarray, shape (K, d)
-        It rounded to float64: shows what it is, but need not have the same greedy actions.
+        The weights rounded to float64, for display: their greedy actions may differ.
 
     Raises
     ------
     ValueError
-        If theta has no entry, or rows of different lengths.
+        If theta has no entries, or rows of different lengths.
 
     Notes
     -----
-    Features are float64, hence fractions too, so that a score is one, and comparing them is integer arithmetic. Actions
-    are kept by feature vector: of a finite MDP, a table. Only samplers that work in Python can follow it.
+    Features are float64 and so are fractions; scores are compared in integer arithmetic. The action of each feature
+    vector is computed once and kept. Only samplers written in Python can follow this rule.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> rule = ExactGreedy([[Fraction(1, 3)], [Fraction(1, 3) + Fraction(1, 10**30)]])  # equal in float64
+    >>> rule.actions([[1.0], [-1.0], [0.0]])
+    array([1, 0, 0])
     """
 
     __slots__ = ("_actions", "_digest", "_integers", "exact", "theta")
@@ -50,7 +57,7 @@ class ExactGreedy(Interpreted):
             raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got rows of {[len(row) for row in exact]}")
         rounded = np.array(exact, dtype=np.float64)
         rounded.setflags(write=False)
-        # One denominator for all weights: what is left decides.
+        # With a common denominator, comparing scores is comparing integers.
         common = math.lcm(*(weight.denominator for row in exact for weight in row))
         integers = [[weight.numerator * (common // weight.denominator) for weight in row] for row in exact]
         whole = hashlib.blake2b(b"exact %d %d;" % rounded.shape, digest_size=16)
@@ -80,7 +87,7 @@ class ExactGreedy(Interpreted):
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that stand for theta: equal where it is, and else different."""
+        """Digest of theta, 16 bytes: equal if and only if theta is."""
         return self._digest
 
     @property

@@ -1,4 +1,4 @@
-"""Arithmetics beyond float64: mpmath numbers of any number of digits, and fractions."""
+"""Arithmetics with more digits than float64: mpmath numbers of any precision, and fractions."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from dmq_fast.moments import Moments
 
 __all__ = ["Extended", "ExtendedSolver", "as_arithmetic"]
 
-# A number of whatever arithmetic: they add, multiply and compare.
+# A number of an extended arithmetic: mpf or Fraction.
 Number = Any
 Objects = NDArray[Any]
 
 GUARD = 20
-"""Digits that an arithmetic must have beyond those of the smallest constant."""
+"""Decimal digits required beyond those of the smallest constant."""
 
 LEAST_DIGITS = 20
+"""Smallest number of decimal digits of an arithmetic."""
 
 
 class Extended:
-    """Object arrays of mpmath numbers of so many digits, or of fractions.
+    """Arithmetic on object arrays of mpmath numbers of a fixed precision, or of fractions.
 
     Parameters
     ----------
     digits : int or None
-        Decimal digits, at least 20; None for rational numbers, which are never rounded.
+        Number of decimal digits, at least 20; None for rational numbers, which are never rounded.
 
     Raises
     ------
@@ -45,7 +46,15 @@ class Extended:
 
     Notes
     -----
-    Every number comes from a context of its own, so that nobody's ``mpmath.mp.dps`` matters, and none is changed.
+    Each arithmetic has an mpmath context of its own: it neither depends on ``mpmath.mp.dps`` nor changes it.
+
+    Examples
+    --------
+    >>> rational = Extended(None)
+    >>> rational.convert(0.25)
+    Fraction(1, 4)
+    >>> rational.zeros((1, 2))
+    array([[Fraction(0, 1), Fraction(0, 1)]], dtype=object)
     """
 
     is_float64 = False
@@ -61,7 +70,7 @@ class Extended:
             import mpmath  # type: ignore[import-untyped]
         except ImportError as error:
             raise ImportError(
-                "arithmetic: digits need mpmath, pip install 'dmq-fast[theory]'; 'rational' does without"
+                "arithmetic: a number of digits needs mpmath, pip install 'dmq-fast[theory]'; 'rational' does not"
             ) from error
         context = mpmath.MPContext()
         context.dps = digits
@@ -70,27 +79,27 @@ class Extended:
 
     @property
     def name(self) -> str | int:
-        """What `as_arithmetic` takes."""
+        """Argument with which `as_arithmetic` returns this arithmetic."""
         return "rational" if self.digits is None else self.digits
 
-    def number(self, value: float) -> Number:
-        """Return a float64 or integer as a number of this arithmetic, exactly if it has the digits."""
+    def convert(self, value: float) -> Number:
+        """Convert a float or integer to a number of this arithmetic, exactly if its digits suffice."""
         return self._number(value)
 
-    def numbers(self, array: ArrayLike) -> Objects:
-        """Return an array of float64 in this arithmetic, exactly."""
+    def convert_array(self, array: ArrayLike) -> Objects:
+        """Convert an array of float64 to an array of numbers of this arithmetic, exactly."""
         values = np.asarray(array, dtype=np.float64)
         out = np.empty(values.shape, dtype=object)
-        out.ravel()[:] = [self.number(value) for value in values.ravel().tolist()]
+        out.ravel()[:] = [self.convert(value) for value in values.ravel().tolist()]
         return out
 
     def fraction(self, number: Number) -> Fraction:
-        """Return a number of this arithmetic exactly."""
+        """Convert a number of this arithmetic to a fraction, exactly."""
         return Fraction(number) if self.digits is None else Fraction(*self._ratio(number._mpf_))
 
     def zeros(self, shape: tuple[int, ...]) -> Objects:
         """Return an array of zeros."""
-        return np.full(shape, self.number(0), dtype=object)
+        return np.full(shape, self.convert(0), dtype=object)
 
     def greedy(self, theta: Objects) -> ExactGreedy:
         """Return the rule that is greedy on theta, shape (K, d)."""
@@ -102,7 +111,7 @@ class Extended:
         Raises
         ------
         TypeError, ValueError
-            If it is another class, or the arithmetic has too few digits for the parameters.
+            If the class is another one, or the arithmetic has too few digits for the parameters.
         """
         if not isinstance(function_class, LinearClass):
             raise TypeError(f"function_class: expected a LinearClass in extended precision, got {function_class!r}")
@@ -122,14 +131,19 @@ class Extended:
 
 
 def as_arithmetic(arithmetic: str | int) -> Float64 | Extended:
-    """Return the arithmetic of a name, "float64" or "rational", or of a number of decimal digits.
+    """Return the arithmetic with a name, "float64" or "rational", or with a number of decimal digits.
 
     Raises
     ------
     TypeError, ValueError
-        If it is none of these.
+        If the argument is none of these.
     ImportError
-        If it needs mpmath, which is not installed.
+        If it is a number of digits and mpmath is not installed.
+
+    Examples
+    --------
+    >>> as_arithmetic("rational"), as_arithmetic("float64").is_float64
+    (Extended(None), True)
     """
     if isinstance(arithmetic, str):
         if arithmetic not in ("float64", "rational"):
@@ -150,8 +164,9 @@ class ExtendedSolver:
 
     Notes
     -----
-    The constants are float64 and exact as such. The oracle looks for the pivots of R (S + eps_r G) - M2: all positive
-    means False. An answer that would change if the diagonal moved by that matrix's rounding is counted as marginal.
+    The constants are float64 numbers, converted exactly. The oracle returns False if all pivots of
+    R (S + eps_r G) - M2 are positive. An answer counts as marginal if a change of the diagonal by the rounding error of
+    that matrix would change it.
     """
 
     def __init__(
@@ -166,7 +181,7 @@ class ExtendedSolver:
         eps_r: float,
         oracle: str,
     ) -> None:
-        # Checks the matrices of the class; its bound needs no digits.
+        # Checks the matrices of the class, and computes the bound on covers, for which float64 suffices.
         self._float64 = linear.solver(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle="decision")
         smallest = min(ridge, eps_r, eps_t / eps_s * eps_r)
         needed = GUARD + max(0, math.ceil(-math.log10(smallest)))
@@ -175,31 +190,31 @@ class ExtendedSolver:
                 f"arithmetic: expected at least {needed} digits for eps_r = {eps_r:g}, R eps_r = "
                 f"{eps_t / eps_s * eps_r:g} and ridge = {ridge:g}, got {arithmetic.digits}"
             )
-        number = arithmetic.number
+        convert = arithmetic.convert
         self._arithmetic = arithmetic
-        self._identity = arithmetic.numbers(np.eye(dimension))
+        self._identity = arithmetic.convert_array(np.eye(dimension))
         regularizer, penalty = (
-            self._identity if matrix is None else arithmetic.numbers(matrix)
+            self._identity if matrix is None else arithmetic.convert_array(matrix)
             for matrix in (linear.regularizer, linear.penalty)
         )
-        self._regularizer, self._penalty = number(eps_r) * regularizer, number(ridge) * penalty
-        self._eps_s, self._ratio = number(eps_s), number(eps_t) / number(eps_s)
+        self._regularizer, self._penalty = convert(eps_r) * regularizer, convert(ridge) * penalty
+        self._eps_s, self._ratio = convert(eps_s), convert(eps_t) / convert(eps_s)
         self._value = oracle == "value"
-        # Sums of some hundred terms, each rounded: two of the guard digits are theirs, and two to spare.
-        self._unit = number(0) if arithmetic.digits is None else 1 / number(10 ** (arithmetic.digits - 4))
+        # Sums of some hundred rounded terms lose two digits; two more are a margin.
+        self._unit = convert(0) if arithmetic.digits is None else 1 / convert(10 ** (arithmetic.digits - 4))
         self.n_marginal = 0
 
     def fit(self, moments: Moments, level: int) -> Objects:
         """Return the ridge estimate theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2)."""
         pairs = moments.returns[level]
         gram = moments.grams[moments.levels.index(level)]
-        return solved(gram / pairs.n + self._penalty, pairs.moment / pairs.n)
+        return solve_definite(gram / pairs.n + self._penalty, pairs.moment / pairs.n)
 
     def scan(self, cover: Objects, moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
-        """Invoke the oracle on levels top, top - 1, ..., bottom, until it says True; see `Solver.scan`."""
+        """Invoke the oracle on levels top, top - 1, ..., bottom, until it returns True; see `Solver.scan`."""
         values = []
         for level in range(top, bottom - 1, -1):
-            second = moments.grams[moments.levels.index(level)] / moments.n
+            second = moments.second_moment(level)
             first = cover[level] + self._regularizer
             if self._value:
                 values.append(float(self._eps_s * top_eigenvalue(first, second)))
@@ -219,7 +234,7 @@ class ExtendedSolver:
         return self._float64.cover_bound(initial)
 
     def _exceeds(self, first: Objects, second: Objects) -> bool:
-        """Whether lambda_max(first^{-1} second) >= R."""
+        """Return whether lambda_max(first^{-1} second) >= R."""
         difference = self._ratio * first - second
         slack = self._unit * (self._ratio * first.trace() + second.trace()) * self._identity
         if is_definite(difference - slack):
@@ -231,7 +246,10 @@ class ExtendedSolver:
 
 
 def pivots_of(matrix: Objects) -> Iterator[Number]:
-    """Yield the pivots of L D L^T of a symmetric matrix, up to the first that is not positive. Reads the lower half."""
+    """Yield the pivots of the factorisation L D L^T of a symmetric matrix, up to the first that is not positive.
+
+    Only the lower triangle is read.
+    """
     a = [list(row) for row in matrix]
     for j in range(len(a)):
         pivot = a[j][j]
@@ -246,15 +264,15 @@ def pivots_of(matrix: Objects) -> Iterator[Number]:
 
 
 def is_definite(matrix: Objects) -> bool:
-    """Whether a symmetric matrix is positive definite: all its pivots are positive."""
+    """Return whether a symmetric matrix is positive definite, that is, whether all its pivots are positive."""
     return all(pivot > 0 for pivot in pivots_of(matrix))
 
 
-def solved(matrix: Objects, right: Objects) -> Objects:
+def solve_definite(matrix: Objects, right: Objects) -> Objects:
     """Return matrix^{-1} right for a positive definite matrix (d, d) and right of shape (d,) or (d, m)."""
     a, b = matrix.copy(), right.copy()
     d = len(a)
-    for j in range(d):  # no pivoting: it is definite
+    for j in range(d):  # without pivoting, since the matrix is definite
         for i in range(j + 1, d):
             factor = a[i, j] / a[j, j]
             a[i, j:] -= factor * a[j, j:]
@@ -269,10 +287,10 @@ def solved(matrix: Objects, right: Objects) -> Objects:
 def top_eigenvalue(first: Objects, second: Objects) -> Number:
     """Return lambda_max(first^{-1} second) to float64 accuracy, by bisection.
 
-    It is the largest number t for which t first - second is not positive definite, at most the trace of
-    first^{-1} second, and at least a d-th of that.
+    It is the largest t for which t first - second is not positive definite. It lies between a d-th of the trace of
+    first^{-1} second and that trace.
     """
-    trace = solved(first, second).trace()
+    trace = solve_definite(first, second).trace()
     if not trace > 0:
         return trace
     low, high = trace / len(first), trace

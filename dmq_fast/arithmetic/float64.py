@@ -1,4 +1,4 @@
-"""The arithmetic of all samplers but one: float64 and compiled kernels; and what a run asks of any arithmetic."""
+"""The interface of an arithmetic, and the default one: float64 and compiled kernels."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ __all__ = ["FLOAT64", "Arithmetic", "Float64"]
 
 
 class Arithmetic(Protocol):
-    """What `DMQ` asks of an arithmetic.
+    """Interface of an arithmetic, as `DMQ` uses it.
 
     Attributes
     ----------
     name : str or int
-        What `as_arithmetic` takes.
+        Argument with which `as_arithmetic` returns this arithmetic.
     is_float64 : bool
-        Whether its arrays are, so that files hold them. Otherwise N may be any integer: there is nothing to draw.
+        Whether its arrays are of float64. Otherwise N may be any integer, since moments are computed and not drawn, and
+        a run has no journal.
     """
 
     @property
     def name(self) -> str | int:
-        """What `as_arithmetic` takes."""
+        """Argument with which `as_arithmetic` returns this arithmetic."""
 
     @property
     def is_float64(self) -> bool:
@@ -43,7 +44,7 @@ class Arithmetic(Protocol):
 
 
 class Float64:
-    """float64 and compiled kernels."""
+    """Arithmetic of float64 and compiled kernels."""
 
     name = "float64"
     is_float64 = True

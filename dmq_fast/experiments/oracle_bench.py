@@ -359,7 +359,7 @@ def blas_libraries() -> list[dict[str, Any]]:
 
 def thread_warnings() -> list[str]:
     """Say so where BLAS may run on more than one thread."""
-    doing = threads.several()
+    doing = threads.several_threads()
     return [] if doing is None else [f"BLAS {doing}: set OPENBLAS_NUM_THREADS=1 for times that compare"]
 
 

@@ -1,4 +1,4 @@
-"""What surrounds Algorithms 1 to 3 in a run: options, draws, oracle and regression, ledger, journal, result.
+"""The parts of a run around Algorithms 1 to 3: options, draws, oracle and regression, ledger, journal, result.
 
 Imports go one way: `draws` and `oracle` use `ledger`, which uses `journal` and `options`.
 """

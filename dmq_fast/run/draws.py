@@ -1,4 +1,4 @@
-"""Trajectories for Algorithms 2 and 3: each call on a stream of its own, remembered where it may serve again."""
+"""Trajectories for Algorithms 2 and 3: each call has a stream of its own, and is remembered if it may be used again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Batch:
 
 
 class Draws:
-    """The trajectories of one run, by what the algorithms want them for.
+    """Source of the trajectories of one run, with a method for each purpose in the algorithms.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ class Draws:
     stream : Stream
         Key of the run: call c of the sampler uses ``stream.at(c)``.
     options : Options
-        `reuse`, `memo` and `mixture` decide which trajectories serve which purpose.
+        Options of the run; `reuse`, `memo` and `mixture` decide which trajectories serve which purpose.
     memory : Memory
-        What was drawn already, by target level and policy.
+        Trajectories drawn already, by target level and policy.
     ledger : Ledger
         Counts and times the draws, and ends the run when a budget is used up.
     arithmetic : Arithmetic
@@ -100,12 +100,12 @@ class Draws:
         self.sizes = sampler.horizon, sampler.n_actions, sampler.dimension
         self.n_mixtures = 0
         memo, reuse = options.memo, options.reuse
-        # Whether what was drawn before may serve a purpose, and whether what is drawn for it is remembered.
+        # By purpose: whether earlier draws may serve it, and whether draws for it are remembered.
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
 
     def begin_action(self, h: int) -> None:
-        """Begin with an action of level h in Algorithm 2: without `memo`, earlier draws for it serve no more."""
+        """Begin with an action of level h in Algorithm 2: without `memo`, forget earlier draws for that level."""
         if not self.options.memo:
             self.memory.forget(h)
 
@@ -155,7 +155,7 @@ class Draws:
         return found
 
     def spend(self, batch: Batch) -> None:
-        """Let a batch serve no more."""
+        """Mark a batch as spent: it is not used again."""
         self.memory.spend(batch.call)
 
     def _mixture(self, size: int) -> list[int]:
@@ -165,7 +165,7 @@ class Draws:
         return mixture(self.stream.at(OWN_CALLS + self.n_mixtures), self.n_samples * size, size)
 
     def _wanted(self, purpose: str, h: int) -> tuple[Levels, Levels]:
-        """Return the levels whose states are needed, and those whose returns are."""
+        """Return the levels whose second moments are needed, and those whose returns to go are."""
         horizon = self.sampler.horizon
         if purpose == "final":
             return range(horizon), ()
@@ -176,11 +176,11 @@ class Draws:
         return ((h,), (h,)) if purpose == "regression" else (range(h + 1, horizon), ())
 
     def _collect(self, policy: Policy, n: int, purpose: str, h: int) -> Batch:
-        """Return n trajectories: from memory where they may serve again, or drawn on a stream of their own."""
+        """Return n trajectories: from memory if they may be used again, otherwise drawn on a stream of their own."""
         levels, returns_from = self._wanted(purpose, h)
         if not self.remembered[purpose]:
             return self._draw(policy, n, purpose, levels, returns_from)
-        # Rules of later levels than these do not matter.
+        # The rules of later levels do not affect these trajectories.
         content = self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1])
         known = self.memory.find(h, content) if self.serves[purpose] else None
         if known is not None:
@@ -196,26 +196,26 @@ class Draws:
         return batch
 
     def _draw(self, policy: Policy, n: int, purpose: str, levels: Levels, returns_from: Levels) -> Batch:
-        """Draw within the budget; while the journal is replayed, nothing is drawn before its moments are read."""
+        """Return n trajectories, drawn within the budget; in a replay, drawn when their moments are first read."""
         ledger = self.ledger
         ledger.spend_trajectories(n)
         ledger.calls += 1
         call = ledger.calls
         if ledger.replaying:
-            ledger.count(purpose, n)
+            ledger.count_trajectories(purpose, n)
             return Batch(call, draw=partial(self._draw_again, call, policy, n, levels, returns_from))
         stream, began = self.stream.at(call), perf_counter()
         if ledger.budget.max_seconds is None:
             moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
-            ledger.count(purpose, n)
+            ledger.count_trajectories(purpose, n)
         else:  # counts chunk by chunk, and looks at the clock after each
-            count = partial(ledger.count, purpose)
+            count = partial(ledger.count_trajectories, purpose)
             moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, count)
         ledger.add_time("rollouts", began)
         return Batch(call, moments)
 
     def _draw_again(self, call: int, policy: Policy, n: int, levels: Levels, returns_from: Levels) -> Moments:
-        """Draw trajectories that were counted already: the memory dropped them, or the run was killed since."""
+        """Return moments that were counted before, but dropped from memory or lost in a kill: draw them again."""
         if (kept := self.memory.moments(call)) is not None:
             return kept
         stream, began = self.stream.at(call), perf_counter()
@@ -232,7 +232,7 @@ def mixture(stream: Stream, n: int, size: int) -> list[int]:
     generator = stream.generator()
     rest, counts = n, []
     for others in range(size, 1, -1):
-        # Of the draws that are left, those of this policy: each of `others` policies is as likely.
+        # The number of the remaining draws that fall on this policy, one of `others` equally likely ones.
         counts.append(int(binomial(generator, np.array([rest]), np.array([1.0 / others]))[0]))
         rest -= counts[-1]
     return [*counts, rest]

@@ -1,4 +1,4 @@
-"""What a journal compares before a run goes on: the environment it draws from, and its initial policies."""
+"""Fingerprints that a journal compares before a run is resumed: of the environment and of the initial policies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ __all__ = ["fingerprint", "policy_fingerprint", "unwrapped"]
 
 
 def fingerprint(sampler: object) -> dict[str, Any]:
-    """Describe what a sampler draws from: sizes, its class, and what it and its environment say of themselves.
+    """Return a JSON-able description of a sampler and its environment: sizes, class, and their own fingerprints.
 
-    Either can have a method `fingerprint`: a sampler's returns something JSON-able, an environment's a dict. Of an
-    environment without one the class is all that is known. What a `ParallelSampler` spreads over workers is described
-    as if it did not.
+    Either can have a method `fingerprint`: a sampler's returns a JSON value, an environment's a dict. An environment
+    without one is described by its class only. A `ParallelSampler` has the fingerprint of the sampler inside it.
     """
     sampler = unwrapped(sampler)
     described = {name: getattr(sampler, name) for name in ("horizon", "n_actions", "dimension")}
@@ -35,14 +34,14 @@ def fingerprint(sampler: object) -> dict[str, Any]:
 
 
 def unwrapped(sampler: Any) -> Any:
-    """Return the sampler that a `ParallelSampler`, if it is one, spreads over workers."""
+    """Return the sampler inside a `ParallelSampler`; any other sampler itself."""
     while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
         sampler = sampler.inner
     return sampler
 
 
 def policy_fingerprint(policy: Policy) -> str:
-    """Return the SHA-256 of a policy's rules."""
+    """Return the SHA-256 of the rules of a policy."""
     whole = hashlib.sha256()
     for rule in policy.rules:
         whole.update(b"fixed %d;" % rule.action if isinstance(rule, Fixed) else b"%s;" % type(rule).__name__.encode())

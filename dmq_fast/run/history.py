@@ -1,4 +1,4 @@
-"""Every oracle call of a run, and the potential at each True."""
+"""The history of a run: every oracle call, and the potential at each True."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 __all__ = ["RETURNED", "History", "OracleCall"]
 
 RETURNED = -1
-"""`target` and `action` of an oracle call that tests the returned policy instead of a pi_h^a."""
+"""Value of `target` and `action` in an oracle call that tests the returned policy instead of a pi_h^a."""
 
 
 class OracleCall(NamedTuple):
     """One oracle call (Algorithm 3, line 5).
 
-    `call` is the number of the sampler call that drew D~, `target`, `action` and `member` say with which policy:
-    pi_h^a for h = target, a = action and pi_h = cover[h][member], or the returned policy where target is -1.
-    `level` is h', `decision` the answer, `value` the oracle's v (NaN where it was not computed).
+    `call` is the number of the sampler call that drew D~. Its policy was pi_h^a for h = `target`, a = `action` and
+    pi_h = cover[h][`member`], or the returned policy where `target` is -1. `level` is h', `decision` the answer, and
+    `value` the oracle's v (NaN where it was not computed).
     """
 
     call: int
@@ -32,15 +32,29 @@ class OracleCall(NamedTuple):
 
 
 class History(Sequence[OracleCall]):
-    """Every oracle call of a run, in order.
-
-    Calls on consecutive levels of one batch of trajectories are kept as one record, since a run makes tens of
-    thousands.
+    """Sequence of every oracle call of a run, in order. `columns` returns it as arrays.
 
     Attributes
     ----------
     n_calls : int
-        How many calls there are.
+        Number of calls.
+
+    Notes
+    -----
+    The calls of one scan, on consecutive levels of one batch of trajectories, are kept as one record. Plain columns
+    would be simpler, but a run on the lock of 100 levels makes 66,657 calls in 1,362 scans: records take 0.6 MB and
+    0.4 ms of the run, columns 3.3 MB and 10 ms, and their ratio grows with the horizon.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
+    >>> history = dmq.DMQ(env, n_samples=20, rng=1).learn().history
+    >>> history[0]
+    OracleCall(call=5, target=3, action=0, member=0, level=4, decision=False, value=nan)
+    >>> columns = history.columns()
+    >>> int(columns["decision"].sum()) == len(history.potentials)
+    True
     """
 
     def __init__(self) -> None:
@@ -61,22 +75,22 @@ class History(Sequence[OracleCall]):
         decision: bool,
         values: NDArray[np.float64],
     ) -> None:
-        """Record the calls on levels top, top - 1, ..., bottom: False but for `decision` at the bottom."""
+        """Append the calls on levels top, top - 1, ..., bottom: all False, except for `decision` at the bottom."""
         self._records.append((call, target, action, member, top, bottom, decision))
         self._values.append(values)
         self._columns = None
         self.n_calls += top - bottom + 1
 
     def note_potential(self, before: float, after: float) -> None:
-        """Record log det(S + eps_r I) before and after the M_2 of the next True is added to S."""
+        """Append log det(S + eps_r I) before and after the M_2 of the next True is added to S."""
         self._potentials.append((before, after))
 
     @property
     def potentials(self) -> NDArray[np.float64]:
         """The potential of Lemma A.5 at each True, in order, shape (Trues, 2): before and after its M_2 is added.
 
-        NaN where S + eps_r I has no Cholesky factor in float64, eps_r being too small, and where the file of a result
-        does not tell.
+        NaN where eps_r is too small for S + eps_r I to have a Cholesky factor in float64, and in results of files that
+        hold no potentials.
         """
         return np.array(self._potentials, dtype=np.float64).reshape(-1, 2)
 

@@ -1,4 +1,4 @@
-"""The first policies of every cover: the paper's uniform one, a random action sequence, or given ones."""
+"""Initial policies of every cover: the uniform one of the paper, a random action sequence, or given ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NAMES = ("uniform", "fixed")
 def initial_policies(
     initial: str | Policy | Sequence[int] | Sequence[Sequence[int]], sampler: Sampler, stream: Stream, *, exact: bool
 ) -> tuple[str, tuple[Policy, ...]]:
-    """Return the policies, and what the options call them: "uniform", "fixed" or "given".
+    """Return the name of the choice, "uniform", "fixed" or "given", and the policies.
 
     Parameters
     ----------
     initial : {"uniform", "fixed"}, Policy, sequence of int, or sequence of sequences of int
         A name, a policy, an action sequence, or several of these.
     sampler : Sampler
-        What the policies must fit.
+        Sampler that the policies must fit.
     stream : Stream
         Key of the run, which draws the "fixed" sequence.
     exact : bool
@@ -37,7 +37,7 @@ def initial_policies(
     Raises
     ------
     TypeError, ValueError
-        If `initial` is something else, or does not fit the sampler.
+        If `initial` is of another type, or does not fit the sampler.
     """
     if isinstance(initial, str):
         if one_of("initial", initial, NAMES) == "uniform":
@@ -57,7 +57,7 @@ def initial_policies(
 
 
 def as_policy(initial: Any) -> Policy:
-    """Return a policy, or the policy of a sequence of actions."""
+    """Return a policy itself, or the policy of a sequence of actions."""
     if isinstance(initial, Policy):
         return initial
     try:
@@ -67,5 +67,5 @@ def as_policy(initial: Any) -> Policy:
 
 
 def is_sequence(value: object) -> bool:
-    """Whether a value is a sequence, such as one of actions, and not text."""
+    """Return whether a value is a sequence, such as one of actions, and not text."""
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)

@@ -1,12 +1,13 @@
-"""What a run has decided, on disk, so that it can go on after a kill.
+"""Journals: the decisions of a run on disk, from which it is resumed after a kill.
 
-A journal holds decisions, not moments: the oracle's answers, with each True the potential, the fitted thetas, and S_h
-of each finished run of Algorithm 2, in the order in which the run made them; where moments accumulate, also the M2 of
-each True. Whoever goes on repeats the control flow with these answers in place of trajectories, until the journal ends.
-Its size is O(oracle calls + fits d + (runs of Algorithm 2 + Trues) d^2).
+A journal holds decisions, not moments, in the order in which the run made them: the oracle's answers, with the
+potential at each True; the fitted thetas; S_h after each run of Algorithm 2; and where moments accumulate, the M2 of
+each True. A resumed run repeats the control flow with these answers in place of trajectories until the journal ends.
+The size of a journal is O(oracle calls + fits d + (runs of Algorithm 2 + Trues) d^2).
 
-The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The first one holds the
-header as JSON; the others elapsed seconds and the number of sampler calls so far, then integers and floats.
+The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The payload of the first
+record is the header as JSON. The others hold the elapsed seconds and the number of sampler calls so far, then integers
+and floats.
 """
 
 from __future__ import annotations
@@ -42,26 +43,27 @@ __all__ = ["Journal", "JournalError", "check_free", "read_header"]
 # Version of the file format: raised whenever an older reader could not understand a newer file.
 FORMAT = 2
 
-# Mark, kind, number, length of the payload, checksum of all that and the payload.
+# Head of a record: mark, kind, number, length of the payload; checksum of these and the payload.
 HEAD = struct.Struct("<4sIQQI")
 MARK = b"\xd1dmq"
 
-# Elapsed seconds, sampler calls, how many integers.
+# Begin of a payload: elapsed seconds, sampler calls, number of integers.
 START = struct.Struct("<dqI")
 
+# Kinds of records, and their names in messages.
 HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED = range(6)
 NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added")
 
-# Seconds between two calls of fsync: what a power cut can take, besides the time since the last decision.
+# Least time between two calls of fsync in seconds: a power cut loses the records of about as long.
 SYNC_EVERY = 1.0
 
 
 class JournalError(FileError):
-    """A file is not the journal of this run, is damaged, or in use; the message holds its path."""
+    """A file is not the journal of this run, is damaged, or is in use; the message holds its path."""
 
 
 class Record(NamedTuple):
-    """One decision."""
+    """Record of one decision: kind, seconds and sampler calls so far, and the integers and floats of the answer."""
 
     kind: int
     elapsed: float
@@ -76,30 +78,30 @@ class Journal:
     Parameters
     ----------
     path : str or path-like
-        Made if it does not exist.
+        File of the journal, made if it does not exist.
     header : dict
-        What the run is, JSON-able. A journal that exists must agree with it, but for "budget".
+        Description of the run, JSON-able. An existing journal must have the same one, "budget" excepted.
 
     Attributes
     ----------
     elapsed : float
         Seconds that the run had taken when the journal was last written.
     failure : str or None
-        Why nothing is written any more. A run goes on without its journal rather than end.
+        Message of the error after which nothing more was written; the run continues without its journal.
 
     Raises
     ------
     JournalError
-        If the file is no journal, that of another run, damaged before its end, or in use.
+        If the file is not a journal, belongs to another run, is damaged before its end, or is in use.
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
 
     Notes
     -----
-    A kill loses nothing that was recorded: each record reaches the system in one write. After a power cut the journal
-    ends at the last fsync; there is one after a record whenever the last was a second ago or more.
+    A kill loses nothing that was recorded, since each record reaches the system in one write. After a power cut the
+    journal ends at the last fsync. A record is followed by an fsync if the last one was at least a second ago.
 
-    Damage that no intact record follows is a torn tail: it is cut off. Any other damage is refused.
+    Damage after the last intact record is a torn tail and is cut off. Any other damage raises an error.
     """
 
     def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
@@ -130,7 +132,7 @@ class Journal:
             raise
 
     def _start(self, header: dict[str, Any]) -> None:
-        """Write the header, so that it survives anything from here on."""
+        """Write the header, and sync the file and its directory."""
         try:
             self._file.truncate(0)
             self._append(HEADER, json.dumps(header).encode())
@@ -146,31 +148,31 @@ class Journal:
 
     @property
     def replaying(self) -> bool:
-        """Whether there are answers left."""
+        """Whether the journal still has answers to recall."""
         return bool(self._records)
 
     def recall(self, kind: int, calls: int) -> Record | None:
-        """Return the next answer, or None after the last: then the run has to find it itself, and record it.
+        """Return the next answer; None after the last one, when the run must find and record the answer itself.
 
         Raises
         ------
         JournalError
-            If the next answer is to another question.
+            If the next answer is of another kind, or came after another number of sampler calls.
         """
         if not self._records:
             return None
         record = self._records.popleft()
         if (record.kind, record.calls) != (kind, calls):
             raise JournalError(
-                f"{self.path}: tells of a {NAMES[record.kind]} after {record.calls} calls of the sampler, where this "
-                f"run makes a {NAMES[kind]} after {calls}: written on another machine?"
+                f"{self.path}: expected a {NAMES[kind]} after {calls} calls of the sampler, got a "
+                f"{NAMES[record.kind]} after {record.calls}; was it written on another machine?"
             )
         return record
 
     def record(
         self, kind: int, elapsed: float, calls: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()
     ) -> None:
-        """Append an answer; `floats` are arrays, written one after the other."""
+        """Append an answer; `floats` are arrays, which are written one after the other."""
         if self.failure is not None:
             return
         numbers = np.array(integers, dtype="<i8").tobytes()
@@ -182,7 +184,7 @@ class Journal:
                 self._synced = time.monotonic()
         except OSError as error:
             self.failure = (
-                f"the journal {self.path} could not be written ({error}): the run went on without it, and can be "
+                f"the journal {self.path} could not be written ({error}); the run continued without it and can be "
                 f"resumed from second {self.elapsed:.0f} only"
             )
             with contextlib.suppress(OSError):
@@ -191,37 +193,37 @@ class Journal:
             self.elapsed = elapsed
 
     def _append(self, kind: int, payload: bytes) -> None:
-        if self._torn:  # Ctrl-C came in between: see how far it got
+        if self._torn:  # Ctrl-C interrupted the last append: remove what it wrote
             self._file.seek(0)
             _, self._end, self._number = read(self.path, self._file.readall())
             self._file.truncate(self._end)
         record = seal(kind, self._number, payload)
         self._torn = True
         written = 0
-        while written < len(record):  # once, but on a disk that is just getting full
+        while written < len(record):  # more than once only when the disk becomes full
             written += self._file.write(record[written:]) or 0
         self._end += len(record)
         self._number += 1
         self._torn = False
 
     def close(self) -> None:
-        """Sync, unlock and close."""
+        """Sync, unlock and close the file."""
         if not self._file.closed:
             with contextlib.suppress(OSError):
                 os.fsync(self._file.fileno())
             self._file.close()
 
     def _forget(self) -> None:
-        """Close without touching the file or its lock, which belong to the parent of this process."""
+        """Close the file without syncing: file and lock belong to the parent of this process."""
         self._file.close()
 
 
-# A forked child must not hold the lock of its parent.
+# Open journals of this process: a forked child must not hold the locks of its parent.
 OPEN: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
 def forget_all() -> None:
-    """Close the journals of the parent process in a forked child."""
+    """Close the journals of the parent process, in a forked child."""
     for journal in list(OPEN):
         journal._forget()
 
@@ -231,7 +233,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def open_locked(path: Path) -> Any:
-    """Open a file for appending, unbuffered, for this process and no other."""
+    """Open a file for appending, unbuffered and locked."""
     refuse_endless(path)
     file = open(path, "a+b", buffering=0)
     try:
@@ -244,13 +246,13 @@ def open_locked(path: Path) -> Any:
 
 
 def refuse_endless(path: Path) -> None:
-    """Raise JournalError for a pipe or a device: whoever reads one may wait, or read, for ever."""
+    """Raise JournalError for a pipe or a device, of which reading may never end."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise JournalError(f"{path}: expected a regular file")
 
 
 def lock(path: Path, file: Any) -> None:
-    """Lock an open file, for this process and no other; the lock goes with the file, however it is closed."""
+    """Lock an open file for this process; closing the file in any way releases the lock."""
     if fcntl is None:
         return
     try:
@@ -269,13 +271,13 @@ def check_free(path: Path) -> None:
 
 
 def seal(kind: int, number: int, payload: bytes) -> bytes:
-    """Return a record."""
+    """Return the bytes of a record."""
     head = HEAD.pack(MARK, kind, number, len(payload), 0)[: -struct.calcsize("<I")]
     return head + struct.pack("<I", zlib.crc32(payload, zlib.crc32(head))) + payload
 
 
 def unseal(contents: bytes, at: int) -> tuple[int, int, memoryview] | None:
-    """Return kind, number and payload of the record at a position; None if none is there, whole and unharmed."""
+    """Return kind, number and payload of the record at a position; None if no intact record is there."""
     if len(contents) - at < HEAD.size:
         return None
     mark, kind, number, length, checksum = HEAD.unpack_from(contents, at)
@@ -297,7 +299,7 @@ def records(contents: bytes) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def read(path: Path, contents: bytes) -> tuple[dict[str, Any] | None, int, int]:
-    """Return the header (None: nothing was written yet), where the intact records end, and their number."""
+    """Return the header (None in an empty file), the end of the intact records, and their number."""
     end = count = 0
     first: dict[str, Any] | None = None
     for kind, number, payload in records(contents):
@@ -318,12 +320,12 @@ def read(path: Path, contents: bytes) -> tuple[dict[str, Any] | None, int, int]:
 
 
 def header_of(path: Path, payload: memoryview) -> dict[str, Any]:
-    """Return the header, if it is in a format that this version reads."""
+    """Return the header; raise JournalError if it cannot be read or is in another format."""
     try:
         header = json.loads(bytes(payload))
         version = header["format"]
     except (ValueError, TypeError, KeyError) as error:
-        raise JournalError(f"{path}: damaged: its header is none ({error})") from error
+        raise JournalError(f"{path}: damaged: the header cannot be read ({error})") from error
     if version != FORMAT:
         raise JournalError(
             f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected format {FORMAT}"
@@ -332,7 +334,7 @@ def header_of(path: Path, payload: memoryview) -> dict[str, Any]:
 
 
 def decisions(path: Path, contents: bytes) -> Iterator[Record]:
-    """Yield what the records after the header say."""
+    """Yield the decisions: the records after the header."""
     for kind, number, payload in records(contents):
         if kind == HEADER:
             continue
@@ -346,14 +348,14 @@ def decisions(path: Path, contents: bytes) -> Iterator[Record]:
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return the header of a journal, or None where there is no file or nothing in it yet.
+    """Return the header of a journal; None if the file does not exist or is empty.
 
     Raises
     ------
     JournalError
-        If it is not a journal, or damaged before its end.
+        If the file is not a journal, or is damaged before its end.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     path = Path(path)
     refuse_endless(path)
@@ -365,14 +367,14 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def check_same(path: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
-    """Raise JournalError naming what differs; budgets may."""
+    """Raise JournalError with the differences of two headers, if there are any besides the budget."""
     different = list(differences(theirs | {"budget": None}, mine | {"budget": None}))
     if different:
         raise JournalError(f"{path}: the journal of another run: {'; '.join(different)}")
 
 
 def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
-    """Yield where two JSON values differ."""
+    """Yield the differences of two JSON values, each as "NAME is VALUE there and VALUE here"."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
         for key in [*theirs, *(key for key in mine if key not in theirs)]:
             yield from differences(theirs.get(key), mine.get(key), f"{name}.{key}" if name else key)

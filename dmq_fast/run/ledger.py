@@ -1,4 +1,4 @@
-"""What a run has answered, drawn and spent: its answers, budgets and clock.
+"""The ledger of a run: its answers, budgets and clock.
 
 Everything that a run decides is an answer to one of four questions: does the oracle return True, what is theta, what is
 the M2 of a True, what is S_h? Each is a function of trajectories. So a run is resumed by one rule: an answer is either
@@ -22,7 +22,7 @@ __all__ = ["ADDED", "FIT", "SCAN", "Fit", "Kind", "Ledger", "OutOfBudget", "Scan
 
 
 class OutOfBudget(Exception):
-    """A budget is used up. Ends the run: unwinds the recursion to `DMQ.learn`."""
+    """A budget is used up. The exception ends the run: it unwinds the recursion to `DMQ.learn`."""
 
     def __init__(self, status: str) -> None:
         super().__init__(status)
@@ -30,9 +30,9 @@ class OutOfBudget(Exception):
 
 
 class Kind(NamedTuple):
-    """A kind of answer: its number in the journal, and how an answer becomes a record and a record an answer."""
+    """A kind of answer: its code in the journal, and the functions from an answer to a record and back."""
 
-    number: int
+    code: int
     pack: Callable[[Any], tuple[Sequence[int], Sequence[Any]]]
     unpack: Callable[[Record], Any]
 
@@ -40,8 +40,9 @@ class Kind(NamedTuple):
 class Scan(NamedTuple):
     """Answers of the oracle on one batch, from one level down to the first True.
 
-    `found` is that level, or -1; `values` holds the v's, where they were computed; `potentials`, with a True,
-    log det(S + eps_r I) before and after its M2 is added; `n_marginal` counts the run's answers too close to call.
+    `found` is that level, or -1. `values` holds the v of each level where it was computed. `potentials` holds, with a
+    True, log det(S + eps_r I) before and after its M2 is added. `n_marginal` is the number of answers of the run so far
+    that were too close to call.
     """
 
     found: int
@@ -58,7 +59,7 @@ class Fit(NamedTuple):
 
 
 def unpack_scan(record: Record) -> Scan:
-    """Read a `Scan`."""
+    """Return the `Scan` of a record."""
     found, n_marginal = record.integers
     end = len(record.floats) - (2 if found >= 0 else 0)
     return Scan(found, record.floats[:end], record.floats[end:], n_marginal)
@@ -92,7 +93,7 @@ class Ledger:
     Parameters
     ----------
     budget : Budget
-        Limits. One that is used up raises `OutOfBudget`.
+        Limits of the run; `OutOfBudget` is raised when one is reached.
     book : Journal, optional
         Journal of the run, open.
 
@@ -127,11 +128,11 @@ class Ledger:
         """Return the answer that the journal holds for this point of the run; otherwise find one and record it."""
         if self.journal is None:
             return find(*arguments)
-        recalled = self.journal.recall(kind.number, self.calls)
+        recalled = self.journal.recall(kind.code, self.calls)
         if recalled is not None:
             return kind.unpack(recalled)
         found = find(*arguments)
-        self._record(kind.number, *kind.pack(found))
+        self._record(kind.code, *kind.pack(found))
         return found
 
     def level(self, h: int, find: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
@@ -156,11 +157,11 @@ class Ledger:
 
     @property
     def n_trajectories(self) -> int:
-        """Trajectories drawn, for whatever purpose."""
+        """Number of trajectories drawn for all purposes."""
         return sum(self.trajectories.values())
 
     def spend_trajectories(self, n: int) -> None:
-        """Raise `OutOfBudget` where n more trajectories exceed the budget, or time is up."""
+        """Raise `OutOfBudget` if n more trajectories exceed the budget, or `max_seconds` has passed."""
         limit = self.budget.max_trajectories
         if limit is not None and self.n_trajectories + n > limit:
             raise OutOfBudget("max_trajectories")
@@ -173,7 +174,7 @@ class Ledger:
             raise OutOfBudget("max_policies")
         self.n_policies += 1
 
-    def count(self, purpose: str, n: int) -> None:
+    def count_trajectories(self, purpose: str, n: int) -> None:
         """Count n trajectories that were drawn, and check the clock."""
         self.trajectories[purpose] += n
         self.check_time()
@@ -191,7 +192,7 @@ class Ledger:
         self.seconds[phase] += time.perf_counter() - since
 
     def close(self, finished: bool) -> None:
-        """Write down the clock of a run that will go on, and close the journal."""
+        """Close the journal; first record the clock, if the run did not finish."""
         if self.journal is not None:
             if not finished and not self.replaying:
                 self._record(journal.CLOCK)

@@ -1,4 +1,4 @@
-"""What a run remembers of its trajectories, so that they can serve again."""
+"""Memory of a run: which trajectories were drawn, and their moments, so that they can be used again."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dmq_fast.policy import Policy
 __all__ = ["Memory"]
 
 LIMIT = 2**28
-"""Bytes of moments that a run keeps; what is dropped is drawn again from its call's stream when it is needed."""
+"""Default limit of the moments kept, in bytes. Dropped moments are drawn again from the stream of their call."""
 
 
 class Known(NamedTuple):
-    """A call of the sampler, and the policy that it drew."""
+    """Number of a call of the sampler, and the policy that it followed."""
 
     call: int
     policy: Policy
@@ -45,21 +45,21 @@ class Tables(dict[tuple[int, Rule], bytes]):
 
 
 class Memory:
-    """Which call of the sampler drew which policy, and the moments of the calls looked at last.
+    """Index from policies to the calls of the sampler that drew them, and the moments of the calls used last.
 
     Parameters
     ----------
     limit : int, optional
-        Most bytes of moments kept; `LIMIT` by default.
+        Largest number of bytes of moments kept; `LIMIT` by default.
     actions : callable, optional
-        ``actions(level, rule)`` tells what a rule does in each state of a level, or None where that cannot be said;
-        then policies are the same that act the same.
+        ``actions(level, rule)`` returns the action of a rule in each state of a level, or None where it is unknown.
+        With it, policies count as the same if they take the same actions.
 
     Notes
     -----
-    A call number and a policy are all that is needed: the moments can be drawn again, bit for bit. They cost some 300
-    bytes and a pointer a level, rules being shared. A policy is known by its content, its rules or what they do, never
-    by an address.
+    A call number and a policy suffice to draw the moments again, bit for bit. They take some 300 bytes and a pointer a
+    level, since rules are shared. Policies are compared by content, that is by their rules or actions, never by
+    address.
     """
 
     def __init__(
@@ -81,21 +81,21 @@ class Memory:
         return hashlib.blake2b(b"".join(tables), digest_size=16).digest()
 
     def find(self, target: int, content: bytes) -> Known | None:
-        """Return the call that drew a policy for a target level, if there was one whose moments may serve again."""
+        """Return the call that drew a policy for a target level, if its moments may be used again; otherwise None."""
         known = self._known.get(target, {}).get(content)
         return None if known is None or known.call in self._spent else known
 
     def note(self, target: int, content: bytes, call: int, policy: Policy) -> None:
-        """Note which call draws a policy; an earlier one is forgotten."""
+        """Record that a call draws a policy for a target level, in place of an earlier call."""
         self._known.setdefault(target, {})[content] = Known(call, policy)
 
     def spend(self, call: int) -> None:
-        """Let the moments of a call serve no more."""
+        """Mark a call as spent: its moments may not be used again."""
         self._spent.add(call)
         self._drop(call)
 
     def forget(self, target: int) -> None:
-        """Forget all that was drawn for a target level."""
+        """Forget all calls for a target level."""
         for call, _ in self._known.pop(target, {}).values():
             self._spent.discard(call)
             self._drop(call)
@@ -107,7 +107,7 @@ class Memory:
         return self._moments.get(call)
 
     def keep(self, call: int, moments: Moments) -> None:
-        """Keep the moments of a call, and drop those not looked at for longest where they are too many."""
+        """Keep the moments of a call; drop those unused for longest while the limit is exceeded."""
         self._drop(call)
         self._moments[call] = moments
         self.size += bytes_of(moments)
@@ -121,5 +121,5 @@ class Memory:
 
 
 def bytes_of(moments: Moments) -> int:
-    """Bytes of the arrays of moments."""
+    """Return the number of bytes of the arrays of moments."""
     return moments.grams.nbytes + sum(returns.moment.nbytes for returns in moments.returns.values())

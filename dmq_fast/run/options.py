@@ -1,4 +1,4 @@
-"""How a run is to be done: options by variant, parameters, budgets. Each checks itself."""
+"""Settings of a run: options by variant, parameters and budgets. The method `of` of each checks its arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORACLES = ("decision", "value")
 
 @dataclass(frozen=True)
 class Options:
-    """What distinguishes the variants; each can be set on its own.
+    """Options that distinguish the variants; each can be set on its own.
 
     Attributes
     ----------
@@ -30,27 +30,27 @@ class Options:
         First policy of every cover: "uniform" (the paper), "fixed" (one random action sequence) or "given", which may
         be several.
     recheck : bool
-        Repeat Algorithm 3 until a whole pass has no True, Algorithm 2 on the first level until one run has none,
-        and test the returned policy itself. The paper passes once.
+        Repeat Algorithm 3 until a whole pass has no True, repeat Algorithm 2 on the first level until one run has none,
+        and test the returned policy itself. The paper makes a single pass.
     accumulate : bool
-        When the oracle returns True, add to S_h' = sum over pi in Pi_h' of M_pi the very M2 of that call. The paper
-        draws D_h' anew. Then det(S_h' + eps_r I) grows by a factor of at least 1 + R each time, on every sample path,
-        and |Pi_h'| never exceeds `theory.sure_cover_bound`.
+        When the oracle returns True, add the M2 of that call to S_h' = sum over pi in Pi_h' of M_pi. The paper draws
+        D_h' anew. With this option det(S_h' + eps_r I) grows by a factor of at least 1 + R each time, on every sample
+        path, and |Pi_h'| never exceeds `theory.sure_cover_bound`.
     reuse : bool
-        The trajectories of the last pass of Algorithm 3 on (h, a) are N of every pi_h^a with the current tail: take
-        them as the regression data of Algorithm 2, and their states of level h as D_h. For the regression this costs
-        independence: which policies are added depends on trajectories that are fitted later. By a self-normalised
-        bound that is worth at most a factor |Pi_h| in N.
+        The last pass of Algorithm 3 on (h, a) draws N trajectories of every pi_h^a with the current tail. Use them as
+        the regression data of Algorithm 2, and their states of level h as D_h. The regression data are then not
+        independent: which policies are added depends on trajectories that are fitted later. By a self-normalised
+        bound, this costs at most a factor |Pi_h| in N.
     memo : bool
-        A policy that was checked before, same rules and same theta, has the distribution it had: test the moments it
-        had then, and draw policies only whose tail has changed. Where the sampler knows the states, policies are the
-        same that act the same in all of them. Nothing is drawn twice, so N must carry the noise.
-        Without `accumulate`, moments of a True are drawn afresh, since D_h' was.
+        A policy that was checked before has the same distribution now: test its earlier moments again, and draw only
+        policies whose tail has changed. Policies are the same if their rules are, or where the sampler enumerates the
+        states, if their actions in all states are. No policy is drawn twice, so a noisy draw stays: N must be large
+        enough. Without `accumulate`, the moments of a True are drawn anew, since D_h' is.
     oracle : {"value", "decision"}
-        Compute the paper's v, a top eigenvalue, and record it; or decide v >= eps_t by one factorisation alone. The
-        answers are the same: where rounding of v could matter, the factorisation decides.
+        Compute and record the v of the paper, a top eigenvalue; or decide v >= eps_t by one factorisation alone. The
+        answers are the same: where rounding of v could change the answer, the factorisation decides.
     mixture : {"multinomial", "stratified"}
-        Regression data from N |Pi_h| policies drawn uniformly (the paper), or N trajectories with each policy.
+        Regression data of N |Pi_h| policies drawn uniformly (the paper), or N trajectories of each policy.
     """
 
     initial: str
@@ -63,7 +63,7 @@ class Options:
 
     @classmethod
     def of(cls, variant: str, *, in_float64: bool = True, **given: Any) -> Options:
-        """Return the options of a variant, those `given` (not None) in place of its own.
+        """Return the options of a variant; those in `given` that are not None replace its own.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class Options:
                 raise ValueError(f"mixture: expected 'stratified', which reuse implies, got {mixture!r} with reuse")
             chosen["mixture"] = "stratified"
         elif mixture is None and not in_float64:
-            chosen["mixture"] = "stratified"  # the limit of the multinomial mixture for N to infinity
+            chosen["mixture"] = "stratified"  # the limit of the multinomial mixture as N grows
         return replace(defaults, **chosen)
 
 
@@ -114,7 +114,7 @@ VARIANTS["frugal"] = replace(VARIANTS["sound"], accumulate=True, reuse=True, mem
 
 @dataclass(frozen=True)
 class RunParameters:
-    """Parameters by the paper's names: N, epsilon_s, epsilon_t, the oracle's regulariser, lambda_ridge."""
+    """Parameters of a run: N, epsilon_s, epsilon_t, the regulariser of the oracle, and lambda_ridge."""
 
     n_samples: int
     eps_s: float
@@ -124,7 +124,7 @@ class RunParameters:
 
     @property
     def ratio(self) -> float:
-        """R = eps_t / eps_s, all of the two that enters a decision."""
+        """R = eps_t / eps_s; for a cone, decisions depend on the two through R only."""
         return self.eps_t / self.eps_s
 
     @classmethod
@@ -156,10 +156,10 @@ class RunParameters:
         small, large = thresholds(ratio, eps_s, eps_t)
         regulariser = as_real("eps_r", eps_r)
         if in_float64 and function_class.is_cone and regulariser < float(FLOAT64_EPS_R):
-            # The oracle would take rounding for new directions, and return True for ever.
+            # The oracle would take rounding errors for new directions, and return True without end.
             raise ValueError(
-                f"eps_r: expected at least {FLOAT64_EPS_R:g}, what float64 resolves beside S, got {regulariser:g}; on "
-                "a FiniteMDP, ExactSampler(env, arithmetic=digits) takes less"
+                f"eps_r: expected at least {FLOAT64_EPS_R:g}, the resolution of float64 beside S, got {regulariser:g}; "
+                "on a FiniteMDP, ExactSampler(env, arithmetic=digits) takes less"
             )
         return cls(
             n_samples=as_trajectories("n_samples", n_samples, in_float64=in_float64),
@@ -172,7 +172,7 @@ class RunParameters:
 
 @dataclass(frozen=True)
 class Budget:
-    """Where to stop: trajectories drawn, policies added to the covers, seconds. None: no limit."""
+    """Limits of a run: trajectories drawn, policies added to the covers, seconds. None means no limit."""
 
     max_trajectories: int | None = None
     max_policies: int | None = None

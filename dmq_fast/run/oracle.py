@@ -20,18 +20,18 @@ NONE = np.empty(0)
 
 
 class Oracle:
-    """Oracle 4.2: asks whether any pair of functions that agrees on D_h' differs on D~_h'.
+    """Oracle 4.2: returns True if some pair of functions agrees on D_h' but differs on D~_h'.
 
     Attributes
     ----------
     history : History
         Every call, in order.
     n_trues : int
-        Calls answered True.
+        Number of answers True.
     n_marginal : int
-        Answers that were too close to call.
+        Number of answers that were too close to call.
     cover_bound : int
-        Bound on |Pi_h| that holds for sure where moments accumulate.
+        Bound on |Pi_h| on every sample path, where moments accumulate.
     """
 
     def __init__(self, solver: Solver, ledger: Ledger, n_initial: int) -> None:
@@ -49,14 +49,14 @@ class Oracle:
         Parameters
         ----------
         cover_moments : numpy.ndarray, shape (H, d, d)
-            S_h. The caller may change those of the yielded level and later ones before it asks for the next; so the
-            answers up to the first True can be computed in one go.
+            S_h. The caller may change those of the yielded level and later ones before it resumes the iterator. So all
+            answers up to the first True can be computed in one scan.
         batch : Batch
             The trajectories that hold D~.
         levels : range
             Ascending levels h'.
         source : tuple of int
-            Target level, action and member of the cover that the trajectories are of, for the history.
+            Target level, action and member of the cover of the policy that was followed, for the history.
         """
         top = levels[-1]
         while top >= levels[0]:
@@ -86,7 +86,7 @@ class Oracle:
 
 
 class Regression:
-    """Equation 2.
+    """Regression of a run (equation 2).
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The result of a run."""
+"""The result of a run, and the reading of one from a file."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ __all__ = ["Result", "load"]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What `DMQ.learn` returns. Compared by identity; compare the fields that matter.
+    """Result of `DMQ.learn`. Results are compared by identity.
 
     Attributes
     ----------
     policy : Policy
-        Greedy on `theta`; at levels that a budget left unlearned, what the initial policy does.
+        Policy that is greedy on `theta`; at levels that a budget left unlearned, the initial policy.
     theta : numpy.ndarray, shape (H, K, d)
-        Estimates theta_h^a; zero at levels never learned. Of a run in extended precision, rounded to float64: the rules
-        of `policy`, see `arithmetic.ExactGreedy`, hold them exactly, in memory and in a file.
+        Estimates theta_h^a; zero at levels never learned. Of a run in extended precision they are rounded to float64;
+        the rules of `policy`, see `arithmetic.ExactGreedy`, hold them exactly, in memory and in a file.
     cover : tuple of H tuples of Policy
-        Pi_h.
+        Policy cover Pi_h by level.
     history : History
         Every oracle call.
     status : str
-        "finished", or why the run ended early: "max_trajectories", "max_policies", "max_seconds", "n_samples",
-        "interrupted".
+        "finished", or the reason why the run ended early: "max_trajectories", "max_policies", "max_seconds",
+        "n_samples", "interrupted".
     variant : str
+        Name of the variant.
     options, parameters : dict
-        How it was run: `Options` and `Parameters` of dmq_fast.learner, and R as "ratio".
+        Settings of the run: the fields of `run.options.Options` and `RunParameters`, and R as "ratio".
     function_class : dict
-        What the `FunctionClass` says of itself: "name", and what else tells it from others.
+        Description of the function class by its method `describe`: "name", and whatever else identifies it.
     counts : dict
         "trajectories" by purpose (check: Algorithm 3; regression, states: Algorithm 2; final: test of the returned
         policy), "oracle_calls", "trues", "algorithm_2_runs", "sampler_calls".
@@ -50,6 +51,16 @@ class Result:
         The run's 128-bit key; ``DMQ(..., rng=Stream.from_key(key))`` repeats it.
     warnings : tuple of str
         Reasons to doubt the result.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
+    >>> result = dmq.DMQ(env, n_samples=20, rng=1).learn()
+    >>> result.status, result.cover_sizes, result.warnings
+    ('finished', (1, 2, 2, 2, 2), ())
+    >>> env.value(result.policy) == env.optimal_value
+    True
     """
 
     policy: Policy
@@ -68,25 +79,25 @@ class Result:
 
     @property
     def cover_sizes(self) -> tuple[int, ...]:
-        """|Pi_h| by level."""
+        """Number of policies |Pi_h| by level."""
         return tuple(len(policies) for policies in self.cover)
 
     @property
     def n_trajectories(self) -> int:
-        """Trajectories drawn, for whatever purpose."""
+        """Number of trajectories drawn for all purposes."""
         return sum(self.counts["trajectories"].values())
 
     def certificate(self, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> dict[str, Any]:
-        """Hold the run against the lemmas of the paper; see `dmq_fast.theory.certificate.certificate`."""
+        """Compare the run with the lemmas of the paper; see `dmq_fast.theory.certificate.certificate`."""
         return certificate(self, mdp, epsilon=epsilon)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result to `path` (.npz, no pickles): to a temporary file first, then moved into place.
+        """Write the result to `path` (.npz, no pickles): first to a temporary file, which then replaces `path`.
 
         Raises
         ------
         OSError
-            If the file cannot be written; what stood at `path` before is unharmed.
+            If the file cannot be written; an earlier file at `path` is unharmed.
         """
         saved.write(path, self)
 
@@ -106,5 +117,17 @@ def load(path: str | os.PathLike[str]) -> Result:
         If the file cannot be opened.
     FileError
         If it is not a saved result, is damaged, or was written in a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
+    >>> result = dmq.DMQ(env, n_samples=20, rng=1).learn()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result.save(f"{folder}/lock.npz")
+    ...     again = load(f"{folder}/lock.npz")
+    >>> again.policy == result.policy, again.history == result.history
+    (True, True)
     """
     return Result(**saved.read(path))

@@ -1,4 +1,4 @@
-"""The file of a result: .npz with a JSON header and no pickles."""
+"""The file format of a result: .npz with a JSON header and no pickles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMAT = 1
 
 
 def write(path: str | os.PathLike[str], result: Any) -> None:
-    """Write the fields of a `Result`; see `Result.save`."""
+    """Write the fields of a `Result` to a file; see `Result.save`."""
     path = Path(path).resolve()
     table = RuleTable()
     arrays = {
@@ -68,13 +68,13 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     with path.open("rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
-                # Reading an array stops short of the end of its entry, where the checksum would be looked at.
+                # NumPy stops reading an array before the end of its entry, and so never compares the checksum.
                 if (damaged := archive.zip.testzip()) is not None:
-                    raise ValueError(f"checksum of {damaged}")
+                    raise ValueError(f"wrong checksum of {damaged}")
                 arrays = {name: archive[name] for name in archive.files}
             header = json.loads(arrays["header"].item())
             version = header["format"]
-        except Exception as error:  # a damaged archive makes zipfile and NumPy raise nearly anything
+        except Exception as error:  # zipfile and NumPy raise many kinds of errors on damaged archives
             raise FileError(f"{path}: not a result saved by dmq_fast, or damaged ({error})") from error
     if version != FORMAT:
         raise FileError(
@@ -133,10 +133,10 @@ def member(
     least: int | None = None,
     below: int | None = None,
 ) -> NDArray[Any]:
-    """Return one array of a file if it has this dtype and shape, and entries in this range."""
+    """Return one array of a file; ValueError if it has another dtype or shape, or entries outside this range."""
     array = arrays[name]
     fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
-    # Text is as wide as its longest entry.
+    # The dtype of text depends on its longest entry.
     same = array.dtype.kind == "U" if dtype is np.str_ else array.dtype == dtype
     if not (same and fits):
         raise ValueError(f"{name}: expected {dtype.__name__} of shape {shape}, got {array.dtype} of {array.shape}")
@@ -146,27 +146,28 @@ def member(
 
 
 class RuleTable:
-    """Numbers the distinct rules of many policies: policies share most of theirs."""
+    """Table of the distinct rules of many policies, which share most of theirs."""
 
     def __init__(self) -> None:
         self.rules: list[Rule] = []
-        self.numbers: dict[int, int] = {}
+        self.indices: dict[int, int] = {}
 
     def encode(self, policies: list[Policy]) -> NDArray[np.int64]:
-        """Return the numbers of the policies' rules, shape (len(policies), H)."""
-        return np.array([[self._number(rule) for rule in policy.rules] for policy in policies], dtype=np.int64)
+        """Return the index in the table of each rule of the policies, shape (len(policies), H)."""
+        return np.array([[self._index(rule) for rule in policy.rules] for policy in policies], dtype=np.int64)
 
-    def _number(self, rule: Rule) -> int:
-        # By identity: `self.rules` keeps every rule alive, so an id names one rule.
-        number = self.numbers.setdefault(id(rule), len(self.rules))
-        if number == len(self.rules):
+    def _index(self, rule: Rule) -> int:
+        # By identity: `self.rules` keeps every rule alive, so that no two rules share an id.
+        index = self.indices.setdefault(id(rule), len(self.rules))
+        if index == len(self.rules):
             self.rules.append(rule)
-        return number
+        return index
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
-        """Return the rules as arrays: the fixed action, -1 for uniform, -2 - i for greedy on weights[i].
+        """Return the rules as arrays: codes, weights of float64, and weights that are fractions, if there are any.
 
-        Weights that are fractions are counted on behind those of float64, and written in hexadecimal digits.
+        The code of a rule is its fixed action, -1 for uniform, or -2 - i for greedy on the i-th weights, those of
+        float64 first. Fractions are written in hexadecimal digits.
         """
         codes: list[int] = []
         weights: list[NDArray[np.float64]] = []
@@ -204,6 +205,6 @@ class RuleTable:
 
 
 def exact_rule(weights: NDArray[Any]) -> ExactGreedy:
-    """Return the rule whose fractions (K, d) are written in hexadecimal digits."""
+    """Return the rule with these weights (K, d), fractions in hexadecimal digits."""
     parts = [[text.split("/") for text in row] for row in weights]
     return ExactGreedy([[Fraction(int(above, 16), int(below, 16)) for above, below in row] for row in parts])

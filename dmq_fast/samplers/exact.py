@@ -204,12 +204,12 @@ class Expectations:
                 known[id(array)] = convert(array)
             return known[id(array)]
 
-        self._start = list(arithmetic.numbers(env.start))
+        self._start = list(arithmetic.convert_array(env.start))
         self._successors = [once(P, self._support) for P in env.P]
-        self._rewards = [once(R, arithmetic.numbers) for R in env.R]
-        self._caps = list(arithmetic.numbers(env.caps))
-        self._features = [once(phi, arithmetic.numbers) for phi in env.features]
-        self._zero, self._n_actions = arithmetic.number(0), arithmetic.number(env.n_actions)
+        self._rewards = [once(R, arithmetic.convert_array) for R in env.R]
+        self._caps = list(arithmetic.convert_array(env.caps))
+        self._features = [once(phi, arithmetic.convert_array) for phi in env.features]
+        self._zero, self._n_actions = arithmetic.convert(0), arithmetic.convert(env.n_actions)
         self._outer = {id(phi): [np.multiply.outer(row, row) for row in phi] for phi in self._features}
         self._occupancy = lru_cache(CACHE)(self._find_occupancy)
         self._second_moment = lru_cache(CACHE)(self._find_second_moment)
@@ -217,8 +217,8 @@ class Expectations:
 
     def _support(self, P: Floats) -> list[list[list[tuple[int, Any]]]]:
         """Next states and their probabilities, by state and action."""
-        number = self.arithmetic.number
-        return [[[(int(t), number(float(row[t]))) for t in np.flatnonzero(row)] for row in rows] for rows in P]
+        convert = self.arithmetic.convert
+        return [[[(int(t), convert(float(row[t]))) for t in np.flatnonzero(row)] for row in rows] for rows in P]
 
     def moments(self, request: Request) -> Moments:
         """Return n times the expectations that a checked request asks for."""

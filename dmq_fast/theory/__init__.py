@@ -1,9 +1,10 @@
-"""The paper's theory as numbers: what the proof prescribes, what it needs, and what a run can be held against.
+"""The theory of the paper in numbers: constants, inequalities, bounds, and the comparison of a run with the lemmas.
 
 `Parameters.from_theorem` evaluates the constants of Theorem 6.1, as printed or corrected; `Parameters.check` lists the
-inequalities behind them with both sides; `bounds` holds for any run. These modules know no environment.
-`theory.measures` computes on a `FiniteMDP` what the proof bounds, and `theory.certificate` compares a run with the
-lemmas. Where the printed algorithm and its proof fall short is in docs/findings.md.
+inequalities that the proof needs of them, with both sides. `theory.bounds` holds bounds for any run. These modules
+import no environment. `theory.measures` computes on a `FiniteMDP` the quantities that the proof bounds, and
+`theory.certificate` compares a run with the lemmas. The errors found in the printed algorithm and its proof are listed
+in docs/findings.md.
 """
 
 from dmq_fast.theory.bounds import (

@@ -1,4 +1,4 @@
-"""Bounds that hold for any run: on the covers (lemmas A.5 and A.6), on the estimates (lemma A.4); and the potential."""
+"""Bounds for any run: on covers (lemmas A.5 and A.6) and on estimates (lemma A.4); and the potential of lemma A.5."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 UNBOUNDED = 2**62
-"""What bounds on covers return where they are larger."""
+"""Largest value that the bounds on covers return, also where the bound is larger."""
 
 FLOAT64_EPS_R = Decimal("1e-16")
-"""Smallest eps_r that oracle decisions in float64 resolve beside moments of norm one."""
+"""Smallest eps_r that float64 resolves in oracle decisions on moments of norm one."""
 
 ROUNDED_SUMS = 1e-9
-"""Share by which a sum of rounded terms may be off: of up to 10^6 terms, in float64."""
+"""Relative error allowed for a sum of up to 10^6 rounded terms in float64."""
 
 
 def potential(s: ArrayLike, eps_r: float) -> NDArray[np.float64]:
@@ -51,6 +51,11 @@ def potential(s: ArrayLike, eps_r: float) -> NDArray[np.float64]:
         If an argument is of a wrong type, shape or range.
     numpy.linalg.LinAlgError
         If S + eps_r I is not positive definite in float64.
+
+    Examples
+    --------
+    >>> potential([[3.0, 0.0], [0.0, 1.0]], eps_r=1.0).round(6)  # log(4 * 2)
+    np.float64(2.079442)
     """
     matrices = np.asarray(as_numbers("s", s), dtype=np.float64)
     eps_r = as_positive("eps_r", eps_r)
@@ -81,13 +86,13 @@ def ridge_norm_bound(ridge: float) -> float:
 def printed_cover_bound(dimension: int, eps_r: float) -> float:
     """Return 2 d log(d / eps_r), the bound on |Pi_h| that the potential lemma (lemma A.5) prints.
 
-    Its last step does not hold for large eps_r, and the lemma speaks of expectations, not of samples: see
-    `sure_cover_bound` for what holds on every run that accumulates.
+    The last step of its proof does not hold for large eps_r, and the lemma is about expectations, not samples.
+    `sure_cover_bound` is the bound that holds on every run that accumulates moments.
 
     Raises
     ------
     TypeError, ValueError
-        If the dimension is no integer >= 1 or eps_r no positive number.
+        If the dimension is not an integer >= 1 or eps_r not a positive number.
     """
     d, eps_r = integer("dimension", dimension, 1), as_positive("eps_r", eps_r)
     return 2.0 * d * (math.log(d) - math.log(eps_r))
@@ -96,14 +101,23 @@ def printed_cover_bound(dimension: int, eps_r: float) -> float:
 def sure_cover_bound(dimension: int, ratio: float, eps_r: float, initial: int = 1) -> int:
     """Return the largest n with (1 + R)^(n - m) <= ((eps_r + n / d) / eps_r)^d, or 2^62 if that is smaller.
 
-    m is the number of `initial` policies, which no True has added. Each True multiplies det(S + eps_r I) by at least
-    1 + R, and its trace grows by at most one, so no cover is larger as long as S keeps the moments that its Trues were
-    decided on; with D_h drawn anew it holds up to sampling noise.
+    m is the number of `initial` policies, which were not added by a True. Each True multiplies det(S + eps_r I) by at
+    least 1 + R and adds at most one to its trace. So no cover is larger than n as long as S keeps the moments that its
+    Trues were decided on (option `accumulate`); where D_h is drawn anew, the bound holds up to sampling noise.
 
     Raises
     ------
     TypeError, ValueError
-        If the dimension is no integer >= 1, R or eps_r no positive number, or m no integer >= 0.
+        If the dimension is not an integer >= 1, R or eps_r not a positive number, or m not an integer >= 0.
+
+    Examples
+    --------
+    With d = 2, R = 1 and eps_r = 1, 2^(n - 1) <= (1 + n / 2)^2 holds up to n = 4:
+
+    >>> sure_cover_bound(2, ratio=1.0, eps_r=1.0)
+    4
+    >>> sure_cover_bound(8, ratio=10.0, eps_r=1e-5)
+    45
     """
     d, m = integer("dimension", dimension, 1), integer("initial", initial, 0)
     ratio, eps_r = as_positive("ratio", ratio), as_positive("eps_r", eps_r)
@@ -129,14 +143,20 @@ def sure_cover_bound(dimension: int, ratio: float, eps_r: float, initial: int = 
 def finite_cover_bound(n_functions: int, eps_s: float, eps_t: float, initial: int = 1) -> int:
     """Return m + (floor(eps_s / eps_t) + 1) k (k - 1) / 2 for k functions, or 2^62 if that is smaller.
 
-    What takes the place of `sure_cover_bound` with finitely many functions. m is the number of `initial` policies. The
-    M_2 that a pair had said True about adds at least eps_t to what the pair must keep within eps_s from then on. Where
-    eps_s is a multiple of eps_t up to rounding it counts as one, as rounded sums may stay within it.
+    This bound takes the place of `sure_cover_bound` for finitely many functions. m is the number of `initial` policies.
+    When a pair of functions causes a True, the M_2 added to S raises the pair's mean square difference by at least
+    eps_t, and a pair can cause a True only while that difference is at most eps_s. Where eps_s is a multiple of eps_t
+    up to rounding, it is taken for one, since rounded sums may not exceed it.
 
     Raises
     ------
     TypeError, ValueError
-        If k is no integer >= 1, a threshold no positive number, or m no integer >= 0.
+        If k is not an integer >= 1, a threshold not a positive number, or m not an integer >= 0.
+
+    Examples
+    --------
+    >>> finite_cover_bound(4, eps_s=1.0, eps_t=2.0)  # each of the six pairs can cause one True
+    7
     """
     k, m = integer("n_functions", n_functions, 1), integer("initial", initial, 0)
     multiple = as_positive("eps_s", eps_s) / as_positive("eps_t", eps_t) * (1.0 + ROUNDED_SUMS)

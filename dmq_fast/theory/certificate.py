@@ -1,7 +1,10 @@
-"""What can be proved or measured about the result of a run.
+"""Comparison of the result of a run with the lemmas of the paper.
 
-What lemmas A.4 to A.6 state about covers and estimates can be held against any run; on a finite MDP, `theory.measures`
-adds what invariants 1 and 2, equation 3 and lemma A.1 speak of. `certificate` puts all of it together.
+Lemmas A.4 to A.6 bound the covers and estimates of any run. On a finite MDP, `theory.measures` also computes the
+quantities of invariants 1 and 2, equation 3 and lemma A.1. `certificate` collects both.
+
+The function class of a run is known here by its description only, which is all that a saved result holds; so the
+classes are told apart by the "name" in it.
 """
 
 from __future__ import annotations
@@ -36,15 +39,14 @@ __all__ = [
 ]
 
 ROUNDING = 1e-9
-"""Share of the right side by which the left may be larger: what is compared went through factorisations."""
-
+"""Tolerance for left <= right, relative to the right side: both sides may come from factorisations."""
 
 LARGEST_LOG = 700.0
-"""Of a number that float64 holds."""
+"""Largest x whose exp(x) is computed; float64 overflows at 709."""
 
 
 class CallRecord(Protocol):
-    """The oracle calls of a run: its `History`."""
+    """Oracle calls of a run: its `History`."""
 
     @property
     def potentials(self) -> NDArray[np.float64]:
@@ -55,7 +57,7 @@ class CallRecord(Protocol):
 
 
 class RunRecord(Protocol):
-    """What a certificate reads of a run: fields of `Result`."""
+    """Fields of a `Result` that a certificate uses."""
 
     @property
     def theta(self) -> NDArray[np.float64]:
@@ -63,7 +65,7 @@ class RunRecord(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """The policy returned."""
+        """Policy returned by the run."""
 
     @property
     def cover(self) -> tuple[tuple[Policy, ...], ...]:
@@ -75,11 +77,11 @@ class RunRecord(Protocol):
 
     @property
     def history(self) -> CallRecord:
-        """The oracle calls."""
+        """Oracle calls of the run."""
 
     @property
     def status(self) -> str:
-        """Whether the run finished, or why it ended early."""
+        """Status: "finished", or the reason why the run ended early."""
 
     @property
     def variant(self) -> str:
@@ -99,7 +101,7 @@ class RunRecord(Protocol):
 
 
 class Statement(NamedTuple):
-    """left <= right, which a lemma says or needs: a name, the formula, where in the paper it is, and both sides."""
+    """A statement left <= right of a lemma: its name, formula, place in the paper, and the values of both sides."""
 
     name: str
     formula: str
@@ -114,21 +116,21 @@ class Statement(NamedTuple):
 
 
 def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> dict[str, Any]:
-    """Hold a run against the lemmas of the paper.
+    """Compare a run with the lemmas of the paper.
 
     Parameters
     ----------
     result : Result
+        The run.
     mdp : FiniteMDP, optional
-        What it was learned on. With it, values, errors and probabilities are exact; without it only what the run
-        itself recorded is looked at.
+        The MDP of the run. It adds exact values, errors and probabilities to the statements about the run's own record.
     epsilon : float, optional
-        Target accuracy, > 0, for the invariants of the proof. Without it, the smallest that they allow is returned.
+        Target accuracy, > 0. It adds the invariants of the proof to the statements.
 
     Returns
     -------
     dict
-        What JSON can hold; None where something was not measured.
+        JSON values; None where something was not measured.
 
         - "parameters", "horizon", "n_actions", "dimension", "variant", "status": of the run.
         - "statements": a list of `Statement` as dicts, with "holds".
@@ -137,20 +139,32 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
           "before" and "after", the "factor" of the determinant, and the number of "policies" that S then stands for.
           With `mdp` also "error_cover" (invariant 1), "error_checked" (invariant 2), "error_returned" (equation 3),
           "suboptimal" (lemma A.1) and "low_variance" (assumption 3.1).
-        - "exact": None, or "value", "optimal_value", "loss", "loss_bound" (lemma A.1), "gap", "low_variance", and
-          "smallest_epsilon": for which the errors are as invariants 1 and 2 and equation 3 want them.
+        - "exact": None, or a dict of "value", "optimal_value", "loss", "loss_bound" (lemma A.1), "gap", "low_variance",
+          and "smallest_epsilon": the smallest epsilon for which the errors satisfy invariant 1, invariant 2 and
+          equation 3.
 
     Raises
     ------
     TypeError, ValueError
-        If the MDP does not fit the result, or epsilon is no positive number.
+        If the MDP does not fit the result, or epsilon is not a positive number.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
+    >>> result = dmq.DMQ(env, n_samples=20, variant="frugal", rng=1).learn()
+    >>> found = certificate(result, env)
+    >>> found["exact"]["loss"], found["levels"][4]["cover_size"]
+    (0.0, 2)
+    >>> all(one["holds"] for one in found["statements"])
+    True
     """
     if mdp is not None and not isinstance(mdp, FiniteMDP):
         raise TypeError(f"mdp: expected a FiniteMDP, got {type(mdp).__name__}")
     if epsilon is not None:
         epsilon = as_positive("epsilon", epsilon)
         if mdp is None:
-            raise ValueError("epsilon: expected with an mdp only, since without one no error is known")
+            raise ValueError("epsilon: expected together with an mdp, on which errors are measured; got none")
     horizon, n_actions, dimension = result.theta.shape
     levels = list(level_records(result))
     statements = list(run_statements(result, levels))
@@ -158,7 +172,7 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
     if mdp is not None:
         exact = measure(result, mdp, levels)
         statements += exact_statements(exact, levels, epsilon)
-    found: dict[str, Any] = plain(
+    found: dict[str, Any] = as_json(
         {
             "variant": result.variant,
             "status": result.status,
@@ -176,7 +190,7 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
 
 
 def level_records(result: RunRecord) -> Iterator[dict[str, Any]]:
-    """What the run recorded of each level."""
+    """Yield the record of each level: its cover, its oracle calls and their Trues."""
     columns = result.history.columns()
     trues = np.flatnonzero(columns["decision"])
     raised: list[list[dict[str, Any]]] = [[] for _ in result.cover]
@@ -203,7 +217,7 @@ def level_records(result: RunRecord) -> Iterator[dict[str, Any]]:
 
 
 def n_initial(result: RunRecord) -> int:
-    """How many policies every cover began with."""
+    """Return the number of initial policies of every cover."""
     columns = result.history.columns()
     raised = columns["level"][columns["decision"]]
     if result.status == "max_policies":
@@ -214,7 +228,7 @@ def n_initial(result: RunRecord) -> int:
 
 
 def run_statements(result: RunRecord, levels: Sequence[dict[str, Any]]) -> Iterator[Statement]:
-    """What lemmas A.4 to A.6 say about the covers and estimates of a run, on any environment."""
+    """Yield the statements of lemmas A.4 to A.6 on the covers and estimates of a run, for any environment."""
     plain_linear = is_plain_linear(result)
     if plain_linear:
         yield from linear_statements(result)
@@ -231,7 +245,8 @@ def run_statements(result: RunRecord, levels: Sequence[dict[str, Any]]) -> Itera
         )
     if steps and plain_linear:
         dimension, eps_r = result.theta.shape[2], result.parameters["eps_r"]
-        # The trace of S is at most one a policy, and for a given trace equal eigenvalues have the largest product.
+        # The trace of S is at most the number of policies, and for a given trace the determinant is largest where all
+        # eigenvalues are equal.
         sides = [(one["after"], dimension * math.log(eps_r + one["policies"] / dimension)) for one in steps]
         yield Statement(
             "ceiling",
@@ -250,13 +265,13 @@ def run_statements(result: RunRecord, levels: Sequence[dict[str, Any]]) -> Itera
 
 
 def is_plain_linear(result: RunRecord) -> bool:
-    """Whether a run was on the linear class of section 6, with the identity in oracle and regression."""
+    """Return whether a run used the linear class of section 6, with the identity as regulariser and penalty."""
     given = result.function_class
     return bool(given["name"] == "linear" and given.get("regularizer") is None and given.get("penalty") is None)
 
 
 def linear_statements(result: RunRecord) -> Iterator[Statement]:
-    """What concerns linear functions only."""
+    """Yield the statements that hold for linear functions only: thresholds, covers and norms."""
     dimension = result.theta.shape[2]
     given = result.parameters
     ratio, eps_r, ridge = given["ratio"], given["eps_r"], given["ridge"]
@@ -291,7 +306,7 @@ def linear_statements(result: RunRecord) -> Iterator[Statement]:
 
 
 def finite_statement(result: RunRecord) -> Statement:
-    """What takes the place of the potential with finitely many functions: each pair can be told apart so often."""
+    """Return the bound on the covers for finitely many functions, where each pair can cause only so many Trues."""
     given = result.parameters
     return Statement(
         "cover, sure",
@@ -303,21 +318,21 @@ def finite_statement(result: RunRecord) -> Statement:
 
 
 def last_trues(result: RunRecord) -> int | None:
-    """Trues in the last test of the returned policy; None where it was never tested."""
+    """Return the number of Trues in the last test of the returned policy; None where it was never tested."""
     columns = result.history.columns()
     tests = np.flatnonzero(columns["target"] < 0)
     if not tests.size:
         return None
-    # Each begins at the last level. Their draws do not tell them apart: with `memo` one serves for several.
+    # Each test begins at the last level. Call numbers do not separate tests: with `memo` several use one draw.
     (began,) = np.nonzero(columns["level"][tests] == len(result.cover) - 1)
     return int(columns["decision"][tests[began[-1] :]].sum())
 
 
 def measure(result: RunRecord, mdp: FiniteMDP, levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add what is exact on a finite MDP to the records of the levels; return what concerns all of them."""
+    """Add exact errors and probabilities on a finite MDP to the records of the levels; return the values of the run."""
     if result.theta.shape != (mdp.horizon, mdp.n_actions, mdp.dimension):
         shape = (mdp.horizon, mdp.n_actions, mdp.dimension)
-        raise ValueError(f"mdp: expected (H, K, d) = {result.theta.shape} as the result has, got {shape}")
+        raise ValueError(f"mdp: expected (H, K, d) = {result.theta.shape} as in the result, got {shape}")
     covers = value_error(mdp, result.theta, result.cover)
     returned = value_error(mdp, result.theta, [[result.policy]] * mdp.horizon)
     checked = checked_policies(mdp, result)
@@ -345,12 +360,13 @@ def measure(result: RunRecord, mdp: FiniteMDP, levels: Sequence[dict[str, Any]])
 
 
 ERRORS = {"invariant 1": "error_cover", "invariant 2": "error_checked", "equation 3": "error_returned"}
+"""Errors that the proof bounds by gamma^2 epsilon / (4 H): key in the record of a level, by place in the proof."""
 
 
 def exact_statements(
     exact: dict[str, Any], levels: Sequence[dict[str, Any]], epsilon: float | None
 ) -> Iterator[Statement]:
-    """What the proof says about errors, suboptimal actions and values; with a target epsilon, what it wants of them."""
+    """Yield lemma A.1; with a target epsilon also the bounds of the proof on errors, suboptimal actions and value."""
     wrong = max(record["suboptimal"] for record in levels)
     yield Statement(
         "policy correctness",
@@ -386,12 +402,12 @@ def exact_statements(
     yield Statement("value", "V* - V <= epsilon", "Theorem 6.1", exact["loss"], epsilon)
 
 
-def plain(value: Any) -> Any:
-    """Return what JSON can hold: no tuples, None for numbers that are not finite."""
+def as_json(value: Any) -> Any:
+    """Return a JSON value: lists in place of tuples, None in place of numbers that are not finite."""
     if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: as_json(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [as_json(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -1,4 +1,4 @@
-"""A certificate laid out for a person: ``dmq-fast run --certificate``."""
+"""A certificate as text: the table of ``dmq-fast run --certificate``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["level_columns", "level_groups", "number", "table"]
+__all__ = ["four_digits", "level_columns", "level_groups", "table"]
 
 WIDTH = 76
-"""Of a formula in the table."""
+"""Column width of a formula."""
 
 MEASURES = {
     "error_cover": "error, cover",
@@ -18,29 +18,31 @@ MEASURES = {
     "suboptimal": "P[suboptimal]",
     "low_variance": "low variance",
 }
+"""Column heads of the exact measures of a level, by key of its record."""
 
 
 def table(certificate: dict[str, Any]) -> str:
-    """Return the text for what `dmq_fast.theory.certificate.certificate` returned."""
-    return "\n".join(line.rstrip() for line in lines(certificate))
+    """Return the text of a certificate that `dmq_fast.theory.certificate.certificate` returned."""
+    return "\n".join(line.rstrip() for line in table_lines(certificate))
 
 
-def lines(certificate: dict[str, Any]) -> Iterator[str]:
-    """The lines of `table`."""
+def table_lines(certificate: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of `table`."""
     yield f"{'Certificate':<{WIDTH}}{'left':<11} right"
     for statement in certificate["statements"]:
         verdict = "holds" if statement["holds"] else "FAILS"
-        sides = f"{number(statement['left']):<11} {number(statement['right']):<11} {verdict}"
+        sides = f"{four_digits(statement['left']):<11} {four_digits(statement['right']):<11} {verdict}"
         yield f"{'  ' + statement['formula']:<{WIDTH}}{sides}"
         yield f"    {statement['name']}; {statement['source']}"
     exact = certificate["exact"]
     if exact is not None:
         yield ""
         yield (
-            f"V = {number(exact['value'])}, V* = {number(exact['optimal_value'])}, gamma = {number(exact['gap'])}, "
-            f"low variance of the policies checked: {number(exact['low_variance'])} (assumption 3.1)"
+            f"V = {four_digits(exact['value'])}, V* = {four_digits(exact['optimal_value'])}, "
+            f"gamma = {four_digits(exact['gap'])}, low variance of the policies checked: "
+            f"{four_digits(exact['low_variance'])} (assumption 3.1)"
         )
-        smallest = ", ".join(f"{name} {number(value)}" for name, value in exact["smallest_epsilon"].items())
+        smallest = ", ".join(f"{name} {four_digits(value)}" for name, value in exact["smallest_epsilon"].items())
         yield f"smallest epsilon that the errors allow: {smallest}"
     yield ""
     columns = level_columns(certificate)
@@ -51,13 +53,13 @@ def lines(certificate: dict[str, Any]) -> Iterator[str]:
 
 
 def level_columns(certificate: dict[str, Any]) -> list[str]:
-    """Return the heads of the table by level."""
+    """Return the column heads of the table by level."""
     columns = ["level", "|Pi_h|", "calls", "Trues", "least factor", "nearest False"]
     return columns + (list(MEASURES.values()) if certificate["exact"] is not None else [])
 
 
 def level_groups(certificate: dict[str, Any]) -> Iterator[list[str]]:
-    """The rows of the table by level; consecutive levels of equal rows, calls apart, are one."""
+    """Yield the rows of the table by level; consecutive levels whose rows differ in the calls only share one."""
     measures = MEASURES if certificate["exact"] is not None else {}
 
     def cells(record: dict[str, Any]) -> list[str]:
@@ -65,9 +67,9 @@ def level_groups(certificate: dict[str, Any]) -> Iterator[list[str]]:
         return [
             str(record["cover_size"]),
             str(record["trues"]),
-            number(min(factors, default=None)),
-            number(record["nearest_false"]),
-            *(number(record[name]) for name in measures),
+            four_digits(min(factors, default=None)),
+            four_digits(record["nearest_false"]),
+            *(four_digits(record[name]) for name in measures),
         ]
 
     for (size, trues, *rest), group in itertools.groupby(certificate["levels"], key=cells):
@@ -77,8 +79,8 @@ def level_groups(certificate: dict[str, Any]) -> Iterator[list[str]]:
         yield [str(first) if first == last else f"{first} to {last}", size, f"{calls:,}", trues, *rest]
 
 
-def number(value: float | None) -> str:
-    """Spell a number out in four digits, an integer in full; a dash for None."""
+def four_digits(value: float | None) -> str:
+    """Format a number with four significant digits, an integer in full, None as a dash."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

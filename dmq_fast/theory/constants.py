@@ -1,4 +1,4 @@
-"""The constants of Theorem 6.1, as its proof prints them or corrected."""
+"""The constants of Theorem 6.1, as the proof in the paper prints them, or corrected."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ from dmq_fast.theory.inequalities import (
 __all__ = ["Parameters"]
 
 LARGEST_EXPONENT = 10**6
+"""Largest decimal exponent of an argument."""
+
 LARGEST_N = 2**63 - 1
+"""Largest number of trajectories that compiled samplers count to."""
 
 SMALLEST_LOG = -(2**16)
-"""Natural logarithm of the epsilon below which `Parameters.largest_epsilon` looks no further."""
+"""Natural logarithm of the epsilon below which `Parameters.largest_epsilon` ends its search."""
 
 Number = float | int | Decimal
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The constants of the proof of Theorem 6.1 for one problem; make them with `from_theorem`.
+    """The constants of the proof of Theorem 6.1 for one problem; `from_theorem` makes them.
 
-    All but the sizes are decimals of 40 digits, as float64 holds neither the largest nor the smallest of them.
+    All but the sizes are decimals of 40 digits, since float64 can represent neither the largest nor the smallest.
 
     Attributes
     ----------
@@ -44,9 +47,9 @@ class Parameters:
     d, H, K : int
         Dimension, horizon, number of actions.
     delta : Decimal
-        Probability with which everything may fail; only the corrected N depends on it.
+        Probability with which the theorem may fail; only the corrected N depends on it.
     corrected : bool
-        Whether these are the corrected constants.
+        Whether the constants are the corrected ones.
     eps_t, eps_s, eps_r : Decimal
         Thresholds and regulariser of the oracle.
     eps_n : Decimal
@@ -57,6 +60,16 @@ class Parameters:
         B, the bound on |Pi_h| (lemma A.6).
     n_samples : Decimal
         N, an integer.
+
+    Examples
+    --------
+    >>> problem = Parameters.from_theorem(0.1, gamma=0.5, C=1, d=3, H=4, K=2, corrected=True)
+    >>> print(f"{problem.eps_s:.2g} {problem.eps_t:.3g} {problem.n_samples:.3g}")
+    6.4 0.000625 1.39e+13
+    >>> [inequality.name for inequality in problem.check() if not inequality.holds]
+    ['regression', 'thresholds, expected']
+    >>> print(f"{problem.largest_epsilon():.3g}")  # so small must epsilon be for the proof to apply
+    4.78e-7
     """
 
     epsilon: Decimal
@@ -88,7 +101,7 @@ class Parameters:
         corrected: bool = False,
         delta: Number = 0.1,
     ) -> Parameters:
-        """Evaluate the constants, as the proof prints them or corrected.
+        """Return the constants of the theorem, as its proof prints them or corrected.
 
         Parameters
         ----------
@@ -101,9 +114,9 @@ class Parameters:
         d, H, K : int
             Dimension, horizon, number of actions, each >= 1.
         corrected : bool, default False
-            Return constants under which the proof goes through, see Notes.
+            Return constants that satisfy every inequality of the proof for small epsilon; see Notes.
         delta : float, int or Decimal, default 0.1
-            Probability of failure of the corrected constants, 0 < delta < 1; the paper says "high probability".
+            Probability of failure of the corrected constants, 0 < delta < 1; the paper has "high probability" only.
 
         Raises
         ------
@@ -118,26 +131,26 @@ class Parameters:
             eps_n = ridge = epsilon^2            eps_r = epsilon^6
             B = 12 d log(d / epsilon)            N = d / eps_r^2 polylog(1 / epsilon)
 
-        where polylog(1 / epsilon) is read as log(1 / epsilon), the least it can be.
+        with log(1 / epsilon), the smallest possible choice, for polylog(1 / epsilon).
 
-        *Corrected*, in the order of the proof, for a deterministic initial policy and re-checks (findings A, B).
-        Write D = 1 + 1 / (2 sqrt(ridge)) >= |theta_hat - theta| (finding E.v) and tau = gamma^2 epsilon / (4 H K), so
-        that by Markov's inequality errors of mean square at most tau make P[some action is off by gamma / 2 or more]
-        <= epsilon / H at every level.
+        *Corrected*, in the order of the proof, for a deterministic initial policy and re-checks (docs/findings.md, A
+        and B). Let D = 1 + 1 / (2 sqrt(ridge)) >= |theta_hat - theta| (docs/findings.md, E.v), and let
+        tau = gamma^2 epsilon / (4 H K). By Markov's inequality, errors of mean square at most tau imply
+        P[the error of some action is gamma / 2 or more] <= epsilon / H at every level.
 
-        1. Covers (lemmas A.5, A.6). Let every second moment be known to eta = eps_r / B in operator norm. A True comes
-           with x^T x <= eps_s / eps_r, so that for expectations x^T (S + eps_r I) x <= 2 eps_s and x^T M_2 x >=
-           eps_t / 2, and the determinant doubles if 4 eps_s <= eps_t (finding E.i). Its trace grows by at most one, so
-           |Pi_h| <= B where 2^(B - 1) = ((eps_r + B / d) / eps_r)^d.
+        1. Covers (lemmas A.5, A.6). Let every second moment be known to eta = eps_r / B in operator norm. A True has
+           an x with x^T x <= eps_s / eps_r, so that for expectations x^T (S + eps_r I) x <= 2 eps_s and x^T M_2 x >=
+           eps_t / 2, and the determinant doubles if 4 eps_s <= eps_t (docs/findings.md, E.i). The trace grows by at
+           most one, so |Pi_h| <= B where 2^(B - 1) = ((eps_r + B / d) / eps_r)^d.
         2. Regression (lemma A.3). On the data, the mean square of (theta_hat - theta)^T phi is at most
-           3 (C epsilon^2 + eps_n + ridge); on its distribution by at most eta D^2 more, and under each policy of the
-           cover at most |Pi_h| <= B times that. So invariant 1 needs 3 B (C epsilon^2 + eps_n + ridge) + eps_r D^2 <=
-           tau.
-        3. Invariant 2 puts theta_hat - theta into the oracle. Its left side is at most B times the above, plus
+           3 (C epsilon^2 + eps_n + ridge). On the distribution of the data it is larger by at most eta D^2, and under
+           each policy of the cover at most |Pi_h| <= B times as large. So invariant 1 needs
+           3 B (C epsilon^2 + eps_n + ridge) + eps_r D^2 <= tau.
+        3. Invariant 2 applies the oracle to theta_hat - theta. Its left side is at most B times the above, plus
            eta B D^2 for the samples of D_h, plus eps_r D^2: 3 B (C epsilon^2 + eps_n + ridge) + 3 eps_r D^2 <= eps_s.
-           A False then says eps_t + eta D^2 <= tau.
-        4. eta takes N >= (8/3) log(2 d U / delta) / eta^2 (matrix Bernstein; no factor d), the noise of the regression
-           N >= (4 d + 6 log(U / delta)) / eps_n (tail of a quadratic form), the mean square of its bias
+           After a False, invariant 2 needs eps_t + eta D^2 <= tau.
+        4. eta requires N >= (8/3) log(2 d U / delta) / eta^2 (matrix Bernstein; no factor d), the noise of the
+           regression N >= (4 d + 6 log(U / delta)) / eps_n (tail of a quadratic form), the mean square of its bias
            N >= 2 log(U / delta) / eps_n^2 (Hoeffding), where U = 17 H^2 K B^2 bounds the number of these events: there
            are at most H B Trues, 3 H B runs of Algorithm 2, and 4 H K B passes of Algorithm 3.
 
@@ -189,27 +202,27 @@ class Parameters:
     def check(self) -> tuple[Inequality, ...]:
         """Evaluate the inequalities that the proof needs of these constants.
 
-        For the printed ones these are the displays of the paper, and where it uses more than it displays, that; for
-        the corrected ones those of `from_theorem`, Notes.
+        For the printed constants these are the inequalities that the paper displays, and those that its proof uses
+        without displaying them; for the corrected constants, the inequalities of `from_theorem`, Notes.
         """
         with decimal.localcontext(ARITHMETIC):
             return tuple(corrected_needs(self) if self.corrected else printed_needs(self))
 
     def largest_epsilon(self, name: str | None = None) -> Decimal | None:
-        """Return the largest epsilon <= 1 / e for which all inequalities hold for this problem, or the one named.
+        """Return the largest epsilon <= 1 / e for which all inequalities hold for this problem, or one of them.
 
-        Bisects log(epsilon) to ten digits, which is right as every inequality that holds for some epsilon <= 1 / e
-        holds for smaller ones too.
+        Bisects log(epsilon) to ten digits. This is correct because an inequality that holds for one epsilon <= 1 / e
+        holds for all smaller ones too.
 
         Parameters
         ----------
         name : str, optional
-            Of an inequality of `check`.
+            Name of the inequality; all of `check` if not given.
 
         Returns
         -------
         Decimal or None
-            It holds at the number returned. None if it holds for no epsilon above e^-65536.
+            An epsilon at which the inequalities hold. None if there is none above e^-65536.
 
         Raises
         ------
@@ -261,14 +274,14 @@ class Parameters:
         Parameters
         ----------
         extended : bool, default False
-            For a run on ``ExactSampler(env, arithmetic=digits)``, where N may be any integer and eps_r any number that
-            float64 holds.
+            Whether the arguments are for ``ExactSampler(env, arithmetic=digits)``, where N may be any integer and eps_r
+            any positive number of float64.
 
         Raises
         ------
         ValueError
-            If N is beyond 64 bits, eps_r below what float64 resolves beside second moments of norm one (1e-16), or a
-            constant beyond float64.
+            If N exceeds 64 bits, eps_r is below 1e-16, which float64 does not resolve beside second moments of norm
+            one, or a constant is outside the range of float64.
         """
         values = {name: float(getattr(self, name)) for name in ("eps_s", "eps_t", "eps_r", "ridge")}
         wrong = []
@@ -279,16 +292,16 @@ class Parameters:
             wrong.append(f"n_samples: expected at most 2^63 - 1, got {self.n_samples:.3g}")
         if self.eps_r < FLOAT64_EPS_R and not extended:
             wrong.append(
-                f"eps_r: expected at least {FLOAT64_EPS_R:g}, what float64 resolves beside S, got {self.eps_r:.3g}"
+                f"eps_r: expected at least {FLOAT64_EPS_R:g}, the resolution of float64 beside S, got {self.eps_r:.3g}"
             )
         if wrong:
-            left = "" if extended else "; what is left is the exact sampler in extended precision (extended=True)"
-            raise ValueError("; ".join(wrong) + left)
+            hint = "" if extended else "; the exact sampler in extended precision takes any (extended=True)"
+            raise ValueError("; ".join(wrong) + hint)
         return {**values, "n_samples": int(self.n_samples)}
 
 
 def _decimal(name: str, value: Number) -> Decimal:
-    """Return a finite number as the decimal that it is written as."""
+    """Return a finite number as a decimal with the digits that `str` prints."""
     if isinstance(value, bool) or not isinstance(value, float | int | Decimal | np.integer | np.floating):
         raise TypeError(f"{name}: expected a number, got {value!r}")
     if isinstance(value, int | np.integer):

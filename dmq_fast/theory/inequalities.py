@@ -9,15 +9,15 @@ from typing import NamedTuple, Protocol
 
 __all__ = ["ARITHMETIC", "Inequality", "corrected_needs", "largest_admitted", "printed_needs", "samples_needed"]
 
-# Constants span hundreds of decades, so they are decimals of 40 digits whose exponent has no bound in practice.
+# The constants span hundreds of orders of magnitude: decimals of 40 digits with practically unbounded exponents.
 ARITHMETIC = decimal.Context(prec=40, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, rounding=decimal.ROUND_HALF_EVEN)
 
 ROUNDING = Decimal("1e-30")
-"""Share of the right side by which the left may be larger: both sides are rounded to 40 digits."""
+"""Tolerance for left <= right, relative to the right side: both sides are rounded to 40 digits."""
 
 
 class Constants(Protocol):
-    """The constants that enter the inequalities: those of `theory.Parameters`."""
+    """Constants that the inequalities contain: attributes of `theory.Parameters`."""
 
     @property
     def epsilon(self) -> Decimal: ...
@@ -50,7 +50,7 @@ class Constants(Protocol):
 
 
 class Inequality(NamedTuple):
-    """left <= right, needed by the proof: a name, the formula, where in the paper it is used, and both sides."""
+    """An inequality left <= right of the proof: its name, formula, place in the paper, and the values of both sides."""
 
     name: str
     formula: str
@@ -66,7 +66,7 @@ class Inequality(NamedTuple):
 
 
 def printed_needs(of: Constants) -> Iterator[Inequality]:
-    """Yield the displays of the paper, and where the proof uses more than it displays, that."""
+    """Yield the inequalities that the paper displays, and those that its proof uses without displaying them."""
     epsilon, C, d, H, K, B = of.epsilon, of.C, of.d, of.H, of.K, of.cover_bound
     error = C * epsilon**2 + of.eps_n + of.ridge
     allowed = of.gamma**2 * epsilon / (4 * H)
@@ -142,7 +142,7 @@ def printed_needs(of: Constants) -> Iterator[Inequality]:
 
 
 def corrected_needs(of: Constants) -> Iterator[Inequality]:
-    """Yield what the corrected proof needs, in the order of the notes of `Parameters.from_theorem`."""
+    """Yield the inequalities of the corrected proof, in the order of the notes of `Parameters.from_theorem`."""
     d, H, K, B = of.d, of.H, of.K, of.cover_bound
     error = 3 * B * (of.C * of.epsilon**2 + of.eps_n + of.ridge)
     shift = of.eps_r * (1 + 1 / (2 * of.ridge.sqrt())) ** 2
@@ -209,7 +209,7 @@ def corrected_needs(of: Constants) -> Iterator[Inequality]:
 def samples_needed(
     d: int, H: int, K: int, delta: Decimal, eps_n: Decimal, eps_r: Decimal, B: Decimal
 ) -> tuple[Decimal, Decimal, Decimal]:
-    """N that the second moments, the noise and the bias of the regression need (`from_theorem`, Notes, 4)."""
+    """Return the N needed for second moments, noise and bias of the regression (`from_theorem`, Notes, 4)."""
     events = 17 * H**2 * K * B**2
     once = (events / delta).ln()
     moments = Decimal(8) / 3 * (2 * d * events / delta).ln() * (B / eps_r) ** 2
@@ -217,12 +217,12 @@ def samples_needed(
 
 
 def largest_admitted(d: int, constant: Decimal, slope: Decimal) -> Decimal:
-    """Largest real x with 2^(x - 1) <= (constant + slope x)^d, for constant + slope > 1."""
+    """Return the largest real x with 2^(x - 1) <= (constant + slope x)^d, for constant + slope > 1."""
     scale = d / Decimal(2).ln()
     x = Decimal(2)
     while x - 1 < scale * (constant + slope * x).ln():
         x *= 2
-    # Newton's iteration on a convex function comes down to the root from the right.
+    # Newton's iteration on a convex function decreases to the root from the right.
     while True:
         base = constant + slope * x
         step = (x - 1 - scale * base.ln()) / (1 - scale * slope / base)

@@ -1,6 +1,6 @@
-"""What the proof of the theorem rests on, computed exactly on a finite MDP.
+"""Quantities that the proof of the theorem bounds, computed exactly on a finite MDP.
 
-Three quantities of an MDP and its policies: the constant of Low Variance (paper, assumption 3.1), the probability of a
+There are three, of an MDP and its policies: the constant of Low Variance (paper, assumption 3.1), the probability of a
 suboptimal action (lemma A.1), and the mean square error of the estimates under the policies of a cover (invariant 1)
 and under those that were checked (invariant 2). With finitely many states each is a sum.
 """
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 class Learned(Protocol):
-    """Estimates, covers and the policy of a run: fields of `Result`."""
+    """Estimates, covers and policy of a run: the fields of `Result` used here."""
 
     @property
     def theta(self) -> Floats:
@@ -37,7 +37,7 @@ class Learned(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """The policy returned."""
+        """Policy returned by the run."""
 
     @property
     def cover(self) -> tuple[tuple[Policy, ...], ...]:
@@ -45,7 +45,7 @@ class Learned(Protocol):
 
 
 def policy_values(mdp: FiniteMDP, policy: Policy) -> tuple[Floats, ...]:
-    """Return V^pi, H arrays (S_h,): the expected return from each state on.
+    """Return V^pi as H arrays (S_h,): the expected sum of rewards from each state on.
 
     Raises
     ------
@@ -68,19 +68,19 @@ def low_variance(mdp: FiniteMDP, policy: Policy) -> Floats:
     """Return E(V^pi - V*)^2 / (E|V^pi - V*|)^2 at each level, under the policy's own state distribution.
 
     The constant C of Low Variance (assumption 3.1) is the largest of these ratios over all levels and *deterministic*
-    policies; it is never below 1. Policies that choose at random, as every pi_h^a does whose cover began with the
-    uniform policy, may exceed C by any factor (finding A in `dmq_fast.theory`).
+    policies; it is never below 1. Policies that choose at random, such as every pi_h^a of a cover that began with the
+    uniform policy, may exceed C by any factor (docs/findings.md, A).
 
     Parameters
     ----------
     mdp : FiniteMDP
     policy : Policy
-        pi, of any kind of rules.
+        The policy pi, with any rules.
 
     Returns
     -------
     numpy.ndarray, shape (H,)
-        1 where nothing is lost. Losses of a state up to ``mdp.gap_tolerance`` are rounding and count as 0.
+        1 at levels where no value is lost. Losses of a state up to ``mdp.gap_tolerance`` are rounding and count as 0.
 
     Raises
     ------
@@ -102,8 +102,8 @@ def low_variance(mdp: FiniteMDP, policy: Policy) -> Floats:
 def suboptimal_probability(mdp: FiniteMDP, policy: Policy) -> Floats:
     """Return the probability of taking an action of positive gap at each level, under the policy's own distribution.
 
-    This is P[pi(s_h) != pi*(s_h)] of lemma A.1, where any action may count as optimal that ties for the optimum: if it
-    is at most epsilon / H at every level, the policy is epsilon-optimal.
+    This is P[pi(s_h) != pi*(s_h)] of lemma A.1, where every action that ties for the optimum counts as optimal. If
+    it is at most epsilon / H at every level, the policy is epsilon-optimal.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def suboptimal_probability(mdp: FiniteMDP, policy: Policy) -> Floats:
     Returns
     -------
     numpy.ndarray, shape (H,)
-        Gaps up to ``mdp.gap_tolerance`` are ties.
+        The probabilities. Gaps up to ``mdp.gap_tolerance`` are ties.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def value_error(mdp: FiniteMDP, theta: ArrayLike, policies: Sequence[Sequence[Po
     Returns
     -------
     tuple of H numpy.ndarray, each of shape (len(policies[h]), K)
-        Entry [i, a] of array h is the error of action a where policies[h][i] leads.
+        Entry [i, a] of array h is the error of action a under the state distribution of policies[h][i].
 
     Raises
     ------
@@ -170,21 +170,21 @@ def value_error(mdp: FiniteMDP, theta: ArrayLike, policies: Sequence[Sequence[Po
 
 
 class Checked(NamedTuple):
-    """What is largest over all pi_h^a that lead to a level, h before it: each shape (H,), 0 or 1 at the first level."""
+    """Maxima by level, shape (H,), over all pi_h^a of earlier levels h; 0 (error) and 1 (low variance) at the first."""
 
     error: Floats
     low_variance: Floats
 
 
 def checked_policies(mdp: FiniteMDP, result: Learned) -> Checked:
-    """Measure the policies that the oracle is asked about, pi_h^a for every h, a and pi_h in Pi_h.
+    """Measure the policies that the oracle checks: pi_h^a for every h, a and pi_h in Pi_h.
 
     Parameters
     ----------
     mdp : FiniteMDP
-        What the result was learned on.
+        The MDP of the run.
     result : Result
-        Its covers are followed before level h, its policy after it.
+        The run. Policies of its covers act before level h, its policy after it.
 
     Returns
     -------
@@ -192,8 +192,8 @@ def checked_policies(mdp: FiniteMDP, result: Learned) -> Checked:
         Largest E (phi(s_h')^T theta_h'^a' - Q*(s_h', a'))^2 over pi_h^a and a', which invariant 2 of the proof of
         Theorem 6.1 bounds by gamma^2 epsilon / (4 H).
     low_variance : numpy.ndarray, shape (H,)
-        Largest E(V^pi - V*)^2 / (E|V^pi - V*|)^2 under a pi_h^a, which assumption 3.1 bounds by C. It is used at level
-        h + 1, for the bias of the regression on level h. 1 where nothing is lost.
+        Largest E(V^pi - V*)^2 / (E|V^pi - V*|)^2 under a pi_h^a, which assumption 3.1 bounds by C. The proof uses it
+        at level h + 1, for the bias of the regression on level h. 1 where no value is lost.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Thresholds of the oracle where Q* is linear up to an error: what the proof of the paper gives, not in the paper."""
+"""Thresholds of the oracle for a Q* that is linear up to an error. Not in the paper; they follow from its proof."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ __all__ = ["largest_misspecification", "misspecified_thresholds"]
 def misspecified_thresholds(
     eps_s: float, eps_t: float, *, delta: float, gap: float, n_policies: int
 ) -> tuple[float, float]:
-    """Return (eps_s', eps_t') for a class that contains Q* up to `delta`, from thresholds that serve where it does.
+    """Return thresholds (eps_s', eps_t') for a class that contains Q* up to `delta`, from those for an exact class.
 
-    Not in the paper; this is what its proof of the theorem gives when assumption 3.2 is weakened to: for every h and a
-    there is a theta = theta_h^a, ||theta|| <= 1, with g(s) = Q*(s, a) - phi(s)^T theta and |g(s)| <= delta for all s.
+    Not in the paper. The thresholds follow from its proof of the theorem when assumption 3.2 is weakened to: for every
+    h and a there is a theta = theta_h^a, ||theta|| <= 1, with g(s) = Q*(s, a) - phi(s)^T theta and |g(s)| <= delta for
+    all s.
 
     1. *Fit.* A pair of the regression is y = phi^T theta + (b + g) + xi, with the b of the proof, E b^2 <= C eps^2. The
-       lemma on ridge regression with bias takes b + g for b, as long as its mean square is at most 1. That is at most
-       2 C eps^2 + 2 delta^2, so the sum over the cover of E((theta_hat - theta)^T phi)^2, with the regulariser, which
-       was at most 5 |Pi_h| (C eps^2 + ...) <= eps_s, is now at most eps_s' = 2 eps_s + 10 |Pi_h| delta^2. (Less will
-       not do in general: two functions within delta of Q* on all states of D_h may differ by 2 delta there, and where
-       these are the estimate and the theta above, the oracle has to look at their pair, so eps_s' >= 4 |Pi_h| delta^2.)
-    2. *Transfer.* The oracle says False for (eps_s', eps_t') and so the mean of ((theta_hat - theta)^T phi)^2 over D_2
-       is at most eps_t'. The proof adds the sampling error of D_2 to eps_t, which has to shrink as eps_t does: N grows.
+       lemma on ridge regression with bias applies to b + g in place of b if its mean square is at most 1. That mean
+       square is at most 2 C eps^2 + 2 delta^2. So the sum over the cover of E((theta_hat - theta)^T phi)^2, with the
+       regulariser, which was at most 5 |Pi_h| (C eps^2 + ...) <= eps_s, is now at most
+       eps_s' = 2 eps_s + 10 |Pi_h| delta^2. (In general eps_s' >= 4 |Pi_h| delta^2 is necessary: two functions within
+       delta of Q* on all states of D_h may differ by 2 delta there, and where these are the estimate and the theta
+       above, the oracle must consider their pair.)
+    2. *Transfer.* Where the oracle returns False for (eps_s', eps_t'), the mean of ((theta_hat - theta)^T phi)^2 over
+       D_2 is at most eps_t'. The proof adds the sampling error of D_2 to eps_t; this error must shrink as eps_t does,
+       so that N grows.
     3. *Greedy actions.* A wrong action takes |phi^T theta_hat - Q*| >= gap / 2 for one of the actions, hence
        |(theta_hat - theta)^T phi| >= gap / 2 - delta. By Markov's inequality this has a probability of at most
        eps_t' / (gap / 2 - delta)^2, which is eps_t / (gap / 2)^2 as before if eps_t' = eps_t (1 - 2 delta / gap)^2.
 
-    For the linear class only R' = eps_t' / eps_s' enters: an error in the class asks for a lower ratio, so that the
-    oracle says True more often. The covers grow with it, by up to d log(...) / log(1 + R'), and eps_s' with them. The
-    proof wants R' >= 1; `largest_misspecification` is the delta at which that ends.
+    For the linear class only R' = eps_t' / eps_s' matters: an error in the class requires a lower ratio, for which the
+    oracle returns True more often. The covers grow with it, up to d log(...) / log(1 + R'), and eps_s' grows with them.
+    The proof requires R' >= 1; `largest_misspecification` returns the largest delta for which that holds.
 
     Parameters
     ----------
     eps_s, eps_t : float
-        Thresholds that the proof admits without an error, > 0.
+        Thresholds that satisfy the proof for delta = 0, > 0.
     delta : float
         Largest |Q*(s, a) - phi(s)^T theta_h^a|, in [0, gap / 2).
     gap : float
@@ -48,6 +51,12 @@ def misspecified_thresholds(
     ------
     TypeError, ValueError
         If an argument is out of range; the message names it.
+
+    Examples
+    --------
+    >>> eps_s, eps_t = misspecified_thresholds(1e-5, 1e-2, delta=0.01, gap=0.2, n_policies=4)
+    >>> print(f"{eps_s:.4g}, {eps_t:.4g}")
+    0.00402, 0.0081
     """
     eps_s, eps_t, gap = as_positive("eps_s", eps_s), as_positive("eps_t", eps_t), as_positive("gap", gap)
     delta, size = as_positive("delta", delta, zero=True), as_positive("n_policies", n_policies)
@@ -59,11 +68,16 @@ def misspecified_thresholds(
 
 
 def largest_misspecification(eps_s: float, eps_t: float, *, gap: float, n_policies: int) -> float:
-    """Return the largest delta for which `misspecified_thresholds` has eps_s' <= eps_t', or 0 if there is none.
+    """Return the largest delta for which `misspecified_thresholds` returns eps_s' <= eps_t', or 0 if there is none.
 
-    Where eps_s is negligible and the cover large, about sqrt(eps_t / (10 |Pi_h|)): with the paper's
-    eps_t = gap^2 eps / (5 H) it is gap sqrt(eps / (50 |Pi_h| H)). Arguments and errors are those of
+    Where eps_s is negligible and the cover is large, this is about sqrt(eps_t / (10 |Pi_h|)): with the paper's
+    eps_t = gap^2 eps / (5 H), gap sqrt(eps / (50 |Pi_h| H)). Arguments and errors are those of
     `misspecified_thresholds`.
+
+    Examples
+    --------
+    >>> print(f"{largest_misspecification(1e-5, 1e-2, gap=0.2, n_policies=4):.4g}")
+    0.01364
     """
     eps_s, eps_t, gap = as_positive("eps_s", eps_s), as_positive("eps_t", eps_t), as_positive("gap", gap)
     size = as_positive("n_policies", n_policies)

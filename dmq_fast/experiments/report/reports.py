@@ -38,7 +38,7 @@ from dmq_fast.experiments.report.page import (
 from dmq_fast.experiments.sweep.runs import FAILURES
 from dmq_fast.run.result import Result
 from dmq_fast.theory.certificate import is_plain_linear
-from dmq_fast.theory.certificate_table import level_columns, level_groups, number
+from dmq_fast.theory.certificate_table import four_digits, level_columns, level_groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,8 +151,8 @@ def certificate_section(certificate: Mapping[str, Any]) -> str:
     rows = [
         [
             f"{formula(one['formula'])}<small>{escape(one['name'])}; {escape(one['source'])}</small>",
-            number(one["left"]),
-            number(one["right"]),
+            four_digits(one["left"]),
+            four_digits(one["right"]),
             '<span class="good">✓ holds</span>' if one["holds"] else '<span class="bad">✗ fails</span>',
         ]
         for one in certificate["statements"]
@@ -168,12 +168,14 @@ def certificate_section(certificate: Mapping[str, Any]) -> str:
         parts.append(
             definitions(
                 {
-                    "V, V*": f"{number(exact['value'])}, {number(exact['optimal_value'])}",
-                    "loss, and its bound by Lemma A.1": f"{number(exact['loss'])}, {number(exact['loss_bound'])}",
-                    "minimum gap γ": number(exact["gap"]),
-                    "low variance (assumption 3.1) of the policies checked": number(exact["low_variance"]),
+                    "V, V*": f"{four_digits(exact['value'])}, {four_digits(exact['optimal_value'])}",
+                    "loss, and its bound by Lemma A.1": (
+                        f"{four_digits(exact['loss'])}, {four_digits(exact['loss_bound'])}"
+                    ),
+                    "minimum gap γ": four_digits(exact["gap"]),
+                    "low variance (assumption 3.1) of the policies checked": four_digits(exact["low_variance"]),
                     "smallest ε that the errors allow": ", ".join(
-                        f"{name}: {number(value)}" for name, value in smallest.items()
+                        f"{name}: {four_digits(value)}" for name, value in smallest.items()
                     ),
                 }
             )
@@ -375,8 +377,8 @@ def cell_table(cells: Sequence[Cell]) -> str:
                 "–" if None in verdicts else rate(sum(map(bool, verdicts)), len(verdicts)),
                 escape(median_episodes([by_policy(row) for row in cell.rows], verdicts)),
                 *[escape(median_by_reward(cell.rows))] * rewarded,
-                number(median(row["value"] for row in cell.rows)),
-                number(median(row["seconds"] for row in cell.rows)),
+                four_digits(median(row["value"] for row in cell.rows)),
+                four_digits(median(row["seconds"] for row in cell.rows)),
             ]
         )
     common = {
