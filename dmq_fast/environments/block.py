@@ -20,6 +20,7 @@ from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
 from dmq_fast.environments.locks import orthonormal_rows
+from dmq_fast.environments.registry import register
 from dmq_fast.kernels import FiniteModel
 from dmq_fast.kernels._block import BlockModel
 
@@ -142,6 +143,7 @@ def block_mdp(
     return _environment(latent, rows, noise, n_coins, sigma, float(1 / max(1.0, reach)), name, dict(parameters))
 
 
+@register("lock-bernoulli")
 def lock_bernoulli(
     horizon: int, switch: float = 0.0, *, n_actions: int = 4, observation: str = "latent", rng: Seed = None
 ) -> FiniteMDP | CompiledEnv:
@@ -182,6 +184,7 @@ def lock_bernoulli(
     return block_mdp(latent, noise="coins", n_coins=latent.horizon, name=latent.name, parameters=latent.parameters)
 
 
+@register("lock-gaussian")
 def lock_gaussian(
     horizon: int, switch: float = 0.0, sigma: float = 0.1, *, n_actions: int = 4, rng: Seed = None
 ) -> CompiledEnv:
@@ -225,6 +228,7 @@ def lock_gaussian(
     )
 
 
+@register("diabolical-lock")
 def diabolical_lock(
     horizon: int,
     n_actions: int = 10,
@@ -305,6 +309,7 @@ def diabolical_lock(
     )
 
 
+@register("noisy-deep-sea")
 def noisy_deep_sea(
     size: int, *, sigma: float = 0.1, dimension: int | None = None, stochastic: bool = False, rng: Seed = None
 ) -> CompiledEnv:

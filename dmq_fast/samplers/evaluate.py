@@ -25,8 +25,8 @@ def estimate(blocks: Iterable[NDArray[np.float64]]) -> Estimate:
 
     Examples
     --------
-    >>> estimate([np.array([0.0, 1.0]), np.array([1.0, 0.0])])
-    Estimate(value=0.5, standard_error=0.2886751345948129, n=4)
+    >>> estimate([np.array([0.0, 1.0]), np.array([0.5])])
+    Estimate(value=0.5, standard_error=0.28867513459481287, n=3)
     """
     n, mean, squares = 0, 0.0, 0.0
     for y in blocks:

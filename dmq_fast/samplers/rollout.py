@@ -58,8 +58,8 @@ class RolloutSampler(Sampler):
     >>> sampler = RolloutSampler(env)
     >>> moments = sampler.collect(dmq.Policy.uniform(3), 1000, stream=dmq.Stream(0), levels=[2], returns_from=[0])
     >>> moments.second_moment(2)  # the share of trajectories in each of the two states
-    array([[0.065, 0.   ],
-           [0.   , 0.935]])
+    array([[0.053, 0.   ],
+           [0.   , 0.947]])
     >>> moments.returns[0].n
     1000
     """
