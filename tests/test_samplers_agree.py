@@ -662,7 +662,7 @@ def test_too_many_groups_are_refused_with_a_way_out():
     arguments = {"stream": Stream(0), "levels": range(6), "returns_from": (0,)}
     with pytest.raises(
         ValueError,
-        match=r'^returns_from: level \d: expected at most 1048576 groups .*, got \d+ groups; .*square="expected"',
+        match=r'^returns_from: level \d: .* 1048576 groups .* got \d+ groups; .*square="expected"',
     ):
         drawing(env).collect(Policy.uniform(6), 10**18, **arguments)
     moments = FlowSampler(env).collect(Policy.uniform(6), 10**18, **arguments)
