@@ -1,4 +1,4 @@
-"""What a batch of trajectories leaves behind. Algorithms 2 and 3 need nothing else, and it adds up."""
+"""`Moments`: the sums over trajectories that Algorithms 2 and 3 need; those of several batches add up."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ class Moments:
         Sum over the trajectories of phi(s_h) phi(s_h)^T, by level.
     returns : dict of int to Returns
         By level h, the moments of the return to go from h.
+
+    Examples
+    --------
+    >>> one = Moments(1, [0], np.array([[[1.0, 0.0], [0.0, 0.0]]]), {})
+    >>> two = Moments(2, [0], np.array([[[0.0, 0.0], [0.0, 2.0]]]), {})
+    >>> (one + two).second_moment(0)
+    array([[0.33333333, 0.        ],
+           [0.        , 0.66666667]])
     """
 
     __slots__ = ("grams", "levels", "n", "returns")
@@ -53,7 +61,7 @@ class Moments:
         return dict(zip(self.levels, self.grams, strict=True))
 
     def at(self, level: int) -> Moments:
-        """Return what concerns one level: its second moment, and the return to go from it where there is one."""
+        """Return the moments of one level: its second moment, and the return to go from it if it is there."""
         if len(self.levels) == 1:
             return self
         i = self.levels.index(level)

@@ -32,6 +32,17 @@ class Policy:
     ------
     TypeError, ValueError
         If an entry is not a rule, or there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> policy = Policy.fixed([2, 0, 1])
+    >>> policy
+    Policy([2][0][1])
+    >>> policy.deviate(1, 2, np.zeros((3, 4, 2)))  # as before level 1, action 2 there, then greedy
+    Policy([2][2]g)
+    >>> Policy.greedy(np.eye(2)[None]).act(0, [[1.0, 0.0], [0.0, 1.0]])
+    array([0, 1])
     """
 
     __slots__ = ("rules",)
@@ -49,7 +60,7 @@ class Policy:
 
     @classmethod
     def _of(cls, rules: tuple[Rule, ...]) -> Policy:
-        """Policy of rules that are known to be rules."""
+        """Return the policy of these rules, without checks."""
         policy = object.__new__(cls)
         object.__setattr__(policy, "rules", rules)
         return policy
@@ -107,15 +118,15 @@ class Policy:
         return Policy._of((*self.rules[:level], rule, *self.rules[level + 1 :]))
 
     def _rule(self, level: int) -> Rule:
-        """Return the rule of a level; refuse a level that there is not."""
+        """Return the rule of a level; raise for a level that does not exist."""
         if integer("level", level, 0) >= len(self.rules):
             raise ValueError(f"level: expected an integer < {len(self.rules)}, got {level}")
         return self.rules[level]
 
     def digest(self, levels: int | None = None) -> bytes:
-        """Return 16 bytes that stand for the rules of the first `levels` levels, by default of all of them.
+        """Return a digest of 16 bytes of the rules of the first `levels` levels, by default of all of them.
 
-        Policies of equal rules have equal digests, whatever objects they are made of, and others different ones.
+        Policies with equal rules have equal digests, and others different ones.
         """
         return hashlib.blake2b(b"".join(rule.digest for rule in self.rules[:levels]), digest_size=16).digest()
 
@@ -139,8 +150,8 @@ class Policy:
         Raises
         ------
         TypeError, ValueError
-            If the level is not one of the policy's, if the features are not numbers or not as many as the rule of the
-            level has weights for, or if a uniform rule lacks what it needs.
+            If the policy has no such level, if the features are not numbers or not as many as the weights of the rule,
+            or if `n_actions` or `rng` is missing for a uniform rule.
         """
         rule = self._rule(level)
         dimension = rule.theta.shape[1] if isinstance(rule, Greedy | ExactGreedy) else None
@@ -164,7 +175,7 @@ class Policy:
         Raises
         ------
         TypeError, ValueError
-            As `act`, or if `n_actions` is not what the rule of the level has.
+            As `act`, or if `n_actions` does not fit the rule of the level.
         """
         rows = as_floats("features", features, (None, None))
         rule, n_actions = self._rule(level), integer("n_actions", n_actions, 1)
@@ -209,7 +220,7 @@ class Sizes(Protocol):
 
 
 def rules_of(policy: Policy, name: str = "policy") -> tuple[Rule, ...]:
-    """Return the rules of a policy; refuse what is none, `name` being the argument to blame."""
+    """Return the rules of a policy; raise TypeError for anything else. `name` is the argument."""
     if not isinstance(policy, Policy):
         raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
     return policy.rules

@@ -169,7 +169,7 @@ class PythonLearner(ABC):
 
     Examples
     --------
-    Bandit-like learning of the first action alone, with uniform actions:
+    Averages of the next reward alone, under uniform actions:
 
     >>> import numpy as np
     >>> import dmq_fast as dmq
@@ -224,8 +224,8 @@ class PythonLearner(ABC):
 class Baseline(ABC):
     """An algorithm that learns from one episode after the other.
 
-    A subclass sets `name` and defines `learner` and `estimates`; with the decorator `register` the command line, sweeps
-    and reports know it.
+    A subclass sets `name` and defines `learner` and `estimates`. The decorator `register` adds it to the algorithms of
+    the command line, of sweeps and of reports.
 
     Parameters
     ----------

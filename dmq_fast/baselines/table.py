@@ -1,4 +1,4 @@
-"""Policies of algorithms that see the state itself."""
+"""`TablePolicy`: a policy of the state itself instead of its features."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TablePolicy:
     def probabilities(self, level: int, features: NDArray[np.float64], n_actions: int) -> NDArray[np.float64]:
         """Return P[a | s], shape (S_h, K), for all states of a level in order.
 
-        Of `features` only the number of rows is looked at: they need not tell the states apart.
+        Only the number of rows of `features` is used: different states may have equal features.
         """
         rule = self.rules[level]
         if len(features) != len(rule):

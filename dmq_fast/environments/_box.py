@@ -1,4 +1,4 @@
-"""Feature maps of observations in a box, by name: what the command line offers."""
+"""Feature maps of observations in a box, by name, for the command line."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ MOUNTAIN_CAR = Box((-1.2, -0.07), (0.6, 0.07))
 # Episodes end at 2.4 and 12 degrees. Velocities have no bounds; these are what uniform actions rarely exceed.
 CART_POLE = Box((-2.4, -3.0, -0.2095, -3.5), (2.4, 3.0, 0.2095, 3.5))
 
-# Where observations have bounds that say more than their space does.
+# Environments whose observations have tighter bounds than their space.
 KNOWN = {"CartPole-v0": CART_POLE, "CartPole-v1": CART_POLE, "MountainCar-v0": MOUNTAIN_CAR}
 
-# Orders where none is given; less where that makes more than so many features. Tiles are sparse, and may be more.
+# Default order, and the number of features above which it is lowered. Tiles are sparse: there may be more of them.
 ORDERS = {"fourier": (3, 100), "tiles": (8, 400), "rbf": (5, 100)}
 
-# More are refused.
+# Largest accepted number of features.
 LARGEST = 4096
 
 TILINGS = 4
 
-# Some spaces say "no bounds" by the largest number of their type.
+# Some spaces have the largest number of their type as bound where there is none.
 UNBOUNDED = 1e30
 
 
@@ -67,7 +67,7 @@ def box_features(box: Box, kind: str, order: int | None = None) -> tuple[Feature
         order = next((lower for lower in range(most, 1, -1) if size(kind, m, lower) <= moderate), 1)
     order = integer("order", order, 1)
     if size(kind, m, order) > LARGEST:
-        # Not the number itself: of an image it has thousands of digits.
+        # The number itself is left out: for an image it has thousands of digits.
         raise ValueError(
             f"order: expected at most {LARGEST:,} features, got more by order {order} with {m} numbers; "
             "choose a smaller order, or features of your own"
@@ -95,7 +95,7 @@ def box_of(space: Any, identifier: str) -> Box:
     ----------
     space : gymnasium.spaces.Box
     identifier : str
-        Of the environment: some are known to stay in less than their space.
+        Id of the environment: the observations of some are known to stay in a part of their space.
 
     Returns
     -------

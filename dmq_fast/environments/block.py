@@ -1,7 +1,7 @@
-"""Block MDPs: finite MDPs that are seen through noisy observations, and the field's locks of that kind.
+"""Block MDPs: finite MDPs behind noisy observations, and the locks of this kind from the literature.
 
-The hidden finite MDP (the "latent" one; Du et al., 2019, "Provably efficient RL with rich observations via latent state
-decoding") has exact values, which bound what any policy of the observations can earn.
+The latent MDP (Du et al., 2019, "Provably efficient RL with rich observations via latent state decoding") has exact
+values, which are upper bounds for the policies of the observations.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ A, B, C = range(3)
 """States of the locks: two live ones and the dead one."""
 
 FALL = 0.1
-"""Diabolical lock with anti-shaping: what falling pays, with probability 1/2."""
+"""Diabolical lock with anti-shaping: the reward for falling, paid with probability 1/2."""
 
 END = 5.0
-"""Diabolical lock with live costs: what the last good action pays; the costs before add up to 1."""
+"""Diabolical lock with live costs: the reward of the last good action; the costs before it add up to 1."""
 
 MARGIN = 3.0
 """Gaussian noise: how far beyond its typical norm √d observations of the largest row still fit the unit ball, in units
 of sigma."""
 
 LARGEST = 1e6
-"""Largest sigma that anybody could mean."""
+"""Upper limit for sigma; larger values are taken for mistakes."""
 
 
 def block_mdp(
@@ -60,11 +60,11 @@ def block_mdp(
     """Hide a finite MDP behind observations.
 
     In state s of level h one observes φ = c (x_h(s) + noise), drawn anew at every visit. The rows x are the embedding,
-    rotated if asked for. Noise is
+    rotated if `dimension` or `rotation` is given. The noise is
 
     - ``"none"``: φ is the row. So any finite MDP becomes a compiled environment, whose features cost no uniform;
-    - ``"coins"``: `n_coins` fair bits, 0 or 1, are appended to the row. φ stays linear in the row, so what is linear in
-      the features of `latent` is linear in the observations;
+    - ``"coins"``: `n_coins` fair bits, 0 or 1, are appended to the row. φ stays linear in the row, so a function that
+      is linear in the features of `latent` is linear in the observations;
     - ``"gaussian"``: independent N(0, sigma²) in every coordinate. Rotating the rows is enough, as a rotation leaves
       this noise as it is. The noise is part of the features: no Q* of `latent` that differs between states is an exact
       linear function of them.
@@ -94,7 +94,7 @@ def block_mdp(
     rng : None, int, SeedSequence or Generator, optional
         Draws the random rotation.
     name : str, optional
-        What to call the environment.
+        Name of the environment.
     parameters : mapping, optional
         The generator's arguments, JSON-able. Default: the arguments above, and name and parameters of
         `latent`.
@@ -108,6 +108,13 @@ def block_mdp(
     ------
     TypeError, ValueError
         If an argument is of another type, shape or range.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> latent = dmq.environments.chain(horizon=4)
+    >>> block_mdp(latent, noise="gaussian", sigma=0.1, dimension=8, rng=0)
+    CompiledEnv('block-mdp', horizon=4, n_actions=3, dimension=8)
     """
     if not isinstance(latent, FiniteMDP):
         raise TypeError(f"latent: expected a FiniteMDP, got {type(latent).__name__}")
@@ -369,7 +376,7 @@ def _environment(
     name: str,
     parameters: dict[str, Any],
 ) -> CompiledEnv:
-    """Compile a block MDP; what is drawn at random was drawn before, so that another process makes the same."""
+    """Compile a block MDP from arguments that are drawn already, so that another process makes the same one."""
     arguments = (latent, rows, noise, n_coins, sigma, scale, name, parameters)
     model = FiniteModel(latent.P, latent.R, latent.features, latent.start, latent.caps)
     return CompiledEnv(
@@ -482,7 +489,7 @@ def _live_cost(secrets: NDArray[np.int64], n_actions: int, swap: float, own: dic
 def _anti_shaping(secrets: NDArray[np.int64], n_actions: int, swap: float, own: dict[str, Any]) -> FiniteMDP:
     """Diabolical lock in which falling pays FALL half the time, and the last secret action 1.
 
-    At the last level one reward is certain and one is not, so it is told by where the action leads: paid or not.
+    At the last level one reward is certain and one is not, so the reward depends on the next state: paid or not.
     """
     horizon, live = len(secrets), [A, B]
     falls = np.zeros((horizon, 3, n_actions))

@@ -14,7 +14,7 @@ from dmq_fast.environments.registry import register
 __all__ = ["chain", "deep_sea", "river_swim"]
 
 MOVE_COST = 0.01
-"""Deep sea: what a whole episode of right moves costs (bsuite's unscaled move cost)."""
+"""Deep sea: cost of a whole episode of right moves (bsuite's unscaled move cost)."""
 
 BSUITE_MAPPING_SEED = 42
 """Deep sea: seed of the action map in bsuite's sweep."""

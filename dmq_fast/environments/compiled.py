@@ -1,7 +1,8 @@
-"""Environments in machine code: any that follow the binary interface of ``dmq_fast/kernels/_env.pxd``.
+"""`CompiledEnv`: environments in machine code, with the binary interface of ``dmq_fast/kernels/_env.pxd``.
 
-One is written as four small functions on blocks of trajectories, in whatever compiles to a C function: Cython, numba's
-``cfunc``, or C behind ctypes, cffi or `scipy.LowLevelCallable`. ``tests/walker.py`` has the same one in each.
+An environment consists of four small functions on blocks of trajectories, in any language that compiles to C functions:
+Cython, numba's ``cfunc``, or C behind ctypes, cffi or `scipy.LowLevelCallable`. ``tests/walker.py`` has one environment
+in each of them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
 _DOUBLES = ctypes.POINTER(ctypes.c_double)
 _INTEGERS = ctypes.POINTER(ctypes.c_int64)
 
-# The functions of an environment as ctypes knows them.
+# Types of the functions of an environment in ctypes.
 RESET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, _DOUBLES, ctypes.c_void_p)
 FEATURES = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, _DOUBLES, _DOUBLES
@@ -51,10 +52,10 @@ ENDED = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_int8),
 )
 
-# What every ctypes function is.
+# Base class of all ctypes functions.
 FUNCTION: Any = RESET.__mro__[1]
 
-# The same as C writes them, for `scipy.LowLevelCallable`.
+# Signatures of the functions in C, for `scipy.LowLevelCallable`.
 SIGNATURES = {
     "reset": "int (void const *, int64_t, double const *, void *)",
     "features": "int (void const *, int64_t, int64_t, void const *, double const *, double *)",
@@ -63,7 +64,7 @@ SIGNATURES = {
 }
 
 LARGE = 1e300
-"""Largest shift and scale of rewards."""
+"""Largest accepted shift and scale of rewards."""
 
 
 class CompiledEnv:
@@ -76,16 +77,16 @@ class CompiledEnv:
         returns one; it is kept alive. `from_functions` makes one of four functions.
     name : str, optional
     parameters : mapping, optional
-        What the environment was made with: shown in reports, and compared before a journal goes on.
+        Arguments that the environment was made with: shown in reports, and compared before a run is resumed.
     features : FeatureMap, optional
-        What makes features of the numbers that the environment writes; see `with_features`.
+        Map from the numbers that the environment writes to features; see `with_features`.
     factory : callable, optional
-        A function without arguments that makes the environment again, where it is sent to another process. It must be
-        picklable: a function of a module, or a ``functools.partial`` of one.
+        A function without arguments that makes the environment again in another process. It must be picklable: a
+        function of a module, or a ``functools.partial`` of one.
     latent : FiniteMDP, optional
-        The finite MDP behind what is observed, if there is one.
+        The finite MDP behind the observations, if there is one.
     data : sequence of numpy.ndarray, optional
-        Arrays that the environment consists of beside its parameters: compared before a journal goes on.
+        Arrays of the environment besides its parameters: compared before a run is resumed.
 
     Attributes
     ----------
@@ -162,15 +163,15 @@ class CompiledEnv:
         parameters: Mapping[str, Any] | None = None,
         factory: Callable[[], CompiledEnv] | None = None,
     ) -> CompiledEnv:
-        """Make an environment of functions.
+        """Make an environment from functions.
 
         Each is an address, a ctypes function, a numba ``cfunc``, or a `scipy.LowLevelCallable` whose signature is
-        compared with the one expected; what must live as long is kept alive. ``_env.pxd`` says what they must do, and
-        what the numbers mean.
+        compared with the expected one; functions and context are kept alive. ``_env.pxd`` documents the functions and
+        the sizes.
 
-        Exceptions do not cross C. Of one inside a function of Python or numba the engine sees that output was left out,
-        and ends the run; one that is raised after all output was written is printed and goes unnoticed. Check before
-        writing, or return a code.
+        Exceptions do not cross C. After one inside a function of Python or numba, the simulator finds output that was
+        not written, and ends the run; an exception after all output was written is printed and goes unnoticed. Check
+        before writing, or return a code.
 
         Parameters
         ----------
@@ -182,11 +183,10 @@ class CompiledEnv:
             One number for all levels, or one a level.
         reward_shift, reward_scale : float, optional
         context : optional
-            What the functions get as their first argument: an address, a ctypes object, or a contiguous NumPy array
-            (its data, which a journal compares before it goes on). Default: the user data of a
-            `scipy.LowLevelCallable`, or NULL.
+            First argument of the functions: an address, a ctypes object, or a contiguous NumPy array (its data, which
+            a journal compares before a run is resumed). Default: the user data of a `scipy.LowLevelCallable`, or NULL.
         name, parameters, factory
-            As of `CompiledEnv`.
+            As for `CompiledEnv`.
 
         Returns
         -------
@@ -214,9 +214,17 @@ class CompiledEnv:
         return cls(functions, name=name, parameters=parameters, factory=factory, data=data)
 
     def with_features(self, features: FeatureMap | None) -> CompiledEnv:
-        """Return the same environment with other features: those of a map of what it observes, or (None) that itself.
+        """Return the same environment with other features: a map of its observations, or (None) the observations.
 
-        An episode that has ended has features 0 whatever the map says.
+        The features of an episode that has ended are 0, not those of the map.
+
+        Examples
+        --------
+        >>> import dmq_fast as dmq
+        >>> car = dmq.environments.mountain_car(horizon=5)
+        >>> rough = dmq.features.TileCoding([-1.2, -0.07], [0.6, 0.07], 2, 1)
+        >>> car.dimension, car.with_features(rough).dimension
+        (16, 4)
         """
         other = copy.copy(self)
         other._set_features(features)
@@ -224,9 +232,9 @@ class CompiledEnv:
 
     @property
     def optimal_value(self) -> float | None:
-        """The optimal value of the finite MDP behind what is observed; None where there is none.
+        """The optimal value of the finite MDP behind the observations; None where there is none.
 
-        An upper bound for policies that only see the observations, and reached where these tell the state.
+        It is an upper bound for policies of the observations, and reached where these determine the state.
         """
         return None if self.latent is None else self.latent.optimal_value
 
@@ -236,7 +244,7 @@ class CompiledEnv:
         return own if self.latent is None else self.latent.original_value(own)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Describe the environment, JSON-able, as far as it can be told from outside."""
+        """Describe the environment, JSON-able: parameters, sizes, and digests of features, latent MDP and data."""
         handle = self.handle
         uniforms = [handle.reset_uniforms, *handle.feature_uniforms, *handle.step_uniforms]
         return {
@@ -273,7 +281,7 @@ class CompiledEnv:
 
 
 def digest_of_map(features: FeatureMap) -> str:
-    """Return the SHA-256 of what a feature map is made of."""
+    """Return the SHA-256 of a pickled feature map."""
     return hashlib.sha256(pickle.dumps(features, 4)).hexdigest()
 
 
@@ -334,12 +342,12 @@ class Functions:
             setattr(self.struct, name, value)
 
     def __dmq_environment__(self) -> Any:
-        """Hand the environment over."""
+        """Return the environment in a capsule."""
         return capsule_at(ctypes.addressof(self.struct))
 
 
 def by_level(name: str, counts: int | Sequence[int], horizon: int) -> Any:
-    """Return the number of uniforms of each level, for C."""
+    """Return the number of uniforms of each level as a C array."""
     try:
         each = [counts] * horizon if isinstance(counts, int | np.integer) else list(counts)
     except TypeError:
@@ -351,7 +359,7 @@ def by_level(name: str, counts: int | Sequence[int], horizon: int) -> Any:
 
 
 def address_of(name: str, function: Any) -> tuple[int, int | None]:
-    """Return where a function is, and the user data that it comes with."""
+    """Return the address of a function, and its user data if it has any."""
     from scipy import LowLevelCallable
 
     if isinstance(function, LowLevelCallable):
@@ -377,7 +385,7 @@ def address_of(name: str, function: Any) -> tuple[int, int | None]:
 
 
 def arguments_of(function: Any) -> int | None:
-    """Return how many arguments a function takes; None where it does not say, as those of a C library."""
+    """Return the number of arguments of a function; None where it is unknown, as for those of a C library."""
     if isinstance(function, FUNCTION):
         types = function.argtypes
         return None if types is None else len(types)
@@ -387,7 +395,7 @@ def arguments_of(function: Any) -> int | None:
 
 
 def from_low_level(name: str, function: Any) -> tuple[int, int | None]:
-    """Return where the function of a `scipy.LowLevelCallable` is, and its user data."""
+    """Return the address of the function of a `scipy.LowLevelCallable`, and its user data."""
     capsule = ctypes.py_object(tuple.__getitem__(function, 0))
     signature = capsule_name(capsule)
     given, expected = canonical(signature.decode()), canonical(SIGNATURES[name])
@@ -396,7 +404,7 @@ def from_low_level(name: str, function: Any) -> tuple[int, int | None]:
     return capsule_pointer(capsule, signature), capsule_context(capsule)
 
 
-# Prototypes of their own: those of ctypes.pythonapi are everybody's.
+# Own prototypes: those of ctypes.pythonapi are shared by all modules of the process.
 capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -412,7 +420,7 @@ def canonical(signature: str) -> str:
 
 
 def address_of_data(context: Any) -> int | None:
-    """Return where the data of a context is."""
+    """Return the address of the data of a context."""
     if context is None or (isinstance(context, int) and not isinstance(context, bool)):
         return context
     if isinstance(context, np.ndarray):

@@ -33,7 +33,7 @@ FEATURE = ("state", "feature")
 
 
 class PolicyLike(Protocol):
-    """What :meth:`FiniteMDP.value` and :meth:`FiniteMDP.occupancy` need of a policy."""
+    """The members of a policy that :meth:`FiniteMDP.value` and :meth:`FiniteMDP.occupancy` use."""
 
     @property
     def rules(self) -> Sized:
@@ -83,7 +83,7 @@ class FiniteMDP:
         How the rewards r' of this MDP came from those of its source: r' = reward_scale * (r + reward_shift),
         the shift being paid at every one of the H levels.
     name : str, optional
-        What to call the environment.
+        Name of the environment.
     parameters : mapping, optional
         The generator's arguments, JSON-able.
 
@@ -107,6 +107,24 @@ class FiniteMDP:
     ValueError
         If a shape, a probability, a reward, a norm or the reward sum of a path is out of range; the message
         names the argument, level, state and action.
+
+    Examples
+    --------
+    Two levels of two states; action 1 leads to the state that pays with probability 0.8:
+
+    >>> import numpy as np
+    >>> import dmq_fast as dmq
+    >>> stay = np.eye(2)
+    >>> go = np.array([[0.2, 0.8], [0.0, 1.0]])
+    >>> env = FiniteMDP(
+    ...     P=[np.stack([stay, go], axis=1)],
+    ...     R=[np.zeros((2, 2)), [[0.0, 0.0], [1.0, 1.0]]],
+    ...     features=[np.eye(2)] * 2,
+    ... )
+    >>> env.optimal_value, env.gap
+    (0.8, 0.8)
+    >>> env.value(dmq.Policy.uniform(2))
+    0.4
     """
 
     @np.errstate(over="ignore")  # sums of absurdly large input become inf, which the checks refuse
@@ -151,7 +169,7 @@ class FiniteMDP:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the cached solution, which is cheap to recompute and expensive to ship."""
+        """Return all attributes but the cached solution, which is cheap to compute again and large to pickle."""
         cached = {key for key, value in vars(type(self)).items() if isinstance(value, cached_property)}
         return {key: value for key, value in vars(self).items() if key not in cached}
 

@@ -20,10 +20,10 @@ CONSTANT = float(np.sqrt(0.75))
 between actions, so most of the unit norm goes to it: that keeps ‖θ*‖ <= 1."""
 
 TRIES = 200
-"""How many weights are tried for a level before giving up."""
+"""Largest number of weights tried for a level."""
 
 CANDIDATES = 64
-"""How many directions are drawn for each state that is needed."""
+"""Number of directions drawn for each state that is needed."""
 
 
 @register("linear-q")
@@ -39,7 +39,7 @@ def linear_q(
     """Draw an MDP with Q*(s, a) = φ(s)·θ_h^a exactly, a positive gap, and stochastic transitions.
 
     Q* comes first: unit features and weights with a positive gap in every state. Transitions are then drawn
-    freely (Dirichlet rows), and the rewards are what is left, R_h = Q*_h - P V*_{h+1}. The constant feature
+    freely (Dirichlet rows), and the rewards follow, R_h = Q*_h - P V*_{h+1}. The constant feature
     lifts every level so that its smallest reward is 0, and one factor scales all rewards into [0, 1/H].
 
     Parameters

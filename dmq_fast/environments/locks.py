@@ -56,6 +56,14 @@ def combination_lock(
     ------
     TypeError, ValueError
         If an argument is of another type or out of range.
+
+    Examples
+    --------
+    >>> env = combination_lock(horizon=5, n_actions=4, rng=0)
+    >>> env
+    FiniteMDP('lock', horizon=5, n_states=2, n_actions=4, dimension=2)
+    >>> env.optimal_value
+    0.7
     """
     horizon, n_actions = integer("horizon", horizon, 1), integer("n_actions", n_actions, 2)
     p_success, final = number("p_success", p_success), number("final", final)
@@ -94,7 +102,7 @@ def decoy_lock(horizon: int, n_actions: int = 4) -> FiniteMDP:
     H-1 and lead to bad. In the bad state action 0 stays bad and pays .3 at the last level; the others lead to
     dead.
 
-    Under uniform roll-ins almost all mass at deep levels is on dead, so that regressions there rest on states
+    Under uniform roll-ins almost all mass at deep levels is on dead, so that regressions there use states
     that no good policy visits, although the MDP is deterministic (Low Variance holds with C = 1). The optimal
     value is .7 and the gap .3.
 

@@ -1,4 +1,4 @@
-"""The population oracle: expectations instead of trajectories."""
+"""`ExactSampler`: expectations instead of trajectories, the population oracle."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Floats = NDArray[np.float64]
 
 
 class ExactSampler(Sampler):
-    """Gives n times the expectations of the moments of one trajectory: the paper's Oracle 4.1, n = infinity.
+    """Returns n times the expected moments of one trajectory: the paper's Oracle 4.1, the limit n = infinity.
 
     Parameters
     ----------
     env : FiniteMDP
     arithmetic : "float64", "rational" or int, default "float64"
-        What the expectations are computed in, and after them, in `DMQ`, regression, greedy choice and oracle: float64,
-        fractions that are never rounded, or mpmath numbers of so many decimal digits (the extra `theory`). For small
-        MDPs: a product takes a microsecond or three, in Python.
+        Number type of the expectations and, in `DMQ`, of regression, greedy choice and oracle: float64, fractions that
+        are never rounded, or mpmath numbers of so many decimal digits (the extra `theory`). All but float64 are for
+        small MDPs: a product takes one to three microseconds, in Python.
 
     Raises
     ------
@@ -45,9 +45,9 @@ class ExactSampler(Sampler):
 
     Notes
     -----
-    Nothing is drawn: the stream of a call is not used, and every call is one chunk. The number of trajectories only
-    multiplies, so that it may be any n >= 0, and what DMQ learns is the same for all of them up to rounding; with
-    ``mixture="multinomial"`` its own draws still decide how often each policy counts.
+    Nothing is drawn: the stream of a call is not used, and every call is one chunk. The number of trajectories is only
+    a factor: it may be any n >= 0, and DMQ learns the same for all of them up to rounding. With
+    ``mixture="multinomial"`` the weights of the policies are still drawn.
 
     State distributions are carried forwards, first and second moments of the return to go backwards, in
     O(S^2) operations a level (K S^2 under a uniform rule).
@@ -55,8 +55,19 @@ class ExactSampler(Sampler):
     In extended precision the moments are object arrays, the tables of the MDP are taken as the exact numbers that their
     float64 entries are, and n may be any integer: the N = 1e70 of the theorem. `DMQ` then decides by `arithmetic`
     alone: constants far below float64's resolution of S are resolved, greedy rules are exact (`ExactGreedy`), and so
-    are ties. A distribution that sums to 1 in float64 may sum to 1 + 1e-16 exactly, and what holds of an MDP's formulas
-    holds of its float64 tables up to as much.
+    are ties. A distribution that sums to 1 in float64 may sum to 1 + 1e-16 exactly, so that equations between the
+    tables of an MDP hold up to such errors.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=3, rng=0)
+    >>> request = {"stream": dmq.Stream(0), "levels": [2]}
+    >>> ExactSampler(env).collect(dmq.Policy.uniform(3), 100, **request).second_moment(2)
+    array([[0.0625, 0.    ],
+           [0.    , 0.9375]])
+    >>> ExactSampler(env, "rational").collect(dmq.Policy.uniform(3), 10**70, **request).second_moment(2)[0, 0]
+    Fraction(1, 16)
     """
 
     def __init__(self, env: FiniteMDP, arithmetic: str | int = "float64") -> None:
@@ -94,7 +105,7 @@ class ExactSampler(Sampler):
     def _forwards(
         self, rules: Sequence[Rule], last: int, act_at_last: bool
     ) -> tuple[list[Floats], list[NDArray[np.int64] | None]]:
-        """State distributions of levels 0 .. last, and each state's action there (None: uniform)."""
+        """Return the state distributions of levels 0 .. last, and the action of each state (None: uniform)."""
         occupancy, actions = [self.env.start], []
         for h in range(last + act_at_last):
             actions.append(action_of(rules[h], h, self.env.features[h], occupancy[h] > 0.0))
@@ -136,7 +147,7 @@ class ExactSampler(Sampler):
         return first, second
 
     def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
-        """Return what a rule does in each state of a level: two policies that do the same are one.
+        """Return the action of a rule in each state of a level; see `Sampler.actions`.
 
         None where the rule is uniform or a score overflows.
         """
@@ -158,18 +169,19 @@ def _under(table: Floats, actions: NDArray[np.int64] | None) -> Floats:
     return chosen
 
 
-# Action of each state of a level, None where it is uniform: all that matters of a rule.
+# Actions of the states of a level, or None under a uniform rule.
 Table = tuple[int, ...] | None
 Objects = NDArray[Any]
 
 CACHE = 2**14
-"""How many state distributions, second moments and values an `Expectations` keeps of each."""
+"""Number of state distributions, of second moments and of values that `Expectations` keeps."""
 
 
 class Expectations:
-    """The same expectations in extended precision.
+    """The expectations in extended precision.
 
-    Everything is known by the actions that are taken, so that policies of different theta and the same tables share it.
+    They are stored by the actions taken in each state, so that policies with different theta but the same actions share
+    them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Counts of trajectories instead of trajectories: any number of them for the price of a few."""
+"""`FlowSampler`: counts of trajectories instead of single ones, at a cost that does not grow with their number."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MOST_GROUPS = 2**20
-"""Groups of trajectories told apart at one level."""
+"""Largest number of groups of trajectories at one level."""
 
 MOST_CELLS = 2**22
-"""Groups times possible outcomes of one step; 32 MB each array."""
+"""Largest number of groups times possible outcomes of one step; such an array has 32 MB."""
 
 GRID = 2.0**50
-"""Rewards are rounded to multiples of 1 / GRID where equal sums are merged: sums up to 1 of such numbers are exact."""
+"""Where equal sums of rewards are merged, rewards are multiples of 1 / GRID: sums up to 1 of these are exact."""
 
 
 class FlowSampler(Sampler):
-    """Draws how many of n trajectories of a finite MDP go which way, level by level, with multinomials.
+    """Draws the number of trajectories of a finite MDP in each state, level by level, from multinomials.
 
     The counts of n i.i.d. trajectories are a Markov chain over the levels: given the count of each state, the counts
-    of what its trajectories do next are multinomial and independent of those of other states. So the moments have the
-    joint law of those of n trajectories, whatever n < 2^63, at a cost that does not grow with n once every state (or
-    group, see `square`) is visited.
+    of the transitions from it are multinomial and independent of those from other states. So the moments have the joint
+    law of those of n trajectories, for any n < 2^63, at a cost that does not grow with n once every state (or group,
+    see `square`) is visited.
 
     Parameters
     ----------
     env : FiniteMDP
     square : {"expected", "drawn"}, default "expected"
-        How the sum of y^2 of a return y is found. The sum of y phi only needs to know which states the trajectories
-        at a state came from, at most S^2 groups. The sum of y^2 takes the rewards each has seen, too:
+        How the sum of y^2 of a return y is computed. The sum of y phi needs the origin of the trajectories in each
+        state, at most S^2 groups. The sum of y^2 needs the rewards of each trajectory, too:
 
         - "expected": trajectories are grouped by (origin, state), and the sum of y^2 is its conditional expectation
-          given all counts (given them, which trajectories that arrive in a state leave it which way is a uniformly
-          random matching): unbiased, of a smaller variance, and positive exactly when a reward was paid. This is all
-          that DMQ asks of it; and no environment is refused.
-        - "drawn": they are grouped by (origin, state, reward so far), equal rewards merged, and the sum of y^2, too,
-          has the joint law of n trajectories. Where rewards take few values there are few groups; where there are
-          more than 2^20 the call is refused.
+          given all counts (given them, arrivals in a state and departures from it are matched uniformly at random):
+          unbiased, of a smaller variance, and positive exactly when a reward was paid. DMQ needs no more, and every
+          environment is accepted.
+        - "drawn": trajectories are grouped by (origin, state, sum of rewards so far), equal sums merged, and the sum of
+          y^2, too, has the joint law of n trajectories. Where rewards take few values there are few groups; with more
+          than 2^20 a call raises ValueError.
 
     Raises
     ------
@@ -71,6 +71,15 @@ class FlowSampler(Sampler):
 
     With several levels in `returns_from`, the groups of one are refined by those of the next; ask for one
     at a time where that is too many.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> sampler = FlowSampler(dmq.environments.combination_lock(horizon=3, rng=0))
+    >>> moments = sampler.collect(dmq.Policy.uniform(3), 10**15, stream=dmq.Stream(0), levels=[2])
+    >>> moments.second_moment(2).round(6)  # the good state is reached with probability 1/16
+    array([[0.0625, 0.    ],
+           [0.    , 0.9375]])
     """
 
     def __init__(self, env: FiniteMDP, *, square: str = "expected") -> None:
@@ -97,11 +106,11 @@ class FlowSampler(Sampler):
         Raises
         ------
         TypeError, ValueError
-            On arguments that do not fit the MDP, n >= 2^63, or too many groups; the message names the level.
+            If an argument does not fit the MDP, n >= 2^63, or there are too many groups; the message names the level.
         ArithmeticError
-            When a greedy score overflows; names the level.
+            If a greedy score overflows; the message names the level.
         """
-        n = count("n", n, 0, "; ExactSampler is the limit of ever more")
+        n = count("n", n, 0, "; ExactSampler takes any number")
         request = Request.of(self, policy, n, rng, levels, returns_from)
         grams = np.zeros((len(request.levels), self.dimension, self.dimension))
         returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
@@ -115,9 +124,9 @@ class FlowSampler(Sampler):
         """Fill in the moments of n >= 1 trajectories."""
         n, env, stop = request.n, self.env, not request.returns_from
         wanted = {h: gram for h, gram in zip(request.levels, grams, strict=True)}
-        nobody = np.zeros(1, dtype=np.int64)
-        step = self._start.draw(generator, nobody, np.array([n]))
-        groups = Groups(nobody, np.array([n]), ()).after(step, env.n_states[0], False)
+        nowhere = np.zeros(1, dtype=np.int64)
+        step = self._start.draw(generator, nowhere, np.array([n]))
+        groups = Groups(nowhere, np.array([n]), ()).after(step, env.n_states[0], False)
         for h in range(request.last + 1):
             n_states = env.n_states[h]
             visits = np.zeros(n_states, dtype=np.int64)
@@ -146,7 +155,7 @@ class FlowSampler(Sampler):
             returns[h] = Returns(self._rows[h].weighted_sum(totals), float(count @ seen.square), n)
 
     def _outcomes_of(self, h: int, paying: bool, uniform: bool) -> Outcomes:
-        """Table of what can happen after level h: rows are states under a uniform rule, else state K + action."""
+        """Outcomes of a step from level h; rows are states under a uniform rule, state K + action under others."""
         env, last = self.env, h == self.horizon - 1
         transitions = self._transitions_of[h] if h < len(env.P) else None
         key = (transitions, self._rewards_of[h] if paying else None, float(env.caps[h]) * paying, last, uniform)
@@ -159,7 +168,7 @@ class FlowSampler(Sampler):
         transitions = env.P[h] if h < len(env.P) else None
         by_edge = env.R[h].ndim == 3
         if transitions is None or (last and not by_edge):
-            # Where the last action leads does not matter.
+            # The next state of the last action does not matter.
             transitions = np.ones((pairs, 1))
         flat = transitions.reshape(pairs, -1)
         row, following = np.nonzero(flat)
@@ -188,16 +197,16 @@ class FlowSampler(Sampler):
         if self.square == "drawn":
             advice = f'use FlowSampler(env, square="expected"), or {advice}'
         return ValueError(
-            f"returns_from: level {h}: {n_groups} groups of trajectories that differ in where they started or what "
-            f"rewards they have seen are too many; {advice}"
+            f"returns_from: level {h}: expected at most {MOST_GROUPS} groups of trajectories that differ in origin or "
+            f"rewards, and {MOST_CELLS} of their outcomes, got {n_groups} groups; {advice}"
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """Return what, besides the environment, the answers depend on."""
+        """Return what the answers depend on besides the environment; see `Sampler.fingerprint`."""
         return {"square": self.square}
 
     def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
-        """Return what a rule does in each state of a level: two policies that do the same are one.
+        """Return the action of a rule in each state of a level; see `Sampler.actions`.
 
         None where the rule is uniform or a score overflows.
         """
@@ -212,7 +221,7 @@ def _rebuild(env: FiniteMDP, square: str) -> FlowSampler:
 
 
 class Step(NamedTuple):
-    """What the trajectories of the groups do: for each outcome that occurs its group, next state, reward, number."""
+    """The outcomes that occur in one step: group, next state, reward and number of trajectories of each."""
 
     group: Integers
     following: Integers
@@ -221,7 +230,7 @@ class Step(NamedTuple):
 
 
 class Outcomes:
-    """What can happen in each row, and how to draw how often it does.
+    """The possible outcomes of each row, and a way to draw how often each occurs.
 
     The outcomes of a row are the leaves of a binary tree. Each node splits its count by a binomial draw between
     its halves, with the probability of the less likely one, so that small probabilities keep their relative accuracy.
@@ -248,7 +257,7 @@ class Outcomes:
             self.splits.insert(0, (smaller / np.where(share > 0.0, share, 1.0), left < right))
 
     def draw(self, generator: np.random.Generator, rows: Integers, count: Integers) -> Step:
-        """Draw what `count` trajectories in each of `rows` do."""
+        """Draw the outcomes of `count` trajectories in each of `rows`."""
         if self.width == 1:
             reward = None if self.reward is None else self.reward[rows, 0]
             return Step(np.arange(len(rows)), self.following[rows, 0], reward, count)
@@ -266,7 +275,7 @@ class Outcomes:
 
 
 def _outcomes(row: Integers, following: Integers, reward: Floats, share: Floats) -> Outcomes:
-    """Merge equal outcomes of a row, drop impossible ones, and lay the rest out; every row has one."""
+    """Return the outcomes with equal ones of a row merged and impossible ones dropped; every row has at least one."""
     possible = share > 0.0
     row, following, reward, share = row[possible], following[possible], reward[possible], share[possible]
     values, rank = np.unique(reward, return_inverse=True)
@@ -288,9 +297,9 @@ def _sums(index: Integers, weights: Floats, size: int) -> Floats:
 
 
 class Seen(NamedTuple):
-    """Of one return: each group's origin, and mean and mean square of what its trajectories have been paid since.
+    """One return under way: the origin of each group, and mean and mean square of its rewards since then.
 
-    With ``square="drawn"`` all trajectories of a group have been paid the same, `mean`.
+    With ``square="drawn"`` all trajectories of a group have the same sum of rewards, `mean`.
     """
 
     n_states: int
@@ -300,7 +309,7 @@ class Seen(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Trajectories told apart at one level: by state, and by what is `seen` of each return that has begun."""
+    """Groups of trajectories at one level, which differ in their state or in the returns under way (`seen`)."""
 
     state: Integers
     size: Integers
@@ -312,7 +321,7 @@ class Groups(NamedTuple):
         return self._replace(seen=(*self.seen, Seen(n_states, self.state, nothing, nothing)))
 
     def after(self, step: Step, n_states: int, by_reward: bool) -> Groups:
-        """Groups after a step, those that agree merged; `by_reward` tells apart what has been paid so far."""
+        """Return the groups after a step, equal ones merged; with `by_reward` only those of equal sums of rewards."""
         if not self.seen:
             count = np.zeros(n_states, dtype=np.int64)
             np.add.at(count, step.following, step.size)

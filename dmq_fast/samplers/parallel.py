@@ -1,4 +1,4 @@
-"""Chunks of trajectories on several workers."""
+"""`ParallelSampler`: the chunks of a call, drawn on several threads or processes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
 
 
 class WorkerError(RuntimeError):
-    """A worker died. The message names call, chunk and stream of what it was to draw."""
+    """A worker process died. The message names the call, chunk and stream that it was drawing."""
 
 
 class Chunk(NamedTuple):
-    """One piece of a call: its stream, which holds call, number and key, and how many trajectories."""
+    """One chunk of a call: its stream, which holds key, call and chunk number, and its number of trajectories."""
 
     stream: Stream
     size: int
@@ -46,14 +46,14 @@ class ParallelSampler(Sampler):
     Parameters
     ----------
     inner : Sampler
-        What answers a chunk. Workers in other processes receive it pickled.
+        The sampler that draws each chunk. Workers in other processes receive it pickled.
     executor : concurrent.futures.Executor, or callable
         A pool of threads or processes, loky, dask's ``Client.get_executor()``, mpi4py and the like; it is used and
         left open. Not the pool that the caller itself runs in, nor one from before a fork. Or a function of no
-        arguments that makes one: then it is closed by `close`, and made anew when a worker died.
+        arguments that makes one: then `close` shuts it down, and a new one is made when a worker has died.
     in_flight : int, optional
-        How many chunks are drawn or kept at a time, which bounds memory; default: four times the number of workers,
-        so that those of a millisecond keep them busy while the calling thread waits for a core.
+        Largest number of chunks submitted or kept at a time, which bounds memory. Default: four times the number of
+        workers, so that chunks of a millisecond keep them busy while the calling thread waits for a core.
 
     Raises
     ------
@@ -62,16 +62,27 @@ class ParallelSampler(Sampler):
 
     Notes
     -----
-    Only a call of several chunks can be split (16,384 trajectories each with a `RolloutSampler`); one of a single
-    chunk is answered by `inner` at once, in the calling thread.
+    Only a call of several chunks can be split (16,384 trajectories each with a `RolloutSampler`); a single chunk is
+    drawn in the calling thread.
 
-    A call that is given up, as on Ctrl-C, stops the chunks that threads are drawing after some ten milliseconds of
-    computing; those of other processes are drawn to their ends.
+    When a call is cancelled, as by Ctrl-C, threads stop within some ten milliseconds of computing; other processes
+    finish the chunks they have begun.
 
-    What `inner` raises comes through with a note that names call, chunk and stream. When a worker dies, all that was in
-    flight is drawn again, one chunk at a time, on a new pool where `executor` makes one, or on the given one where it
-    still works; a chunk that takes a worker down twice is reported by a `WorkerError`. It is never drawn in the
-    calling process, which it would take down as well.
+    Exceptions of `inner` are raised with a note that names call, chunk and stream. When a worker dies, all submitted
+    chunks are drawn again, one at a time: on a new pool where `executor` makes one, or on the given one where it still
+    works. A chunk on which a worker dies twice raises a `WorkerError`. It is never drawn in the calling process, which
+    could die as well.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import dmq_fast as dmq
+    >>> inner = dmq.samplers.RolloutSampler(dmq.environments.chain(horizon=5))
+    >>> request = {"stream": dmq.Stream(0), "levels": [4]}
+    >>> with ThreadPoolExecutor(2) as executor:
+    ...     moments = ParallelSampler(inner, executor).collect(dmq.Policy.uniform(5), 50_000, **request)
+    >>> bool((moments.grams == inner.collect(dmq.Policy.uniform(5), 50_000, **request).grams).all())
+    True
     """
 
     def __init__(
@@ -121,7 +132,7 @@ class ParallelSampler(Sampler):
     ) -> Generator[Moments]:
         """Yield the moments of the chunks of a call in order; closing the generator cancels the remaining ones."""
         sizes = enumerate(self.inner.chunks(n))
-        chunks = (Chunk(stream.at(stream.call, number), size) for number, size in sizes)
+        chunks = (Chunk(stream.at(stream.call, chunk), size) for chunk, size in sizes)
         tail = tuple(levels), tuple(returns_from)
         if len(self.inner.chunks(n)) == 1:
             chunk = next(chunks)
@@ -129,14 +140,14 @@ class ParallelSampler(Sampler):
             return
 
         self._shipped.by_pickle = isinstance(self.executor, ProcessPoolExecutor)
-        # What is being drawn when the call is given up need not be drawn to its end, in this process at least.
+        # Set when the call is cancelled: threads of this process then stop drawing.
         stop = threading.Event() if isinstance(self.executor, ThreadPoolExecutor) else None
 
         def submit(chunk: Chunk) -> Future[Moments] | None:
             try:
                 return self.executor.submit(draw, self._shipped, policy, chunk, *tail, os.getpid(), stop)
             except BrokenExecutor:
-                return None  # a worker died since the last look; what is in flight will tell
+                return None  # a worker has died; the results of the submitted chunks show it
             except Exception as error:
                 error.add_note(f"executor: {type(self.executor).__name__} did not take {name_of(chunk)}")
                 raise
@@ -160,7 +171,8 @@ class ParallelSampler(Sampler):
                     flying.popleft()
                     yield got
                     continue
-                # Nobody knows which of them it was: one at a time, so that a second death has a name.
+                # The crash could have come from any chunk in flight. Retry them one by one, so that a second crash
+                # identifies its chunk.
                 self._renew()
                 while flying:
                     chunk, future = flying[0]
@@ -181,9 +193,9 @@ class ParallelSampler(Sampler):
 
     @property
     def executor(self) -> Executor:
-        """The executor in use; made first where a function was given."""
+        """The executor in use; made on first access where a function was given."""
         if self._home != os.getpid():
-            # The workers of an executor stay behind in the parent: a fork that waited for them would hang.
+            # The workers of an executor stay in the parent process: a forked child that waits for them hangs.
             if self._make is None:
                 raise RuntimeError(
                     "executor: expected one of this process, got one that came through a fork from process "
@@ -199,12 +211,12 @@ class ParallelSampler(Sampler):
         return self._executor
 
     def _renew(self) -> None:
-        """Let go of a broken executor, if another can be made."""
+        """Close a broken executor, if another one can be made."""
         if self._make is not None:
             self.close()
 
     def close(self) -> None:
-        """Shut down the executor, if it was made here; waits for the chunks being drawn."""
+        """Shut down an executor that was made here; waits for the chunks being drawn."""
         if self._make is not None and self._executor is not None and self._home == os.getpid():
             executor, self._executor = self._executor, None
             executor.shutdown(wait=True)
@@ -217,19 +229,19 @@ class ParallelSampler(Sampler):
 
 
 class Shipped:
-    """A sampler on its way to another process: pickled once, and unpickled once by each worker."""
+    """A sampler to be sent to workers: pickled once, and unpickled once by each worker process."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
-        # Whether the executor's own pickler is that of Python, which knows no better.
+        # Whether the executor pickles with Python's own `pickle`.
         self.by_pickle = False
 
     @functools.cached_property
     def data(self) -> bytes | None:
-        """The pickled sampler, or None where the executor's own pickler may know better (functions, `__main__`)."""
+        """The pickled sampler, or None if the executor may have a better pickler for functions and `__main__`."""
         try:
             data = pickle.dumps(self.sampler, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # picklers raise nearly anything; what the executor's own one raises will be seen
+        except Exception:  # of any type; the executor tries with its own pickler, and its exception is raised
             return None
         return None if b"__main__" in data and not self.by_pickle else data
 
@@ -238,24 +250,24 @@ class Shipped:
 
 
 class Received:
-    """A sampler that has arrived: not unpickled before a chunk is drawn, so that what that raises has a chunk."""
+    """A pickled sampler in a worker; it is unpickled with the first chunk, so that an exception names that chunk."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
 
     @property
     def sampler(self) -> Sampler:
-        """The sampler, unpickled by the first chunk that brings it."""
+        """The sampler, unpickled on first access in a process."""
         return unpacked(self.data)
 
 
 def unpack(data: bytes) -> Sampler:
-    """Return the sampler that was shipped."""
+    """Return the unpickled sampler."""
     sampler: Sampler = pickle.loads(data)
     return sampler
 
 
-# What a worker received last.
+# The last samplers that a worker received.
 unpacked = functools.lru_cache(maxsize=4)(unpack)
 
 
@@ -268,7 +280,7 @@ def draw(
     home: int,
     stop: threading.Event | None,
 ) -> Moments:
-    """Draw one chunk; runs in the worker. `home` is the process that waits for the answer, until `stop` is set."""
+    """Draw one chunk in a worker, until `stop` is set; `home` is the id of the process that submitted it."""
     try:
         with heeding(stop):
             return shipped.sampler.collect_chunk(
@@ -285,26 +297,26 @@ def travels(error: Exception) -> bool:
     """Whether an exception survives being pickled."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # its own __init__ runs, and raises whatever it likes
+    except Exception:  # unpickling runs the __init__ of the exception, which may raise anything
         return False
     return True
 
 
 def answer(future: Future[Moments] | None) -> Moments:
-    """Wait for a chunk; None stands for one that the executor did not take any more."""
+    """Wait for a chunk and return its moments; None stands for a chunk that the executor refused."""
     if future is None:
         raise BrokenExecutor("the executor takes no more work")
     return future.result()
 
 
 def succeeded(future: Future[Moments] | None) -> bool:
-    """Whether a chunk has been drawn."""
+    """Whether a chunk has been drawn without an exception."""
     return future is not None and future.done() and not future.cancelled() and future.exception() is None
 
 
 @contextlib.contextmanager
 def naming(chunk: Chunk) -> Iterator[None]:
-    """Note on what is raised inside which trajectories it concerns."""
+    """Add a note to exceptions: the chunk that was being drawn."""
     try:
         yield
     except Exception as error:
@@ -314,7 +326,7 @@ def naming(chunk: Chunk) -> Iterator[None]:
 
 
 def name_of(chunk: Chunk) -> str:
-    """Everything that is needed to draw a chunk again."""
+    """Describe a chunk by all that is needed to draw it again."""
     stream = chunk.stream
     return (
         f"chunk {stream.chunk} of call {stream.call}: {chunk.size} trajectories, "
@@ -323,7 +335,7 @@ def name_of(chunk: Chunk) -> str:
 
 
 def describe(chunk: Chunk, renewed: bool) -> str:
-    """Message of a `WorkerError`."""
+    """Return the message of a `WorkerError`."""
     if renewed:
         return f"a worker died twice while drawing {name_of(chunk)}"
     return (
@@ -333,7 +345,7 @@ def describe(chunk: Chunk, renewed: bool) -> str:
 
 
 def workers_of(executor: Executor) -> int:
-    """How many workers an executor has, as far as it tells."""
+    """Return the number of workers of an executor, or of CPUs where it is unknown."""
     client = getattr(executor, "_client", None)
     if client is not None and hasattr(client, "nthreads"):  # dask: threads by worker, wherever they are
         return sum(client.nthreads().values()) or 1
@@ -342,7 +354,7 @@ def workers_of(executor: Executor) -> int:
 
 
 def check_executor(executor: Any) -> None:
-    """Refuse what is neither an executor nor a function."""
+    """Raise TypeError for anything but an executor or a function."""
     if isinstance(executor, type) or not (isinstance(executor, Executor) or callable(executor)):
         raise TypeError(f"executor: expected an Executor or a function that makes one, got {executor!r}")
 
@@ -350,7 +362,7 @@ def check_executor(executor: Any) -> None:
 def check_workers(
     workers: int | None, executor: Executor | Callable[[], Executor] | None
 ) -> tuple[int | None, Executor | Callable[[], Executor] | None]:
-    """Return a number of workers and an executor, of which there is one at most."""
+    """Check a number of workers and an executor, at most one of which may be given, and return both."""
     if workers is not None and executor is not None:
         raise ValueError("workers, executor: expected at most one of them, got both")
     if executor is not None:
@@ -359,7 +371,7 @@ def check_workers(
 
 
 def spread(sampler: Sampler, workers: int | None, executor: Executor | Callable[[], Executor] | None) -> Sampler:
-    """Return a sampler whose chunks are drawn on the executor or on so many workers; by default `sampler` itself."""
+    """Return a sampler whose chunks are drawn on `executor` or on `workers`; `sampler` itself if both are None."""
     if executor is not None:
         return ParallelSampler(sampler, executor)
     if workers is None or workers == 1:
@@ -368,10 +380,9 @@ def spread(sampler: Sampler, workers: int | None, executor: Executor | Callable[
 
 
 def pool_of(sampler: Sampler, workers: int) -> Callable[[], Executor]:
-    """Return what makes the executor for a number of workers: threads, or processes where `sampler` asks for them.
+    """Return a function that makes an executor: threads, or processes for a sampler that holds the GIL.
 
-    Compiled samplers release the GIL. One that runs Python says so by an attribute `holds_gil` that is true; its
-    processes are spawned, since a forked BLAS may hang.
+    Processes are spawned, since a forked BLAS may hang.
     """
     if sampler.holds_gil:
         context = multiprocessing.get_context("spawn")

@@ -1,8 +1,8 @@
-"""Who uses which positions of a key's streams.
+"""Positions in the streams of a run's key, by purpose.
 
-A run has one 128-bit key. Call c of its sampler reads the stream at call c, chunk by chunk, from call 1 on. Its own
-draws (the initial sequence, the counts of mixtures) use the calls from `OWN_CALLS` on, and what becomes of its policy
-is estimated on `LAST_CALL`, which no run reaches.
+A run has one 128-bit key. Call c of its sampler, from 1 on, reads the stream at call c, chunk by chunk. Draws of the
+run itself (the initial sequence, the counts of mixtures) use the calls from `OWN_CALLS` on. The value of the returned
+policy is estimated on `LAST_CALL`, which no run reaches.
 """
 
 from __future__ import annotations

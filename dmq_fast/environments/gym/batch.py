@@ -35,8 +35,8 @@ class GymnasiumBatch:
     """Episodes of a Gymnasium environment, cut or prolonged to `horizon` levels: a `BatchEnvironment`.
 
     An episode that ends before the horizon, terminated or truncated (a `TimeLimit` shorter than the horizon
-    included), is absorbed: from then on its features are 0, whatever is done earns the raw reward 0, and
-    r' = scale (r + shift) is paid all the same, or early endings would look bad.
+    included), is absorbed: from then on its features are 0, every action earns the raw reward 0, and
+    r' = scale (r + shift) is paid all the same, since early endings would look bad otherwise.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class GymnasiumBatch:
     copies : int, default 256
         Episodes of a block of copies. Another number draws other episodes.
     name : str, optional
-        What to call the environment; its id where there is one.
+        Name of the environment. Default: its id where there is one.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class GymnasiumBatch:
     def step(
         self, level: int, states: Episodes, actions: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[Episodes, Array]:
-        """Step what has not ended; see `BatchEnvironment.step`."""
+        """Step the episodes that have not ended; see `BatchEnvironment.step`."""
         raw = states.step(actions + int(self._actions.start))
         return states, self.reward_scale * (raw + self.reward_shift)
 
@@ -197,9 +197,9 @@ class GymnasiumBatch:
         return value / self.reward_scale - self.horizon * self.reward_shift
 
     def fingerprint(self) -> dict[str, Any]:
-        """Describe the environment, JSON-able, as far as it can be told from outside.
+        """Describe the environment, JSON-able: name, arguments, spaces, reward units and features.
 
-        Features that are not a `FeatureMap` are known by the name of their function or class.
+        Features that are not a `FeatureMap` are described by the name of their function or class.
         """
         features = self._features
         if isinstance(features, FeatureMap):
@@ -220,13 +220,13 @@ class GymnasiumBatch:
         self._pool.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the copies kept."""
+        """Return all attributes but the copies kept."""
         if self._source.shared is not None:
             raise TypeError("GymnasiumBatch: a VectorEnv given as an object cannot be copied; give a function instead")
         return vars(self) | {"_pool": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Start without copies."""
+        """Restore the attributes, without copies."""
         vars(self).update(state)
         self._pool = Pool(self._source.episodes)
 
@@ -271,7 +271,7 @@ class Single:
         return observed("observation", observation, self.observation_space.shape, self.observation_space.dtype)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the environment."""
         self.env.close()
 
 
@@ -284,7 +284,7 @@ class Rows:
         self.width = integer("env.num_envs", env.num_envs, 1)
         self.action_space = env.single_action_space
         self.observation_space = env.single_observation_space
-        # Gymnasium before 1.1 says nothing and resets with the next step.
+        # Gymnasium before 1.1 has no such entry and resets with the next step.
         mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
         self.mode = getattr(mode, "value", mode)
         if self.mode not in ("NextStep", "SameStep", "Disabled"):
@@ -300,13 +300,13 @@ class Rows:
         return observed("observations", observations, (self.width, *space.shape), space.dtype)
 
     def close(self) -> None:
-        """Close it, unless it is somebody else's."""
+        """Close the environment, unless it was given as an object."""
         if self.owned:
             self.env.close()
 
 
 class Source:
-    """What environments are made from."""
+    """The id, object or function that environments are made from."""
 
     def __init__(self, env: Any, arguments: dict[str, Any]) -> None:
         gymnasium = import_gymnasium()
@@ -346,13 +346,13 @@ class Source:
 
 
 class Pool:
-    """Environments that no block uses at the moment."""
+    """The environments that no block uses at the moment."""
 
     def __init__(self, make: Callable[[], Single | Rows]) -> None:
         self.make = make
         self.idle: list[Single | Rows] = []
         self.lock = threading.Lock()
-        # Of a VectorEnv that there is only one of: held while a block uses it, and by whom.
+        # For a VectorEnv given as an object: a lock held while a block uses it, and the thread of that block.
         self.turn = threading.Lock()
         self.user: int | None = None
 
@@ -383,12 +383,12 @@ class Pool:
         if is_shared(member):
             self.give(member)
             return
-        # What went wrong before is what matters.
+        # The exception that led here is the one to report.
         with contextlib.suppress(Exception):
             member.close()
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle environments."""
         with self.lock:
             idle, self.idle = self.idle, []
         for member in idle:
@@ -401,12 +401,12 @@ def is_discrete(space: Any) -> bool:
 
 
 def is_shared(member: Single | Rows) -> bool:
-    """Whether this is a VectorEnv that belongs to the caller."""
+    """Whether this is a VectorEnv that was given as an object."""
     return isinstance(member, Rows) and not member.owned
 
 
 class Episodes:
-    """A block of episodes under way: the states of a `GymnasiumBatch`.
+    """A block of running episodes: the states of a `GymnasiumBatch`.
 
     Attributes
     ----------
@@ -414,7 +414,7 @@ class Episodes:
         The last of each episode; meaningless where it has ended.
     alive : numpy.ndarray of bool, shape (n,)
     sound : bool
-        No environment was left in the middle of a call.
+        Whether all calls of environments returned; False while one runs, or after it raised.
     """
 
     def __init__(self, members: list[Single | Rows], seeds: list[int], n: int, space: Any) -> None:
@@ -446,7 +446,7 @@ class Episodes:
                 raise ValueError(f"observation: expected one in [{low}, {high}), got {seen.min()} to {seen.max()}")
 
     def step(self, actions: NDArray[np.int64]) -> Array:
-        """Advance what has not ended by one step; return the raw rewards (n,), 0 where an episode had ended."""
+        """Step the episodes that have not ended; return the raw rewards (n,), 0 for those that had."""
         rewards = np.zeros(len(self.alive))
         if self.alive.any():
             self.sound = False

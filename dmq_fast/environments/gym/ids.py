@@ -12,8 +12,8 @@ from dmq_fast.environments.gym.tables import has_table, make_environment
 
 __all__ = ["gymnasium_environment"]
 
-# What makes the rewards of environments without tables nonnegative; 0 elsewhere. With the scale 1/H they sum to at
-# most 1.
+# Shifts that make the rewards of environments without tables nonnegative; 0 for others. With the scale 1/H they sum to
+# at most 1.
 SHIFTS = {"Acrobot-v1": 1.0, "MountainCar-v0": 1.0}
 
 
@@ -62,7 +62,7 @@ def gymnasium_environment(
     ImportError
         If Gymnasium is not installed.
     TypeError, ValueError
-        If Gymnasium does not know the id, or an argument is of another type, out of range or without meaning there.
+        If Gymnasium does not know the id, or an argument is of another type, out of range, or not used there.
     """
     arguments = dict(make or {})
     made = make_environment(env, **arguments)

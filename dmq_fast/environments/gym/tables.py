@@ -85,7 +85,7 @@ def make_environment(identifier: str, **arguments: Any) -> Any:
     gymnasium = import_gymnasium(f"making {identifier!r}")
     try:
         return gymnasium.make(identifier, **arguments)
-    except Exception as error:  # environments raise what they like about their arguments
+    except Exception as error:  # environments raise exceptions of any type for wrong arguments
         raise ValueError(f"env: gymnasium.make({identifier!r}) failed: {error}") from error
 
 
