@@ -297,7 +297,7 @@ def test_sound_solves_river_swim():
 
 
 def test_uniform_initial_policy_fails_where_a_fixed_sequence_succeeds():
-    """THEORY, finding A: Low Variance is assumed of deterministic policies only.
+    """docs/findings.md, A: Low Variance is assumed of deterministic policies only.
 
     Every pi_h^a inherits the uniform roll-in of the paper's initial policy, under which the good state of the decoy
     lock (C = 1) has mass K^-h: its returns hardly weigh in the regression, and a shift towards it stays below

@@ -23,7 +23,7 @@ from dmq_fast.theory.certificate import checked_policies, low_variance, suboptim
 
 VARIANTS = ["sound", "frugal"]
 
-# Parameters that work in practice (finding G), the defaults of DMQ.
+# Parameters that work in practice (docs/findings.md, G), the defaults of DMQ.
 RATIO, EPS_R, RIDGE = 2.0, 0.01, 1e-3
 
 # Of every finite environment of the registry a small one.
@@ -214,7 +214,7 @@ def test_every_true_raises_the_potential(env, sampler, ratio, eps_r):
     most = env.dimension * np.log(eps_r + np.array(result.cover_sizes).max() / env.dimension)
     assert after.max(initial=-np.inf) <= most + 1e-9
     assert before.min(initial=np.inf) >= potential(np.zeros((env.dimension,) * 2), eps_r)
-    # The printed bound needs a small eps_r (finding E).
+    # The printed bound needs a small eps_r (docs/findings.md, E).
     assert max(result.cover_sizes) <= printed_cover_bound(env.dimension, eps_r)
 
 
