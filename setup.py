@@ -30,6 +30,14 @@ DIRECTIVES = {
     "cdivision": True,
 }
 
+# src_pyx has a folder a topic; the modules are all in one package, as are the .pxd that other projects cimport.
+HEADERS = sorted(header.as_posix() for header in Path("src_pyx").glob("*/*.h"))
+FOLDERS = sorted({os.path.dirname(header) for header in HEADERS})
+
+# Cython follows the .pxd files that a source cimports, but not its own where that is in another folder.
+GENERATED = Path("build/cython")
+CHANGED = max(declarations.stat().st_mtime for declarations in Path("dmq_fast/kernels").glob("*.pxd"))
+
 cflags = ["-UNDEBUG" if DEBUG else "-DNDEBUG"]
 ldflags = []
 if sys.platform != "win32":
@@ -47,13 +55,13 @@ extensions = [
     Extension(
         f"dmq_fast.kernels.{source.stem}",
         [source.as_posix()],
-        include_dirs=["src_pyx", np.get_include()],
-        depends=[header.as_posix() for header in Path("src_pyx").glob("*.h")],
+        include_dirs=[*FOLDERS, np.get_include()],
+        depends=HEADERS,
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=cflags,
         extra_link_args=ldflags,
     )
-    for source in sorted(Path("src_pyx").glob("*.pyx"))
+    for source in sorted(Path("src_pyx").glob("*/*.pyx"))
 ]
 
 setup(
@@ -62,7 +70,8 @@ setup(
         include_path=["."],
         compiler_directives=DIRECTIVES,
         nthreads=0,
-        build_dir="build/cython",
+        build_dir=str(GENERATED),
+        force=any(code.stat().st_mtime < CHANGED for code in GENERATED.rglob("*.c")),
     ),
     options={"build_ext": {"parallel": os.cpu_count()}},
 )

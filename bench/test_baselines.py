@@ -23,8 +23,7 @@ import pytest
 from dmq_fast.baselines import LSVIUCB, REGISTRY, UCBQ
 from dmq_fast.environments import chain, deep_sea
 from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian
-from dmq_fast.kernels import Stream
-from dmq_fast.kernels._episode import Episode
+from dmq_fast.kernels import Episode, Stream
 
 HORIZON, LENGTH = 10, 10
 # The time of rlberry grows with the square of the episodes: 400 take minutes.

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arguments import integer
-from dmq_fast.kernels._features import (
+from dmq_fast.kernels import (
     RBF,
     FeatureMap,
     Fourier,
@@ -36,8 +36,8 @@ from dmq_fast.kernels._features import (
     OneHot,
     RandomFourier,
     TileCoding,
+    as_floats,
 )
-from dmq_fast.kernels._validate import as_floats
 
 __all__ = [
     "RBF",

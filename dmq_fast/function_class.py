@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels import RidgeFit, ShiftScan
-from dmq_fast.kernels._validate import as_floats, as_positive
+from dmq_fast.kernels import RidgeFit, ShiftScan, as_floats, as_positive
 from dmq_fast.moments import Moments
 from dmq_fast.theory.bounds import UNBOUNDED, finite_cover_bound, sure_cover_bound
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dmq_fast._support import threads
 from dmq_fast._support.arguments import one_of
-from dmq_fast.arithmetic import FLOAT64, Arithmetic, ExactGreedy
+from dmq_fast.arithmetic import Arithmetic, ExactGreedy
 from dmq_fast.dmq import DifferenceMaximization
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
@@ -24,7 +24,7 @@ from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.run.draws import Draws
-from dmq_fast.run.fingerprint import fingerprint, policy_fingerprint, unwrapped
+from dmq_fast.run.fingerprint import fingerprint, policy_fingerprint
 from dmq_fast.run.initial import initial_policies
 from dmq_fast.run.journal import Journal, read_header
 from dmq_fast.run.ledger import Ledger, OutOfBudget
@@ -138,7 +138,7 @@ class DMQ:
         rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
     ) -> None:
         self.sampler = as_sampler(env_or_sampler)
-        self.arithmetic: Arithmetic = getattr(unwrapped(self.sampler), "arithmetic", FLOAT64)
+        self.arithmetic: Arithmetic = self.sampler.arithmetic
         in_float64 = self.arithmetic.is_float64
         self.variant = one_of("variant", variant, VARIANTS)
         self.function_class = as_class(function_class)
@@ -266,7 +266,7 @@ class Session:
         solver = dmq.solver()
         self.oracle = Oracle(solver, self.ledger, len(dmq.initial))
         self.regression = Regression(solver, self.ledger)
-        memory = Memory(actions=getattr(unwrapped(dmq.sampler), "actions", None))
+        memory = Memory(actions=dmq.sampler.actions)
         draws = Draws(
             self.sampler, dmq.parameters.n_samples, dmq.stream, dmq.options, memory, self.ledger, dmq.arithmetic
         )

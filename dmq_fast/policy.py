@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arguments import integer
 from dmq_fast.arithmetic import ExactGreedy
-from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, greedy_actions
-from dmq_fast.kernels._validate import as_floats, as_numbers
+from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, as_floats, as_numbers, greedy_actions
 
-__all__ = ["FOLLOWS_EXACT", "Policy", "check_policy", "rules_of"]
+__all__ = ["FOLLOWS_EXACT", "Policy", "Sizes", "check_horizon", "check_policy", "check_rule", "rules_of"]
 
 FOLLOWS_EXACT = "only ExactSampler(env, arithmetic=...) in extended precision can follow it"
 """End of messages about an `ExactGreedy` rule where it cannot be followed."""
@@ -169,12 +168,7 @@ class Policy:
         """
         rows = as_floats("features", features, (None, None))
         rule, n_actions = self._rule(level), integer("n_actions", n_actions, 1)
-        if isinstance(rule, Fixed) and rule.action >= n_actions:
-            raise ValueError(
-                f"n_actions: expected more than {rule.action}, the action of level {level}, got {n_actions}"
-            )
-        if isinstance(rule, Greedy | ExactGreedy) and rule.n_actions != n_actions:
-            raise ValueError(f"n_actions: expected the {rule.n_actions} of theta at level {level}, got {n_actions}")
+        check_rule(rule, level, n_actions, None, name="n_actions")
         if isinstance(rule, Uniform):
             return np.full((len(rows), n_actions), 1.0 / n_actions)
         out = np.zeros((len(rows), n_actions))
@@ -221,20 +215,52 @@ def rules_of(policy: Policy, name: str = "policy") -> tuple[Rule, ...]:
     return policy.rules
 
 
-def check_policy(sizes: Sizes, policy: Policy, *, name: str = "policy", exact: bool = True) -> None:
-    """Refuse a policy that is not one, or does not fit the horizon, actions and dimension of `sizes`.
+class HasRules(Protocol):
+    """A policy of any kind."""
 
-    `name` is the argument to blame; where not `exact`, `ExactGreedy` rules are refused as well. Compiled rollouts need
-    no more than `rules_of`: they check the rules for themselves.
+    @property
+    def rules(self) -> Sized:
+        """One rule a level."""
+
+
+def check_policy(sizes: Sizes, policy: Policy, *, name: str = "policy", exact: bool = True) -> None:
+    """Raise unless `policy` is a Policy that fits the horizon, actions and dimension of `sizes`.
+
+    Compiled rollouts need no more than `rules_of`: they check the rules in compiled code.
+
+    Parameters
+    ----------
+    sizes : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+        Anything with `horizon`, `n_actions` and `dimension`.
+    policy : Policy
+    name : str, optional
+        The argument that messages name.
+    exact : bool, optional
+        Whether `ExactGreedy` rules are accepted.
+
+    Raises
+    ------
+    TypeError, ValueError
     """
     rules = rules_of(policy, name)
-    if len(rules) != sizes.horizon:
-        raise ValueError(f"{name}: expected {sizes.horizon} rules, one a level, got {len(rules)}")
-    shape = (sizes.n_actions, sizes.dimension)
+    check_horizon(policy, sizes.horizon, name)
     for level, rule in enumerate(rules):
-        if isinstance(rule, Fixed) and rule.action >= sizes.n_actions:
-            raise ValueError(f"{name}: level {level} takes action {rule.action}, expected < {sizes.n_actions}")
         if isinstance(rule, ExactGreedy) and not exact:
             raise TypeError(f"{name}: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
-        if isinstance(rule, Greedy | ExactGreedy) and rule.theta.shape != shape:
+        check_rule(rule, level, sizes.n_actions, sizes.dimension, name)
+
+
+def check_horizon(policy: HasRules, horizon: int, name: str = "policy") -> None:
+    """Raise ValueError unless a policy has one rule for each level; `name` is the argument."""
+    if len(policy.rules) != horizon:
+        raise ValueError(f"{name}: expected {horizon} rules, one a level, got {len(policy.rules)}")
+
+
+def check_rule(rule: Rule, level: int, n_actions: int, dimension: int | None, name: str = "policy") -> None:
+    """Raise ValueError unless a rule fits; a `dimension` of None is not compared. `name` is the argument."""
+    if isinstance(rule, Fixed) and rule.action >= n_actions:
+        raise ValueError(f"{name}: level {level} takes action {rule.action}, expected < {n_actions}")
+    if isinstance(rule, Greedy | ExactGreedy):
+        shape = (n_actions, rule.theta.shape[1] if dimension is None else dimension)
+        if rule.theta.shape != shape:
             raise ValueError(f"{name}: expected theta of shape {shape} at level {level}, got {rule.theta.shape}")

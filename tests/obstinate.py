@@ -11,7 +11,7 @@ from dmq_fast import Policy
 from dmq_fast.environments import chain
 from dmq_fast.experiments import Outcome, algorithms
 from dmq_fast.experiments.sweep.spec import seeds_of
-from dmq_fast.samplers import RolloutSampler
+from dmq_fast.samplers import RolloutSampler, Sampler
 
 
 def blas_threads():
@@ -148,21 +148,15 @@ def without_tables(horizon, rng):
     return Opaque(RolloutSampler(chain(horizon, rng=rng)))
 
 
-class Opaque:
+class Opaque(Sampler):
     """A sampler that does not show its tables."""
 
     def __init__(self, inner):
         self._inner = inner
         self.horizon, self.n_actions, self.dimension = inner.horizon, inner.n_actions, inner.dimension
 
-    def chunks(self, n):
-        return self._inner.chunks(n)
-
     def collect_chunk(self, policy, n, *, rng, levels, returns_from=()):
         return self._inner.collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
-
-    def collect(self, policy, n, *, stream, levels, returns_from=()):
-        return self._inner.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
 
 
 def unlucky(horizon, rng):

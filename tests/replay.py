@@ -3,6 +3,7 @@
 import reference
 
 from dmq_fast import DMQ, Policy
+from dmq_fast.environments import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Uniform
 from dmq_fast.samplers.streams import OWN_CALLS
 
@@ -61,6 +62,6 @@ def replay(algorithm: DMQ) -> reference.ReferenceDMQ:
         accumulate=algorithm.options.accumulate,
         reuse=algorithm.options.reuse,
         memo=algorithm.options.memo,
-        features=sampler.env.features if hasattr(sampler, "actions") else None,
+        features=sampler.env.features if isinstance(sampler.env, FiniteMDP) else None,
         mixture=mixture if algorithm.options.mixture == "multinomial" else None,
     ).learn()

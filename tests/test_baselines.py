@@ -20,9 +20,12 @@ from dmq_fast.baselines import (
     RLSVI,
     UCBQ,
     DelayedQ,
+    Estimates,
     LinearQ,
+    PythonLearner,
     TablePolicy,
     UniformLeastSquares,
+    register,
 )
 from dmq_fast.environments import CompiledEnv, FiniteMDP, cart_pole, chain, combination_lock, deep_sea, mountain_car
 from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian
@@ -34,8 +37,9 @@ from dmq_fast.kernels._episode import Episode, Learner
 from dmq_fast.kernels._lsvi import LeastSquaresLearner
 from dmq_fast.kernels._normal import normals
 from dmq_fast.kernels._span import SpanLearner
-from dmq_fast.kernels._tabular import UCBQLearner
+from dmq_fast.kernels._tabular_q import UCBQLearner
 from dmq_fast.policy import Policy
+from dmq_fast.run.learning_result import LearningResult
 from dmq_fast.samplers import RolloutSampler
 
 everywhere = pytest.mark.parametrize("name", REGISTRY)
@@ -84,7 +88,7 @@ def test_an_episode_is_what_the_functions_of_the_environment_say(name):
             reward = handle.step(level, states, [action], dynamics.random((1, handle.step_uniforms[level])))[0]
             assert episode.step(action) == env.reward_scale * (reward + env.reward_shift)
             np.testing.assert_array_equal(episode.state, states[0])
-        with pytest.raises(ValueError, match="goes on"):
+        with pytest.raises(ValueError, match="has not ended"):
             episode.step(0)
     assert ended > 0 or name != "fourier"
 
@@ -502,7 +506,7 @@ def test_uniform_actions_suffice_where_the_horizon_is_short():
     assert UniformLeastSquares(lock_bernoulli(20, rng=0), n_episodes=2000, rng=0).learn().value == 0.0
 
 
-# The protocol ---------------------------------------------------------------------------------------------------------
+# The base class -------------------------------------------------------------------------------------------------------
 
 
 @everywhere
@@ -688,8 +692,57 @@ def test_learners_are_for_one_thread():
         Learner(episode_of(deep_sea(3)))
 
 
+class Uniform(PythonLearner):
+    """Plays uniformly random actions, without learning."""
+
+    def play(self):
+        zeros = np.zeros(self.episode.n_actions)
+        total = 0.0
+        for _ in range(self.episode.horizon):
+            self.episode.features()
+            total += self.episode.step(self.episode.act(zeros))
+        return total
+
+
+class PlayedInPython(UniformLeastSquares):
+    """Plays the episodes of its base class, one after the other in Python."""
+
+    def learner(self, episode):
+        return Uniform(episode)
+
+    def estimates(self, learner):
+        return Estimates(Policy.uniform(self.env.horizon))
+
+    def counts(self, learner):
+        return {}
+
+
+def test_a_learner_in_python_plays_the_episodes_of_a_compiled_one():
+    env = lock_gaussian(4, 0.1, rng=0)
+    expected = UniformLeastSquares(env, n_episodes=40, checkpoints=[10], rng=3).learn()
+    result = PlayedInPython(env, n_episodes=40, checkpoints=[10], rng=3).learn()
+    np.testing.assert_array_equal(result.returns, expected.returns)
+    assert result.status == "finished"
+    assert result.curve.episodes.tolist() == [10, 40]
+    stopped = PlayedInPython(env, n_episodes=10**7, checkpoints=[10**7], rng=3).learn(max_seconds=1e-9)
+    assert (stopped.status, stopped.n_trajectories) == ("max_seconds", 1)
+
+
+def test_results_of_all_algorithms_have_the_same_attributes():
+    env = chain(3, 2)
+    assert isinstance(UCBQ(env, n_episodes=5, rng=0).learn(), LearningResult)
+    assert isinstance(dmq_fast.DMQ(env, n_samples=5, rng=0).learn(), LearningResult)
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match=r"^name: expected one that no baseline has yet, got 'uniform'$"):
+        register(type("Another", (UniformLeastSquares,), {}))
+    assert REGISTRY["uniform"] is UniformLeastSquares
+
+
 def test_warnings():
-    assert "nothing told actions apart" in LinearQ(lock_bernoulli(20, rng=0), n_episodes=50, rng=0).learn().warnings[0]
+    unrewarded = LinearQ(lock_bernoulli(20, rng=0), n_episodes=50, rng=0).learn()
+    assert "nothing shows which actions are better" in unrewarded.warnings[0]
     assert "no entry changed" in DelayedQ(chain(3, 2), m=1000, n_episodes=50, rng=0).learn().warnings[0]
     # Distinct states with one feature: equations that contradict each other.
     blurred = FiniteMDP(

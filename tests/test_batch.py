@@ -490,7 +490,7 @@ def test_messages_say_what_is_accepted():
         def step(self):
             pass
 
-    with pytest.raises(TypeError, match=accepted + "Half, which .* want of dimension, reset, features"):
+    with pytest.raises(TypeError, match=accepted + "Half, which .* lacks dimension, reset, features"):
         dmq.DMQ(Half())
     with pytest.raises(TypeError, match=accepted + "the class Table instead of an object"):
         as_sampler(Table)

@@ -22,6 +22,8 @@ from dmq_fast.kernels._block import BlockModel
 from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.policy import Policy
 
+pytestmark = pytest.mark.kernels
+
 EPS = np.finfo(np.float64).eps
 LEVEL = 1e-4  # of a statistical test
 

@@ -396,7 +396,7 @@ def test_seconds_end_a_batch_of_any_size(run):
 MINE = """
 import numpy as np
 from dmq_fast.environments import combination_lock
-from dmq_fast.samplers import RolloutSampler
+from dmq_fast.samplers import RolloutSampler, Sampler
 
 
 class Coin:
@@ -425,13 +425,15 @@ class Units(Coin):
         return 10 * value - 1
 
 
-class Bare:
-    # A sampler of the protocol and nothing more.
+class Bare(Sampler):
+    # A sampler with what it must have and nothing more.
 
     def __init__(self):
-        inner = RolloutSampler(combination_lock(3, rng=0, p_success=0.9))
-        self.horizon, self.n_actions, self.dimension = 3, inner.n_actions, inner.dimension
-        self.chunks, self.collect_chunk, self.collect = inner.chunks, inner.collect_chunk, inner.collect
+        self.inner = RolloutSampler(combination_lock(3, rng=0, p_success=0.9))
+        self.horizon, self.n_actions, self.dimension = 3, self.inner.n_actions, self.inner.dimension
+
+    def collect_chunk(self, policy, n, **request):
+        return self.inner.collect_chunk(policy, n, **request)
 
 
 def lock(horizon, seed=0):

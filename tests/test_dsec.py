@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from dmq_fast.kernels import DsecResult, ShiftScan, dsec, dsec_decision, dsec_rows, dsec_value
 
+pytestmark = pytest.mark.kernels
+
 EPS = np.finfo(np.float64).eps
 # Plain elimination below 12, Cholesky loops and stack memory up to 16, LAPACK and the heap above.
 DIMENSIONS = [1, 2, 3, 8, 11, 12, 15, 16, 17, 40, 70]

@@ -19,6 +19,7 @@ from dmq_fast.environments import (
     describe,
     linear_q,
     make,
+    register,
     river_swim,
 )
 from dmq_fast.policy import Policy
@@ -405,9 +406,9 @@ def test_descriptions_serve_a_command_line():
         (
             "locks",
             {},
-            "environment: expected one of lock, chain, .* or gym:ID, got 'locks'; did you mean 'lock'",
+            "environment: expected one of cart-pole, chain, .* or gym:ID, got 'locks'; did you mean 'lock'",
         ),
-        ("nothing", {}, "environment: expected one of lock, chain, .*, got 'nothing'$"),
+        ("nothing", {}, "environment: expected one of cart-pole, chain, .*, got 'nothing'$"),
         (
             "lock",
             {"horizn": 3},
@@ -426,3 +427,9 @@ def test_make_refuses_by_name(name, parameters, message):
 def test_import_does_not_load_gymnasium():
     check = "import sys, dmq_fast.environments; sys.exit('gymnasium' in sys.modules)"
     subprocess.run([sys.executable, "-P", "-c", check], check=True)
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match=r"^name: expected one that no environment has yet, got 'lock'$"):
+        register("lock")(chain)
+    assert REGISTRY["lock"] is combination_lock

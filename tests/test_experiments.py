@@ -169,7 +169,7 @@ TABLES = [
     ("horizon = 3", "horizon = [3, 3]", 4, r"environments\[0\].horizon\[1\]", r"second time \(lines 2 and 5\): lock"),
     ("horizon = 3", "horizon = 3\nseed = -1", 5, r"environments\[0\].seed", r"expected an integer in \[0, 2\^63\)"),
     ("horizon = 3", "horizon = 1979-05-27", 4, r"environments\[0\].horizon", "expected strings, booleans, finite num"),
-    ('"lock"', '"lok"', 3, r"environments\[0\].name", "expected one of lock, .*, got 'lok'; did you mean 'lock'?"),
+    ('"lock"', '"lok"', 3, r"environments\[0\].name", "expected one of .*lock, .*, got 'lok'; did you mean 'lock'?"),
     ('"lock"', '"no_such.module:lock"', 3, r"environments\[0\].name", "No module named '.*'; PYTHONPATH=DIR finds"),
     ('"lock"', '"no_such_module:lock"', 3, r"environments\[0\].name", "No module named '.*'; PYTHONPATH=DIR finds"),
     ('"lock"', '"leaving_module:lock"', 3, r"environments\[0\].name", "cannot be imported: SystemExit: 3"),

@@ -29,6 +29,8 @@ from dmq_fast.features import (
 )
 from dmq_fast.kernels._features import unchecked
 
+pytestmark = pytest.mark.kernels
+
 EPS = np.finfo(np.float64).eps
 LOW, HIGH = [-1.2, -0.07], [0.6, 0.07]
 

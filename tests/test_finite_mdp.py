@@ -264,7 +264,7 @@ def test_real_policies():
 @pytest.mark.parametrize("method", ["value", "occupancy"])
 def test_policy_of_another_horizon_is_refused(method):
     mdp = random_mdp(np.random.default_rng(0))
-    with pytest.raises(ValueError, match="policy: expected one rule for each of the 3 levels, got 2"):
+    with pytest.raises(ValueError, match="policy: expected 3 rules, one a level, got 2"):
         getattr(mdp, method)(TabularPolicy([np.ones((3, 2)) / 2] * 2))
 
 

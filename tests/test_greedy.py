@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from dmq_fast.kernels import greedy_actions
 
+pytestmark = pytest.mark.kernels
+
 EPS = np.finfo(np.float64).eps
 DIMENSIONS = [1, 2, 11, 12, 13, 40]  # plain sums below 12, a matrix product from 12 on
 

@@ -22,8 +22,8 @@ from dmq_fast.samplers.parallel import ParallelSampler, pool_of
 # caches are shared with other work everything takes up to five times as long. Each rollout below would take minutes.
 SOON = 1.0
 
-# src_pyx/_plan.pyx: numbers computed between two looks, and trajectories of a block.
-UNHEARD, BLOCK = 2**22, 256
+# src_pyx/sim: numbers computed between two checks for signals, and trajectories of a block.
+UNCHECKED, BLOCK = 2**22, 256
 
 
 def interrupted(run, ready=lambda: True, delay=0.15):
@@ -202,4 +202,4 @@ def test_so_many_numbers_are_computed_after_ctrl_c(pressing, dimension, counted)
     with pytest.raises(KeyboardInterrupt):
         one_chunk(env).collect(dmq.Policy.fixed([0] * 10), 10**9, stream=dmq.Stream(0), levels=levels)
     a_level = BLOCK * (dimension + 1 + 8 + (dimension**2 // 32 if counted else 0))
-    assert 1 <= context[1] <= UNHEARD // a_level + 2
+    assert 1 <= context[1] <= UNCHECKED // a_level + 2

@@ -17,7 +17,7 @@ import pytest
 import dmq_fast as dmq
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
 from dmq_fast.run import journal
-from dmq_fast.samplers import ParallelSampler, RolloutSampler
+from dmq_fast.samplers import ParallelSampler, RolloutSampler, Sampler
 
 ENVIRONMENTS = {"lock": lambda: combination_lock(5, 3, rng=0), "chain": lambda: chain(5, rng=0)}
 VARIANTS = [
@@ -484,13 +484,15 @@ def test_pipes_and_devices_are_refused_instead_of_read(tmp_path, rng):
             dmq.DMQ(chain(3, rng=0), rng=rng, journal=path).learn()
 
 
-class OtherSampler:
-    """Sampler whose environment is not one of the package."""
+class OtherSampler(Sampler):
+    """Sampler that is not one of the package."""
 
     def __init__(self, env, version):
         self.inner, self.version = RolloutSampler(env), version
         self.horizon, self.n_actions, self.dimension = env.horizon, env.n_actions, env.dimension
-        self.chunks, self.collect_chunk, self.collect = self.inner.chunks, self.inner.collect_chunk, self.inner.collect
+
+    def collect_chunk(self, policy, n, **request):
+        return self.inner.collect_chunk(policy, n, **request)
 
     def fingerprint(self):
         return {"version": self.version}

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from dmq_fast.kernels import SecondMoment
 
+pytestmark = pytest.mark.kernels
+
 EPS = np.finfo(np.float64).eps
 DIMENSIONS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 40, 48, 49, 64]  # by BLAS above 48, unless weighted
 

@@ -9,6 +9,8 @@ import scipy.stats
 
 from dmq_fast.kernels._normal import normals
 
+pytestmark = pytest.mark.kernels
+
 HALF = 2**26
 CENTRE = 66_773_319  # .995 of HALF
 # Coefficients from the constant up: numerator and denominator in the centre, and the tails.

@@ -9,25 +9,47 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-KERNELS = sorted(source.stem for source in (ROOT / "src_pyx").glob("*.pyx"))
+SOURCES = sorted((ROOT / "src_pyx").glob("*/*.pyx"))
+KERNELS = sorted(source.stem for source in SOURCES)
 # Used from C alone, and from Python alone.
-WITHOUT_STUB = {"_blas", "_plan"}
-WITHOUT_PXD = {"_block", "_control", "_linear_q", "_lsvi", "_span", "_tabular"}
+WITHOUT_STUB = {"_blas", "_factor", "_fault", "_plan", "_simulator"}
+WITHOUT_PXD = {"_block", "_control", "_lsvi", "_q_learning", "_span", "_tabular_q"}
 
 CLIENT = """
 # cython: language_level=3
 from dmq_fast.kernels._dsec cimport NO_SHIFT, SHIFT, decide
+from dmq_fast.kernels._episode cimport Learner
+from dmq_fast.kernels._factor cimport downdate_factor
 from dmq_fast.kernels._moments cimport add_outer, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
 from dmq_fast.kernels._ridge cimport update_factor
+from dmq_fast.kernels._rollout cimport SCORE, Fault
 
-def corner_of_updated_factor():
+def corners_of_a_factor():
     cdef double u[4]
     cdef double w[2]
+    cdef double work[4]
     u[0], u[1], u[2], u[3] = 1.0, 0.0, 0.0, 1.0
     w[0], w[1] = 0.6, 0.8
     update_factor(u, w, 2)
-    return u[0]
+    before = u[0]
+    w[0], w[1] = 0.6, 0.8
+    assert downdate_factor(u, w, work, 2) == 0
+    return before, u[0]
+
+cdef class Demanding(Learner):
+    # Takes action 0, and fails in episode 2.
+    cdef bint play(self) noexcept nogil:
+        cdef Py_ssize_t h
+        cdef Fault fault = SCORE
+        for h in range(self.episode.horizon):
+            if not self.episode.observe():
+                return False
+            if self.n_episodes == 2:
+                return self.episode.fail(fault, 0, self.episode.phi[0])
+            if not self.episode.move(0):
+                return False
+        return True
 
 def shifted(double ratio):
     cdef double s[4]
@@ -53,9 +75,19 @@ def first_uniform(Stream stream):
 """
 
 USE_CLIENT = """
-import client, dmq_fast, sys
+import client, dmq_fast, numpy, sys
+from dmq_fast.kernels import CartPole, EnvironmentHandle, Episode
 assert dmq_fast.__file__.startswith(sys.argv[1]), dmq_fast.__file__
-assert abs(client.corner_of_updated_factor() ** 2 - 1.36) < 1e-15
+up, down = client.corners_of_a_factor()
+assert abs(up ** 2 - 1.36) < 1e-15 and abs(down - 1.0) < 1e-15
+map = dmq_fast.features.Identity([-3.0] * 4, [3.0] * 4)
+learner = client.Demanding(Episode(EnvironmentHandle(CartPole(20)), map, dmq_fast.Stream(0)))
+returns = numpy.full(3, -1.0)
+try:
+    learner.run(returns)
+except ArithmeticError as error:
+    assert "level 0, call 2" in str(error)
+assert learner.n_episodes == 2 and (0.0 < returns[:2]).all() and returns[2] == -1.0
 assert client.shifted(2.0) and not client.shifted(4.0)
 stream = dmq_fast.Stream(5, call=3)
 assert client.first_uniform(stream) == stream.generator().random()
@@ -99,11 +131,19 @@ def wheel(sdist, tmp_path_factory):
 def test_the_sdist_holds_every_source(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {source.relative_to(ROOT).as_posix() for source in SOURCES} <= names
     for kernel in KERNELS:
-        assert f"src_pyx/{kernel}.pyx" in names
         assert kernel in WITHOUT_PXD or f"dmq_fast/kernels/{kernel}.pxd" in names
         assert kernel in WITHOUT_STUB or f"dmq_fast/kernels/{kernel}.pyi" in names
-    assert {"LICENSE", "README.md", "tests/reference.py", "bench/test_rollouts.py", "dmq_fast/py.typed"} <= names
+    assert {
+        "LICENSE",
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/tutorial.md",
+        "tests/reference.py",
+        "bench/test_rollouts.py",
+        "dmq_fast/py.typed",
+    } <= names
     assert not [name for name in names if name.endswith((".so", ".c"))]
 
 

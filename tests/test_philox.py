@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from dmq_fast.kernels import Stream, _philox
 
+pytestmark = pytest.mark.kernels
+
 WORD = 2**64 - 1
 GOLDEN_KEY = (0x4C87174BC76DBA01, 0xFDF50F1DFB214748)
 GOLDEN_UNIFORMS = [

@@ -1,25 +1,20 @@
-"""The proof of the theorem on runs: samples against expectations, its invariants, its potential, and its findings."""
+"""The proof of the theorem on runs: samples against expectations, its invariants and its potential."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import itertools
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast import theory
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
 from dmq_fast.environments.block import diabolical_lock
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.registry import REGISTRY, make
 from dmq_fast.samplers import ExactSampler, FlowSampler, RolloutSampler
 from dmq_fast.theory import potential, printed_cover_bound, sure_cover_bound
-from dmq_fast.theory.certificate import checked_policies, low_variance, suboptimal_probability, value_error
+from dmq_fast.theory.measures import checked_policies, low_variance, suboptimal_probability, value_error
 
 VARIANTS = ["sound", "frugal"]
 
@@ -216,43 +211,3 @@ def test_every_true_raises_the_potential(env, sampler, ratio, eps_r):
     assert before.min(initial=np.inf) >= potential(np.zeros((env.dimension,) * 2), eps_r)
     # The printed bound needs a small eps_r (docs/findings.md, E).
     assert max(result.cover_sizes) <= printed_cover_bound(env.dimension, eps_r)
-
-
-# The findings.
-
-FINDINGS = re.split(r"^([A-Z])\. ", inspect.getdoc(theory) or "", flags=re.MULTILINE)
-
-
-def named_tests(text):
-    """Pairs of file and test function that a text names; a function without a file is in test_theory.py."""
-    for bracket in re.findall(r"\(([^()]*\btest_[^()]*)\)", text):
-        file = "test_theory.py"
-        for name, extension in re.findall(r"\b(test_\w+)(\.py)?", bracket):
-            if extension:
-                file = name + extension
-                yield file, None
-            else:
-                yield file, name
-
-
-def functions_of(file):
-    tree = ast.parse((Path(__file__).parent / file).read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-def test_findings_go_from_a_to_g():
-    assert FINDINGS[1::2] == list("ABCDEFG")
-
-
-@pytest.mark.parametrize(("letter", "text"), [*zip(FINDINGS[1::2], FINDINGS[2::2], strict=True)], ids=FINDINGS[1::2])
-def test_every_finding_names_tests_that_exist(letter, text):
-    named = list(named_tests(text))
-    assert all((Path(__file__).parent / file).exists() for file, _ in named)
-    functions = [(file, name) for file, name in named if name is not None]
-    assert functions, f"finding {letter} names no test function"
-    missing = [f"{file}: {name}" for file, name in functions if name not in functions_of(file)]
-    assert not missing
-    # So does every part of E.
-    parts = re.split(r"^\s*\([iv]+\) ", text, flags=re.MULTILINE)[1:]
-    assert all(any(name for _, name in named_tests(part)) for part in parts)
-    assert len(parts) == (7 if letter == "E" else 0)

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from dmq_fast.kernels import Ridge, RidgeFit, ridge_fit
 
+pytestmark = pytest.mark.kernels
+
 EPS = np.finfo(np.float64).eps
 DIMENSIONS = [1, 2, 3, 15, 16, 17, 40]  # plain loops up to 16, LAPACK above
 

@@ -18,6 +18,8 @@ from dmq_fast.kernels import FiniteModel, Fixed, Greedy, Stream, Uniform, alias_
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import RolloutSampler
 
+pytestmark = pytest.mark.kernels
+
 EPS = np.finfo(np.float64).eps
 FAMILY_LEVEL = 1e-3  # probability that a correct sampler fails any of the statistical tests of one function
 

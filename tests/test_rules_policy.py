@@ -15,6 +15,8 @@ from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
 from dmq_fast.policy import Policy
 
+pytestmark = pytest.mark.kernels
+
 THETA = np.random.default_rng(0).normal(size=(4, 3, 2))  # H, K, d
 
 

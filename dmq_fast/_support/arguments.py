@@ -6,13 +6,13 @@ Each check returns the argument as a built-in type, or raises an error with its 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from operator import index
 from typing import cast
 
 import numpy as np
 
-__all__ = ["Seed", "count", "flag", "integer", "number", "one_of", "seeded", "suggestion"]
+__all__ = ["Seed", "count", "flag", "integer", "misspelt", "number", "one_of", "seeded", "suggestion"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """Type of the argument ``rng`` of the generators of environments."""
@@ -20,15 +20,16 @@ Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 def integer(name: str, value: int, minimum: int) -> int:
     """Return an integer argument, at least `minimum`; TypeError or ValueError otherwise."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        result = index(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
-    if result < minimum:
-        raise ValueError(f"{name}: expected an integer >= {minimum}, got {result}")
-    return result
+    if type(value) is not int:
+        try:
+            if isinstance(value, bool):
+                raise TypeError
+            value = index(value)
+        except TypeError:
+            raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if value < minimum:
+        raise ValueError(f"{name}: expected an integer >= {minimum}, got {value}")
+    return value
 
 
 def count(name: str, value: int, minimum: int, hint: str = "") -> int:
@@ -75,6 +76,32 @@ def suggestion(given: str, known: Collection[str]) -> str:
     """Return the end of a message about an unknown name: the most similar known name, or nothing if none is similar."""
     near = difflib.get_close_matches(given, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def misspelt(names: Iterable[str], known: Iterable[str]) -> str:
+    """Return a message about a public name that is nearly one of the known ones, or "" if there is none.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Members of a class. A known one among them is not taken for what another of them was meant to be.
+    known : iterable of str
+        Members that the class may have.
+
+    Examples
+    --------
+    >>> misspelt(["action", "draw", "_chunk"], ["actions", "chunks"])
+    "expected the member 'actions', got 'action'"
+    >>> misspelt(["action", "actions"], ["actions", "chunks"])
+    ''
+    """
+    given = set(names)
+    missing = sorted(name for name in set(known) - given if not name.startswith("_"))
+    for name in sorted(given.difference(known)):
+        near = [] if name.startswith("_") else difflib.get_close_matches(name, missing, n=1, cutoff=0.85)
+        if near:
+            return f"expected the member {near[0]!r}, got {name!r}"
+    return ""
 
 
 def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:

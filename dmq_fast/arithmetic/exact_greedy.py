@@ -11,8 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels import Interpreted, Rule
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels import Interpreted, Rule, as_floats
 
 __all__ = ["ExactGreedy"]
 

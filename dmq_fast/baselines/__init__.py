@@ -1,13 +1,17 @@
-"""What DMQ is compared with: other algorithms that explore, each written from its paper, on the same environments.
+"""The algorithms that DMQ is compared with, each written from its paper, on the same environments.
 
-    result = dmq.baselines.REGISTRY["rlsvi"](env, n_episodes=2000, sigma=0.1, rng=0).learn()
-    result.policy, result.value, result.curve
+>>> import dmq_fast as dmq
+>>> env = dmq.environments.chain(horizon=5)
+>>> result = dmq.baselines.REGISTRY["rlsvi"](env, n_episodes=200, sigma=0.1, rng=0).learn()
+>>> result
+<BaselineResult: rlsvi, finished, 200 episodes, value ..., 0 warning(s)>
 
-All learn from one episode after the other, and each says in its result how its value and its rewards developed.
+All learn from one episode after the other. The result has the learning curve: the value of the policy and the rewards
+earned so far at each checkpoint.
 """
 
+from dmq_fast.baselines.base import REGISTRY, Baseline, BaselineResult, Curve, Estimates, PythonLearner, register
 from dmq_fast.baselines.linear import LSVIUCB, OCP, RLSVI, LinearQ, UniformLeastSquares
-from dmq_fast.baselines.protocol import Baseline, BaselineResult, Curve
 from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.baselines.tabular import UCBQ, DelayedQ
 
@@ -21,12 +25,10 @@ __all__ = [
     "BaselineResult",
     "Curve",
     "DelayedQ",
+    "Estimates",
     "LinearQ",
+    "PythonLearner",
     "TablePolicy",
     "UniformLeastSquares",
+    "register",
 ]
-
-REGISTRY: dict[str, type[Baseline]] = {
-    algorithm.name: algorithm for algorithm in (UniformLeastSquares, LinearQ, RLSVI, LSVIUCB, OCP, UCBQ, DelayedQ)
-}
-"""Name -> class. All are made as ``REGISTRY[name](env, rng=seed, **parameters)`` and have ``learn()``."""

@@ -6,14 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast.baselines.protocol import Baseline, Learned
+from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels._episode import Episode
-from dmq_fast.kernels._linear_q import LinearQLearner
-from dmq_fast.kernels._lsvi import LeastSquaresLearner
-from dmq_fast.kernels._span import SpanLearner
-from dmq_fast.kernels._validate import as_positive
+from dmq_fast.kernels import Episode, LeastSquaresLearner, LinearQLearner, SpanLearner, as_positive
 from dmq_fast.policy import Policy
 
 __all__ = ["LSVIUCB", "OCP", "RLSVI", "LinearQ", "UniformLeastSquares"]
@@ -22,18 +18,19 @@ Environment = FiniteMDP | CompiledEnv
 
 
 class LeastSquares(Baseline):
-    """What the three share: they return the plain least-squares fit of the transitions they have seen."""
+    """A baseline that returns the least-squares fit of its transitions, without noise or bonus."""
 
-    def learned(self, learner: Any) -> Learned:
-        """Return the plain fit, without noise or bonus."""
+    def estimates(self, learner: Any) -> Estimates:
+        """Return the least-squares fit, without noise or bonus."""
         theta = learner.fit()
-        return Learned(Policy.greedy(theta), theta=theta)
+        return Estimates(Policy.greedy(theta), theta=theta)
 
     def counts(self, learner: Any) -> dict[str, Any]:
-        """Return how many observations are revisited: distinct ones, by level."""
+        """Return the number of distinct observations, by level."""
         return {"observations": learner.n_observations}
 
 
+@register
 class UniformLeastSquares(LeastSquares):
     """Uniform actions, then least squares from the last level to the first: the simplest control.
 
@@ -52,85 +49,11 @@ class UniformLeastSquares(LeastSquares):
         super().__init__(env, ridge=ridge, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
-        """Return the compiled part."""
+        """Return the compiled learner."""
         return LeastSquaresLearner(episode, "uniform", self.own["ridge"], 0.0)
 
 
-class RLSVI(LeastSquares):
-    """Randomized least-squares value iteration.
-
-    Before every episode theta_h^a is drawn from N(mean, sigma² V^{-1}), V = sigma² precision I + sum phi phi^T, with
-    targets that are the largest values under the theta drawn for the next level; the episode is greedy on them. The
-    policy returned is greedy on the fit of the same transitions without noise.
-
-    Parameters
-    ----------
-    env : FiniteMDP or CompiledEnv
-    sigma : float, default 0.1
-        > 0. Deviation of targets, in units of returns, which are at most 1.
-    precision : float, default 1.0
-        > 0. The paper's lambda: an unseen direction of theta has variance 1 / precision.
-    **options
-        As of `Baseline`.
-
-    Notes
-    -----
-    For m distinct observations at a level (at most one an episode) an episode costs O(H (m K d + K d²)).
-
-    Osband, Van Roy and Wen (2016). Generalization and exploration via randomized value functions. ICML. Algorithm 1,
-    with one block of features an action.
-    """
-
-    name = "rlsvi"
-
-    def __init__(self, env: Environment, *, sigma: float = 0.1, precision: float = 1.0, **options: Any) -> None:
-        super().__init__(env, sigma=sigma, precision=precision, **options)
-
-    def learner(self, episode: Episode) -> LeastSquaresLearner:
-        """Return the compiled part."""
-        sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
-        return LeastSquaresLearner(episode, "randomized", sigma**2 * precision, sigma)
-
-
-class LSVIUCB(LeastSquares):
-    """Least-squares value iteration with upper confidence bounds.
-
-    Before every episode theta is fitted backward to the values of min(1, phi^T theta^a + beta sqrt(phi^T V^{-1} phi)),
-    V = ridge I + sum phi phi^T; the episode is greedy on these. The policy returned is greedy on the fit of the same
-    transitions without bonus.
-
-    Parameters
-    ----------
-    env : FiniteMDP or CompiledEnv
-    beta : float, default 0.1
-        >= 0. With returns of at most 1 the theorem's is c K d sqrt(log(2 K d T / p)), which is far too cautious in
-        practice: tune it.
-    ridge : float, default 1.0
-        > 0, the paper's lambda.
-    **options
-        As of `Baseline`.
-
-    Notes
-    -----
-    V has a block for every action; its factors are updated by the episode's rows, and so are the quadratic forms of
-    the m distinct observations of a level (at most one an episode). So an episode costs O(H (m K d + K d²)): it grows
-    with the number of episodes only where every observation is new.
-
-    Jin, Yang, Wang and Jordan (2020). Provably efficient reinforcement learning with linear function approximation.
-    COLT. Algorithm 1.
-    """
-
-    name = "lsvi-ucb"
-
-    def __init__(self, env: Environment, *, beta: float = 0.1, ridge: float = 1.0, **options: Any) -> None:
-        super().__init__(env, beta=beta, ridge=ridge, **options)
-
-    def learner(self, episode: Episode) -> LeastSquaresLearner:
-        """Return the compiled part."""
-        beta = as_positive("beta", self.own["beta"], zero=True)
-        return LeastSquaresLearner(episode, "confident", self.own["ridge"], beta)
-
-
+@register
 class LinearQ(Baseline):
     """Epsilon-greedy Q-learning with linear functions, one step at a time.
 
@@ -170,28 +93,106 @@ class LinearQ(Baseline):
         super().__init__(env, **options)
 
     def learner(self, episode: Episode) -> LinearQLearner:
-        """Return the compiled part."""
+        """Return the compiled learner."""
         return LinearQLearner(episode, **self.own)
 
-    def learned(self, learner: Any) -> Learned:
-        """Return the estimates as they are."""
+    def estimates(self, learner: Any) -> Estimates:
+        """Return the weights of the Q functions."""
         theta = learner.weights
-        return Learned(Policy.greedy(theta), theta=theta)
+        return Estimates(Policy.greedy(theta), theta=theta)
 
 
+@register
+class RLSVI(LeastSquares):
+    """Randomized least-squares value iteration.
+
+    Before every episode theta_h^a is drawn from N(mean, sigma² V^{-1}), V = sigma² precision I + sum phi phi^T, with
+    targets that are the largest values under the theta drawn for the next level; the episode is greedy on them. The
+    policy returned is greedy on the fit of the same transitions without noise.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+    sigma : float, default 0.1
+        > 0. Deviation of targets, in units of returns, which are at most 1.
+    precision : float, default 1.0
+        > 0. The paper's lambda: an unseen direction of theta has variance 1 / precision.
+    **options
+        As of `Baseline`.
+
+    Notes
+    -----
+    For m distinct observations at a level (at most one an episode) an episode costs O(H (m K d + K d²)).
+
+    Osband, Van Roy and Wen (2016). Generalization and exploration via randomized value functions. ICML. Algorithm 1,
+    with one block of features an action.
+    """
+
+    name = "rlsvi"
+
+    def __init__(self, env: Environment, *, sigma: float = 0.1, precision: float = 1.0, **options: Any) -> None:
+        super().__init__(env, sigma=sigma, precision=precision, **options)
+
+    def learner(self, episode: Episode) -> LeastSquaresLearner:
+        """Return the compiled learner."""
+        sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
+        return LeastSquaresLearner(episode, "randomized", sigma**2 * precision, sigma)
+
+
+@register
+class LSVIUCB(LeastSquares):
+    """Least-squares value iteration with upper confidence bounds.
+
+    Before every episode theta is fitted backward to the values of min(1, phi^T theta^a + beta sqrt(phi^T V^{-1} phi)),
+    V = ridge I + sum phi phi^T; the episode is greedy on these. The policy returned is greedy on the fit of the same
+    transitions without bonus.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+    beta : float, default 0.1
+        >= 0. With returns of at most 1 the theorem's is c K d sqrt(log(2 K d T / p)), which is far too cautious in
+        practice: tune it.
+    ridge : float, default 1.0
+        > 0, the paper's lambda.
+    **options
+        As of `Baseline`.
+
+    Notes
+    -----
+    V has a block for every action; its factors are updated by the episode's rows, and so are the quadratic forms of
+    the m distinct observations of a level (at most one an episode). So an episode costs O(H (m K d + K d²)): it grows
+    with the number of episodes only where every observation is new.
+
+    Jin, Yang, Wang and Jordan (2020). Provably efficient reinforcement learning with linear function approximation.
+    COLT. Algorithm 1.
+    """
+
+    name = "lsvi-ucb"
+
+    def __init__(self, env: Environment, *, beta: float = 0.1, ridge: float = 1.0, **options: Any) -> None:
+        super().__init__(env, beta=beta, ridge=ridge, **options)
+
+    def learner(self, episode: Episode) -> LeastSquaresLearner:
+        """Return the compiled learner."""
+        beta = as_positive("beta", self.own["beta"], zero=True)
+        return LeastSquaresLearner(episode, "confident", self.own["ridge"], beta)
+
+
+@register
 class OCP(Baseline):
-    """Optimistic constraint propagation, for deterministic systems whose Q* is in a linear span.
+    """Optimistic constraint propagation, for deterministic systems whose Q* is linear in the features.
 
-    What is known of Q_h(., a) are exact equations; where features are no combination of theirs, Q is unbounded and the
-    action is tried. Every episode that is not optimal adds an equation, so there are at most as many as the sum of the
-    dimensions of the spans, the eluder dimension of the class.
+    Each transition gives an exact equation for Q_h(., a). Where features are no linear combination of those with an
+    equation, Q is unbounded and the action is tried. Every episode that is not optimal adds an equation, so there are
+    at most as many as the sum of the dimensions of the spans, the eluder dimension of the class.
 
     Parameters
     ----------
     env : FiniteMDP or CompiledEnv
         Deterministic but for the start.
     tolerance : float, default 1e-6
-        > 0. How far from the known span features may be and still belong to it.
+        > 0. Largest distance from the span of the equations at which features count as part of it.
     **options
         As of `Baseline`.
 
@@ -202,9 +203,9 @@ class OCP(Baseline):
 
     Notes
     -----
-    Constraints that are no equations are dropped: without a bound on theta, they say nothing about other features.
-    Those of an episode are found from its last level to its first, and a level knows those of the levels after it. An
-    episode costs O(H K d²), whatever came before.
+    Constraints that are no equations are dropped: without a bound on theta, they imply nothing for other features. The
+    equations of an episode are found from its last level to its first, each with those of the levels after it. An
+    episode costs O(H K d²), however many came before.
 
     Wen and Van Roy (2013). Efficient exploration and value function generalization in deterministic systems. NIPS.
     Algorithm 1 for the coherent case.
@@ -216,28 +217,28 @@ class OCP(Baseline):
         super().__init__(env, tolerance=tolerance, **options)
 
     def learner(self, episode: Episode) -> SpanLearner:
-        """Return the compiled part."""
+        """Return the compiled learner."""
         refuse_chance(self.env)
         return SpanLearner(episode, self.own["tolerance"])
 
-    def learned(self, learner: Any) -> Learned:
-        """Return the estimates of least norm: 0 in directions not known."""
+    def estimates(self, learner: Any) -> Estimates:
+        """Return the weights of least norm: 0 in directions without an equation."""
         theta = learner.weights
-        return Learned(Policy.greedy(theta), theta=theta)
+        return Estimates(Policy.greedy(theta), theta=theta)
 
     def counts(self, learner: Any) -> dict[str, Any]:
         """Return the number of equations."""
         return {"equations": int(learner.ranks.sum())}
 
     def warnings(self, learner: Any) -> list[str]:
-        """Return whether equations contradict each other."""
+        """Return a warning if equations contradict each other."""
         if learner.n_conflicts == 0:
             return []
         return [f"{learner.n_conflicts} equations contradict earlier ones: Q* is not linear in the features"]
 
 
 def refuse_chance(env: Environment) -> None:
-    """Refuse an environment whose steps or observations depend on chance."""
+    """Raise ValueError for an environment whose steps or observations are random."""
     if isinstance(env, FiniteMDP):
         fixed = all(np.isin(P, (0.0, 1.0)).all() for P in env.P[: env.horizon - 1]) and all(
             cap == 0.0 or np.isin(R, (0.0, cap)).all() for R, cap in zip(env.R, env.caps, strict=True)

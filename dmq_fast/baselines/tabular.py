@@ -1,16 +1,15 @@
-"""Baselines that see the state itself: of a finite MDP, or of the one behind the observations of a block MDP."""
+"""Tabular baselines: they observe the state of a finite MDP, or the latent state of a block MDP."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dmq_fast._support.arguments import count, flag
-from dmq_fast.baselines.protocol import Baseline, Learned
+from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.baselines.table import greedy_on_table
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels._episode import Episode
-from dmq_fast.kernels._tabular import DelayedQLearner, UCBQLearner
+from dmq_fast.kernels import DelayedQLearner, Episode, UCBQLearner
 
 __all__ = ["UCBQ", "DelayedQ"]
 
@@ -18,22 +17,23 @@ Environment = FiniteMDP | CompiledEnv
 
 
 class Tabular(Baseline):
-    """What the two share: they learn a table of Q and return the policy that is greedy on it."""
+    """A baseline that learns a table of Q and returns its greedy policy."""
 
     def __init__(self, env: Environment, **options: Any) -> None:
         if isinstance(env, CompiledEnv) and env.latent is None:
             raise TypeError(f"env: expected a FiniteMDP or a block MDP, whose states are numbered, got {env!r}")
         super().__init__(env, **options)
 
-    def learned(self, learner: Any) -> Learned:
-        """Return the table and the policy."""
+    def estimates(self, learner: Any) -> Estimates:
+        """Return the table and its greedy policy."""
         table, env = tuple(learner.table), self.env
         if isinstance(env, FiniteMDP):
-            return Learned(greedy_on_table(table, env, observed=True), table=table)
+            return Estimates(greedy_on_table(table, env, observed=True), table=table)
         assert env.latent is not None
-        return Learned(greedy_on_table(table, env.latent, observed=False), table=table)
+        return Estimates(greedy_on_table(table, env.latent, observed=False), table=table)
 
 
+@register
 class UCBQ(Tabular):
     """Q-learning with upper confidence bounds of the Hoeffding kind.
 
@@ -68,10 +68,11 @@ class UCBQ(Tabular):
         super().__init__(env, c=c, alpha=alpha, clipped=flag("clipped", clipped), **options)
 
     def learner(self, episode: Episode) -> UCBQLearner:
-        """Return the compiled part."""
+        """Return the compiled learner."""
         return UCBQLearner(episode, **self.own)
 
 
+@register
 class DelayedQ(Tabular):
     """Delayed Q-learning with a table for every level.
 
@@ -100,7 +101,7 @@ class DelayedQ(Tabular):
         super().__init__(env, m=count("m", m, 1), epsilon=epsilon, **options)
 
     def learner(self, episode: Episode) -> DelayedQLearner:
-        """Return the compiled part."""
+        """Return the compiled learner."""
         return DelayedQLearner(episode, **self.own)
 
     def counts(self, learner: Any) -> dict[str, Any]:

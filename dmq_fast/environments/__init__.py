@@ -9,7 +9,7 @@ from dmq_fast.environments.gym.batch import GymnasiumBatch
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
-from dmq_fast.environments.registry import REGISTRY, describe, make
+from dmq_fast.environments.registry import REGISTRY, describe, make, register
 
 __all__ = [
     "REGISTRY",
@@ -31,5 +31,6 @@ __all__ = [
     "make",
     "mountain_car",
     "noisy_deep_sea",
+    "register",
     "river_swim",
 ]

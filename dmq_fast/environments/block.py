@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arguments import Seed, integer, number, one_of, seeded
+from dmq_fast._support.arrays import once_each
+from dmq_fast.environments.arrays import as_float64
 from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv
-from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp
+from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
 from dmq_fast.environments.locks import orthonormal_rows
-from dmq_fast.kernels import FiniteModel
-from dmq_fast.kernels._block import BlockModel
+from dmq_fast.environments.registry import register
+from dmq_fast.kernels import BlockModel, FiniteModel
 
 __all__ = ["block_mdp", "diabolical_lock", "lock_bernoulli", "lock_gaussian", "noisy_deep_sea"]
 
@@ -140,6 +142,7 @@ def block_mdp(
     return _environment(latent, rows, noise, n_coins, sigma, float(1 / max(1.0, reach)), name, dict(parameters))
 
 
+@register("lock-bernoulli")
 def lock_bernoulli(
     horizon: int, switch: float = 0.0, *, n_actions: int = 4, observation: str = "latent", rng: Seed = None
 ) -> FiniteMDP | CompiledEnv:
@@ -180,6 +183,7 @@ def lock_bernoulli(
     return block_mdp(latent, noise="coins", n_coins=latent.horizon, name=latent.name, parameters=latent.parameters)
 
 
+@register("lock-gaussian")
 def lock_gaussian(
     horizon: int, switch: float = 0.0, sigma: float = 0.1, *, n_actions: int = 4, rng: Seed = None
 ) -> CompiledEnv:
@@ -223,6 +227,7 @@ def lock_gaussian(
     )
 
 
+@register("diabolical-lock")
 def diabolical_lock(
     horizon: int,
     n_actions: int = 10,
@@ -303,6 +308,7 @@ def diabolical_lock(
     )
 
 
+@register("noisy-deep-sea")
 def noisy_deep_sea(
     size: int, *, sigma: float = 0.1, dimension: int | None = None, stochastic: bool = False, rng: Seed = None
 ) -> CompiledEnv:
@@ -388,22 +394,20 @@ def _rows(latent: FiniteMDP, embedding: ArrayLike | Sequence[ArrayLike] | None) 
         given = [given] * latent.horizon
     if len(given) != latent.horizon:
         raise ValueError(f"embedding: expected one array, or {latent.horizon}, one a level, got {len(given)}")
-    known: dict[int, Array] = {}
-    for level, item in enumerate(given):
-        label = f"embedding: level {level}"
-        if id(item) not in known:
-            known[id(item)] = as_float64(label, item, ("state", "feature"))
-        array, first = known[id(item)], known[id(given[0])]
-        if array.ndim != 2 or array.shape != (latent.n_states[level], *first.shape[1:]):
-            width = first.shape[1] if first.ndim == 2 else "m"
-            raise ValueError(f"{label}: expected shape ({latent.n_states[level]}, {width}), got {array.shape}")
-    return tuple(known[id(item)] for item in given)
+    axes = ("state", "feature")
+    rows = once_each(lambda item, level: as_float64(f"embedding: level {level}", item, axes), given, range(len(given)))
+    for level, array in enumerate(rows):
+        if array.ndim != 2 or array.shape != (latent.n_states[level], *rows[0].shape[1:]):
+            width = rows[0].shape[1] if rows[0].ndim == 2 else "m"
+            raise ValueError(
+                f"embedding: level {level}: expected shape ({latent.n_states[level]}, {width}), got {array.shape}"
+            )
+    return tuple(rows)
 
 
 def _mapped(rows: tuple[Array, ...], rotation: Array) -> tuple[Array, ...]:
     """Multiply every array by a matrix; arrays shared by levels stay shared."""
-    known = {id(array): array @ rotation for array in rows}
-    return tuple(known[id(array)] for array in rows)
+    return tuple(once_each(lambda array: array @ rotation, rows))
 
 
 def _hadamard_rows(m: int, dimension: int | None) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dmq_fast._support.arguments import Seed, flag, integer, number, seeded
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
+from dmq_fast.environments.registry import register
 
 __all__ = ["chain", "deep_sea", "river_swim"]
 
@@ -19,6 +20,7 @@ BSUITE_MAPPING_SEED = 42
 """Deep sea: seed of the action map in bsuite's sweep."""
 
 
+@register("chain")
 def chain(horizon: int, n_actions: int = 3, *, rng: Seed = None, length: int = 5, fail: float = 0.1) -> FiniteMDP:
     """Build rlberry's chain (rlberry/envs/finite/chain.py), with any number of actions.
 
@@ -80,6 +82,7 @@ def chain(horizon: int, n_actions: int = 3, *, rng: Seed = None, length: int = 5
     )
 
 
+@register("deep-sea")
 def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> FiniteMDP:
     """Build bsuite's deep sea (bsuite/environments/deep_sea.py and its sweep).
 
@@ -139,6 +142,7 @@ def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> Finite
     )
 
 
+@register("river-swim")
 def river_swim(n_states: int = 6, horizon: int = 20) -> FiniteMDP:
     """Build the episodic river swim of iosband/TabulaRL (environment.py).
 

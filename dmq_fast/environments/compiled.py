@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.arguments import integer, number
-from dmq_fast.environments.finite import FiniteMDP, digest
-from dmq_fast.kernels._env import ENVIRONMENT_SIZE, VERSION, EnvironmentHandle, capsule_at
-from dmq_fast.kernels._features import FeatureMap
+from dmq_fast.environments.arrays import digest
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
 
@@ -317,7 +317,7 @@ class Functions:
 
     def __init__(self, functions: Mapping[str, Any], context: Any) -> None:
         self.alive = (dict(functions), context)
-        self.struct = Struct(size=ENVIRONMENT_SIZE, version=VERSION, context=address_of_data(context))
+        self.struct = Struct(size=ENVIRONMENT_SIZE, version=ENVIRONMENT_VERSION, context=address_of_data(context))
         for name, function in functions.items():
             if function is None and name == "ended":
                 continue
@@ -390,7 +390,7 @@ def from_low_level(name: str, function: Any) -> tuple[int, int | None]:
     """Return where the function of a `scipy.LowLevelCallable` is, and its user data."""
     capsule = ctypes.py_object(tuple.__getitem__(function, 0))
     signature = capsule_name(capsule)
-    given, expected = plain(signature.decode()), plain(SIGNATURES[name])
+    given, expected = canonical(signature.decode()), canonical(SIGNATURES[name])
     if given != expected:
         raise ValueError(f"{name}: expected the signature {SIGNATURES[name]!r}, got {signature.decode()!r}")
     return capsule_pointer(capsule, signature), capsule_context(capsule)
@@ -404,8 +404,8 @@ capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_
 capsule_context = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyCapsule_GetContext", ctypes.pythonapi))
 
 
-def plain(signature: str) -> str:
-    """Return a C signature without what does not matter: const, spaces, and how 64-bit integers are called."""
+def canonical(signature: str) -> str:
+    """Return a C signature without const and with one spelling of spaces and of each integer type."""
     words = signature.replace("*", " * ").replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split()
     same = {"long": "int64_t", "npy_int64": "int64_t", "char": "int8_t", "signed": "", "const": ""}
     return " ".join(word for word in (same.get(word, word) for word in words) if word)

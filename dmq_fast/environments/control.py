@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dmq_fast._support.arguments import integer
 from dmq_fast.environments._box import CART_POLE, MOUNTAIN_CAR, Box, box_features
 from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.registry import register
 from dmq_fast.features import FeatureMap
-from dmq_fast.kernels._control import CartPole, MountainCar
+from dmq_fast.kernels import CartPole, MountainCar
 
 __all__ = ["cart_pole", "mountain_car"]
 
 
+@register("mountain-car")
 def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", order: int | None = None) -> CompiledEnv:
     """Build Gymnasium's MountainCar-v0: an underpowered car has to swing itself up a hill.
 
@@ -42,6 +44,7 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
     return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order)
 
 
+@register("cart-pole")
 def cart_pole(horizon: int = 50, features: str | FeatureMap = "fourier", order: int | None = None) -> CompiledEnv:
     """Build Gymnasium's CartPole-v1: a pole on a cart has to be kept upright.
 

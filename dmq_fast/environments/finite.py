@@ -8,21 +8,22 @@ and add up to at most 1 on every path, features have Euclidean norm at most 1.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels._validate import as_numbers
+from dmq_fast._support.arrays import first_positions, once_each
+from dmq_fast.environments.arrays import as_float64, digest, frozen, refuse_where
+from dmq_fast.environments.gym.tables import read_tables
+from dmq_fast.policy import check_horizon
 
-__all__ = ["FiniteMDP", "PolicyLike", "as_float64", "digest", "scaled_mdp"]
+__all__ = ["FiniteMDP", "PolicyLike", "scaled_mdp"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 TOLERANCE = 1e-9
 """Slack of the checks on probabilities, path sums, norms and caps: room for the caller's rounding."""
@@ -199,15 +200,13 @@ class FiniteMDP:
         ValueError
             If the horizon or the features are out of range.
         """
-        from dmq_fast.environments.gym.tables import from_gymnasium
-
-        return from_gymnasium(env, horizon, features=features, name=name)
+        return scaled_mdp(**read_tables(env, horizon, features=features, name=name)._asdict())
 
     @cached_property
     def expected_rewards(self) -> tuple[Array, ...]:
         """Mean reward of every state and action: H read-only arrays (S_h, K)."""
         return tuple(
-            rewards if rewards.ndim == 2 else _frozen((self.P[level] * rewards).sum(axis=2))
+            rewards if rewards.ndim == 2 else frozen((self.P[level] * rewards).sum(axis=2))
             for level, rewards in enumerate(self.R)
         )
 
@@ -235,7 +234,7 @@ class FiniteMDP:
             mask = np.zeros(self.n_states[level + 1], dtype=np.bool_)
             mask[support.targets[visited]] = True
             masks.append(mask)
-        return tuple(_frozen(mask) for mask in masks)
+        return tuple(frozen(mask) for mask in masks)
 
     @property
     def gap_tolerance(self) -> float:
@@ -268,7 +267,7 @@ class FiniteMDP:
             targets = np.hstack([self.optimal_q[level][mask] for level in levels])
             fit = np.linalg.lstsq(features[mask], targets, rcond=None)[0]
             theta[levels] = fit.T.reshape(len(levels), self.n_actions, self.dimension)
-        return _frozen(theta)
+        return frozen(theta)
 
     @cached_property
     def realizability_residual(self) -> float:
@@ -298,7 +297,7 @@ class FiniteMDP:
         ValueError
             If the policy has another number of rules.
         """
-        self._check_policy(policy)
+        check_horizon(policy, self.horizon)
         ahead: Array | None = None
         for level in reversed(range(self.horizon)):
             q = self._backup(level, ahead)
@@ -324,7 +323,7 @@ class FiniteMDP:
         ValueError
             If the policy has another number of rules.
         """
-        self._check_policy(policy)
+        check_horizon(policy, self.horizon)
         distributions = [self.start.copy()]
         for level in range(self.horizon - 1):
             joint = distributions[-1][:, None] * self._action_probabilities(policy, level)
@@ -349,8 +348,8 @@ class FiniteMDP:
         q: list[Array] = []
         v: list[Array] = []
         for level in reversed(range(self.horizon)):
-            q.append(_frozen(self._backup(level, v[-1] if v else None)))
-            v.append(_frozen(q[-1].max(axis=1)))
+            q.append(frozen(self._backup(level, v[-1] if v else None)))
+            v.append(frozen(q[-1].max(axis=1)))
         return _Solution(tuple(q[::-1]), tuple(v[::-1]))
 
     def _backup(self, level: int, ahead: Array | None) -> Array:
@@ -363,28 +362,16 @@ class FiniteMDP:
     def _action_probabilities(self, policy: PolicyLike, level: int) -> Array:
         return policy.probabilities(level, self.features[level], self.n_actions)
 
-    def _check_policy(self, policy: PolicyLike) -> None:
-        if len(policy.rules) != self.horizon:
-            raise ValueError(
-                f"policy: expected one rule for each of the {self.horizon} levels, got {len(policy.rules)}"
-            )
-
     def _levels_alike(self) -> Iterable[list[int]]:
         """Group levels of one feature array and equal reachable states, which share a factorisation."""
         groups: dict[tuple[int, bytes], list[int]] = {}
-        for level, (features, mask) in enumerate(zip(self.features, self.reachable, strict=True)):
-            groups.setdefault((id(features), mask.tobytes()), []).append(level)
+        for level, (first, mask) in enumerate(zip(first_positions(self.features), self.reachable, strict=True)):
+            groups.setdefault((first, mask.tobytes()), []).append(level)
         return groups.values()
 
     def _supports(self) -> list[_Support]:
         """Supports of the transition arrays, shared where the arrays are."""
-        known: dict[int, _Support] = {}
-        for transitions in self.P:
-            if id(transitions) not in known:
-                rows, targets = np.nonzero(transitions.reshape(-1, transitions.shape[2]))
-                counts = np.bincount(rows, minlength=transitions.shape[0] * transitions.shape[1])
-                known[id(transitions)] = _Support(np.cumsum(counts) - counts, counts, targets)
-        return [known[id(transitions)] for transitions in self.P]
+        return once_each(_support, self.P)
 
     def _largest_path_sum(self) -> float:
         """Largest reward sum from a start state; refuse sums above 1."""
@@ -470,10 +457,9 @@ def scaled_mdp(
     """
 
     def build(scale: float) -> FiniteMDP:
-        scaled = {id(rewards): rewards * scale for rewards in R}  # arrays shared by levels stay shared
         return FiniteMDP(
             P,
-            [scaled[id(rewards)] for rewards in R],
+            once_each(lambda rewards: rewards * scale, R),
             features,
             start,
             reward_shift=reward_shift,
@@ -487,11 +473,6 @@ def scaled_mdp(
     return build(trial.reward_scale / trial.max_reward_sum if trial.max_reward_sum > 0 else 1.0)
 
 
-def _frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    array.setflags(write=False)
-    return array
-
-
 def _arrays(
     name: str, values: Iterable[ArrayLike], axes: Sequence[str], check: Callable[[str, Array], None]
 ) -> tuple[Array, ...]:
@@ -500,84 +481,42 @@ def _arrays(
         items = tuple(values)
     except TypeError as error:
         raise TypeError(f"{name}: expected a sequence of arrays, one a level, got {type(values).__name__}") from error
-    known: dict[int, Array] = {}
-    for level, item in enumerate(items):
-        if id(item) not in known:
-            label = f"{name}: level {level}"
-            known[id(item)] = as_float64(label, item, axes)
-            check(label, known[id(item)])
-    return tuple(known[id(item)] for item in items)
+
+    def convert(item: ArrayLike, level: int) -> Array:
+        label = f"{name}: level {level}"
+        array = as_float64(label, item, axes)
+        check(label, array)
+        return array
+
+    return tuple(once_each(convert, items, range(len(items))))
 
 
-def digest(arrays: Sequence[NDArray[Any]]) -> str:
-    """Return the SHA-256 of arrays, their shapes included; those that repeat are read once."""
-    known: dict[int, bytes] = {}
-    whole = hashlib.sha256()
-    for array in arrays:
-        if id(array) not in known:
-            known[id(array)] = hashlib.sha256(np.ascontiguousarray(array).data).digest()
-        whole.update(repr(array.shape).encode() + known[id(array)])
-    return whole.hexdigest()
-
-
-def as_float64(label: str, value: ArrayLike, axes: Sequence[str]) -> Array:
-    """Copy a nonempty array of finite real numbers into a float64, C-contiguous, read-only one.
-
-    Parameters
-    ----------
-    label : str
-        How messages name the argument.
-    value : array_like
-        Booleans, integers or floats.
-    axes : sequence of str
-        How messages name the indices of an element.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    TypeError
-        If the numbers are complex or not numbers at all.
-    ValueError
-        If the array is ragged, empty or holds a NaN or an infinity.
-    """
-    given = as_numbers(label, value)
-    if given.size == 0:
-        raise ValueError(f"{label}: expected at least one element along each axis, got shape {given.shape}")
-    array = np.array(given, dtype=np.float64, order="C")
-    _refuse_where(~np.isfinite(array), label, array, axes, "a finite number")
-    return _frozen(array)
-
-
-def _refuse_where(wrong: Mask, label: str, array: Array, axes: Sequence[str], expected: str) -> None:
-    """Raise on the first wrong element, naming its indices."""
-    if wrong.any():
-        index = np.unravel_index(int(wrong.argmax()), wrong.shape)
-        where = [label, *(f"{axis} {i}" for axis, i in zip(axes, index, strict=False))]
-        raise ValueError(f"{', '.join(where)}: expected {expected}, got {array[index]:.12g}")
+def _support(transitions: Array) -> _Support:
+    """Positive entries of a transition array."""
+    rows, targets = np.nonzero(transitions.reshape(-1, transitions.shape[2]))
+    counts = np.bincount(rows, minlength=transitions.shape[0] * transitions.shape[1])
+    return _Support(np.cumsum(counts) - counts, counts, targets)
 
 
 def _check_probabilities(label: str, transitions: Array) -> None:
     if transitions.ndim != 3:
         raise ValueError(f"{label}: expected shape (S, K, S'), got {transitions.shape}")
-    _refuse_where(transitions < 0, label, transitions, TRANSITION, "a probability >= 0")
+    refuse_where(transitions < 0, label, transitions, TRANSITION, "a probability >= 0")
     sums = transitions.sum(axis=2)
-    _refuse_where(np.abs(sums - 1) > TOLERANCE, label, sums, TRANSITION, "probabilities that sum to 1")
+    refuse_where(np.abs(sums - 1) > TOLERANCE, label, sums, TRANSITION, "probabilities that sum to 1")
 
 
 def _check_rewards(label: str, rewards: Array) -> None:
     if rewards.ndim not in (2, 3):
         raise ValueError(f"{label}: expected shape (S, K) or (S, K, S'), got {rewards.shape}")
-    _refuse_where(rewards < 0, label, rewards, TRANSITION, "a reward >= 0")
+    refuse_where(rewards < 0, label, rewards, TRANSITION, "a reward >= 0")
 
 
 def _check_features(label: str, features: Array) -> None:
     if features.ndim != 2:
         raise ValueError(f"{label}: expected shape (S, d), got {features.shape}")
     norms = np.linalg.norm(features, axis=1)
-    _refuse_where(norms > 1 + TOLERANCE, label, norms, FEATURE, "features of Euclidean norm at most 1")
+    refuse_where(norms > 1 + TOLERANCE, label, norms, FEATURE, "features of Euclidean norm at most 1")
 
 
 def _check_shapes(P: tuple[Array, ...], R: tuple[Array, ...], features: tuple[Array, ...]) -> None:
@@ -613,10 +552,10 @@ def _expect_shape(label: str, shape: tuple[int, ...], expected: tuple[int, ...])
 
 def _start(start: ArrayLike | None, n_states: int) -> Array:
     if start is None:
-        return _frozen(np.eye(1, n_states)[0])
+        return frozen(np.eye(1, n_states)[0])
     distribution = as_float64("start", start, ("state",))
     _expect_shape("start", distribution.shape, (n_states,))
-    _refuse_where(distribution < 0, "start", distribution, ("state",), "a probability >= 0")
+    refuse_where(distribution < 0, "start", distribution, ("state",), "a probability >= 0")
     if abs(distribution.sum() - 1) > TOLERANCE:
         raise ValueError(f"start: expected probabilities that sum to 1, got a sum of {distribution.sum():.12g}")
     return distribution
@@ -624,7 +563,7 @@ def _start(start: ArrayLike | None, n_states: int) -> Array:
 
 def _caps(caps: ArrayLike | None, R: tuple[Array, ...]) -> Array:
     if caps is None:
-        return _frozen(np.zeros(len(R)))
+        return frozen(np.zeros(len(R)))
     values = as_float64("caps", caps, ("level",))
     _expect_shape("caps", values.shape, (len(R),))
     for level, (cap, rewards) in enumerate(zip(values, R, strict=True)):
@@ -635,7 +574,7 @@ def _caps(caps: ArrayLike | None, R: tuple[Array, ...]) -> Array:
                 f"caps: level {level}: expected 0 where the rewards depend on the next state, got {cap:.12g}"
             )
         if cap > 0:
-            _refuse_where(
+            refuse_where(
                 rewards > cap * (1 + TOLERANCE),
                 f"R: level {level}",
                 rewards,

@@ -6,11 +6,13 @@ import numpy as np
 
 from dmq_fast._support.arguments import Seed, integer, seeded
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
+from dmq_fast.environments.registry import register
 from dmq_fast.features import action_blocks
 
 __all__ = ["linear_mdp"]
 
 
+@register("linear-mdp")
 def linear_mdp(
     horizon: int = 5, n_states: int = 20, dimension: int = 4, n_actions: int = 3, *, rng: Seed = None
 ) -> FiniteMDP:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.arguments import Seed, integer, number, seeded
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.registry import register
 
 __all__ = ["linear_q"]
 
@@ -25,6 +26,7 @@ CANDIDATES = 64
 """How many directions are drawn for each state that is needed."""
 
 
+@register("linear-q")
 def linear_q(
     horizon: int = 5,
     n_states: int = 40,

@@ -7,12 +7,14 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.arguments import Seed, integer, number, seeded
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.registry import register
 
 __all__ = ["combination_lock", "decoy_lock"]
 
 GOOD, BAD, DEAD = range(3)
 
 
+@register("lock")
 def combination_lock(
     horizon: int,
     n_actions: int = 4,
@@ -83,6 +85,7 @@ def combination_lock(
     )
 
 
+@register("decoy")
 def decoy_lock(horizon: int, n_actions: int = 4) -> FiniteMDP:
     """Build a deterministic lock on which uniform initial policies mislead the learner.
 

@@ -6,41 +6,57 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dmq_fast._support.arguments import Seed, suggestion
-from dmq_fast.environments.block import diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
-from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv
-from dmq_fast.environments.control import cart_pole, mountain_car
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
 from dmq_fast.environments.gym.ids import gymnasium_environment
-from dmq_fast.environments.linear_mdp import linear_mdp
-from dmq_fast.environments.linear_q import linear_q
-from dmq_fast.environments.locks import combination_lock, decoy_lock
 
-__all__ = ["REGISTRY", "Parameter", "describe", "describe_gymnasium", "make"]
+__all__ = ["REGISTRY", "Parameter", "describe", "describe_gymnasium", "make", "register"]
 
 Environment = FiniteMDP | CompiledEnv | GymnasiumBatch
 
-REGISTRY: dict[str, Callable[..., FiniteMDP | CompiledEnv]] = {
-    "lock": combination_lock,
-    "chain": chain,
-    "deep-sea": deep_sea,
-    "river-swim": river_swim,
-    "linear-q": linear_q,
-    "decoy": decoy_lock,
-    "linear-mdp": linear_mdp,
-    "lock-bernoulli": lock_bernoulli,
-    "lock-gaussian": lock_gaussian,
-    "diabolical-lock": diabolical_lock,
-    "noisy-deep-sea": noisy_deep_sea,
-    "mountain-car": mountain_car,
-    "cart-pole": cart_pole,
-}
+REGISTRY: dict[str, Callable[..., FiniteMDP | CompiledEnv]] = {}
+"""Name -> function that makes the environment."""
+
+Factory = TypeVar("Factory", bound=Callable[..., FiniteMDP | CompiledEnv])
 
 GYMNASIUM_PREFIX = "gym:"
+
+
+def register(name: str) -> Callable[[Factory], Factory]:
+    """Return a decorator that adds a function to `REGISTRY` under this name.
+
+    The command line and sweeps read the arguments from the function's signature and numpydoc docstring.
+
+    Examples
+    --------
+    >>> @register("two-arms")
+    ... def two_arms(good: float = 0.9) -> FiniteMDP:
+    ...     '''Build a bandit.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     good : float, optional
+    ...         Mean reward of action 1.
+    ...     '''
+    ...     return FiniteMDP(P=[], R=[[[0.1, good]]], features=[[[1.0]]], caps=[1.0], name="two-arms")
+    >>> make("two-arms", good=0.8).optimal_value
+    0.8
+    >>> describe()["two-arms"]
+    (Parameter(name='good', type=<class 'float'>, default=0.9, help='Mean reward of action 1.'),)
+    >>> del REGISTRY["two-arms"]
+    """
+
+    def add(factory: Factory) -> Factory:
+        if name in REGISTRY:
+            raise ValueError(f"name: expected one that no environment has yet, got {name!r}")
+        REGISTRY[name] = factory
+        return factory
+
+    return add
 
 
 class Parameter(NamedTuple):
@@ -63,9 +79,10 @@ def describe() -> dict[str, tuple[Parameter, ...]]:
     Returns
     -------
     dict
-        From name to the arguments in order. An argument that may be None has the type it has otherwise.
+        From name, in alphabetical order, to the arguments in order. The type of an argument that may be None is that of
+        its other values.
     """
-    return {name: _parameters(factory) for name, factory in REGISTRY.items()}
+    return {name: _parameters(factory) for name, factory in sorted(REGISTRY.items())}
 
 
 def describe_gymnasium() -> tuple[Parameter, ...]:
@@ -108,7 +125,7 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
         return _make_gymnasium(name, parameters)
     if name not in REGISTRY:
         raise ValueError(
-            f"environment: expected one of {', '.join(REGISTRY)} or {GYMNASIUM_PREFIX}ID, got {name!r}"
+            f"environment: expected one of {', '.join(sorted(REGISTRY))} or {GYMNASIUM_PREFIX}ID, got {name!r}"
             f"{suggestion(name, REGISTRY)}"
         )
     factory = REGISTRY[name]
@@ -143,13 +160,13 @@ def _parameters(factory: Callable[..., Any]) -> tuple[Parameter, ...]:
     types = typing.get_type_hints(factory)
     help_of = _help(factory)
     return tuple(
-        Parameter(name, _plain_type(types[name]), parameter.default, help_of[name])
+        Parameter(name, _one_type(types[name]), parameter.default, help_of.get(name, ""))
         for name, parameter in inspect.signature(factory).parameters.items()
         if name != "rng"
     )
 
 
-def _plain_type(annotation: Any) -> type:
+def _one_type(annotation: Any) -> type:
     """Return the one type of an annotation ``T`` or ``T | None``."""
     choices: list[type] = [choice for choice in typing.get_args(annotation) if choice is not type(None)]
     return choices[0] if choices else annotation
@@ -157,7 +174,7 @@ def _plain_type(annotation: Any) -> type:
 
 def _help(factory: Callable[..., Any]) -> dict[str, str]:
     """Read the description of each parameter, on one line, from a numpydoc docstring."""
-    sections = re.split(r"^(\w+)\n-+\n", inspect.getdoc(factory) or "", flags=re.MULTILINE)
-    text = sections[sections.index("Parameters") + 1]
+    sections = re.split(r"^(\w+)\n-+\n", f"{inspect.getdoc(factory)}\n", flags=re.MULTILINE)
+    text = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
     entries = re.findall(r"^(\w+) : .*\n((?:^(?: +.*)?\n)+)", text, flags=re.MULTILINE)
     return {name: " ".join(description.split()) for name, description in entries}

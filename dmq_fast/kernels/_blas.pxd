@@ -1,15 +1,15 @@
-"""BLAS and LAPACK of SciPy: scalars by value, row-major matrices, one place for both conventions.
+"""BLAS and LAPACK of SciPy, with scalars by value and row-major matrices.
 
 Every matrix below is row-major with leading dimension equal to its number of columns. A symmetric or
 triangular row-major matrix is the transpose of the column-major one LAPACK sees, so "lower" here is
 LAPACK's "U" on the same memory.
 """
 
-# A = L L^T in place (lower triangle of `a`; the upper one is left as it came).
+# A = L L^T in place (lower triangle of `a`; the upper one is unchanged).
 # Returns 0, or k >= 1 when the leading minor of order k is not positive definite.
 cdef int cholesky(double* a, Py_ssize_t d) noexcept nogil
 
-# The same for A = U^T U on the upper triangle.
+# `cholesky` for A = U^T U on the upper triangle.
 cdef int cholesky_upper(double* a, Py_ssize_t d) noexcept nogil
 
 # b <- (L L^T)^{-1} b, with the factor `cholesky` left in the lower triangle of `l`.
@@ -26,7 +26,7 @@ cdef void multiply_transposed(
     double* out, const double* x, const double* y, Py_ssize_t n, Py_ssize_t k, Py_ssize_t d
 ) noexcept nogil
 
-# Doubles of workspace for `top_eigenpair`: matrices are the caller's, this is LAPACK's own scratch.
+# Doubles of LAPACK's workspace for `top_eigenpair`.
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil
 
 # Largest eigenvalue of the pencil (a, u^T u): the symmetric a (d, d), of which the upper triangle is read, is

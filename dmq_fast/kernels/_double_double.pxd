@@ -56,7 +56,7 @@ cdef inline Double2 scale(Double2 a, double b) noexcept nogil:
     return fast_two_sum(product.hi, product.lo + a.lo * b)
 
 cdef inline Double2 divide(Double2 a, Double2 b) noexcept nogil:
-    # One Newton step on the quotient of the leading parts, and one on what is left.
+    # The quotient of the leading parts, and two Newton steps on the remainder.
     cdef double first = a.hi / b.hi
     cdef Double2 rest = add(a, negate(scale(b, first)))
     cdef double second = rest.hi / b.hi

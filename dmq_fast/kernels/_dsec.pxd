@@ -3,12 +3,12 @@
 Moments are symmetric positive semidefinite, row-major (d, d); their upper triangles are read.
 """
 
-# What `decide` answers.
+# Answers of `decide`.
 cdef enum Answer:
-    # v < eps2 and v >= eps2, certain for the numbers given.
+    # v < eps2, and v >= eps2; both certain for the numbers given.
     NO_SHIFT = 0
     SHIFT = 1
-    # The same, but |v - eps2| is below what double-double arithmetic resolves.
+    # The same, if double-double arithmetic cannot decide: |v - eps2| is too small.
     MARGINAL_NO_SHIFT = 2
     MARGINAL_SHIFT = 3
     # A number is NaN or infinite, or an intermediate result overflows.

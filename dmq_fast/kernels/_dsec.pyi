@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
-from dmq_fast.kernels._oracle import DsecResult
+from dmq_fast.kernels._dsec_numpy import DsecResult
 
 def dsec(m1: ArrayLike, m2: ArrayLike, eps1: float, eps2: float) -> DsecResult: ...
 def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: float) -> float: ...

@@ -1,14 +1,14 @@
 """The binary interface of compiled environments, version 1.
 
-An environment is a block of functions that advance many trajectories at a time and are pure in (state, action,
-uniforms): whatever is random comes from the uniforms that the engine draws and hands in. So an environment needs no
+An environment is a struct of functions that advance many trajectories at a time. They are pure in (state, action,
+uniforms): all randomness comes from uniforms that the simulator draws and passes in. So an environment needs no
 generator of its own, runs can be repeated, and one context serves any number of threads.
 
 Arrays are C-contiguous and belong to the caller. `n` trajectories are handed in at a time; state i lies at byte
 i * state_bytes of `states`, the first aligned to 64 bytes; `u` is (n, m), row i the m uniforms on [0, 1) of
 trajectory i, and must not be read where m is 0. A function returns 0, or a code of its own other than 0, which ends the
-run as an exception that names function, code, level and chunk. It must write all of its output: what is left as it was
-is NaN, and reported as such.
+run as an exception that names function, code, level and chunk. It must write all of its output: numbers that it leaves
+out are NaN, which ends the run too.
 """
 
 from libc.stdint cimport int8_t, int64_t
@@ -17,7 +17,7 @@ cdef enum:
     ENVIRONMENT_VERSION = 1
 
 cdef struct Environment:
-    # sizeof(Environment) and ENVIRONMENT_VERSION, as the environment was compiled with.
+    # sizeof(Environment) and ENVIRONMENT_VERSION when the environment was compiled.
     int64_t size
     int64_t version
     # H, K and d, all >= 1; bytes of a state >= 1.
@@ -25,17 +25,16 @@ cdef struct Environment:
     int64_t n_actions
     int64_t dimension
     int64_t state_bytes
-    # Uniforms that `reset` needs for a trajectory, and that `features` and `step` need at each level: (H,), or NULL
-    # where they need none.
+    # Uniforms of a trajectory for `reset`, and for `features` and `step` at each level: (H,), or NULL for none.
     int64_t reset_uniforms
     const int64_t* feature_uniforms
     const int64_t* step_uniforms
     # The learner sees r' = reward_scale (r + reward_shift), which must be >= 0 and sum to at most 1 a trajectory.
     double reward_shift
     double reward_scale
-    # Handed to every function; not changed while anybody simulates.
+    # Passed to every function; must not change during a simulation.
     void* context
-    # States <- the start. A state whose bits are all 1 is taken for one that was left out.
+    # States <- the start. A state with all bits 1 counts as not written.
     int (*reset)(const void* context, int64_t n, const double* u, void* states) noexcept nogil
     # phi (n, d) <- the features of the states, of norm <= 1 unless a feature map follows; states of `level`.
     int (*features)(
@@ -46,15 +45,15 @@ cdef struct Environment:
         const void* context, int64_t level, int64_t n, void* states, const int64_t* actions, const double* u,
         double* rewards
     ) noexcept nogil
-    # ended (n,) <- 1 where the episode is over, else 0; NULL where none ends before level H. Such a trajectory stays in
+    # ended (n,) <- 1 if the episode is over, else 0; NULL if none ends before level H. Such a trajectory stays in
     # a state that `step` keeps, earns r = 0, and has features 0, whatever `features` writes there.
     int (*ended)(const void* context, int64_t level, int64_t n, const void* states, int8_t* ended) noexcept nogil
-    # Called once, with the GIL, when nobody simulates any more; may be NULL.
+    # Called once, with the GIL, when the environment is no longer used; may be NULL.
     void (*release)(void* context) noexcept
 
 
-# A capsule that hands an environment over. It is emptied by whoever takes it, who then calls `release`; `Environment`
-# itself must stay where it is until then. An object that has a method __dmq_environment__ returning such a capsule can
+# A capsule that passes an environment on. The one who takes it empties it and calls `release` in the end; the struct
+# must stay at its address until then. An object that has a method __dmq_environment__ returning such a capsule can
 # be given to `dmq_fast.environments.CompiledEnv`, which keeps the object alive.
 cdef object environment_capsule(const Environment* environment)
 

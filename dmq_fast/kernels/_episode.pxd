@@ -1,31 +1,24 @@
 """One episode at a time, for algorithms that learn from single transitions.
 
 Episode e draws from call e of a stream: chunk 0 for reset and steps, chunk 1 for what is observed, chunk 2 for the
-learner's own draws. So an environment meets the same numbers whoever learns.
+learner's own draws. So the environment draws the same numbers whatever the learner does with its own.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from dmq_fast.kernels._env cimport Environment, EnvironmentHandle
-from dmq_fast.kernels._features cimport FeatureMap
+from dmq_fast.kernels._fault cimport Fault
 from dmq_fast.kernels._philox cimport Philox, Stream
-from dmq_fast.kernels._rollout cimport Fault, Stop
+from dmq_fast.kernels._simulator cimport Simulator
 
-# Numbers that are computed between two looks for Ctrl-C: some ten milliseconds.
+# Numbers computed between two checks for Ctrl-C: some ten milliseconds.
 cdef enum:
-    UNHEARD = 1 << 22
+    UNCHECKED = 1 << 22
 
-cdef class Episode:
-    cdef readonly EnvironmentHandle handle
-    cdef readonly FeatureMap feature_map
-    cdef readonly Py_ssize_t horizon
-    cdef readonly Py_ssize_t n_actions
-    cdef readonly Py_ssize_t dimension
+# A block of one trajectory; horizon, n_actions, dimension and `stop` are those of the simulator.
+cdef class Episode(Simulator):
     # States by level, for environments whose state begins with a number of the level's states; else None.
     cdef readonly tuple n_states
     cdef readonly Stream stream
-    cdef const Environment* env
-    cdef Stop stop
     # Where the episode is: its number, the level, what `move` earned last and all steps so far.
     cdef uint64_t number
     cdef Py_ssize_t level
@@ -37,16 +30,11 @@ cdef class Episode:
     cdef Philox dynamics
     cdef Philox observations
     cdef Philox own
-    cdef signed char* state
-    cdef void* state_alone
-    cdef double* uniforms
-    cdef double* observed
-    cdef double* map_work
-    cdef int32_t* columns
-    cdef double* values
     cdef bint seen
+    # What `phi` points at where the feature map is sparse.
+    cdef double* _dense
 
-    # Each returns False when `stop` says why the episode is over.
+    # Each returns False when `stop` tells why the episode is over.
     # Start episode `number`.
     cdef bint begin(self, uint64_t number) noexcept nogil
     # phi <- features of the state; once a level.
@@ -62,7 +50,7 @@ cdef class Episode:
 
     # State of an environment that has `n_states`.
     cdef inline int32_t latent(self) noexcept nogil:
-        return (<const int32_t*> self.state)[0]
+        return (<const int32_t*> self.states)[0]
 
     cdef object explained(self)
     cdef int must_go_on(self) except -1
@@ -73,11 +61,12 @@ cdef class Learner:
     cdef readonly Py_ssize_t n_episodes
     # Numbers that an episode computes, about.
     cdef Py_ssize_t work
-    # Whether a thread is at work that may not hold the lock of the interpreter.
+    # Whether a call is running, possibly in another thread and without the lock of the interpreter.
     cdef bint busy
 
-    # RuntimeError if it is busy; else it is from now on.
+    # Set `busy`; RuntimeError if it is set already.
     cdef int begin_work(self) except -1
 
-    # Learn from the episode that has just begun; False as in Episode, or when memory ran out and `stop` is empty.
+    # Learn from the episode that has just begun. False if the episode failed, or, with `stop` at NONE, for lack of
+    # memory.
     cdef bint play(self) noexcept nogil

@@ -6,7 +6,7 @@ cdef class FeatureMap:
     # m and d.
     cdef readonly Py_ssize_t inputs
     cdef readonly Py_ssize_t dimension
-    # Entries of a row that may differ from 0, for maps that answer `apply_sparse`; 0 for those that answer `apply`.
+    # Entries of a row that may differ from 0, for maps that write `apply_sparse`; 0 for those that write `apply`.
     cdef readonly Py_ssize_t nonzeros
     # Doubles of workspace for `apply`.
     cdef Py_ssize_t work_size
@@ -14,5 +14,5 @@ cdef class FeatureMap:
     # phi (n, d) <- the features of x (n, m).
     cdef void apply(self, const double* x, Py_ssize_t n, double* phi, double* work) noexcept nogil
 
-    # columns and values (n, nonzeros) <- the same; columns ascend in every row.
+    # columns and values (n, nonzeros) <- the same features; columns ascend in every row.
     cdef void apply_sparse(self, const double* x, Py_ssize_t n, int32_t* columns, double* values) noexcept nogil

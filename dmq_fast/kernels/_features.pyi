@@ -1,4 +1,4 @@
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ class FeatureMap:
 
 @final
 class Identity(FeatureMap):
-    def __init__(self, low: ArrayLike, high: ArrayLike, bias: bool = False) -> None: ...
+    def __new__(cls, low: ArrayLike, high: ArrayLike, bias: bool = False) -> Self: ...
     @property
     def low(self) -> NDArray[np.float64]: ...
     @property
@@ -33,12 +33,12 @@ class Identity(FeatureMap):
 
 @final
 class OneHot(FeatureMap):
-    def __init__(self, n: _Integer) -> None: ...
+    def __new__(cls, n: _Integer) -> Self: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
 class Fourier(FeatureMap):
-    def __init__(self, low: ArrayLike, high: ArrayLike, order: _Integer) -> None: ...
+    def __new__(cls, low: ArrayLike, high: ArrayLike, order: _Integer) -> Self: ...
     @property
     def low(self) -> NDArray[np.float64]: ...
     @property
@@ -49,7 +49,7 @@ class Fourier(FeatureMap):
 
 @final
 class RBF(FeatureMap):
-    def __init__(self, centers: ArrayLike, width: ArrayLike, normalized: bool = True) -> None: ...
+    def __new__(cls, centers: ArrayLike, width: ArrayLike, normalized: bool = True) -> Self: ...
     @property
     def centers(self) -> NDArray[np.float64]: ...
     @property
@@ -60,7 +60,7 @@ class RBF(FeatureMap):
 
 @final
 class TileCoding(FeatureMap):
-    def __init__(self, low: ArrayLike, high: ArrayLike, tiles: ArrayLike, tilings: _Integer) -> None: ...
+    def __new__(cls, low: ArrayLike, high: ArrayLike, tiles: ArrayLike, tilings: _Integer) -> Self: ...
     @property
     def low(self) -> NDArray[np.float64]: ...
     @property
@@ -73,7 +73,7 @@ class TileCoding(FeatureMap):
 
 @final
 class RandomFourier(FeatureMap):
-    def __init__(self, inputs: _Integer, dimension: _Integer, width: ArrayLike = 1.0, rng: _Seed = None) -> None: ...
+    def __new__(cls, inputs: _Integer, dimension: _Integer, width: ArrayLike = 1.0, rng: _Seed = None) -> Self: ...
     @staticmethod
     def from_frequencies(frequencies: ArrayLike) -> RandomFourier: ...
     @property
@@ -82,14 +82,14 @@ class RandomFourier(FeatureMap):
 
 @final
 class Nystrom(FeatureMap):
-    def __init__(
-        self,
+    def __new__(
+        cls,
         landmarks: ArrayLike,
         width: ArrayLike = 1.0,
         kernel: str = "gaussian",
         tolerance: float = 1e-12,
         weights: ArrayLike | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def landmarks(self) -> NDArray[np.float64]: ...
     @property

@@ -1,4 +1,4 @@
-"""Finite MDPs packed for simulation: what other kernels read of them."""
+"""Finite MDPs packed for simulation, as other kernels read them."""
 
 from libc.stdint cimport int32_t
 
@@ -10,7 +10,7 @@ cdef enum Rewards:
 
 cdef struct Level:
     Py_ssize_t n_states
-    # Transitions: successor[row] where deterministic, else edges row_start[row] .. row_start[row + 1].
+    # Transitions: successor[row] if the level is deterministic, else edges row_start[row] .. row_start[row + 1].
     bint deterministic
     const int32_t* successor
     const int32_t* row_start
@@ -21,22 +21,22 @@ cdef struct Level:
     Rewards rewards
     const double* reward
     double cap
-    # Features: dense rows, or CSR where rows have few entries.
+    # Features: dense rows, or CSR if rows have few entries.
     const double* dense
     const int32_t* phi_start
     const int32_t* phi_column
     const double* phi_value
 
-# Immutable once made, and alive as long as the pointers below are used.
+# Immutable. Whoever uses the pointers below must keep the model alive.
 cdef class FiniteModel:
     cdef readonly Py_ssize_t horizon
     cdef readonly Py_ssize_t n_actions
     cdef readonly Py_ssize_t dimension
-    # (H,); offset (H + 1,) sums their states up, and `widest` is the most of them.
+    # levels (H,); offset (H + 1,), offset[h] the states of the levels before h; `widest`, the most states of a level.
     cdef Level* levels
     cdef Py_ssize_t* offset
     cdef Py_ssize_t widest
-    # Alias table of the start: entry k stands for the state start_state[k].
+    # Alias table of the start; its outcome k is the state start_state[k].
     cdef Py_ssize_t n_start
     cdef const double* start_threshold
     cdef const int32_t* start_alias

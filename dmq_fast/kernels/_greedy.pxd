@@ -8,7 +8,7 @@ cdef Py_ssize_t greedy_action(
     const double* phi, const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
 ) noexcept nogil
 
-# The same for a sparse phi.
+# The same for a sparse phi with `nnz` entries.
 cdef Py_ssize_t greedy_action_sparse(
     const int32_t* columns, const double* values, Py_ssize_t nnz,
     const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best

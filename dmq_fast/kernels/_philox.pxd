@@ -2,17 +2,17 @@
 
 from libc.stdint cimport uint64_t
 
-# A position in one stream. `buffer[used:4]` are the words not handed out yet.
+# A position in one stream. buffer[used:4] holds the words that are still to be used.
 cdef struct Philox:
     uint64_t key[2]
     uint64_t counter[4]
     uint64_t buffer[4]
     int used
 
-# Out of `stream`: the generator at counter (0, 0, chunk, call).
+# generator <- the beginning of a stream: counter (0, 0, chunk, call).
 cdef void philox_open(Philox* generator, Stream stream) noexcept
 
-# out (n,) <- uniforms on [0, 1) with 53 bits, as numpy.random.Generator.random.
+# out (n,) <- uniforms on [0, 1) with 53 bits, the same as numpy.random.Generator.random.
 cdef void philox_uniforms(Philox* generator, double* out, Py_ssize_t n) noexcept nogil
 
 cdef class Stream:

@@ -1,4 +1,4 @@
-"""What one call asks of a simulator: the policy's rules, and the levels whose moments are wanted."""
+"""The arguments of one call of a simulator: the policy's rules, and the levels whose moments are wanted."""
 
 from libc.stdint cimport int32_t
 
@@ -6,25 +6,26 @@ from dmq_fast.kernels._rules cimport Kind
 
 cdef class Plan:
     cdef Py_ssize_t horizon
-    # Of the rule at each level: its kind, its action where fixed, theta (K, d) where greedy.
+    # By level: the kind of the rule, the action of a fixed rule, theta (K, d) of a greedy one.
     cdef Kind* kinds
     cdef int32_t* fixed
     cdef const double** weights
-    # wanted[i]: i-th level whose second moment is wanted; counted[h]: whether h is one of them.
+    # wanted[i] is the i-th level whose second moment is wanted; counted[h] tells whether h is one of them.
     cdef Py_ssize_t n_levels
     cdef Py_ssize_t* wanted
     cdef char* counted
-    # returns[i]: i-th level whose return to go is wanted; the first of them, H where there is none.
+    # returns[i] is the i-th level whose return to go is wanted; first_return the first of them, H without any.
     cdef Py_ssize_t n_returns
     cdef Py_ssize_t* returns
     cdef Py_ssize_t first_return
-    # The last level that matters, -1 where none does. Actions are taken there only for the sake of returns.
+    # The last level to simulate, -1 for none. Actions are taken at it only if returns are wanted.
     cdef Py_ssize_t last
     cdef tuple _rules
-    # Numbers computed since `listen` was called last, about, and what it heeds beside signals.
-    cdef Py_ssize_t unheard
+    # About how many numbers were computed since signals were checked last; the event that cancels the call, or None.
+    cdef Py_ssize_t unchecked
     cdef object stop
 
+    # Add `work` numbers computed; raises KeyboardInterrupt, or Stopped, when it is time to check.
     cdef int count(self, Py_ssize_t work) except -1 nogil
-    cdef int listen(self) except -1
+    cdef int check_signals(self) except -1
     cdef int set_rule(self, Py_ssize_t h, rule, Py_ssize_t n_actions, Py_ssize_t dimension) except -1

@@ -1,4 +1,4 @@
-"""Rules: what a policy does at one level. Immutable, so that policies can share them."""
+"""Rules: how a policy chooses actions at one level. They are immutable, so that policies can share them."""
 
 cdef enum Kind:
     UNIFORM = 0

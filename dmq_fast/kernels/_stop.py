@@ -1,4 +1,4 @@
-"""How a rollout in a worker thread is told to stop: signals are heard in the main thread alone."""
+"""A way to stop a rollout in a worker thread, where Python delivers no signals."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["Stopped", "heeded", "heeding"]
 
 
 class Stopped(Exception):
-    """Nobody waits for this rollout any more."""
+    """The rollout was cancelled: its `heeding` event was set."""
 
 
 class _Thread(threading.local):
-    # In the class, so that a thread that never heeded anything need not raise and swallow an AttributeError.
+    # A class attribute is the default of every thread, without the cost of an AttributeError.
     stop: threading.Event | None = None
 
 
@@ -23,7 +23,7 @@ _thread = _Thread()
 
 @contextmanager
 def heeding(stop: threading.Event | None) -> Iterator[None]:
-    """Let the rollouts that this thread begins within raise `Stopped` soon after `stop` is set."""
+    """Make rollouts that this thread begins inside the context raise `Stopped` soon after `stop` is set."""
     before = heeded()
     _thread.stop = stop
     try:
@@ -33,5 +33,5 @@ def heeding(stop: threading.Event | None) -> Iterator[None]:
 
 
 def heeded() -> threading.Event | None:
-    """Return what the rollouts of this thread heed, None where nothing."""
+    """Return the event that stops the rollouts of this thread, or None."""
     return _thread.stop

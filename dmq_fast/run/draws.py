@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ class Batch:
     def at(self, level: int) -> Batch:
         """Return the same trajectories with the moments of one level only, so that the others can be freed."""
         if self._moments is not None:
-            return Batch(self.call, self._moments.at(level))
+            one = self._moments.at(level)
+            return self if one is self._moments else Batch(self.call, one)
         draw = self._draw
         assert draw is not None
         return Batch(self.call, draw=lambda: draw().at(level))
@@ -202,36 +204,24 @@ class Draws:
         if ledger.replaying:
             ledger.count_trajectories(purpose, n)
             return Batch(call, draw=partial(self._draw_again, call, policy, n, levels, returns_from))
-        stream = self.stream.at(call)
-        moments: Moments
+        stream, began = self.stream.at(call), perf_counter()
         if ledger.budget.max_seconds is None:
-            moments = ledger.timed(
-                "rollouts", self.sampler.collect, policy, n, stream=stream, levels=levels, returns_from=returns_from
-            )
+            moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
             ledger.count_trajectories(purpose, n)
-        else:  # count the trajectories chunk by chunk, and check the clock after each
+        else:  # counts chunk by chunk, and looks at the clock after each
             count = partial(ledger.count_trajectories, purpose)
-            moments = ledger.timed(
-                "rollouts", collect_chunks, self.sampler, policy, n, stream, levels, returns_from, count
-            )
+            moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, count)
+        ledger.add_time("rollouts", began)
         return Batch(call, moments)
 
     def _draw_again(self, call: int, policy: Policy, n: int, levels: Levels, returns_from: Levels) -> Moments:
         """Return moments that were counted before, but dropped from memory or lost in a kill: draw them again."""
         if (kept := self.memory.moments(call)) is not None:
             return kept
-        ledger, stream = self.ledger, self.stream.at(call)
-        moments: Moments = ledger.timed(
-            "rollouts",
-            collect_chunks,
-            self.sampler,
-            policy,
-            n,
-            stream,
-            levels,
-            returns_from,
-            lambda _: ledger.check_time(),
-        )
+        stream, began = self.stream.at(call), perf_counter()
+        check = lambda _: self.ledger.check_time()  # noqa: E731
+        moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, check)
+        self.ledger.add_time("rollouts", began)
         if self.options.memo or self.options.reuse:
             self.memory.keep(call, moments)
         return moments

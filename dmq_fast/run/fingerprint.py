@@ -1,4 +1,4 @@
-"""Fingerprints that a journal compares before a run is resumed: of the environment and of the initial policies."""
+"""Descriptions that a journal compares before a run is resumed: of the environment and of the initial policies."""
 
 from __future__ import annotations
 
@@ -10,34 +10,31 @@ import numpy as np
 
 from dmq_fast.kernels import Fixed, Greedy
 from dmq_fast.policy import Policy
+from dmq_fast.samplers.base import Fingerprinted, Sampler
 
-__all__ = ["fingerprint", "policy_fingerprint", "unwrapped"]
+__all__ = ["fingerprint", "policy_fingerprint"]
 
 
-def fingerprint(sampler: object) -> dict[str, Any]:
-    """Return a JSON-able description of a sampler and its environment: sizes, class, and their own fingerprints.
+def fingerprint(sampler: Sampler) -> dict[str, Any]:
+    """Describe a sampler, JSON-able: its sizes and class, its own fingerprint, and that of its environment.
 
-    Either can have a method `fingerprint`: a sampler's returns a JSON value, an environment's a dict. An environment
-    without one is described by its class only. A `ParallelSampler` has the fingerprint of the sampler inside it.
+    Of an environment without a method `fingerprint` only the class is described. A `ParallelSampler` is described as
+    the sampler whose chunks it draws on workers: the trajectories are the same.
     """
-    sampler = unwrapped(sampler)
-    described = {name: getattr(sampler, name) for name in ("horizon", "n_actions", "dimension")}
-    described["sampler"] = type(sampler).__name__
-    if callable(own := getattr(sampler, "fingerprint", None)):
-        described["fingerprint"] = own()
-    env = getattr(sampler, "env", None)
-    if callable(own := getattr(env, "fingerprint", None)):
-        described |= own()
-    elif env is not None:
-        described["class"] = type(env).__qualname__
+    sampler = sampler.unwrapped()
+    described: dict[str, Any] = {
+        "horizon": sampler.horizon,
+        "n_actions": sampler.n_actions,
+        "dimension": sampler.dimension,
+        "sampler": type(sampler).__name__,
+    }
+    if (own := sampler.fingerprint()) is not None:
+        described["fingerprint"] = own
+    if isinstance(sampler.env, Fingerprinted):
+        described |= sampler.env.fingerprint()
+    elif sampler.env is not None:
+        described["class"] = type(sampler.env).__qualname__
     return dict(json.loads(json.dumps(described, default=repr)))
-
-
-def unwrapped(sampler: Any) -> Any:
-    """Return the sampler inside a `ParallelSampler`; any other sampler itself."""
-    while hasattr(sampler, "pieces") and hasattr(sampler, "inner"):
-        sampler = sampler.inner
-    return sampler
 
 
 def policy_fingerprint(policy: Policy) -> str:

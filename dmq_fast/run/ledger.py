@@ -187,12 +187,9 @@ class Ledger:
 
     # The clock
 
-    def timed(self, phase: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-        """Return the result of a function call, and add its time to a phase."""
-        began = time.perf_counter()
-        found = function(*arguments, **keywords)
-        self.seconds[phase] += time.perf_counter() - began
-        return found
+    def add_time(self, phase: str, since: float) -> None:
+        """Add the time that passed since ``time.perf_counter()`` returned `since` to a phase."""
+        self.seconds[phase] += time.perf_counter() - since
 
     def close(self, finished: bool) -> None:
         """Close the journal; first record the clock, if the run did not finish."""

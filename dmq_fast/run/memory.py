@@ -27,6 +27,23 @@ class Known(NamedTuple):
     policy: Policy
 
 
+class Tables(dict[tuple[int, Rule], bytes]):
+    """16 bytes by level and rule that tell what a rule does at the level, filled in on first use."""
+
+    def __init__(self, actions: Callable[[int, Rule], NDArray[np.int64] | None]) -> None:
+        super().__init__()
+        self._actions = actions
+
+    def __missing__(self, key: tuple[int, Rule]) -> bytes:
+        actions = self._actions(*key)
+        if actions is None:
+            table = key[1].digest
+        else:
+            table = hashlib.blake2b(actions.tobytes(), digest_size=16).digest()
+        self[key] = table
+        return table
+
+
 class Memory:
     """Index from policies to the calls of the sampler that drew them, and the moments of the calls used last.
 
@@ -50,28 +67,18 @@ class Memory:
     ) -> None:
         self.limit = LIMIT if limit is None else limit
         self.size = 0
-        self._actions = actions
-        self._tables: dict[tuple[int, bytes], bytes] = {}
+        self._tables = None if actions is None else Tables(actions)
         self._known: dict[int, dict[bytes, Known]] = {}
         self._spent: set[int] = set()
         self._moments: OrderedDict[int, Moments] = OrderedDict()
 
     def content(self, policy: Policy, levels: int) -> bytes:
-        """Return a digest of the first `levels` rules of a policy, 16 bytes."""
-        if self._actions is None:
+        """Return 16 bytes that tell the first `levels` rules of a policy from others."""
+        if self._tables is None:
             return policy.digest(levels)
-        tables = (self._table(level, rule) for level, rule in enumerate(policy.rules[:levels]))
+        # Once per trajectory batch and level: no Python code runs where the rule was met before.
+        tables = map(self._tables.__getitem__, enumerate(policy.rules[:levels]))
         return hashlib.blake2b(b"".join(tables), digest_size=16).digest()
-
-    def _table(self, level: int, rule: Rule) -> bytes:
-        """Return a digest of a rule or of its actions on a level, 16 bytes."""
-        assert self._actions is not None
-        key = level, rule.digest
-        if key not in self._tables:
-            actions = self._actions(level, rule)
-            whole = key[1] if actions is None else hashlib.blake2b(actions.tobytes(), digest_size=16).digest()
-            self._tables[key] = whole
-        return self._tables[key]
 
     def find(self, target: int, content: bytes) -> Known | None:
         """Return the call that drew a policy for a target level, if its moments may be used again; otherwise None."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.function_class import Solver
-from dmq_fast.moments import Moments
 from dmq_fast.run.draws import Batch
 from dmq_fast.run.history import History
 from dmq_fast.run.ledger import FIT, SCAN, Fit, Ledger, Scan
@@ -74,17 +74,14 @@ class Oracle:
             top = scan.found - 1
 
     def _scan(self, cover_moments: NDArray[Any], batch: Batch, top: int, bottom: int) -> Scan:
-        scan: Scan = self.ledger.timed("oracle", self._find, cover_moments, batch.moments, top, bottom)
-        return scan
-
-    def _find(self, cover_moments: NDArray[Any], moments: Moments, top: int, bottom: int) -> Scan:
-        marginal = self.solver.n_marginal
+        moments, marginal, began = batch.moments, self.solver.n_marginal, perf_counter()
         found, values = self.solver.scan(cover_moments, moments, top, bottom)
         potentials = NONE
         if found >= 0:
             before = cover_moments[found]
             after = before + moments.second_moment(found)
             potentials = np.array([self.solver.potential(moment) for moment in (before, after)])
+        self.ledger.add_time("oracle", began)
         return Scan(found, values, potentials, self.n_marginal + self.solver.n_marginal - marginal)
 
 
@@ -111,4 +108,7 @@ class Regression:
         total = pairs[0].moments
         for batch in pairs[1:]:
             total = total + batch.moments
-        return Fit(self.ledger.timed("regression", self.solver.fit, total, h), total.returns[h].square > 0.0)
+        began = perf_counter()
+        theta, rewarded = self.solver.fit(total, h), total.returns[h].square > 0.0
+        self.ledger.add_time("regression", began)
+        return Fit(theta, rewarded)

@@ -1,53 +1,19 @@
-"""What the samplers of finite MDPs without trajectories share: the request, the actions, the sums of moments."""
+"""Actions and moments on the tables of a finite MDP, for samplers that roll out no single trajectories."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import integer
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, Uniform, greedy_actions
-from dmq_fast.policy import FOLLOWS_EXACT, Policy, check_policy
-from dmq_fast.samplers.base import ascending
-from dmq_fast.samplers.streams import check_stream
+from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Uniform, greedy_actions
+from dmq_fast.policy import FOLLOWS_EXACT
 
-__all__ = ["FeatureRows", "Request", "action_of", "actions_everywhere", "checked"]
+__all__ = ["FeatureRows", "action_of", "actions_everywhere"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-class Request(NamedTuple):
-    """The arguments of one call, checked; `last` is the last level that matters, -1 if none does."""
-
-    n: int
-    rules: tuple[Rule, ...]
-    levels: tuple[int, ...]
-    returns_from: tuple[int, ...]
-    last: int
-
-
-def checked(
-    env: FiniteMDP,
-    policy: Policy,
-    n: int,
-    rng: Stream,
-    levels: Sequence[int],
-    returns_from: Sequence[int],
-) -> Request:
-    """Check the arguments of `collect_chunk` against `env`."""
-    n = integer("n", n, 0)
-    check_policy(env, policy)
-    check_stream("rng", rng)
-    asked = ascending("levels", levels, env.horizon)
-    origins = ascending("returns_from", returns_from, env.horizon)
-    last = env.horizon - 1 if origins else max(asked, default=-1)
-    return Request(n, policy.rules, asked, origins, last)
 
 
 def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.bool_]) -> Integers | None:
@@ -56,7 +22,7 @@ def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.boo
     Raises
     ------
     ArithmeticError
-        If a greedy score of an occupied state overflows. What is said of other states does not matter.
+        If a greedy score of an occupied state overflows. The actions of other states are arbitrary.
     """
     if isinstance(rule, Uniform):
         return None
@@ -86,7 +52,7 @@ def actions_everywhere(env: FiniteMDP, level: int, rule: Rule) -> Integers | Non
 
 
 class FeatureRows:
-    """The feature rows of one level, as it suits weighted sums over the states.
+    """The feature rows of one level, stored so that weighted sums over the states are fast.
 
     Parameters
     ----------

@@ -1,54 +1,118 @@
-"""The one primitive: roll out n trajectories with a policy and give back their moments."""
+"""`Sampler`, the base class of all sources of trajectories: roll out n trajectories and return their moments."""
 
 from __future__ import annotations
 
-import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from functools import partial
-from typing import Protocol, overload, runtime_checkable
+from math import sqrt
+from typing import Any, Protocol, overload, runtime_checkable
 
-from dmq_fast._support.arguments import count
-from dmq_fast.environments.compiled import CompiledEnv
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast._support.arguments import count, integer, misspelt
+from dmq_fast.arithmetic import FLOAT64, Arithmetic
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Stream
+from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
+from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.streams import check_stream
 
 __all__ = [
     "EqualChunks",
+    "Fingerprinted",
     "Sampler",
-    "as_sampler",
-    "ascending",
     "check_tables",
     "collect_chunks",
+    "estimate_value",
 ]
 
 
-@runtime_checkable
-class Sampler(Protocol):
-    """Answers `collect`. Stateless: the same arguments give the same answer."""
+class Sampler(ABC):
+    """A source of trajectories: rolls out n of them with a policy and returns their moments.
 
-    @property
-    def horizon(self) -> int:
-        """Number of levels H."""
+    A sampler of one's own derives from this class, sets `horizon`, `n_actions` and `dimension`, and defines
+    `collect_chunk`. The other members have defaults. A sampler keeps no state between calls: the same arguments give
+    the same answer.
 
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
+    Attributes
+    ----------
+    horizon, n_actions, dimension : int
+        Number of levels H, number of actions K, feature dimension d. Set by the subclass.
+    chunk_size : int or None
+        Largest number of trajectories in one chunk. None, the default: every call is one chunk.
+    arithmetic : Arithmetic
+        Number type of the moments; float64 by default.
+    holds_gil : bool
+        Whether `collect_chunk` runs Python code. Then `workers` of a run are processes instead of threads.
+    env : object or None
+        The environment that is sampled, where there is one to show.
 
-    @property
-    def dimension(self) -> int:
-        """Feature dimension d."""
+    Raises
+    ------
+    TypeError
+        When a subclass is defined that has a public member whose name is nearly that of one of these, such as
+        ``action`` for `actions`, but not that one: misspelt, it would never be called. A leading underscore marks
+        a member as the subclass's own.
 
-    def chunks(self, n: int) -> Sequence[int]:
-        """Sizes of the pieces in which n trajectories are drawn; their moments add up in this order."""
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> class Halved(dmq.samplers.Sampler):  # another sampler, in chunks of half the size
+    ...     def __init__(self, inner):
+    ...         self.inner, self.chunk_size = inner, inner.chunk_size // 2
+    ...         self.horizon, self.n_actions, self.dimension = inner.horizon, inner.n_actions, inner.dimension
+    ...
+    ...     def collect_chunk(self, policy, n, *, rng, levels, returns_from=()):
+    ...         return self.inner.collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
+    >>> env = dmq.environments.combination_lock(horizon=3, rng=0)
+    >>> sampler = Halved(dmq.samplers.RolloutSampler(env))
+    >>> list(sampler.chunks(20_000))
+    [8192, 8192, 3616]
+    >>> dmq.DMQ(sampler, n_samples=20, rng=0).learn().status
+    'finished'
+    """
 
+    horizon: int
+    n_actions: int
+    dimension: int
+    chunk_size: int | None = None
+    arithmetic: Arithmetic = FLOAT64
+    holds_gil: bool = False
+    env: Any = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = [name for base in cls.__mro__ if base not in Sampler.__mro__ for name in vars(base)]
+        if wrong := misspelt(own, [*Sampler.__annotations__, *vars(Sampler)]):
+            raise TypeError(f"{cls.__name__}: {wrong}")
+
+    @abstractmethod
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
-        """Roll out one piece of n trajectories with the uniforms of the stream `rng`."""
+        """Roll out one chunk of n trajectories.
+
+        Parameters
+        ----------
+        policy : Policy
+            One rule for each level.
+        n : int
+            Number of trajectories, >= 0.
+        rng : Stream
+            Source of the uniforms of this chunk.
+        levels : sequence of int
+            Ascending levels whose second moment is wanted.
+        returns_from : sequence of int
+            Ascending levels h whose return to go, the sum of the rewards of levels h, ..., H-1, is wanted.
+
+        Returns
+        -------
+        Moments
+            A trajectory is cut after the last level that matters.
+        """
 
     def collect(
         self,
@@ -59,31 +123,98 @@ class Sampler(Protocol):
         levels: Sequence[int],
         returns_from: Sequence[int] = (),
     ) -> Moments:
-        """Roll out n trajectories with `policy`.
+        """Roll out n trajectories with `policy`, chunk by chunk.
 
         Parameters
         ----------
         policy : Policy
+            One rule for each level.
         n : int
             Number of trajectories, >= 0.
         stream : Stream
-            The call; chunk j of it uses ``stream.at(stream.call, j)``.
+            The call: chunk j of it uses ``stream.at(stream.call, j)``.
         levels : sequence of int
             Ascending levels whose second moment is wanted.
         returns_from : sequence of int
-            Ascending levels h whose return to go, sum over h' >= h of r_h', is wanted.
+            Ascending levels h whose return to go, the sum of the rewards of levels h, ..., H-1, is wanted.
 
         Returns
         -------
         Moments
-            A trajectory is cut after the last level that matters.
+            The sum of the moments of the chunks, added up in order.
         """
+        check_stream("stream", stream)
+        if len(self.chunks(n)) == 1:
+            # The usual case, thousands of times a run.
+            return self.collect_chunk(policy, n, rng=stream.at(stream.call), levels=levels, returns_from=returns_from)
+        return collect_chunks(self, policy, n, stream, levels, returns_from)
+
+    def chunks(self, n: int) -> Sequence[int]:
+        """Return the sizes of the chunks in which n trajectories are drawn: `chunk_size` each, then the rest."""
+        size = self.chunk_size
+        return (n,) if size is None or (isinstance(n, int) and 0 <= n <= size) else EqualChunks(n, size)
+
+    def pieces(
+        self, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
+    ) -> Generator[Moments]:
+        """Yield the moments of the chunks of a call in order; closing the generator cancels the remaining ones."""
+        for chunk, size in enumerate(self.chunks(n)):
+            position = stream.at(stream.call, chunk)
+            yield self.collect_chunk(policy, size, rng=position, levels=levels, returns_from=returns_from)
+
+    def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
+        """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for.
+
+        Trajectory i is drawn alone, on ``stream.at(stream.call, i)``: moments hold the sum of squared returns only, and
+        for one trajectory the root of it is the return, which is not negative. Subclasses do it faster.
+        """
+        n = integer("n", n, 1)
+        check_stream("stream", stream)
+
+        def alone(i: int) -> NDArray[np.float64]:
+            position = stream.at(stream.call, i)
+            moments = self.collect_chunk(policy, 1, rng=position, levels=(), returns_from=(0,))
+            return np.array([sqrt(moments.returns[0].square)])
+
+        return estimate(alone(i) for i in range(n))
+
+    def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
+        """Return the action of a rule in each state of a level, or None where that is not known.
+
+        `DMQ` with `memo` or `reuse` draws trajectories once for policies that act the same. By default None: then only
+        policies of equal rules count as the same.
+        """
+        return None
+
+    def fingerprint(self) -> Any:
+        """Return what the answers depend on besides the environment, JSON-able; a journal compares it.
+
+        By default None: nothing.
+        """
+        return None
+
+    def unwrapped(self) -> Sampler:
+        """Return the sampler whose answers these are; another one where `self` only spreads its work."""
+        return self
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """An environment that describes what it was made with."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return a JSON-able description; a journal compares it before a run is resumed."""
 
 
 class EqualChunks(Sequence[int]):
-    """Sizes of the pieces of n trajectories, `size` each and the rest last; at least one, even of none.
+    """Sizes of the chunks of n trajectories: `size` each, then the rest; at least one chunk, also for n = 0.
 
-    Computed when asked for: n may be as large as 2^63 - 1.
+    The sizes are computed on access: n may be as large as 2^63 - 1.
+
+    Examples
+    --------
+    >>> list(EqualChunks(10, 4)), list(EqualChunks(0, 4)), len(EqualChunks(2**62, 2))
+    ([4, 4, 2], [0], 2305843009213693952)
     """
 
     def __init__(self, n: int, size: int) -> None:
@@ -104,22 +235,8 @@ class EqualChunks(Sequence[int]):
         return min(self.size, self.n - positions * self.size)
 
 
-def ascending(name: str, levels: Sequence[int], horizon: int) -> tuple[int, ...]:
-    """Return the levels as integers, if they ascend within [0, horizon)."""
-    try:
-        out = tuple(operator.index(level) for level in levels)
-    except TypeError:
-        raise TypeError(f"{name}: expected a sequence of integers, got {levels!r}") from None
-    before = -1
-    for level in out:
-        if not before < level < horizon:
-            raise ValueError(f"{name}: expected ascending levels in [0, {horizon}), got {level} after {before}")
-        before = level
-    return out
-
-
 def check_tables(env: object) -> None:
-    """Refuse what is not a FiniteMDP."""
+    """Raise TypeError for an environment that is not a FiniteMDP."""
     if not isinstance(env, FiniteMDP):
         raise TypeError(f"env: expected a FiniteMDP, whose tables are needed here, got {type(env).__name__}")
 
@@ -133,63 +250,29 @@ def collect_chunks(
     returns_from: Sequence[int],
     drawn: Callable[[int], None] | None = None,
 ) -> Moments:
-    """Answer `collect` chunk by chunk; `drawn` is told the size of each in order, and may raise to stop."""
+    """Collect chunk by chunk, as `Sampler.collect` does; `drawn` is called with the size of each and may raise."""
     check_stream("stream", stream)
-    whole: Moments | None = None
-    draw = sampler.pieces if isinstance(sampler, DrawsPieces) else partial(one_by_one, sampler)
-    with closing(draw(policy, n, stream, levels, returns_from)) as pieces:
+    total: Moments | None = None
+    with closing(sampler.pieces(policy, n, stream, levels, returns_from)) as pieces:
         for piece in pieces:
-            whole = piece if whole is None else whole + piece
+            total = piece if total is None else total + piece
             if drawn is not None:
                 drawn(piece.n)
-    assert whole is not None
-    return whole
+    assert total is not None
+    return total
 
 
-@runtime_checkable
-class DrawsPieces(Protocol):
-    """A sampler with a way of its own to the moments of the chunks of a call, in order."""
+def estimate_value(sampler: Sampler, policy: Policy, n: int, *, stream: Stream) -> Estimate:
+    """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for.
 
-    def pieces(
-        self, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
-    ) -> Generator[Moments]:
-        """Yield them; closing the generator gives up the rest."""
+    Not for a sampler that returns expectations instead of trajectories, such as `ExactSampler`.
 
-
-def one_by_one(
-    sampler: Sampler, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
-) -> Generator[Moments]:
-    """Draw one chunk after the other."""
-    for chunk, size in enumerate(sampler.chunks(n)):
-        position = stream.at(stream.call, chunk)
-        yield sampler.collect_chunk(policy, size, rng=position, levels=levels, returns_from=returns_from)
-
-
-def as_sampler(source: object) -> Sampler:
-    """Return `source` if it is a sampler, the sampler that simulates it if it is an environment.
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> sampler = dmq.samplers.RolloutSampler(dmq.environments.chain(horizon=5))
+    >>> estimate = dmq.samplers.estimate_value(sampler, dmq.Policy.fixed([1] * 5), 1000, stream=dmq.Stream(0))
+    >>> round(estimate.value, 3), round(estimate.standard_error, 3)
+    (0.202, 0.003)
     """
-    from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler, missing_members
-    from dmq_fast.samplers.rollout import RolloutSampler
-
-    if isinstance(source, FiniteMDP | CompiledEnv):
-        return RolloutSampler(source)
-    if not isinstance(source, type):
-        if isinstance(source, Sampler):
-            return source
-        if isinstance(source, BatchEnvironment):
-            return BatchSampler(source)
-    accepted = "a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler"
-    if isinstance(source, type):
-        hint = f"the class {source.__name__} instead of an object of it"
-    elif hasattr(source, "observation_space") and hasattr(source, "action_space"):
-        hint = f"{type(source).__name__}; a Gymnasium environment becomes one by environments.GymnasiumBatch"
-    elif len(missing := missing_members(source)) < 6:
-        hint = f"{type(source).__name__}, which is no BatchEnvironment for want of {', '.join(missing)}"
-    else:
-        hint = type(source).__name__
-    raise TypeError(f"env_or_sampler: expected {accepted}, got {hint}")
+    return sampler.evaluate(policy, integer("n", n, 1), stream=stream)

@@ -1,4 +1,4 @@
-"""Trajectories of environments written in Python, a block of them at a time."""
+"""`BatchSampler`: trajectories of environments written in Python, many of them advanced at once."""
 
 from __future__ import annotations
 
@@ -9,36 +9,64 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import count, integer
-from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, greedy_actions
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast._support.arguments import count, integer, misspelt
+from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy, check_policy
-from dmq_fast.samplers.base import EqualChunks, ascending, collect_chunks
+from dmq_fast.samplers.base import Sampler
 from dmq_fast.samplers.evaluate import Estimate, estimate
+from dmq_fast.samplers.request import Request
 from dmq_fast.samplers.streams import check_stream
 
 __all__ = ["BatchEnvironment", "BatchSampler"]
 
-# Trajectories of one stream, unless the environment says otherwise. Part of the format.
+# Largest number of trajectories in one chunk where the environment sets no `chunk_size`. Part of the format.
 CHUNK = 4_096
 
 # How far above 1 a feature norm or a return may lie, for rounding in the environment.
 SLACK = 1e-9
 
-# Blocks of four draws between the environment's generator and the engine's: word 1 of the counter.
+# Distance between the generator of the environment and that of the policy, in blocks of four draws: it is counted in
+# word 1 of the counter.
 APART = 2**64
+
+REQUIRED = ("horizon", "n_actions", "dimension", "reset", "features", "step")
+OPTIONAL = ("chunk_size", "release", "fingerprint")
+
+Visit = Callable[[int, NDArray[np.float64], NDArray[np.float64]], None]
+"""Called with a level, the features of its states, and the rewards earned before it."""
 
 
 @runtime_checkable
 class BatchEnvironment(Protocol):
     """An episodic environment that advances n trajectories at once.
 
-    What a trajectory does may depend on its state, the action and the generator alone. Three optional members are
-    looked for: ``chunk_size``, the most trajectories of one block (4,096 where there is none);
-    ``release(states)``, called when a block is over, whether it ended well or not; and ``fingerprint()``, which returns
-    a JSON-able dict of what the environment was made with: a journal compares it before it goes on, and knows of an
-    environment without one its sizes and class only.
+    Any class with these members will do; it need not derive from this one. What a trajectory does may depend on its
+    state, the action and the generator alone.
+
+    Three members are optional. ``chunk_size`` is the largest number of trajectories advanced at once, 4,096 by default.
+    ``release(states)`` is called with the last states of a chunk when it is finished, also when it failed.
+    ``fingerprint()`` returns a JSON-able dict of what the environment was made with: a journal compares it before a run
+    is resumed; of an environment without it only sizes and class are compared.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> class Walk:  # action 1 goes right with probability 0.9; the end of the line pays
+    ...     horizon, n_actions, dimension = 4, 2, 5
+    ...
+    ...     def reset(self, n, rng):
+    ...         return np.zeros(n, dtype=int)
+    ...
+    ...     def features(self, level, states):
+    ...         return np.eye(5)[states]
+    ...
+    ...     def step(self, level, states, actions, rng):
+    ...         states = states + actions * (rng.random(len(states)) < 0.9)
+    ...         return states, (states == 4).astype(float)
+    >>> result = dmq.DMQ(Walk(), n_samples=50, rng=0).learn()
+    >>> result.policy.act(3, np.eye(5)[3])
+    1
     """
 
     @property
@@ -75,90 +103,112 @@ class BatchEnvironment(Protocol):
 
 
 class Place(NamedTuple):
-    """Where a block of trajectories stands, for messages."""
+    """The call and the chunk of trajectories, for messages."""
 
     call: int
     chunk: int
 
     def at(self, level: int) -> str:
-        """Spell it out."""
+        """Return level, call and chunk as text."""
         return f"level {level}, call {self.call}, chunk {self.chunk}"
 
 
-class BatchSampler:
-    """Simulates trajectories of a `BatchEnvironment`, in blocks.
+class BatchSampler(Sampler):
+    """Simulates trajectories of a `BatchEnvironment`, a chunk of them at a time.
 
     Parameters
     ----------
     env : BatchEnvironment
         Also a Gymnasium environment in a `GymnasiumBatch`.
 
+    Attributes
+    ----------
+    env : BatchEnvironment
+    chunk_size : int
+        Largest number of trajectories in one chunk: 4,096, or what the environment sets.
+
     Raises
     ------
     TypeError, ValueError
-        If `env` lacks a member, or its sizes are no positive integers.
+        If `env` lacks a member or has one that is nearly named like an optional one, or if its sizes are no positive
+        integers.
 
     Notes
     -----
     Memory does not depend on the number of trajectories: a chunk holds its states and, for each level of
     `returns_from`, its features (chunk, d).
 
-    Randomness: chunk j of call c hands the environment ``stream.at(c, j).generator()``, which is Philox with counter
+    Randomness: in chunk j of call c the environment gets ``stream.at(c, j).generator()``, which is Philox with counter
     (0, 0, j, c). The actions of uniform rules come from a second generator, Philox with the same key and counter
-    (0, 1, j, c), as ``integers(K, size=n)`` a level: what the policy draws never shifts what the environment draws.
+    (0, 1, j, c), as ``integers(K, size=n)`` at each level: draws of the policy never shift those of the environment.
 
-    Everything the environment returns is checked. A message names level, call and chunk; so does the note added to
-    an exception from inside the environment, which is raised as it is.
+    Everything the environment returns is checked. A message names level, call and chunk. An exception from inside the
+    environment is raised unchanged, with a note that names the same.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> class Coin:
+    ...     horizon, n_actions, dimension = 2, 2, 1
+    ...
+    ...     def reset(self, n, rng):
+    ...         return np.ones((n, 1))
+    ...
+    ...     def features(self, level, states):
+    ...         return states
+    ...
+    ...     def step(self, level, states, actions, rng):
+    ...         return states, rng.integers(2, size=len(states)) / 2
+    >>> estimate = BatchSampler(Coin()).evaluate(dmq.Policy.uniform(2), 10_000, stream=dmq.Stream(0))
+    >>> round(estimate.value, 2), round(estimate.standard_error, 4)
+    (0.5, 0.0035)
     """
 
-    # Workers that are to run at the same time must be processes.
+    env: BatchEnvironment
+    chunk_size: int
     holds_gil = True
 
     def __init__(self, env: BatchEnvironment) -> None:
         missing = missing_members(env)
         if missing:
             raise TypeError(f"env: expected a BatchEnvironment, got {type(env).__name__} without {', '.join(missing)}")
+        if wrong := misspelt(dir(env), (*REQUIRED, *OPTIONAL)):
+            raise TypeError(f"env: {wrong} in {type(env).__name__}")
         self.env = env
         self.horizon = integer("env.horizon", env.horizon, 1)
         self.n_actions = integer("env.n_actions", env.n_actions, 1)
         self.dimension = integer("env.dimension", env.dimension, 1)
         self.chunk_size = integer("env.chunk_size", getattr(env, "chunk_size", CHUNK), 1)
-
-    def chunks(self, n: int) -> Sequence[int]:
-        """Return the sizes of the pieces of n trajectories: `chunk_size` each, then the rest."""
-        return EqualChunks(n, self.chunk_size)
+        self._release: Callable[[Any], object] | None = getattr(env, "release", None)
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
-        """Roll out one piece; see `Sampler.collect_chunk`.
+        """Roll out one chunk; see `Sampler.collect_chunk`.
 
         Raises
         ------
         TypeError, ValueError
-            On an argument out of range, or where the environment returns what it must not.
+            If an argument is out of range, or the environment returns something of another type, shape or range.
         ArithmeticError
-            Where a greedy score is not finite.
+            If a greedy score is not finite.
         """
         n = count("n", n, 0)
-        check_policy(self, policy, exact=False)
-        check_stream("rng", rng)
-        levels = ascending("levels", levels, self.horizon)
-        returns_from = ascending("returns_from", returns_from, self.horizon)
+        request = Request.of(self, policy, n, rng, levels, returns_from, exact=False)
+        levels, returns_from = request.levels, request.returns_from
         grams = [SecondMoment(self.dimension) for _ in levels]
-        moment_of = dict(zip(levels, grams, strict=True))
+        gram_of = dict(zip(levels, grams, strict=True))
         starts: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
         def visit(level: int, phi: NDArray[np.float64], earned: NDArray[np.float64]) -> None:
-            if level in moment_of:
-                moment_of[level].add_rows(phi)
-            if level in wanted:
+            if level in gram_of:
+                gram_of[level].add_rows(phi)
+            if level in returns_from:
                 # Copies: the environment may reuse its array.
                 starts[level] = phi.copy(), earned.copy()
 
-        wanted = frozenset(returns_from)
-        last = self.horizon if returns_from else levels[-1] if levels else 0
-        total = self._roll_out(policy, n, rng, wanted.union(levels), last, visit)
+        last = self.horizon if returns_from else max(request.last, 0)
+        total = self._roll_out(policy, n, rng, frozenset((*levels, *returns_from)), last, visit)
         returns = {}
         for h in returns_from:
             phi, before = starts.get(h, (np.empty((0, self.dimension)), np.empty(0)))
@@ -167,28 +217,16 @@ class BatchSampler:
         stacked = np.array([gram.matrix for gram in grams]).reshape(len(levels), self.dimension, self.dimension)
         return Moments(n, levels, stacked, returns)
 
-    def collect(
-        self,
-        policy: Policy,
-        n: int,
-        *,
-        stream: Stream,
-        levels: Sequence[int],
-        returns_from: Sequence[int] = (),
-    ) -> Moments:
-        """Roll out n trajectories; see `Sampler.collect`."""
-        return collect_chunks(self, policy, n, stream, levels, returns_from)
-
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
         n = count("n", n, 1)
         check_policy(self, policy, exact=False)
         check_stream("stream", stream)
-        blocks = (
-            self._roll_out(policy, size, stream.at(stream.call, chunk), frozenset(), self.horizon, ignore)
+        returns = (
+            self._roll_out(policy, size, stream.at(stream.call, chunk), frozenset(), self.horizon, None)
             for chunk, size in enumerate(self.chunks(n))
         )
-        return estimate(blocks)
+        return estimate(returns)
 
     def _roll_out(
         self,
@@ -197,19 +235,18 @@ class BatchSampler:
         rng: Stream,
         wanted: frozenset[int],
         last: int,
-        visit: Callable[[int, NDArray[np.float64], NDArray[np.float64]], None],
+        visit: Visit | None,
     ) -> NDArray[np.float64]:
-        """Advance n trajectories to level `last` (H: to their end); return what each has earned.
+        """Advance n trajectories to level `last` (H: to their end); return the sum of rewards of each.
 
-        `visit` gets the features of the `wanted` levels and what was earned before them.
+        `visit` is called at the `wanted` levels.
         """
         total = np.zeros(n)
         if n == 0 or not (wanted or last):
             return total
         env, place = self.env, Place(rng.call, rng.chunk)
-        release = getattr(env, "release", keep)
         own, draws = generators(rng)
-        with told("reset", place.at(0)):
+        with noting("reset", place.at(0)):
             states = env.reset(n, own)
         try:
             for level in range(min(last + 1, self.horizon)):
@@ -218,26 +255,28 @@ class BatchSampler:
                 rule = policy.rules[level]
                 phi = None
                 if level in wanted or (moving and isinstance(rule, Greedy)):
-                    with told("features", where):
+                    with noting("features", where):
                         given = env.features(level, states)
                     phi = self._checked_features(given, n, where)
-                    if level in wanted:
+                    if visit is not None and level in wanted:
                         visit(level, phi, total)
                 if not moving:
                     break
                 actions = self._actions(rule, phi, n, draws, where)
-                with told("step", where):
+                with noting("step", where):
                     stepped = env.step(level, states, actions, own)
                 if not isinstance(stepped, tuple) or len(stepped) != 2:
-                    raise TypeError(f"{where}: step: expected (states, rewards), got {brief(stepped)}")
+                    raise TypeError(f"{where}: step: expected (states, rewards), got {kind_of(stepped)}")
                 states, rewards = stepped
                 add_rewards(total, rewards, where)
         except BaseException:
-            with suppress(Exception):  # what went wrong before is what matters
-                release(states)
+            if self._release is not None:
+                with suppress(Exception):  # the first exception is the one to report
+                    self._release(states)
             raise
-        with told("release", where):
-            release(states)
+        if self._release is not None:
+            with noting("release", where):
+                self._release(states)
         return total
 
     def _actions(
@@ -258,7 +297,7 @@ class BatchSampler:
                 raise ArithmeticError(f"{where}: a greedy score is not finite (theta too large)") from error
         return draws.integers(self.n_actions, size=n)
 
-    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused
+    @np.errstate(over="ignore", invalid="ignore")  # numbers that overflow are refused
     def _checked_features(self, given: Any, n: int, where: str) -> NDArray[np.float64]:
         phi = as_floats(f"{where}: features", given, (n, self.dimension), finite=False)
         squares = np.einsum("nd,nd->n", phi, phi)
@@ -274,7 +313,7 @@ class BatchSampler:
         return phi
 
     def fingerprint(self) -> dict[str, int]:
-        """Return what, besides the environment, the answers depend on."""
+        """Return what the answers depend on besides the environment; see `Sampler.fingerprint`."""
         return {"chunk_size": self.chunk_size}
 
     def __reduce__(self) -> tuple[type[BatchSampler], tuple[BatchEnvironment]]:
@@ -282,22 +321,23 @@ class BatchSampler:
 
 
 def generators(rng: Stream) -> tuple[np.random.Generator, np.random.Generator]:
-    """Return the environment's generator and the engine's."""
+    """Return the generator of the environment and that of uniform rules."""
     own, draws = rng.generator(), rng.generator()
     cast(np.random.Philox, draws.bit_generator).advance(APART)
     return own, draws
 
 
 def missing_members(env: object) -> list[str]:
-    """List what `env` lacks to be a `BatchEnvironment`."""
+    """List the required members of a `BatchEnvironment` that `env` lacks."""
     if isinstance(env, type):
         return ["being an instance"]
-    missing = [name for name in ("horizon", "n_actions", "dimension") if not hasattr(env, name)]
-    return missing + [name for name in ("reset", "features", "step") if not callable(getattr(env, name, None))]
+    sizes, methods = REQUIRED[:3], REQUIRED[3:]
+    missing = [name for name in sizes if not hasattr(env, name)]
+    return missing + [name for name in methods if not callable(getattr(env, name, None))]
 
 
 def add_rewards(total: NDArray[np.float64], given: Any, where: str) -> None:
-    """Add the rewards of one level to `total` (n,) in place; refuse what a reward must not be."""
+    """Add the rewards of one level to `total` (n,) in place; refuse negative ones, and sums above 1."""
     rewards = as_floats(f"{where}: rewards", given, total.shape, finite=False)
     good = rewards >= 0.0
     if not good.all():
@@ -313,8 +353,8 @@ def add_rewards(total: NDArray[np.float64], given: Any, where: str) -> None:
 
 
 @contextmanager
-def told(method: str, where: str) -> Iterator[None]:
-    """Add to an exception from inside the environment where it happened."""
+def noting(method: str, where: str) -> Iterator[None]:
+    """Add a note to an exception from inside the environment: the method that raised it, and where."""
     try:
         yield
     except Exception as error:
@@ -322,16 +362,6 @@ def told(method: str, where: str) -> Iterator[None]:
         raise
 
 
-def brief(value: object) -> str:
-    """Describe a wrong value in a few words."""
-    if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
-    return type(value).__name__
-
-
-def keep(states: Any) -> None:
-    """Release nothing."""
-
-
-def ignore(level: int, phi: NDArray[np.float64], earned: NDArray[np.float64]) -> None:
-    """Visit nothing."""
+def kind_of(value: object) -> str:
+    """Describe a value of a wrong type in a few words."""
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__

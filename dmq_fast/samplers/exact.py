@@ -9,21 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.arguments import integer
+from dmq_fast._support.arrays import once_each
 from dmq_fast.arithmetic import ExactGreedy, Extended, as_arithmetic
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
-from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
-from dmq_fast.samplers.base import check_tables
-from dmq_fast.samplers.streams import check_stream
+from dmq_fast.samplers._finite import FeatureRows, action_of, actions_everywhere
+from dmq_fast.samplers.base import Sampler, check_tables
+from dmq_fast.samplers.request import Request
 
 __all__ = ["ExactSampler"]
 
 Floats = NDArray[np.float64]
 
 
-class ExactSampler:
+class ExactSampler(Sampler):
     """Gives n times the expectations of the moments of one trajectory: the paper's Oracle 4.1, n = infinity.
 
     Parameters
@@ -65,19 +67,14 @@ class ExactSampler:
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
-        known = {id(phi): FeatureRows(phi) for phi in env.features}
-        self._rows = [known[id(phi)] for phi in env.features]
-
-    def chunks(self, n: int) -> Sequence[int]:
-        """Return [n]: one piece."""
-        return [n]
+        self._rows = once_each(FeatureRows, env.features)
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
         """Return n times the expectations; see `Sampler.collect_chunk`."""
-        request = checked(self.env, policy, n, rng, levels, returns_from)
-        n = request.n
+        n = integer("n", n, 0)
+        request = Request.of(self, policy, n, rng, levels, returns_from)
         if self._extended is not None:
             return self._extended.moments(request)
         grams = np.zeros((len(request.levels), self.dimension, self.dimension))
@@ -93,19 +90,6 @@ class ExactSampler:
                 moment = self._rows[h].weighted_sum(n * (occupancy[h] * first[h]))
                 returns[h] = Returns(moment, float(n * (occupancy[h] @ second[h])), n)
         return Moments(n, request.levels, grams, returns)
-
-    def collect(
-        self,
-        policy: Policy,
-        n: int,
-        *,
-        stream: Stream,
-        levels: Sequence[int],
-        returns_from: Sequence[int] = (),
-    ) -> Moments:
-        """Return n times the expectations; see `Sampler.collect`."""
-        check_stream("stream", stream)
-        return self.collect_chunk(policy, n, rng=stream, levels=levels, returns_from=returns_from)
 
     def _forwards(
         self, rules: Sequence[Rule], last: int, act_at_last: bool
@@ -196,21 +180,13 @@ class Expectations:
     def __init__(self, env: FiniteMDP, arithmetic: Extended) -> None:
         self.env = env
         self.arithmetic = arithmetic
-        known: dict[int, Any] = {}
-
-        def once(array: Floats, convert: Any) -> Any:
-            """Convert an array that levels share once."""
-            if id(array) not in known:
-                known[id(array)] = convert(array)
-            return known[id(array)]
-
         self._start = list(arithmetic.convert_array(env.start))
-        self._successors = [once(P, self._support) for P in env.P]
-        self._rewards = [once(R, arithmetic.convert_array) for R in env.R]
+        self._successors = once_each(self._support, env.P)
+        self._rewards = once_each(arithmetic.convert_array, env.R)
         self._caps = list(arithmetic.convert_array(env.caps))
-        self._features = [once(phi, arithmetic.convert_array) for phi in env.features]
+        self._features = once_each(arithmetic.convert_array, env.features)
         self._zero, self._n_actions = arithmetic.convert(0), arithmetic.convert(env.n_actions)
-        self._outer = {id(phi): [np.multiply.outer(row, row) for row in phi] for phi in self._features}
+        self._outer = once_each(lambda phi: [np.multiply.outer(row, row) for row in phi], self._features)
         self._occupancy = lru_cache(CACHE)(self._find_occupancy)
         self._second_moment = lru_cache(CACHE)(self._find_second_moment)
         self._ahead = lru_cache(CACHE)(self._find_ahead)
@@ -274,8 +250,7 @@ class Expectations:
     def _find_second_moment(self, tables: tuple[Table, ...]) -> Objects:
         """E phi phi^T at the level to which the actions so far lead."""
         total = self.arithmetic.zeros((self.env.dimension,) * 2)
-        outer = self._outer[id(self._features[len(tables)])]
-        for weight, square in zip(self._occupancy(tables), outer, strict=True):
+        for weight, square in zip(self._occupancy(tables), self._outer[len(tables)], strict=True):
             if weight:
                 total = total + weight * square
         return total

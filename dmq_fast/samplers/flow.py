@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.arguments import count, one_of
+from dmq_fast._support.arrays import first_positions, once_each
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._binomial import binomial
-from dmq_fast.samplers._finite import FeatureRows, Request, action_of, actions_everywhere, checked
-from dmq_fast.samplers.base import check_tables
-from dmq_fast.samplers.streams import check_stream
+from dmq_fast.samplers._finite import FeatureRows, action_of, actions_everywhere
+from dmq_fast.samplers.base import Sampler, check_tables
+from dmq_fast.samplers.request import Request
 
 __all__ = ["FlowSampler"]
 
@@ -33,7 +34,7 @@ GRID = 2.0**50
 """Rewards are rounded to multiples of 1 / GRID where equal sums are merged: sums up to 1 of such numbers are exact."""
 
 
-class FlowSampler:
+class FlowSampler(Sampler):
     """Draws how many of n trajectories of a finite MDP go which way, level by level, with multinomials.
 
     The counts of n i.i.d. trajectories are a Markov chain over the levels: given the count of each state, the counts
@@ -79,17 +80,14 @@ class FlowSampler:
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
-        known = {id(phi): FeatureRows(phi) for phi in env.features}
-        self._rows = [known[id(phi)] for phi in env.features]
+        self._rows = once_each(FeatureRows, env.features)
         self._start = _outcomes(
             np.zeros(env.start.size, dtype=np.int64), np.arange(env.start.size), np.zeros(env.start.size), env.start
         )
-        # By what a table depends on; filled when a level first needs it.
+        # Levels that share arrays share tables: an array is named by the first level that has it.
+        self._transitions_of, self._rewards_of = first_positions(env.P), first_positions(env.R)
+        # By all that a table depends on; filled when a level first needs it.
         self._tables: dict[tuple[object, ...], Outcomes] = {}
-
-    def chunks(self, n: int) -> Sequence[int]:
-        """Return [n]: one piece."""
-        return [n]
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
@@ -104,26 +102,12 @@ class FlowSampler:
             When a greedy score overflows; names the level.
         """
         n = count("n", n, 0, "; ExactSampler is the limit of ever more")
-        request = checked(self.env, policy, n, rng, levels, returns_from)
+        request = Request.of(self, policy, n, rng, levels, returns_from)
         grams = np.zeros((len(request.levels), self.dimension, self.dimension))
         returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
         if n > 0 and request.last >= 0:
             self._flow(request, rng.generator(), grams, returns)
         return Moments(n, request.levels, grams, returns)
-
-    def collect(
-        self,
-        policy: Policy,
-        n: int,
-        *,
-        stream: Stream,
-        levels: Sequence[int],
-        returns_from: Sequence[int] = (),
-    ) -> Moments:
-        """Draw the moments of n trajectories; see `Sampler.collect`."""
-        check_stream("stream", stream)
-        start = stream.at(stream.call)
-        return self.collect_chunk(policy, n, rng=start, levels=levels, returns_from=returns_from)
 
     def _flow(
         self, request: Request, generator: np.random.Generator, grams: Floats, returns: dict[int, Returns]
@@ -163,16 +147,16 @@ class FlowSampler:
 
     def _outcomes_of(self, h: int, paying: bool, uniform: bool) -> Outcomes:
         """Table of what can happen after level h: rows are states under a uniform rule, else state K + action."""
-        env = self.env
-        transitions = env.P[h] if h < len(env.P) else None
-        last = h == self.horizon - 1
-        key = (id(transitions), id(env.R[h]) if paying else None, float(env.caps[h]) * paying, last, uniform)
+        env, last = self.env, h == self.horizon - 1
+        transitions = self._transitions_of[h] if h < len(env.P) else None
+        key = (transitions, self._rewards_of[h] if paying else None, float(env.caps[h]) * paying, last, uniform)
         if key not in self._tables:
-            self._tables[key] = self._tabulate(h, transitions, last, paying, uniform)
+            self._tables[key] = self._tabulate(h, last, paying, uniform)
         return self._tables[key]
 
-    def _tabulate(self, h: int, transitions: Floats | None, last: bool, paying: bool, uniform: bool) -> Outcomes:
+    def _tabulate(self, h: int, last: bool, paying: bool, uniform: bool) -> Outcomes:
         env, pairs = self.env, self.env.n_states[h] * self.n_actions
+        transitions = env.P[h] if h < len(env.P) else None
         by_edge = env.R[h].ndim == 3
         if transitions is None or (last and not by_edge):
             # Where the last action leads does not matter.

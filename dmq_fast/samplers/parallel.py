@@ -14,14 +14,15 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmq_fast._support.arguments import count, integer
-from dmq_fast.kernels import Stream
-from dmq_fast.kernels._stop import heeding
+from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.base import Sampler, collect_chunks
-from dmq_fast.samplers.evaluate import Estimate, estimate_value
-from dmq_fast.samplers.streams import check_stream
+from dmq_fast.samplers.base import Sampler
+from dmq_fast.samplers.evaluate import Estimate
 
 __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
 
@@ -37,7 +38,7 @@ class Chunk(NamedTuple):
     size: int
 
 
-class ParallelSampler:
+class ParallelSampler(Sampler):
     """Draws the chunks of `inner` on the workers of an executor and adds their moments up in order.
 
     The answers are those of `inner`, bit for bit, for any number and kind of workers.
@@ -80,71 +81,51 @@ class ParallelSampler:
             raise TypeError(f"inner: expected a Sampler, got {type(inner).__name__}")
         check_executor(executor)
         self.inner = inner
+        self.horizon, self.n_actions, self.dimension = inner.horizon, inner.n_actions, inner.dimension
+        self.arithmetic, self.env = inner.arithmetic, inner.env
         self.in_flight = None if in_flight is None else integer("in_flight", in_flight, 1)
         self._shipped = Shipped(inner)
         self._make = executor if callable(executor) else None
         self._executor = None if callable(executor) else executor
         self._home = os.getpid()
 
-    @property
-    def horizon(self) -> int:
-        """Number of levels H."""
-        return self.inner.horizon
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return self.inner.n_actions
-
-    @property
-    def dimension(self) -> int:
-        """Feature dimension d."""
-        return self.inner.dimension
-
     def chunks(self, n: int) -> Sequence[int]:
-        """Return the sizes of the pieces of n trajectories, those of `inner`."""
+        """Return the sizes of the chunks of n trajectories, those of `inner`."""
         return self.inner.chunks(n)
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
-        """Roll out one piece in the calling thread; see `Sampler.collect_chunk`."""
-        return self.inner.collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
-
-    def collect(
-        self,
-        policy: Policy,
-        n: int,
-        *,
-        stream: Stream,
-        levels: Sequence[int],
-        returns_from: Sequence[int] = (),
-    ) -> Moments:
-        """Roll out n trajectories; see `Sampler.collect`."""
-        check_stream("stream", stream)
-        if len(self.inner.chunks(n)) > 1:
-            return collect_chunks(self, policy, n, stream, levels, returns_from)
-        with naming(Chunk(stream.at(stream.call), n)):
-            return self.inner.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
+        """Roll out one chunk in the calling thread; see `Sampler.collect_chunk`."""
+        with naming(Chunk(rng, n)):
+            return self.inner.collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
-        """Estimate the value of `policy` as `inner` does, in the calling thread; see `estimate_value`."""
-        return estimate_value(self.inner, policy, n, stream=stream)
+        """Estimate the value of `policy` as `inner` does, in the calling thread; see `Sampler.evaluate`."""
+        return self.inner.evaluate(policy, n, stream=stream)
+
+    def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
+        """Return the action of a rule in each state of a level, as `inner` does; see `Sampler.actions`."""
+        return self.inner.actions(level, rule)
+
+    def fingerprint(self) -> Any:
+        """Return the fingerprint of `inner`; see `Sampler.fingerprint`."""
+        return self.inner.fingerprint()
+
+    def unwrapped(self) -> Sampler:
+        """Return the sampler whose chunks are drawn on workers."""
+        return self.inner.unwrapped()
 
     def pieces(
         self, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
     ) -> Generator[Moments]:
-        """Yield the moments of the chunks of a call in order; to close the iterator is to cancel the rest."""
+        """Yield the moments of the chunks of a call in order; closing the generator cancels the remaining ones."""
         sizes = enumerate(self.inner.chunks(n))
         chunks = (Chunk(stream.at(stream.call, number), size) for number, size in sizes)
         tail = tuple(levels), tuple(returns_from)
         if len(self.inner.chunks(n)) == 1:
             chunk = next(chunks)
-            with naming(chunk):
-                piece = self.collect_chunk(
-                    policy, chunk.size, rng=chunk.stream, levels=levels, returns_from=returns_from
-                )
-            yield piece
+            yield self.collect_chunk(policy, chunk.size, rng=chunk.stream, levels=levels, returns_from=returns_from)
             return
 
         self._shipped.by_pickle = isinstance(self.executor, ProcessPoolExecutor)
@@ -392,7 +373,7 @@ def pool_of(sampler: Sampler, workers: int) -> Callable[[], Executor]:
     Compiled samplers release the GIL. One that runs Python says so by an attribute `holds_gil` that is true; its
     processes are spawned, since a forked BLAS may hang.
     """
-    if getattr(sampler, "holds_gil", False):
+    if sampler.holds_gil:
         context = multiprocessing.get_context("spawn")
         return functools.partial(ProcessPoolExecutor, workers, mp_context=context)
     return functools.partial(ThreadPoolExecutor, workers, thread_name_prefix="dmq_fast")

@@ -1,4 +1,4 @@
-"""Simulated trajectories."""
+"""`RolloutSampler`: trajectories simulated in compiled code."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dmq_fast.kernels import CompiledModel, FiniteModel, Rule, Stream
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere
-from dmq_fast.samplers.base import EqualChunks, collect_chunks
+from dmq_fast.samplers.base import Sampler
 from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.streams import check_stream
 
 __all__ = ["RolloutSampler"]
 
-# Trajectories of one stream, at most. Part of the format: it decides which uniforms a trajectory gets.
+# Largest number of trajectories in one chunk. Part of the format: it decides which uniforms a trajectory gets.
 CHUNK = 16_384
 
-# Numbers that a chunk of a compiled environment computes, about: a fraction of a second.
+# Approximate number of floats computed in one chunk of a compiled environment, which takes a fraction of a second.
 WORK = 2**24
 
 
-class RolloutSampler:
+class RolloutSampler(Sampler):
     """Simulates trajectories one by one, in compiled code that does not hold the GIL.
 
     Parameters
@@ -41,14 +41,31 @@ class RolloutSampler:
 
     Attributes
     ----------
+    env : FiniteMDP or CompiledEnv
     chunk_size : int
-        Trajectories of one stream: 16,384, and fewer where those of a compiled environment are long or wide.
+        Largest number of trajectories in one chunk: 16,384, or fewer where those of a compiled environment are long or
+        wide.
 
     Notes
     -----
     Memory does not depend on the number of trajectories. Ctrl-C is answered within chunks, after some ten milliseconds
     of computing, or one level of 256 trajectories of a compiled environment where that takes longer.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=3, rng=0)
+    >>> sampler = RolloutSampler(env)
+    >>> moments = sampler.collect(dmq.Policy.uniform(3), 1000, stream=dmq.Stream(0), levels=[2], returns_from=[0])
+    >>> moments.second_moment(2)  # the share of trajectories in each of the two states
+    array([[0.053, 0.   ],
+           [0.   , 0.947]])
+    >>> moments.returns[0].n
+    1000
     """
+
+    env: FiniteMDP | CompiledEnv
+    chunk_size: int
 
     def __init__(self, env: FiniteMDP | CompiledEnv) -> None:
         if not isinstance(env, FiniteMDP | CompiledEnv):
@@ -65,37 +82,15 @@ class RolloutSampler:
             self._model = CompiledModel(env.handle, env.features)
             self.chunk_size = chunk_size(env)
 
-    def chunks(self, n: int) -> Sequence[int]:
-        """Return the sizes of the pieces of n trajectories: `chunk_size` each, then the rest."""
-        return EqualChunks(n, self.chunk_size)
-
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
-        """Roll out one piece; see `Sampler.collect_chunk`."""
+        """Roll out one chunk; see `Sampler.collect_chunk`."""
         n = count("n", n, 0)
         check_stream("rng", rng)
         grams, moments, squares = self._model.rollout(rules_of(policy), n, rng, levels, returns_from)
         returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
         return Moments(n, levels, grams, returns)
-
-    def collect(
-        self,
-        policy: Policy,
-        n: int,
-        *,
-        stream: Stream,
-        levels: Sequence[int],
-        returns_from: Sequence[int] = (),
-    ) -> Moments:
-        """Roll out n trajectories; see `Sampler.collect`."""
-        n = count("n", n, 0)
-        check_stream("stream", stream)
-        if n <= self.chunk_size:
-            # The usual case, thousands of times a run.
-            start = stream.at(stream.call)
-            return self.collect_chunk(policy, n, rng=start, levels=levels, returns_from=returns_from)
-        return collect_chunks(self, policy, n, stream, levels, returns_from)
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
@@ -104,9 +99,9 @@ class RolloutSampler:
         return estimate(self._model.returns(rules, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
 
     def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
-        """Return what a rule does in each state of a level: two policies that do the same are one.
+        """Return the action of a rule in each state of a level of a FiniteMDP; see `Sampler.actions`.
 
-        None where the rule is uniform, a score overflows, or the states cannot be counted.
+        None where the rule is uniform, a score overflows, or the environment is no FiniteMDP.
         """
         return actions_everywhere(self.env, level, rule) if isinstance(self.env, FiniteMDP) else None
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arguments import integer
-from dmq_fast.kernels._validate import as_numbers, as_positive
+from dmq_fast.kernels import as_numbers, as_positive
 
 __all__ = [
     "FLOAT64_EPS_R",

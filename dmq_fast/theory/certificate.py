@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels._validate import as_positive
+from dmq_fast.kernels import as_positive
 from dmq_fast.policy import Policy
 from dmq_fast.theory.bounds import finite_cover_bound, printed_cover_bound, ridge_norm_bound, sure_cover_bound
 from dmq_fast.theory.measures import (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels import as_floats
 from dmq_fast.policy import Policy, check_policy
 
 __all__ = [

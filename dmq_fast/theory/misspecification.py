@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dmq_fast.kernels._validate import as_positive
+from dmq_fast.kernels import as_positive
 
 __all__ = ["largest_misspecification", "misspecified_thresholds"]
 

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.arguments import integer, number
 from dmq_fast.environments.compiled import LARGE, digest_of_map
-from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, plain_arguments
-from dmq_fast.kernels._features import FeatureMap
-from dmq_fast.kernels._validate import as_floats, as_numbers
+from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, scalar_arguments
+from dmq_fast.kernels import FeatureMap, as_floats, as_numbers
 
 __all__ = ["GymnasiumBatch"]
 
@@ -124,7 +123,7 @@ class GymnasiumBatch:
             first.close()
             raise
         self._pool.give(first)
-        arguments = plain_arguments(spec) if make is None else make
+        arguments = scalar_arguments(spec) if make is None else make
         self.parameters = {"env": self.name, "horizon": self.horizon, **arguments}
 
     def _feature_map(self, features: Features | None, first: Single | Rows) -> tuple[int, Features]:
@@ -204,16 +203,16 @@ class GymnasiumBatch:
         """
         features = self._features
         if isinstance(features, FeatureMap):
-            told = digest_of_map(features)
+            described = digest_of_map(features)
         else:
-            told = getattr(features, "__qualname__", type(features).__qualname__)
+            described = getattr(features, "__qualname__", type(features).__qualname__)
         return {
             "name": self.name,
             "parameters": self.parameters,
             "observations": str(self._observations),
             "actions": str(self._actions),
             "rewards": [self.reward_shift, self.reward_scale],
-            "features": told,
+            "features": described,
         }
 
     def close(self) -> None:
@@ -468,8 +467,8 @@ class Episodes:
                 member = self.members[row]
                 outcome = member.env.step(int(actions[row]))
                 observation, reward, terminated, truncated = four_of_five(outcome)
-                rewards[row] = one("reward", reward)
-                if one("terminated", terminated) or one("truncated", truncated):
+                rewards[row] = as_scalar("reward", reward)
+                if as_scalar("terminated", terminated) or as_scalar("truncated", truncated):
                     self.alive[row] = False
                 else:
                     self.observations[row] = member.seen(observation)
@@ -491,7 +490,7 @@ class Episodes:
             raise
         self.observations = rows.seen(observations)[:n]
         earned, terminated, truncated = (
-            plain(name, values, (rows.width,))
+            as_shape(name, values, (rows.width,))
             for name, values in (("rewards", earned), ("terminations", terminated), ("truncations", truncated))
         )
         rewards[self.alive] = earned[:n][self.alive]
@@ -499,23 +498,23 @@ class Episodes:
         self.alive = self.alive & ~self.ended[:n]
 
 
-def plain(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return bools or real numbers as an array, if it has the right shape; nothing of them is dropped or guessed."""
+def as_shape(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return bools or real numbers as an array; raise unless it has this shape."""
     array = as_numbers(name, value)
     if array.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
     return array
 
 
-def one(name: str, value: Any) -> float | np.bool_:
-    """Return a single bool or real number."""
-    # The usual types, at once: this is asked three times a step.
-    return value if isinstance(value, (float, bool, np.bool_)) else plain(name, value, ()).item()
+def as_scalar(name: str, value: Any) -> float | np.bool_:
+    """Return a single bool or real number; raise for anything else."""
+    # The usual types first: this is called three times a step.
+    return value if isinstance(value, (float, bool, np.bool_)) else as_shape(name, value, ()).item()
 
 
 def observed(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return observations in the dtype of their space; those of integers must be integers that it holds."""
-    array = plain(name, value, shape)
+    array = as_shape(name, value, shape)
     if array.dtype == dtype:
         return array
     with np.errstate(invalid="ignore", over="ignore"):

@@ -15,15 +15,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arguments import integer
-from dmq_fast.environments.finite import FiniteMDP, as_float64, scaled_mdp
+from dmq_fast.environments.arrays import as_float64
 
-__all__ = ["from_gymnasium", "has_table", "import_gymnasium", "make_environment", "plain_arguments"]
+__all__ = ["Tables", "has_table", "import_gymnasium", "make_environment", "read_tables", "scalar_arguments"]
 
 Array = NDArray[np.float64]
 
 
+class Tables(NamedTuple):
+    """Arguments of `scaled_mdp`: a finite MDP whose rewards are shifted, but not yet scaled."""
+
+    P: list[Array]
+    R: list[Array]
+    features: list[Array]
+    start: Array
+    reward_shift: float
+    name: str
+    parameters: dict[str, Any]
+
+
 class _Table(NamedTuple):
-    """Transition table of a Gymnasium environment, as plain numbers."""
+    """Transition table of a Gymnasium environment, in Python's own number types."""
 
     outcomes: list[list[list[tuple[float, int, float, bool]]]]
     initial: Array
@@ -41,7 +53,7 @@ class _Model(NamedTuple):
 
 
 def import_gymnasium(what: str = "this") -> Any:
-    """Import Gymnasium, or say that `what` needs it and how to get it."""
+    """Import Gymnasium; raise ImportError with the install command where it is missing. `what` needs it."""
     try:
         import gymnasium
     except ImportError as error:
@@ -77,20 +89,20 @@ def make_environment(identifier: str, **arguments: Any) -> Any:
         raise ValueError(f"env: gymnasium.make({identifier!r}) failed: {error}") from error
 
 
-def from_gymnasium(
+def read_tables(
     env: Any,
     horizon: int,
     *,
     features: ArrayLike | Callable[[int], ArrayLike] | None = None,
     name: str | None = None,
-) -> FiniteMDP:
-    """Implement :meth:`FiniteMDP.from_gymnasium`, where arguments and errors are described.
+) -> Tables:
+    """Read the tables of `FiniteMDP.from_gymnasium`, where arguments and errors are described.
 
-    The states of every level are the Gymnasium states that can be reached within the horizon, in increasing
-    order, then one absorbing state for ended episodes. Where one action can lead to the same state with
-    different rewards, that state has a copy for each of them (after the absorbing state), which goes on in
-    the same way and has the same features: the joint law of reward and next state is the environment's own. A
-    step limit that wraps the environment is ignored: the horizon takes its place.
+    The states of every level are the Gymnasium states that can be reached within the horizon, in increasing order, then
+    one absorbing state for ended episodes. Where one action can lead to the same state with different rewards, that
+    state has a copy for each of them (after the absorbing state), which goes on in the same way and has the same
+    features: the joint law of reward and next state is the environment's own. A step limit that wraps the environment
+    is ignored: the horizon takes its place.
     """
     horizon = integer("horizon", horizon, 1)
     if isinstance(env, str):
@@ -107,19 +119,19 @@ def from_gymnasium(
     start[: len(kept)] = table.initial[kept]
     spec = getattr(env, "spec", None)
     identifier = spec.id if spec is not None else type(_bare(env)).__name__
-    return scaled_mdp(
+    return Tables(
         P=[model.transitions] * (horizon if depends_on_target else horizon - 1),
         R=[rewards if depends_on_target else rewards.max(axis=2)] * horizon,
         features=[phi] * horizon,
         start=start,
         reward_shift=shift,
         name=name if name is not None else identifier,
-        parameters={"env": identifier, "horizon": horizon, **plain_arguments(spec)},
+        parameters={"env": identifier, "horizon": horizon, **scalar_arguments(spec)},
     )
 
 
-def plain_arguments(spec: Any) -> dict[str, Any]:
-    """Return the arguments an environment was made with, as far as they are JSON-able scalars."""
+def scalar_arguments(spec: Any) -> dict[str, Any]:
+    """Return those arguments an environment was made with that are bools, numbers or strings."""
     arguments = spec.kwargs if spec is not None else {}
     return {key: value for key, value in arguments.items() if isinstance(value, (bool, int, float, str))}
 
@@ -174,11 +186,11 @@ def _check_table(outcomes: list[list[list[tuple[float, int, float, bool]]]]) -> 
 
 
 def _outcomes(entries: Sequence[tuple[float, int, float, bool]]) -> list[tuple[float, int, float, bool]]:
-    """Return the outcomes that are possible, as plain numbers."""
-    plain = [(float(p), int(s), float(r), bool(ended)) for p, s, r, ended in entries]
-    if not all(isfinite(p) and isfinite(r) for p, _, r, _ in plain):
-        raise ValueError(f"an outcome is not finite: {plain}")
-    return [outcome for outcome in plain if outcome[0] != 0]
+    """Return the outcomes of positive probability, in Python's own number types."""
+    outcomes = [(float(p), int(s), float(r), bool(ended)) for p, s, r, ended in entries]
+    if not all(isfinite(p) and isfinite(r) for p, _, r, _ in outcomes):
+        raise ValueError(f"an outcome is not finite: {outcomes}")
+    return [outcome for outcome in outcomes if outcome[0] != 0]
 
 
 def _reached(table: _Table, horizon: int) -> list[int]:

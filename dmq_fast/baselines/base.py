@@ -1,0 +1,461 @@
+"""`Baseline`, the base class of the algorithms that DMQ is compared with, and its result."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast._support.arguments import count, integer
+from dmq_fast.baselines.table import TablePolicy
+from dmq_fast.environments.block import block_mdp
+from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels import Episode, Stream, as_positive
+from dmq_fast.policy import Policy
+from dmq_fast.samplers.rollout import RolloutSampler
+from dmq_fast.samplers.streams import as_key
+
+__all__ = ["REGISTRY", "Baseline", "BaselineResult", "Curve", "Estimates", "Learner", "PythonLearner", "register"]
+
+# First call of the streams that evaluations use; episodes use the calls below.
+EVALUATIONS = 2**63
+
+N_CHECKPOINTS = 20
+
+REGISTRY: dict[str, type[Baseline]] = {}
+"""Name -> class. All are made as ``REGISTRY[name](env, rng=seed, **parameters)`` and have ``learn()``."""
+
+B = TypeVar("B", bound="type[Baseline]")
+
+
+def register(algorithm: B) -> B:
+    """Add a class to `REGISTRY` by its name; a class decorator."""
+    if algorithm.name in REGISTRY:
+        raise ValueError(f"name: expected one that no baseline has yet, got {algorithm.name!r}")
+    REGISTRY[algorithm.name] = algorithm
+    return algorithm
+
+
+class Curve(NamedTuple):
+    """The learning curve at the checkpoints of a run.
+
+    Attributes
+    ----------
+    episodes : numpy.ndarray of int64, shape (m,)
+        Episodes learned from, ascending.
+    value : numpy.ndarray, shape (m,)
+        Value of the policy that would be returned after so many episodes.
+    standard_error : numpy.ndarray, shape (m,)
+        0 where the value is exact.
+    reward : numpy.ndarray, shape (m,)
+        Sum of the returns of all episodes so far; the regret is ``episodes * optimal_value - reward``.
+    """
+
+    episodes: NDArray[np.int64]
+    value: NDArray[np.float64]
+    standard_error: NDArray[np.float64]
+    reward: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BaselineResult:
+    """The result of `Baseline.learn`. Results are equal only if they are the same object; compare fields instead.
+
+    Attributes
+    ----------
+    algorithm : str
+        Its name in the registry.
+    policy : Policy or TablePolicy
+        The greedy policy of the estimates, without exploration.
+    theta : numpy.ndarray of shape (H, K, d), or None
+        The estimates, for algorithms whose Q functions are linear in the features.
+    table : tuple of H numpy.ndarray (S_h, K), or None
+        The estimates, for tabular algorithms.
+    curve : Curve
+    returns : numpy.ndarray, shape (n_trajectories,)
+        Sum of rewards of each episode.
+    status : str
+        "finished", "max_seconds" or "interrupted".
+    parameters : dict
+        Parameters of the run.
+    counts : dict
+        "episodes", "transitions", "evaluation_trajectories", and further counts of the algorithm.
+    seconds : dict
+        Wall-clock time "learning", "evaluation" and "total".
+    key : tuple of two int
+        The run's 128-bit key; ``rng=Stream.from_key(key)`` repeats it.
+    warnings : tuple of str
+        Reasons to doubt the result.
+    """
+
+    algorithm: str
+    policy: Policy | TablePolicy
+    theta: NDArray[np.float64] | None
+    table: tuple[NDArray[np.float64], ...] | None
+    curve: Curve
+    returns: NDArray[np.float64]
+    status: str
+    parameters: dict[str, Any]
+    counts: dict[str, Any]
+    seconds: dict[str, float]
+    key: tuple[int, int]
+    warnings: tuple[str, ...]
+
+    @property
+    def n_trajectories(self) -> int:
+        """Number of episodes learned from."""
+        return len(self.returns)
+
+    @property
+    def value(self) -> float:
+        """Value of the policy, as at the last checkpoint; see `Curve`."""
+        return float(self.curve.value[-1])
+
+    def first_above(self, mean: float, every: int = 100) -> int | None:
+        """Return the first multiple of `every` episodes whose returns so far average more than `mean`, or None."""
+        ends = np.arange(integer("every", every, 1), self.n_trajectories + 1, every)
+        above = np.cumsum(self.returns)[ends - 1] > mean * ends
+        return int(ends[above.argmax()]) if above.any() else None
+
+    def __repr__(self) -> str:
+        return (
+            f"<BaselineResult: {self.algorithm}, {self.status}, {self.n_trajectories} episodes, "
+            f"value {self.value:.6g}, {len(self.warnings)} warning(s)>"
+        )
+
+
+class Estimates(NamedTuple):
+    """The present estimates of an algorithm, linear or in a table, and the policy that is greedy on them."""
+
+    policy: Policy | TablePolicy
+    theta: NDArray[np.float64] | None = None
+    table: tuple[NDArray[np.float64], ...] | None = None
+
+
+class Learner(Protocol):
+    """The part of an algorithm that plays episodes and learns from each; compiled, or a `PythonLearner`."""
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes learned from so far."""
+
+    def run(self, returns: NDArray[np.float64], deadline: float | None = None) -> bool:
+        """Learn from ``len(returns)`` more episodes and fill in the sum of rewards of each.
+
+        Returns False where `deadline`, a time of `time.perf_counter`, has passed between two episodes.
+        """
+
+
+class PythonLearner(ABC):
+    """A learner written in Python, to try out an algorithm before it is compiled: some hundred times slower.
+
+    Parameters
+    ----------
+    episode : Episode
+        The environment, one episode at a time: ``features()`` of the present state, ``act(scores)``, ``step(action)``
+        which returns the reward, and ``draws(n)``, uniforms of the learner's own.
+
+    Attributes
+    ----------
+    episode : Episode
+    n_episodes : int
+        Number of episodes learned from so far.
+
+    Examples
+    --------
+    Bandit-like learning of the first action alone, with uniform actions:
+
+    >>> import numpy as np
+    >>> import dmq_fast as dmq
+    >>> from dmq_fast.baselines import Baseline, Estimates, PythonLearner
+    >>> class Averages(PythonLearner):
+    ...     def __init__(self, episode):
+    ...         super().__init__(episode)
+    ...         self.sums = np.zeros((episode.horizon, episode.n_actions, episode.dimension))
+    ...
+    ...     def play(self):
+    ...         total = 0.0
+    ...         for level in range(self.episode.horizon):
+    ...             phi = self.episode.features()
+    ...             action = self.episode.act(np.zeros(self.episode.n_actions))  # ties are broken at random
+    ...             reward = self.episode.step(action)
+    ...             self.sums[level, action] += reward * phi
+    ...             total += reward
+    ...         return total
+    >>> class Myopic(Baseline):
+    ...     name = "myopic"
+    ...
+    ...     def learner(self, episode):
+    ...         return Averages(episode)
+    ...
+    ...     def estimates(self, learner):
+    ...         theta = learner.sums / max(learner.n_episodes, 1)
+    ...         return Estimates(dmq.Policy.greedy(theta), theta=theta)
+    >>> result = Myopic(dmq.environments.river_swim(horizon=5), n_episodes=50, rng=0).learn()
+    >>> result.n_trajectories, result.status
+    (50, 'finished')
+    """
+
+    def __init__(self, episode: Episode) -> None:
+        self.episode = episode
+        self.n_episodes = 0
+
+    @abstractmethod
+    def play(self) -> float:
+        """Play the episode that has just been started to its end, learn from it, and return its sum of rewards."""
+
+    def run(self, returns: NDArray[np.float64], deadline: float | None = None) -> bool:
+        """Learn from ``len(returns)`` more episodes; see `Learner.run`."""
+        for i in range(len(returns)):
+            if i > 0 and deadline is not None and time.perf_counter() >= deadline:
+                return False
+            self.episode.reset(self.n_episodes)
+            returns[i] = self.play()
+            self.n_episodes += 1
+        return True
+
+
+class Baseline(ABC):
+    """An algorithm that learns from one episode after the other.
+
+    A subclass sets `name` and defines `learner` and `estimates`; with the decorator `register` the command line, sweeps
+    and reports know it.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+    n_episodes : int
+        Number of episodes to learn from.
+    max_seconds : float, optional
+        End the run, between two episodes, so many seconds after `learn` began.
+    checkpoints : int or sequence of int
+        Numbers of episodes after which the policy is evaluated, or how many such numbers, in geometric order; the last
+        episode is always one of them.
+    n_evaluation : int
+        Number of trajectories from which the value at a checkpoint is estimated, where the environment is no finite
+        MDP.
+    rng : None, int, SeedSequence, Generator or Stream, optional
+        Source of the run's 128-bit key. Episode e draws from call e of it. The environment's uniforms are separate from
+        those of the algorithm, so that algorithms with one key get the same ones from the environment.
+
+    Attributes
+    ----------
+    name : str
+        Name in the registry.
+    parameters : dict
+        Parameters of the run, JSON-able.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On an argument of a wrong type or out of range; the message names it.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        env: FiniteMDP | CompiledEnv,
+        *,
+        n_episodes: int = 1000,
+        max_seconds: float | None = None,
+        checkpoints: int | Sequence[int] = N_CHECKPOINTS,
+        n_evaluation: int = 1000,
+        rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
+        **own: Any,
+    ) -> None:
+        if not isinstance(env, FiniteMDP | CompiledEnv):
+            raise TypeError(
+                f"env: expected a FiniteMDP or a CompiledEnv, whose single steps can be seen, got {type(env).__name__}"
+            )
+        self.env = env
+        self.n_episodes = count("n_episodes", n_episodes, 1)
+        self.max_seconds = None if max_seconds is None else as_positive("max_seconds", max_seconds)
+        self.checkpoints = as_checkpoints(checkpoints)
+        self.n_evaluation = count("n_evaluation", n_evaluation, 1)
+        self.stream = as_key(rng)
+        self.own = own
+        # Wrong parameters, and environments that the algorithm cannot learn, are refused here.
+        self._training = Training(self)
+
+    @abstractmethod
+    def learner(self, episode: Episode) -> Learner:
+        """Return the learner, ready for its first episode."""
+
+    @abstractmethod
+    def estimates(self, learner: Any) -> Estimates:
+        """Return the present estimates of the learner."""
+
+    def counts(self, learner: Any) -> dict[str, Any]:
+        """Return further counts of the algorithm, by name."""
+        return {}
+
+    def warnings(self, learner: Any) -> list[str]:
+        """Return reasons to doubt the result."""
+        return []
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the run, JSON-able."""
+        return {"n_episodes": self.n_episodes, "max_seconds": self.max_seconds, **self.own}
+
+    def learn(self, n_episodes: int | None = None, *, max_seconds: float | None = None) -> BaselineResult:
+        """Learn from the beginning.
+
+        Parameters
+        ----------
+        n_episodes : int, optional
+        max_seconds : float, optional
+            Each instead of the constructor's.
+
+        Returns
+        -------
+        BaselineResult
+
+        Raises
+        ------
+        KeyboardInterrupt
+            On Ctrl-C; `result` still returns what was learned.
+        ValueError, RuntimeError, ArithmeticError
+            If the environment breaks its interface or estimates overflow; the message names level and call (the
+            episode).
+        """
+        if n_episodes is not None:
+            self.n_episodes = count("n_episodes", n_episodes, 1)
+        if max_seconds is not None:
+            self.max_seconds = as_positive("max_seconds", max_seconds)
+        if self._training.used:
+            self._training = Training(self)
+        self._training.play()
+        return self._training.result()
+
+    def result(self) -> BaselineResult:
+        """Return the result of the last `learn`; its status is "interrupted" where an exception ended it.
+
+        Raises
+        ------
+        RuntimeError
+            If no episode has been learned from.
+        """
+        if self._training.learner.n_episodes == 0:
+            raise RuntimeError("result: no episode has been learned from")
+        return self._training.result()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all attributes but the last training, which holds compiled workspace: a copy starts afresh."""
+        return {name: value for name, value in vars(self).items() if name != "_training"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a baseline that has not run."""
+        vars(self).update(state)
+        self._training = Training(self)
+
+
+class Training:
+    """One call of `Baseline.learn`: the learner, its returns, and the curve."""
+
+    def __init__(self, baseline: Baseline) -> None:
+        self.baseline = baseline
+        self.compiled = as_compiled(baseline.env)
+        self.learner = baseline.learner(Episode(self.compiled.handle, self.compiled.features, baseline.stream))
+        self.returns = np.zeros(0)
+        self.points: list[tuple[int, float, float, float]] = []
+        self.seconds = {"learning": 0.0, "evaluation": 0.0}
+        self.used = False
+        self.n_evaluated = 0
+        self.status = "interrupted"
+
+    def play(self) -> None:
+        """Play all episodes, and evaluate the policy at the checkpoints."""
+        baseline, n = self.baseline, self.baseline.n_episodes
+        deadline = None if baseline.max_seconds is None else time.perf_counter() + baseline.max_seconds
+        self.used = True
+        self.returns = np.zeros(n)
+        complete = True
+        for end in checkpoints_until(baseline.checkpoints, n):
+            began = time.perf_counter()
+            try:
+                complete = self.learner.run(self.returns[self.learner.n_episodes : end], deadline)
+            finally:
+                self.seconds["learning"] += time.perf_counter() - began
+            if self.learner.n_episodes > 0:
+                self.evaluate()
+            if not complete:
+                break
+        self.status = "finished" if complete else "max_seconds"
+
+    def evaluate(self) -> Estimates:
+        """Return the present estimates, and add the value of their policy to the curve."""
+        began = time.perf_counter()
+        estimates, n = self.baseline.estimates(self.learner), self.learner.n_episodes
+        if not (self.points and self.points[-1][0] == n):
+            value, error = self.value_of(estimates.policy)
+            self.points.append((n, value, error, float(self.returns[:n].sum())))
+        self.seconds["evaluation"] += time.perf_counter() - began
+        return estimates
+
+    def value_of(self, policy: Policy | TablePolicy) -> tuple[float, float]:
+        """Return the value of a policy and its standard error."""
+        env = self.baseline.env
+        if isinstance(env, FiniteMDP):
+            return env.value(policy), 0.0
+        if isinstance(policy, TablePolicy):
+            assert env.latent is not None
+            return env.latent.value(policy), 0.0
+        n = self.baseline.n_evaluation
+        stream = self.baseline.stream.at(EVALUATIONS + len(self.points))
+        self.n_evaluated += n
+        answer = RolloutSampler(env).evaluate(policy, n, stream=stream)
+        return answer.value, answer.standard_error
+
+    def result(self) -> BaselineResult:
+        """Return the result of the episodes learned from so far."""
+        estimates, n = self.evaluate(), self.learner.n_episodes
+        baseline = self.baseline
+        returns = self.returns[:n].copy()
+        warnings = baseline.warnings(self.learner)
+        if returns.max() == returns.min() and n > 1:
+            warnings.append("all episodes had the same return: nothing shows which actions are better")
+        columns = [np.array(column) for column in zip(*self.points, strict=True)]
+        return BaselineResult(
+            algorithm=baseline.name,
+            **estimates._asdict(),
+            curve=Curve(*columns),
+            returns=returns,
+            status=self.status,
+            parameters=baseline.parameters,
+            counts={
+                "episodes": n,
+                "transitions": n * baseline.env.horizon,
+                "evaluation_trajectories": self.n_evaluated,
+                **baseline.counts(self.learner),
+            },
+            seconds={**self.seconds, "total": sum(self.seconds.values())},
+            key=baseline.stream.key,
+            warnings=tuple(warnings),
+        )
+
+
+def as_compiled(env: FiniteMDP | CompiledEnv) -> CompiledEnv:
+    """Return the environment in machine code: a finite MDP shows its features as they are."""
+    return block_mdp(env) if isinstance(env, FiniteMDP) else env
+
+
+def as_checkpoints(checkpoints: int | Sequence[int]) -> int | tuple[int, ...]:
+    """Return a number of checkpoints, or ascending numbers of episodes."""
+    if not isinstance(checkpoints, Sequence | np.ndarray):
+        return integer("checkpoints", checkpoints, 1)
+    return tuple(sorted({integer("checkpoints", n, 1) for n in checkpoints}))
+
+
+def checkpoints_until(checkpoints: int | tuple[int, ...], n: int) -> list[int]:
+    """Return the checkpoints of a run of n episodes, the last one included."""
+    if isinstance(checkpoints, tuple):
+        return [*(point for point in checkpoints if point < n), n]
+    return sorted({round(x) for x in np.geomspace(1, n, checkpoints).tolist()} | {n})

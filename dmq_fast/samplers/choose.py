@@ -1,0 +1,69 @@
+"""`as_sampler`: the sampler for an environment."""
+
+from __future__ import annotations
+
+from dmq_fast._support.arguments import integer
+from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.samplers.base import Sampler
+from dmq_fast.samplers.batch import REQUIRED, BatchEnvironment, BatchSampler, missing_members
+from dmq_fast.samplers.rollout import RolloutSampler
+
+__all__ = ["as_sampler"]
+
+SIZES = ("horizon", "n_actions", "dimension")
+
+
+def as_sampler(source: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler) -> Sampler:
+    """Return `source` itself if it is a sampler, or a sampler that simulates it if it is an environment.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither, or a sampler whose `horizon`, `n_actions` or `dimension` is missing or no positive integer.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> type(as_sampler(dmq.environments.chain(horizon=5))).__name__
+    'RolloutSampler'
+    """
+    if isinstance(source, FiniteMDP | CompiledEnv):
+        return RolloutSampler(source)
+    if isinstance(source, Sampler):
+        return checked(source)
+    if isinstance(source, BatchEnvironment) and not isinstance(source, type):
+        return BatchSampler(source)
+    raise TypeError(
+        "env_or_sampler: expected a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler, "
+        f"got {description(source)}"
+    )
+
+
+def checked(sampler: Sampler) -> Sampler:
+    """Return a sampler whose sizes are positive integers."""
+    for name in SIZES:
+        if not hasattr(sampler, name):
+            raise TypeError(f"env_or_sampler: expected a sampler that sets {name}, got {type(sampler).__name__}")
+        integer(f"env_or_sampler.{name}", getattr(sampler, name), 1)
+    return sampler
+
+
+def resembles_sampler(source: object) -> bool:
+    """Whether an object has the method that every sampler has."""
+    return callable(getattr(source, "collect_chunk", None))
+
+
+def description(source: object) -> str:
+    """Describe an object that is neither sampler nor environment, and how to make it one where that is clear."""
+    if isinstance(source, type):
+        return f"the class {source.__name__} instead of an object of it"
+    name = type(source).__name__
+    if resembles_sampler(source):
+        return f"{name}, which has collect_chunk but is no sampler; derive its class from dmq_fast.samplers.Sampler"
+    if hasattr(source, "observation_space") and hasattr(source, "action_space"):
+        return f"{name}; a Gymnasium environment becomes one by environments.GymnasiumBatch"
+    missing = missing_members(source)
+    if len(missing) < len(REQUIRED):
+        return f"{name}, which is no BatchEnvironment: it lacks {', '.join(missing)}"
+    return name

@@ -1,0 +1,226 @@
+"""Checks of arguments: each is converted once, or refused with its name.
+
+A float64 C-contiguous array of the right shape passes in a few nanoseconds and is not copied; everything else goes
+through `as_floats`. Data pointers come from the NumPy C API, since acquiring a buffer costs more than a small kernel.
+"""
+
+cimport numpy as cnp
+from libc.math cimport INFINITY
+from libc.stdint cimport uint64_t
+
+import numbers
+import operator
+import sys
+
+import numpy as np
+
+cnp.import_array()
+
+# The largest int32.
+LARGEST = 2**31 - 1
+
+# Integers up to here are float64 numbers.
+cdef object SAFE = 2**53
+
+
+cdef bint all_finite(const double* x, Py_ssize_t n) noexcept nogil:
+    # NaN and infinities survive a product with zero; four sums hide the latency of one.
+    cdef double a = 0.0, b = 0.0, c = 0.0, d = 0.0
+    cdef Py_ssize_t i
+    for i in range(0, n - 3, 4):
+        a += x[i] * 0.0
+        b += x[i + 1] * 0.0
+        c += x[i + 2] * 0.0
+        d += x[i + 3] * 0.0
+    for i in range(n - n % 4, n):
+        a += x[i] * 0.0
+    return a + b + c + d == 0.0
+
+
+cdef inline bint ready(value, int ndim):
+    return (
+        cnp.PyArray_CheckExact(value)
+        and cnp.PyArray_NDIM(value) == ndim
+        and cnp.PyArray_TYPE(value) == cnp.NPY_DOUBLE
+        and cnp.PyArray_ISCARRAY_RO(value)
+    )
+
+
+cdef cnp.ndarray vector(value, str name, Py_ssize_t size):
+    if ready(value, 1) and (size < 0 or cnp.PyArray_DIM(value, 0) == size):
+        return value
+    return as_floats(name, value, (None if size < 0 else size,), finite=False)
+
+
+cdef cnp.ndarray matrix(value, str name, Py_ssize_t rows, Py_ssize_t columns):
+    if (
+        ready(value, 2)
+        and (rows < 0 or cnp.PyArray_DIM(value, 0) == rows)
+        and (columns < 0 or cnp.PyArray_DIM(value, 1) == columns)
+    ):
+        return value
+    shape = (None if rows < 0 else rows, None if columns < 0 else columns)
+    return as_floats(name, value, shape, finite=False)
+
+
+cdef int refuse_not_finite(str name, cnp.ndarray array) except -1:
+    if not all_finite(entries(array), cnp.PyArray_SIZE(array)):
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
+    return 0
+
+
+cdef double positive(value, str name) except -1.0:
+    if type(value) is float and 0.0 < <double> value < INFINITY:
+        return value
+    return as_positive(name, value)
+
+
+cdef double number(value, str name) except? -1.0:
+    if isinstance(value, float):
+        return value
+    if type(value) is int and -SAFE <= value <= SAFE:
+        return value
+    return as_floats(name, value, ()).item()
+
+
+cdef bint flag(value, str name) except -1:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: expected a bool, got {value!r}")
+    return value
+
+
+cdef uint64_t word(value, str name) except? 0:
+    # The test of the abstract class is slow, and streams are opened by the thousand.
+    if not (type(value) is int or isinstance(value, numbers.Integral)) or not 0 <= value < 2**64:
+        raise ValueError(f"{name}: expected an integer in [0, 2^64), got {value!r}")
+    return value
+
+
+cdef Py_ssize_t integer(value, str name, Py_ssize_t least, Py_ssize_t most) except? -1:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        given = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if not least <= given <= most:
+        raise ValueError(f"{name}: expected an integer in [{least}, {most}], got {given}")
+    return given
+
+
+cdef list integers(value, str name, Py_ssize_t m, Py_ssize_t least, Py_ssize_t most):
+    if np.ndim(value) == 0:
+        return [integer(value, name, least, most)] * m
+    array = as_numbers(name, value)
+    if array.shape != (m,):
+        raise ValueError(f"{name}: expected an integer or shape ({m},), got {array.shape}")
+    return [integer(entry, f"{name}[{i}]", least, most) for i, entry in enumerate(array.tolist())]
+
+
+cdef cnp.ndarray frozen(array):
+    out = np.array(array, order="C")
+    out.flags.writeable = False
+    return out
+
+
+cdef tuple box(low, high):
+    bounds = []
+    for name, value in (("low", low), ("high", high)):
+        array = as_numbers(name, value)
+        bounds.append(frozen(as_floats(name, array.reshape(1) if array.ndim == 0 else array, (None,))))
+    if bounds[0].size == 0:
+        raise ValueError("low: expected shape (m,) with m >= 1, got (0,)")
+    if bounds[1].shape != bounds[0].shape:
+        raise ValueError(f"high: expected shape {bounds[0].shape} as low, got {bounds[1].shape}")
+    for i, (lower, upper) in enumerate(zip(bounds[0].tolist(), bounds[1].tolist(), strict=True)):
+        if not lower < upper:
+            raise ValueError(f"high: expected a number > low, got {upper} against {lower} at index {i}")
+        if upper - lower > np.finfo(np.float64).max:
+            raise ValueError(f"high: expected high - low to be finite, got {upper} against {lower} at index {i}")
+    return tuple(bounds)
+
+
+cdef cnp.ndarray widths(width, Py_ssize_t m):
+    if np.ndim(width) == 0:
+        array = np.full(m, as_positive("width", width))
+    else:
+        array = as_floats("width", width, (m,))
+        for i, entry in enumerate(array.tolist()):
+            as_positive(f"width[{i}]", entry)
+    if array.min() < 1e-300:
+        raise ValueError(f"width: expected numbers >= 1e-300, got {array.min()}")
+    return frozen(array)
+
+
+def as_numbers(name, value):
+    """Return `value` as an array of real numbers that float64 can hold, of whatever dtype they came in.
+
+    Raises
+    ------
+    TypeError
+        If the entries are not such numbers (complex, object, string, long double).
+    ValueError
+        If nested sequences differ in length.
+    """
+    # Masked arrays exist only if numpy.ma is loaded, and loading it is slow.
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(value, masked.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, got a masked array")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array, got nested sequences of unequal lengths") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
+    if array.dtype.itemsize > 8:
+        raise TypeError(f"{name}: expected numbers that fit float64, got dtype {array.dtype}")
+    return array
+
+
+def as_floats(name, value, shape, *, finite=True):
+    """Return `value` as a float64 C-contiguous array of the given shape, without a copy where it is one already.
+
+    Parameters
+    ----------
+    name : str
+        Argument name for messages.
+    value : array_like
+        Bool, integer and floating arrays of at most 64 bits and nested sequences of such numbers are accepted.
+    shape : tuple of int or None
+        Expected shape; None leaves an axis free.
+    finite : bool, default True
+        Whether NaN and infinities are refused.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_numbers` does, and if the shape differs or an entry is not finite.
+    """
+    array = as_numbers(name, value)
+    fits = array.ndim == len(shape) and all(
+        want is None or want == have for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
+        raise ValueError(f"{name}: expected shape {wanted}, got {array.shape}")
+    out = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
+    if finite:
+        refuse_not_finite(name, out)
+    return out
+
+
+def as_positive(name, value, *, zero=False):
+    """Return `value` as a finite float > 0, or >= 0 with `zero`; errors name the argument."""
+    if type(value) is int:
+        # NumPy takes those beyond 64 bits for objects.
+        try:
+            value = float(value)
+        except OverflowError:
+            raise ValueError(
+                f"{name}: expected a number that float64 holds, got an integer of {value.bit_length()} bits"
+            ) from None
+    number = as_floats(name, value, ()).item()
+    if number < 0.0 or (number == 0.0 and not zero):
+        raise ValueError(f"{name}: expected a {'non-negative' if zero else 'positive'} number, got {number}")
+    return number

@@ -1,0 +1,285 @@
+"""Compiled environments, taken over from their makers as capsules; see `_env.pxd` for the interface."""
+
+cimport cython
+cimport numpy as cnp
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
+from libc.math cimport isfinite
+from libc.stdint cimport int64_t
+
+from dmq_fast.kernels._validate cimport entries, matrix
+
+import numpy as np
+
+cnp.import_array()
+
+# Names of a capsule that holds an environment, and of one whose environment was taken.
+cdef const char* FULL = "dmq_fast.environment"
+cdef const char* EMPTY = "dmq_fast.environment.taken"
+
+# Upper limit of every size that an environment declares; larger ones are taken for mistakes.
+cdef enum:
+    MOST = 1 << 24
+
+# Size and version that a struct written in Python must declare.
+ENVIRONMENT_SIZE = sizeof(Environment)
+VERSION = ENVIRONMENT_VERSION
+
+
+cdef object environment_capsule(const Environment* environment):
+    return PyCapsule_New(<void*> environment, FULL, NULL)
+
+
+def capsule_at(address):
+    """Return a capsule of the environment struct at an address. The struct must stay at that address."""
+    if not address:
+        raise ValueError("environment: expected an address, got NULL")
+    return environment_capsule(<const Environment*> <size_t> address)
+
+
+@cython.no_gc_clear  # release needs the source, which a collected cycle would have cleared
+cdef class EnvironmentHandle:
+    """An environment that was taken over. Immutable, and shared freely between threads.
+
+    Parameters
+    ----------
+    source : object
+        A capsule, or an object with a method ``__dmq_environment__`` that returns one. It is kept alive.
+
+    Attributes
+    ----------
+    horizon, n_actions, dimension, state_bytes, reset_uniforms : int
+    feature_uniforms, step_uniforms : tuple of int, length H
+    reward_shift, reward_scale : float
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `source` is neither, was taken already, follows another version of the interface, or holds a size that makes
+        no sense.
+    """
+
+    def __cinit__(self, source):
+        capsule = source
+        if hasattr(source, "__dmq_environment__"):
+            capsule = source.__dmq_environment__()
+        if PyCapsule_IsValid(capsule, EMPTY):
+            raise ValueError("environment: this capsule was taken already")
+        if not PyCapsule_IsValid(capsule, FULL):
+            raise TypeError(
+                "environment: expected a capsule named 'dmq_fast.environment' or an object with a method "
+                f"__dmq_environment__ that returns one, got {type(capsule).__name__}"
+            )
+        cdef const Environment* given = <const Environment*> PyCapsule_GetPointer(capsule, FULL)
+        check(given)
+        PyCapsule_SetName(capsule, EMPTY)
+        self._alive = (source, capsule)
+        self.environment = given
+
+    def __dealloc__(self):
+        if self.environment != NULL and self.environment.release != NULL:
+            self.environment.release(self.environment.context)
+
+    @property
+    def horizon(self):
+        """Number of levels H."""
+        return self.environment.horizon
+
+    @property
+    def n_actions(self):
+        """Number of actions K."""
+        return self.environment.n_actions
+
+    @property
+    def dimension(self):
+        """Numbers that the environment's own `features` writes for a state."""
+        return self.environment.dimension
+
+    @property
+    def state_bytes(self):
+        """Bytes of a state."""
+        return self.environment.state_bytes
+
+    @property
+    def reset_uniforms(self):
+        """Uniforms that a start needs."""
+        return self.environment.reset_uniforms
+
+    @property
+    def feature_uniforms(self):
+        """Uniforms that the features of a state need, by level."""
+        return uniforms_of(self.environment.feature_uniforms, self.environment.horizon)
+
+    @property
+    def step_uniforms(self):
+        """Uniforms that a step needs, by level."""
+        return uniforms_of(self.environment.step_uniforms, self.environment.horizon)
+
+    @property
+    def reward_shift(self):
+        """Number added to a reward."""
+        return self.environment.reward_shift
+
+    @property
+    def reward_scale(self):
+        """Factor of the shifted reward."""
+        return self.environment.reward_scale
+
+    def reset(self, uniforms):
+        """Start trajectories.
+
+        Parameters
+        ----------
+        uniforms : array_like, shape (n, reset_uniforms)
+
+        Returns
+        -------
+        states : numpy.ndarray of uint8, shape (n, state_bytes)
+            Copy them to keep them; ``states.view(dtype)`` shows what they hold.
+
+        Raises
+        ------
+        ValueError
+            On a wrong shape.
+        RuntimeError
+            If the environment returns a code.
+        """
+        cdef cnp.ndarray u = matrix(uniforms, "uniforms", -1, self.environment.reset_uniforms)
+        cdef cnp.npy_intp n = cnp.PyArray_DIM(u, 0)
+        cdef cnp.ndarray states = np.zeros((n, self.environment.state_bytes), dtype=np.uint8)
+        answer("reset", self.environment.reset(self.environment.context, n, entries(u), cnp.PyArray_DATA(states)))
+        return states
+
+    def features(self, level, states, uniforms=None):
+        """Return the environment's own features of states of `level`, before any feature map, shape (n, dimension).
+
+        Parameters
+        ----------
+        level : int
+        states : numpy.ndarray of uint8, shape (n, state_bytes)
+        uniforms : array_like, shape (n, feature_uniforms[level]), optional
+            May be left out if that number is 0.
+        """
+        cdef int64_t h = level_of(self.environment, level)
+        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
+        cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.feature_uniforms, h))
+        cdef cnp.ndarray phi = np.full((n, self.environment.dimension), np.nan)
+        answer("features", self.environment.features(
+            self.environment.context, h, n, cnp.PyArray_DATA(given), entries(u), entries(phi)
+        ))
+        return phi
+
+    def step(self, level, states, actions, uniforms=None):
+        """Take one action a state, in place, and return the environment's own rewards r, shape (n,).
+
+        Parameters
+        ----------
+        level : int
+        states : numpy.ndarray of uint8, shape (n, state_bytes)
+            Changed in place.
+        actions : array_like of int, shape (n,)
+        uniforms : array_like, shape (n, step_uniforms[level]), optional
+            May be left out if that number is 0.
+        """
+        cdef int64_t h = level_of(self.environment, level)
+        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
+        cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.step_uniforms, h))
+        chosen = np.asarray(actions)
+        if (chosen.shape != (n,) or chosen.dtype.kind not in "iu"
+                or (n > 0 and not (0 <= chosen.min() and chosen.max() < self.environment.n_actions))):
+            raise ValueError(f"actions: expected {n} integers in [0, {self.environment.n_actions}), got {actions!r}")
+        cdef cnp.ndarray taken = np.ascontiguousarray(chosen, dtype=np.int64)
+        cdef cnp.ndarray rewards = np.full(n, np.nan)
+        answer("step", self.environment.step(
+            self.environment.context, h, n, cnp.PyArray_DATA(given), <const int64_t*> cnp.PyArray_DATA(taken),
+            entries(u), entries(rewards),
+        ))
+        return rewards
+
+    def ended(self, level, states):
+        """Return which episodes are over, an array of bool, shape (n,)."""
+        cdef int64_t h = level_of(self.environment, level)
+        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
+        cdef cnp.ndarray over = np.zeros(n, dtype=np.int8)
+        if self.environment.ended != NULL:
+            answer("ended", self.environment.ended(
+                self.environment.context, h, n, cnp.PyArray_DATA(given), <cnp.int8_t*> cnp.PyArray_DATA(over)
+            ))
+        return over != 0
+
+
+cdef int64_t level_of(const Environment* environment, level) except -1:
+    if not 0 <= level < environment.horizon:
+        raise ValueError(f"level: expected 0 <= level < {environment.horizon}, got {level}")
+    return level
+
+
+cdef cnp.ndarray states_of(const Environment* environment, states):
+    # States are changed in place, so an array that would have to be copied is refused.
+    if not (isinstance(states, np.ndarray) and states.dtype == np.uint8 and states.flags.carray
+            and states.ndim == 2 and states.shape[1] == environment.state_bytes):
+        raise ValueError(
+            f"states: expected a contiguous array of uint8 of shape (n, {environment.state_bytes}), "
+            "such as `reset` returns"
+        )
+    return states
+
+
+cdef int answer(str name, int code) except -1:
+    if code != 0:
+        raise RuntimeError(f"environment: {name} returned the code {code}")
+    return 0
+
+
+cdef inline int64_t at(const int64_t* counts, int64_t level) noexcept:
+    return 0 if counts == NULL else counts[level]
+
+
+cdef cnp.ndarray uniforms_for(uniforms, Py_ssize_t n, int64_t count):
+    return matrix(np.empty((n, 0)) if uniforms is None else uniforms, "uniforms", n, count)
+
+
+cdef tuple uniforms_of(const int64_t* counts, int64_t horizon):
+    return tuple([0 if counts == NULL else counts[h] for h in range(horizon)])
+
+
+cdef int check(const Environment* given) except -1:
+    if given.version != ENVIRONMENT_VERSION or given.size != sizeof(Environment):
+        raise ValueError(
+            f"environment: expected version {ENVIRONMENT_VERSION} of the interface and {sizeof(Environment)} bytes, "
+            f"got version {given.version} and {given.size} bytes; compile it with the headers of this dmq_fast"
+        )
+    at_least_one("horizon", given.horizon, MOST)
+    at_least_one("n_actions", given.n_actions, MOST)
+    at_least_one("dimension", given.dimension, MOST)
+    at_least_one("state_bytes", given.state_bytes, MOST)
+    count("reset_uniforms", given.reset_uniforms)
+    for h in range(given.horizon):
+        if given.feature_uniforms != NULL:
+            count(f"feature_uniforms[{h}]", given.feature_uniforms[h])
+        if given.step_uniforms != NULL:
+            count(f"step_uniforms[{h}]", given.step_uniforms[h])
+    if not isfinite(given.reward_shift):
+        raise ValueError(f"environment: reward_shift: expected a finite number, got {given.reward_shift}")
+    if not (isfinite(given.reward_scale) and given.reward_scale > 0.0):
+        raise ValueError(f"environment: reward_scale: expected a positive number, got {given.reward_scale}")
+    for name, missing in (
+        ("reset", given.reset == NULL), ("features", given.features == NULL), ("step", given.step == NULL)
+    ):
+        if missing:
+            raise ValueError(f"environment: {name}: expected a function, got NULL")
+    return 0
+
+
+cdef int at_least_one(str name, int64_t value, int64_t most) except -1:
+    if not 1 <= value <= most:
+        raise ValueError(f"environment: {name}: expected an integer in [1, {most}], got {value}")
+    return 0
+
+
+cdef int count(str name, int64_t value) except -1:
+    if not 0 <= value <= MOST:
+        raise ValueError(f"environment: {name}: expected an integer in [0, {MOST}], got {value}")
+    return 0

@@ -1,0 +1,272 @@
+"""Episodes of compiled environments, one at a time, and the loop in which a learner plays them."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY, isfinite
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from dmq_fast.kernels._env cimport EnvironmentHandle
+from dmq_fast.kernels._fault cimport NONE, RETURN, SCORE, SLACK, explain
+from dmq_fast.kernels._features cimport FeatureMap
+from dmq_fast.kernels._finite cimport FiniteModel
+from dmq_fast.kernels._philox cimport Philox, Stream, philox_uniforms
+
+import time
+
+import numpy as np
+
+from dmq_fast.kernels._block import BlockModel
+from dmq_fast.kernels._validate import as_floats
+
+cdef enum Chunk:
+    DYNAMICS = 0
+    OBSERVATIONS = 1
+    OWN = 2
+
+
+cdef inline void open_at(Philox* generator, Stream stream, uint64_t call, uint64_t chunk) noexcept nogil:
+    # The same as `philox_open`, without a Stream for every position.
+    generator.key[0], generator.key[1] = stream._key[0], stream._key[1]
+    generator.counter[0] = generator.counter[1] = 0
+    generator.counter[2], generator.counter[3] = chunk, call
+    generator.used = 4
+
+
+cdef class Episode(Simulator):
+    """One trajectory at a time of a compiled environment.
+
+    Parameters
+    ----------
+    handle : EnvironmentHandle
+    feature_map : FeatureMap or None
+        A map of as many inputs as the environment's own features; with None those are the features.
+    stream : Stream
+        Gives the key: episode e reads chunk 0 of call e for reset and steps, chunk 1 for the features and chunk 2 for
+        the learner's own draws.
+
+    Attributes
+    ----------
+    horizon, n_actions, dimension : int
+        H, K and d, the latter after the feature map.
+    n_states : tuple of H int, or None
+        Number of states by level, if `state` begins with the state's number (finite and block MDPs).
+
+    Raises
+    ------
+    TypeError, ValueError
+        On an argument of a wrong type, or sizes that do not fit.
+    """
+
+    def __cinit__(self, EnvironmentHandle handle not None, FeatureMap feature_map, Stream stream not None):
+        self.allocate(handle, feature_map, 1)
+        self.stream = stream
+        self.n_states = states_of(handle._alive[0])
+        self.scores = <double*> calloc(self.n_actions, sizeof(double))
+        self.phi = self.rows
+        if self.sparse:
+            self.phi = self._dense = <double*> calloc(self.dimension, sizeof(double))
+        if self.scores == NULL or self.phi == NULL:
+            raise MemoryError()
+        # No episode has begun: `step` and `features` are refused until `reset`.
+        self.level = self.horizon
+
+    def __dealloc__(self):
+        free(self.scores)
+        free(self._dense)
+
+    cdef bint fail(self, Fault fault, int code, double value) noexcept nogil:
+        return self.halt(fault, self.level, code, value)
+
+    cdef bint begin(self, uint64_t number) noexcept nogil:
+        open_at(&self.dynamics, self.stream, number, DYNAMICS)
+        open_at(&self.observations, self.stream, number, OBSERVATIONS)
+        open_at(&self.own, self.stream, number, OWN)
+        self.number, self.level, self.reward, self.earned, self.seen = number, 0, 0.0, 0.0, False
+        return self.begin_block(&self.dynamics, 1)
+
+    cdef bint observe(self) noexcept nogil:
+        cdef Py_ssize_t i
+        self.seen = True
+        if not self.observe_block(&self.observations, self.level, 1):
+            return False
+        if self.sparse:
+            memset(self.phi, 0, self.dimension * sizeof(double))
+            for i in range(self.width):
+                self.phi[self.columns[i]] = self.rows[i]
+        return True
+
+    cdef bint move(self, int64_t action) noexcept nogil:
+        self.actions[0] = action
+        if not self.move_block(&self.dynamics, self.level, 1):
+            return False
+        self.reward = self.rewards[0]
+        self.earned += self.reward
+        if not self.earned <= 1.0 + SLACK:
+            return self.fail(RETURN, 0, self.earned)
+        self.level += 1
+        self.seen = False
+        return True
+
+    cdef void draw(self, double* u, Py_ssize_t n) noexcept nogil:
+        philox_uniforms(&self.own, u, n)
+
+    cdef Py_ssize_t pick(self) noexcept nogil:
+        cdef Py_ssize_t a, count = 0, chosen
+        cdef double best = -INFINITY, u
+        self.draw(&u, 1)
+        for a in range(self.n_actions):
+            if not isfinite(self.scores[a]):
+                self.fail(SCORE, 0, self.scores[a])
+                return -1
+            if self.scores[a] > best:
+                best, count = self.scores[a], 0
+            count += self.scores[a] == best
+        chosen = <Py_ssize_t> (u * count)
+        for a in range(self.n_actions):
+            if self.scores[a] == best:
+                if chosen == 0:
+                    return a
+                chosen -= 1
+        return -1
+
+    cdef object explained(self):
+        return explain(&self.stop, self.stream.at(self.number))
+
+    # The steps for Python: for tests, and for learners written in Python.
+
+    def reset(self, number):
+        """Start episode `number` >= 0, which draws its uniforms from the call of that number."""
+        if not 0 <= number < 2**63:
+            raise ValueError(f"number: expected 0 <= number < 2^63, got {number}")
+        if not self.begin(number):
+            raise self.explained()
+
+    def features(self):
+        """Return the features of the present state, shape (d,). They are drawn once a level, also if they are noisy."""
+        cdef Py_ssize_t i
+        self.must_go_on()
+        if not self.seen and not self.observe():
+            raise self.explained()
+        out = np.empty(self.dimension)
+        for i in range(self.dimension):
+            out[i] = self.phi[i]
+        return out
+
+    def act(self, scores):
+        """Return the action of the largest of K finite scores; ties are broken by the learner's next uniform."""
+        cdef Py_ssize_t a
+        given = as_floats("scores", scores, (self.n_actions,))
+        for a in range(self.n_actions):
+            self.scores[a] = given[a]
+        return self.pick()
+
+    def step(self, action):
+        """Take an action in [0, K) and return the reward r'."""
+        self.must_go_on()
+        if not 0 <= action < self.n_actions:
+            raise ValueError(f"action: expected an integer in [0, {self.n_actions}), got {action}")
+        if not self.move(action):
+            raise self.explained()
+        return self.reward
+
+    def draws(self, Py_ssize_t n):
+        """Return the learner's next n uniforms of this episode, shape (n,)."""
+        cdef double[::1] u = np.empty(n)
+        if n > 0:
+            self.draw(&u[0], n)
+        return np.asarray(u)
+
+    @property
+    def state(self):
+        """Bytes of the state, a copy, shape (state_bytes,)."""
+        cdef const unsigned char[::1] view = <unsigned char[:self.env.state_bytes]> <unsigned char*> self.states
+        return np.array(view)
+
+    cdef int must_go_on(self) except -1:
+        if self.level >= self.horizon:
+            raise ValueError("episode: expected one that has not ended, got one at its end; start another with `reset`")
+        return 0
+
+
+cdef tuple states_of(source):
+    # Only the state of a BlockModel is known to begin with its number.
+    if not isinstance(source, BlockModel):
+        return None
+    cdef FiniteModel model = source.model
+    return tuple([model.levels[h].n_states for h in range(model.horizon)])
+
+
+cdef class Learner:
+    """Base class of algorithms that learn from one episode after the other.
+
+    Attributes
+    ----------
+    episode : Episode
+        Plays the episodes; the first one learned from has the number 0.
+    n_episodes : int
+        Episodes learned from so far.
+    """
+
+    def __cinit__(self, Episode episode not None, *arguments, **options):
+        if type(self) is Learner:
+            raise TypeError("Learner is abstract: use a subclass")
+        self.episode = episode
+        self.work = episode.horizon * (episode.dimension * episode.n_actions + 32)
+
+    cdef bint play(self) noexcept nogil:
+        return False
+
+    cdef int begin_work(self) except -1:
+        if self.busy:
+            raise RuntimeError("learner: in use by another thread; give every thread its own")
+        self.busy = True
+        return 0
+
+    def run(self, double[::1] returns, deadline=None):
+        """Learn from len(returns) more episodes.
+
+        Parameters
+        ----------
+        returns : numpy.ndarray, shape (n,)
+            Filled with what each episode earned.
+        deadline : float, optional
+            Stop between two episodes once `time.perf_counter()` has reached this; checked every ten milliseconds or so.
+
+        Returns
+        -------
+        bool
+            Whether all n were played; `n_episodes` counts those that were.
+
+        Raises
+        ------
+        ValueError, RuntimeError, ArithmeticError
+            As `CompiledModel.rollout` does, naming level and call, which is the episode.
+        MemoryError
+            When the learner's memory of past episodes does not fit.
+        KeyboardInterrupt
+            On Ctrl-C, between two episodes.
+        """
+        cdef Py_ssize_t done = 0, n = returns.shape[0], unchecked
+        cdef bint well = True
+        self.begin_work()
+        try:
+            while done < n:
+                unchecked = 0
+                with nogil:
+                    while done < n and unchecked < UNCHECKED:
+                        well = self.episode.begin(self.n_episodes) and self.play()
+                        if not well:
+                            break
+                        returns[done] = self.episode.earned
+                        done += 1
+                        self.n_episodes += 1
+                        unchecked += self.work
+                if not well:
+                    raise self.episode.explained() if self.episode.stop.fault != NONE else MemoryError()
+                PyErr_CheckSignals()
+                if deadline is not None and time.perf_counter() >= deadline:
+                    break
+        finally:
+            self.busy = False
+        return done == n

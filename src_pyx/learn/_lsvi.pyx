@@ -1,0 +1,404 @@
+"""Least-squares value iteration on all transitions so far: fitted once, randomized or with upper confidence bounds.
+
+    theta_h^a = V^{-1} sum phi(s_h) (r_h + value_{h+1}(s_{h+1})),   V = ridge I + sum phi(s_h) phi(s_h)^T,
+
+sums over the transitions of level h with action a, from the last level to the first. `value` is the largest
+
+- PLAIN: phi^T theta^a;
+- NOISE: phi^T (theta^a + scale U^{-1} z), V = U^T U, z standard normal (Osband, Van Roy and Wen, 2016, algorithm 1);
+- BONUS: min(1, phi^T theta^a + scale sqrt(phi^T V^{-1} phi)) (Jin, Yang, Wang and Jordan, 2020, algorithm 1).
+
+The values of all observations reached so far change with theta, so each fit visits them all. Equal observations of a
+level are kept once, with the sum of phi(s_h) over the transitions into them; so with m of them an episode costs
+
+    O(H (m K d + K d^2))
+
+where m <= episodes, and m <= states if features have no noise. For BONUS this includes the leverages phi^T V^{-1} phi
+of all m, which are stored: a row x that enters V reduces them by (phi^T V^{-1} x)^2 / (1 + x^T V^{-1} x).
+"""
+
+from libc.math cimport sqrt
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from dmq_fast.kernels._episode cimport Episode, Learner
+from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
+from dmq_fast.kernels._fault cimport SCORE
+from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
+from dmq_fast.kernels._normal cimport normals_into
+from dmq_fast.kernels._validate cimport entries
+
+import numpy as np
+
+from dmq_fast.kernels._validate import as_positive
+
+cdef extern from "dmq_lsvi.h":
+    void add_targets "dmq_add_targets"(
+        double* moment, const double* values, const double* sums, const Py_ssize_t* pair, Py_ssize_t m,
+        Py_ssize_t n_actions, Py_ssize_t d
+    ) noexcept nogil
+    Py_ssize_t confident "dmq_confident"(
+        double* values, const double* phi, const double* theta, const double* leverage, double scale, Py_ssize_t m,
+        Py_ssize_t n_actions, Py_ssize_t d
+    ) noexcept nogil
+    void shrink "dmq_shrink"(
+        double* leverage, const double* phi, const double* x, double denominator, Py_ssize_t m,
+        Py_ssize_t n_actions, Py_ssize_t d
+    ) noexcept nogil
+
+cdef enum Exploration:
+    PLAIN = 0
+    NOISE = 1
+    BONUS = 2
+
+KINDS = {"uniform": PLAIN, "randomized": NOISE, "confident": BONUS}
+
+cdef enum:
+    # Rows passed to `greedy_rows` at a time.
+    ROWS = 256
+    # Rows rotated into V after which its leverages are computed afresh, to bound rounding.
+    REFRESH = 1024
+    FIRST_ROOM = 16
+
+# The distinct observations of a level, and the transitions into them.
+cdef struct Store:
+    Py_ssize_t n
+    Py_ssize_t room
+    # (room, d), (room,) and (room, K).
+    double* rows
+    double* values
+    double* leverage
+    # (room, K) the pair (action, observation) of transitions, or -1.
+    Py_ssize_t* pair
+    # (n_pairs, d) sum of phi over the transitions of a pair.
+    Py_ssize_t n_pairs
+    Py_ssize_t pair_room
+    double* sums
+    # Open addressing by content: row + 1, or 0; a power of two, at least 2 room.
+    Py_ssize_t n_slots
+    Py_ssize_t* slots
+
+
+cdef uint64_t fingerprint(const double* row, Py_ssize_t d) noexcept nogil:
+    cdef const uint64_t* words = <const uint64_t*> row
+    cdef uint64_t x = 0x9E3779B97F4A7C15
+    cdef Py_ssize_t i
+    for i in range(d):
+        x = (x ^ words[i]) * <uint64_t> 0xBF58476D1CE4E5B9
+        x ^= x >> 29
+    return x
+
+
+cdef bint grown(void** block, size_t size) noexcept nogil:
+    cdef void* more = realloc(block[0], size)
+    if more == NULL:
+        return False
+    block[0] = more
+    return True
+
+
+cdef Py_ssize_t* slot_of(Store* store, const double* row, Py_ssize_t d) noexcept nogil:
+    # The slot of the row, or the empty one that it would take.
+    cdef Py_ssize_t place = <Py_ssize_t> (fingerprint(row, d) & <uint64_t> (store.n_slots - 1))
+    while store.slots[place] != 0 and memcmp(store.rows + (store.slots[place] - 1) * d, row, d * sizeof(double)) != 0:
+        place = (place + 1) & (store.n_slots - 1)
+    return store.slots + place
+
+
+cdef bint make_room(Store* store, Py_ssize_t n_actions, Py_ssize_t d) noexcept nogil:
+    cdef Py_ssize_t room = max(<Py_ssize_t> FIRST_ROOM, 2 * store.room), j
+    cdef Py_ssize_t* slots
+    if not (grown(<void**> &store.rows, room * d * sizeof(double))
+            and grown(<void**> &store.values, room * sizeof(double))
+            and grown(<void**> &store.leverage, room * n_actions * sizeof(double))
+            and grown(<void**> &store.pair, room * n_actions * sizeof(Py_ssize_t))):
+        return False
+    slots = <Py_ssize_t*> calloc(2 * room, sizeof(Py_ssize_t))
+    if slots == NULL:
+        return False
+    free(store.slots)
+    store.slots, store.n_slots, store.room = slots, 2 * room, room
+    for j in range(store.n):
+        slot_of(store, store.rows + j * d, d)[0] = j + 1
+    return True
+
+
+cdef bint add_pair(Store* store, Py_ssize_t j, Py_ssize_t a, const double* phi, Py_ssize_t n_actions, Py_ssize_t d) \
+        noexcept nogil:
+    # A transition from phi with action a into observation j.
+    cdef Py_ssize_t p = store.pair[j * n_actions + a], i
+    if p < 0:
+        if store.n_pairs == store.pair_room:
+            p = max(<Py_ssize_t> FIRST_ROOM, 2 * store.pair_room)
+            if not grown(<void**> &store.sums, p * d * sizeof(double)):
+                return False
+            store.pair_room = p
+        p = store.n_pairs
+        store.pair[j * n_actions + a] = p
+        memset(store.sums + p * d, 0, d * sizeof(double))
+        store.n_pairs += 1
+    for i in range(d):
+        store.sums[p * d + i] += phi[i]
+    return True
+
+
+cdef class LeastSquaresLearner(Learner):
+    """Least-squares value iteration before every episode, or, with uniform actions, whenever `fit` is called.
+
+    Parameters
+    ----------
+    episode : Episode
+    kind : {"uniform", "randomized", "confident"}
+        How actions are chosen: uniformly; greedily on randomized estimates; greedily on upper confidence bounds.
+    ridge : float
+        > 0.
+    scale : float
+        >= 0: scale of the noise or of the bonus.
+    """
+
+    cdef Exploration kind
+    cdef double scale, ridge
+    cdef Store* stores
+    cdef Py_ssize_t n_stores
+    cdef object _factors, _moments, _theta, _record, _scratch, _since
+    # U (H, K, d, d) in upper triangles; sum of r phi and the estimates in use, (H, K, d).
+    cdef double* factors
+    cdef double* moments
+    cdef double* theta
+    # Features (H, d), rewards and actions (H,) of the episode.
+    cdef double* record
+    cdef double[::1] rewards
+    cdef int64_t[::1] actions
+    # (d,), (d,), (H, K, d), (H, K, d), packed weights and (ROWS,).
+    cdef double* x
+    cdef double* w
+    cdef double* uniforms
+    cdef double* normals
+    cdef double* packed
+    cdef int64_t[::1] chosen
+    # (H, K) rows since leverages were computed afresh.
+    cdef int64_t[:, ::1] since
+
+    def __cinit__(self, Episode episode not None, kind, ridge, scale):
+        cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension
+        if kind not in KINDS:
+            raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
+        self.kind = KINDS[kind]
+        self.ridge, self.scale = as_positive("ridge", ridge), as_positive("scale", scale, zero=True)
+        self.stores = <Store*> calloc(horizon, sizeof(Store))
+        if self.stores == NULL:
+            raise MemoryError()
+        self.n_stores = horizon
+        self._factors = np.zeros((horizon, n_actions, d, d))
+        self._factors[:, :, np.arange(d), np.arange(d)] = sqrt(self.ridge)
+        self._moments, self._theta = np.zeros((horizon, n_actions, d)), np.zeros((horizon, n_actions, d))
+        self._record = np.zeros((horizon, d))
+        self._scratch = np.zeros(2 * d + 2 * horizon * n_actions * d + packed_size(n_actions, d))
+        self.factors, self.moments, self.theta = entries(self._factors), entries(self._moments), entries(self._theta)
+        self.record = entries(self._record)
+        self.x = entries(self._scratch)
+        self.w = self.x + d
+        self.uniforms = self.w + d
+        self.normals = self.uniforms + horizon * n_actions * d
+        self.packed = self.normals + horizon * n_actions * d
+        self.rewards, self.actions = np.zeros(horizon), np.zeros(horizon, dtype=np.int64)
+        self.chosen, self.since = np.zeros(ROWS, dtype=np.int64), np.zeros((horizon, n_actions), dtype=np.int64)
+
+    def __dealloc__(self):
+        # `episode` may have been cleared already, so this counts with `n_stores`.
+        cdef Py_ssize_t h
+        for h in range(self.n_stores):
+            free(self.stores[h].rows)
+            free(self.stores[h].values)
+            free(self.stores[h].leverage)
+            free(self.stores[h].pair)
+            free(self.stores[h].sums)
+            free(self.stores[h].slots)
+        free(self.stores)
+
+    @property
+    def weights(self):
+        """The estimates that the last episode used, a copy, shape (H, K, d); zero for uniform actions."""
+        return self._theta.copy()
+
+    @property
+    def n_observations(self):
+        """Number of distinct observations stored, by level; 0 at the first."""
+        return tuple([self.stores[h].n for h in range(self.episode.horizon)])
+
+    def fit(self):
+        """Return the estimates of plain least squares on all transitions so far, shape (H, K, d).
+
+        Raises
+        ------
+        ArithmeticError
+            If they overflow.
+        """
+        estimates = np.zeros_like(self._theta)
+        cdef double* theta = entries(estimates)
+        cdef bint well
+        self.begin_work()
+        with nogil:
+            well = self.iterate(theta, PLAIN)
+        self.busy = False
+        if not well:
+            raise self.episode.explained()
+        return estimates
+
+    cdef inline double* factor(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
+        cdef Py_ssize_t d = self.episode.dimension
+        return self.factors + (h * self.episode.n_actions + a) * d * d
+
+    cdef bint iterate(self, double* theta, Exploration kind) noexcept nogil:
+        # theta (H, K, d) <- estimates, backward.
+        cdef Py_ssize_t h, a, i, n_actions = self.episode.n_actions, d = self.episode.dimension
+        cdef double* weights
+        cdef double* z
+        cdef Store* store
+        for h in range(self.episode.horizon - 1, -1, -1):
+            weights = theta + h * n_actions * d
+            memcpy(weights, self.moments + h * n_actions * d, n_actions * d * sizeof(double))
+            if h < self.episode.horizon - 1:
+                store = self.stores + h + 1
+                add_targets(weights, store.values, store.sums, store.pair, store.n, n_actions, d)
+            for a in range(n_actions):
+                solve_factor_transposed(self.factor(h, a), weights + a * d, d)
+                if kind == NOISE:
+                    # U^{-1} (U^{-T} moment + scale z)
+                    z = self.normals + (h * n_actions + a) * d
+                    for i in range(d):
+                        weights[a * d + i] += self.scale * z[i]
+                solve_factor(self.factor(h, a), weights + a * d, d)
+            if h > 0 and not self.evaluate(h, weights, kind):
+                return False
+        return True
+
+    cdef bint evaluate(self, Py_ssize_t h, const double* weights, Exploration kind) noexcept nogil:
+        # The values of the observations of level h.
+        cdef Store* store = self.stores + h
+        cdef Py_ssize_t done = 0, size, n_actions = self.episode.n_actions, d = self.episode.dimension
+        cdef Py_ssize_t wrong = -1
+        if kind == BONUS:
+            wrong = confident(store.values, store.rows, weights, store.leverage, self.scale, store.n, n_actions, d)
+        else:
+            pack_theta(weights, n_actions, d, self.packed)
+            while done < store.n and wrong < 0:
+                size = min(<Py_ssize_t> ROWS, store.n - done)
+                wrong = greedy_rows(
+                    store.rows + done * d, size, n_actions, d, self.packed, &self.chosen[0], store.values + done
+                )
+                done += size
+        if wrong >= 0:
+            self.episode.level = h
+            return self.episode.fail(SCORE, 0, 0.0)
+        return True
+
+    cdef double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+        memcpy(self.w, phi, self.episode.dimension * sizeof(double))
+        solve_factor_transposed(self.factor(h, a), self.w, self.episode.dimension)
+        return dot(self.w, self.w, self.episode.dimension)
+
+    cdef void score(self, Py_ssize_t h) noexcept nogil:
+        cdef Py_ssize_t a, d = self.episode.dimension
+        cdef double total
+        for a in range(self.episode.n_actions):
+            total = dot(self.episode.phi, self.theta + (h * self.episode.n_actions + a) * d, d)
+            if self.kind == BONUS:
+                total += self.scale * sqrt(self.leverage(h, a, self.episode.phi))
+                if total > 1.0:
+                    total = 1.0
+            self.episode.scores[a] = total
+
+    cdef bint play(self) noexcept nogil:
+        cdef Py_ssize_t h, a, size, d = self.episode.dimension
+        cdef double u
+        if self.kind == NOISE:
+            size = self.episode.horizon * self.episode.n_actions * d
+            self.episode.draw(self.uniforms, (size + 1) // 2)
+            normals_into(self.uniforms, self.normals, size)
+        if self.kind != PLAIN:
+            if not self.iterate(self.theta, self.kind):
+                return False
+            self.episode.level = 0
+        for h in range(self.episode.horizon):
+            if not self.episode.observe():
+                return False
+            if self.kind == PLAIN:
+                self.episode.draw(&u, 1)
+                a = <Py_ssize_t> (u * self.episode.n_actions)
+            else:
+                self.score(h)
+                a = self.episode.pick()
+                if a < 0:
+                    return False
+            memcpy(self.record + h * d, self.episode.phi, d * sizeof(double))
+            if not self.episode.move(a):
+                return False
+            self.actions[h], self.rewards[h] = a, self.episode.reward
+        return self.absorb()
+
+    cdef bint absorb(self) noexcept nogil:
+        # The transitions of the episode enter the sums.
+        cdef Py_ssize_t h, i, a, j, n_actions = self.episode.n_actions, d = self.episode.dimension, place
+        cdef double* phi
+        self.work = 0
+        for h in range(self.episode.horizon):
+            a, phi = self.actions[h], self.record + h * d
+            place = h * n_actions + a
+            if h > 0 and self.kind == BONUS:
+                self.update_leverages(h, a, phi)
+            memcpy(self.w, phi, d * sizeof(double))
+            update_factor(self.factor(h, a), self.w, d)
+            for i in range(d):
+                self.moments[place * d + i] += self.rewards[h] * phi[i]
+            if h == 0:
+                continue
+            j = self.find(h, phi)
+            if j < 0 or not add_pair(
+                self.stores + h, j, self.actions[h - 1], self.record + (h - 1) * d, n_actions, d
+            ):
+                return False
+            if self.kind == BONUS and self.since[h, a] >= REFRESH:
+                self.refresh(h, a)
+            if self.kind != PLAIN:
+                self.work += (self.stores[h].n + d) * n_actions * (d + 8)
+        self.work += self.episode.horizon * d * (d + n_actions)
+        return True
+
+    cdef Py_ssize_t find(self, Py_ssize_t h, const double* phi) noexcept nogil:
+        # The index of an observation of level h, which is stored if it is new; -1 if memory ran out.
+        cdef Py_ssize_t a, n_actions = self.episode.n_actions, d = self.episode.dimension
+        cdef Store* store = self.stores + h
+        cdef Py_ssize_t* slot
+        if store.n == store.room and not make_room(store, n_actions, d):
+            return -1
+        slot = slot_of(store, phi, d)
+        if slot[0] == 0:
+            memcpy(store.rows + store.n * d, phi, d * sizeof(double))
+            store.values[store.n] = 0.0
+            for a in range(n_actions):
+                store.pair[store.n * n_actions + a] = -1
+                store.leverage[store.n * n_actions + a] = 0.0
+                if self.kind == BONUS:
+                    store.leverage[store.n * n_actions + a] = self.leverage(h, a, phi)
+            store.n += 1
+            slot[0] = store.n
+        return slot[0] - 1
+
+    cdef void update_leverages(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+        # Before phi enters V: x = V^{-1} phi.
+        cdef Py_ssize_t n_actions = self.episode.n_actions, d = self.episode.dimension
+        cdef Store* store = self.stores + h
+        memcpy(self.x, phi, d * sizeof(double))
+        solve_factor_transposed(self.factor(h, a), self.x, d)
+        solve_factor(self.factor(h, a), self.x, d)
+        shrink(store.leverage + a, store.rows, self.x, 1.0 + dot(self.x, phi, d), store.n, n_actions, d)
+        self.since[h, a] += 1
+
+    cdef void refresh(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
+        cdef Py_ssize_t j, n_actions = self.episode.n_actions
+        cdef Store* store = self.stores + h
+        for j in range(store.n):
+            store.leverage[j * n_actions + a] = self.leverage(h, a, store.rows + j * self.episode.dimension)
+        self.since[h, a] = 0

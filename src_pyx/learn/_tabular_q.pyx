@@ -1,0 +1,176 @@
+"""Q-learning on a table: with upper confidence bounds (Jin et al., 2018), and delayed (Strehl et al., 2006).
+
+Returns are at most 1 here; the papers have rewards in [0, 1] and returns of up to H, so numbers here are theirs over H.
+"""
+
+from libc.math cimport sqrt
+from libc.stdint cimport int64_t
+
+from dmq_fast.kernels._episode cimport Episode, Learner
+
+import numpy as np
+
+from dmq_fast.kernels._validate import as_positive
+
+
+cdef class TabularLearner(Learner):
+    """Base class of learners with a table of Q by level, state and action, on which actions are greedy.
+
+    Parameters
+    ----------
+    episode : Episode
+        Of an environment whose states are numbered: one with `n_states`.
+    """
+
+    # First row by level, (H,); the table, (sum of states, K); visits of its entries.
+    cdef Py_ssize_t[::1] first
+    cdef double[:, ::1] q
+    cdef int64_t[:, ::1] visits
+
+    def __cinit__(self, Episode episode not None, *arguments, **options):
+        if episode.n_states is None:
+            raise TypeError("env: expected a FiniteMDP or a block MDP, whose states are numbered")
+        sizes = np.array(episode.n_states)
+        self.first = np.cumsum(sizes) - sizes
+        self.q = np.ones((sizes.sum(), episode.n_actions))
+        self.visits = np.zeros((sizes.sum(), episode.n_actions), dtype=np.int64)
+
+    cdef list by_level(self, table):
+        # Split an array over all rows into H arrays.
+        return np.split(table, np.asarray(self.first)[1:])
+
+    @property
+    def table(self):
+        """Q, copies, a list of H arrays (S_h, K)."""
+        return self.by_level(np.array(self.q))
+
+    @property
+    def counts(self):
+        """How often every action was taken, copies, a list of H arrays (S_h, K)."""
+        return self.by_level(np.array(self.visits))
+
+    cdef inline double best(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t a
+        cdef double value = self.q[row, 0]
+        for a in range(1, self.episode.n_actions):
+            if self.q[row, a] > value:
+                value = self.q[row, a]
+        return value
+
+    cdef bint play(self) noexcept nogil:
+        cdef Py_ssize_t h, a, b, row = self.first[0] + self.episode.latent(), following
+        cdef double ahead
+        for h in range(self.episode.horizon):
+            for b in range(self.episode.n_actions):
+                self.episode.scores[b] = self.q[row, b]
+            a = self.episode.pick()
+            if a < 0 or not self.episode.move(a):
+                return False
+            following, ahead = -1, 0.0
+            if h < self.episode.horizon - 1:
+                following = self.first[h + 1] + self.episode.latent()
+                ahead = self.best(following)
+            self.visits[row, a] += 1
+            self.learn(h, row, a, self.episode.reward, ahead)
+            row = following
+        return True
+
+    cdef void learn(self, Py_ssize_t h, Py_ssize_t row, Py_ssize_t a, double reward, double ahead) noexcept nogil:
+        # `ahead` is the largest Q of the next state, 0 after the last level.
+        pass
+
+
+cdef class UCBQLearner(TabularLearner):
+    """Algorithm 1 of Jin, Allen-Zhu, Bubeck and Jordan (2018), with Hoeffding bonuses.
+
+    At the t-th visit Q <- (1 - alpha_t) Q + alpha_t (r + min(1, max_b Q(s', b)) + c sqrt(H / t)), where alpha_t =
+    (H + 1) / (H + t) or a constant.
+
+    Parameters
+    ----------
+    episode : Episode
+    c : float
+        >= 0; the paper's c sqrt(iota).
+    alpha : float or None
+        A constant step size in (0, 1], instead of the paper's.
+    clipped : bool
+        Whether Q itself is kept at or below 1. The paper only does so with V, so that a visited action can look better
+        than one never tried.
+    """
+
+    cdef double c, alpha
+    cdef bint clipped
+
+    def __cinit__(self, Episode episode not None, c, alpha, bint clipped):
+        self.c = as_positive("c", c, zero=True)
+        self.alpha = 0.0 if alpha is None else as_positive("alpha", alpha)
+        if self.alpha > 1.0:
+            raise ValueError(f"alpha: expected a number in (0, 1] or None, got {alpha}")
+        self.clipped = clipped
+
+    cdef void learn(self, Py_ssize_t h, Py_ssize_t row, Py_ssize_t a, double reward, double ahead) noexcept nogil:
+        cdef double horizon = self.episode.horizon, t = self.visits[row, a], alpha = self.alpha
+        if alpha == 0.0:
+            alpha = (horizon + 1.0) / (horizon + t)
+        if ahead > 1.0:
+            ahead = 1.0
+        self.q[row, a] = (1.0 - alpha) * self.q[row, a] + alpha * (reward + ahead + self.c * sqrt(horizon / t))
+        if self.clipped and self.q[row, a] > 1.0:
+            self.q[row, a] = 1.0
+
+
+cdef class DelayedQLearner(TabularLearner):
+    """Delayed Q-learning (Strehl, Li, Wiewiora, Langford and Littman, 2006) with a table a level and no discount.
+
+    An entry attempts an update after every m visits that it counts: if Q is at least 2 epsilon above the mean of
+    r + max_b Q(s', b) over them, Q becomes that mean plus epsilon. After an attempt that failed, an entry counts no
+    visits until some Q has changed since.
+
+    Parameters
+    ----------
+    episode : Episode
+    m : int
+        >= 1.
+    epsilon : float
+        >= 0, the paper's epsilon_1.
+    """
+
+    cdef int64_t m, step, changed
+    cdef double epsilon
+    cdef readonly Py_ssize_t n_attempts, n_updates
+    # By row and action: U, l, t and LEARN of the paper.
+    cdef double[:, ::1] total
+    cdef int64_t[:, ::1] waited
+    cdef int64_t[:, ::1] attempted
+    cdef signed char[:, ::1] learning
+
+    def __cinit__(self, Episode episode not None, m, epsilon):
+        self.m = m
+        if self.m < 1:
+            raise ValueError(f"m: expected an integer >= 1, got {m}")
+        self.epsilon = as_positive("epsilon", epsilon, zero=True)
+        shape = (self.q.shape[0], self.q.shape[1])
+        self.total = np.zeros(shape)
+        self.waited, self.attempted = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        self.learning = np.ones(shape, dtype=np.int8)
+
+    cdef void learn(self, Py_ssize_t h, Py_ssize_t row, Py_ssize_t a, double reward, double ahead) noexcept nogil:
+        cdef double mean
+        self.step += 1
+        if not self.learning[row, a]:
+            if self.attempted[row, a] < self.changed:
+                self.learning[row, a] = True
+            return
+        self.total[row, a] += reward + ahead
+        self.waited[row, a] += 1
+        if self.waited[row, a] < self.m:
+            return
+        mean = self.total[row, a] / self.m
+        self.n_attempts += 1
+        if self.q[row, a] - mean >= 2.0 * self.epsilon:
+            self.q[row, a] = mean + self.epsilon
+            self.changed = self.step
+            self.n_updates += 1
+        elif self.attempted[row, a] >= self.changed:
+            self.learning[row, a] = False
+        self.attempted[row, a], self.total[row, a], self.waited[row, a] = self.step, 0.0, 0

@@ -1,0 +1,234 @@
+"""BLAS and LAPACK of SciPy (see the .pxd for the conventions).
+
+The routines are those of ``scipy.linalg.cython_blas`` and ``cython_lapack``, taken from the capsules these
+modules export instead of by ``cimport``: SciPy 1.18 renamed the integer type in their signatures, so a
+``cimport`` compiled against one side of that release refuses to load on the other. Integers travel in eight
+bytes, zeroed first; a little-endian LP64 routine reads and writes the lower half, an ILP64 one all of it, so
+one binary serves both.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t, int64_t
+
+from dmq_fast.kernels._validate cimport all_finite
+
+import sys
+
+from scipy.linalg import cython_blas, cython_lapack
+
+ctypedef void (*potrf_t)(char* uplo, int64_t* n, double* a, int64_t* lda, int64_t* info) noexcept nogil
+ctypedef void (*trsv_t)(
+    char* uplo, char* trans, char* diag, int64_t* n, double* a, int64_t* lda, double* x, int64_t* incx
+) noexcept nogil
+ctypedef void (*syrk_t)(
+    char* uplo, char* trans, int64_t* n, int64_t* k, double* alpha, double* a, int64_t* lda,
+    double* beta, double* c, int64_t* ldc,
+) noexcept nogil
+ctypedef void (*gemm_t)(
+    char* transa, char* transb, int64_t* m, int64_t* n, int64_t* k, double* alpha, double* a, int64_t* lda,
+    double* b, int64_t* ldb, double* beta, double* c, int64_t* ldc,
+) noexcept nogil
+ctypedef void (*trsm_t)(
+    char* side, char* uplo, char* trans, char* diag, int64_t* m, int64_t* n, double* alpha, double* a, int64_t* lda,
+    double* b, int64_t* ldb,
+) noexcept nogil
+ctypedef void (*sygst_t)(
+    int64_t* itype, char* uplo, int64_t* n, double* a, int64_t* lda, double* b, int64_t* ldb, int64_t* info
+) noexcept nogil
+ctypedef void (*syev_t)(
+    char* jobz, char* uplo, int64_t* n, double* a, int64_t* lda, double* w, double* work, int64_t* lwork,
+    int64_t* info,
+) noexcept nogil
+ctypedef void (*syevx_t)(
+    char* jobz, char* range, char* uplo, int64_t* n, double* a, int64_t* lda, double* vl, double* vu,
+    int64_t* il, int64_t* iu, double* abstol, int64_t* m, double* w, double* z, int64_t* ldz,
+    double* work, int64_t* lwork, int64_t* iwork, int64_t* ifail, int64_t* info,
+) noexcept nogil
+
+
+cdef void* routine(object module, str name) except NULL:
+    capsule = module.__pyx_capi__[name]
+    return PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
+
+
+if sys.byteorder != "little":
+    raise ImportError("dmq_fast hands integers to LAPACK in eight bytes, which needs a little-endian machine")
+
+cdef potrf_t dpotrf = <potrf_t> routine(cython_lapack, "dpotrf")
+cdef sygst_t dsygst = <sygst_t> routine(cython_lapack, "dsygst")
+cdef syev_t dsyev = <syev_t> routine(cython_lapack, "dsyev")
+cdef syevx_t dsyevx = <syevx_t> routine(cython_lapack, "dsyevx")
+cdef trsv_t dtrsv = <trsv_t> routine(cython_blas, "dtrsv")
+cdef trsm_t dtrsm = <trsm_t> routine(cython_blas, "dtrsm")
+cdef syrk_t dsyrk = <syrk_t> routine(cython_blas, "dsyrk")
+cdef gemm_t dgemm = <gemm_t> routine(cython_blas, "dgemm")
+
+# Below this dimension the plain loops of `cholesky` beat a call into LAPACK (measured by bench/).
+cdef enum:
+    SMALL = 16
+
+# Up to this dimension triangular solves beat dsygst, which does less work but in smaller pieces (measured by bench/).
+cdef enum:
+    WIDE = 96
+
+# dsyevx takes (BLOCK + 3) d doubles, and its dsytrd blocks by BLOCK columns then: at these sizes a narrow block, which
+# the L1 cache holds, beats the 32 of LAPACK's own choice by a tenth.
+cdef enum:
+    BLOCK = 8
+
+
+cdef int cholesky(double* a, Py_ssize_t d) noexcept nogil:
+    if d > SMALL:
+        return factorise(a, d, b"U")
+    # L_jj = sqrt(A_jj - sum_k L_jk^2),  L_ij = (A_ij - sum_k L_ik L_jk) / L_jj  for i > j, row by row.
+    cdef Py_ssize_t i, j, k
+    cdef double total
+    cdef double* row
+    cdef double* other
+    for i in range(d):
+        row = a + i * d
+        for j in range(i):
+            other = a + j * d
+            total = row[j]
+            for k in range(j):
+                total -= row[k] * other[k]
+            row[j] = total / other[j]
+        total = row[i]
+        for k in range(i):
+            total -= row[k] * row[k]
+        if not total > 0.0:
+            return <int> (i + 1)
+        row[i] = sqrt(total)
+    return 0
+
+
+cdef int cholesky_upper(double* a, Py_ssize_t d) noexcept nogil:
+    return factorise(a, d, b"L")
+
+
+cdef int factorise(double* a, Py_ssize_t d, char uplo) noexcept nogil:
+    cdef int64_t n = d, info = 0
+    dpotrf(&uplo, &n, a, &n, &info)
+    return <int> <int32_t> info
+
+
+cdef void cholesky_solve(const double* l, double* b, Py_ssize_t d) noexcept nogil:
+    cdef int64_t n = d, one = 1
+    cdef char uplo = b"U", trans = b"T", diag = b"N"
+    cdef Py_ssize_t i, k
+    cdef double total
+    if d > SMALL:
+        # b <- L^{-1} b
+        dtrsv(&uplo, &trans, &diag, &n, <double*> l, &n, b, &one)
+    else:
+        for i in range(d):
+            total = b[i]
+            for k in range(i):
+                total -= l[i * d + k] * b[k]
+            b[i] = total / l[i * d + i]
+    solve_transposed(l, b, d)
+
+
+cdef void solve_transposed(const double* l, double* x, Py_ssize_t d) noexcept nogil:
+    cdef int64_t n = d, one = 1
+    cdef char uplo = b"U", trans = b"N", diag = b"N"
+    cdef Py_ssize_t i, k
+    if d > SMALL:
+        dtrsv(&uplo, &trans, &diag, &n, <double*> l, &n, x, &one)
+        return
+    for i in range(d - 1, -1, -1):
+        x[i] /= l[i * d + i]
+        for k in range(i):
+            x[k] -= l[i * d + k] * x[i]
+
+
+cdef void add_gram(double* c, const double* x, Py_ssize_t n, Py_ssize_t d) noexcept nogil:
+    cdef int64_t size = d, rows = n
+    cdef char uplo = b"U", trans = b"N"
+    cdef double one = 1.0
+    if n == 0 or d == 0:
+        return
+    # C += X^T X: column-major, X is the (d, n) matrix A of C := A A^T + C.
+    dsyrk(&uplo, &trans, &size, &rows, &one, <double*> x, &size, &one, c, &size)
+
+
+cdef void multiply_transposed(
+    double* out, const double* x, const double* y, Py_ssize_t n, Py_ssize_t k, Py_ssize_t d
+) noexcept nogil:
+    cdef int64_t rows = n, columns = k, inner = d
+    cdef char transposed = b"T", plain = b"N"
+    cdef double one = 1.0, zero = 0.0
+    if n == 0 or k == 0:
+        return
+    # out = X Y^T: column-major, out^T = Y X^T with Y stored as its transpose.
+    dgemm(
+        &transposed, &plain, &columns, &rows, &inner, &one, <double*> y, &inner, <double*> x, &inner,
+        &zero, out, &columns,
+    )
+
+
+cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil:
+    # eigenvalues d, eigenvector d, LAPACK (BLOCK + 3) d, integers 6 d (eight bytes each)
+    return (BLOCK + 11) * d
+
+
+cdef int top_eigenpair(
+    double* a, const double* u, Py_ssize_t d, double* value, double* vector, bint thorough, double* work
+) noexcept nogil:
+    cdef int64_t n = d, one = 1, info = 0, found = 0, lwork = (BLOCK + 3) * d
+    cdef char uplo = b"L", trans = b"T", diag = b"N", by_index = b"I", job = b"N" if vector == NULL else b"V"
+    cdef double unused = 0.0, tolerance = 0.0
+    cdef double* eigenvalues = work
+    cdef double* eigenvector = work + d
+    cdef double* scratch = work + 2 * d
+    cdef int64_t* integers = <int64_t*> (scratch + lwork)
+    cdef Py_ssize_t i
+    info = whiten(a, u, d)
+    if <int32_t> info != 0:
+        return <int> <int32_t> info
+    # LAPACK may not return on infinities, and may return zeros on NaN.
+    for i in range(d):
+        if not all_finite(a + i * d + i, d - i):
+            return OVERFLOW
+    if thorough:
+        dsyev(&job, &uplo, &n, a, &n, eigenvalues, scratch, &lwork, &info)
+        value[0] = eigenvalues[d - 1]
+        eigenvector = a + d * (d - 1)
+    else:
+        dsyevx(
+            &job, &by_index, &uplo, &n, a, &n, &unused, &unused, &n, &n, &tolerance, &found, eigenvalues, eigenvector,
+            &n, scratch, &lwork, integers, integers + 5 * d, &info,
+        )
+        value[0] = eigenvalues[0]
+        if <int32_t> info != 0 or <int32_t> found != 1:
+            return NOT_FOUND
+    if vector != NULL and <int32_t> info == 0:
+        for i in range(d):
+            vector[i] = eigenvector[i]
+        # x = U^{-1} z
+        dtrsv(&uplo, &trans, &diag, &n, <double*> u, &n, vector, &one)
+    return <int> <int32_t> info
+
+
+cdef int whiten(double* a, const double* u, Py_ssize_t d) noexcept nogil:
+    # Upper triangle of a <- that of C = U^{-T} A U^{-1}; column-major, with L = U^T, L^{-1} A L^{-T}.
+    cdef int64_t n = d, half = d // 2, rest = d - d // 2, itype = 1, info = 0
+    cdef char uplo = b"L", left = b"L", right = b"R", plain = b"N", trans = b"T", diag = b"N"
+    cdef double one = 1.0, minus_one = -1.0
+    cdef double* corner = a + (d // 2) * (d + 1)
+    cdef double* factor = <double*> u
+    cdef Py_ssize_t i, j
+    if d > WIDE:
+        dsygst(&itype, &uplo, &n, a, &n, <double*> u, &n, &info)
+        return <int> <int32_t> info
+    for i in range(d):
+        for j in range(i + 1, d):
+            a[j * d + i] = a[i * d + j]
+    # B = L^{-1} A, then [X1 X2] L^T = [B1 B2]: X1 = B1 L11^{-T}, X2 = (B2 - X1 L21^T) L22^{-T}; the upper half of X2 is
+    # not needed.
+    dtrsm(&left, &uplo, &plain, &diag, &n, &n, &one, factor, &n, a, &n)
+    dtrsm(&right, &uplo, &trans, &diag, &n, &half, &one, factor, &n, a, &n)
+    dgemm(&plain, &trans, &rest, &rest, &half, &minus_one, a + half, &n, factor + half, &n, &one, corner, &n)
+    dtrsm(&right, &uplo, &trans, &diag, &rest, &rest, &one, factor + half * (d + 1), &n, corner, &n)
+    return 0

@@ -1,0 +1,623 @@
+"""The Distribution Shift Error Checking oracle for linear functions (paper, oracle 4.2 and section 6).
+
+With M1 the regularised second moment of D1 and M2 that of D2,
+
+    v = eps_1 lambda_max(M1^{-1/2} M2 M1^{-1/2}),    True  iff  v >= eps_2.
+
+The decision needs no eigenvalue: with R = eps_2 / eps_1 it is True iff A = R M1 - M2 is not positive definite. Gaussian
+elimination can prove either answer: by success on A with its diagonal lowered by a bound on all rounding errors, or by
+failure on A with its diagonal raised by it. If neither happens, the same is tried in double-double arithmetic. Answers
+that this leaves open are flagged as marginal.
+"""
+
+cimport numpy as cnp
+from libc.float cimport DBL_EPSILON
+from libc.math cimport INFINITY, frexp, isfinite, ldexp, sqrt
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, top_eigenpair
+from dmq_fast.kernels._double_double cimport Double2, add, divide, multiply, negate, scale, two_product, two_sum
+from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, refuse_not_finite
+
+import numpy as np
+
+from dmq_fast.kernels._dsec_numpy import DsecResult, singular
+from dmq_fast.kernels._validate import as_floats
+
+cnp.import_array()
+
+# Below this dimension `eliminate` beats LAPACK's call overhead (bench/test_oracle.py).
+cdef enum:
+    SMALL = 12
+
+# Relative rounding error of one operation: in float64, and a generous bound in double-double arithmetic.
+cdef double UNIT = DBL_EPSILON / 2.0
+cdef double UNIT2 = 2.0 ** -100
+
+# Products of numbers smaller than this may underflow; problems with such numbers are scaled first.
+cdef double TINY = 2.0 ** -800
+
+# Stands for the exponent of 0: less than that of any number or product of two.
+cdef enum:
+    ZERO_EXPONENT = -10000
+
+
+cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil:
+    # A, with high and low parts for double-double arithmetic; and a direction, or the scales.
+    return 2 * d * d + d
+
+
+cdef inline double margin(double unit, Py_ssize_t d) noexcept nogil:
+    # Bound on the rounding errors in A, relative to g_i = R (M1)_ii + (M2)_ii. Scale rows and columns by g_i^{-1/2}: as
+    # M1 and M2 are positive semidefinite, |R (M1)_ij| + |(M2)_ij| <= 1 for the scaled ones. In units per entry,
+    #   forming A takes 4, and its diagonal 1 more;
+    #   elimination that succeeds takes d + 4, in whatever order it sums (Higham, Accuracy and Stability of Numerical
+    #   Algorithms, theorem 10.3; a pivot's reciprocal adds one);
+    #   a product x^T A x takes 1.5 d + 10, forming A included (see `proves_shift`).
+    # So each stays below 2 (d + 8) an entry, d times that in norm, also where an M is indefinite by its own rounding.
+    return 2.0 * unit * d * (d + 8)
+
+
+cdef int eliminate(double* a, Py_ssize_t d) noexcept nogil:
+    # A = U^T D U on the upper triangle, in place. Returns 0, or k >= 1 when pivot k is not positive.
+    cdef Py_ssize_t i, j, k
+    cdef double reciprocal, factor
+    cdef double* pivot_row
+    cdef double* row
+    for k in range(d):
+        pivot_row = a + k * d
+        if not pivot_row[k] > 0.0:
+            return <int> (k + 1)
+        reciprocal = 1.0 / pivot_row[k]
+        for i in range(k + 1, d):
+            factor = pivot_row[i] * reciprocal
+            row = a + i * d
+            for j in range(i, d):
+                row[j] -= factor * pivot_row[j]
+    return 0
+
+
+cdef Answer form(
+    const double* s, const double* m2, double ratio, double eps_r, double* a, Py_ssize_t d
+) noexcept nogil:
+    # a <- A - margin diag(g), upper triangle. Returns SHIFT if a diagonal entry of A is certainly negative, NOT_FINITE
+    # if a number is not finite or outside the range of the analysis, else NO_SHIFT.
+    cdef Py_ssize_t i, j
+    cdef double first, second, g, shift = margin(UNIT, d)
+    cdef double* row
+    cdef bint fits = True
+    cdef Answer answer = NO_SHIFT
+    for i in range(d):
+        first = ratio * (s[i * d + i] + eps_r)
+        second = m2[i * d + i]
+        g = first + second
+        row = a + i * d
+        if first - second < -4.0 * UNIT * g:
+            answer = SHIFT
+        if g == 0.0 and s[i * d + i] + eps_r == 0.0:
+            # Rows of zeros in both do not matter, and must not look like a bad pivot.
+            row[i] = 1.0
+        else:
+            row[i] = (first - second) - shift * g
+            fits = fits and TINY <= g < INFINITY
+        for j in range(i + 1, d):
+            row[j] = ratio * s[i * d + j] - m2[i * d + j]
+        fits = fits and all_finite(row + i + 1, d - i - 1)
+    return answer if fits else NOT_FINITE
+
+
+cdef bint proves_shift(
+    const double* s, const double* m2, double ratio, double eps_r, const double* x, Py_ssize_t order, Py_ssize_t d
+) noexcept nogil:
+    # Whether x^T A x < 0 for certain, for an x (order,) that is zero from there on. With y_i = g_i^{1/2} |x_i| the
+    # terms add up to (sum_i y_i)^2 <= order x^T diag(g) x at most; each sees 4 roundings in A, order / 2 + 4 in the sum
+    # of its row and order + 2 in the sum of the rows.
+    cdef Py_ssize_t i, j
+    cdef double total = 0.0, weight = 0.0, first, second, p0, p1, p2, p3
+    cdef const double* a
+    cdef const double* b
+    for i in range(order):
+        a, b = s + i * d, m2 + i * d
+        first, second = ratio * (a[i] + eps_r), b[i]
+        # Four sums hide the latency of one.
+        p0, p1, p2, p3 = 0.0, 0.0, 0.0, 0.0
+        for j in range(i + 1, order - 3, 4):
+            p0 += (ratio * a[j] - b[j]) * x[j]
+            p1 += (ratio * a[j + 1] - b[j + 1]) * x[j + 1]
+            p2 += (ratio * a[j + 2] - b[j + 2]) * x[j + 2]
+            p3 += (ratio * a[j + 3] - b[j + 3]) * x[j + 3]
+        for j in range(order - (order - i - 1) % 4, order):
+            p0 += (ratio * a[j] - b[j]) * x[j]
+        weight += (first + second) * x[i] * x[i]
+        total += x[i] * ((first - second) * x[i] + 2.0 * ((p0 + p1) + (p2 + p3)))
+    # A weight that small, and a total that is not finite, are beyond the analysis.
+    return weight >= TINY and -INFINITY < total < -margin(UNIT, order) * weight
+
+
+cdef void largest_column(const double* m2, double* x, Py_ssize_t d) noexcept nogil:
+    # The column of M2 with the largest diagonal entry: if M2 has rank one, the direction of the shift.
+    cdef Py_ssize_t i, best = 0
+    for i in range(d):
+        if m2[i * d + i] > m2[best * d + best]:
+            best = i
+    for i in range(d):
+        x[i] = m2[i * d + best] if i < best else m2[best * d + i]
+
+
+cdef void bad_direction(const double* a, int minor, double* x, Py_ssize_t d) noexcept nogil:
+    # x (minor,) with x^T A x = the pivot on which `factor` gave up: U x = 0 but for the last row of the leading block.
+    cdef Py_ssize_t i, j
+    cdef double p, q
+    cdef const double* row
+    x[minor - 1] = 1.0
+    for i in range(minor - 2, -1, -1):
+        row = a + i * d
+        p, q = 0.0, 0.0
+        for j in range(i + 1, minor - 1, 2):
+            p += row[j] * x[j]
+            q += row[j + 1] * x[j + 1]
+        if (minor - i) % 2 == 0:
+            p += row[minor - 1] * x[minor - 1]
+        x[i] = -(p + q) / row[i]
+
+
+cdef Answer decide(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+) noexcept nogil:
+    cdef double ratio = eps2 / eps1
+    cdef double* x = work + 2 * d * d
+    cdef Answer answer
+    cdef int minor
+    if TINY < ratio < 1.0 / TINY:
+        answer = form(s, m2, ratio, eps_r, work, d)
+        if answer == SHIFT:
+            return SHIFT
+        if answer == NO_SHIFT:
+            if d >= SMALL:
+                largest_column(m2, x, d)
+                if proves_shift(s, m2, ratio, eps_r, x, d, d):
+                    return SHIFT
+            minor = factor(work, d)
+            if minor == 0:
+                return NO_SHIFT
+            if minor > 0:
+                bad_direction(work, minor, x, d)
+                if proves_shift(s, m2, ratio, eps_r, x, minor, d):
+                    return SHIFT
+    return decide_exactly(s, m2, eps1, eps2, eps_r, work, d)
+
+
+cdef inline int factor(double* a, Py_ssize_t d) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef int minor
+    if d < SMALL:
+        return eliminate(a, d)
+    minor = cholesky_upper(a, d)
+    if minor == 0:
+        # LAPACK may take NaN for a pivot; whatever overflowed ends up in one.
+        for i in range(d):
+            if not 0.0 < a[i * d + i] < INFINITY:
+                return <int> (i + 1)
+    return minor
+
+
+cdef inline int exponent(double x) noexcept nogil:
+    cdef int out = 0
+    if x == 0.0:
+        return ZERO_EXPONENT
+    frexp(x, &out)
+    return out
+
+
+cdef Answer decide_exactly(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+) noexcept nogil:
+    # `decide` in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit, and
+    # numbers that underflow then are far below the margin.
+    cdef double* halves = work + 2 * d * d
+    cdef double shift = margin(UNIT2, d)
+    cdef int e1, e2, es, em, minor
+    cdef Py_ssize_t i
+    eps1, eps2 = frexp(eps1, &e1), frexp(eps2, &e2)
+    for i in range(d):
+        es = e2 + max(exponent(s[i * d + i]), exponent(eps_r))
+        em = e1 + exponent(m2[i * d + i])
+        halves[i] = max(es, em) // 2
+    if not form_exactly(s, m2, eps1, eps2, eps_r, shift, e1, e2, halves, work, d):
+        return NOT_FINITE
+    if eliminate_exactly(work, d) == 0:
+        return NO_SHIFT
+    # Elimination that fails at a pivot is exact for a leading block with three times the error of one that succeeds;
+    # UNIT2 is large enough for that.
+    form_exactly(s, m2, eps1, eps2, eps_r, -shift, e1, e2, halves, work, d)
+    minor = eliminate_exactly(work, d)
+    if minor > 0:
+        return SHIFT
+    form_exactly(s, m2, eps1, eps2, eps_r, 0.0, e1, e2, halves, work, d)
+    return MARGINAL_NO_SHIFT if eliminate_exactly(work, d) == 0 else MARGINAL_SHIFT
+
+
+cdef bint form_exactly(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double shift, int e1, int e2,
+    const double* halves, double* work, Py_ssize_t d
+) noexcept nogil:
+    # Upper triangle of 2^e2 eps2 (S + eps_r I) - 2^e1 eps1 M2 - shift diag(g), row and column i divided by
+    # 2^halves[i]; leading parts in work, the rest behind them. Returns whether everything is finite.
+    cdef double* high = work
+    cdef double* low = work + d * d
+    cdef double poison = 0.0, g
+    cdef Py_ssize_t i, j
+    cdef int power
+    cdef Double2 first, second, entry
+    for i in range(d):
+        for j in range(i, d):
+            power = -<int> (halves[i] + halves[j])
+            first = two_sum(ldexp(s[i * d + j], e2 + power), ldexp(eps_r, e2 + power) if i == j else 0.0)
+            first = scale(first, eps2)
+            second = two_product(eps1, ldexp(m2[i * d + j], e1 + power))
+            entry = add(first, negate(second))
+            if i == j:
+                g = first.hi + second.hi
+                entry = add(entry, two_product(-shift, g))
+                if first.hi == 0.0 and second.hi == 0.0:
+                    entry.hi = 1.0
+            high[i * d + j] = entry.hi
+            low[i * d + j] = entry.lo
+            poison += (entry.hi + entry.lo) * 0.0
+    return poison == 0.0
+
+
+cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
+    # `eliminate` in double-double arithmetic; -1 where a pivot is not a number.
+    cdef double* high = work
+    cdef double* low = work + d * d
+    cdef Py_ssize_t i, j, k
+    cdef Double2 pivot, factor, entry, other
+    for k in range(d):
+        pivot.hi, pivot.lo = high[k * d + k], low[k * d + k]
+        if not pivot.hi > 0.0:
+            return <int> (k + 1) if pivot.hi <= 0.0 else -1
+        for i in range(k + 1, d):
+            factor.hi, factor.lo = high[k * d + i], low[k * d + i]
+            if factor.hi == 0.0:
+                continue
+            factor = negate(divide(factor, pivot))
+            for j in range(i, d):
+                other.hi, other.lo = high[k * d + j], low[k * d + j]
+                entry.hi, entry.lo = high[i * d + j], low[i * d + j]
+                entry = add(entry, multiply(factor, other))
+                high[i * d + j], low[i * d + j] = entry.hi, entry.lo
+    return 0
+
+
+cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil:
+    return 2 * d * d + eigen_work_size(d)
+
+
+cdef int shift_value(
+    const double* s, const double* m2, double eps_r, double* value, double* witness, double* work, Py_ssize_t d
+) noexcept nogil:
+    cdef double* first = work
+    cdef double* second = work + d * d
+    cdef double* scratch = work + 2 * d * d
+    cdef bint fits
+    cdef Py_ssize_t i
+    cdef int info
+    # LAPACK may not return on infinities, and may return zeros on NaN.
+    fits = copy_upper(s, first, d) and copy_upper(m2, second, d)
+    for i in range(d):
+        first[i * d + i] += eps_r
+        fits = fits and isfinite(first[i * d + i])
+    if not fits:
+        return NOT_FINITE
+    info = cholesky_upper(first, d)
+    if info != 0:
+        return info
+    info = top_eigenpair(second, first, d, value, witness, False, scratch)
+    if info == NOT_FOUND:
+        copy_upper(m2, second, d)
+        info = top_eigenpair(second, first, d, value, witness, True, scratch)
+    if info == OVERFLOW:
+        return NOT_FINITE
+    return 0 if info == 0 else -100 - abs(info)
+
+
+cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
+    # Upper triangle of out <- that of a; whether it is finite.
+    cdef Py_ssize_t i
+    cdef bint finite = True
+    for i in range(d):
+        memcpy(out + i * d + i, a + i * d + i, (d - i) * sizeof(double))
+        finite = finite and all_finite(a + i * d + i, d - i)
+    return finite
+
+
+cdef class Buffer:
+    # Doubles that are freed with the object; faster to make than an array.
+    cdef double* data
+
+    def __cinit__(self, Py_ssize_t size):
+        self.data = <double*> malloc(size * sizeof(double))
+        if self.data == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef cnp.ndarray square(value, str name, Py_ssize_t d):
+    cdef cnp.ndarray array = matrix(value, name, d, d)
+    if cnp.PyArray_DIM(array, 0) == 0 or cnp.PyArray_DIM(array, 1) != cnp.PyArray_DIM(array, 0):
+        raise ValueError(f"{name}: expected shape (d, d) with d >= 1, got {(<object> array).shape}")
+    return array
+
+
+cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2) except *:
+    cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
+    cdef const double* first = entries(m1)
+    cdef const double* second = entries(m2)
+    cdef double stack[2 * 16 * 16 + 16]
+    cdef Answer answer
+    cdef Buffer buffer
+    if d <= 16:
+        answer = decide(first, second, eps1, eps2, 0.0, stack, d)
+    else:
+        buffer = Buffer(decide_work_size(d))
+        with nogil:
+            answer = decide(first, second, eps1, eps2, 0.0, buffer.data, d)
+    if answer == NOT_FINITE:
+        refuse_not_finite("m1", m1)
+        refuse_not_finite("m2", m2)
+        raise ValueError("m1, m2: expected positive semidefinite matrices, got entries far larger than those allow")
+    return answer
+
+
+def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
+    """Return the decision of the DSEC oracle, by a Cholesky factorisation of (eps2 / eps1) m1 - m2.
+
+    Parameters
+    ----------
+    m1 : array_like, shape (d, d)
+        Second moment of D1 with its regulariser added. Symmetric positive semidefinite, which is not checked; its
+        upper triangle is read.
+    m2 : array_like, shape (d, d)
+        Second moment of D2, likewise.
+    eps1, eps2 : float
+        epsilon_1 > 0 and epsilon_2 > 0 of the oracle.
+    return_marginal : bool, default False
+        Whether to return the flag as well.
+
+    Returns
+    -------
+    decision : bool
+        Whether v >= eps2: whether (eps2 / eps1) m1 - m2 is not positive definite, rows of zeros in both left out.
+    marginal : bool
+        Only with `return_marginal`: whether v is too close to eps2 for arithmetic of 100 bits. Decisions without
+        the flag are certain.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On a wrong dtype, shape or range, or an entry that is not finite.
+    """
+    cdef cnp.ndarray first = square(m1, "m1", -1)
+    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
+    cdef Answer answer = answer_of(first, second, positive(eps1, "eps1"), positive(eps2, "eps2"))
+    if return_marginal:
+        return says_true(answer), answer >= MARGINAL_NO_SHIFT
+    return says_true(answer)
+
+
+def dsec_value(m1, m2, eps1):
+    """Return the value v of the DSEC oracle: the top eigenvalue of eps1 M1^{-1/2} M2 M1^{-1/2}.
+
+    v is infinite if m1 is singular and m2 has mass in its null space. Parameters are those of `dsec_decision`, errors
+    those of `dsec`.
+    """
+    cdef cnp.ndarray first = square(m1, "m1", -1)
+    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
+    cdef double scale1 = positive(eps1, "eps1"), value = 0.0
+    cdef int info = solve(first, second, &value, NULL)
+    if info > 0:
+        return singular(first, second, scale1, 1.0, False, True).value
+    value *= scale1
+    if info == NOT_FINITE or not isfinite(value):
+        refuse_not_finite("m1", first)
+        refuse_not_finite("m2", second)
+        raise ValueError("m1, m2: v overflows; rescale")
+    return value
+
+
+cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double* value, double* witness) except? -1:
+    cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
+    cdef Buffer buffer = Buffer(value_work_size(d))
+    cdef const double* s = entries(m1)
+    cdef const double* m = entries(m2)
+    cdef int info
+    with nogil:
+        info = shift_value(s, m, 0.0, value, witness, buffer.data, d)
+    if info < NOT_FINITE:
+        raise np.linalg.LinAlgError(f"dsec: the eigenvalue routine failed (info {info + 100})")
+    return info
+
+
+def dsec(m1, m2, eps1, eps2):
+    """Return decision, value and witness of the DSEC oracle (paper, oracle 4.2, linear class).
+
+    Parameters
+    ----------
+    m1, m2, eps1, eps2
+        As for `dsec_decision`.
+
+    Returns
+    -------
+    DsecResult
+        v is infinite if m1 is singular and m2 has mass in its null space.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If m1 is indefinite, or the eigenvalue routine fails.
+    TypeError, ValueError
+        On a wrong dtype, shape or range, an entry that is not finite, or a result beyond float64.
+    """
+    cdef cnp.ndarray first = square(m1, "m1", -1)
+    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
+    cdef double scale1 = positive(eps1, "eps1"), value = 0.0, root
+    cdef Answer answer = answer_of(first, second, scale1, positive(eps2, "eps2"))
+    cdef Py_ssize_t i, d = cnp.PyArray_DIM(first, 0)
+    cdef cnp.ndarray witness = np.empty(d)
+    cdef double* x = entries(witness)
+    cdef int info = solve(first, second, &value, x)
+    if info > 0:
+        return singular(first, second, scale1, float(eps2), says_true(answer), answer >= MARGINAL_NO_SHIFT)
+    value *= scale1
+    root = sqrt(scale1)
+    for i in range(d):
+        x[i] *= root
+    if info == NOT_FINITE or not isfinite(value) or not all_finite(x, d):
+        raise ValueError("m1, m2: v or its witness overflows; rescale")
+    return DsecResult(says_true(answer), value, witness, answer >= MARGINAL_NO_SHIFT)
+
+
+cdef void add_scaled(const double* s, double factor, const double* g, double* out, Py_ssize_t d) noexcept nogil:
+    # Upper triangle of out <- s + factor g.
+    cdef Py_ssize_t i, j
+    for i in range(d):
+        for j in range(i, d):
+            out[i * d + j] = s[i * d + j] + factor * g[i * d + j]
+
+
+cdef class ShiftScan:
+    """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
+
+    Answers ``eps_s lambda_max((S_h + eps_r G)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
+    `decide` on the sum of n states and on n eps_t, rounded to float64, so that no moment is rounded. The values play no
+    part in the decisions.
+
+    Owns its workspace; not safe to share between threads.
+
+    Parameters
+    ----------
+    dimension : int
+    eps_s, eps_t : float
+        Thresholds > 0.
+    eps_r : float
+        Regulariser > 0.
+    with_values : bool
+        Whether to compute the eigenvalue of each level as well.
+    regularizer : array_like of shape (d, d), optional
+        Symmetric positive definite G, which is not checked; its upper triangle is read. The identity by default. With a
+        G, answers are for the entries of S_h + eps_r G rounded to float64.
+
+    Attributes
+    ----------
+    n_marginal : int
+        Number of answers so far that were marginal; see `DsecResult`.
+    """
+
+    cdef readonly Py_ssize_t dimension
+    cdef readonly double eps_s
+    cdef readonly double eps_t
+    cdef readonly double eps_r
+    cdef readonly bint with_values
+    cdef readonly Py_ssize_t n_marginal
+    cdef readonly cnp.ndarray regularizer
+    cdef Buffer _work
+    cdef Buffer _shifted
+
+    def __init__(self, Py_ssize_t dimension, eps_s, eps_t, eps_r, bint with_values, regularizer=None):
+        if not 1 <= dimension < 2**24:
+            raise ValueError(f"dimension: expected an integer >= 1 whose matrices fit memory, got {dimension}")
+        self.dimension = dimension
+        self.eps_s = positive(eps_s, "eps_s")
+        self.eps_t = positive(eps_t, "eps_t")
+        self.eps_r = positive(eps_r, "eps_r")
+        self.with_values = with_values
+        self.n_marginal = 0
+        self._work = Buffer(max(decide_work_size(dimension), value_work_size(dimension)))
+        if regularizer is not None:
+            self.regularizer = np.array(as_floats("regularizer", regularizer, (dimension, dimension)))
+            self.regularizer.setflags(write=False)
+            self._shifted = Buffer(dimension * dimension)
+
+    def scan(self, const double[:, :, ::1] cover not None, const double[:, :, ::1] grams not None,
+             double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom):
+        """Return the first of the levels top, top - 1, ..., bottom at which the oracle answers True, and the values.
+
+        Parameters
+        ----------
+        cover : numpy.ndarray, shape (H, d, d)
+            S_h = sum over the cover of level h of its second moments.
+        grams : numpy.ndarray, shape (L, d, d)
+            Sums of phi phi^T over `n` states of levels base, base + 1, ...
+        n : float
+            Number of states behind each of `grams`.
+        base, top, bottom : int
+            base <= bottom <= top < min(H, base + L), or top < bottom for nothing to do.
+
+        Returns
+        -------
+        level : int
+            -1 when every answer was False.
+        values : list of float
+            v of each level tested, in order; empty without `with_values`.
+
+        Raises
+        ------
+        ValueError
+            When a moment is not finite, or an eigenvalue overflows.
+        numpy.linalg.LinAlgError
+            When the eigenvalue routine fails.
+        """
+        cdef Py_ssize_t d = self.dimension, level
+        cdef Answer answer
+        cdef const double* s
+        cdef const double* gram
+        cdef double eps_r = self.eps_r
+        cdef list values = []
+        if top < bottom:
+            return -1, values
+        if not (0 <= base <= bottom and top < cover.shape[0] and top < base + grams.shape[0] and 0.0 < n < INFINITY
+                and cover.shape[1] == d and cover.shape[2] == d and grams.shape[1] == d and grams.shape[2] == d):
+            raise ValueError("scan: arrays and levels do not fit together")
+        if not n * self.eps_t < INFINITY:
+            raise ValueError(f"n: expected n eps_t within the range of float64, got {n} * {self.eps_t}")
+        for level in range(top, bottom - 1, -1):
+            s = &cover[level, 0, 0]
+            gram = &grams[level - base, 0, 0]
+            if self.regularizer is not None:
+                add_scaled(s, self.eps_r, entries(self.regularizer), self._shifted.data, d)
+                s, eps_r = self._shifted.data, 0.0
+            if self.with_values:
+                values.append(self.value(s, gram, n, eps_r, level))
+            # v >= eps_t for M2 = gram / n  iff  n v >= n eps_t for gram.
+            answer = decide(s, gram, self.eps_s, n * self.eps_t, eps_r, self._work.data, d)
+            if answer == NOT_FINITE:
+                raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
+            self.n_marginal += answer >= MARGINAL_NO_SHIFT
+            if says_true(answer):
+                return level, values
+        return -1, values
+
+    def __reduce__(self):
+        # A copy gets its own workspace.
+        return (
+            ShiftScan, (self.dimension, self.eps_s, self.eps_t, self.eps_r, self.with_values, self.regularizer)
+        )
+
+    cdef double value(self, const double* s, const double* gram, double n, double eps_r, Py_ssize_t level) except? -1.0:
+        cdef double value = 0.0
+        cdef int info = shift_value(s, gram, eps_r, &value, NULL, self._work.data, self.dimension)
+        if info > 0:
+            # The regularised S is not definite in float64, so v has no bound.
+            return INFINITY
+        if info == NOT_FINITE:
+            raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")
+        if info < 0:
+            raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
+        value = self.eps_s * (value / n)
+        if not isfinite(value):
+            raise ValueError(f"level {level}: the eigenvalue overflows")
+        return value

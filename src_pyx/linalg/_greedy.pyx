@@ -1,0 +1,132 @@
+"""Greedy actions argmax_a phi(s)^T theta^a (paper, equation 1, third case)."""
+
+cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY, isfinite
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from dmq_fast.kernels._validate cimport entries, matrix, refuse_not_finite
+
+cnp.import_array()
+
+cdef extern from "dmq_greedy.h":
+    Py_ssize_t greedy_of "dmq_greedy_rows"(
+        const double* phi, Py_ssize_t n, Py_ssize_t n_actions, Py_ssize_t d, const double* packed, int64_t* action,
+        double* value
+    ) noexcept nogil
+
+
+cdef Py_ssize_t greedy_action(
+    const double* phi, const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
+) noexcept nogil:
+    cdef Py_ssize_t a, i, action = 0
+    cdef double score
+    best[0] = -INFINITY
+    for a in range(n_actions):
+        score = 0.0
+        for i in range(d):
+            score += phi[i] * theta[a * d + i]
+        if not isfinite(score):
+            return -1
+        if score > best[0]:
+            best[0] = score
+            action = a
+    return action
+
+
+cdef Py_ssize_t greedy_action_sparse(
+    const int32_t* columns, const double* values, Py_ssize_t nnz,
+    const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
+) noexcept nogil:
+    cdef Py_ssize_t a, i, action = 0
+    cdef double score
+    best[0] = -INFINITY
+    for a in range(n_actions):
+        score = 0.0
+        for i in range(nnz):
+            score += values[i] * theta[a * d + columns[i]]
+        if not isfinite(score):
+            return -1
+        if score > best[0]:
+            best[0] = score
+            action = a
+    return action
+
+
+def greedy_actions(features, theta, *, return_values=False):
+    """Return the greedy action of every row: argmax_a phi_i^T theta^a, ties to the smallest action.
+
+    Parameters
+    ----------
+    features : array_like, shape (n, d)
+    theta : array_like, shape (K, d)
+        One weight vector per action.
+    return_values : bool, default False
+        Whether to return the largest score of every row as well.
+
+    Returns
+    -------
+    actions : numpy.ndarray of int64, shape (n,)
+    values : numpy.ndarray, shape (n,)
+        Only with `return_values`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On a wrong dtype or shape, K = 0, or scores that are not finite.
+    """
+    cdef cnp.ndarray phi = matrix(features, "features", -1, -1)
+    cdef cnp.npy_intp n = cnp.PyArray_DIM(phi, 0)
+    cdef Py_ssize_t d = cnp.PyArray_DIM(phi, 1), failed = -1
+    cdef cnp.ndarray weights = matrix(theta, "theta", -1, d)
+    cdef Py_ssize_t n_actions = cnp.PyArray_DIM(weights, 0)
+    if n_actions == 0 or d == 0:
+        raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {(n_actions, d)}")
+    cdef cnp.ndarray actions = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_INT64)
+    cdef cnp.ndarray values = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
+    cdef const double* rows = entries(phi)
+    cdef const double* columns = entries(weights)
+    cdef int64_t* action = <int64_t*> cnp.PyArray_DATA(actions)
+    cdef double* value = entries(values)
+    cdef double* packed = <double*> malloc(packed_size(n_actions, d) * sizeof(double))
+    if packed == NULL:
+        raise MemoryError()
+    # A piece of work takes milliseconds; Ctrl-C is checked between pieces.
+    cdef Py_ssize_t piece = 4 * max(<Py_ssize_t> 1, (1 << 22) // (4 * d * n_actions)), start = 0
+    try:
+        with nogil:
+            pack_theta(columns, n_actions, d, packed)
+        while start < n and failed < 0:
+            with nogil:
+                failed = greedy_rows(
+                    rows + start * d, min(piece, n - start), n_actions, d, packed, action + start, value + start
+                )
+            if failed >= 0:
+                failed += start
+            start += piece
+            PyErr_CheckSignals()
+    finally:
+        free(packed)
+    if failed >= 0:
+        refuse_not_finite("features", phi)
+        refuse_not_finite("theta", weights)
+        raise ValueError(f"greedy_actions: a score of row {failed} is not finite (overflow)")
+    return (actions, values) if return_values else actions
+
+
+cdef void pack_theta(const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* packed) noexcept nogil:
+    # Groups of four actions, (d, 4) each, filled up with zeros.
+    cdef Py_ssize_t i, a
+    memset(packed, 0, packed_size(n_actions, d) * sizeof(double))
+    for a in range(n_actions):
+        for i in range(d):
+            packed[(a // 4 * d + i) * 4 + a % 4] = theta[a * d + i]
+
+
+cdef Py_ssize_t greedy_rows(
+    const double* phi, Py_ssize_t n, Py_ssize_t n_actions, Py_ssize_t d,
+    const double* packed, int64_t* action, double* value
+) noexcept nogil:
+    return greedy_of(phi, n, n_actions, d, packed, action, value)

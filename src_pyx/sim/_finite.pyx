@@ -1,0 +1,567 @@
+"""Rollouts of finite MDPs: trajectories are counted state by state, and the counts weight the features.
+
+A level of the MDP is stored so that one step is two look-ups: every row (s, a) lists its possible next states
+(its edges) with an alias table (Walker, 1977; Vose, 1991), or a single next state where the level is
+deterministic. Moments need no trajectory: at level h they are sum_s count(s) phi(s) phi(s)^T and
+sum_s (sum of returns from s) phi(s).
+
+Uniforms are drawn a block of trajectories at a time, in this order: the start state (if there is more than
+one); then per level those of a uniform rule, of a Bernoulli reward (from the first level whose return is asked
+for), of the transition (if the level is stochastic; at the last level only if its reward depends on it). Nothing
+is drawn for an outcome that is certain.
+"""
+
+from libc.stdint cimport int32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from dmq_fast.kernels._greedy cimport greedy_action, greedy_action_sparse
+from dmq_fast.kernels._moments cimport add_outer, add_outer_sparse, mirror
+from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
+from dmq_fast.kernels._plan cimport Plan
+from dmq_fast.kernels._rules cimport FIXED, UNIFORM
+
+import numpy as np
+
+from dmq_fast.kernels._validate import as_floats
+
+# Trajectories simulated together: their states, rewards and uniforms stay in the first-level cache.
+# Part of the format: it fixes the order in which uniforms are used.
+cdef enum:
+    BLOCK = 512
+
+
+def alias_tables(probabilities):
+    """Return the alias table of one distribution.
+
+    Parameters
+    ----------
+    probabilities : numpy.ndarray of float64, shape (m,)
+        Positive, summing to 1 up to rounding.
+
+    Returns
+    -------
+    threshold : numpy.ndarray of float64, shape (m,)
+    alias : numpy.ndarray of int32, shape (m,)
+        A uniform u picks column k = floor(m u); the outcome is k if m u - k < threshold[k], else alias[k].
+    """
+    probabilities = as_floats("probabilities", probabilities, (None,))
+    if not (probabilities > 0.0).all():
+        raise ValueError(f"probabilities: expected positive numbers, got {probabilities.min()}")
+    threshold = np.empty(probabilities.shape)
+    alias = np.empty(probabilities.shape, dtype=np.int32)
+    fill_alias(probabilities, threshold, alias)
+    return threshold, alias
+
+
+cdef int fill_alias(const double[::1] p, double[::1] threshold, int32_t[::1] alias) except -1:
+    cdef Py_ssize_t m = p.shape[0], i, small, large
+    cdef double total = 0.0
+    for i in range(m):
+        total += p[i]
+    for i in range(m):
+        threshold[i] = p[i] / total * m
+        alias[i] = i
+    cdef list below = [i for i in range(m) if threshold[i] < 1.0]
+    cdef list above = [i for i in range(m) if threshold[i] >= 1.0]
+    while below and above:
+        small = below.pop()
+        large = above[len(above) - 1]
+        alias[small] = large
+        threshold[large] -= 1.0 - threshold[small]
+        if threshold[large] < 1.0:
+            below.append(above.pop())
+    # Columns that rounding left over have threshold 1.
+    for i in below + above:
+        threshold[i] = 1.0
+    return 0
+
+
+cdef int check_shapes(tuple transitions, tuple rewards, tuple features, start, caps) except -1:
+    # Check the shapes that the pointers below rely on. FiniteMDP validates the numbers.
+    cdef Py_ssize_t h, horizon = len(rewards)
+    if horizon == 0 or not (horizon == len(features) == len(caps)) or len(transitions) not in (horizon - 1, horizon):
+        raise ValueError("transitions, rewards, features, caps: expected H - 1 or H, H, H and H entries with H >= 1")
+    for h in range(horizon):
+        here = rewards[h].shape[:2]
+        if rewards[h].ndim not in (2, 3) or 0 in here or here[1] != rewards[0].shape[1]:
+            raise ValueError(f"rewards: level {h}: expected shape (S, K) or (S, K, S'), got {rewards[h].shape}")
+        if features[h].ndim != 2 or features[h].shape != (here[0], features[0].shape[1]) or features[h].shape[1] == 0:
+            raise ValueError(f"features: level {h}: expected one row a state and one d, got {features[h].shape}")
+        if h < len(transitions):
+            ahead = rewards[h + 1].shape[0] if h + 1 < horizon else transitions[h].shape[transitions[h].ndim - 1]
+            if transitions[h].shape != (*here, ahead):
+                raise ValueError(f"transitions: level {h}: expected shape {(*here, ahead)}, got {transitions[h].shape}")
+        if rewards[h].ndim == 3 and (h >= len(transitions) or rewards[h].shape != transitions[h].shape):
+            raise ValueError(f"rewards: level {h}: expected the shape of the transitions, got {rewards[h].shape}")
+    if np.shape(start) != (rewards[0].shape[0],) or not np.any(start):
+        raise ValueError(f"start: expected shape {(rewards[0].shape[0],)} and some mass, got shape {np.shape(start)}")
+    return 0
+
+
+cdef class FiniteModel:
+    """A finite-horizon MDP packed for simulation. Immutable, and shared freely between threads.
+
+    Parameters
+    ----------
+    transitions : sequence of numpy.ndarray, H - 1 or H of shape (S_h, K, S_{h+1})
+    rewards : sequence of H numpy.ndarray, each (S_h, K) or (S_h, K, S_{h+1})
+    features : sequence of H numpy.ndarray, each (S_h, d)
+    start : numpy.ndarray, shape (S_0,)
+    caps : numpy.ndarray, shape (H,)
+        caps[h] > 0: the reward of level h is caps[h] with probability rewards[h] / caps[h], else 0.
+
+    Notes
+    -----
+    The arrays must be such as `FiniteMDP` accepts. Levels that share an array object share its table.
+    """
+
+    def __cinit__(self, transitions, rewards, features, start, caps):
+        cdef Py_ssize_t h
+        # Levels that share an array are found by its id, so the arrays must stay alive until all are packed.
+        transitions, rewards, features = tuple(transitions), tuple(rewards), tuple(features)
+        check_shapes(transitions, rewards, features, start, caps)
+        self.horizon = len(rewards)
+        self.n_actions = rewards[0].shape[1]
+        self.dimension = features[0].shape[1]
+        self._alive = []
+        self.levels = <Level*> calloc(self.horizon, sizeof(Level))
+        self.offset = <Py_ssize_t*> calloc(self.horizon + 1, sizeof(Py_ssize_t))
+        if self.levels == NULL or self.offset == NULL:
+            raise MemoryError()
+        cdef dict packed = {}
+        for h in range(self.horizon):
+            states = features[h].shape[0]
+            if states * self.n_actions >= 2**31:
+                raise ValueError(f"level {h}: {states} states x {self.n_actions} actions exceed 2^31 rows")
+            self.levels[h].n_states = states
+            self.offset[h + 1] = self.offset[h] + states
+            self.widest = max(self.widest, states)
+            self.pack_features(h, features[h], packed)
+            table = transitions[h] if h < len(transitions) else None
+            self.pack_transitions(h, table, rewards[h].ndim == 3, packed)
+            self.pack_rewards(h, table, rewards[h], caps[h])
+        support = np.flatnonzero(start)
+        threshold, alias = alias_tables(start[support])
+        self.n_start = support.shape[0]
+        self.start_threshold = self.keep_doubles(threshold)
+        self.start_alias = self.keep_integers(alias)
+        self.start_state = self.keep_integers(support.astype(np.int32))
+
+    def __dealloc__(self):
+        free(self.levels)
+        free(self.offset)
+
+    cdef const double* keep_doubles(self, array) except? NULL:
+        cdef const double[::1] view = np.ascontiguousarray(array, dtype=np.float64).reshape(-1)
+        self._alive.append(view)
+        return &view[0] if view.shape[0] > 0 else NULL
+
+    cdef const int32_t* keep_integers(self, array) except? NULL:
+        cdef const int32_t[::1] view = np.ascontiguousarray(array, dtype=np.int32).reshape(-1)
+        self._alive.append(view)
+        return &view[0] if view.shape[0] > 0 else NULL
+
+    cdef int pack_features(self, Py_ssize_t h, features, dict packed) except -1:
+        cdef Level* level = &self.levels[h]
+        if id(features) in packed:
+            first = &self.levels[<Py_ssize_t> packed[id(features)]]
+            level.dense, level.phi_start = first.dense, first.phi_start
+            level.phi_column, level.phi_value = first.phi_column, first.phi_value
+            return 0
+        packed[id(features)] = h
+        nonzero = features != 0.0
+        counts = nonzero.sum(axis=1)
+        # Indirect access costs about as much as three dense entries.
+        if 4 * counts.max() > self.dimension:
+            level.dense = self.keep_doubles(features)
+            return 0
+        rows, columns = np.nonzero(nonzero)
+        level.phi_start = self.keep_integers(np.concatenate([[0], np.cumsum(counts)]))
+        # One entry more than needed keeps the pointers valid where every feature is zero.
+        level.phi_column = self.keep_integers(np.append(columns, 0))
+        level.phi_value = self.keep_doubles(np.append(features[rows, columns], 0.0))
+        return 0
+
+    cdef int pack_transitions(self, Py_ssize_t h, table, bint by_edge, dict packed) except -1:
+        cdef Level* level = &self.levels[h]
+        cdef Level* first
+        cdef Py_ssize_t row
+        if table is None:
+            level.deterministic = True
+            level.successor = self.keep_integers(np.zeros(level.n_states * self.n_actions, dtype=np.int32))
+            return 0
+        key = (id(table), by_edge)
+        if key in packed:
+            first = &self.levels[<Py_ssize_t> packed[key]]
+            level.deterministic, level.successor = first.deterministic, first.successor
+            level.row_start, level.next_state = first.row_start, first.next_state
+            level.threshold, level.alias = first.threshold, first.alias
+            return 0
+        packed[key] = h
+        rows, targets = np.nonzero(table.reshape(-1, table.shape[2]))
+        counts = np.bincount(rows, minlength=level.n_states * self.n_actions)
+        if not counts.all():
+            raise ValueError(f"transitions: level {h}: expected some next state of every state and action")
+        level.deterministic = counts.max() == 1
+        if level.deterministic:
+            level.successor = self.keep_integers(targets)
+            return 0
+        if len(rows) >= 2**31:
+            raise ValueError(f"level {h}: {len(rows)} transitions exceed 2^31")
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        flat = table.reshape(-1, table.shape[2])[rows, targets]
+        threshold = np.empty(len(flat))
+        alias = np.empty(len(flat), dtype=np.int32)
+        for row in range(len(counts)):
+            edges = slice(starts[row], starts[row + 1])
+            fill_alias(flat[edges], threshold[edges], alias[edges])
+        level.row_start = self.keep_integers(starts)
+        level.next_state = self.keep_integers(targets)
+        level.threshold = self.keep_doubles(threshold)
+        level.alias = self.keep_integers(alias)
+        return 0
+
+    cdef int pack_rewards(self, Py_ssize_t h, table, rewards, double cap) except -1:
+        cdef Level* level = &self.levels[h]
+        if not rewards.any():
+            level.rewards = NONE
+        elif rewards.ndim == 3:
+            rows, targets = np.nonzero(table.reshape(-1, table.shape[2]))
+            level.rewards = BY_ROW if level.deterministic else BY_EDGE
+            level.reward = self.keep_doubles(rewards.reshape(-1, table.shape[2])[rows, targets])
+        elif cap > 0.0 and ((rewards != 0.0) & (rewards != cap)).any():
+            level.rewards = BERNOULLI
+            level.cap = cap
+            level.reward = self.keep_doubles(rewards / cap)
+        else:
+            level.rewards = BY_ROW
+            level.reward = self.keep_doubles(rewards)
+        return 0
+
+    def rollout(self, tuple rules not None, Py_ssize_t n, Stream stream not None, levels, returns_from=()):
+        """Simulate `n` trajectories and return their moments.
+
+        Parameters
+        ----------
+        rules : tuple of H Rule
+            The policy, one rule a level.
+        n : int
+            Number of trajectories, >= 0.
+        stream : Stream
+            Call and chunk whose uniforms are used.
+        levels : sequence of int, strictly ascending
+            Levels whose second moment is wanted.
+        returns_from : sequence of int, strictly ascending
+            Levels h whose return to go, sum_{h' >= h} r_{h'}, is wanted.
+
+        Returns
+        -------
+        grams : numpy.ndarray, shape (len(levels), d, d)
+            Sum over trajectories of phi(s_h) phi(s_h)^T.
+        moments : numpy.ndarray, shape (len(returns_from), d)
+            Sum of y phi(s_h), with y the return to go from h.
+        squares : numpy.ndarray, shape (len(returns_from),)
+            Sum of y^2.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When rules or levels do not fit the MDP.
+        ArithmeticError
+            When a greedy score overflows; names the level.
+        KeyboardInterrupt
+            On Ctrl-C.
+        """
+        cdef Py_ssize_t d = self.dimension, i, failed
+        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
+        cdef _CountedRollout job = _CountedRollout(self, plan, n)
+        grams = np.zeros((len(levels), d, d))
+        moments = np.zeros((len(returns_from), d))
+        squares = np.zeros(len(returns_from))
+        if n == 0:
+            return grams, moments, squares
+        philox_open(&job.generator, stream)
+        cdef double[:, :, ::1] gram = grams
+        cdef double[:, ::1] moment = moments
+        cdef double[::1] square = squares
+        with nogil:
+            failed = job.run()
+            if failed < 0:
+                for i in range(gram.shape[0]):
+                    job.write_gram(plan.wanted[i], &gram[i, 0, 0])
+                    plan.count(d * d + job.products(plan.wanted[i]) // 32)
+                for i in range(moment.shape[0]):
+                    job.write_return(i, &moment[i, 0])
+                    square[i] = job.squares[i]
+        refuse_overflow(failed)
+        return grams, moments, squares
+
+    def returns(self, rules, Py_ssize_t n, Stream stream not None):
+        """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
+        cdef Py_ssize_t failed = -1
+        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,))
+        cdef _CountedRollout job = _CountedRollout(self, plan, n)
+        earned = np.zeros(n)
+        cdef double[::1] y = earned
+        if n > 0:
+            job.earned = &y[0]
+            philox_open(&job.generator, stream)
+            with nogil:
+                failed = job.run()
+        refuse_overflow(failed)
+        return earned
+
+
+cdef int refuse_overflow(Py_ssize_t level) except -1:
+    if level >= 0:
+        raise ArithmeticError(f"level {level}: a greedy score is not finite (theta too large)")
+    return 0
+
+
+cdef class _CountedRollout:
+    # One call of n trajectories, simulated `block` at a time: counters and workspace. States are numbers that are
+    # counted and never observed, so this shares no step with a `Simulator` of compiled environments.
+    cdef FiniteModel model
+    cdef Plan plan
+    cdef Py_ssize_t n
+    cdef Py_ssize_t block
+    cdef Philox generator
+    # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not computed yet).
+    cdef Py_ssize_t* visits
+    cdef int32_t* actions
+    # By trajectory of the block.
+    cdef int32_t* states
+    cdef int32_t* rows
+    cdef double* uniforms
+    cdef double* rewards
+    # By (return, trajectory of the block): the state at its level, and the return so far.
+    cdef int32_t* origin
+    cdef double* so_far
+    # By (return, state): sum of returns; by return: sum of squares.
+    cdef double* totals
+    cdef double* squares
+    # Returns by trajectory; belongs to the caller, and is NULL if they are not wanted.
+    cdef double* earned
+
+    def __cinit__(self, FiniteModel model, Plan plan, Py_ssize_t n):
+        cdef Py_ssize_t n_rows = model.offset[model.horizon], n_returns = plan.n_returns
+        if n < 0:
+            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
+        self.model = model
+        self.plan = plan
+        self.n = n
+        self.block = max(<Py_ssize_t> 1, min(n, <Py_ssize_t> BLOCK))
+        self.visits = <Py_ssize_t*> calloc(n_rows, sizeof(Py_ssize_t))
+        self.actions = <int32_t*> calloc(n_rows, sizeof(int32_t))
+        self.states = <int32_t*> calloc(self.block, sizeof(int32_t))
+        self.rows = <int32_t*> calloc(self.block, sizeof(int32_t))
+        self.uniforms = <double*> calloc(self.block, sizeof(double))
+        self.rewards = <double*> calloc(self.block, sizeof(double))
+        self.origin = <int32_t*> calloc(self.block * n_returns + 1, sizeof(int32_t))
+        self.so_far = <double*> calloc(self.block * n_returns + 1, sizeof(double))
+        self.totals = <double*> calloc(model.widest * n_returns + 1, sizeof(double))
+        self.squares = <double*> calloc(n_returns + 1, sizeof(double))
+        if (self.visits == NULL or self.actions == NULL or self.states == NULL or self.rows == NULL
+                or self.uniforms == NULL or self.rewards == NULL or self.origin == NULL or self.so_far == NULL
+                or self.totals == NULL or self.squares == NULL):
+            raise MemoryError()
+        memset(self.actions, 0xFF, n_rows * sizeof(int32_t))
+
+    def __dealloc__(self):
+        free(self.visits)
+        free(self.actions)
+        free(self.states)
+        free(self.rows)
+        free(self.uniforms)
+        free(self.rewards)
+        free(self.origin)
+        free(self.so_far)
+        free(self.totals)
+        free(self.squares)
+
+    cdef Py_ssize_t run(self) except -2 nogil:
+        # Returns -1, or the level at which a greedy score was not finite.
+        cdef Py_ssize_t done = 0, size, h
+        while done < self.n:
+            size = min(self.block, self.n - done)
+            self.start(size)
+            for h in range(self.plan.last + 1):
+                self.arrive(h, size)
+                # A step of one trajectory is a uniform or two and a look into a table.
+                self.plan.count(4 * size)
+                if h == self.plan.last and self.plan.n_returns == 0:
+                    break
+                if self.act(h, size) != 0:
+                    return h
+                if h >= self.plan.first_return:
+                    self.pay(h, size)
+                if h < self.plan.last:
+                    self.move(h, size)
+            self.settle(done, size)
+            done += size
+        return -1
+
+    cdef void start(self, Py_ssize_t size) noexcept nogil:
+        cdef Py_ssize_t i, k
+        cdef double x
+        if self.model.n_start == 1:
+            for i in range(size):
+                self.states[i] = self.model.start_state[0]
+            return
+        philox_uniforms(&self.generator, self.uniforms, size)
+        for i in range(size):
+            x = self.uniforms[i] * self.model.n_start
+            k = <Py_ssize_t> x
+            if not x - k < self.model.start_threshold[k]:
+                k = self.model.start_alias[k]
+            self.states[i] = self.model.start_state[k]
+
+    cdef void arrive(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        # Count the states of level h, if its moment is wanted; keep them, if a return starts here.
+        cdef Py_ssize_t i, r
+        cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
+        if self.plan.counted[h]:
+            for i in range(size):
+                visits[self.states[i]] += 1
+        for r in range(self.plan.n_returns):
+            if self.plan.returns[r] == h:
+                for i in range(size):
+                    self.origin[r * self.block + i] = self.states[i]
+                    self.so_far[r * self.block + i] = 0.0
+
+    cdef int act(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        # rows[i] <- s_i K + a_i
+        cdef Py_ssize_t i
+        cdef int32_t n_actions = <int32_t> self.model.n_actions, s
+        cdef int32_t* known = self.actions + self.model.offset[h]
+        if self.plan.kinds[h] == FIXED:
+            for i in range(size):
+                self.rows[i] = self.states[i] * n_actions + self.plan.fixed[h]
+        elif self.plan.kinds[h] == UNIFORM:
+            philox_uniforms(&self.generator, self.uniforms, size)
+            for i in range(size):
+                self.rows[i] = self.states[i] * n_actions + <int32_t> (self.uniforms[i] * n_actions)
+        else:
+            for i in range(size):
+                s = self.states[i]
+                if known[s] < 0:
+                    known[s] = self.greedy(h, s)
+                    if known[s] < 0:
+                        return -1
+                self.rows[i] = s * n_actions + known[s]
+        return 0
+
+    cdef int32_t greedy(self, Py_ssize_t h, int32_t s) noexcept nogil:
+        cdef Level* level = &self.model.levels[h]
+        cdef Py_ssize_t d = self.model.dimension
+        cdef double best
+        cdef int32_t first
+        if level.dense != NULL:
+            return <int32_t> greedy_action(level.dense + s * d, self.plan.weights[h], self.model.n_actions, d, &best)
+        first = level.phi_start[s]
+        return <int32_t> greedy_action_sparse(
+            level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first,
+            self.plan.weights[h], self.model.n_actions, d, &best,
+        )
+
+    cdef void pay(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        # Rewards that depend on (s, a) alone; `move` adds those of edges.
+        cdef Level* level = &self.model.levels[h]
+        cdef Py_ssize_t i
+        if level.rewards == BY_ROW:
+            for i in range(size):
+                self.rewards[i] = level.reward[self.rows[i]]
+        elif level.rewards == BERNOULLI:
+            philox_uniforms(&self.generator, self.uniforms, size)
+            for i in range(size):
+                self.rewards[i] = level.cap if self.uniforms[i] < level.reward[self.rows[i]] else 0.0
+        elif level.rewards == BY_EDGE and h == self.plan.last:
+            self.move(h, size)
+            return
+        else:
+            return
+        self.collect_rewards(h, size)
+
+    cdef void collect_rewards(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        cdef Py_ssize_t i, r
+        for r in range(self.plan.n_returns):
+            if self.plan.returns[r] <= h:
+                for i in range(size):
+                    self.so_far[r * self.block + i] += self.rewards[i]
+
+    cdef void move(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        cdef Level* level = &self.model.levels[h]
+        cdef Py_ssize_t i
+        cdef int32_t first, k
+        cdef double x
+        cdef bint paying = level.rewards == BY_EDGE and h >= self.plan.first_return
+        if level.deterministic:
+            for i in range(size):
+                self.states[i] = level.successor[self.rows[i]]
+            return
+        philox_uniforms(&self.generator, self.uniforms, size)
+        for i in range(size):
+            first = level.row_start[self.rows[i]]
+            x = self.uniforms[i] * (level.row_start[self.rows[i] + 1] - first)
+            k = <int32_t> x
+            x -= k
+            k += first
+            if not x < level.threshold[k]:
+                k = first + level.alias[k]
+            self.states[i] = level.next_state[k]
+            if paying:
+                self.rewards[i] = level.reward[k]
+        if paying:
+            self.collect_rewards(h, size)
+
+    cdef void settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
+        # The block is over: add its returns to the totals of the states they started from.
+        cdef Py_ssize_t i, r
+        cdef double y
+        for r in range(self.plan.n_returns):
+            for i in range(size):
+                y = self.so_far[r * self.block + i]
+                self.totals[r * self.model.widest + self.origin[r * self.block + i]] += y
+                self.squares[r] += y * y
+        if self.earned != NULL:
+            memcpy(self.earned + done, self.so_far, size * sizeof(double))
+
+    cdef void write_gram(self, Py_ssize_t h, double* gram) noexcept nogil:
+        # gram = sum_s visits(s) phi(s) phi(s)^T
+        cdef Level* level = &self.model.levels[h]
+        cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
+        cdef Py_ssize_t s, d = self.model.dimension
+        cdef int32_t first
+        for s in range(level.n_states):
+            if visits[s] == 0:
+                continue
+            if level.dense != NULL:
+                add_outer(gram, level.dense + s * d, <double> visits[s], d)
+            else:
+                first = level.phi_start[s]
+                add_outer_sparse(
+                    gram, level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first,
+                    <double> visits[s], d,
+                )
+        mirror(gram, d)
+
+    cdef Py_ssize_t products(self, Py_ssize_t h) noexcept nogil:
+        # Multiplications of `write_gram`, at most.
+        cdef Level* level = &self.model.levels[h]
+        return 0 if level.dense == NULL else level.n_states * self.model.dimension * self.model.dimension
+
+    cdef void write_return(self, Py_ssize_t r, double* moment) noexcept nogil:
+        # moment = sum_s totals(s) phi(s)
+        cdef Level* level = &self.model.levels[self.plan.returns[r]]
+        cdef double* totals = self.totals + r * self.model.widest
+        cdef Py_ssize_t s, i, d = self.model.dimension
+        for s in range(level.n_states):
+            if totals[s] == 0.0:
+                continue
+            if level.dense != NULL:
+                for i in range(d):
+                    moment[i] += totals[s] * level.dense[s * d + i]
+            else:
+                for i in range(level.phi_start[s], level.phi_start[s + 1]):
+                    moment[level.phi_column[i]] += totals[s] * level.phi_value[i]

@@ -1,0 +1,322 @@
+"""Rollouts of compiled environments: blocks of trajectories, features -> action -> step, moments on the way.
+
+Uniforms are drawn a block of trajectories at a time, in this order: those of `reset`; then per level those of
+`features`, where features are used (by a greedy rule, or for a moment that is wanted); of a uniform rule, one a
+trajectory; of `step`.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from dmq_fast.kernels._env cimport EnvironmentHandle
+from dmq_fast.kernels._features cimport FeatureMap
+from dmq_fast.kernels._greedy cimport greedy_action_sparse, greedy_rows, pack_theta, packed_size
+from dmq_fast.kernels._moments cimport add_block, add_outer_sparse, block_work_size, mirror
+from dmq_fast.kernels._philox cimport Philox, Stream, philox_open
+from dmq_fast.kernels._plan cimport Plan
+from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM
+from dmq_fast.kernels._simulator cimport Simulator, mapped_dimension
+
+import numpy as np
+
+cdef extern from *:
+    """
+    #include "dmq_wide.h"
+
+    /* moment (d,) <- moment + sum_i y_i phi_i, phi (n, d). */
+    DMQ_WIDE static void dmq_add_weighted(
+        double* restrict moment, const double* restrict phi, const double* restrict y, ptrdiff_t n, ptrdiff_t d)
+    {
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (ptrdiff_t j = 0; j < d; j++)
+                moment[j] += y[i] * phi[i * d + j];
+    }
+    """
+    void add_weighted "dmq_add_weighted"(
+        double* moment, const double* phi, const double* y, Py_ssize_t n, Py_ssize_t d
+    ) noexcept nogil
+
+# Trajectories simulated together. Part of the format: it fixes the order in which uniforms are used.
+cdef enum:
+    BLOCK = 256
+
+
+cdef class CompiledModel:
+    """A compiled environment, with the map that makes features of its observations, ready to simulate.
+
+    Immutable, and shared freely between threads.
+
+    Parameters
+    ----------
+    handle : EnvironmentHandle
+    feature_map : FeatureMap, optional
+        A map of as many inputs as the environment's own features; without one those are the features.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On an argument of a wrong type, or sizes that do not fit.
+    """
+
+    cdef readonly EnvironmentHandle handle
+    cdef readonly FeatureMap feature_map
+    cdef readonly Py_ssize_t horizon
+    cdef readonly Py_ssize_t n_actions
+    cdef readonly Py_ssize_t dimension
+
+    def __cinit__(self, EnvironmentHandle handle not None, FeatureMap feature_map=None):
+        self.dimension = mapped_dimension(handle, feature_map)
+        self.handle = handle
+        self.feature_map = feature_map
+        self.horizon = handle.environment.horizon
+        self.n_actions = handle.environment.n_actions
+
+    def rollout(self, rules, Py_ssize_t n, Stream stream not None, levels, returns_from):
+        """Simulate n trajectories up to the last level that matters and return their moments.
+
+        Parameters
+        ----------
+        rules : sequence of H Rule
+        n : int
+            Number of trajectories, >= 0.
+        stream : Stream
+            Source of the uniforms.
+        levels : sequence of int, strictly ascending
+            Levels whose second moment is wanted.
+        returns_from : sequence of int, strictly ascending
+            Levels h whose return to go, sum_{h' >= h} r_{h'}, is wanted.
+
+        Returns
+        -------
+        grams : numpy.ndarray, shape (len(levels), d, d)
+            Sum over trajectories of phi(s_h) phi(s_h)^T.
+        moments : numpy.ndarray, shape (len(returns_from), d)
+            Sum of y phi(s_h), with y the return to go from h.
+        squares : numpy.ndarray, shape (len(returns_from),)
+            Sum of y^2.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When rules or levels do not fit the environment, or where it writes features of norm above 1, or rewards
+            that leave [0, 1] or sum to more; names level, call and chunk.
+        RuntimeError
+            When a function of the environment returns a code; names it, level, call and chunk.
+        ArithmeticError
+            When a greedy score is not finite; names level, call and chunk.
+        KeyboardInterrupt
+            On Ctrl-C.
+        """
+        cdef Py_ssize_t d = self.dimension, i
+        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
+        grams = np.zeros((plan.n_levels, d, d))
+        moments = np.zeros((plan.n_returns, d))
+        squares = np.zeros(plan.n_returns)
+        cdef double[:, :, ::1] gram = grams
+        cdef double[:, ::1] moment = moments
+        cdef double[::1] square = squares
+        cdef _Rollout job = _Rollout(self, plan, n)
+        for i in range(plan.n_levels):
+            job.grams[plan.wanted[i]] = &gram[i, 0, 0]
+        if plan.n_returns > 0:
+            job.moments, job.squares = &moment[0, 0], &square[0]
+        job.simulate(stream)
+        for i in range(plan.n_levels):
+            mirror(&gram[i, 0, 0], d)
+        return grams, moments, squares
+
+    def returns(self, rules, Py_ssize_t n, Stream stream not None):
+        """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
+        cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)), n)
+        earned = np.zeros(n)
+        cdef double[::1] y = earned
+        if n > 0:
+            job.earned = &y[0]
+        job.simulate(stream)
+        return earned
+
+
+cdef class _Rollout(Simulator):
+    # One call of n trajectories, simulated `block` at a time, and its workspace. `grams`, by level, `moments` and
+    # `squares`, by return, and `earned`, by trajectory, belong to the caller, and are NULL if they are not wanted.
+    cdef Plan plan
+    cdef Py_ssize_t n
+    cdef Philox generator
+    cdef double** grams
+    cdef double* moments
+    cdef double* squares
+    cdef double* earned
+    # By trajectory of the block, and workspace.
+    cdef double* scores
+    cdef double* gram_work
+    cdef double* packed
+    # By (return, trajectory of the block): features at its level and the return so far.
+    cdef double* origin
+    cdef int32_t* origin_columns
+    cdef double* so_far
+
+    def __cinit__(self, CompiledModel model, Plan plan, Py_ssize_t n):
+        cdef Py_ssize_t returns = plan.n_returns
+        if n < 0:
+            raise ValueError(f"n: expected a non-negative number of trajectories, got {n}")
+        self.allocate(model.handle, model.feature_map, max(<Py_ssize_t> 1, min(n, <Py_ssize_t> BLOCK)))
+        self.plan = plan
+        self.n = n
+        self.grams = <double**> calloc(plan.horizon, sizeof(double*))
+        self.scores = <double*> calloc(self.block, sizeof(double))
+        self.gram_work = <double*> calloc(block_work_size(self.dimension), sizeof(double))
+        self.packed = <double*> calloc(packed_size(self.n_actions, self.dimension), sizeof(double))
+        self.origin = <double*> calloc(self.block * self.width * returns + 1, sizeof(double))
+        self.origin_columns = <int32_t*> calloc(self.block * self.width * returns + 1, sizeof(int32_t))
+        self.so_far = <double*> calloc(self.block * returns + 1, sizeof(double))
+        if (self.grams == NULL or self.scores == NULL or self.gram_work == NULL or self.packed == NULL
+                or self.origin == NULL or self.origin_columns == NULL or self.so_far == NULL):
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.grams)
+        free(self.scores)
+        free(self.gram_work)
+        free(self.packed)
+        free(self.origin)
+        free(self.origin_columns)
+        free(self.so_far)
+
+    cdef int simulate(self, Stream stream) except -1:
+        philox_open(&self.generator, stream)
+        with nogil:
+            self.run()
+        if self.stop.fault != NONE:
+            raise explain(&self.stop, stream)
+        return 0
+
+    cdef int run(self) except -1 nogil:
+        cdef Py_ssize_t done = 0, size, h
+        while done < self.n:
+            size = min(self.block, self.n - done)
+            if not self.begin_block(&self.generator, size):
+                return 0
+            for h in range(self.plan.last + 1):
+                if not self.observe(h, size):
+                    return 0
+                self.plan.count(size * self.work(h))
+                if h == self.plan.last and self.plan.n_returns == 0:
+                    break
+                if not (self.act(h, size) and self.move(h, size)):
+                    return 0
+            if not self.settle(done, size):
+                return 0
+            done += size
+        return 0
+
+    cdef Py_ssize_t work(self, Py_ssize_t h) noexcept nogil:
+        # Numbers drawn, written and copied for one trajectory at level h, and one for every 32 products.
+        cdef Py_ssize_t d = self.dimension, products = 0
+        if self.plan.counted[h] and not self.sparse:
+            products += d * d
+        if self.plan.kinds[h] == GREEDY:
+            products += self.width * self.n_actions
+        if self.feature_map is not None and not self.sparse:
+            products += d * self.feature_map.inputs
+        return self.width + self.most_uniforms + 8 + products // 32
+
+    # The steps of a level; each returns False when `stop` holds the reason why the rollout ends.
+
+    cdef bint observe(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        # Compute the features of the level, where they are used, and add them to the moments that are wanted.
+        cdef Py_ssize_t r
+        cdef bint starting = False
+        for r in range(self.plan.n_returns):
+            starting |= self.plan.returns[r] == h
+        if not (starting or self.plan.counted[h] or self.plan.kinds[h] == GREEDY):
+            return True
+        if not self.observe_block(&self.generator, h, size):
+            return False
+        if self.plan.counted[h]:
+            self.add_moment(h, size)
+        for r in range(self.plan.n_returns):
+            if self.plan.returns[r] == h:
+                memcpy(self.origin + r * self.block * self.width, self.rows, size * self.width * sizeof(double))
+                memcpy(
+                    self.origin_columns + r * self.block * self.width, self.columns, size * self.width * sizeof(int32_t)
+                )
+                memset(self.so_far + r * self.block, 0, size * sizeof(double))
+        return True
+
+    cdef void add_moment(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        cdef Py_ssize_t i, d = self.dimension
+        if self.grams[h] == NULL:
+            return
+        if self.sparse:
+            for i in range(size):
+                add_outer_sparse(
+                    self.grams[h], self.columns + i * self.width, self.rows + i * self.width, self.width, 1.0, d
+                )
+        else:
+            add_block(self.grams[h], self.rows, NULL, size, d, self.gram_work)
+
+    cdef bint act(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        cdef Py_ssize_t i, n_actions = self.n_actions, d = self.dimension
+        cdef const double* u
+        if self.plan.kinds[h] == FIXED:
+            for i in range(size):
+                self.actions[i] = self.plan.fixed[h]
+        elif self.plan.kinds[h] == UNIFORM:
+            u = self.draw_block(&self.generator, size, 1)
+            for i in range(size):
+                self.actions[i] = <int64_t> (u[i] * n_actions)
+        elif self.sparse:
+            for i in range(size):
+                self.actions[i] = greedy_action_sparse(
+                    self.columns + i * self.width, self.rows + i * self.width, self.width,
+                    self.plan.weights[h], n_actions, d, &self.scores[i],
+                )
+                if self.actions[i] < 0:
+                    return self.halt(SCORE, h, 0, 0.0)
+        else:
+            pack_theta(self.plan.weights[h], n_actions, d, self.packed)
+            if greedy_rows(self.rows, size, n_actions, d, self.packed, self.actions, self.scores) >= 0:
+                return self.halt(SCORE, h, 0, 0.0)
+        return True
+
+    cdef bint move(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        cdef Py_ssize_t i, r
+        if not self.move_block(&self.generator, h, size):
+            return False
+        for r in range(self.plan.n_returns):
+            if self.plan.returns[r] <= h:
+                for i in range(size):
+                    self.so_far[r * self.block + i] += self.rewards[i]
+        return True
+
+    cdef bint settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
+        # The block is over: add the returns of its trajectories to the moments of the levels they are counted from.
+        cdef Py_ssize_t i, r, d = self.dimension
+        cdef double* y
+        for r in range(self.plan.n_returns):
+            y = self.so_far + r * self.block
+            for i in range(size):
+                if not y[i] <= 1.0 + SLACK:
+                    return self.halt(RETURN, self.plan.returns[r], 0, y[i])
+            if self.squares != NULL:
+                for i in range(size):
+                    self.squares[r] += y[i] * y[i]
+            if self.moments != NULL:
+                self.add_return(r, size, self.moments + r * d)
+        if self.earned != NULL:
+            memcpy(self.earned + done, self.so_far, size * sizeof(double))
+        return True
+
+    cdef void add_return(self, Py_ssize_t r, Py_ssize_t size, double* moment) noexcept nogil:
+        # moment <- moment + sum_i y_i phi_i
+        cdef const double* y = self.so_far + r * self.block
+        cdef const double* phi = self.origin + r * self.block * self.width
+        cdef const int32_t* columns = self.origin_columns + r * self.block * self.width
+        cdef Py_ssize_t i, k
+        if not self.sparse:
+            add_weighted(moment, phi, y, size, self.dimension)
+            return
+        for i in range(size):
+            for k in range(self.width):
+                moment[columns[i * self.width + k]] += y[i] * phi[i * self.width + k]

@@ -1,0 +1,82 @@
+"""The core of every simulation of a compiled environment; see the .pxd."""
+
+from libc.stdint cimport uintptr_t
+from libc.stdlib cimport calloc, free
+
+cdef extern from "dmq_simulate.h":
+    Py_ssize_t dmq_too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double most) noexcept nogil
+    Py_ssize_t dmq_rewards(double* r, Py_ssize_t n, double shift, double scale, double most) noexcept nogil
+
+
+cdef Py_ssize_t too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double most) noexcept nogil:
+    return dmq_too_long(rows, n, d, most)
+
+
+cdef Py_ssize_t to_rewards(double* r, Py_ssize_t n, double shift, double scale, double most) noexcept nogil:
+    return dmq_rewards(r, n, shift, scale, most)
+
+
+cdef Py_ssize_t mapped_dimension(EnvironmentHandle handle, FeatureMap feature_map) except -1:
+    cdef Py_ssize_t inputs = handle.environment.dimension
+    if feature_map is None:
+        return inputs
+    if feature_map.inputs != inputs:
+        raise ValueError(
+            f"feature_map: expected one of the environment's {inputs} observed numbers, "
+            f"got one of {feature_map.inputs}"
+        )
+    return feature_map.dimension
+
+
+cdef Py_ssize_t most_uniforms_of(const Environment* env) noexcept nogil:
+    cdef int64_t most = max(<int64_t> 1, env.reset_uniforms)
+    cdef Py_ssize_t h
+    for h in range(env.horizon):
+        if env.feature_uniforms != NULL:
+            most = max(most, env.feature_uniforms[h])
+        if env.step_uniforms != NULL:
+            most = max(most, env.step_uniforms[h])
+    return most
+
+
+cdef class Simulator:
+    # Subclasses are `Episode` and the workspace of one call of `CompiledModel.rollout`.
+
+    cdef int allocate(self, EnvironmentHandle handle, FeatureMap feature_map, Py_ssize_t block) except -1:
+        cdef Py_ssize_t observed = 0, map_work = 0
+        self.dimension = self.width = mapped_dimension(handle, feature_map)
+        self.handle, self.feature_map, self.block = handle, feature_map, block
+        self.env = handle.environment
+        self.horizon, self.n_actions = self.env.horizon, self.env.n_actions
+        self.most_uniforms = most_uniforms_of(self.env)
+        if feature_map is not None:
+            observed, map_work = feature_map.inputs, feature_map.work_size
+            self.sparse = feature_map.nonzeros > 0
+            if self.sparse:
+                self.width = feature_map.nonzeros
+        self._states = calloc(block * self.env.state_bytes + 64, 1)
+        self.states = <signed char*> ((<uintptr_t> self._states + 63) // 64 * 64)
+        self.actions = <int64_t*> calloc(block, sizeof(int64_t))
+        self.rewards = <double*> calloc(block, sizeof(double))
+        self.rows = <double*> calloc(block * self.width, sizeof(double))
+        self.columns = <int32_t*> calloc(block * self.width, sizeof(int32_t))
+        self.uniforms = <double*> calloc(block * self.most_uniforms, sizeof(double))
+        self._ended = <int8_t*> calloc(block, sizeof(int8_t))
+        self._observed = <double*> calloc(block * observed + 1, sizeof(double))
+        self._map_work = <double*> calloc(map_work + 1, sizeof(double))
+        if (self._states == NULL or self.actions == NULL or self.rewards == NULL or self.rows == NULL
+                or self.columns == NULL or self.uniforms == NULL or self._ended == NULL or self._observed == NULL
+                or self._map_work == NULL):
+            raise MemoryError()
+        return 0
+
+    def __dealloc__(self):
+        free(self._states)
+        free(self.actions)
+        free(self.rewards)
+        free(self.rows)
+        free(self.columns)
+        free(self.uniforms)
+        free(self._ended)
+        free(self._observed)
+        free(self._map_work)
