@@ -1,4 +1,4 @@
-"""Fixtures that several files use."""
+"""Fixtures of several test files."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from dmq_fast import cli
 
 @pytest.fixture
 def run(capsys):
-    """Run the command line: exit code, standard output, standard error."""
+    """Return a function that runs the command line and returns exit code, standard output and standard error."""
 
     def call(*arguments):
         try:

@@ -1,4 +1,4 @@
-"""What is measured of policies and results on finite MDPs."""
+"""Certificates: measures of policies and results on finite MDPs, and the statements about a run."""
 
 import itertools
 import json
@@ -48,7 +48,7 @@ def small_mdp(rng, horizon=3, n_states=3, n_actions=2):
 
 
 def paths(mdp, policy):
-    """Every path: states, actions, probability."""
+    """Yield every path: states, actions, probability."""
     sizes, horizon = mdp.n_states, mdp.horizon
     for states in itertools.product(*(range(size) for size in sizes)):
         for actions in itertools.product(range(mdp.n_actions), repeat=horizon):
@@ -64,14 +64,14 @@ def paths(mdp, policy):
 
 @pytest.mark.parametrize("horizon", [7, 9])
 def test_uniform_roll_in_has_no_low_variance(horizon):
-    """Finding A: on a deterministic lock, where C = 1, the ratio is K^h."""
+    """docs/findings.md, A: on a deterministic lock, where C = 1, the ratio is K^h."""
     ratios = low_variance(combination_lock(horizon, n_actions=4, rng=0), Policy.uniform(horizon))
     assert ratios[[1, 2, 4, 6]] == pytest.approx([4, 16, 256, 4096], rel=1e-12)
     assert ratios == pytest.approx(4.0 ** np.arange(horizon), rel=1e-12)
 
 
 def test_the_ratio_is_that_of_the_roll_in_whatever_fails_afterwards():
-    """What the proof uses is pi_h^a: uniform before h, deterministic from there on."""
+    """The proof uses policies pi_h^a, which are uniform before h and deterministic from there on."""
     lock = combination_lock(6, n_actions=4, rng=1)
     secrets = [int(np.argmax(q[0])) for q in lock.optimal_q]
     wrong = Policy.fixed([(action + 1) % 4 for action in secrets])
@@ -241,7 +241,7 @@ def test_checked_policies_agrees_with_one_policy_at_a_time():
 
 
 def test_uniform_roll_ins_show_in_the_certificate():
-    """Finding A, as the certificate of a run tells it."""
+    """docs/findings.md, A, as it appears in the certificate of a run."""
     lock = combination_lock(7, n_actions=4, rng=0)
     result = dmq.DMQ(lock, variant="paper", n_samples=3, max_policies=0, rng=0).learn()
     exact = result.certificate(lock)["exact"]
@@ -254,7 +254,7 @@ def test_uniform_roll_ins_show_in_the_certificate():
 @pytest.mark.parametrize("variant", ["sound", "paper"])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_true_multiplies_the_determinant(variant, seed):
-    """Lemma A.5, corrected, holds on what a run has recorded, whatever the noise."""
+    """Lemma A.5, corrected, holds for the potentials that a run recorded, whatever the noise."""
     mdp = river_swim(5, 8)
     result = dmq.DMQ(mdp, variant=variant, n_samples=10, ratio=1.5, eps_r=1e-3, rng=seed).learn()
     potentials = result.history.potentials
@@ -265,7 +265,7 @@ def test_every_true_multiplies_the_determinant(variant, seed):
 
 
 def test_the_recorded_potential_is_that_of_the_moments(monkeypatch):
-    """Against S and M_2 as the oracle saw them."""
+    """Compare with the potential of S and M_2 at each oracle call."""
     seen, scan = [], LinearSolver.scan
 
     def spy(self, cover, moments, top, bottom):
@@ -298,7 +298,7 @@ def test_the_certificate_survives_saving(learned, lock, tmp_path):
 
 
 def without_potentials(result, path):
-    """The result as a file that does not know potentials gives it back."""
+    """Return the result as read from a file without potentials."""
     result.save(path)
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files if name != "history_potentials"}
@@ -429,7 +429,7 @@ def mixed_start(seed):
 
 @pytest.mark.parametrize("variant", ["sound", "frugal"])
 def test_the_last_test_of_the_returned_policy_is_told_from_earlier_ones(variant):
-    """A finished run ends with a test that had no True; one cut short by a True in a test says so."""
+    """A finished run ends with a test without a True; a run that ended in a test with a True shows it."""
     served_twice = cut = 0
     for seed in range(15):
         mdp, settings = mixed_start(seed), {"variant": variant, "n_samples": 3, "ratio": 1.2, "rng": seed}
@@ -452,7 +452,7 @@ def test_the_last_test_of_the_returned_policy_is_told_from_earlier_ones(variant)
 
 @pytest.mark.parametrize("horizon", [1, 2])
 def test_the_policy_that_a_budget_refused_is_no_initial_one(horizon):
-    """One trajectory a call: the first sees one of two states, and the returned policy, tested anew, the other."""
+    """One trajectory a call: the first reaches one of two states, the test of the returned policy the other."""
     P, reward = np.full((horizon - 1, 2, 1, 2), 0.5), np.full((2, 1), 0.5 / horizon)
     mdp = FiniteMDP(P=P, R=[reward] * horizon, features=[np.eye(2)] * horizon, start=[0.5, 0.5])
     refused = 0

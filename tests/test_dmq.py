@@ -91,7 +91,7 @@ def test_every_call_agrees_with_the_literal_reference(env, settings, variant, or
 
 @st.composite
 def options(draw, horizon, n_actions):
-    """Any options that go together."""
+    """Strategy for any valid combination of options."""
     sequence = st.lists(st.integers(0, n_actions - 1), min_size=horizon, max_size=horizon)
     sequences = st.lists(sequence, min_size=1, max_size=3)
     chosen = {name: draw(st.booleans(), name) for name in ("recheck", "accumulate", "reuse", "memo")}
@@ -106,7 +106,7 @@ def options(draw, horizon, n_actions):
 
 
 class Watchful(RolloutSampler):
-    """Notes whether a greedy rule told two actions apart by rounding alone: then two ways of fitting it may differ."""
+    """Sampler that records whether rounding alone decided between two actions; then two ways of fitting may differ."""
 
     tied = False
 
@@ -297,7 +297,7 @@ def test_sound_solves_river_swim():
 
 
 def test_uniform_initial_policy_fails_where_a_fixed_sequence_succeeds():
-    """THEORY, finding A: Low Variance is assumed of deterministic policies only.
+    """docs/findings.md, A: Low Variance is assumed of deterministic policies only.
 
     Every pi_h^a inherits the uniform roll-in of the paper's initial policy, under which the good state of the decoy
     lock (C = 1) has mass K^-h: its returns hardly weigh in the regression, and a shift towards it stays below

@@ -1,4 +1,4 @@
-"""Extended precision: the theorem's constants, run."""
+"""Extended precision: runs with the constants of the theorem."""
 
 from __future__ import annotations
 
@@ -385,7 +385,7 @@ def test_too_few_digits_are_refused(tmp_path):
 
 @pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 def test_float64_refuses_what_it_does_not_resolve(variant):
-    """Such runs did not end: of a lock with two feature vectors in d = 4, the oracle never had enough."""
+    """Without the refusal such runs do not end: on a lock with two feature vectors in d = 4 every answer was True."""
     env = combination_lock(2, 2, rng=0, dimension=4)
     for sampler in (env, FlowSampler(env), ExactSampler(env)):
         words = (
@@ -505,7 +505,7 @@ def test_random_mdps_meet_the_assumptions_exactly(seed):
 
 
 def solvable(rows, right):
-    """Whether rows x = right has a solution, by elimination in fractions."""
+    """Return whether rows x = right has a solution, by elimination in fractions."""
     rows = [[*row, value] for row, value in zip(rows, right, strict=True)]
     for column in range(len(rows[0]) - 1):
         pivot = next((row for row in rows if row[column] != 0), None)
@@ -538,7 +538,7 @@ def test_the_bound_on_c_is_one(seed, monkeypatch):
 @pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 @pytest.mark.parametrize("recheck", [False, True])
 def test_no_constants_repair_a_check_that_went_stale(digits, variant, recheck):
-    """Finding B, where every inequality of the proof holds but for its silence about trajectories that are outdated."""
+    """docs/findings.md, B, with constants that satisfy every inequality of the proof: outdated checks remain."""
     env = stale_lock()
     p = corrected(env)
     assert all(one.holds for one in p.check())

@@ -1,4 +1,4 @@
-"""Feature maps against plain NumPy: the values, the bound on the norm, and what they refuse."""
+"""Feature maps against plain NumPy: values, the bound on the norm, and errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ each_map = pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS.keys())
 
 
 def observations(phi, rng, n, spread=1.0):
-    """Random ones, most within a box of [-1, 1] times `spread`; some on edges."""
+    """Return random observations, most within a box of [-1, 1] times `spread`, some on its edges."""
     if isinstance(phi, OneHot):
         return rng.integers(phi.dimension, size=(n, 1)).astype(np.float64)
     x = rng.uniform(-spread, spread, size=(n, phi.inputs))
@@ -207,7 +207,7 @@ def test_rbf_of_any_centres(d, m, width, normalized, seed):
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 30), st.integers(1, 4), st.floats(-3, 8), seeds)
 def test_random_fourier_of_any_frequencies(half, m, magnitude, seed):
-    """Up to angles of 1e8 and more, past the switch to the other route at 1e6."""
+    """Use angles up to 1e8 and more; above 1e6 sines and cosines are computed in another way."""
     rng = np.random.default_rng(seed)
     phi = RandomFourier(m, 2 * half, rng=rng)
     x = rng.normal(size=(20, m)) * 10**magnitude

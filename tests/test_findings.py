@@ -1,4 +1,4 @@
-"""Where the printed algorithm falls short, and what repairs it: the findings of docs/findings.md, reproduced."""
+"""Findings of docs/findings.md, reproduced: where the printed algorithm fails, and what repairs it."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SEEDS = range(5)
 
 
 def noisy_mdp(seed, horizon=4, n_states=6, n_actions=3, d=4):
-    """Random transitions, rewards and features."""
+    """Return an MDP with random transitions, rewards and features."""
     rng = np.random.default_rng(seed)
     transitions = rng.dirichlet(np.full(n_states, 0.3), size=(horizon - 1, n_states, n_actions))
     features = rng.normal(size=(horizon, n_states, d))
@@ -36,7 +36,7 @@ def test_the_decoy_lock_misleads_uniform_initial_policies_with_infinitely_many_s
 
 @pytest.mark.parametrize("level", [1, 2, 4, 6, 8])
 def test_low_variance_fails_under_uniform_roll_ins(level):
-    """E|V - V*|^2 / (E|V - V*|)^2 on a deterministic lock, for V = 0: 1 for deterministic roll-ins, else K^h."""
+    """On a deterministic lock, for V = 0, the ratio is 1 for deterministic roll-ins and K^h for uniform ones."""
     env = combination_lock(10, 4, rng=0)
     secrets = [int(q[0].argmax()) for q in env.optimal_q]
 
@@ -52,16 +52,16 @@ def test_low_variance_fails_under_uniform_roll_ins(level):
 
 
 def stale_lock():
-    """Three levels and three actions, d = 3; the features span Q*, whose optimal actions tie at level 1.
+    """Return an MDP with three levels, three actions and d = 3; Q* is linear, and optimal actions tie at level 1.
 
-    Level 0 leads by its action to `left`, `right` or `home` of level 1, and pays .1 for `left`. Seen from level 1,
-    left and home are the same state, features e1, worth .5 whatever is done: home leads to a state of level 2 that
-    always pays .5, left to one of two that pay .5 for action 1 and nothing for others, `one` after action 1 and
-    `other` after any other action. Right, features .6 e1 + .8 e2, pays at once, and best for action 1.
+    The action at level 0 leads to `left`, `right` or `home` of level 1; the one to `left` has reward .1. Left and home
+    have the same features e1 and the value .5 for every action. Home leads to a state of level 2 with reward .5 for
+    every action. Left leads to `one` after action 1 and to `other` after any other action; both have reward .5 for
+    action 1 and 0 for others. Right, with features .6 e1 + .8 e2, has its rewards at level 1, the largest for action 1.
 
     From home alone action 0 wins the tie. So pi_0^left goes to `other`, which is learned, and left is worth .6. Then
-    pi_0^right adds right to the cover of level 1. Ridge regression takes some of theta^1 along e2 for e1, and now
-    action 1 wins the tie: left leads to `one`, which nobody has ever seen, and pays .1.
+    pi_0^right adds right to the cover of level 1. Ridge regression moves a part of theta^1 from e2 to e1, and now
+    action 1 wins the tie: left leads to `one`, which no trajectory has reached, and is worth .1.
     """
     e1, e2, e3 = np.eye(3)
     from_start = np.eye(3)[None]
@@ -93,10 +93,10 @@ def test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked(vari
 
 
 def stale_fork():
-    """`stale_lock` behind two states, from which action 0 goes to `left` and to `right`, and others go home.
+    """Return `stale_lock` behind two states, from which action 0 leads to `left` and to `right`, and others to `home`.
 
-    Level 0 leads by action 1 to `second` and by others to `first` of level 1. Action 0 pays .1 and is best in first,
-    worth .6 by left; in second it is worth .48 by right, and home .5.
+    At level 0, action 1 leads to `second` of level 1 and the others to `first`. Action 0 has reward .1 and is best in
+    first, with value .6 through left; in second it has value .48 through right, where home has .5.
     """
     lock = stale_lock()
     from_start, from_fork = np.zeros((1, 3, 2)), np.zeros((2, 3, 3))
@@ -111,8 +111,10 @@ def stale_fork():
 @pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 @pytest.mark.parametrize("recheck", [False, True])
 def test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above(variant, recheck):
-    """Why Algorithm 3 itself repeats: pi^0 from first is checked, that from second changes where it leads, and then
-    both are fitted. What is wrong then is the estimate of action 0, so nobody goes there, and no later check sees it.
+    """Algorithm 3 must repeat its pass, since a check can become outdated within it.
+
+    pi^0 from first is checked, pi^0 from second then changes where the former leads, and then both are fitted. The
+    estimate of action 0 is wrong, so that no policy takes it, and no later check finds the error.
     """
     env = stale_fork()
     assert env.realizability_residual < 1e-12 and env.optimal_value == pytest.approx(0.6)
@@ -125,12 +127,13 @@ def test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above(vari
 @pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 @pytest.mark.parametrize("recheck", [False, True])
 def test_the_returned_policy_mixes_what_was_checked_one_by_one(variant, recheck):
-    """Three start states; where the oracle says True from a mass of .7 on, no single action goes to X that often.
+    """No single action reaches X with the probability .7 for which the oracle returns True, but their mixture does.
 
-    X pays .5 for action 1, everything else at the second level .1. Action 0 leads to X from the first and the third
-    start state, action 1 from the second; .2 is paid for it at once but in the third. X was never seen, so that nobody
-    knows of its .5, but the .2 are reason enough for the returned policy to be there with probability .8. When that is
-    found and X is learned, the start must be learned again for the third state to go there too.
+    There are three start states. X has reward .5 for action 1, the other states of the second level .1. Action 0
+    leads to X from the first and the third start state, action 1 from the second, with reward .2 except in the third. X
+    has not been reached, so that its .5 is unknown, but for the .2 the returned policy reaches X with probability .8.
+    When the test of the returned policy finds this and X is learned, the start must be learned again, so that the third
+    state leads to X too.
     """
     to_x, to_y = [1.0, 0.0], [0.0, 1.0]
     env = FiniteMDP(
@@ -151,7 +154,7 @@ def test_the_returned_policy_mixes_what_was_checked_one_by_one(variant, recheck)
 @pytest.mark.parametrize("chosen", [{"accumulate": True}, {"variant": "frugal"}], ids=str)
 @pytest.mark.parametrize(("ratio", "n_samples"), [(0.3, 3), (1.5, 2), (2.0, 30), (8.0, 5)])
 def test_every_true_multiplies_the_determinant_on_every_path(chosen, ratio, n_samples):
-    """log det(S + eps_r I) grows by log(1 + R) at each True, and S keeps what it has grown by until the next."""
+    """log det(S + eps_r I) grows by log(1 + R) at each True, and does not shrink before the next."""
     settings = {"ratio": ratio, "n_samples": n_samples, "eps_r": 0.0103, **chosen}
     n_trues = 0
     for seed in range(10):
@@ -166,14 +169,14 @@ def test_every_true_multiplies_the_determinant_on_every_path(chosen, ratio, n_sa
 
 
 def test_drawn_anew_the_determinant_need_not_grow():
-    """What the bound of the paper's lemma rests on holds in expectation only, as long as D_h is drawn anew."""
+    """Where D_h is drawn anew, the growth that the lemma of the paper needs holds in expectation only."""
     result = dmq.DMQ(chain(6, rng=0), n_samples=5, rng=0).learn()
     steps = np.concatenate([np.diff(before) for before, _ in potentials_by_level(result)])
     assert steps.min() < np.log1p(2.0) - 0.5
 
 
 def potentials_by_level(result):
-    """Log det(S + eps_r I) before and after each True, for the levels that have any."""
+    """Return log det(S + eps_r I) before and after each True, for the levels with a True."""
     columns = result.history.columns()
     levels = columns["level"][columns["decision"]]
     for level in range(len(result.cover)):

@@ -30,7 +30,7 @@ def solver_of(function_class, dimension, *, ridge=1e-3, eps_s=1.0, eps_t=2.0, ep
 
 
 def moments_of(*levels, base=0):
-    """Moments of rows (n, d) by level."""
+    """Return the moments of rows (n, d) by level."""
     grams = np.array([rows.T @ rows for rows in levels])
     return Moments(len(levels[0]), range(base, base + len(levels)), grams, {})
 
@@ -53,7 +53,7 @@ def spd(rng, d, least=0.05):
 
 
 def literal_oracle(d1, d2, eps_1, eps_2, regularizer):
-    """Oracle 4.2 as the paper prints it, from the values (n, m) of all functions on both samples."""
+    """Evaluate oracle 4.2 as the paper prints it, from the values (n, m) of all functions on both samples."""
     v, m = -np.inf, d1.shape[1]
     for i, j in itertools.product(range(m), repeat=2):
         if np.mean((d1[:, i] - d1[:, j]) ** 2) + regularizer[i, j] <= eps_1:
@@ -62,7 +62,7 @@ def literal_oracle(d1, d2, eps_1, eps_2, regularizer):
 
 
 def literal_fit(values, y, penalty):
-    """Equation 2 by enumeration: the best function's number."""
+    """Return the index of the function that minimises equation 2, by enumeration."""
     return min(range(values.shape[1]), key=lambda i: np.mean((values[:, i] - y) ** 2) + penalty[i])
 
 
@@ -133,7 +133,7 @@ def test_ties_are_marginal():
 
 
 def threshold_lock(horizon, n, rng, final=0.7):
-    """A lock whose right action depends on whether a random context exceeds a hidden threshold; and its class.
+    """Return a lock whose right action depends on whether a random context exceeds a hidden threshold, and its class.
 
     Contexts 0, ..., n-1 are uniformly random at each level, state n is out. One of two actions is right above the
     threshold, the other below; the wrong one leads out. So Q*(x, a) is `final` on one side of a threshold, 0 on the
@@ -182,7 +182,7 @@ def test_dmq_solves_the_threshold_lock(variant):
 
 
 def finite_reference(monkeypatch, finite):
-    """Let the literal reference answer for a finite class with Lambda(f_i, f_j) = eps_r for i != j."""
+    """Return the literal reference for a finite class with Lambda(f_i, f_j) = eps_r for i != j."""
     scale = finite.scale
 
     def oracle(m1, m2, eps_1, eps_2):
@@ -233,7 +233,7 @@ def test_finite_runs_agree_with_the_literal_reference(monkeypatch, variant):
 
 
 def trues_in_a_row(solver, grams):
-    """How many of `grams` are added, as M2 of a True each."""
+    """Return how many of `grams` are added one after the other, each as the M2 of a True."""
     cover, count = np.zeros_like(grams[:1]), 0
     for gram in itertools.chain.from_iterable([grams] * 4):
         level, _ = solver.scan(cover, Moments(1, (0,), gram[None], {}), 0, 0)
@@ -404,7 +404,7 @@ def samples(seed, n1=15, n2=12, m=2):
 
 
 def value_of(phi, first, second, lam, function_class=None):
-    """v for eps_1 = 1 from features."""
+    """Return v for eps_1 = 1, computed from features."""
     rows = phi(first)
     solver = solver_of(function_class or LinearClass(), rows.shape[1], eps_r=lam)
     return solver.scan(mean_gram(rows)[None], moments_of(phi(second)), 0, 0)[1][0]
@@ -452,7 +452,7 @@ def test_landmarks_that_repeat_add_nothing():
 
 
 def random_fourier_kernels(dimension, n_seeds):
-    """The samples, their kernel matrix, and what random features make of it."""
+    """Return the samples, their kernel matrix, and its approximation by random features."""
     both = np.vstack(samples(5))
     features = (RandomFourier(2, dimension, rng=seed)(both) for seed in range(n_seeds))
     return exact_kernel.gaussian(both, both), [rows @ rows.T for rows in features]
@@ -553,7 +553,7 @@ def test_a_small_error_in_the_class_does_no_harm_and_a_large_one_does():
 
 
 def copied(env, n):
-    """The same MDP with n copies of every state, of which one is drawn on every visit."""
+    """Return the MDP with n copies of every state, of which one is drawn on every visit."""
     return FiniteMDP(
         P=[np.repeat(np.repeat(p, n, axis=0), n, axis=2) / n for p in env.P],
         R=[np.repeat(r, n, axis=0) for r in env.R],
@@ -577,7 +577,7 @@ def test_an_error_in_the_class_asks_for_a_lower_ratio():
 
 
 class Counting:
-    """A class of the caller's own: linear, counting its solvers."""
+    """Function class of a user: linear, and it counts its solvers."""
 
     is_cone = True
 

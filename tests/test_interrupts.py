@@ -1,4 +1,4 @@
-"""Ctrl-C: answered soon, whatever is computed, and nothing learned is lost."""
+"""Ctrl-C: every computation stops soon, and nothing learned is lost."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The journal: a run that was killed at any moment, any number of times, ends as if nothing had happened."""
+"""Journals: a run that is killed at any moment, any number of times, ends with the result of an undisturbed run."""
 
 import errno
 import itertools
@@ -36,7 +36,7 @@ VARIANTS = [
 
 
 def content(result):
-    """Everything of a result but its timings."""
+    """Return everything of a result except its timings."""
     columns = result.history.columns()
     return (
         result.theta.tobytes(),
@@ -52,7 +52,7 @@ def theta(rule):
 
 
 class Watched(RolloutSampler):
-    """Counts the calls that reach it."""
+    """Sampler that counts its calls."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -69,7 +69,7 @@ class Watched(RolloutSampler):
 
 
 def boundaries(contents):
-    """Where each record ends."""
+    """Return the end of each record in bytes."""
     ends = [0]
     for _, _, payload in journal.records(contents):
         ends.append(ends[-1] + journal.HEAD.size + len(payload))
@@ -388,7 +388,7 @@ def test_an_interrupted_run_goes_on(tmp_path):
 
 
 class Full:
-    """A file on a disk that fills up after so many writes, in the middle of a record."""
+    """File on a disk that becomes full after a number of writes, in the middle of a record."""
 
     def __init__(self, file, writes, partial=True):
         self.file, self.writes, self.partial = file, writes, partial
@@ -485,7 +485,7 @@ def test_pipes_and_devices_are_refused_instead_of_read(tmp_path, rng):
 
 
 class OtherSampler(Sampler):
-    """A sampler that is none of the package."""
+    """Sampler that is not one of the package."""
 
     def __init__(self, env, version):
         self.inner, self.version = RolloutSampler(env), version
@@ -507,7 +507,7 @@ def test_samplers_of_ones_own_can_tell_themselves_apart(tmp_path):
 
 
 class Steady:
-    """A BatchEnvironment in which nothing happens."""
+    """BatchEnvironment with a single state and no rewards."""
 
     horizon, n_actions, dimension, chunk_size = 3, 2, 1, 50
 
@@ -522,7 +522,7 @@ class Steady:
 
 
 class Other(Steady):
-    """The same by another name."""
+    """The same environment with another class name."""
 
 
 class Told(Steady):

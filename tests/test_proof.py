@@ -18,7 +18,7 @@ from dmq_fast.theory.measures import checked_policies, low_variance, suboptimal_
 
 VARIANTS = ["sound", "frugal"]
 
-# Parameters that work in practice (finding G), the defaults of DMQ.
+# Parameters that work in practice (docs/findings.md, G), the defaults of DMQ.
 RATIO, EPS_R, RIDGE = 2.0, 0.01, 1e-3
 
 # Of every finite environment of the registry a small one.
@@ -83,7 +83,7 @@ def test_samples_tend_to_expectations(name, variant):
 
 
 def test_few_samples_decide_otherwise():
-    """What the test above could miss: at n = 10 the decisions are others."""
+    """The test above can fail: at n = 10 the decisions differ."""
     env = WITHOUT_TIES["chain"]()
     settings = {"oracle": "value", "mixture": "stratified", "initial": [0] * env.horizon}
     exact = dmq.DMQ(ExactSampler(env), rng=0, **settings).learn()
@@ -95,12 +95,12 @@ def test_few_samples_decide_otherwise():
 
 
 def guaranteed(env, sizes, ridge, ratio=RATIO, eps_r=EPS_R):
-    """What parameters guarantee of the mean square errors under invariants 1 and 2 by level, with expectations.
+    """Return the bounds on the mean square errors of invariants 1 and 2 by level that hold with expectations.
 
-    Where returns have the mean Q* = phi^T theta, the estimate on second moment M is off by x = -ridge (M + ridge)^-1
-    theta, so that x^T M x <= ridge |theta|^2 / 4, as t ridge^2 / (t + ridge)^2 <= ridge / 4. M is the mean over the
-    cover, of which one policy is |Pi_h| times as much at most. A False says M_2 <= R (S + eps_r I), and
-    x^T S x = |Pi_h| x^T M x, |x| <= |theta|.
+    Where returns have the mean Q* = phi^T theta, the estimate on second moment M has the error
+    x = -ridge (M + ridge)^-1 theta. So x^T M x <= ridge |theta|^2 / 4, since t ridge^2 / (t + ridge)^2 <= ridge / 4. M
+    is the mean over the cover, and the second moment of one policy is at most |Pi_h| M. After a False,
+    M_2 <= R (S + eps_r I), where x^T S x = |Pi_h| x^T M x and |x| <= |theta|.
     """
     squares = (np.linalg.norm(env.optimal_theta, axis=2) ** 2).max(axis=1)
     of_the_cover = np.array(sizes) * ridge * squares / 4
@@ -108,18 +108,18 @@ def guaranteed(env, sizes, ridge, ratio=RATIO, eps_r=EPS_R):
 
 
 def errors(env, result):
-    """Largest mean square error by level, under the cover and under what the oracle was asked about."""
+    """Return the largest mean square errors by level, under the cover and under the policies that were checked."""
     cover = np.array([by_policy.max() for by_policy in value_error(env, result.theta, result.cover)])
     return cover, checked_policies(env, result).error
 
 
 def allowed(env, epsilon):
-    """What both invariants want the errors to be for: gamma^2 epsilon / (4 H)."""
+    """Return gamma^2 epsilon / (4 H), the bound of both invariants on the errors."""
     return env.gap**2 * epsilon / (4 * env.horizon)
 
 
 def goes_wrong(env, result):
-    """Largest probability, over levels, of a suboptimal action of the returned policy, or of pi_h^a after level h."""
+    """Return the largest probability, over levels, that the returned policy or a pi_h^a after h is suboptimal."""
     worst = suboptimal_probability(env, result.policy).max()
     for h, policies in enumerate(result.cover):
         for policy, a in itertools.product(policies, range(env.n_actions)):
@@ -172,7 +172,7 @@ def test_no_action_is_suboptimal_with_enough_samples(env, variant, seed):
 def test_a_tolerance_above_the_gap_guarantees_nothing(swap, variant):
     """Roll-ins by one sequence keep to live states with probability (1 - swap)^h, soon less than R eps_r = .02.
 
-    Then R eps_r |theta|^2 > gamma^2 / (4 H): the oracle may say False where all is at stake, and does.
+    Then R eps_r |theta|^2 > gamma^2 / (4 H): the oracle may return False although all value is lost, and it does.
     """
     env = diabolical_lock(10, swap=swap, rng=0)
     for eps_r in (EPS_R, 1e-4):
@@ -209,5 +209,5 @@ def test_every_true_raises_the_potential(env, sampler, ratio, eps_r):
     most = env.dimension * np.log(eps_r + np.array(result.cover_sizes).max() / env.dimension)
     assert after.max(initial=-np.inf) <= most + 1e-9
     assert before.min(initial=np.inf) >= potential(np.zeros((env.dimension,) * 2), eps_r)
-    # The printed bound needs a small eps_r (finding E).
+    # The printed bound needs a small eps_r (docs/findings.md, E).
     assert max(result.cover_sizes) <= printed_cover_bound(env.dimension, eps_r)

@@ -1,4 +1,4 @@
-"""Results and their files: what is saved comes back, and what was saved is never lost."""
+"""Results and their files: a saved result is read back equal, and a failed save leaves the earlier file as it was."""
 
 import copy
 import itertools

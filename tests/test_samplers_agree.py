@@ -741,7 +741,7 @@ def test_exact_moments_do_not_depend_on_n():
 
 @pytest.mark.parametrize("mixture", ["stratified", "multinomial"])
 def test_no_number_of_samples_repairs_a_uniform_initial_policy(mixture):
-    """THEORY, finding A, with N = infinity: at H = 60 the good state has mass 4^-60 and stays below R = 8 >= K."""
+    """docs/findings.md, A, with N = infinity: at H = 60 the good state has mass 4^-60 and stays below R = 8 >= K."""
     env = decoy_lock(60)
     settings = {"variant": "paper", "ratio": 8.0, "mixture": mixture, "rng": 1}
     uniform, fixed = (

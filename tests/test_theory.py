@@ -23,7 +23,7 @@ from dmq_fast.theory import (
 
 
 def random_moment(rng, d):
-    """Second moment of a few random features of norm at most 1, of any rank."""
+    """Return the second moment of a few random features of norm at most 1, of any rank."""
     rows = rng.normal(size=(rng.integers(1, d + 2), d))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows.T @ rows / len(rows) * rng.random()
@@ -34,7 +34,7 @@ def test_printed_bound_is_the_papers():
 
 
 def test_sure_bound_exceeds_the_printed_one_where_its_last_step_fails():
-    """THEORY, finding E: at d = 2, eps_r = .01 and factor 2 the inequality admits 23 > 21.2."""
+    """docs/findings.md, E: at d = 2, eps_r = .01 and factor 2 the inequality admits 23 > 21.2."""
     factor_two = max(n for n in range(1, 100) if 2 ** (n - 1) * 0.01**2 <= (n + 1) ** 2)
     assert factor_two == 23 > printed_cover_bound(2, 0.01)
 
@@ -65,7 +65,7 @@ def test_sure_bound_holds_on_accumulated_moments(seed, d, ratio):
 
 @pytest.mark.parametrize("d", [1, 2, 40])
 def test_bounds_do_not_overflow(d):
-    """In decimals; n / (d eps_r) is beyond float64."""
+    """Compare with decimals where n / (d eps_r) exceeds float64."""
     eps_r = Decimal("1e-310")
     bound = sure_cover_bound(d, 1.0, float(eps_r))
     sides = [(n - 1) * Decimal(2).ln() / d - ((eps_r + Decimal(n) / d) / eps_r).ln() for n in (bound, bound + 1)]
@@ -142,7 +142,7 @@ def test_corrected_constants_are_those_of_the_docstring():
 
 
 def test_sides_of_the_printed_inequalities():
-    """Each display of the proof, written out again in float64."""
+    """Compare with each inequality of the proof, evaluated independently in float64."""
     eps, gamma, C, d, H, K = 0.01, 0.25, 3, 4, 7, 2
     p = printed(eps, gamma, C, d, H, K)
     log, allowed = math.log(d / eps), gamma**2 * eps / (4 * H)
@@ -215,7 +215,7 @@ def test_corrected_constants_hold_for_every_small_epsilon(exponent, gamma, C, d,
 @pytest.mark.parametrize("make", [printed, corrected])
 @pytest.mark.parametrize("sizes", [(0.5, 1, 2, 5, 2), (0.1, 6, 1, 1, 1), (1, 100, 30, 50, 10)])
 def test_what_holds_for_some_epsilon_holds_below_it(make, sizes):
-    """What `largest_epsilon` rests on."""
+    """The bisection of `largest_epsilon` relies on this."""
     grid = [Decimal(-k) / 8 for k in range(8, 300)]
     held = [[inequality.holds for inequality in make(log.exp(), *sizes).check()] for log in grid]
     for by_epsilon in zip(*held, strict=True):
@@ -223,7 +223,7 @@ def test_what_holds_for_some_epsilon_holds_below_it(make, sizes):
 
 
 def test_largest_epsilon_of_the_printed_premise():
-    """THEORY, finding F: eps_s <= eps_t / d holds below 2e-6 and 2e-10, where no sampler draws N trajectories."""
+    """docs/findings.md, F: eps_s <= eps_t / d holds below 2e-6 and 2e-10, where no sampler draws N trajectories."""
     largest = printed().largest_epsilon("thresholds")
     assert float(largest) == pytest.approx(1.8763e-6, rel=1e-4)
     assert 96 * 2 * float(largest) * math.log(2 / float(largest)) == pytest.approx(0.25 / (5 * 5 * 2))
@@ -248,7 +248,7 @@ def test_no_epsilon_makes_all_of_the_printed_inequalities_hold():
 
 @pytest.mark.parametrize(("C", "holds"), [(1, False), (4.99, False), (5, True), (100, True)])
 def test_printed_constants_need_c_of_five(C, holds):
-    """THEORY, finding E: 5 (C + 3) 12 <= 96 C, whatever epsilon is."""
+    """docs/findings.md, E: 5 (C + 3) 12 <= 96 C, whatever epsilon is."""
     for epsilon in (0.3, 1e-6, 1e-60):
         inequality = need(printed(epsilon, C=C), "oracle, premise")
         assert float(inequality.left / inequality.right) == pytest.approx(60 * (C + 3) / (96 * C))
@@ -263,7 +263,7 @@ def test_printed_constants_miss_the_union_over_actions():
 
 
 def test_printed_constants_lack_what_lemma_a6_uses():
-    """Lemma A.5 with 2 eps_s and eps_t / 2 is four times as much to ask, and lemma A.6 has B^2 in its N."""
+    """Lemma A.5 with 2 eps_s and eps_t / 2 needs a ratio four times as large, and lemma A.6 an N with B^2."""
     p = printed(1e-6)
     assert need(p, "thresholds").holds
     assert not need(p, "thresholds, expected").holds
@@ -349,7 +349,7 @@ def test_numbers_of_numpy_are_taken():
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.floats(0.05, 20), st.floats(1e-8, 1))
 def test_accepted_moments_multiply_the_determinant(seed, d, ratio, eps_r):
-    """THEORY, findings C and E: whenever the oracle says True, adding that very M2 multiplies by >= 1 + R."""
+    """docs/findings.md, C and E: after a True, adding its M2 multiplies the determinant by >= 1 + R."""
     rng = np.random.default_rng(seed)
     s, trues = np.zeros((d, d)), 0
     for _ in range(40):
@@ -363,7 +363,7 @@ def test_accepted_moments_multiply_the_determinant(seed, d, ratio, eps_r):
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_equal_thresholds_double_the_determinant(seed, d):
-    """THEORY, finding E: a witness x of x^T M x >= eps_t = eps_s >= x^T A x suffices, without the premise's 1/d."""
+    """docs/findings.md, E: a witness x of x^T M x >= eps_t = eps_s >= x^T A x suffices, without the premise's 1/d."""
     rng = np.random.default_rng(seed)
     a, m = random_moment(rng, d) + 1e-3 * np.eye(d), random_moment(rng, d)
     x = rng.normal(size=d)
@@ -373,14 +373,14 @@ def test_equal_thresholds_double_the_determinant(seed, d):
 
 
 def test_doubling_is_tight():
-    """A single direction grows by exactly 1 + R, so no smaller ratio would do."""
+    """A single direction grows by exactly 1 + R, so no larger factor can be guaranteed."""
     a, m = np.diag([0.5, 0.25]), np.diag([0.0, 0.25])
     assert dsec(a, m, 1.0, 1.0).decision
     assert potential(a + m, 1e-300) - potential(a, 1e-300) == pytest.approx(math.log(2))
 
 
 def test_the_potential_lemma_fails_for_large_eps_r():
-    """THEORY, finding E: at d = 1, eps_r = .5, eps_s = eps_t, M = .5 and then M = 1 are accepted, and 2 > 1.39."""
+    """docs/findings.md, E: at d = 1, eps_r = .5, eps_s = eps_t, M = .5 and then M = 1 are accepted, and 2 > 1.39."""
     eps_r, s, accepted = 0.5, np.zeros((1, 1)), 0
     for m in (0.5, 1.0):
         answer = dsec(s + eps_r, np.array([[m]]), 1.0, 1.0)
@@ -405,7 +405,7 @@ def test_ridge_norm_bound_holds(seed, d, ridge):
 
 @pytest.mark.parametrize("ridge", [1e-12, 1e-6, 0.01, 0.5, 1.0, 4.0])
 def test_ridge_norm_bound_is_tight(ridge):
-    """THEORY, finding E: features of length sqrt(ridge), or 1 if that is longer, and returns of 1."""
+    """docs/findings.md, E: features of length sqrt(ridge), or 1 if that is longer, and returns of 1."""
     length = min(1.0, math.sqrt(ridge))
     rows = np.full((10, 1), length)
     theta = ridge_fit(rows.T @ rows, rows.sum(axis=0), 10, ridge)

@@ -84,7 +84,7 @@ def misspelt(names: Iterable[str], known: Iterable[str]) -> str:
     Parameters
     ----------
     names : iterable of str
-        Members of a class. A known one among them is not taken for what another of them was meant to be.
+        Members of a class. A known name that is among them is not suggested for another one.
     known : iterable of str
         Members that the class may have.
 

@@ -1,4 +1,4 @@
-"""Sequences of arrays in which the same object may stand several times, as where the levels of an MDP share a table."""
+"""Sequences in which an object may repeat, such as the tables of an MDP whose levels share arrays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ U = TypeVar("U")
 
 
 def once_each(convert: Callable[..., U], items: Iterable[T], *others: Iterable[Any]) -> list[U]:
-    """Convert the items as `map` does, but each distinct object only once.
+    """Return the converted items as `map` does, but convert each distinct object only once.
 
     Parameters
     ----------
     convert : callable
-        Called with an item, and with what stands beside its first appearance in `others`.
+        Function of an item, and of the elements of `others` at the position where the item first appears.
     items : iterable
-        Two items are the same if they are one object; equal arrays are not.
+        Items to convert. Two items are the same if they are one object, not if they are equal.
     *others : iterable
-        Further arguments of `convert`, as many as there are items.
+        Further arguments of `convert`, each of as many elements as there are items.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def once_each(convert: Callable[..., U], items: Iterable[T], *others: Iterable[A
     >>> sums
     [(3, 0), (3, 1), (3, 0)]
     """
-    kept = tuple(items)  # as long as the objects live, their ids are their own
+    kept = tuple(items)  # ids are unique only as long as the objects live
     known: dict[int, U] = {}
     for item, *arguments in zip(kept, *others, strict=True):
         if id(item) not in known:

@@ -208,7 +208,7 @@ class Draws:
         if ledger.budget.max_seconds is None:
             moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
             ledger.count_trajectories(purpose, n)
-        else:  # counts chunk by chunk, and looks at the clock after each
+        else:  # count the trajectories chunk by chunk, and check the clock after each
             count = partial(ledger.count_trajectories, purpose)
             moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, count)
         ledger.add_time("rollouts", began)

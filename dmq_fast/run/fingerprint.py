@@ -16,10 +16,10 @@ __all__ = ["fingerprint", "policy_fingerprint"]
 
 
 def fingerprint(sampler: Sampler) -> dict[str, Any]:
-    """Describe a sampler, JSON-able: its sizes and class, its own fingerprint, and that of its environment.
+    """Return a JSON-able description of a sampler: sizes, class, its own fingerprint, and that of its environment.
 
-    Of an environment without a method `fingerprint` only the class is described. A `ParallelSampler` is described as
-    the sampler whose chunks it draws on workers: the trajectories are the same.
+    An environment without a method `fingerprint` is described by its class only. A `ParallelSampler` has the
+    description of the sampler inside it, which draws the same trajectories.
     """
     sampler = sampler.unwrapped()
     described: dict[str, Any] = {

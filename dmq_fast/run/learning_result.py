@@ -1,4 +1,4 @@
-"""`LearningResult`: the attributes that results of all algorithms share."""
+"""The attributes that results of all algorithms share: `LearningResult`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ __all__ = ["LearningResult"]
 
 @runtime_checkable
 class LearningResult(Protocol):
-    """The result of a run of any algorithm: `Result` of DMQ, `BaselineResult` of a baseline."""
+    """Result of a run of any algorithm: `Result` of DMQ, `BaselineResult` of a baseline."""
 
     @property
     def policy(self) -> Any:
-        """The learned policy: a Policy or a TablePolicy."""
+        """Learned policy: a Policy or a TablePolicy."""
 
     @property
     def theta(self) -> Any:
-        """Linear estimates, shape (H, K, d), or None for an algorithm without."""
+        """Linear estimates, shape (H, K, d), or None for an algorithm that has none."""
 
     @property
     def status(self) -> str:
-        """Whether the run is "finished", or what ended it early."""
+        """Status: "finished", or the reason why the run ended early."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -29,7 +29,7 @@ class LearningResult(Protocol):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """Trajectories and whatever else the algorithm counts."""
+        """Numbers of trajectories and of other events, by name."""
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -37,7 +37,7 @@ class LearningResult(Protocol):
 
     @property
     def key(self) -> tuple[int, int]:
-        """The run's 128-bit key."""
+        """128-bit key of the run."""
 
     @property
     def warnings(self) -> tuple[str, ...]:

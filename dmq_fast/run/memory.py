@@ -28,7 +28,7 @@ class Known(NamedTuple):
 
 
 class Tables(dict[tuple[int, Rule], bytes]):
-    """16 bytes by level and rule that tell what a rule does at the level, filled in on first use."""
+    """Digest of the actions of a rule at a level, 16 bytes by level and rule, computed on first use."""
 
     def __init__(self, actions: Callable[[int, Rule], NDArray[np.int64] | None]) -> None:
         super().__init__()
@@ -73,10 +73,10 @@ class Memory:
         self._moments: OrderedDict[int, Moments] = OrderedDict()
 
     def content(self, policy: Policy, levels: int) -> bytes:
-        """Return 16 bytes that tell the first `levels` rules of a policy from others."""
+        """Return a digest of the first `levels` rules of a policy, 16 bytes."""
         if self._tables is None:
             return policy.digest(levels)
-        # Once per trajectory batch and level: no Python code runs where the rule was met before.
+        # This runs for each batch and level, so it calls no Python code for rules that are in the table.
         tables = map(self._tables.__getitem__, enumerate(policy.rules[:levels]))
         return hashlib.blake2b(b"".join(tables), digest_size=16).digest()
 

@@ -258,7 +258,7 @@ def run_statements(result: RunRecord, levels: Sequence[dict[str, Any]]) -> Itera
         yield Statement(
             "returned policy",
             "Trues in the last test of the returned policy <= 0",
-            "beyond the paper: invariant 2 for what is returned",
+            "beyond the paper: invariant 2 for the returned policy",
             shifted,
             0,
         )
