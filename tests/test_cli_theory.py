@@ -6,7 +6,8 @@ import re
 import pytest
 
 from dmq_fast.cli.theory import SMALLEST
-from dmq_fast.theory import SMALLEST_LOG, Parameters
+from dmq_fast.theory import Parameters
+from dmq_fast.theory.constants import SMALLEST_LOG
 
 PROBLEM = "theory --gamma .5 --C 1 --d 2 --H 5 --K 2 --epsilon .1".split()
 

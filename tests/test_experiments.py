@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from dmq_fast import __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.cli.sweep import describe
-from dmq_fast.experiments.sweep import algorithms, scheduler, spec, store, toml_lines
-from dmq_fast.experiments.sweep.workers import WorkerDied, Workers
+from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store, toml_lines
+from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
 
 ROOT = Path(__file__).parent
 
@@ -945,7 +945,7 @@ def test_a_store_nobody_can_write_is_read(tmp_path, monkeypatch):
 
 
 def test_runs_of_another_version_are_pointed_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("dmq_fast.experiments.sweep.runs.__version__", "0.0.9")
+    monkeypatch.setattr("dmq_fast.experiments.sweeps.runs.__version__", "0.0.9")
     experiments.sweep(one(n_samples=20, seeds=1), tmp_path, workers=0)
     monkeypatch.undo()
     summary = experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)

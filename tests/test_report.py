@@ -13,7 +13,7 @@ import dmq_fast as dmq
 from dmq_fast.environments import combination_lock
 from dmq_fast.experiments.report import metrics, page, pictures
 from dmq_fast.experiments.report.reports import run_report, sweep_pictures, sweep_report
-from dmq_fast.experiments.sweep.spec import seeds_of
+from dmq_fast.experiments.sweeps.spec import seeds_of
 
 pytest.importorskip("matplotlib")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.cli import FINISHED, SAVING_EXIT_CODES
+from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
 from dmq_fast.cli.files import claim_file, write_text
 from dmq_fast.cli.options import command_parser, positive_integer
 from dmq_fast.cli.terminal import not_saved, say, usage_error

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dmq_fast.cli import FINISHED
+from dmq_fast.cli.exit_codes import FINISHED
 from dmq_fast.cli.options import command_parser
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli import FAILED, FINISHED
+from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
-from dmq_fast.cli.options import command_parser, count
+from dmq_fast.cli.options import command_parser, nonnegative_integer
 from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
 
 if TYPE_CHECKING:
@@ -39,14 +39,16 @@ def sweep(arguments: Sequence[str]) -> int:
     parser = command_parser(
         "sweep",
         description="Do the runs that the TOML file SPEC describes and DIR does not hold yet: after a kill, Ctrl-C or "
-        "a change of SPEC, the same command does what is missing. python -m pydoc dmq_fast.experiments.sweep.spec "
+        "a change of SPEC, the same command does what is missing. python -m pydoc dmq_fast.experiments.sweeps.spec "
         "explains SPEC. Several sweeps may share DIR on one machine.",
         epilog=EXIT_CODES,
     )
     parser.add_argument("spec", type=Path, metavar="SPEC")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are stored")
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--workers", type=count, metavar="N", help="processes; 0: this one. Default: one for each CPU")
+    group.add_argument(
+        "--workers", type=nonnegative_integer, metavar="N", help="processes; 0: this one. Default: one for each CPU"
+    )
     group.add_argument("--dask", metavar="ADDRESS", help="of the scheduler of a dask cluster, to run there")
     parser.add_argument("--retry", action="store_true", help="do runs again that failed or crashed")
     parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs of DIR to a .csv or .parquet file")
@@ -60,7 +62,7 @@ def sweep(arguments: Sequence[str]) -> int:
 
     from dmq_fast import experiments
     from dmq_fast.experiments.report import csv_export
-    from dmq_fast.experiments.sweep.workers import WorkerStartError
+    from dmq_fast.experiments.sweeps.workers import WorkerStartError
 
     command = f"sweep {options.spec}"
     shown = options.progress or (sys.stderr.isatty() and not options.quiet)
@@ -140,7 +142,7 @@ def errors(rows: list[dict[str, Any]]) -> dict[str, int]:
 def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum up the runs of each cell."""
     from dmq_fast.experiments.report.csv_export import as_specified
-    from dmq_fast.experiments.sweep.runs import FAILURES
+    from dmq_fast.experiments.sweeps.runs import FAILURES
 
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -168,7 +170,7 @@ def mean(rows: list[dict[str, Any]], name: str) -> float | None:
 
 def table(summary: Summary, rows: list[dict[str, Any]]) -> str:
     """Lay a sweep out for a person."""
-    from dmq_fast.experiments.sweep.store import FILE
+    from dmq_fast.experiments.sweeps.store import FILE
 
     statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
     lines = [

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dmq_fast.cli import INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
+from dmq_fast.cli.exit_codes import INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
 
 __all__ = ["ProgressLine", "exit_code", "interruptible", "not_saved", "say", "usage_error"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli import FINISHED, SHORT_EXIT_CODES
+from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.options import command_parser, positive_integer
 from dmq_fast.cli.terminal import usage_error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dmq_fast._support.files import replacing
-from dmq_fast.experiments.sweep.spec import BUDGETS, seeds_of
+from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 
 __all__ = ["as_specified", "check_format", "columns", "export"]
 

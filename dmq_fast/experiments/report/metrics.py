@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dmq_fast.experiments.sweep.algorithms import GOOD, REWARD_EVERY
+from dmq_fast.experiments.sweeps.algorithms import GOOD, REWARD_EVERY
 
 __all__ = ["GOOD", "by_policy", "by_reward", "has_curve"]
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.experiments.sweep.runs import FAILURES
+from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.policy import Policy
 from dmq_fast.run.result import Result
 from dmq_fast.theory import printed_cover_bound, sure_cover_bound

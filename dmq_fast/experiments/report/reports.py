@@ -35,7 +35,7 @@ from dmq_fast.experiments.report.page import (
     text,
     tiles,
 )
-from dmq_fast.experiments.sweep.runs import FAILURES
+from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.run.result import Result
 from dmq_fast.theory.certificate import is_plain_linear
 from dmq_fast.theory.certificate_table import level_columns, level_groups, number

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.experiments.sweep.runs import FAILURES, to_json
-from dmq_fast.experiments.sweep.spec import Spec
+from dmq_fast.experiments.sweeps.runs import FAILURES, to_json
+from dmq_fast.experiments.sweeps.spec import Spec
 
 __all__ = ["FILE", "Store", "StoreError", "WriteError", "load"]
 

@@ -25,7 +25,6 @@ function of a module that they can import.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -33,13 +32,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dmq_fast import baselines, samplers
-from dmq_fast._support.arguments import one_of, suggestion
+from dmq_fast import baselines
+from dmq_fast._support.arguments import suggestion
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.environments import CompiledEnv, FiniteMDP
-from dmq_fast.experiments.sweep.errors import spelled
 from dmq_fast.learner import DMQ
 from dmq_fast.policy import Policy
+from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING
+from dmq_fast.run.named import imported, named_class, named_sampler
 from dmq_fast.run.options import Budget
 from dmq_fast.run.result import Result
 from dmq_fast.samplers import BatchEnvironment, Sampler
@@ -124,48 +124,40 @@ class DMQAlgorithm:
                 "variant": result.variant,
                 "options": result.options,
                 "parameters": result.parameters,
+                "function_class": result.function_class,
                 "cover_sizes": list(result.cover_sizes),
             },
             warnings=result.warnings,
         )
 
 
-def dmq(
-    env: Environment,
-    seed: int | np.random.SeedSequence,
-    *,
-    sampler: str = "rollout",
-    n_samples: int = 100,
-    ratio: float | None = None,
-    eps_s: float | None = None,
-    eps_t: float | None = None,
-    eps_r: float = 1e-2,
-    ridge: float = 1e-3,
-    variant: str = "sound",
-    initial: str | Sequence[int] | None = None,
-    recheck: bool | None = None,
-    accumulate: bool | None = None,
-    reuse: bool | None = None,
-    memo: bool | None = None,
-    oracle: str | None = None,
-    mixture: str | None = None,
-    max_policies: int | None = None,
-) -> DMQAlgorithm:
-    """Make `dmq_fast.DMQ`, whose parameters these are.
+class DMQFactory:
+    """Makes `DMQAlgorithm` from the parameters of `dmq_fast.run.arguments`, which sweeps and the shell share."""
 
-    `sampler` is "rollout", "flow" or "exact"; the latter two need tables.
-    """
-    settings = {
-        "n_samples": n_samples, "ratio": ratio, "eps_s": eps_s, "eps_t": eps_t, "eps_r": eps_r, "ridge": ridge,
-        "variant": variant, "initial": initial, "recheck": recheck, "accumulate": accumulate, "reuse": reuse,
-        "memo": memo, "oracle": oracle, "mixture": mixture, "max_policies": max_policies, "rng": seed,
-    }  # fmt: skip
-    kinds = {"rollout": None, "flow": samplers.FlowSampler, "exact": samplers.ExactSampler}
-    if (kind := kinds[one_of("sampler", sampler, kinds)]) is not None:
-        if not isinstance(env, FiniteMDP):
-            raise ValueError(f"sampler: {sampler} needs a FiniteMDP, got {type(env).__name__}")
-        env = kind(env)
-    return DMQAlgorithm(env, settings)
+    __signature__ = inspect.Signature(
+        [
+            *(inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD) for first in ("env", "seed")),
+            *(
+                inspect.Parameter(argument.name, inspect.Parameter.KEYWORD_ONLY, default=argument.default)
+                for argument in (*SAMPLING, *ARGUMENTS)
+                if argument.name not in NOT_IN_SWEEPS
+            ),
+        ]
+    )
+
+    def __call__(
+        self,
+        env: Environment,
+        seed: int | np.random.SeedSequence,
+        *,
+        sampler: str = "rollout",
+        arithmetic: str | int | None = None,
+        function_class: str | None = None,
+        **parameters: Any,
+    ) -> DMQAlgorithm:
+        """Return the algorithm with the sampler and the function class of these names."""
+        settings = parameters | {"function_class": named_class(function_class), "rng": seed}
+        return DMQAlgorithm(named_sampler(sampler, env, arithmetic), settings)
 
 
 class BaselineAlgorithm:
@@ -250,7 +242,7 @@ class BaselineFactory:
         return BaselineFactory, (self.kind.name,)
 
 
-REGISTRY: dict[str, Factory] = {"dmq": dmq, **{name: BaselineFactory(name) for name in baselines.REGISTRY}}
+REGISTRY: dict[str, Factory] = {"dmq": DMQFactory(), **{name: BaselineFactory(name) for name in baselines.REGISTRY}}
 
 
 def find(name: str) -> Factory:
@@ -264,25 +256,10 @@ def find(name: str) -> Factory:
     if name in REGISTRY:
         return REGISTRY[name]
     if ":" in name:
-        return imported(name)
+        return imported("name", name)
     raise ValueError(
         f"name: expected one of {', '.join(REGISTRY)} or module:function, got {name!r}{suggestion(name, REGISTRY)}"
     )
-
-
-def imported(name: str) -> Callable[..., Any]:
-    """Return what ``module:function`` names."""
-    module, _, attribute = name.partition(":")
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except (Exception, SystemExit) as error:  # whatever the module does
-        hint = ""
-        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            hint = "; PYTHONPATH=DIR finds the modules in DIR"
-        raise ValueError(f"name: {name!r} cannot be imported: {spelled(error)}{hint}") from error
-    if not callable(found):
-        raise ValueError(f"name: expected a function, and {name!r} is {type(found).__name__}")
-    return found  # type: ignore[no-any-return]
 
 
 def parameters_of(factory: Callable[..., Any], *, but: Iterable[str]) -> dict[str, Any] | None:

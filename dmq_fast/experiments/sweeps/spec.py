@@ -48,9 +48,10 @@ import numpy as np
 
 from dmq_fast._support.arguments import suggestion
 from dmq_fast.environments import registry
-from dmq_fast.experiments.sweep import algorithms
-from dmq_fast.experiments.sweep.algorithms import Budget, Environment
-from dmq_fast.experiments.sweep.toml_lines import Place, line_of, lines
+from dmq_fast.experiments.sweeps import algorithms
+from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
+from dmq_fast.experiments.sweeps.toml_lines import Place, line_of, lines
+from dmq_fast.run.named import imported
 
 __all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
 
@@ -367,7 +368,7 @@ def environment_parameters(name: str) -> dict[str, Any] | None:
     if name in registry.REGISTRY:
         return {parameter.name: parameter.default for parameter in registry.describe()[name]}
     if ":" in name:
-        return algorithms.parameters_of(algorithms.imported(name), but=("rng",))
+        return algorithms.parameters_of(imported("name", name), but=("rng",))
     known = registry.REGISTRY
     raise ValueError(
         f"expected one of {', '.join(known)}, {registry.GYMNASIUM_PREFIX}ID or module:function, got {name!r}"
@@ -388,7 +389,7 @@ def make_environment(cell: Cell, seed: int) -> Environment:
     name, parameters = cell.environment, cell.environment_parameters
     if name in registry.REGISTRY or name.startswith(registry.GYMNASIUM_PREFIX):
         return registry.make(name, rng=seed, **parameters)
-    factory = algorithms.imported(name)
+    factory = imported("name", name)
     if "rng" in inspect.signature(factory).parameters:
         parameters = parameters | {"rng": seed}
     made: Environment = factory(**parameters)

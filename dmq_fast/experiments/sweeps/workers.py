@@ -17,7 +17,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from dmq_fast._support.threads import BLAS_THREADS
-from dmq_fast.experiments.sweep.errors import spelled
+from dmq_fast.experiments.sweeps.errors import spelled
 
 __all__ = ["WorkerDied", "WorkerStartError", "Workers"]
 

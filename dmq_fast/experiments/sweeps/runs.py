@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dmq_fast._version import __version__
-from dmq_fast.environments import FiniteMDP
-from dmq_fast.experiments.sweep.algorithms import Environment, Factory, Outcome
-from dmq_fast.experiments.sweep.errors import spelled, writable
-from dmq_fast.experiments.sweep.spec import Cell, make_environment, seeds_of
+from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
+from dmq_fast.experiments.sweeps.errors import spelled, writable
+from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
-from dmq_fast.policy import Policy
-from dmq_fast.samplers import as_sampler, estimate_value
+from dmq_fast.run.appraisal import appraise
 from dmq_fast.samplers.streams import LAST_CALL
 
 __all__ = ["CRASHED", "FAILED", "FAILURES", "Run", "lost", "perform"]
@@ -31,6 +29,9 @@ CRASHED = "crashed"
 """Status of a run whose process died."""
 
 FAILURES = (FAILED, CRASHED)
+
+WORTH = ("value", "value_standard_error", "optimal_value", "gap")
+"""What `appraise` finds and a row keeps."""
 
 
 class Run(NamedTuple):
@@ -64,12 +65,12 @@ def attempt(run: Run, clock: Clock) -> dict[str, Any]:
     clock.tick("making")
     outcome = Outcome.of(algorithm.learn(run.cell.budget))
     clock.tick("learning")
-    value = appraise(env, outcome, run.cell.evaluate, algorithm_seed)
+    worth = worth_of(env, outcome, run.cell.evaluate, algorithm_seed)
     clock.tick("evaluation")
     row = {
         "status": writable(str(outcome.status)),
         "error": None,
-        **value,
+        **worth,
         "n_trajectories": int(outcome.n_trajectories),
         "counts": dict(outcome.counts),
         "timings": {"phases": dict(outcome.seconds)},
@@ -87,22 +88,13 @@ def attempt(run: Run, clock: Clock) -> dict[str, Any]:
     return row
 
 
-def appraise(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str, Any]:
-    """Value of the policy: exact where a table gives it, otherwise estimated from n fresh trajectories."""
-    worth: dict[str, Any] = dict.fromkeys(("value", "value_standard_error", "optimal_value", "gap"))
-    tables = env if isinstance(env, FiniteMDP) else getattr(env, "env", None)
-    # What is behind the observations of a block MDP has the same optimum, but does not run policies of observations.
-    behind = getattr(env, "latent", None) if tables is None else tables
+def worth_of(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str, Any]:
+    """Return the value of what was learned, exact or estimated from n trajectories, and the optimum."""
     policy = outcome.policy
-    worth["value"] = None if outcome.value is None else float(outcome.value)
-    if isinstance(behind, FiniteMDP):
-        worth |= {"optimal_value": float(behind.optimal_value), "gap": float(behind.gap)}
-    if policy is not None and isinstance(tables, FiniteMDP):
-        worth["value"] = float(tables.value(policy))
-    elif isinstance(policy, Policy) and n > 0:
-        found = estimate_value(as_sampler(env), policy, n, stream=Stream(seed).at(LAST_CALL))
-        worth |= {"value": found.value, "value_standard_error": found.standard_error if n > 1 else None}
-    return worth
+    worth = appraise(env, policy, n, Stream(seed).at(LAST_CALL))
+    if worth["value"] is None and outcome.value is not None:
+        worth["value"] = float(outcome.value)
+    return {name: worth[name] for name in WORTH}
 
 
 def described(run: Run) -> dict[str, Any]:
@@ -132,7 +124,7 @@ def failure(status: str, error: BaseException, trace: str | None = None) -> dict
     return {
         "status": status,
         "error": spelled(error),
-        **dict.fromkeys(("value", "value_standard_error", "optimal_value", "gap", "n_trajectories")),
+        **dict.fromkeys((*WORTH, "n_trajectories")),
         "counts": {},
         "seconds": None,
         "timings": {},

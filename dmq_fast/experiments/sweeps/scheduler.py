@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.arguments import integer
 from dmq_fast._version import __version__
-from dmq_fast.experiments.sweep import algorithms
-from dmq_fast.experiments.sweep.runs import CRASHED, FAILURES, Run, lost, perform
-from dmq_fast.experiments.sweep.spec import Spec, read
-from dmq_fast.experiments.sweep.store import Store
-from dmq_fast.experiments.sweep.workers import Workers, WorkerStartError
+from dmq_fast.experiments.sweeps import algorithms
+from dmq_fast.experiments.sweeps.runs import CRASHED, FAILURES, Run, lost, perform
+from dmq_fast.experiments.sweeps.spec import Spec, read
+from dmq_fast.experiments.sweeps.store import Store
+from dmq_fast.experiments.sweeps.workers import Workers, WorkerStartError
 from dmq_fast.samplers.parallel import workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
@@ -92,7 +92,7 @@ def sweep(
     Parameters
     ----------
     spec : path, mapping or Spec
-        A TOML file or its contents; see `dmq_fast.experiments.sweep.spec`.
+        A TOML file or its contents; see `dmq_fast.experiments.sweeps.spec`.
     out : str or path-like
         Directory of the store, made where there is none. It may hold runs of other specifications.
     workers : int, optional
