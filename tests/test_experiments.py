@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from dmq_fast import __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
-from dmq_fast.cli.sweep import describe
+from dmq_fast.cli.sweep import progress_text
 from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store, toml_lines
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
 
@@ -1033,7 +1033,7 @@ def test_progress_counts_every_run_once(tmp_path):
     ],
 )
 def test_progress_is_written_out(progress, text):
-    assert describe(scheduler.SweepProgress(*progress)) == text
+    assert progress_text(scheduler.SweepProgress(*progress)) == text
 
 
 # The command

@@ -10,7 +10,7 @@ import shlex
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
+from dmq_fast.experiments.report.cells import CellRuns, cells_of, known, sortable, split_parameters
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.metrics import GOOD, by_policy, by_reward, has_curve
 from dmq_fast.experiments.report.page import (
@@ -231,16 +232,6 @@ def reproduce_run(result: Result, summary: Mapping[str, Any], command: Sequence[
     return "".join(parts)
 
 
-class Cell(NamedTuple):
-    """The runs of one environment and algorithm with all their parameters."""
-
-    environment: str
-    algorithm: str
-    environment_parameters: Mapping[str, Any]
-    algorithm_parameters: Mapping[str, Any]
-    rows: list[Mapping[str, Any]]
-
-
 def sweep_report(
     rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", specs: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> str:
@@ -300,27 +291,6 @@ def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "<h3>Warnings of the runs</h3><ul>" + "".join(f"<li>{escape(one)}</li>" for one in said) + "</ul>"
 
 
-def cells_of(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """Group the runs, cells in order of environment, its parameters, and algorithm."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row["cell"], []).append(row)
-    cells = [
-        Cell(some[0]["environment"], some[0]["algorithm"], some[0]["environment_parameters"],
-             some[0]["algorithm_parameters"], some)
-        for some in groups.values()
-    ]  # fmt: skip
-    return sorted(cells, key=lambda cell: (cell.environment, *sortable(cell.environment_parameters), cell.algorithm,
-                                           *sortable(cell.algorithm_parameters)))  # fmt: skip
-
-
-def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
-    """Turn values into what sorts: numbers as such, all else by its text."""
-    for name, value in sorted(parameters.items()):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        yield name, float(value) if is_number else 0.0, "" if is_number else str(value)
-
-
 def solved(row: Mapping[str, Any]) -> bool | None:
     """Whether a run solved its environment, by its policy; None where nobody knows the optimum."""
     try:
@@ -329,7 +299,7 @@ def solved(row: Mapping[str, Any]) -> bool | None:
         return None
 
 
-def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
+def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[CellRuns]) -> Iterator[tuple[str, str, str]]:
     """What a reader wants to know first."""
     verdicts = [verdict for row in rows if (verdict := solved(row)) is not None]
     yield "runs", f"{len(rows):,}", f"{len(cells):,} cells"
@@ -342,18 +312,7 @@ def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> Ite
     yield "seconds", f"{sum(row['seconds'] or 0.0 for row in rows):,.3g}", "in all runs together"
 
 
-def varying(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
-    """Return the names of parameters that differ, and those that are common to all with their values."""
-    names = list(dict.fromkeys(name for some in parameters for name in some))
-    common = {
-        name: parameters[0][name]
-        for name in names
-        if all(name in some and some[name] == parameters[0][name] for some in parameters)
-    }
-    return [name for name in names if name not in common], common
-
-
-def cell_table(cells: Sequence[Cell]) -> str:
+def cell_table(cells: Sequence[CellRuns]) -> str:
     """One row a cell: how many runs solved it, at what cost."""
     rewarded = any(has_curve(row) for cell in cells for row in cell.rows)
     heads = ["environment", "algorithm", "runs", "solved", "median episodes", *["by reward"] * rewarded, "median value",
@@ -363,7 +322,7 @@ def cell_table(cells: Sequence[Cell]) -> str:
     for cell in cells:
         environments[cell.environment].append(cell.environment_parameters)
         algorithms[cell.algorithm].append(cell.algorithm_parameters)
-    split = {name: varying(some) for name, some in (environments | algorithms).items()}
+    split = {name: split_parameters(some) for name, some in (environments | algorithms).items()}
     lines = []
     for cell in cells:
         verdicts = [solved(row) for row in cell.rows]
@@ -375,8 +334,8 @@ def cell_table(cells: Sequence[Cell]) -> str:
                 "–" if None in verdicts else rate(sum(map(bool, verdicts)), len(verdicts)),
                 escape(median_episodes([by_policy(row) for row in cell.rows], verdicts)),
                 *[escape(median_by_reward(cell.rows))] * rewarded,
-                number(median(row["value"] for row in cell.rows)),
-                number(median(row["seconds"] for row in cell.rows)),
+                number(median(cell.rows, "value")),
+                number(median(cell.rows, "seconds")),
             ]
         )
     common = {
@@ -412,10 +371,10 @@ def rate(solved_runs: int, runs: int) -> str:
     return f'<span class="rate"><i style="width:{share:.0%}"></i></span> <span class="percent">{share:.0%}</span>'
 
 
-def median(values: Iterable[float | None]) -> float | None:
-    """Median of what is known."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+def median(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Return the median of the known entries of a column."""
+    values = known(rows, name)
+    return statistics.median(values) if values else None
 
 
 def median_episodes(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[bool | None]) -> str:
@@ -472,7 +431,7 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | N
     """
     for environment in dict.fromkeys(row["environment"] for row in rows):
         here = [row for row in rows if row["environment"] == environment]
-        names = varying([row["environment_parameters"] for row in here])[0]
+        names = split_parameters([row["environment_parameters"] for row in here])[0]
         size = next((name for name in SIZES if name in names), None)
         settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         for row in here:
@@ -563,7 +522,7 @@ def on_one_grid(
 def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
     """Return a function that names a run's algorithm, with the parameters in which runs of that name differ."""
     names = {
-        algorithm: varying([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
+        algorithm: split_parameters([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
         for algorithm in {row["algorithm"] for row in rows}
     }
 
