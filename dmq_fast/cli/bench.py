@@ -68,14 +68,14 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
     from dmq_fast.experiments import oracle_bench
 
     def show(rows: list[dict[str, Any]]) -> None:
-        print(table(rows) + "\n", flush=True)
+        print(measurement_table(rows) + "\n", flush=True)
 
     result = oracle_bench.measure(
         dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show
     )
     for warning in result["warnings"]:
         say(f"warning: {warning}")
-    print(json.dumps(result) if json_file == "-" else summary(result), flush=True)
+    print(json.dumps(result) if json_file == "-" else closing_lines(result), flush=True)
     try:
         if json_file not in (None, "-"):
             write_text(Path(str(json_file)), json.dumps(result, indent=2) + "\n")
@@ -89,7 +89,7 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
 HEADER = f"{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def measurement_table(rows: Sequence[dict[str, Any]]) -> str:
     """Lay the rows of one dimension out for a person; the last column is `ratio_median`."""
     lines = [f"d = {rows[0]['d']}".ljust(40) + HEADER]
     for item in rows:
@@ -97,18 +97,18 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         rate = "" if item["gflops"] is None else f"{item['gflops']:.2f}"
         share = "" if item["gflops"] is None else f"{item['share_of_dgemm']:.1%}"
         lines.append(
-            f"{item['method']:<40}{number(item['min_us']):>11}{number(item['median_us']):>11}{rate:>9}{share:>10}"
-            f"{number(item['ratio_median']):>9}{mark}"
+            f"{item['method']:<40}{three_digits(item['min_us']):>11}{three_digits(item['median_us']):>11}{rate:>9}{share:>10}"
+            f"{three_digits(item['ratio_median']):>9}{mark}"
         )
     return "\n".join(lines)
 
 
-def number(x: float) -> str:
+def three_digits(x: float) -> str:
     """Three digits, without exponents."""
     return f"{x:.{max(0, 2 - math.floor(math.log10(x)))}f}"
 
 
-def summary(result: dict[str, Any]) -> str:
+def closing_lines(result: dict[str, Any]) -> str:
     """What the table cannot say row by row."""
     box, versions = result["machine"], result["versions"]
     lines = [

@@ -95,7 +95,7 @@ def sweep(arguments: Sequence[str]) -> int:
             return usage_error(f"{command}: {error}")
         if progress is not None:
             progress.clear()
-        rows = chosen(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
+        rows = rows_of(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
         print(json.dumps(as_dict(summary, rows)) if options.json else sweep_table(summary, rows), flush=True)
         if options.export is not None:
             try:
@@ -116,7 +116,7 @@ def dask_executor(address: str, stack: ExitStack) -> Executor:
     return executor
 
 
-def chosen(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> list[dict[str, Any]]:
+def rows_of(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> list[dict[str, Any]]:
     """Return the rows of one specification, from a store that may hold others."""
     return [row for row in rows if row["cell"] in cells and row["seed"] in seeds]
 

@@ -16,7 +16,7 @@ from dmq_fast.cli.terminal import usage_error
 if TYPE_CHECKING:
     from dmq_fast.theory import Inequality, Parameters
 
-__all__ = ["describe", "table", "theory"]
+__all__ = ["constants_summary", "constants_table", "theory"]
 
 SETS = ("printed", "corrected")
 
@@ -67,10 +67,10 @@ def theory(arguments: Sequence[str]) -> int:
     given = vars(parser.parse_args(arguments))
     as_json = given.pop("json")
     try:
-        description = describe(**given)
+        description = constants_summary(**given)
     except ValueError as error:
         return usage_error(f"theory: --{error}")
-    print(json.dumps(description) if as_json else table(description))
+    print(json.dumps(description) if as_json else constants_table(description))
     return FINISHED
 
 
@@ -82,7 +82,7 @@ def decimal_number(text: str) -> Decimal:
         raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
 
 
-def describe(
+def constants_summary(
     epsilon: Decimal, gamma: Decimal, C: Decimal, d: int, H: int, K: int, *, delta: Decimal = Decimal("0.1")
 ) -> dict[str, Any]:
     """Return everything that `table` shows, as plain data.
@@ -99,18 +99,18 @@ def describe(
     both = [
         Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=name == "corrected", delta=delta) for name in SETS
     ]
-    given = {name: number(getattr(both[0], name)) for name in ("epsilon", "gamma", "C", "delta")}
+    given = {name: number_entry(getattr(both[0], name)) for name in ("epsilon", "gamma", "C", "delta")}
     problem = {**given, "d": both[0].d, "H": both[0].H, "K": both[0].K}
-    return {"problem": problem, **{name: describe_set(one) for name, one in zip(SETS, both, strict=True)}}
+    return {"problem": problem, **{name: set_summary(one) for name, one in zip(SETS, both, strict=True)}}
 
 
-def describe_set(parameters: Parameters) -> dict[str, Any]:
+def set_summary(parameters: Parameters) -> dict[str, Any]:
     """Return one column: constants, inequalities, the largest epsilon with its costs, and whether DMQ can run them."""
     largest = parameters.largest_epsilon()
     return {
         **constants(parameters),
-        "inequalities": [describe_inequality(parameters, inequality) for inequality in parameters.check()],
-        "largest_epsilon": None if largest is None else number(largest),
+        "inequalities": [inequality_summary(parameters, inequality) for inequality in parameters.check()],
+        "largest_epsilon": None if largest is None else number_entry(largest),
         "at_largest_epsilon": None if largest is None else constants(parameters.at(largest)),
     }
 
@@ -122,37 +122,37 @@ def constants(parameters: Parameters) -> dict[str, Any]:
     except ValueError as error:
         arguments, why = None, str(error)
     return {
-        "constants": {name: number(getattr(parameters, name)) for name in CONSTANTS},
+        "constants": {name: number_entry(getattr(parameters, name)) for name in CONSTANTS},
         "dmq_arguments": arguments,
         "not_runnable": why,
     }
 
 
-def describe_inequality(parameters: Parameters, inequality: Inequality) -> dict[str, Any]:
+def inequality_summary(parameters: Parameters, inequality: Inequality) -> dict[str, Any]:
     """Return one inequality with both sides, and the largest epsilon for which it holds."""
     largest = parameters.largest_epsilon(inequality.name)
     return {
         "name": inequality.name,
         "formula": inequality.formula,
         "source": inequality.source,
-        "left": number(inequality.left),
-        "right": number(inequality.right),
+        "left": number_entry(inequality.left),
+        "right": number_entry(inequality.right),
         "holds": inequality.holds,
-        "largest_epsilon": None if largest is None else number(largest),
+        "largest_epsilon": None if largest is None else number_entry(largest),
     }
 
 
-def number(value: Decimal) -> dict[str, Any]:
+def number_entry(value: Decimal) -> dict[str, Any]:
     """Return a positive number as text and logarithm."""
     return {"value": f"{value:.12g}", "log10": float(value.log10())}
 
 
-def table(description: dict[str, Any]) -> str:
+def constants_table(description: dict[str, Any]) -> str:
     """Lay a description out for a person."""
-    return "\n".join(line.rstrip() for line in lines(description))
+    return "\n".join(line.rstrip() for line in table_lines(description))
 
 
-def lines(description: dict[str, Any]) -> Iterator[str]:
+def table_lines(description: dict[str, Any]) -> Iterator[str]:
     """The lines of `table`."""
     yield ", ".join(
         f"{name} = {value if isinstance(value, int) else short(value)}"

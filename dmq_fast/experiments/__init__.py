@@ -1,11 +1,11 @@
-"""Sweeps: many runs of many algorithms on many environments, stored so that nothing is done twice.
+"""Sweeps: many runs of many algorithms on many environments, stored so that no run is done twice.
 
     from dmq_fast import experiments
     experiments.sweep("locks.toml", "locks", workers=8)
     rows = experiments.load("locks")
 
-The format of specifications is in `dmq_fast.experiments.sweeps.spec`, how to add algorithms in
-`dmq_fast.experiments.sweeps.algorithms`.
+`dmq_fast.experiments.sweeps.spec` explains the format of specifications, and
+`dmq_fast.experiments.sweeps.algorithms` how to add an algorithm.
 """
 
 from dmq_fast.experiments.report.csv_export import columns, export

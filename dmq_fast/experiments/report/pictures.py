@@ -239,8 +239,8 @@ def draw_solved(
     )
     solved = np.isfinite(median)
     axes.plot(np.array(at)[solved], median[solved], color=colour, marker=marker)
-    lost = {x: [float(row["n_trajectories"]) for row in runs[x] if not is_solved(row, share)] for x in at}
-    for x, spent in lost.items():
+    unsolved = {x: [float(row["n_trajectories"]) for row in runs[x] if not is_solved(row, share)] for x in at}
+    for x, spent in unsolved.items():
         one_for_all = len(spent) > COUNTABLE or len(spent) == len(runs[x])
         shown = [max(spent)] if one_for_all else spent
         # Side by side, as they tend to have spent the same.
@@ -251,7 +251,7 @@ def draw_solved(
             axes.annotate(f"{len(spent)}/{len(runs[x])}", (aside * x, max(spent)), (0, 4), textcoords="offset points",
                           ha="center", fontsize=6, color=colour)  # fmt: skip
     last = at[-1]
-    return last, float(median[-1]) if solved[-1] else float(max(lost[last]))
+    return last, float(median[-1]) if solved[-1] else float(max(unsolved[last]))
 
 
 def draw_exponential(axes: Axes, n_actions: int, horizons: NDArray[np.float64], low: float, high: float) -> None:

@@ -1,7 +1,7 @@
-"""Algorithms by name, for sweeps.
+"""The algorithms that a sweep can name.
 
-An algorithm is a factory ``factory(env, seed, **parameters)``; what it makes has a method ``learn(budget)`` that
-returns an `Outcome` or anything with attributes of those names. To add one::
+An algorithm is registered by a factory ``factory(env, seed, **parameters)``. The object that it returns has a method
+``learn(budget)``, which returns an `Outcome` or an object with attributes of the same names. To add one::
 
     from dmq_fast.experiments import Budget, Outcome, algorithms
 
@@ -17,10 +17,10 @@ returns an `Outcome` or anything with attributes of those names. To add one::
 
     algorithms.REGISTRY["random-search"] = random_search
 
-A sweep may also name it as ``module:function`` without registering it. A wrong parameter must be refused by the
-factory, by a TypeError or ValueError whose message begins with the parameter's name: that is how a sweep finds the
-line of its specification before anything runs. The factory is pickled by reference to get to the workers, so it is a
-function of a module that they can import.
+A sweep may also name a factory as ``module:function`` without registering it. The factory must refuse a wrong
+parameter by a TypeError or ValueError whose message begins with the name of the parameter: so the sweep can point to
+the line of its specification before any run begins. The factory is pickled by reference to reach the worker processes,
+so it must be a function of a module that they can import.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ from dmq_fast.samplers import BatchEnvironment, Sampler
 __all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "find", "parameters_of"]
 
 Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
-"""What an algorithm may be handed."""
+"""What a factory may get as its environment."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is stored of a run.
+    """The result of a run, as far as a sweep stores it.
 
     Attributes
     ----------
     status : str
-        "finished", or what ended the run: "max_trajectories", "max_seconds", ….
+        "finished", or the budget that ended the run: "max_trajectories", "max_seconds", ….
     n_trajectories : int
-        Trajectories drawn, called ``episodes`` by some.
+        Number of trajectories drawn; an attribute ``episodes`` is read in its place.
     policy : Policy or TablePolicy, optional
-        What was learned; the sweep finds its value.
+        The learned policy; the sweep computes or estimates its value.
     value : float, optional
-        The value, where the algorithm itself knows it and there is no `policy`.
+        The value of what was learned, if the algorithm knows it and there is no `policy`.
     counts, seconds, details : mapping
-        Whatever else is worth keeping, as JSON can hold it; `seconds` by phase.
+        Further data that JSON can hold; `seconds` by phase.
     warnings : sequence of str
         Reasons to doubt the result.
     """
@@ -81,7 +81,7 @@ class Outcome:
 
     @classmethod
     def of(cls, result: Any) -> Outcome:
-        """Read the attributes of what ``learn`` returned."""
+        """Return the outcome with the attributes of an object that ``learn`` returned."""
         if isinstance(result, Outcome):
             return result
         given = {f.name: getattr(result, f.name) for f in fields(cls) if getattr(result, f.name, None) is not None}
@@ -94,10 +94,10 @@ class Outcome:
 
 
 class Algorithm(Protocol):
-    """What a factory makes."""
+    """The interface of the objects that a factory makes."""
 
     def learn(self, budget: Budget) -> Any:
-        """Run within the budget; return an `Outcome` or what has its attributes."""
+        """Learn within the budget; return an `Outcome` or an object with its attributes."""
 
 
 Factory = Callable[..., Algorithm]
@@ -108,7 +108,7 @@ class DMQAlgorithm:
 
     def __init__(self, env: Environment, settings: dict[str, Any]) -> None:
         self.env, self.settings = env, settings
-        DMQ(env, **settings)  # refuses wrong settings before the sweep begins
+        DMQ(env, **settings)  # so that wrong settings are refused before the sweep begins
 
     def learn(self, budget: Budget) -> Outcome:
         """Run `DMQ.learn`."""
@@ -171,7 +171,7 @@ class BaselineAlgorithm:
         wanted = self.baseline.n_episodes
         n = wanted if budget.max_trajectories is None else min(wanted, budget.max_trajectories)
         result = self.baseline.learn(n, max_seconds=budget.max_seconds)
-        # Where there is neither table nor `Policy`, the last point of the curve is the only estimate.
+        # Without tables and without a `Policy`, the last point of the curve is the only estimate of the value.
         runnable = isinstance(self.baseline.env, FiniteMDP) or isinstance(result.policy, Policy)
         return Outcome(
             status="max_trajectories" if result.status == "finished" and n < wanted else result.status,
@@ -186,22 +186,22 @@ class BaselineAlgorithm:
 
 
 GOOD = 0.95
-"""Share of the optimum that a policy must be worth to have been learned."""
+"""Share of the optimum from which a policy counts as learned."""
 
 REWARD_EVERY = 100
-"""Episodes between looks at the running mean reward, as papers on locks report it."""
+"""Number of episodes between evaluations of the running mean reward, as in papers on locks."""
 
 
 def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]:
-    """Return how a baseline learned.
+    """Return the learning curve of a baseline and the episodes it needed.
 
     Returns
     -------
     dict
-        "curve": columns "episodes", "value", "standard_error" and "reward" at its checkpoints; where the optimum is
-        known also "regret", and beside it two numbers of episodes, None where it was not reached: "learned_at" the
-        first checkpoint whose policy is worth 95 % of the optimum; "solved_at" the first multiple of 100 with a running
-        mean reward above half of it, which is what papers on locks report.
+        "curve" holds the columns "episodes", "value", "standard_error" and "reward" at the checkpoints. If the optimum
+        is known, the curve has a column "regret", and the dict two numbers of episodes, None if not reached:
+        "learned_at", the first checkpoint whose policy is worth 95 % of the optimum, and "solved_at", the first
+        multiple of 100 with a running mean reward above half of the optimum, as papers on locks report it.
     """
     curve = result.curve
     columns = {name: column.tolist() for name, column in curve._asdict().items()}
@@ -216,13 +216,13 @@ def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]
 
 
 class BaselineFactory:
-    """Makes the baseline of a name; takes `n_episodes`, `checkpoints`, `n_evaluation` and parameters of its own."""
+    """Makes a `BaselineAlgorithm` from `n_episodes`, `checkpoints`, `n_evaluation` and the baseline's parameters."""
 
     def __init__(self, name: str) -> None:
         self.kind = kind = baselines.REGISTRY[name]
         own = inspect.signature(kind).parameters.values()
         common = inspect.signature(Baseline).parameters
-        # With all names spelled out, a sweep finds wrong ones by itself and stores defaults.
+        # From the complete signature, a sweep refuses unknown parameters and stores the defaults.
         self.__signature__ = inspect.Signature(
             [
                 *(inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD) for first in ("env", "seed")),
@@ -234,11 +234,11 @@ class BaselineFactory:
     def __call__(
         self, env: FiniteMDP | CompiledEnv, seed: int | np.random.SeedSequence, **parameters: Any
     ) -> BaselineAlgorithm:
-        """Make it."""
+        """Return the algorithm."""
         return BaselineAlgorithm(self.kind(env, rng=seed, **parameters))
 
     def __reduce__(self) -> tuple[type[BaselineFactory], tuple[str]]:
-        """Pickle the name."""
+        """Pickle the factory by the name of its baseline."""
         return BaselineFactory, (self.kind.name,)
 
 
@@ -251,7 +251,7 @@ def find(name: str) -> Factory:
     Raises
     ------
     ValueError
-        If there is none of that name.
+        If there is no such factory.
     """
     if name in REGISTRY:
         return REGISTRY[name]
@@ -263,9 +263,9 @@ def find(name: str) -> Factory:
 
 
 def parameters_of(factory: Callable[..., Any], *, but: Iterable[str]) -> dict[str, Any] | None:
-    """Return the names and defaults of a function's parameters, `inspect.Parameter.empty` for those without.
+    """Return names and defaults of a function's parameters, or None if it takes any keyword.
 
-    None where the function takes any keyword.
+    The default of a required parameter is `inspect.Parameter.empty`. Parameters in `but` are left out.
     """
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

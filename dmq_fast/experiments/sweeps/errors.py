@@ -1,4 +1,4 @@
-"""What is kept of an exception."""
+"""Exceptions as text that can be stored."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["spelled", "writable"]
 
 
 def spelled(error: BaseException) -> str:
-    """Return type and message of an exception as a traceback ends with them, then its notes, a line each."""
-    told = traceback.TracebackException.from_exception(error)
-    notes, told.__notes__ = told.__notes__, None  # which would be the last lines
-    words = [list(told.format_exception_only())[-1].strip(), *(notes if isinstance(notes, list) else ())]
+    """Return the last line of an exception's traceback, with type and message, then its notes, one on each line."""
+    shown = traceback.TracebackException.from_exception(error)
+    notes, shown.__notes__ = shown.__notes__, None  # otherwise the notes would be the last lines
+    words = [list(shown.format_exception_only())[-1].strip(), *(notes if isinstance(notes, list) else ())]
     return writable("\n".join(map(str, words)))
 
 
 def writable(text: str) -> str:
-    """Return a text with escapes for lone surrogates (a file's name may have them), which UTF-8 cannot hold."""
+    """Return a text with lone surrogates escaped: file names may hold them, and UTF-8 cannot encode them."""
     return text.encode(errors="backslashreplace").decode()

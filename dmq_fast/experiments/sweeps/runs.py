@@ -1,4 +1,4 @@
-"""One run of a sweep, and what is stored of it."""
+"""One run of a sweep, and the row that is stored of it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dmq_fast.kernels import Stream
 from dmq_fast.run.appraisal import appraise
 from dmq_fast.samplers.streams import LAST_CALL
 
-__all__ = ["CRASHED", "FAILED", "FAILURES", "Run", "lost", "perform"]
+__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs"]
 
 FAILED = "failed"
-"""Status of a run that an exception ended."""
+"""Status of a run that raised an exception."""
 
 CRASHED = "crashed"
 """Status of a run whose process died."""
@@ -31,34 +31,34 @@ CRASHED = "crashed"
 FAILURES = (FAILED, CRASHED)
 
 WORTH = ("value", "value_standard_error", "optimal_value", "gap")
-"""What `appraise` finds and a row keeps."""
+"""Those entries of `appraise` that a row keeps."""
 
 
-class Run(NamedTuple):
-    """A cell and a seed; `factory` is the algorithm's, which a worker need not know by name."""
+class SweepRun(NamedTuple):
+    """A cell and a seed. The factory of the algorithm comes with them, as a worker may not have it registered."""
 
     cell: Cell
     seed: int
     factory: Factory
 
 
-def perform(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Do runs one after the other and return a row for each; runs in the worker."""
-    return [one(run) for run in runs]
+def do_runs(runs: Sequence[SweepRun]) -> list[dict[str, Any]]:
+    """Do runs one after the other, in the worker process, and return the row of each."""
+    return [do_run(run) for run in runs]
 
 
-def one(run: Run) -> dict[str, Any]:
-    """Do one run; whatever it raises is in the row."""
+def do_run(run: SweepRun) -> dict[str, Any]:
+    """Do one run and return its row; an exception becomes part of the row."""
     clock = Clock()
     try:
         outcome = attempt(run, clock)
     except (Exception, SystemExit) as error:
-        outcome = failure(FAILED, error, traceback.format_exc())
-    return described(run) | outcome | {"seconds": clock.total(), "timings": clock.phases | outcome["timings"]}
+        outcome = failure_entries(FAILED, error, traceback.format_exc())
+    return identity(run) | outcome | {"seconds": clock.total(), "timings": clock.phases | outcome["timings"]}
 
 
-def attempt(run: Run, clock: Clock) -> dict[str, Any]:
-    """Make environment and algorithm, learn, and find the value of what was learned."""
+def attempt(run: SweepRun, clock: Clock) -> dict[str, Any]:
+    """Make environment and algorithm, learn, and appraise the learned policy."""
     environment_seed, algorithm_seed = seeds_of(run.seed)
     env = make_environment(run.cell, environment_seed)
     algorithm = run.factory(env, algorithm_seed, **run.cell.algorithm_parameters)
@@ -81,8 +81,8 @@ def attempt(run: Run, clock: Clock) -> dict[str, Any]:
         raise ValueError(f"learn: expected a status other than {FAILED} and {CRASHED}, got {row['status']}")
     if row["value"] is not None and not math.isfinite(row["value"]):
         raise ValueError(f"learn: expected a finite value, got {row['value']}")
-    # What cannot be stored fails this run, not the sweep.
-    json.dumps(row, default=plain)
+    # An outcome that cannot be stored must fail this run, not the sweep.
+    json.dumps(row, default=json_default)
     if not 0 <= row["n_trajectories"] <= 1e308:
         raise ValueError(f"learn: expected n_trajectories in [0, 1e308], got {row['n_trajectories']}")
     return row
@@ -97,8 +97,8 @@ def worth_of(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str,
     return {name: worth[name] for name in WORTH}
 
 
-def described(run: Run) -> dict[str, Any]:
-    """The part of a row that says which run it is."""
+def identity(run: SweepRun) -> dict[str, Any]:
+    """Return the part of a row that identifies the run."""
     cell = run.cell
     environment_seed, algorithm_seed = seeds_of(run.seed)
     return {
@@ -119,8 +119,8 @@ def described(run: Run) -> dict[str, Any]:
     }
 
 
-def failure(status: str, error: BaseException, trace: str | None = None) -> dict[str, Any]:
-    """The other part, of a run that failed or crashed."""
+def failure_entries(status: str, error: BaseException, trace: str | None = None) -> dict[str, Any]:
+    """Return the other part of the row, for a run that failed or crashed."""
     return {
         "status": status,
         "error": spelled(error),
@@ -133,34 +133,34 @@ def failure(status: str, error: BaseException, trace: str | None = None) -> dict
     }
 
 
-def lost(run: Run, status: str, error: BaseException) -> dict[str, Any]:
-    """Return the row of a run that never came back."""
-    return described(run) | failure(status, error)
+def crashed_row(run: SweepRun, error: BaseException) -> dict[str, Any]:
+    """Return the row of a run whose process died."""
+    return identity(run) | failure_entries(CRASHED, error)
 
 
-def plain(value: Any) -> Any:
-    """Turn NumPy's numbers and arrays into what JSON knows."""
+def json_default(value: Any) -> Any:
+    """Return a number or an array of NumPy as JSON can hold it; TypeError for all else."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"expected what JSON can hold, got {type(value).__name__}")
 
 
-to_json = functools.partial(json.dumps, default=plain, separators=(",", ":"))
-"""How structured columns are written."""
+to_json = functools.partial(json.dumps, default=json_default, separators=(",", ":"))
+"""Returns the JSON of a structured column."""
 
 
 class Clock:
-    """Seconds by phase."""
+    """Measures the seconds of each phase of a run."""
 
     def __init__(self) -> None:
         self.began = self.last = time.perf_counter()
         self.phases: dict[str, Any] = {}
 
     def tick(self, phase: str) -> None:
-        """End a phase."""
+        """End a phase, which began with the end of the one before."""
         now = time.perf_counter()
         self.phases[phase], self.last = now - self.last, now
 
     def total(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the beginning."""
         return time.perf_counter() - self.began
