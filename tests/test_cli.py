@@ -173,8 +173,9 @@ def test_a_function_class_from_the_shell(run, tmp_path, monkeypatch, text):
     result = learner.learn()
     assert whole["function_class"] == kind.describe() and whole["counts"] == result.counts
     assert whole["sure_cover_bound"] == learner.solver().cover_bound(1)
-    assert re.search(r"\nfunction class +finite scale=2.0 penalty=[0-9a-f]{12}\n", run(*command[:-3], *command[-2:])[1])
-    # It is saved with the run, which goes on with it, and with no other.
+    assert re.search(
+        r"\nfunction class +finite, scale = 2.0, penalty = [0-9a-f]{12}\n", run(*command[:-3], *command[-2:])[1]
+    )  # It is saved with the run, which goes on with it, and with no other.
     assert run(*command, "--out", tmp_path / "out", "--max-trajectories", 60)[0] == 3
     code, out, _ = run("resume", tmp_path / "out", "--json", "--max-trajectories", 10**6)
     assert (code, json.loads(out)["counts"]) == (0, whole["counts"])
@@ -812,7 +813,7 @@ def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
     command = [sys.executable, "-m", "dmq_fast", "resume", str(tmp_path)]
     ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished already\n")
+    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished\n")
 
 
 def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):

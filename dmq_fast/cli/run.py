@@ -113,7 +113,7 @@ def resume(arguments: Sequence[str]) -> int:
         return usage_error(f"{command}: {with_flags(str(error))}")
     if summary is None:
         return finish(job)
-    say(f"dmq-fast {command}: this run has finished already")
+    say(f"dmq-fast {command}: this run has finished")
     print(json.dumps(summary) if given["json"] else summary_table(summary), flush=True)
     return FINISHED
 
@@ -187,15 +187,15 @@ def finish(job: Job) -> int:
 
 
 def progress_line(horizon: int) -> ProgressLine:
-    """Return the progress line of a run."""
+    """Return the progress line of a run of this horizon."""
 
-    def describe(progress: Progress) -> str:
+    def text_of(progress: Progress) -> str:
         return (
             f"learned level {progress.level} of {horizon}, {progress.n_trajectories:,} trajectories, "
             f"{progress.n_policies:,} policies, {progress.seconds:.1f} s"
         )
 
-    return ProgressLine(describe)
+    return ProgressLine(text_of)
 
 
 def learn(dmq: DMQ) -> tuple[Result, int]:

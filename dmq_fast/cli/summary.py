@@ -68,6 +68,8 @@ def summary_table(summary: dict[str, Any]) -> str:
 
 def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of each line of a summary."""
+    from dmq_fast.run.named import class_text
+
     given = summary["environment_parameters"].items()
     described = " ".join(f"{key}={value}" for key, value in given if value is not None)
     yield summary["environment"], described
@@ -79,11 +81,8 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         f"seed = {summary['seed']}",
     )
     # Summaries of older versions have no function class.
-    described = summary.get("function_class", {"name": "linear"})
-    given = {key: value for key, value in described.items() if key != "name" and value is not None}
-    if described["name"] != "linear" or given:
-        shown = (f"{key}={value[:12] if isinstance(value, str) else value}" for key, value in given.items())
-        yield "function class", " ".join([described["name"], *shown])
+    if (described := class_text(summary.get("function_class", {"name": "linear"}))) != "linear":
+        yield "function class", described
     if summary["sampler"] != "rollout":
         # Summaries of older versions have no arithmetic.
         digits = summary.get("arithmetic", "float64")

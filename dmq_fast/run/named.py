@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
 from dmq_fast.samplers import BatchEnvironment, ExactSampler, FlowSampler, Sampler
 
-__all__ = ["imported", "named_class", "named_sampler"]
+__all__ = ["class_text", "imported", "named_class", "named_sampler"]
 
 Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
 
@@ -121,6 +121,18 @@ def class_argument(text: str, known: tuple[str, ...]) -> tuple[str, Any]:
         return key, np.load(value, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise ValueError(f"{key}: {value} cannot be read: {one_line(error)}") from error
+
+
+def class_text(described: Mapping[str, Any]) -> str:
+    """Return the description of a function class, as `FunctionClass.describe` gives it, on one line.
+
+    >>> class_text(named_class("finite:scale=2").describe())
+    'finite, scale = 2.0'
+    """
+    given = {key: value for key, value in described.items() if key != "name" and value is not None}
+    # Digests of arrays are shortened.
+    shown = [f"{key} = {value[:12] if isinstance(value, str) else value}" for key, value in given.items()]
+    return ", ".join([described["name"], *shown])
 
 
 def imported(argument: str, name: str) -> Callable[..., Any]:

@@ -37,6 +37,7 @@ from dmq_fast.experiments.report.page import (
     value_text,
 )
 from dmq_fast.experiments.sweeps.runs import FAILURES
+from dmq_fast.run.named import class_text
 from dmq_fast.run.result import Result
 from dmq_fast.theory.certificate import is_plain_linear
 from dmq_fast.theory.certificate_table import level_columns, level_groups, number
@@ -119,17 +120,17 @@ def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
         yield Picture(
             pictures.cover_and_potential(result),
             "Policies by level, and the potential",
-            "Above: |Π_h| of every level. Below: log det(S + ε_r I) after each True of the oracle. It stays between the "
-            "least that n Trues add and the most that n policies can reach, as in the proof of Lemma A.5. Covers cannot "
-            "grow beyond the point where the two bounds meet.",
+            "Above: |Π_h| of every level. Below: log det(S + ε_r I) after each True of the oracle. It stays between "
+            "the least that n Trues add and the most that n policies can reach, as in the proof of Lemma A.5. Covers "
+            "cannot grow beyond the point where the two bounds meet.",
         )
     values = result.history.columns()["value"]
     if not np.isnan(values).all():
         yield Picture(
             pictures.oracle_values(result),
             "The oracle",
-            "The value v of each call, in order. From ε_t on the answer is True: the distribution of states has shifted "
-            "from that of the cover.",
+            "The value v of each call, in order. From ε_t on the answer is True: the distribution of states has "
+            "shifted from that of the cover.",
         )
     yield Picture(
         pictures.trajectories_by_purpose({"this run": result}, height=0.9),
@@ -161,8 +162,8 @@ def certificate_section(certificate: Mapping[str, Any]) -> str:
         for one in certificate["statements"]
     ]
     parts = [
-        "<p>This run compared with the statements and premises of the paper's lemmas. A run can do well although premises "
-        "fail, as the constants of the proof are far smaller than those that work.</p>",
+        "<p>This run compared with the statements and premises of the paper's lemmas. A run can do well although "
+        "premises fail, as the constants of the proof are far smaller than those that work.</p>",
         html_table(["statement", "left", "right", ""], rows, numbers=(1, 2), kind="statements"),
     ]
     exact = certificate["exact"]
@@ -198,6 +199,7 @@ def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
         "R = ε_t / ε_s": f"{given['ratio']:g} = {given['eps_t']:g} / {given['eps_s']:g}",
         "ε_r": f"{given['eps_r']:g}",
         "λ_ridge": f"{given['ridge']:g}",
+        "function class": class_text(result.function_class),
         "sampler": str(summary["sampler"]),
         **{name: str(value) for name, value in result.options.items()},
     }
@@ -355,9 +357,9 @@ def cell_table(cells: Sequence[CellRuns]) -> str:
 
 
 BY_REWARD = (
-    "<p>For runs with a learning curve, the episodes count until the first checkpoint with such a policy. By reward: the "
-    "first multiple of 100 episodes with a running mean reward above half of the optimum. A run without a learning curve "
-    "is credited with no reward while it learns.</p>"
+    "<p>For runs with a learning curve, the episodes count until the first checkpoint with such a policy. By reward: "
+    "the first multiple of 100 episodes with a running mean reward above half of the optimum. A run without a learning "
+    "curve is credited with no reward while it learns.</p>"
 )
 
 
@@ -460,15 +462,15 @@ def size_pictures(
     yield Picture(
         drawn(by_policy, "episodes until solved"),
         f"{title}: episodes until solved",
-        "Median and quartiles over the seeds. Open triangles: the episodes of runs that did not solve it, one triangle for "
-        "many runs. There is no median where most runs did not solve it.",
+        "Median and quartiles over the seeds. Open triangles: the episodes of runs that did not solve it, one triangle "
+        "for many runs. There is no median where most runs did not solve it.",
     )
     if any(map(has_curve, rows)):
         yield Picture(
             drawn(by_reward, "episodes until $V^*/2$ is earned"),
             f"{title}: episodes until half of V* is earned",
-            "The first multiple of 100 episodes with a running mean reward above V*/2. A run without a learning curve is "
-            "credited with no reward while it learns.",
+            "The first multiple of 100 episodes with a running mean reward above V*/2. A run without a learning curve "
+            "is credited with no reward while it learns.",
         )
 
 
@@ -494,8 +496,8 @@ def curve_pictures(
     yield Picture(
         pictures.learning_curves(values, optimum=1.0, ylabel="$V/V^*$", xscale="log"),
         f"{title}: value",
-        "Value of the policy that would be returned: median and quartiles over the seeds. A dot is the end of runs without "
-        "a learning curve.",
+        "Value of the policy that would be returned: median and quartiles over the seeds. A dot is the end of runs "
+        "without a learning curve.",
     )
     colours = dict(zip(values, itertools.cycle(pictures.COLOURS)))
     shown = [colours[name] for name in regrets]

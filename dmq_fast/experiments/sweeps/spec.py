@@ -427,8 +427,8 @@ def seeds_of(seed: int) -> tuple[int, int]:
     """Return the seeds of environment and algorithm that belong to a seed of the sweep.
 
     They are the first 63 bits of ``SeedSequence(seed, spawn_key=(0,))`` and ``spawn_key=(1,)``. As they depend on
-    nothing else, the runs of a cell do not change when others are added to the sweep, and the runs of one seed in different
-    cells are paired: all algorithms learn the same environment, with the same random numbers.
+    nothing else, the runs of a cell do not change when others are added to the sweep, and the runs of one seed in
+    different cells are paired: all algorithms learn the same environment, with the same random numbers.
     """
     environment, algorithm = (
         int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
