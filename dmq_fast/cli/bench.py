@@ -12,7 +12,7 @@ from typing import Any
 
 from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
 from dmq_fast.cli.files import claim_file, write_text
-from dmq_fast.cli.options import command_parser, positive_integer
+from dmq_fast.cli.options import HelpFormatter, command_parser, positive_integer
 from dmq_fast.cli.terminal import not_saved, say, usage_error
 
 __all__ = ["bench"]
@@ -31,7 +31,7 @@ def bench(arguments: Sequence[str]) -> int:
         "that noise hits all of them alike. BLAS runs on one thread unless an environment variable such as "
         "OPENBLAS_NUM_THREADS is set.",
         epilog=SAVING_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     oracle.add_argument(

@@ -17,6 +17,7 @@ from dmq_fast.run.arguments import ALGORITHM, ARGUMENTS, BUDGETS, SAMPLING, WORK
 __all__ = [
     "EVALUATION",
     "EXAMPLES",
+    "HelpFormatter",
     "ShowVersion",
     "add_resources",
     "command_parser",
@@ -46,13 +47,17 @@ examples:
 
 
 def command_parser(name: str = "", **settings: Any) -> argparse.ArgumentParser:
-    """Build the parser of a command, which keeps the line breaks of its epilog and takes no abbreviated option."""
+    """Build the parser of a command, which accepts no abbreviated option."""
     return argparse.ArgumentParser(
-        prog=f"dmq-fast {name}".strip(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        **settings,
+        prog=f"dmq-fast {name}".strip(), formatter_class=HelpFormatter, allow_abbrev=False, **settings
     )
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Wraps all texts but the epilogs, which are tables: those that have several lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
 class ShowVersion(argparse.Action):

@@ -24,8 +24,10 @@ def summarise(
     from dmq_fast import theory
     from dmq_fast._version import __version__
     from dmq_fast.environments import FiniteMDP
+    from dmq_fast.theory.certificate import is_plain_linear
 
-    sampler, parameters = dmq.sampler, dmq.parameters
+    sampler = dmq.sampler
+    printed = theory.printed_cover_bound(sampler.dimension, dmq.parameters.eps_r)
     return {
         "environment": subject.name,
         "environment_parameters": subject.parameters,
@@ -45,7 +47,7 @@ def summarise(
         "n_trajectories": result.n_trajectories,
         "counts": result.counts,
         "cover_sizes": list(result.cover_sizes),
-        "printed_cover_bound": theory.printed_cover_bound(sampler.dimension, parameters.eps_r),
+        "printed_cover_bound": printed if is_plain_linear(result) else None,
         "sure_cover_bound": dmq.solver().cover_bound(len(dmq.initial)),
         "seconds": result.seconds,
         "warnings": list(result.warnings),
@@ -95,11 +97,9 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     counts = summary["counts"]
     yield "oracle calls", f"{counts['oracle_calls']:,}   True {counts['trues']:,}"
     sizes = summary["cover_sizes"]
-    yield (
-        "policies |Pi_h|",
-        f"at most {max(sizes)}   bounds: printed {summary['printed_cover_bound']:.1f}, "
-        f"sure {summary['sure_cover_bound']}",
-    )
+    printed, sure = summary["printed_cover_bound"], summary["sure_cover_bound"]
+    bounds = f"bound: sure {sure:,}" if printed is None else f"bounds: printed {printed:.1f}, sure {sure:,}"
+    yield "policies |Pi_h|", f"at most {max(sizes)}   {bounds}"
     for size, levels in equal_levels(sizes):
         yield "", f"{levels}: {size}"
     seconds = dict(summary["seconds"])

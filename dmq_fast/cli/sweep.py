@@ -49,9 +49,14 @@ def sweep(arguments: Sequence[str]) -> int:
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
-        "--workers", type=nonnegative_integer, metavar="N", help="processes; 0: this one. Default: one for each CPU"
+        "--workers",
+        type=nonnegative_integer,
+        metavar="N",
+        help="number of worker processes; 0 does all runs in this process; default: one for each CPU",
     )
-    group.add_argument("--dask", metavar="ADDRESS", help="of the scheduler of a dask cluster, to run there")
+    group.add_argument(
+        "--dask", metavar="ADDRESS", help="do the runs on the dask cluster whose scheduler is at ADDRESS"
+    )
     parser.add_argument("--retry", action="store_true", help="repeat the runs that failed or crashed")
     parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs in DIR to a .csv or .parquet file")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")

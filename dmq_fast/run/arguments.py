@@ -83,16 +83,16 @@ ARGUMENTS = (
         "variant",
         str,
         "sound",
-        "paper: Algorithms 1 to 3 to the letter; sound: repairs what is known to fail in them; frugal: sound with "
-        "fewer trajectories",
+        "paper: Algorithms 1 to 3 to the letter; sound: with repairs of their known failures; frugal: sound with fewer "
+        "trajectories",
         choices=("sound", "frugal", "paper"),
     ),
     Argument(
         "initial",
         read_initial,
         None,
-        "first policy of every cover: uniform, fixed (a random action sequence), the actions of all levels, such as "
-        "0,1,1,0, or several such sequences with / between them",
+        "first policy of every cover: uniform, fixed (one random action sequence), or the actions of all levels, such "
+        "as 0,1,1,0; several sequences, with / between them, are as many policies",
         "uniform|fixed|A,A,...",
     ),
     Argument("recheck", bool, None, "repeat Algorithm 3 until a pass finds no shift, and test the returned policy"),
