@@ -365,7 +365,7 @@ BY_REWARD = (
 
 def named(name: str, parameters: Mapping[str, Any], which: Sequence[str]) -> str:
     """Return a name, and below it the parameters `which` distinguish its cells."""
-    below = parameters_text({key: parameters.get(key) for key in which})
+    below = parameters_text({key: parameters[key] for key in which if parameters.get(key) is not None})
     return f"{escape(name)}<small>{escape(below)}</small>" if below else escape(name)
 
 
