@@ -20,7 +20,8 @@ from dmq_fast.cli.options import run_options
 from dmq_fast.cli.run import progress_line
 from dmq_fast.experiments.sweeps import algorithms, spec
 from dmq_fast.run import options
-from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, NOT_OFFERED, SAMPLING
+from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, NOT_OFFERED, SAMPLING, read_initial
+from dmq_fast.run.initial import NAMES
 
 
 def test_run_prints_a_table_a_person_can_read(run):
@@ -130,6 +131,7 @@ def test_every_argument_of_dmq_is_described_once_and_offered():
     }
     known = {"variant": options.VARIANTS, "oracle": options.ORACLES, "mixture": options.MIXTURES}
     assert {name: {*described[name].choices} for name in known} == {name: {*names} for name, names in known.items()}
+    assert [read_initial(name) for name in NAMES] == [*NAMES]
     flags = {name for action in run_options()._actions for name in action.option_strings}
     assert {"--" + argument.name.replace("_", "-") for argument in (*ARGUMENTS, *SAMPLING)} <= flags
     in_sweeps = inspect.signature(algorithms.REGISTRY["dmq"]).parameters
@@ -281,11 +283,11 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run", "expected the name of an environment"),
         ("run lokc --horizon 3", "did you mean 'lock'"),
         ("run lock", "--horizon"),
-        ("run lock --horizon 0", "horizon"),
+        ("run lock --horizon 0", "dmq-fast run lock: --horizon: expected an integer >= 1, got 0"),
         ("run lock --horizon 3 --ratio -1", "ratio"),
         ("run lock --horizon 3 --nonsense 1", "nonsense"),
         ("run lock --horizon 3 --n-sample 1", "n-sample"),
-        ("run lock --horizon 3 --seed -1", "seed"),
+        ("run lock --horizon 3 --seed -1", "--seed: expected an integer >= 0, got '-1'"),
         ("run lock --horizon 3 --sampler batch", "sampler"),
         (
             "run lock --horizon 3 --arithmetic 60",
@@ -302,7 +304,7 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run gym:CartPole-v1 --horizon 3 --sampler flow", "flow needs a FiniteMDP"),
         ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
         ("run gym:Blackjack-v1 --horizon 3", "expected observations in a Box"),
-        ("run gym:FrozenLake-v1 --horizon 3 --reward-shift 1", "reward_shift: expected none with tables"),
+        ("run gym:FrozenLake-v1 --horizon 3 --reward-shift 1", "--reward-shift: expected none with tables"),
         ("run gym:FrozenLake-v1 --horizon 3 --through step --order 3", "order: expected none for observations in Disc"),
         ("run gym:FrozenLake-v1 --horizon 3 --make through=step", "--through"),
         ("run cart-pole --features waves", "features: expected one of fourier, tiles, rbf, got 'waves'"),

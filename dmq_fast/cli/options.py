@@ -185,7 +185,7 @@ def run_options() -> argparse.ArgumentParser:
     group = parser.add_argument_group("sampling")
     for argument in SAMPLING:
         add_argument(group, argument)
-    group.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the run; default: 0")
+    group.add_argument("--seed", type=nonnegative_integer, default=0, metavar="S", help="seed of the run; default: 0")
     add_resources(parser)
     group = parser.add_argument_group("saving")
     group.add_argument(
@@ -222,7 +222,9 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
         )  # fmt: skip
         group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of NAME")
         return parser, []
-    group.add_argument("--env-seed", type=int, default=0, metavar="S", help="seed of the environment; default: 0")
+    group.add_argument(
+        "--env-seed", type=nonnegative_integer, default=0, metavar="S", help="seed of the environment; default: 0"
+    )
     if name.startswith(registry.GYMNASIUM_PREFIX):
         parameters = registry.describe_gymnasium()
         group.add_argument(

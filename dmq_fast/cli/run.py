@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -84,7 +84,7 @@ def run_environment(name: str | None, arguments: Sequence[str]) -> int:
             claim_directory(job.options["out"], job.options["overwrite"])
             write_command(job.options["out"], name, arguments)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {with_flags(str(error))}")
+        return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
     return finish(job)
 
 
@@ -110,7 +110,7 @@ def resume(arguments: Sequence[str]) -> int:
             job = prepare(command, name, noted, changes)
             check_writable(directory)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {with_flags(str(error))}")
+        return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
     if summary is None:
         return finish(job)
     say(f"dmq-fast {command}: this run has finished")
@@ -130,7 +130,10 @@ def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, 
         if key in own:
             raise ValueError(f"--make: expected --{key.replace('_', '-')} instead, got {key}")
         parameters[key] = value
-    return Given(make_subject(name, options, parameters), options)
+    try:
+        return Given(make_subject(name, options, parameters), options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(with_flags(str(error), dict(zip(own, own, strict=True)))) from error
 
 
 def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
@@ -150,12 +153,15 @@ def prepare(command: str, name: str | None, arguments: Sequence[str], changes: d
     return Job(command, subject, dmq, options, progress)
 
 
-def with_flags(message: str) -> str:
-    """Return an error message with the arguments that it begins with spelled as options."""
+OPTIONS = {"journal": "out"} | {argument.name: argument.name for argument in (*ARGUMENTS, *SAMPLING)}
+"""Arguments of `DMQ`, and the options that give them."""
+
+
+def with_flags(message: str, options: Mapping[str, str]) -> str:
+    """Return an error message with the arguments that it begins with replaced by their options."""
     names, colon, rest = message.partition(": ")
-    known = {argument.name: "--" + argument.name.replace("_", "-") for argument in (*ARGUMENTS, *SAMPLING)}
-    flags = [known.get(name) for name in names.split(", ")]
-    return message if None in flags else ", ".join(map(str, flags)) + colon + rest
+    flags = [f"--{options[name].replace('_', '-')}" for name in names.split(", ") if name in options]
+    return ", ".join(flags) + colon + rest if len(flags) == len(names.split(", ")) else message
 
 
 def finish(job: Job) -> int:

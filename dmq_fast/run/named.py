@@ -14,13 +14,14 @@ from dmq_fast._support.arguments import one_of
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
+from dmq_fast.run.arguments import SAMPLING
 from dmq_fast.samplers import BatchEnvironment, ExactSampler, FlowSampler, Sampler
 
 __all__ = ["class_text", "imported", "named_class", "named_sampler"]
 
 Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
 
-SAMPLERS = ("rollout", "flow", "exact")
+SAMPLERS = SAMPLING[0].choices
 
 CLASSES: dict[str, tuple[Callable[..., FunctionClass], tuple[str, ...]]] = {
     "linear": (LinearClass, ("regularizer", "penalty")),
