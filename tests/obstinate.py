@@ -10,7 +10,7 @@ import numpy as np
 from dmq_fast import Policy
 from dmq_fast.environments import chain
 from dmq_fast.experiments import Outcome, algorithms
-from dmq_fast.experiments.sweep.spec import seeds_of
+from dmq_fast.experiments.sweeps.spec import seeds_of
 from dmq_fast.samplers import RolloutSampler, Sampler
 
 

@@ -1,5 +1,6 @@
 """The command line, as a user types it."""
 
+import inspect
 import json
 import os
 import pkgutil
@@ -9,12 +10,18 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import dmq_fast as dmq
 from dmq_fast import cli
 from dmq_fast._support.threads import BLAS_THREADS
+from dmq_fast.cli.options import run_options
 from dmq_fast.cli.run import progress_line
+from dmq_fast.experiments.sweeps import algorithms, spec
+from dmq_fast.run import options
+from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, NOT_OFFERED, SAMPLING, read_initial
+from dmq_fast.run.initial import NAMES
 
 
 def test_run_prints_a_table_a_person_can_read(run):
@@ -112,6 +119,80 @@ def test_every_option_of_the_algorithm_arrives(run):
     }  # fmt: skip
 
 
+def test_every_argument_of_dmq_is_described_once_and_offered():
+    signature = inspect.signature(dmq.DMQ).parameters
+    described = {argument.name: argument for argument in ARGUMENTS}
+    # Whoever adds an argument to DMQ describes it in run/arguments.py, or gives the reason why not.
+    assert described.keys() | NOT_OFFERED.keys() == signature.keys()
+    assert not described.keys() & NOT_OFFERED.keys()
+    assert [*described] == [name for name in signature if name in described]
+    assert {name: argument.default for name, argument in described.items()} == {
+        name: signature[name].default for name in described
+    }
+    known = {"variant": options.VARIANTS, "oracle": options.ORACLES, "mixture": options.MIXTURES}
+    assert {name: {*described[name].choices} for name in known} == {name: {*names} for name, names in known.items()}
+    assert [read_initial(name) for name in NAMES] == [*NAMES]
+    flags = {name for action in run_options()._actions for name in action.option_strings}
+    assert {"--" + argument.name.replace("_", "-") for argument in (*ARGUMENTS, *SAMPLING)} <= flags
+    in_sweeps = inspect.signature(algorithms.REGISTRY["dmq"]).parameters
+    assert NOT_IN_SWEEPS.keys() < described.keys()
+    expected = ({"env", "seed"} | {argument.name for argument in SAMPLING} | described.keys()) - NOT_IN_SWEEPS.keys()
+    assert in_sweeps.keys() == expected
+    assert {name for name in NOT_IN_SWEEPS if name not in spec.BUDGETS} == {"workers"}
+
+
+def test_initial_action_sequences(run):
+    command = ["run", "lock", "--horizon", 3, "--n-samples", 20, "--json", "--initial"]
+    summary = json.loads(run(*command, "0,1,2/2,1,0")[1])
+    assert summary["options"]["initial"] == "given"
+    result = dmq.DMQ(dmq.environments.combination_lock(3, rng=0), n_samples=20, initial=[[0, 1, 2], [2, 1, 0]], rng=0)
+    assert summary["n_trajectories"] == result.learn().n_trajectories
+    assert min(summary["cover_sizes"]) == 2
+    assert json.loads(run(*command, "0,1,2")[1])["cover_sizes"][0] == 1
+
+
+CLASSES = """
+from dmq_fast.function_class import FiniteClass
+
+def make():
+    return FiniteClass(scale=2.0, penalty=[0.5, 0.25])
+"""
+
+
+@pytest.mark.parametrize("text", ["finite:scale=2,penalty=DIR/p.npy", "classes_of_mine:make"])
+def test_a_function_class_from_the_shell(run, tmp_path, monkeypatch, text):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "classes_of_mine.py").write_text(CLASSES)
+    np.save(tmp_path / "p.npy", [0.5, 0.25])
+    given = text.replace("DIR", str(tmp_path))
+    # Two features on the lock: two candidate functions.
+    command = ["run", "lock", "--horizon", 3, "--eps-s", 0.01, "--n-samples", 20, "--json", "--function-class", given]
+    code, out, err = run(*command)
+    assert (code, err) == (0, "")
+    whole = json.loads(out)
+    kind = dmq.FiniteClass(scale=2.0, penalty=[0.5, 0.25])
+    learner = dmq.DMQ(dmq.environments.combination_lock(3, rng=0), n_samples=20, eps_s=0.01, function_class=kind, rng=0)
+    result = learner.learn()
+    assert whole["function_class"] == kind.describe() and whole["counts"] == result.counts
+    assert whole["sure_cover_bound"] == learner.solver().cover_bound(1)
+    assert re.search(
+        r"\nfunction class +finite, scale = 2.0, penalty = [0-9a-f]{12}\n", run(*command[:-3], *command[-2:])[1]
+    )  # It is saved with the run, which goes on with it, and with no other.
+    assert run(*command, "--out", tmp_path / "out", "--max-trajectories", 60)[0] == 3
+    code, out, _ = run("resume", tmp_path / "out", "--json", "--max-trajectories", 10**6)
+    assert (code, json.loads(out)["counts"]) == (0, whole["counts"])
+    assert dmq.load(tmp_path / "out" / "result.npz").function_class == kind.describe()
+
+
+def test_a_run_does_not_go_on_with_another_function_class(run, tmp_path):
+    np.save(tmp_path / "p.npy", [0.5, 0.25])
+    command = ["run", "lock", "--horizon", 3, "--eps-s", 0.01, "--function-class", f"finite:penalty={tmp_path}/p.npy"]
+    assert run(*command, "--out", tmp_path / "out", "--max-trajectories", 300)[0] == 3
+    np.save(tmp_path / "p.npy", [0.25, 0.5])
+    code, out, err = run("resume", tmp_path / "out", "--max-trajectories", 10**6)
+    assert (code, out) == (2, "") and "function_class" in err
+
+
 @pytest.mark.parametrize("sampler", ["rollout", "flow", "exact"])
 @pytest.mark.parametrize("name", ["lock --horizon 6", "linear-q", "river-swim --horizon 8"])
 def test_every_sampler_runs(run, sampler, name):
@@ -142,7 +223,7 @@ def test_exact_runs_find_what_no_number_of_samples_repairs(run):
 def test_exact_runs_in_any_arithmetic(run, given, arithmetic):
     # eps_r far below what float64 tells from 1, which it refuses.
     code, out, err = run("run", "lock", "--horizon", 3, "--eps-r", "1e-25", "--sampler", "exact")
-    assert (code, out) == (2, "") and "eps_r: expected at least 1e-16" in err
+    assert (code, out) == (2, "") and "--eps-r: expected at least 1e-16" in err
     options = ["--eps-r", "1e-25", "--ridge", "1e-20", "--sampler", "exact", "--arithmetic", given]
     code, out, err = run("run", "lock", "--horizon", 3, *options, "--json")
     assert (code, err) == (0, "")
@@ -202,15 +283,15 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run", "expected the name of an environment"),
         ("run lokc --horizon 3", "did you mean 'lock'"),
         ("run lock", "--horizon"),
-        ("run lock --horizon 0", "horizon"),
+        ("run lock --horizon 0", "dmq-fast run lock: --horizon: expected an integer >= 1, got 0"),
         ("run lock --horizon 3 --ratio -1", "ratio"),
         ("run lock --horizon 3 --nonsense 1", "nonsense"),
         ("run lock --horizon 3 --n-sample 1", "n-sample"),
-        ("run lock --horizon 3 --seed -1", "seed"),
+        ("run lock --horizon 3 --seed -1", "--seed: expected an integer >= 0, got '-1'"),
         ("run lock --horizon 3 --sampler batch", "sampler"),
         (
             "run lock --horizon 3 --arithmetic 60",
-            "--arithmetic: expected with --sampler exact only, got 60 with rollout",
+            "--arithmetic: expected only with the sampler exact, got 60 with rollout",
         ),
         ("run lock --horizon 3 --sampler exact --arithmetic 5", "arithmetic: expected at least 20 digits, got 5"),
         ("run lock --horizon 3 --sampler exact --arithmetic x", "or a number of digits, got 'x'"),
@@ -223,7 +304,7 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("run gym:CartPole-v1 --horizon 3 --sampler flow", "flow needs a FiniteMDP"),
         ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
         ("run gym:Blackjack-v1 --horizon 3", "expected observations in a Box"),
-        ("run gym:FrozenLake-v1 --horizon 3 --reward-shift 1", "reward_shift: expected none with tables"),
+        ("run gym:FrozenLake-v1 --horizon 3 --reward-shift 1", "--reward-shift: expected none with tables"),
         ("run gym:FrozenLake-v1 --horizon 3 --through step --order 3", "order: expected none for observations in Disc"),
         ("run gym:FrozenLake-v1 --horizon 3 --make through=step", "--through"),
         ("run cart-pole --features waves", "features: expected one of fourier, tiles, rbf, got 'waves'"),
@@ -238,6 +319,22 @@ def test_a_budget_exits_with_3_and_reports(run):
         ("resume", "DIR"),
         ("resume /nowhere", "/nowhere holds no run"),
         ("run lock --horizon 3 --workers 0", "--workers: expected an integer >= 1"),
+        ("run lock --horizon 3 --ratio 2 --eps-s 1 --eps-t 1", "--ratio, --eps-s, --eps-t: expected at most two"),
+        ("run lock --horizon 3 --initial uniforn", "--initial: expected uniform, fixed, or actions such as 0,1,2, got"),
+        ("run lock --horizon 3 --initial 0,1", "--initial: expected 3 rules, one a level, got 2"),
+        ("run lock --horizon 3 --function-class quadratic", "--function-class: expected linear, finite or module:func"),
+        ("run lock --horizon 3 --function-class finite", "--eps-s, --eps-t: expected at least one of them with Finite"),
+        ("run lock --horizon 3 --function-class finite:scale=x", "finite: scale: expected a number, got 'x'"),
+        ("run lock --horizon 3 --function-class linear:scale=2", "with KEY among regularizer, penalty, got 'scale=2'"),
+        (
+            "run lock --horizon 3 --function-class finite:penalty=2",
+            "penalty: expected a file that ends in .npy, got '2'",
+        ),
+        ("run lock --horizon 3 --function-class finite:penalty=no.npy", "penalty: there is no file no.npy"),
+        ("run lock --horizon 3 --function-class no_such_module:make", "cannot be imported: ModuleNotFoundError"),
+        ("run lock --horizon 3 --function-class math:pi", "--function-class: expected a function, and 'math:pi' is fl"),
+        ("run lock --horizon 3 --function-class time:time", "expected time:time() to return a FunctionClass, got"),
+        ("run lock --horizon 3 --function-class math:sqrt", "math:sqrt() failed: TypeError"),
         ("", "COMMAND"),
         ("fly", "fly"),
     ],
@@ -560,7 +657,7 @@ def test_an_estimate_that_fails_or_is_interrupted_loses_nothing(run, mine, monke
         ("FILE:Coin --evaluate -1", "--evaluate"),
         ("FILE:Coin --sampler flow", "--sampler: flow needs a FiniteMDP"),
         ("FILE:Coin lock", "lock"),
-        ("FILE:Coin --n-samples 0", "n_samples"),
+        ("FILE:Coin --n-samples 0", "--n-samples: expected an integer >= 1, got 0"),
         ("nowhere.py:lock", "there is no file nowhere.py"),
     ],
 )
@@ -720,7 +817,7 @@ def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
     command = [sys.executable, "-m", "dmq_fast", "resume", str(tmp_path)]
     ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished already\n")
+    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished\n")
 
 
 def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):

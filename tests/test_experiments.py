@@ -22,11 +22,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmq_fast import __version__, baselines, environments, experiments
+from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
-from dmq_fast.cli.sweep import describe
-from dmq_fast.experiments.sweep import algorithms, scheduler, spec, store, toml_lines
-from dmq_fast.experiments.sweep.workers import WorkerDied, Workers
+from dmq_fast.cli.sweep import progress_text
+from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store, toml_lines
+from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
 
 ROOT = Path(__file__).parent
 
@@ -142,15 +142,32 @@ def test_a_cell_is_the_same_however_it_is_written():
     assert ids(ratio=2) == ids(ratio=2.0) != ids()
     (left, right) = ids(n_samples=[1, 2])
     assert left != right
-    # Fixed, so that stores of earlier versions can be gone on with.
-    assert ids() == ["72f48c08726ccaf3f41f"]
+
+
+OLD_CELLS = {
+    "72f48c08726ccaf3f41f": {},
+    "9c15c0af4bc29e7d13f8": {"sampler": "exact", "variant": "paper", "ratio": 3, "eps_r": 0.02},
+    "a11046f28f0e0aaa04b5": {
+        "initial": [[0, 1, 0]], "recheck": False, "oracle": "value", "mixture": "multinomial", "max_policies": 5,
+        "max_trajectories": 1000,
+    },
+    "5a875e9983f9a96cacff": {
+        "eps_s": 0.5, "eps_t": 1.5, "accumulate": True, "reuse": True, "memo": False, "initial": "uniform",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", OLD_CELLS)
+def test_cells_keep_their_ids_when_parameters_are_added(cell):
+    # Ids that version 0.1.0 wrote: a new parameter must default to None, or stored runs would be repeated.
+    assert [found.id for found in experiments.read(one(**OLD_CELLS[cell])).cells] == [cell]
 
 
 WRONG = [
     ("seed = 3", 1, "seed", "expected keys among .*, got 'seed'; did you mean 'seeds'?"),
-    ("seeds = 0", 1, "seeds", "expected how many .*, got 0"),
-    ("seeds = true", 1, "seeds", "expected how many .*, got True"),
-    ("seeds = []", 1, "seeds", r"expected how many .*, got \[\]"),
+    ("seeds = 0", 1, "seeds", r"expected an integer >= 1 \(how many\) or .*, got 0"),
+    ("seeds = true", 1, "seeds", r"expected an integer >= 1 \(how many\) or .*, got True"),
+    ("seeds = []", 1, "seeds", r"expected an integer >= 1 \(how many\) or .*, got \[\]"),
     ("seeds = [0,\n 1,\n -1]", 3, r"seeds\[2\]", r"expected an integer in \[0, 2\^63\), got -1"),
     ("seeds = [5, 7, 5]", 1, r"seeds\[2\]", "the seed 5 a second time"),
     ("name = 3", 1, "name", "expected a string, got 3"),
@@ -287,7 +304,7 @@ escaped = "\\"[x]\\" # no comment"
 
 
 def test_lines_of_every_kind_of_key():
-    found = toml_lines.lines(LINED)
+    found = toml_lines.key_lines(LINED)
     assert set(found) == set(places(tomllib.loads(LINED)))
     assert found["a", "b"] == 1
     assert found["x y", "z.w", 1, 1] == found["x y", "z.w", 2, "q", "r"] == 3
@@ -340,7 +357,7 @@ def test_lines_agree_with_tomllib(statements):
             data = tomllib.loads("\n".join([*kept, statement]))
             kept.append(statement)
     text = "\n".join(kept)
-    found = toml_lines.lines(text)
+    found = toml_lines.key_lines(text)
     assert set(found) == set(places(data))
     rows = text.split("\n")
     for place, line in found.items():
@@ -371,6 +388,51 @@ def test_more_cells_and_seeds_leave_the_others_as_they_are(tmp_path):
     summary = experiments.sweep(more, tmp_path / "a", workers=0)
     assert (summary.runs, summary.ran, summary.statuses) == (18, 16, {"finished": 18})
     assert content(experiments.load(tmp_path / "a")) == content(many)
+
+
+def test_function_classes_are_swept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("p.npy", [0.5, 0.25])
+    classes = ["linear", "finite:scale=2,penalty=p.npy"]
+    lock = {"name": "lock", "horizon": 3}
+    data = one(seeds=1, environment=lock, n_samples=20, eps_s=0.01, function_class=classes)
+    assert experiments.sweep(data, "out", workers=0).statuses == {"finished": 2}
+    rows = {row["algorithm_parameters"]["function_class"]: row for row in experiments.load("out")}
+    assert [*sorted(rows)] == sorted(classes)
+    environment_seed, seed = spec.seeds_of(0)
+    for text, kind in zip(classes, [LinearClass(), FiniteClass(2.0, penalty=[0.5, 0.25])], strict=True):
+        env = environments.combination_lock(3, rng=environment_seed)
+        result = DMQ(env, n_samples=20, eps_s=0.01, function_class=kind, rng=seed).learn()
+        assert rows[text]["counts"] == result.counts
+        assert rows[text]["details"]["function_class"] == kind.describe()
+    # The class that is not given is the linear one, in a cell without that name.
+    assert experiments.sweep(one(seeds=1, environment=lock, n_samples=20, eps_s=0.01), "out", workers=0).ran == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "words"),
+    [
+        ("[3]", r"function_class\[0\]", "expected a text such as 'finite:scale=2', got 3"),
+        ("'cubic'", "function_class", "expected linear, finite or module:function, got 'cubic'"),
+        ("'finite:scale=-1'", "function_class", "finite: scale: expected"),
+        ("'finite:penalty=none.npy'", "function_class", "there is no file none.npy"),
+        ("'finite'\nratio = 3", "eps_s, eps_t", "at least one of them with FiniteClass"),
+        ("'leaving_module:make'", "function_class", "cannot be imported: SystemExit: 3"),
+        ("'linear'\narithmetic = 50", "arithmetic", "expected only with the sampler exact, got 50 with rollout"),
+    ],
+)
+def test_function_classes_that_are_refused(tmp_path, given, key, words):
+    text = SMALL + f"function_class = {given}\n"
+    with pytest.raises(experiments.SpecError, match=f"{key}.*{words}") as caught:
+        experiments.sweep(write(tmp_path, text), tmp_path / "out", workers=0)
+    assert "\n" not in str(caught.value)
+
+
+def test_exact_sweeps_in_extended_arithmetic(tmp_path):
+    data = one(seeds=1, sampler="exact", arithmetic=["rational", 60], eps_r=1e-25, n_samples=10**20)
+    assert experiments.sweep(data, tmp_path, workers=0).statuses == {"finished": 2}
+    values = [row["value"] for row in experiments.load(tmp_path)]
+    assert values == [pytest.approx(experiments.load(tmp_path)[0]["optimal_value"])] * 2
 
 
 @pytest.mark.parametrize("sampler", ["rollout", "flow"])
@@ -712,7 +774,7 @@ def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_pat
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         with pytest.raises(BrokenExecutor) as caught:
             experiments.sweep(data, tmp_path, executor=executor)
-    assert any("the same call goes on" in note for note in caught.value.__notes__)
+    assert any("the same call does the remaining ones" in note for note in caught.value.__notes__)
     assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 5}
 
 
@@ -823,7 +885,7 @@ def test_a_stop_leaves_a_store_to_go_on_with_and_no_process(tmp_path, number, co
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
         _, err = process.communicate(timeout=20)
         assert process.returncode == code
-        assert ("the same command goes on from here" in err) == (code > 0) and "Traceback" not in err
+        assert ("the same command does the remaining runs" in err) == (code > 0) and "Traceback" not in err
     wait_until(lambda: not any(alive(int(file.name)) for file in begun.iterdir()))
     assert all(row["algorithm_parameters"]["seconds"] == 0.0 for row in experiments.load(out))
 
@@ -945,7 +1007,7 @@ def test_a_store_nobody_can_write_is_read(tmp_path, monkeypatch):
 
 
 def test_runs_of_another_version_are_pointed_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("dmq_fast.experiments.sweep.runs.__version__", "0.0.9")
+    monkeypatch.setattr("dmq_fast.experiments.sweeps.runs.__version__", "0.0.9")
     experiments.sweep(one(n_samples=20, seeds=1), tmp_path, workers=0)
     monkeypatch.undo()
     summary = experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)
@@ -1033,7 +1095,7 @@ def test_progress_counts_every_run_once(tmp_path):
     ],
 )
 def test_progress_is_written_out(progress, text):
-    assert describe(scheduler.SweepProgress(*progress)) == text
+    assert progress_text(scheduler.SweepProgress(*progress)) == text
 
 
 # The command

@@ -70,7 +70,7 @@ def every_picture(swim, result):
         "oracle_values": pictures.oracle_values(result),
         "visits": pictures.visits(swim, result.cover),
         "trajectories_by_purpose": pictures.trajectories_by_purpose({"a": result, "b": {"check": 5, "new": 7}}),
-        "oracle_cost": pictures.oracle_cost(measured),
+        "oracle_cost": oracle_bench.picture(measured),
     }
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import sqlite3
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,7 +14,7 @@ import dmq_fast as dmq
 from dmq_fast.environments import combination_lock
 from dmq_fast.experiments.report import metrics, page, pictures
 from dmq_fast.experiments.report.reports import run_report, sweep_pictures, sweep_report
-from dmq_fast.experiments.sweep.spec import seeds_of
+from dmq_fast.experiments.sweeps.spec import seeds_of
 
 pytest.importorskip("matplotlib")
 
@@ -139,8 +140,23 @@ def test_code_of_ones_own_is_not_run_for_a_page(run, tmp_path):
     file.write_text("raise SystemExit('must not run')\n")
     code, _, err = run("report", tmp_path / "run")
     assert code == 0
-    assert "not made again" in err
+    assert "does not run the code" in err
     check((tmp_path / "run" / "report.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_of_a_run_with_a_function_class_of_ones_own(run, tmp_path, monkeypatch):
+    file = tmp_path / "class_for_a_page.py"
+    file.write_text("from dmq_fast.function_class import FiniteClass\ndef make():\n    return FiniteClass(2.0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["run", "lock", "--horizon", 3, "--n-samples", 5, "--eps-s", 0.01, "--function-class"]
+    assert run(*command, "class_for_a_page:make", "--out", tmp_path / "run")[0] == 0
+    file.write_text("raise SystemExit('must not run')\n")
+    del sys.modules["class_for_a_page"]
+    code, _, err = run("report", tmp_path / "run")
+    assert (code, err) == (0, "")
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    check(page)
+    assert "finite, scale = 2.0" in page
 
 
 def test_another_environment_by_the_same_command_is_noticed(run, saved):

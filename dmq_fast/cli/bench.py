@@ -1,4 +1,4 @@
-"""``dmq-fast bench``: times on this machine."""
+"""``dmq-fast bench``: measure times on this machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.cli import FINISHED, SAVING_EXIT_CODES
+from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
 from dmq_fast.cli.files import claim_file, write_text
-from dmq_fast.cli.options import command_parser, positive_integer
+from dmq_fast.cli.options import HelpFormatter, command_parser, positive_integer
 from dmq_fast.cli.terminal import not_saved, say, usage_error
 
 __all__ = ["bench"]
@@ -26,19 +26,24 @@ def bench(arguments: Sequence[str]) -> int:
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     oracle = benchmarks.add_parser(
         "oracle",
-        help="the DSEC oracle beside NumPy and SciPy",
-        description="Time the DSEC oracle beside what one would write with NumPy and SciPy. The methods take turns, "
-        "so that a noisy moment hits all of them alike; BLAS runs on one thread unless the environment says otherwise.",
+        help="compare the DSEC oracle with implementations by NumPy and SciPy",
+        description="Time the DSEC oracle and implementations of it with NumPy and SciPy. The methods take turns, so "
+        "that noise hits all of them alike. BLAS runs on one thread unless an environment variable such as "
+        "OPENBLAS_NUM_THREADS is set.",
         epilog=SAVING_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     oracle.add_argument(
         "--d", type=dimension_list, metavar="D,...", help="dimensions; default: 4,8,16,32,64,128,256,512"
     )
-    oracle.add_argument("--n", type=positive_integer, default=15, metavar="N", help="rounds; default: 15")
-    oracle.add_argument("--json", metavar="FILE", help="save all measurements; - prints them instead of the table")
-    oracle.add_argument("--plot", type=Path, metavar="FILE", help="draw them: .png, .pdf or .svg; needs matplotlib")
+    oracle.add_argument("--n", type=positive_integer, default=15, metavar="N", help="number of rounds; default: 15")
+    oracle.add_argument(
+        "--json", metavar="FILE", help="save all measurements as JSON; - prints them instead of the table"
+    )
+    oracle.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the measurements to a .png, .pdf or .svg file; needs matplotlib"
+    )
     options = parser.parse_args(arguments)
     return bench_oracle(options.d, options.n, options.json, options.plot)
 
@@ -68,14 +73,14 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
     from dmq_fast.experiments import oracle_bench
 
     def show(rows: list[dict[str, Any]]) -> None:
-        print(table(rows) + "\n", flush=True)
+        print(measurement_table(rows) + "\n", flush=True)
 
     result = oracle_bench.measure(
         dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show
     )
     for warning in result["warnings"]:
         say(f"warning: {warning}")
-    print(json.dumps(result) if json_file == "-" else summary(result), flush=True)
+    print(json.dumps(result) if json_file == "-" else closing_lines(result), flush=True)
     try:
         if json_file not in (None, "-"):
             write_text(Path(str(json_file)), json.dumps(result, indent=2) + "\n")
@@ -89,34 +94,34 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
 HEADER = f"{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Lay the rows of one dimension out for a person; the last column is `ratio_median`."""
+def measurement_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the table of the rows of one dimension; its last column is `ratio_median`."""
     lines = [f"d = {rows[0]['d']}".ljust(40) + HEADER]
     for item in rows:
         mark = "*" if item["kind"] == "alternative" and item["ratio_median"] == 1.0 else ""
         rate = "" if item["gflops"] is None else f"{item['gflops']:.2f}"
         share = "" if item["gflops"] is None else f"{item['share_of_dgemm']:.1%}"
         lines.append(
-            f"{item['method']:<40}{number(item['min_us']):>11}{number(item['median_us']):>11}{rate:>9}{share:>10}"
-            f"{number(item['ratio_median']):>9}{mark}"
+            f"{item['method']:<40}{three_digits(item['min_us']):>11}{three_digits(item['median_us']):>11}{rate:>9}{share:>10}"
+            f"{three_digits(item['ratio_median']):>9}{mark}"
         )
     return "\n".join(lines)
 
 
-def number(x: float) -> str:
-    """Three digits, without exponents."""
+def three_digits(x: float) -> str:
+    """Return a number with three digits and no exponent."""
     return f"{x:.{max(0, 2 - math.floor(math.log10(x)))}f}"
 
 
-def summary(result: dict[str, Any]) -> str:
-    """What the table cannot say row by row."""
+def closing_lines(result: dict[str, Any]) -> str:
+    """Return the text below the tables: machine, versions, and the meaning of the columns."""
     box, versions = result["machine"], result["versions"]
     lines = [
         f"{box['cpu']}{', ' + box['cpu_family'] if box['cpu_family'] else ''}, {box['cores']} cores; "
         f"dgemm of size {result['dgemm']['size']}: {result['dgemm']['gflops']:.1f} GFLOP/s, "
         f"median / min {result['dgemm']['median_over_min']:.2f}",
         ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "x best: how many times as long the best alternative (*) takes, by medians. What asks for R M1 - M2 is no",
-        "alternative: it is the same idea, without a certificate, and dpotrf is handed the finished matrix.",
+        "x best: median time of the best alternative (*) divided by the median time of the method. The methods on",
+        "R M1 - M2 are no alternatives: they are the idea of the oracle without its certificate against rounding.",
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""``dmq-fast envs``: the environments and their parameters."""
+"""``dmq-fast envs``: list the environments and their parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dmq_fast.cli import FINISHED
+from dmq_fast.cli.exit_codes import FINISHED
 from dmq_fast.cli.options import command_parser
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["envs"]
 
 def envs(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast envs``."""
-    parser = command_parser("envs")
+    parser = command_parser("envs", description="List the environments that dmq-fast run and sweeps can name.")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
 
@@ -46,11 +46,11 @@ def envs(arguments: Sequence[str]) -> int:
         print(name)
         print_parameters(parameters)
     print("--env-file FILE:NAME")
-    print_option("--make", "KEY=VALUE: argument of the function NAME in the Python file FILE, any number of times")
+    print_option("--make", "KEY=VALUE: argument of the function NAME in the Python file FILE; may be repeated")
     print_option("", "An environment of your own: NAME returns a FiniteMDP, CompiledEnv, BatchEnvironment or Sampler.")
     print("gym:ID")
     print_parameters(registry.describe_gymnasium())
-    print_option("--make", "KEY=VALUE: argument of gymnasium.make, any number of times")
+    print_option("--make", "KEY=VALUE: argument of gymnasium.make; may be repeated")
     print_option("", "Any Gymnasium environment with discrete actions, such as FrozenLake-v1 or Acrobot-v1.")
     return FINISHED
 

@@ -1,4 +1,4 @@
-"""The files of the command line: the directory of a run, and what else commands write."""
+"""The files that commands read and write: the directory of a run, and single output files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMAND, JOURNAL = "command.json", "journal"
 
 
 def claim_file(option: str, path: Path) -> None:
-    """Make sure before the work that its result can be written to `path`; a file there will be replaced."""
+    """Check before the work that its result can be written to `path`; a file there will be replaced."""
     if path.is_dir():
         raise IsADirectoryError(f"{option}: {path} is a directory")
     if not path.absolute().parent.is_dir():
@@ -48,7 +48,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def claim_directory(directory: Path, overwrite: bool) -> None:
-    """Make the output directory, and make sure before the run that its result can be written there."""
+    """Make the output directory, and check before the run that its result can be written there."""
     from dmq_fast.run.journal import check_free
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -60,21 +60,21 @@ def claim_directory(directory: Path, overwrite: bool) -> None:
     check_free(directory / JOURNAL)
     if not overwrite and any((directory / name).exists() for name in ("result.npz", JOURNAL)):
         raise FileExistsError(
-            f"--out: {directory} holds a run already; choose another, pass --overwrite, or go on with it by "
-            f"dmq-fast resume {directory}"
+            f"--out: {directory} holds a run already; choose another directory, pass --overwrite, or continue the run "
+            f"by dmq-fast resume {directory}"
         )
     for name in names:
         (directory / name).unlink(missing_ok=True)
 
 
 def check_writable(directory: Path) -> None:
-    """Refuse a directory that a result cannot be written to."""
+    """Raise PermissionError if no file can be written in a directory."""
     if not os.access(directory, os.W_OK):
         raise PermissionError(f"--out: {directory} is not writable")
 
 
 def write_command(directory: Path, name: str | None, arguments: Sequence[str]) -> None:
-    """Note what was asked for, so that ``resume`` can make it again."""
+    """Save the command of a run, which ``resume`` repeats."""
     from dmq_fast._version import __version__
 
     command = {"format": 1, "dmq_fast": __version__, "environment": name, "arguments": list(arguments)}
@@ -82,7 +82,7 @@ def write_command(directory: Path, name: str | None, arguments: Sequence[str]) -
 
 
 def read_command(directory: Path) -> tuple[str | None, list[str]]:
-    """Return environment (None with --env-file) and arguments of the run in a directory."""
+    """Return the environment's name (None with --env-file) and the arguments of the run in a directory."""
     path = directory / COMMAND
     if not path.exists():
         raise FileNotFoundError(f"{directory} holds no run: there is no {COMMAND}")

@@ -1,44 +1,73 @@
-"""What several commands read alike, and the options of ``run``, which depend on the environment."""
+"""The parsers: what the commands share, and the options of ``run``, which depend on the environment.
+
+The options for the arguments of `DMQ` are made from `dmq_fast.run.arguments`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.cli import EXIT_CODES
+from dmq_fast.cli.exit_codes import EXIT_CODES
+from dmq_fast.run.arguments import ALGORITHM, ARGUMENTS, BUDGETS, SAMPLING, WORKERS, Argument
 
 __all__ = [
     "EVALUATION",
+    "EXAMPLES",
+    "HelpFormatter",
     "ShowVersion",
+    "add_resources",
     "command_parser",
-    "count",
     "environment_parser",
+    "nonnegative_integer",
     "positive_integer",
-    "resource_options",
     "run_options",
 ]
 
-# Trajectories from which a value is estimated, unless --evaluate says otherwise.
 EVALUATION = 1000
+"""Default of ``--evaluate``."""
+
+EXAMPLES = """\
+examples:
+  dmq-fast run lock --horizon 100 --n-samples 20
+  dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
+  dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
+  dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
+  dmq-fast run cart-pole --horizon 50 --max-trajectories 100000
+  dmq-fast run --env-file my_env.py:make_env --make size=5
+  dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
+  dmq-fast bench oracle --plot oracle.png
+  dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
+  dmq-fast report run1
+  dmq-fast sweep locks.toml --out locks --export locks.csv
+"""
 
 
 def command_parser(name: str = "", **settings: Any) -> argparse.ArgumentParser:
-    """Build the parser of a command, which keeps the line breaks of its epilog and takes no abbreviated option."""
+    """Build the parser of a command, which accepts no abbreviated option."""
     return argparse.ArgumentParser(
-        prog=f"dmq-fast {name}".strip(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        **settings,
+        prog=f"dmq-fast {name}".strip(), formatter_class=HelpFormatter, allow_abbrev=False, **settings
     )
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Wraps all texts but the epilogs, which are tables: those that have several lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
 class ShowVersion(argparse.Action):
-    """Print the version and exit; argparse's own wants to know it beforehand, and to ask takes a third of --help."""
+    """Print the version and exit.
+
+    argparse's own action needs the version when the parser is built, which would slow down every ``--help``.
+    """
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print it, and end the program."""
+        """Print the version and end the program."""
         from dmq_fast._version import __version__
 
         print(f"dmq-fast {__version__}")
@@ -50,7 +79,7 @@ def positive_integer(text: str) -> int:
     return integer_from(1, text)
 
 
-def count(text: str) -> int:
+def nonnegative_integer(text: str) -> int:
     """Read an integer >= 0."""
     return integer_from(0, text)
 
@@ -67,7 +96,7 @@ def integer_from(least: int, text: str) -> int:
 
 
 def key_value(text: str) -> tuple[str, Any]:
-    """Split KEY=VALUE; VALUE is read as JSON, or taken as a string where it is none."""
+    """Split KEY=VALUE; VALUE is JSON, or a string if it is not valid JSON."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
@@ -77,90 +106,113 @@ def key_value(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def arithmetic(text: str) -> str | int:
-    """Read what `samplers.ExactSampler` takes: a name, or a number of decimal digits."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
+def add_argument(group: argparse._ArgumentGroup, argument: Argument) -> None:
+    """Add the option for an argument of a run."""
+    default = "" if argument.default is None else f"; default: {argument.default}"
+    add_option(
+        group,
+        argument.name,
+        argument.read,
+        argument.help + default,
+        metavar=argument.metavar,
+        choices=argument.choices or None,
+        default=argument.default,
+    )
 
 
-def resource_options() -> argparse.ArgumentParser:
-    """Build the options that ``run`` and ``resume`` share: none of them changes what a run decides."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    group = parser.add_argument_group("budgets")
-    group.add_argument("--max-trajectories", type=int, metavar="N")
-    group.add_argument("--max-policies", type=int, metavar="N", help="policies added to the covers")
-    group.add_argument("--max-seconds", type=float, metavar="S")
-    group = parser.add_argument_group("workers")
-    group.add_argument(
-        "--workers", type=positive_integer, metavar="N",
-        help="threads (processes, of an environment in Python) that share batches of several chunks, which have up to "
-        "16,384 trajectories (4,096)",
-    )  # fmt: skip
+def add_option(
+    group: argparse._ArgumentGroup,
+    name: str,
+    read: Callable[[str], Any],
+    help_text: str,
+    *,
+    metavar: str,
+    choices: tuple[str, ...] | None = None,
+    default: Any = None,
+    required: bool = False,
+) -> None:
+    """Add the option --NAME, or --NAME and --no-NAME for a boolean."""
+    flag, help_text = "--" + name.replace("_", "-"), help_text.replace("%", "%%")
+    if read is bool:
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=default, help=help_text)
+    else:
+        group.add_argument(
+            flag,
+            type=reader(read),
+            required=required,
+            default=default,
+            choices=choices,
+            metavar=None if choices else metavar,
+            help=help_text,
+        )
+
+
+def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a function that argparse can call: one whose error messages it shows."""
+    if isinstance(read, type):
+        return read
+
+    def read_text(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return read_text
+
+
+def add_arguments(parser: argparse.ArgumentParser, title: str) -> None:
+    """Add the options for a group of the arguments of a run."""
+    group = parser.add_argument_group(title)
+    for argument in ARGUMENTS:
+        if argument.group == title:
+            add_argument(group, argument)
+
+
+def add_resources(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``run`` and ``resume`` share: none of them changes what a run decides."""
+    add_arguments(parser, BUDGETS)
+    add_arguments(parser, WORKERS)
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    group.add_argument("--quiet", action="store_true", help="no progress line")
-    return parser
+    group.add_argument("--quiet", action="store_true", help="show no progress line")
 
 
 def run_options() -> argparse.ArgumentParser:
     """Build the options of ``run`` that every environment shares."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, parents=[resource_options()])
-    group = parser.add_argument_group("algorithm (what is not given comes from the variant or the library)")
-    group.add_argument("--variant", choices=["sound", "frugal", "paper"], help="default: sound")
-    group.add_argument("--n-samples", type=int, metavar="N", help="trajectories per policy; default: 100")
-    group.add_argument("--ratio", type=float, metavar="R", help="R = eps_t / eps_s of the oracle; default: 2")
-    group.add_argument("--eps-s", type=float, metavar="X", help="eps_s; default: 1")
-    group.add_argument("--eps-t", type=float, metavar="X", help="eps_t; default: R eps_s")
-    group.add_argument("--eps-r", type=float, metavar="X", help="regulariser of the oracle; default: 0.01")
-    group.add_argument("--ridge", type=float, metavar="X", help="lambda_ridge of the regression; default: 0.001")
-    group.add_argument("--initial", choices=["uniform", "fixed"], help="first policy of every cover")
-    group.add_argument("--recheck", action=argparse.BooleanOptionalAction, help="repeat checks until all is quiet")
-    group.add_argument("--accumulate", action=argparse.BooleanOptionalAction, help="keep the moments that said True")
-    group.add_argument("--reuse", action=argparse.BooleanOptionalAction, help="fit what was drawn for the checks")
-    group.add_argument("--memo", action=argparse.BooleanOptionalAction, help="draw no policy twice")
-    group.add_argument("--oracle", choices=["decision", "value"], help="one Cholesky factorisation or the eigenvalue")
-    group.add_argument("--mixture", choices=["stratified", "multinomial"], help="how regression data mix policies")
-    group.add_argument(
-        "--sampler",
-        choices=["rollout", "flow", "exact"],
-        default="rollout",
-        help="simulated trajectories, counts of any number of them, or expectations; default: rollout",
-    )
-    group.add_argument(
-        "--arithmetic",
-        type=arithmetic,
-        metavar="rational|DIGITS",
-        help="compute with --sampler exact in fractions or in so many decimal digits, where constants are far below "
-        "float64's resolution; such a run keeps no journal",
-    )
-    group.add_argument("--seed", type=int, default=0, metavar="S", help="of the run; default: 0")
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_arguments(parser, ALGORITHM)
+    group = parser.add_argument_group("sampling")
+    for argument in SAMPLING:
+        add_argument(group, argument)
+    group.add_argument("--seed", type=nonnegative_integer, default=0, metavar="S", help="seed of the run; default: 0")
+    add_resources(parser)
     group = parser.add_argument_group("saving")
     group.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="save the run: DIR/result.npz and DIR/run.json at its end, DIR/journal on the way, for dmq-fast resume",
+        help="save the run: DIR/journal while it runs, from which dmq-fast resume continues it (none with "
+        "--arithmetic), DIR/result.npz and DIR/run.json at its end",
     )
     group.add_argument("--overwrite", action="store_true", help="let --out replace a run saved in DIR")
     group = parser.add_argument_group("certificate")
     group.add_argument(
-        "--certificate", action="store_true", help="also hold the run against the lemmas of the paper, one by one"
+        "--certificate", action="store_true", help="compare the run with the lemmas of the paper, one by one"
     )
     return parser
 
 
 def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[str]]:
-    """Build the parser of ``run NAME``; with it, the names of the environment's own parameters."""
+    """Return the parser of ``run NAME``, and the names of the environment's parameters."""
     from dmq_fast.environments import registry
 
     parser = command_parser("run" if name is None else f"run {name}", parents=[run_options()], epilog=EXIT_CODES)
     group = parser.add_argument_group("environment")
     group.add_argument(
-        "--evaluate", type=count, default=EVALUATION, metavar="N",
-        help="trajectories drawn after the run, beyond its budgets, to estimate the value of its policy where no "
-        f"table gives it; 0: none. Default: {EVALUATION:,}",
+        "--evaluate", type=nonnegative_integer, default=EVALUATION, metavar="N",
+        help="number of trajectories drawn after the run, beyond its budgets, to estimate the value of its policy if "
+        f"the environment has no tables to compute it from; default: {EVALUATION:,}",
     )  # fmt: skip
     if name is None:
         group.add_argument(
@@ -170,7 +222,9 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
         )  # fmt: skip
         group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of NAME")
         return parser, []
-    group.add_argument("--env-seed", type=int, default=0, metavar="S", help="what it is drawn from; default: 0")
+    group.add_argument(
+        "--env-seed", type=nonnegative_integer, default=0, metavar="S", help="seed of the environment; default: 0"
+    )
     if name.startswith(registry.GYMNASIUM_PREFIX):
         parameters = registry.describe_gymnasium()
         group.add_argument(
@@ -179,18 +233,16 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
     else:
         known = registry.describe()
         if name not in known:
-            registry.make(name)  # says which there are
+            registry.make(name)  # raises the error that lists the names
         parameters = known[name]
     for parameter in parameters:
-        flag = "--" + parameter.name.replace("_", "-")
-        if parameter.required or parameter.default is None:
-            help_text = parameter.help
-        else:
-            help_text = f"{parameter.help} Default: {parameter.default}"
-        help_text = help_text.replace("%", "%%")
-        if parameter.type is bool:
-            group.add_argument(flag, action=argparse.BooleanOptionalAction, help=help_text)
-        else:
-            metavar = {int: "N", float: "X"}.get(parameter.type, "VALUE")
-            group.add_argument(flag, type=parameter.type, required=parameter.required, metavar=metavar, help=help_text)
+        known_default = not parameter.required and parameter.default is not None
+        add_option(
+            group,
+            parameter.name,
+            parameter.type,
+            f"{parameter.help} Default: {parameter.default}" if known_default else parameter.help,
+            metavar={int: "N", float: "X"}.get(parameter.type, "VALUE"),
+            required=parameter.required,
+        )
     return parser, [parameter.name for parameter in parameters]

@@ -1,4 +1,4 @@
-"""``dmq-fast report``: one HTML page about the run or the sweep in a directory."""
+"""``dmq-fast report``: write an HTML page about the run or the sweep in a directory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli import FINISHED, SAVING_EXIT_CODES
+from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
 from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
-from dmq_fast.cli.run import prepare
-from dmq_fast.cli.subject import tables_of
+from dmq_fast.cli.run import read_options
 from dmq_fast.cli.terminal import not_saved, say, usage_error
 
 if TYPE_CHECKING:
@@ -28,14 +27,19 @@ def report(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast report DIR``."""
     parser = command_parser(
         "report",
-        description="Write one HTML page about the run or the sweep in DIR: tables, pictures, how the run stands "
-        "against the lemmas of the paper, and how to repeat it. The page needs no network and no other file. Needs "
+        description="Write an HTML page about the run or the sweep in DIR: tables, pictures, a comparison of the run "
+        "with the lemmas of the paper, and the command that repeats it. The page loads no other file. Needs "
         "matplotlib.",
         epilog=SAVING_EXIT_CODES,
     )
-    parser.add_argument("directory", type=Path, metavar="DIR")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: DIR/report.html")
-    parser.add_argument("--epsilon", type=float, metavar="X", help="target accuracy of the certificate of a run")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out of run or sweep named")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the page; default: DIR/report.html")
+    parser.add_argument(
+        "--epsilon",
+        type=float,
+        metavar="X",
+        help="accuracy for which the certificate of a run checks the premises of the lemmas",
+    )
     options = parser.parse_args(arguments)
     directory: Path = options.directory
     path = directory / "report.html" if options.out is None else options.out
@@ -69,8 +73,8 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         If a file there is damaged, or epsilon does not fit.
     """
     from dmq_fast.experiments.report.reports import run_report, sweep_report
-    from dmq_fast.experiments.sweep.store import FILE as STORE
-    from dmq_fast.experiments.sweep.store import load as load_rows
+    from dmq_fast.experiments.sweeps.store import FILE as STORE
+    from dmq_fast.experiments.sweeps.store import load as load_rows
     from dmq_fast.run.result import load
 
     if (directory / STORE).exists():
@@ -94,7 +98,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         raise ValueError(f"{text}: not the summary of a run ({error})") from error
     try:
         name, arguments = read_command(directory)
-        mdp, notes = tables(directory, name, arguments, result, summary)
+        mdp, notes = remade_tables(name, arguments, result, summary)
         if mdp is None and epsilon is not None:
             raise ValueError("--epsilon: expected where errors are known exactly; " + "; ".join(notes))
         command = ["dmq-fast", "run", *([] if name is None else [name]), *arguments]
@@ -103,18 +107,19 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         raise ValueError(f"{text}: not the summary of a run ({type(error).__name__}: {error})") from error
 
 
-def tables(
-    directory: Path, name: str | None, arguments: list[str], result: Result, summary: dict[str, Any]
+def remade_tables(
+    name: str | None, arguments: list[str], result: Result, summary: dict[str, Any]
 ) -> tuple[FiniteMDP | None, list[str]]:
-    """Make the environment of a run again, if it has tables; otherwise say why nothing is exact."""
-    # Whoever reads a page about somebody else's run does not want somebody else's code to run.
+    """Make the environment of a run again, if it has tables; otherwise return a note on why it could not be made."""
+    from dmq_fast.run.appraisal import tables_of
+
+    # A report may be about the run of somebody else, whose code must not be executed.
     if name is None or name.count(":") > 1:
-        return None, ["nothing is exact in the certificate, since environments of one's own are not made again"]
+        return None, ["nothing is exact in the certificate, since a report does not run the code of an --env-file"]
     try:
-        quiet = {"quiet": True, "out": None}
-        mdp = tables_of(prepare(f"report {directory}", name, arguments, quiet).subject)
+        mdp = tables_of(read_options(name, arguments, {}).subject.env)
     except SystemExit:
-        return None, ["nothing is exact in the certificate: the command of the run is not understood any more"]
+        return None, ["nothing is exact in the certificate: this version does not understand the command of the run"]
     except (ValueError, TypeError, ImportError) as error:
         return None, [f"nothing is exact in the certificate: the environment cannot be made again ({error})"]
     if mdp is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmq_fast.cli import EXAMPLES, EXIT_CODES, FAILED, FINISHED, INTERRUPTED, OUT_OF_BUDGET, TERMINATED
+from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, INTERRUPTED, OUT_OF_BUDGET, TERMINATED
 from dmq_fast.cli.files import (
     JOURNAL,
     check_writable,
@@ -19,46 +19,35 @@ from dmq_fast.cli.files import (
     save,
     write_command,
 )
-from dmq_fast.cli.options import EVALUATION, command_parser, environment_parser, resource_options, run_options
-from dmq_fast.cli.subject import Subject, make_sampler, make_subject, tables_of
-from dmq_fast.cli.summary import summarise, table
+from dmq_fast.cli.options import (
+    EVALUATION,
+    EXAMPLES,
+    add_resources,
+    command_parser,
+    environment_parser,
+    run_options,
+)
+from dmq_fast.cli.subject import Subject, make_subject
+from dmq_fast.cli.summary import summarise, summary_table
 from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
+from dmq_fast.run.arguments import ALGORITHM, ARGUMENTS, SAMPLING
 
 if TYPE_CHECKING:
     from dmq_fast.learner import DMQ, Progress
     from dmq_fast.run.result import Result
 
-__all__ = ["Job", "prepare", "resume", "run"]
+__all__ = ["Job", "prepare", "read_options", "resume", "run"]
 
-NOT_FOR_DMQ = {
-    "env_seed",
-    "sampler",
-    "arithmetic",
-    "seed",
-    "json",
-    "out",
-    "overwrite",
-    "quiet",
-    "make",
-    "env_file",
-    "evaluate",
-    "certificate",
-}
 
-WORTH = (
-    "value",
-    "value_standard_error",
-    "value_trajectories",
-    "optimal_value",
-    "original_value",
-    "original_value_standard_error",
-    "original_optimal_value",
-    "gap",
-)
+class Given(NamedTuple):
+    """The environment that a command line describes, and the values of all options."""
+
+    subject: Subject
+    options: dict[str, Any]
 
 
 class Job(NamedTuple):
-    """A command line, made ready to run."""
+    """What a command line describes, ready to run."""
 
     command: str
     subject: Subject
@@ -68,7 +57,7 @@ class Job(NamedTuple):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run ``dmq-fast run``: ENV comes first, or --env-file is among the options."""
+    """Run ``dmq-fast run ENV ...`` or ``dmq-fast run --env-file FILE:NAME ...``."""
     if arguments and not arguments[0].startswith("-"):
         return run_environment(arguments[0], arguments[1:])
     if any(argument.split("=")[0] == "--env-file" for argument in arguments):
@@ -76,9 +65,9 @@ def run(arguments: Sequence[str]) -> int:
     parser = command_parser(
         "run",
         usage="dmq-fast run ENV [options]\n       dmq-fast run --env-file FILE:NAME [options]",
-        description="Learn ENV, a name that `dmq-fast envs` lists or gym:ID, or an environment of your own: what "
-        "NAME() in the Python file FILE returns. dmq-fast run ENV --help adds the parameters of ENV to the options "
-        "below, dmq-fast run --env-file FILE:NAME --help those of environments of your own.",
+        description="Learn the environment ENV, which is a name that dmq-fast envs lists, or gym:ID. Or learn an "
+        "environment of your own, which the function NAME in the Python file FILE returns. With ENV or FILE:NAME in "
+        "front of it, --help also lists the parameters of the environment.",
         parents=[run_options()],
         epilog=EXAMPLES + "\n" + EXIT_CODES,
     )
@@ -95,65 +84,89 @@ def run_environment(name: str | None, arguments: Sequence[str]) -> int:
             claim_directory(job.options["out"], job.options["overwrite"])
             write_command(job.options["out"], name, arguments)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {error}")
-    return perform(job)
+        return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
+    return finish(job)
 
 
 def resume(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast resume DIR``."""
     parser = command_parser(
         "resume",
-        description="Go on with the run in DIR from where it was killed, interrupted or out of budget. What comes out "
-        "is what an undisturbed run gives, byte for byte. Budgets that are given replace those of the run.",
-        parents=[resource_options()],
+        description="Continue the run in DIR from where it was killed, interrupted or out of budget. The result is "
+        "that of an undisturbed run, byte for byte. Budgets given here replace those of the run.",
         epilog=EXIT_CODES,
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="what --out was")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out named")
+    add_resources(parser)
     given = vars(parser.parse_args(arguments))
     directory: Path = given["directory"]
     command = f"resume {directory}"
     try:
         name, noted = read_command(directory)
         if (summary := finished(directory)) is None:
-            budgets = {key: value for key, value in given.items() if key.startswith("max_") or key == "workers"}
-            changes = {key: value for key, value in budgets.items() if value is not None}
+            resources = [argument.name for argument in ARGUMENTS if argument.group != ALGORITHM]
+            changes = {name: given[name] for name in resources if given[name] is not None}
             changes |= {"out": directory, "json": given["json"], "quiet": given["quiet"]}
             job = prepare(command, name, noted, changes)
             check_writable(directory)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {error}")
+        return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
     if summary is None:
-        return perform(job)
-    say(f"dmq-fast {command}: this run has finished already")
-    print(json.dumps(summary) if given["json"] else table(summary), flush=True)
+        return finish(job)
+    say(f"dmq-fast {command}: this run has finished")
+    print(json.dumps(summary) if given["json"] else summary_table(summary), flush=True)
     return FINISHED
 
 
-def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
-    """Read the arguments of ``run NAME``, or of ``run --env-file``, with these changes, and make what they describe."""
-    from dmq_fast.learner import DMQ
+def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
+    """Read the arguments of ``run NAME``, or of ``run --env-file``; `changes` replace the values of options.
 
+    Of the code that the arguments may name, only that of the environment is run.
+    """
     parser, own = environment_parser(name)
     options = vars(parser.parse_args(arguments)) | changes
-    settings = {key: value for key, value in options.items() if value is not None}
-    parameters = {key: settings.pop(key) for key in own if key in settings}
-    for key, value in settings.get("make", []):
+    parameters = {key: options[key] for key in own if options[key] is not None}
+    for key, value in options.get("make") or []:
         if key in own:
-            raise ValueError(f"--make: {key} is an option of its own, --{key}")
+            raise ValueError(f"--make: expected --{key.replace('_', '-')} instead, got {key}")
         parameters[key] = value
-    subject = make_subject(name, options, parameters)
-    chosen = {key: value for key, value in settings.items() if key not in NOT_FOR_DMQ}
+    try:
+        return Given(make_subject(name, options, parameters), options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(with_flags(str(error), dict(zip(own, own, strict=True)))) from error
+
+
+def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
+    """Make the run that the arguments of ``run NAME``, or of ``run --env-file``, describe; see `read_options`."""
+    from dmq_fast.learner import DMQ
+    from dmq_fast.run.named import named_class, named_sampler
+
+    subject, options = read_options(name, arguments, changes)
+    chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
+    chosen["function_class"] = named_class(options["function_class"])
+    sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
     progress = None if options["quiet"] or not sys.stderr.isatty() else progress_line(subject.env.horizon)
-    sampler = make_sampler(options["sampler"], subject.env, options["arithmetic"])
-    # A journal holds float64 only. Without one, resume starts anew and ends the same.
+    # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
     journalled = options["out"] is not None and options["arithmetic"] in (None, "float64")
     journal = options["out"] / JOURNAL if journalled else None
     dmq = DMQ(sampler, rng=options["seed"], progress=progress, journal=journal, **chosen)
     return Job(command, subject, dmq, options, progress)
 
 
-def perform(job: Job) -> int:
-    """Run, report and save."""
+OPTIONS = {"journal": "out"} | {argument.name: argument.name for argument in (*ARGUMENTS, *SAMPLING)}
+"""Arguments of `DMQ`, and the options that give them."""
+
+
+def with_flags(message: str, options: Mapping[str, str]) -> str:
+    """Return an error message with the arguments that it begins with replaced by their options."""
+    names, colon, rest = message.partition(": ")
+    flags = [f"--{options[name].replace('_', '-')}" for name in names.split(", ") if name in options]
+    return ", ".join(flags) + colon + rest if len(flags) == len(names.split(", ")) else message
+
+
+def finish(job: Job) -> int:
+    """Run a job to its end, report the result and save it; return the exit code."""
+    from dmq_fast.run.appraisal import tables_of
     from dmq_fast.run.journal import JournalError
 
     options, progress = job.options, job.progress
@@ -166,11 +179,11 @@ def perform(job: Job) -> int:
         return usage_error(f"{job.command}: {error}")
     if progress is not None:
         progress.clear()
-    worth, code = appraise(job.subject, job.dmq, result, code, options.get("evaluate", EVALUATION))
+    worth, code = worth_of(job, result, code)
     summary = summarise(job.subject, job.dmq, result, worth, options)
     if options["certificate"]:
-        summary["certificate"] = result.certificate(tables_of(job.subject))
-    print(json.dumps(summary) if options["json"] else table(summary), flush=True)
+        summary["certificate"] = result.certificate(tables_of(job.subject.env))
+    print(json.dumps(summary) if options["json"] else summary_table(summary), flush=True)
     if options["out"] is not None:
         try:
             save(result, summary, options["out"])
@@ -180,19 +193,19 @@ def perform(job: Job) -> int:
 
 
 def progress_line(horizon: int) -> ProgressLine:
-    """Return the progress line of a run."""
+    """Return the progress line of a run of this horizon."""
 
-    def describe(progress: Progress) -> str:
+    def text_of(progress: Progress) -> str:
         return (
             f"learned level {progress.level} of {horizon}, {progress.n_trajectories:,} trajectories, "
             f"{progress.n_policies:,} policies, {progress.seconds:.1f} s"
         )
 
-    return ProgressLine(describe)
+    return ProgressLine(text_of)
 
 
 def learn(dmq: DMQ) -> tuple[Result, int]:
-    """Run to the end or the first signal that asks to stop; return what was learned and the exit code."""
+    """Run to the end or to the first SIGINT or SIGTERM; return the result so far and the exit code."""
     from dmq_fast.run.journal import JournalError
 
     with interruptible() as received:
@@ -203,7 +216,7 @@ def learn(dmq: DMQ) -> tuple[Result, int]:
         except JournalError:
             raise  # Nothing was run.
         except Exception:
-            # Mostly the environment's own. Hours of learning are not lost to it.
+            # Mostly an exception of the environment, which must not cost hours of learning.
             traceback.print_exc()
             return dmq.result(), FAILED
     if received:
@@ -211,43 +224,21 @@ def learn(dmq: DMQ) -> tuple[Result, int]:
     return result, FINISHED if result.status == "finished" else OUT_OF_BUDGET
 
 
-def appraise(subject: Subject, dmq: DMQ, result: Result, code: int, n_trajectories: int) -> tuple[dict[str, Any], int]:
-    """Value of the returned policy, exact where a table gives it, estimated from fresh trajectories elsewhere.
-
-    Returns the entries of the summary and the exit code.
-    """
-    from dmq_fast.samplers import estimate_value
+def worth_of(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]:
+    """Return the entries of the summary about the value of the returned policy, and the exit code."""
+    from dmq_fast.run.appraisal import appraise
     from dmq_fast.samplers.streams import LAST_CALL
 
-    tables = tables_of(subject)
-    if tables is not None:
-        value = tables.value(result.policy)
-        return {
-            "value": value,
-            "value_standard_error": None,
-            "value_trajectories": None,
-            "optimal_value": tables.optimal_value,
-            "original_value": tables.original_value(value),
-            "original_value_standard_error": None,
-            "original_optimal_value": tables.original_value(tables.optimal_value),
-            "gap": tables.gap,
-        }, code
-    worth: dict[str, Any] = dict.fromkeys(WORTH)
-    if n_trajectories == 0 or code in (FAILED, INTERRUPTED, TERMINATED):
-        return worth, code
+    # Whoever has stopped the run does not wait for an estimate, and an environment that has failed may fail again.
+    stopped = code in (FAILED, INTERRUPTED, TERMINATED)
+    n = 0 if stopped else job.options.get("evaluate", EVALUATION)
+    stream = job.dmq.stream.at(LAST_CALL)
     with interruptible() as received:
         try:
-            found = estimate_value(dmq.sampler, result.policy, n_trajectories, stream=dmq.stream.at(LAST_CALL))
+            return appraise(job.subject.env, result.policy, n, stream), code
         except KeyboardInterrupt:
-            return worth, exit_code(received)
+            code = exit_code(received)
         except Exception:
             traceback.print_exc()
-            return worth, FAILED
-    error = found.standard_error if found.n > 1 else None
-    worth |= {"value": found.value, "value_standard_error": error, "value_trajectories": found.n}
-    original = getattr(getattr(subject.env, "env", None), "original_value", None)
-    if original is not None:
-        worth["original_value"] = original(found.value)
-        if error is not None:
-            worth["original_value_standard_error"] = original(found.value + error) - original(found.value)
-    return worth, code
+            code = FAILED
+    return appraise(job.subject.env, None, 0, stream), code

@@ -1,4 +1,4 @@
-"""What a run is about: the environment that the options describe, and the sampler that plays it."""
+"""The environment that the options of ``run`` describe, from the registry or from a Python file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.samplers import Sampler
 
-__all__ = ["Subject", "make_sampler", "make_subject", "tables_of"]
+__all__ = ["Subject", "make_subject"]
 
 
 class Subject(NamedTuple):
-    """What a run is about: an environment, and how the report calls it. `seed` is None where none was asked for."""
+    """An environment, and what the report shows of it; `seed` is None for an environment from a file."""
 
     env: FiniteMDP | Sampler
     name: str
@@ -41,7 +41,7 @@ def make_subject(name: str | None, options: dict[str, Any], parameters: dict[str
 
 
 def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampler:
-    """Return what the function NAME makes, for `place` FILE:NAME; ValueError with one line where it does not."""
+    """Return the environment that a function makes; `place` is FILE:NAME. ValueError on one line if it fails."""
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.samplers import as_sampler
 
@@ -66,10 +66,10 @@ def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampl
 
 
 def load_module(path: Path) -> ModuleType:
-    """Run a Python file as a module that others find by its name, with the files beside it importable."""
+    """Run a Python file as a module that can be imported by its name, as can the files beside it."""
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    # A name in use belongs to somebody else.
+    # A module of the same name may be loaded already.
     name = path.stem if path.stem not in sys.modules else f"env_file_{path.stem}"
     loader = importlib.machinery.SourceFileLoader(name, str(path))
     spec = importlib.util.spec_from_loader(name, loader)
@@ -86,7 +86,7 @@ def load_module(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def blaming(what: str, path: Path) -> Iterator[None]:
-    """Turn any exception of a user's file into one line that names the line of the file."""
+    """Turn any exception of a user's file into a ValueError on one line, which names the line of the file."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -98,28 +98,3 @@ def blaming(what: str, path: Path) -> Iterator[None]:
 def one_line(error: BaseException) -> str:
     """Return the message of an exception without line breaks."""
     return " ".join(str(error).split())
-
-
-def make_sampler(name: str, env: FiniteMDP | Sampler, arithmetic: str | int | None = None) -> Sampler:
-    """Make the sampler that ``--sampler`` names, in the arithmetic that ``--arithmetic`` names."""
-    from dmq_fast import samplers
-    from dmq_fast.environments import FiniteMDP
-
-    if arithmetic is not None and name != "exact":
-        raise ValueError(f"--arithmetic: expected with --sampler exact only, got {arithmetic} with {name}")
-    if not isinstance(env, FiniteMDP):
-        if name != "rollout":
-            raise ValueError(f"--sampler: {name} needs a FiniteMDP, and this is none")
-        return env
-    if name == "exact":
-        return samplers.ExactSampler(env, "float64" if arithmetic is None else arithmetic)
-    # DMQ asks of the sum of squared returns only whether it is positive.
-    return samplers.FlowSampler(env) if name == "flow" else samplers.RolloutSampler(env)
-
-
-def tables_of(subject: Subject) -> FiniteMDP | None:
-    """Return the tables of the environment, if it has any."""
-    from dmq_fast.environments import FiniteMDP
-
-    tables = subject.env if isinstance(subject.env, FiniteMDP) else getattr(subject.env, "env", None)
-    return tables if isinstance(tables, FiniteMDP) else None

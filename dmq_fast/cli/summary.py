@@ -1,4 +1,4 @@
-"""What a run reports: plain data, and the same laid out for a person."""
+"""The summary of a run: as plain data, and as a table for a person."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ if TYPE_CHECKING:
     from dmq_fast.learner import DMQ
     from dmq_fast.run.result import Result
 
-__all__ = ["summarise", "table"]
+__all__ = ["summarise", "summary_table"]
 
 
 def summarise(
     subject: Subject, dmq: DMQ, result: Result, worth: dict[str, Any], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Everything `table` shows, as plain data."""
+    """Return the summary of a run as plain data."""
     from dmq_fast import theory
     from dmq_fast._version import __version__
     from dmq_fast.environments import FiniteMDP
+    from dmq_fast.theory.certificate import is_plain_linear
 
-    sampler, parameters = dmq.sampler, dmq.parameters
+    sampler = dmq.sampler
+    printed = theory.printed_cover_bound(sampler.dimension, dmq.parameters.eps_r)
     return {
         "environment": subject.name,
         "environment_parameters": subject.parameters,
@@ -36,6 +38,7 @@ def summarise(
         "variant": result.variant,
         "options": result.options,
         "parameters": result.parameters,
+        "function_class": result.function_class,
         "sampler": options["sampler"] if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
         "arithmetic": dmq.arithmetic.name,
         "seed": options["seed"],
@@ -44,8 +47,8 @@ def summarise(
         "n_trajectories": result.n_trajectories,
         "counts": result.counts,
         "cover_sizes": list(result.cover_sizes),
-        "printed_cover_bound": theory.printed_cover_bound(sampler.dimension, parameters.eps_r),
-        "sure_cover_bound": theory.sure_cover_bound(sampler.dimension, parameters.ratio, parameters.eps_r),
+        "printed_cover_bound": printed if is_plain_linear(result) else None,
+        "sure_cover_bound": dmq.solver().cover_bound(len(dmq.initial)),
         "seconds": result.seconds,
         "warnings": list(result.warnings),
         "version": __version__,
@@ -57,16 +60,18 @@ def summarise(
     }
 
 
-def table(summary: dict[str, Any]) -> str:
-    """Lay a summary out for a person."""
+def summary_table(summary: dict[str, Any]) -> str:
+    """Return a summary as a table, with the certificate below it."""
     from dmq_fast.theory import certificate_table
 
-    text = "\n".join(f"{label:<22}{text}" for label, text in rows(summary))
+    text = "\n".join(f"{label:<22}{text}" for label, text in summary_rows(summary))
     return f"{text}\n\n{certificate_table.table(summary['certificate'])}" if "certificate" in summary else text
 
 
-def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The lines of `table`: a label and a text."""
+def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each line of a summary."""
+    from dmq_fast.run.named import class_text
+
     given = summary["environment_parameters"].items()
     described = " ".join(f"{key}={value}" for key, value in given if value is not None)
     yield summary["environment"], described
@@ -77,42 +82,44 @@ def rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         f"N = {given['n_samples']:,}, R = {given['ratio']:g}, eps_r = {given['eps_r']:g}, ridge = {given['ridge']:g}, "
         f"seed = {summary['seed']}",
     )
+    # Summaries of older versions have no function class.
+    if (described := class_text(summary.get("function_class", {"name": "linear"}))) != "linear":
+        yield "function class", described
     if summary["sampler"] != "rollout":
-        # Reports of older versions name no arithmetic.
+        # Summaries of older versions have no arithmetic.
         digits = summary.get("arithmetic", "float64")
         extended = "" if digits == "float64" else f", {digits}" if digits == "rational" else f", {digits} digits"
         yield "sampler", summary["sampler"] + extended
     yield "status", summary["status"]
     yield from value_rows(summary)
     by_purpose = summary["counts"]["trajectories"]
-    yield "trajectories", f"{summary['n_trajectories']:,}   " + parts(by_purpose, "{:,}")
+    yield "trajectories", f"{summary['n_trajectories']:,}   " + amounts_text(by_purpose, "{:,}")
     counts = summary["counts"]
     yield "oracle calls", f"{counts['oracle_calls']:,}   True {counts['trues']:,}"
     sizes = summary["cover_sizes"]
-    yield (
-        "policies |Pi_h|",
-        f"at most {max(sizes)}   bounds: printed {summary['printed_cover_bound']:.1f}, "
-        f"sure {summary['sure_cover_bound']}",
-    )
-    for size, levels in runs(sizes):
+    printed, sure = summary["printed_cover_bound"], summary["sure_cover_bound"]
+    bounds = f"bound: sure {sure:,}" if printed is None else f"bounds: printed {printed:.1f}, sure {sure:,}"
+    yield "policies |Pi_h|", f"at most {max(sizes)}   {bounds}"
+    for size, levels in equal_levels(sizes):
         yield "", f"{levels}: {size}"
     seconds = dict(summary["seconds"])
-    yield "time", f"{seconds.pop('total'):.3g} s   " + parts(seconds, "{:.3g} s")
+    yield "time", f"{seconds.pop('total'):.3g} s   " + amounts_text(seconds, "{:.3g} s")
     for warning in summary["warnings"]:
         yield "warning", warning
 
 
 def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The lines of `table` about the value of the returned policy."""
+    """Yield the lines about the value of the returned policy."""
     value, best, original = (summary[key] for key in ("value", "optimal_value", "original_value"))
     if value is None:
         yield "value", "unknown: not estimated"
-    elif best is None:
-        n = summary["value_trajectories"]
+    elif (n := summary["value_trajectories"]) is not None:
         error = plus_minus(summary["value_standard_error"])
         yield "value (estimate)", f"{value:.6g}{error}, mean and standard error of {n:,} fresh trajectories"
         if original not in (None, value):
             yield "", f"{original:.6g}{plus_minus(summary['original_value_standard_error'])} in original units"
+        if best is not None:
+            yield "optimum", f"{best:.6g}"
     else:
         share = f"   ({value / best:.1%})" if best > 0 else ""
         yield "value / optimum", f"{value:.6g} / {best:.6g}{share}"
@@ -121,17 +128,17 @@ def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def plus_minus(error: float | None) -> str:
-    """Spell out a standard error, where there is one."""
+    """Return a standard error as text, nothing for None."""
     return "" if error is None else f" +- {error:.2g}"
 
 
-def parts(amounts: dict[str, float], form: str) -> str:
-    """Spell out named amounts on one line."""
+def amounts_text(amounts: dict[str, float], form: str) -> str:
+    """Return named amounts on one line."""
     return ", ".join(f"{name} {form.format(amount)}" for name, amount in amounts.items())
 
 
-def runs(sizes: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Group consecutive levels of equal size: (size, "level 3" or "levels 3 to 7")."""
+def equal_levels(sizes: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield runs of consecutive levels whose covers have one size: the size, and "level 3" or "levels 3 to 7"."""
     for size, group in itertools.groupby(enumerate(sizes), key=lambda pair: pair[1]):
         levels = [level for level, _ in group]
         first, last = levels[0], levels[-1]

@@ -1,4 +1,4 @@
-"""``dmq-fast sweep``: many runs."""
+"""``dmq-fast sweep``: do the runs of a specification."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli import FAILED, FINISHED
+from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
-from dmq_fast.cli.options import command_parser, count
+from dmq_fast.cli.options import command_parser, nonnegative_integer
 from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ __all__ = ["sweep"]
 EXIT_CODES = """\
 exit codes:
   0    every run is stored, and none failed
-  1    every run is stored, some as failed or crashed; or no worker comes up
+  1    every run is stored, some as failed or crashed; or no worker process could be started
   2    the command line, the specification or the directory is wrong; nothing was run
   4    the store or the exported file could not be written
-  130  interrupted by Ctrl-C; the same command does the rest
-  143  terminated (SIGTERM); likewise
+  130  interrupted by Ctrl-C; the same command does the remaining runs
+  143  terminated by SIGTERM; the same command does the remaining runs
 """
 
 
@@ -38,38 +38,47 @@ def sweep(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast sweep SPEC --out DIR``."""
     parser = command_parser(
         "sweep",
-        description="Do the runs that the TOML file SPEC describes and DIR does not hold yet: after a kill, Ctrl-C or "
-        "a change of SPEC, the same command does what is missing. python -m pydoc dmq_fast.experiments.sweep.spec "
-        "explains SPEC. Several sweeps may share DIR on one machine.",
+        description="Do the runs that the TOML file SPEC describes, and store them in DIR. Runs that DIR holds already "
+        "are not repeated: after a kill, Ctrl-C or a change of SPEC, the same command does the missing runs. Several "
+        "sweeps on one machine may share DIR. The format of SPEC: python -m pydoc dmq_fast.experiments.sweeps.spec",
         epilog=EXIT_CODES,
     )
-    parser.add_argument("spec", type=Path, metavar="SPEC")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are stored")
+    parser.add_argument("spec", type=Path, metavar="SPEC", help="environments, algorithms, parameters and seeds")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="directory of the store; made if it does not exist"
+    )
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--workers", type=count, metavar="N", help="processes; 0: this one. Default: one for each CPU")
-    group.add_argument("--dask", metavar="ADDRESS", help="of the scheduler of a dask cluster, to run there")
-    parser.add_argument("--retry", action="store_true", help="do runs again that failed or crashed")
-    parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs of DIR to a .csv or .parquet file")
+    group.add_argument(
+        "--workers",
+        type=nonnegative_integer,
+        metavar="N",
+        help="number of worker processes; 0 does all runs in this process; default: one for each CPU",
+    )
+    group.add_argument(
+        "--dask", metavar="ADDRESS", help="do the runs on the dask cluster whose scheduler is at ADDRESS"
+    )
+    parser.add_argument("--retry", action="store_true", help="repeat the runs that failed or crashed")
+    parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs in DIR to a .csv or .parquet file")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--quiet", action="store_true", help="no progress line")
-    group.add_argument("--progress", action="store_true", help="show progress where there is no terminal, too")
+    group.add_argument("--quiet", action="store_true", help="show no progress line")
+    group.add_argument("--progress", action="store_true", help="show progress even without a terminal")
     options = parser.parse_args(arguments)
 
     from concurrent.futures import BrokenExecutor
 
     from dmq_fast import experiments
     from dmq_fast.experiments.report import csv_export
-    from dmq_fast.experiments.sweep.workers import WorkerStartError
+    from dmq_fast.experiments.sweeps.workers import WorkerStartError
 
     command = f"sweep {options.spec}"
     shown = options.progress or (sys.stderr.isatty() and not options.quiet)
-    progress = ProgressLine(describe, terminal=sys.stderr.isatty()) if shown else None
+    progress = ProgressLine(progress_text, terminal=sys.stderr.isatty()) if shown else None
     with interruptible() as received, ExitStack() as stack:
         try:
             if options.export is not None:
                 csv_export.check_format(options.export)
-                if options.export.absolute().parent != options.out.absolute():  # which the sweep makes
+                if options.export.absolute().parent != options.out.absolute():  # the sweep makes this one
                     claim_file("--export", options.export)
             spec = experiments.read(options.spec)
             executor = None if options.dask is None else dask_executor(options.dask, stack)
@@ -80,7 +89,7 @@ def sweep(arguments: Sequence[str]) -> int:
         except KeyboardInterrupt:
             if progress is not None:
                 progress.clear()
-            say(f"dmq-fast {command}: stopped; the same command goes on from here")
+            say(f"dmq-fast {command}: stopped; the same command does the remaining runs")
             return exit_code(received)
         except experiments.WriteError as error:
             return not_saved(command, error)
@@ -91,8 +100,8 @@ def sweep(arguments: Sequence[str]) -> int:
             return usage_error(f"{command}: {error}")
         if progress is not None:
             progress.clear()
-        rows = chosen(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
-        print(json.dumps(as_dict(summary, rows)) if options.json else table(summary, rows), flush=True)
+        rows = rows_of(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
+        print(json.dumps(as_dict(summary, rows)) if options.json else sweep_table(summary, rows), flush=True)
         if options.export is not None:
             try:
                 csv_export.export(stored, options.export)
@@ -112,13 +121,13 @@ def dask_executor(address: str, stack: ExitStack) -> Executor:
     return executor
 
 
-def chosen(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> list[dict[str, Any]]:
-    """Return the rows of a specification; the store may hold those of others."""
+def rows_of(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> list[dict[str, Any]]:
+    """Return the rows of one specification, from a store that may hold others."""
     return [row for row in rows if row["cell"] in cells and row["seed"] in seeds]
 
 
 def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Everything `table` shows, as plain data."""
+    """Return the summary of a sweep as plain data."""
     return {
         "name": summary.name,
         "out": str(summary.out),
@@ -127,86 +136,70 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "statuses": summary.statuses,
         "seconds": summary.seconds,
         "warnings": list(summary.warnings),
-        "errors": errors(rows),
-        "cells": cells(rows),
+        "errors": count_errors(rows),
+        "cells": summarise_cells(rows),
     }
 
 
-def errors(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Count the messages of runs that failed or crashed."""
+def count_errors(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Count the error messages of the runs that failed or crashed."""
     return dict(Counter(row["error"] for row in rows if row["error"] is not None).most_common())
 
 
-def cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sum up the runs of each cell."""
-    from dmq_fast.experiments.report.csv_export import as_specified
-    from dmq_fast.experiments.sweep.runs import FAILURES
+def summarise_cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return parameters, numbers of runs and means of each cell."""
+    from dmq_fast.experiments.report.cells import cells_of, known
+    from dmq_fast.experiments.sweeps.runs import FAILURES
 
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row["cell"], []).append(row)
+    def mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+        values = known(rows, name)
+        return statistics.fmean(values) if values else None
+
     return [
         {
-            "cell": cell,
-            "environment": group[0]["environment"],
-            "environment_parameters": as_specified(group[0])["environment_parameters"],
-            "algorithm": group[0]["algorithm"],
-            **{name: group[0][name] for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
-            "runs": len(group),
-            "failed": sum(row["status"] in FAILURES for row in group),
-            **{name: mean(group, name) for name in ("value", "optimal_value", "n_trajectories", "seconds")},
+            "cell": cell.id,
+            "environment": cell.environment,
+            "environment_parameters": cell.environment_parameters,
+            "algorithm": cell.algorithm,
+            **{name: cell.rows[0][name] for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
+            "runs": len(cell.rows),
+            "failed": sum(row["status"] in FAILURES for row in cell.rows),
+            **{name: mean(cell.rows, name) for name in ("value", "optimal_value", "n_trajectories", "seconds")},
         }
-        for cell, group in groups.items()
+        for cell in cells_of(rows)
     ]
 
 
-def mean(rows: list[dict[str, Any]], name: str) -> float | None:
-    """Mean of a column where it is known."""
-    values = [row[name] for row in rows if row[name] is not None]
-    return statistics.fmean(values) if values else None
-
-
-def table(summary: Summary, rows: list[dict[str, Any]]) -> str:
-    """Lay a sweep out for a person."""
-    from dmq_fast.experiments.sweep.store import FILE
+def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
+    """Return the summary of a sweep as a table."""
+    from dmq_fast.experiments.sweeps.store import FILE
 
     statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
     lines = [
-        *grid(sorted(cells(rows), key=in_order)),
+        *grid(summarise_cells(rows)),
         "",
         f"{summary.name}: {summary.runs:,} runs ({statuses}), {summary.ran:,} of them now, in {clock(summary.seconds)}",
         f"stored in {summary.out / FILE}",
         *(f"warning: {warning}" for warning in summary.warnings),
-        *(f"{count:,} x {message}" for message, count in errors(rows).items()),
+        *(f"{count:,} x {message}" for message, count in count_errors(rows).items()),
     ]
     return "\n".join(lines)
 
 
-def in_order(cell: dict[str, Any]) -> tuple[Any, ...]:
-    """Sort by environment, algorithm and parameters; numbers as numbers."""
-
-    def key(value: Any) -> tuple[bool, Any]:
-        return (False, value) if isinstance(value, int | float) else (True, str(value))
-
-    return tuple(
-        (cell[kind], [(name, key(value)) for name, value in cell[f"{kind}_parameters"].items()])
-        for kind in ("environment", "algorithm")
-    )
-
-
 def grid(cells: list[dict[str, Any]]) -> Iterator[str]:
-    """Lay the cells out: parameters that are the same in all cells of an environment or algorithm are left out."""
+    """Yield the lines of the cells; a parameter that all cells of an environment or algorithm share is left out."""
+    from dmq_fast.experiments.report.cells import split_parameters
+
     columns: list[tuple[str, list[str]]] = []
     for kind in ("environment", "algorithm"):
+        by_name: dict[str, list[Mapping[str, Any]]] = {cell[kind]: [] for cell in cells}
+        for cell in cells:
+            by_name[cell[kind]].append(cell[f"{kind}_parameters"])
         columns.append((kind, [cell[kind] for cell in cells]))
-        given = [cell[f"{kind}_parameters"] for cell in cells]
-        for name in dict.fromkeys(name for parameters in given for name in parameters):
-            kinds: dict[str, set[str]] = {}
-            for cell in cells:
-                kinds.setdefault(cell[kind], set()).add(spell(cell[f"{kind}_parameters"].get(name)))
-            if any(len(entries) > 1 for entries in kinds.values()):
-                columns.append((name, [spell(parameters.get(name)) for parameters in given]))
-    columns += varying(cells, ["max_trajectories", "max_seconds"])
+        for name in dict.fromkeys(name for given in by_name.values() for name in split_parameters(given)[0]):
+            columns.append((name, [spell(cell[f"{kind}_parameters"].get(name)) for cell in cells]))
+    budgets = [{name: cell[name] for name in ("max_trajectories", "max_seconds")} for cell in cells]
+    columns += [(name, [spell(given[name]) for given in budgets]) for name in split_parameters(budgets)[0]]
     columns += [(name, [f"{cell[name]:,}" for cell in cells]) for name in ("runs", "failed")]
     titles = {"value": "value", "optimal_value": "optimum", "n_trajectories": "trajectories", "seconds": "seconds"}
     columns += [(f"mean {title}", [spell(cell[name]) for cell in cells]) for name, title in titles.items()]
@@ -215,16 +208,8 @@ def grid(cells: list[dict[str, Any]]) -> Iterator[str]:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def varying(given: list[dict[str, Any]], names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the columns of those names whose values are not all the same."""
-    for name in names:
-        entries = [spell(entry.get(name)) for entry in given]
-        if len(set(entries)) > 1:
-            yield name, entries
-
-
 def spell(value: Any) -> str:
-    """Write an entry of the grid."""
+    """Return an entry of the grid as text."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -233,15 +218,15 @@ def spell(value: Any) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Write a time for a person."""
+    """Return a time in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
-def describe(progress: SweepProgress) -> str:
-    """Write progress on one line."""
+def progress_text(progress: SweepProgress) -> str:
+    """Return the progress of a sweep on one line."""
     text = f"{progress.done:,} of {progress.total:,} runs"
     if progress.failed:
         text += f", {progress.failed:,} failed"

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees and does: messages, the progress line, Ctrl-C."""
+"""Messages, the progress line, and the signals that stop a command."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dmq_fast.cli import INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
+from dmq_fast.cli.exit_codes import INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
 
 __all__ = ["ProgressLine", "exit_code", "interruptible", "not_saved", "say", "usage_error"]
 
 
 def say(message: str) -> None:
-    """Print a line beside the output of the command."""
+    """Print a line to standard error."""
     print(message, file=sys.stderr)
 
 
 def usage_error(message: str) -> int:
-    """Say what is wrong and return the exit code for it."""
+    """Print an error of the command line and return its exit code."""
     say(f"dmq-fast {message}")
     return USAGE
 
 
 def not_saved(command: str, error: Exception) -> int:
-    """Say why nothing could be saved and return the exit code for it."""
+    """Print why the output could not be saved and return the exit code of that."""
     say(f"dmq-fast {command}: could not save: {error}")
     return NOT_SAVED
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[list[int]]:
-    """Turn signals that ask to stop into KeyboardInterrupt; yield the list of those received."""
+    """Turn SIGINT and SIGTERM into KeyboardInterrupt; yield the list of the signals received."""
     received: list[int] = []
 
     def stop(number: int, frame: object) -> None:
@@ -54,31 +54,31 @@ def exit_code(received: list[int]) -> int:
 
 
 class ProgressLine:
-    """One line on a terminal, rewritten at most ten times a second; elsewhere a line every ten seconds.
+    """Shows progress: a line rewritten at most ten times a second on a terminal, else a new line every ten seconds.
 
-    `describe` turns what a run reports into its text.
+    `text_of` turns a progress object into the line.
     """
 
     def __init__(
-        self, describe: Callable[[Any], str], *, terminal: bool = True, write: Callable[[str], object] | None = None
+        self, text_of: Callable[[Any], str], *, terminal: bool = True, write: Callable[[str], object] | None = None
     ) -> None:
-        self.describe = describe
+        self.text_of = text_of
         self.terminal = terminal
         self.write = write or sys.stderr.write
         self.drawn: float | None = None
 
     def __call__(self, progress: object) -> None:
-        """Draw, unless that was done a moment ago."""
+        """Show the progress, unless it was shown a moment ago."""
         now = time.monotonic()
         if self.drawn is not None and now - self.drawn < (0.1 if self.terminal else 10.0):
             return
         self.drawn = now
-        text = self.describe(progress)
+        text = self.text_of(progress)
         self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Remove the line."""
+        """Remove the line from the terminal."""
         if self.terminal and self.drawn is not None:
             self.write("\r\x1b[K")
             sys.stderr.flush()

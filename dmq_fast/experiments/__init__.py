@@ -1,19 +1,19 @@
-"""Sweeps: many runs of many algorithms on many environments, stored so that nothing is done twice.
+"""Sweeps: many runs of many algorithms on many environments, stored so that no run is done twice.
 
     from dmq_fast import experiments
     experiments.sweep("locks.toml", "locks", workers=8)
     rows = experiments.load("locks")
 
-The format of specifications is in `dmq_fast.experiments.sweep.spec`, how to add algorithms in
-`dmq_fast.experiments.sweep.algorithms`.
+`dmq_fast.experiments.sweeps.spec` explains the format of specifications, and
+`dmq_fast.experiments.sweeps.algorithms` how to add an algorithm.
 """
 
 from dmq_fast.experiments.report.csv_export import columns, export
-from dmq_fast.experiments.sweep import algorithms
-from dmq_fast.experiments.sweep.algorithms import Algorithm, Budget, Outcome
-from dmq_fast.experiments.sweep.scheduler import Summary, SweepProgress, sweep
-from dmq_fast.experiments.sweep.spec import Cell, Spec, SpecError, read
-from dmq_fast.experiments.sweep.store import StoreError, WriteError, load
+from dmq_fast.experiments.sweeps import algorithms
+from dmq_fast.experiments.sweeps.algorithms import Algorithm, Budget, Outcome
+from dmq_fast.experiments.sweeps.scheduler import Summary, SweepProgress, sweep
+from dmq_fast.experiments.sweeps.spec import Cell, Spec, SpecError, read
+from dmq_fast.experiments.sweeps.store import StoreError, WriteError, load
 
 __all__ = [
     "Algorithm",

@@ -1,8 +1,8 @@
-"""The DSEC oracle beside what one would write with NumPy and SciPy; ``dmq-fast bench oracle`` prints it.
+"""Times of the DSEC oracle and of implementations with NumPy and SciPy, as ``dmq-fast bench oracle`` prints them.
 
-All methods answer for the same two second moments: a decision, or the value v it rests on. They take turns: in every
-round each is called often enough for `SAMPLE` seconds, after one call that warms the caches, so that a noisy moment
-hits all of them alike. Arrays are prepared outside the timing, in the order each routine wants.
+All methods get the same two second moments and return the decision, or the value v that decides. They take turns, so
+that noise hits all of them alike: in every round each is called once to warm the caches, then for at least `SAMPLE`
+seconds. Arrays are prepared outside the timing, in the memory order that each routine needs.
 
 Rates count the nominal operations of a method, `flops` d^3: 1/3 for a Cholesky factorisation; 1 for
 L^{-1} M2 L^{-T} where symmetry is used, 2 by triangular solves, 8/3 for each solution by LU; 4/3 for tridiagonal form;
@@ -35,25 +35,25 @@ from dmq_fast._version import __version__
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ALTERNATIVE", "DIMENSIONS", "FLOOR", "OURS", "ROUNDS", "Method", "draw", "measure", "methods"]
+__all__ = ["ALTERNATIVE", "DIMENSIONS", "FLOOR", "OURS", "ROUNDS", "Method", "draw", "measure", "methods", "picture"]
 
 DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512)
 ROUNDS = 15
 
 SAMPLE = 200e-6
-"""Seconds that a sample takes at least."""
+"""Smallest duration of a sample in seconds."""
 
 NOISY = 1.2
-"""Median over minimum of the matrix products of a run from which on the machine is called noisy."""
+"""Ratio of median to fastest time of the matrix products from which a warning calls the machine noisy."""
 
 REGULARISER = 1e-2
 GEMM = 512
 LEVELS = 100
 LARGEST_BATCH = 2**22
-"""Doubles in each array of a batch at most: there are fewer levels from d = 205 on."""
+"""Largest number of doubles in an array of a batch; from d = 205 on a batch has fewer than `LEVELS` levels."""
 
 ITERATIVE = 128
-"""Smallest dimension at which the iterative method is worth showing."""
+"""Smallest dimension for which the iterative method is timed."""
 
 OURS, ALTERNATIVE, FLOOR = "ours", "alternative", "floor"
 
@@ -70,9 +70,9 @@ Matrix = NDArray[np.float64]
 
 
 class Method(NamedTuple):
-    """Something to time.
+    """A method to time.
 
-    `flops` is the nominal number of operations over d^3, or None; one call answers `calls` times; `check` says
+    `flops` is the nominal number of operations divided by d^3, or None; one call gives `calls` answers; `check` returns
     whether an answer is right.
     """
 
@@ -85,13 +85,13 @@ class Method(NamedTuple):
 
 
 def instance(d: int) -> tuple[Matrix, Matrix]:
-    """Regularised second moment M1 of D1 and second moment M2 of D2: Gaussian features in both."""
+    """Return the regularised second moment M1 of D1 and the second moment M2 of D2, both of Gaussian features."""
     rows1, rows2 = np.random.default_rng(d).normal(size=(2, 4 * d, d)) / np.sqrt(d)
     return symmetric(rows1.T @ rows1 / (4 * d) + REGULARISER * np.eye(d)), symmetric(rows2.T @ rows2 / (4 * d))
 
 
 def new_direction(d: int) -> tuple[Matrix, Matrix]:
-    """The same where all of D2 is one feature vector, orthogonal to all of D1."""
+    """Return M1 and M2 for a D2 of a single feature vector, orthogonal to all of D1."""
     rng = np.random.default_rng(d)
     new = rng.normal(size=d)
     new /= np.linalg.norm(new)
@@ -101,12 +101,12 @@ def new_direction(d: int) -> tuple[Matrix, Matrix]:
 
 
 def symmetric(m: Matrix) -> Matrix:
-    """The same matrix without the asymmetry of rounding."""
+    """Return a matrix without its asymmetry, which is due to rounding."""
     return (m + m.T) / 2
 
 
 def methods(d: int) -> Iterator[Method]:
-    """Everything that is compared in dimension d, on one instance."""
+    """Yield all methods of dimension d, on one instance."""
     m1, m2 = instance(d)
     m1_new, m2_new = new_direction(d)
     v = float(scipy.linalg.eigvalsh(m2, m1)[-1])
@@ -154,36 +154,36 @@ def methods(d: int) -> Iterator[Method]:
 
 
 def is_true(answer: object) -> bool:
-    """Whether a decision is True."""
+    """Return whether a decision is True."""
     return answer is True
 
 
 def is_false(answer: object) -> bool:
-    """Whether a decision is False."""
+    """Return whether a decision is False."""
     return answer is False
 
 
 def is_close(expected: float, value: float) -> bool:
-    """Whether two ways to one value agree."""
+    """Return whether a value agrees with the expected one."""
     return math.isclose(value, expected, rel_tol=1e-8)
 
 
 def by_whitening(m1: Matrix, m2: Matrix) -> float:
-    """Value by the paper's formula."""
+    """Return the value by the paper's formula."""
     w, q = np.linalg.eigh(m1)
     root = q / np.sqrt(w)
     return float(np.linalg.eigvalsh(root.T @ m2 @ root)[-1])
 
 
 def by_solve(m1: Matrix, m2: Matrix) -> float:
-    """Value by a Cholesky factor and general solves: NumPy has no triangular ones."""
+    """Return the value by a Cholesky factor and general solves, as NumPy has no triangular ones."""
     factor = np.linalg.cholesky(m1)
     half = np.linalg.solve(factor, m2)
     return float(np.linalg.eigvalsh(np.linalg.solve(factor, half.T))[-1])
 
 
 def by_pieces(f1: Matrix, f2: Matrix) -> float:
-    """Value by LAPACK's pieces, with triangular solves instead of dsygst."""
+    """Return the value by single routines of LAPACK, with triangular solves instead of dsygst."""
     d = len(f1)
     factor = lapack.dpotrf(f1, lower=1, clean=0)[0]
     c = blas.dtrsm(1.0, factor, f2, side=0, lower=1)
@@ -192,7 +192,7 @@ def by_pieces(f1: Matrix, f2: Matrix) -> float:
 
 
 def by_lanczos(f1: Matrix, f2: Matrix) -> float:
-    """Value by ARPACK on L^{-1} M2 L^{-T}, to about ten digits."""
+    """Return the value by ARPACK on L^{-1} M2 L^{-T}, to about ten digits."""
     d = len(f1)
     factor = lapack.dpotrf(f1, lower=1, clean=0)[0]
 
@@ -206,7 +206,7 @@ def by_lanczos(f1: Matrix, f2: Matrix) -> float:
 
 
 def by_numpy_cholesky(m1: Matrix, m2: Matrix, ratio: float) -> bool:
-    """The decision by the same idea; close calls are left to rounding."""
+    """Return the decision by the idea of the oracle, without its certificate against rounding."""
     try:
         np.linalg.cholesky(ratio * m1 - m2)
     except np.linalg.LinAlgError:
@@ -228,15 +228,15 @@ def measure(
     rounds : int
         Samples of each method in each dimension.
     progress : callable, optional
-        Called with the rows of each dimension once it is done.
+        Called with the rows of each dimension when they are measured.
 
     Returns
     -------
     dict
         Plain data: `machine`, `versions`, `blas`, `rounds`, `dgemm` (GFLOP/s and noise), `warnings` and
-        `measurements`, a row for each dimension and method with its times in microseconds, `min_us` and `median_us`;
-        `gflops` of the fastest sample and its share of dgemm's, `share_of_dgemm`; and `ratio_min` and `ratio_median`,
-        how many times as long the best alternative takes.
+        `measurements`. These have a row for each dimension and method: its times in microseconds, `min_us` and
+        `median_us`; the rate of the fastest sample, `gflops`, and its share of the rate of dgemm, `share_of_dgemm`; and
+        the time of the best alternative divided by its time, `ratio_min` and `ratio_median`.
 
     Raises
     ------
@@ -277,7 +277,7 @@ def measure(
 
 
 def interleaved(compared: Sequence[Method], rounds: int, d: int) -> list[list[float]]:
-    """Seconds a call, `rounds` samples of each method, which take turns."""
+    """Return the seconds per call in `rounds` samples of each method, which take turns."""
     repeats = []
     for method in compared:
         answer = method.call()
@@ -293,7 +293,7 @@ def interleaved(compared: Sequence[Method], rounds: int, d: int) -> list[list[fl
 
 
 def timed(call: Callable[[], Any], repeat: int) -> float:
-    """Seconds a call, over `repeat` calls."""
+    """Return the seconds per call of `repeat` calls."""
     began = time.perf_counter()
     for _ in itertools.repeat(None, repeat):
         call()
@@ -301,7 +301,7 @@ def timed(call: Callable[[], Any], repeat: int) -> float:
 
 
 def row(d: int, method: Method, times: Sequence[float]) -> dict[str, Any]:
-    """One measurement, still without what it compares with."""
+    """Return one measurement, before `compare`."""
     fastest = min(times)
     flops = None if method.flops is None else method.flops * d**3
     return {
@@ -316,7 +316,7 @@ def row(d: int, method: Method, times: Sequence[float]) -> dict[str, Any]:
 
 
 def compare(rows: list[dict[str, Any]], rate: float) -> None:
-    """Add to the rows of one dimension how they compare with dgemm and with the best alternative."""
+    """Add to the rows of one dimension their ratios to dgemm and to the best alternative."""
     others = [row for row in rows if row["kind"] == ALTERNATIVE]
     for item in rows:
         item["share_of_dgemm"] = None if item["gflops"] is None else item["gflops"] * 1e9 / rate
@@ -327,7 +327,7 @@ def compare(rows: list[dict[str, Any]], rate: float) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What the times depend on; nothing that says whose machine it is."""
+    """Return the properties of the machine that times depend on, and no name or address."""
     model = platform.processor() or platform.machine()
     family = None
     try:
@@ -348,7 +348,7 @@ def machine() -> dict[str, Any]:
 
 
 def blas_libraries() -> list[dict[str, Any]]:
-    """The BLAS libraries loaded, where threadpoolctl is installed to ask; else what NumPy was built with."""
+    """Return the loaded BLAS libraries, or without threadpoolctl the library that NumPy was built with."""
     found = threads.libraries()
     if found is None:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -358,19 +358,19 @@ def blas_libraries() -> list[dict[str, Any]]:
 
 
 def thread_warnings() -> list[str]:
-    """Say so where BLAS may run on more than one thread."""
+    """Return a warning if BLAS may run on several threads."""
     doing = threads.several_threads()
     return [] if doing is None else [f"BLAS {doing}: set OPENBLAS_NUM_THREADS=1 for times that compare"]
 
 
 def noise_warnings(noise: float) -> list[str]:
-    """Say so where the machine does something else as well."""
+    """Return a warning if the times of the machine vary."""
     if noise <= NOISY:
         return []
     return [f"noisy machine: the median matrix product took {noise:.2f} times as long as the fastest; trust min_us"]
 
 
-# Okabe and Ito's palette: told apart by colour-blind eyes. Ours are filled and solid.
+# The palette of Okabe and Ito, which colour-blind people can distinguish. Our methods have solid lines.
 STYLES: dict[str, dict[str, Any]] = {
     FALSE: {"color": "#0072B2", "marker": "o", "linestyle": "-"},
     TRUE_NEW: {"color": "#56B4E9", "marker": "v", "linestyle": "-"},
@@ -398,9 +398,17 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def picture(result: dict[str, Any]) -> Figure:
-    """Two panels against d: microseconds of each method, and how many times as long the best alternative takes.
+    """Draw microseconds per call, and the time of the best alternative divided by ours, against the dimension.
 
-    Needs matplotlib.
+    Parameters
+    ----------
+    result : dict
+        The dict that `measure` returned, or that ``dmq-fast bench oracle --json`` wrote.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Runs as flat columns, for CSV, Parquet and data frames."""
+"""The runs of a sweep as flat columns, for CSV and Parquet files and for data frames."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dmq_fast._support.files import replacing
-from dmq_fast.experiments.sweep.spec import BUDGETS, seeds_of
+from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 
 __all__ = ["as_specified", "check_format", "columns", "export"]
 
-# Columns of dicts, one column for each entry; the names of parameters are those of the specification.
+# The entries of these dicts become columns of their own, with this prefix to the name.
 SPREAD = {
     "environment_parameters": "environment.",
     "algorithm_parameters": "algorithm.",
@@ -26,9 +26,9 @@ SPREAD = {
 
 
 def as_specified(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run with all that its tables in the specification say among the parameters.
+    """Return a row whose parameters hold a fixed seed of the environment and the budgets as well.
 
-    The seed of an environment that has one of its own, and the budgets, tell cells apart as other parameters do.
+    The specification gives them among the parameters, and they distinguish cells as parameters do.
     """
     own = row.get("environment_seed")
     fixed = {} if own is None or own == seeds_of(row["seed"])[0] else {"seed": own}
@@ -41,15 +41,22 @@ def as_specified(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the columns of what `load` returned, all of one length.
+    """Return the rows that `load` returned as columns, all of one length.
 
-    Parameters, counts and timings have a column each ("environment.horizon", "algorithm.n_samples",
-    "counts.oracle_calls"), None where a run has no such; `warnings` is a list and `details` a dict of each run.
+    Each parameter, count and timing has a column ("environment.horizon", "algorithm.n_samples", "counts.oracle_calls"),
+    with None for runs without it. The entries of "warnings" are lists, those of "details" dicts.
+
+    Examples
+    --------
+    >>> from dmq_fast import experiments
+    >>> row = {"seed": 0, "environment_parameters": {"horizon": 3}, "value": 0.7}
+    >>> experiments.columns([row])
+    {'seed': [0], 'environment.horizon': [3], 'value': [0.7]}
     """
     flat = [dict(flatten(row)) for row in rows]
     names: dict[str, None] = {}
     for row in flat:
-        # In the order of the first run, new ones after their kin.
+        # In the order of the first run, columns that later runs add at the end.
         names |= dict.fromkeys(row)
     return {name: [row.get(name) for row in flat] for name in names}
 
@@ -64,7 +71,7 @@ def flatten(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def spread(prefix: str, value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Yield the entries of nested dicts."""
+    """Yield the entries of nested dicts by dotted names."""
     for name, entry in value.items():
         if isinstance(entry, dict):
             yield from spread(f"{prefix}{name}.", entry)
@@ -73,7 +80,7 @@ def spread(prefix: str, value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def check_format(path: str | os.PathLike[str]) -> Path:
-    """Return `path` if runs can be exported to it; ValueError, OSError or ImportError if not."""
+    """Return `path` if runs can be exported to it; raise ValueError, OSError or ImportError if not."""
     path = Path(path)
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"export: expected a file that ends in .csv or .parquet, got {path}")
@@ -90,11 +97,11 @@ def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> N
     Raises
     ------
     ValueError
-        If the file's name ends otherwise.
+        If the name of the file ends otherwise.
     ImportError
-        If pyarrow, which Parquet needs, is not there.
+        If the file is a Parquet file and pyarrow is not installed.
     OSError
-        If the file cannot be written; what was there before is unharmed.
+        If the file cannot be written; a file that was there before is unharmed.
     """
     path = check_format(path)
     table = {name: [as_text(value) for value in values] for name, values in columns(rows).items()}
@@ -104,12 +111,12 @@ def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> N
 
 
 def as_text(value: Any) -> Any:
-    """Return lists and dicts as JSON."""
+    """Return a list or dict as JSON, any other value as it is."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def as_csv(table: dict[str, list[Any]]) -> bytes:
-    """Return a table as CSV; None is an empty field."""
+    """Return a table as CSV, with an empty field for None."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table)
@@ -123,7 +130,7 @@ def beyond(values: Iterable[int | None]) -> bool:
 
 
 def parquet(table: dict[str, list[Any]]) -> bytes:
-    """Return a table as Parquet; a column of several types is one of JSON texts, of longer integers one of float64."""
+    """Return a table as Parquet; columns of mixed types hold JSON texts, columns of longer integers float64."""
     import pyarrow  # type: ignore[import-not-found,unused-ignore]
     import pyarrow.parquet  # type: ignore[import-not-found,unused-ignore]
 

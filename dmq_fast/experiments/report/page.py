@@ -1,4 +1,4 @@
-"""The parts of an HTML page that needs nothing else: pictures, tables, tiles."""
+"""Builds HTML pages that load no other file, from pictures, tables and tiles."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 __all__ = [
     "Picture",
     "definitions",
-    "describe",
     "escape",
     "formula",
     "gallery",
     "header",
+    "html_table",
     "messages",
     "page",
+    "parameters_text",
     "section",
     "svg",
-    "table",
-    "text",
     "tiles",
+    "value_text",
 ]
 
 
 class Picture(NamedTuple):
-    """A figure, its title, and what it shows."""
+    """A figure with its title and caption."""
 
     figure: Figure
     title: str
     caption: str
 
 
-# What is drawn in these colours takes those of the page.
+# The colours of pictures, and the CSS variables that replace them, so that pictures follow the theme of the page.
 THEMED = {
     **{colour: f"series-{i}" for i, colour in enumerate(pictures.COLOURS)},
-    # One of the series has the colour of text.
+    # One of the series has the colour of text, so these come after the series.
     pictures.INK: "ink",
     pictures.MUTED: "muted",
     pictures.FAINT: "faint",
@@ -52,11 +52,11 @@ THEMED = {
 
 
 LARGEST = 1.5
-"""How many times as large as in print a picture may become."""
+"""Largest factor by which a page may enlarge a picture."""
 
 
 def svg(figure: Figure, prefix: str, label: str) -> str:
-    """Return a figure as an SVG element whose ids begin with `prefix`, for screen readers a picture called `label`."""
+    """Return a figure as an SVG element; `prefix` begins its ids, and `label` describes it to screen readers."""
     import matplotlib
 
     file = io.StringIO()
@@ -74,13 +74,13 @@ def svg(figure: Figure, prefix: str, label: str) -> str:
         f'role="img" aria-label="{escape(label)}" '
         f'style="width:100%;height:auto;max-width:{LARGEST * figure.get_figwidth():.2f}in"'
     )
-    # The picture is as wide as there is room, not as its own attributes say.
+    # Without these attributes the picture fills the width of its column.
     start, rest = source.split(">", 1)
     return re.sub(r' (width|height)="[^"]*"', "", start).replace("<svg", f"<svg {attributes}") + ">" + rest
 
 
 def gallery(shown: Iterable[Picture]) -> str:
-    """Pictures side by side where there is room."""
+    """Return pictures with titles and captions, side by side if the page is wide enough."""
     figures = [
         f"<figure><h3>{escape(one.title)}</h3>{svg(one.figure, f'p{i}', one.title)}"
         f"<figcaption>{formula(one.caption)}</figcaption></figure>"
@@ -90,7 +90,7 @@ def gallery(shown: Iterable[Picture]) -> str:
 
 
 def escape(value: object) -> str:
-    """Text, safe within elements and quoted attributes."""
+    """Return a value as text that is safe in elements and quoted attributes."""
     return html.escape(str(value), quote=True)
 
 
@@ -98,7 +98,7 @@ GREEK = {"lambda": "λ", "theta": "θ", "gamma": "γ", "epsilon": "ε", "eps": "
 
 
 def formula(source: str) -> str:
-    """Set a formula of the text tables with Greek letters and indices."""
+    """Return a plain-text formula as HTML with Greek letters, subscripts and superscripts."""
     result = escape(source)
     result = re.sub(r"\b(" + "|".join(GREEK) + r")(?![a-z])", lambda found: GREEK[found.group(1)], result)
     result = result.replace("&lt;=", "≤").replace("!=", "≠").replace("sqrt", "√").replace("sum_", "Σ_")
@@ -106,8 +106,8 @@ def formula(source: str) -> str:
     return re.sub(r"\^(\([^)]*\)|\w+|\*)", r"<sup>\1</sup>", result)
 
 
-def text(value: Any) -> str:
-    """Spell out a parameter."""
+def value_text(value: Any) -> str:
+    """Return the value of a parameter as text."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -115,19 +115,19 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def describe(parameters: Mapping[str, Any]) -> str:
-    """Spell out parameters on one line."""
-    return ", ".join(f"{name} = {text(value)}" for name, value in parameters.items())
+def parameters_text(parameters: Mapping[str, Any]) -> str:
+    """Return parameters on one line."""
+    return ", ".join(f"{name} = {value_text(value)}" for name, value in parameters.items())
 
 
 def header(title: str, subtitle: str, parameters: Mapping[str, Any]) -> str:
-    """The head of the page."""
-    below = f"<p>{escape(describe(parameters))}</p>" if parameters else ""
+    """Return the head of a page: subtitle, title and parameters."""
+    below = f"<p>{escape(parameters_text(parameters))}</p>" if parameters else ""
     return f"<header><p>{escape(subtitle)}</p><h1>{escape(title)}</h1>{below}</header>"
 
 
 def tiles(shown: Iterable[tuple[str, str, str]]) -> str:
-    """The most important numbers."""
+    """Return large numbers, each with its label and a line below."""
     cells = "".join(
         f"<div><dt>{escape(label)}</dt><dd>{escape(value)}<small>{escape(below)}</small></dd></div>"
         for label, value, below in shown
@@ -136,23 +136,25 @@ def tiles(shown: Iterable[tuple[str, str, str]]) -> str:
 
 
 def messages(kind: str, shown: Iterable[str]) -> str:
-    """Warnings or notes."""
+    """Return warnings or notes as paragraphs."""
     return "".join(f'<p class="{kind}"><strong>{kind.capitalize()}:</strong> {escape(one)}</p>' for one in shown)
 
 
 def section(title: str, content: str) -> str:
-    """A part of the page with a heading."""
+    """Return a section with its heading."""
     return f"<section><h2>{escape(title)}</h2>{content}</section>"
 
 
 def definitions(entries: Mapping[str, str]) -> str:
-    """Names and what they are."""
+    """Return a list of names and values."""
     lines = "".join(f"<div><dt>{formula(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries.items())
     return f'<dl class="list">{lines}</dl>'
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), kind: str = "") -> str:
-    """A table of cells that are HTML already; the columns of `numbers` are set to the right."""
+def html_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), kind: str = ""
+) -> str:
+    """Return a table of cells in HTML; `numbers` are the indices of columns that are aligned to the right."""
     right = set(numbers)
 
     def cells(tag: str, row: Sequence[str]) -> str:
@@ -169,7 +171,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Itera
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

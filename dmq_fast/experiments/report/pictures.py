@@ -1,12 +1,12 @@
 """Pictures of runs and sweeps, as papers print them.
 
-Every function returns a matplotlib `Figure` of the width of a column, 3.3 inches, that nothing else refers to::
+Every function returns a matplotlib `Figure` of the width of a column, 3.3 inches, without any global state::
 
     figure = pictures.cover_and_potential(result)
     figure.savefig("cover.pdf")
 
-The colours are Okabe and Ito's and two of Tol's, told apart by colour-blind eyes; lines differ in their marks too.
-Needs matplotlib, the extra ``plot``.
+The colours are those of Okabe and Ito and two of Tol's, which colour-blind people can distinguish; lines also differ in
+their markers. `experiments.oracle_bench.picture` draws the cost of the oracle. Needs matplotlib, the extra ``plot``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.experiments.sweep.runs import FAILURES
+from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.policy import Policy
 from dmq_fast.run.result import Result
 from dmq_fast.theory import printed_cover_bound, sure_cover_bound
@@ -39,22 +39,21 @@ __all__ = [
     "episodes_to_solve",
     "is_solved",
     "learning_curves",
-    "oracle_cost",
     "oracle_values",
     "trajectories_by_purpose",
     "visits",
 ]
 
 WIDTH = 3.3
-"""Of a column, in inches."""
+"""Width of a column in inches."""
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 WINE, OLIVE = "#882255", "#999933"
 INK, MUTED, FAINT = "#1a1a1a", "#6b6b6b", "#e4e4e4"
-"""Of text and axes, of what is there for comparison, and of what the eye may skip."""
+"""Colours of text and axes, of reference lines, and of the background."""
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, INK, WINE, OLIVE)
-"""Of series, in this order."""
+"""Colours of the series, in this order."""
 
 MARKERS = "osD^vPX<>"
 
@@ -85,16 +84,16 @@ STYLE = {
     "mathtext.fontset": "dejavusans",
 }
 
-# Marks of a picture beyond which they are drawn as pixels, so that files stay small.
+# Number of markers from which a picture draws them as pixels, so that its file stays small.
 MANY = 4000
 
-# Unsolved runs that the eye counts.
+# Largest number of unsolved runs that are drawn one by one.
 COUNTABLE = 6
 
 
 @contextlib.contextmanager
 def canvas(width: float, height: float) -> Iterator[Figure]:
-    """Yield a figure without any global state, styled; axes must be made within."""
+    """Yield a styled figure without global state; its axes must be made within the block."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -103,32 +102,37 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
 
 
 def is_solved(row: Mapping[str, Any], share: float = 0.95) -> bool:
-    """Whether a run found a policy that is worth at least `share` of the optimum.
+    """Return whether a run found a policy that is worth at least `share` of the optimum.
 
     Parameters
     ----------
     row : mapping
-        Of a sweep: "solved" decides where there is one; otherwise "value" and "optimal_value" do.
+        Row of a sweep. Its entry "solved" decides, if it has one; otherwise "value" and "optimal_value" do.
     share : float, default 0.95
 
     Raises
     ------
     ValueError
-        If the row tells neither.
+        If the row has neither "solved" nor "optimal_value".
+
+    Examples
+    --------
+    >>> is_solved({"value": 0.69, "optimal_value": 0.7})
+    True
     """
     if row.get("solved") is not None:
         return bool(row["solved"])
     if row.get("status") in FAILURES:
         return False
     if row.get("optimal_value") is None:
-        raise ValueError('rows: expected "solved" or "optimal_value" in every run, to tell which are solved')
+        raise ValueError('rows: expected "solved" or "optimal_value" in every run')
     value = row.get("value")
-    # The optimum is 0 only where there is nothing to find.
+    # If the optimum is 0, every policy is optimal.
     return value is not None and value >= share * row["optimal_value"]
 
 
 def field(row: Mapping[str, Any], name: str) -> Any:
-    """Return an entry of a row, or of its parameters; None where there is none."""
+    """Return an entry of a row or of its parameters; None if there is none."""
     for place in (row, row.get("environment_parameters") or {}, row.get("algorithm_parameters") or {}):
         if name in place:
             return place[name]
@@ -153,30 +157,32 @@ def episodes_to_solve(
     Parameters
     ----------
     rows : iterable of mapping
-        One a run, such as `experiments.load` returns: "n_trajectories" and what `is_solved` looks at, with `x` and
-        `by` among its entries or its "environment_parameters" or "algorithm_parameters".
+        One for each run, as `experiments.load` returns them. Each needs "n_trajectories" and the entries that
+        `is_solved` reads; `x` and `by` are among its entries, "environment_parameters" or "algorithm_parameters".
     x : str
-        Abscissa.
+        Name of the entry on the abscissa.
     by : str or callable
-        What tells the lines apart.
+        Name of the entry that distinguishes the lines, or a function that returns it.
     n_actions : int, optional
-        K of the line K^H, which random exploration needs. Without it, "n_actions" where all runs agree on one.
+        K of the reference line K^H, the episodes that random exploration needs. By default the "n_actions" of the runs,
+        if all agree.
     share : float, default 0.95
-        Of the optimal value, from which a run counts as solved.
+        Share of the optimal value from which a run counts as solved.
     quantiles : pair of float
-        Of the band around the median.
+        Quantiles that bound the band around the median.
 
     Notes
     -----
-    A run that did not solve it would have needed more than it spent: it counts as infinity in median and band. So a
-    median is drawn only where more than half of the runs solved it, and a band that is open above reaches the top. Each
-    unsolved run is an open triangle at what it spent; more than six are a single one with their number, and all are a
-    single one without. Runs without "n_trajectories", which failed, are left out.
+    A run that did not solve its environment counts as infinity in median and band, as it would have needed more
+    episodes than it had. So there is a median only where more than half of the runs solved it, and a band without upper
+    end reaches the top. Each unsolved run is an open triangle at the number of its episodes; more than six share one
+    triangle with their number beside it, and if no run solved it, they share one without a number. Failed runs, which
+    have no "n_trajectories", are left out.
 
     Raises
     ------
     ValueError
-        If there are no rows, or some lack what is needed.
+        If there are no rows, or one lacks an entry that is needed.
     """
     rows = [row for row in rows if row.get("n_trajectories") is not None]
     if not rows:
@@ -201,7 +207,7 @@ def episodes_to_solve(
         ends = []
         looks = zip(groups.items(), itertools.cycle(COLOURS), itertools.cycle(MARKERS))
         for i, ((label, runs), colour, marker) in enumerate(looks):
-            # Algorithms that fail after as many episodes are to be seen beside each other.
+            # Triangles of algorithms that failed after the same number of episodes must not cover each other.
             aside = 1.03 ** (i - (len(groups) - 1) / 2)
             ends.append((str(label), colour, *draw_solved(axes, runs, colour, marker, share, quantiles, high, aside)))
         horizons = np.array(sorted({at for runs in groups.values() for at in runs}))
@@ -225,9 +231,9 @@ def draw_solved(
     top: float,
     aside: float,
 ) -> tuple[float, float]:
-    """Draw median, band and unsolved runs of one line, these `aside` times their abscissa; return its last point."""
+    """Draw median, band and unsolved runs of one line, with triangles at `aside` times x; return its last point."""
     at = sorted(runs)
-    # Of any size, since exact samplers draw more than integers of 64 bits can count.
+    # As floats, since the counts of exact samplers do not fit 64-bit integers.
     needed = [[float(row["n_trajectories"]) if is_solved(row, share) else np.inf for row in runs[x]] for x in at]
     lower, median, upper = (
         np.array([np.quantile(some, q, method="inverted_cdf") for some in needed])
@@ -239,11 +245,11 @@ def draw_solved(
     )
     solved = np.isfinite(median)
     axes.plot(np.array(at)[solved], median[solved], color=colour, marker=marker)
-    lost = {x: [float(row["n_trajectories"]) for row in runs[x] if not is_solved(row, share)] for x in at}
-    for x, spent in lost.items():
+    unsolved = {x: [float(row["n_trajectories"]) for row in runs[x] if not is_solved(row, share)] for x in at}
+    for x, spent in unsolved.items():
         one_for_all = len(spent) > COUNTABLE or len(spent) == len(runs[x])
         shown = [max(spent)] if one_for_all else spent
-        # Side by side, as they tend to have spent the same.
+        # Side by side, as most have the same number of episodes.
         beside = aside * x * (1.0 + 0.02 * (np.arange(len(shown)) - (len(shown) - 1) / 2))
         axes.plot(beside, shown, linestyle="", marker="^", markersize=4, markerfacecolor="none", markeredgecolor=colour,
                   markeredgewidth=0.7)  # fmt: skip
@@ -251,12 +257,11 @@ def draw_solved(
             axes.annotate(f"{len(spent)}/{len(runs[x])}", (aside * x, max(spent)), (0, 4), textcoords="offset points",
                           ha="center", fontsize=6, color=colour)  # fmt: skip
     last = at[-1]
-    return last, float(median[-1]) if solved[-1] else float(max(lost[last]))
+    return last, float(median[-1]) if solved[-1] else float(max(unsolved[last]))
 
 
 def draw_exponential(axes: Axes, n_actions: int, horizons: NDArray[np.float64], low: float, high: float) -> None:
-    """Draw K^H as far as it fits, with its name beside its upper end."""
-    # Beyond the last horizon it has nothing to say, and beyond the axes nobody sees it.
+    """Draw the part of K^H within the axes, with its name beside its upper end."""
     last = min(float(horizons[-1]), math.log(high) / math.log(n_actions)) if n_actions > 1 else float(horizons[-1])
     first = min(float(horizons[0]), last)
     x = np.geomspace(first, last, 100)
@@ -268,19 +273,19 @@ def draw_exponential(axes: Axes, n_actions: int, horizons: NDArray[np.float64], 
 
 
 def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None:
-    """Write the name of each line to the right of its end, apart where ends are close."""
+    """Write the name of each line to the right of its end, moved apart if ends are close."""
     import matplotlib.transforms
     from scipy.optimize import isotonic_regression
 
     figure = axes.figure
-    figure.draw_without_rendering()  # type: ignore[union-attr]  # where the axes are is not known before
-    size = 8.5 / 72.0  # of a line of text, in inches
+    figure.draw_without_rendering()  # type: ignore[union-attr]  # computes the position of the axes
+    size = 8.5 / 72.0  # height of a line of text in inches
     height = axes.bbox.height / figure.dpi
     to_display = axes.transData.transform
     places = [float(to_display((x, y))[1]) / figure.dpi for _, _, x, y in ends]
     bottom = float(axes.bbox.y0) / figure.dpi
     order = np.argsort(places)
-    # Closest to where the lines end, in the sense of least squares, with a line of text between any two.
+    # The positions closest to the ends in least squares, at least the height of a line of text apart.
     steps = size * np.arange(len(ends))
     at = isotonic_regression(np.array(places)[order] - steps).x
     at = np.clip(at, bottom, max(bottom, bottom + height - steps[-1])) + steps
@@ -310,14 +315,14 @@ def learning_curves(
     Parameters
     ----------
     curves : mapping of str to (x, y)
-        By name: x of shape (n,), y of shape (runs, n), or (n,) for one run. NaN where a run has ended. A single x is
+        By name: x of shape (n,), y of shape (runs, n), or (n,) for one run; NaN after the end of a run. A single x is
         drawn as a dot.
     quantiles : pair of float
-        Of the band; there is none for a single run.
+        Quantiles that bound the band; a single run has no band.
     optimum : float, optional
-        Drawn as a line V*.
+        Value of the reference line V*.
     colours : iterable of str
-        One a curve; they begin anew where there are too few.
+        Colours of the curves, repeated if there are too few.
 
     Raises
     ------
@@ -364,10 +369,11 @@ def shorten(axes: Axes) -> None:
 
 
 def cover_and_potential(result: Result, *, width: float = WIDTH, height: float = 3.9) -> Figure:
-    """Draw |Pi_h| by level beside its bounds, and how the potential of Lemma A.5 grew with each True.
+    """Draw |Pi_h| by level with its bounds, and the potential of Lemma A.5 after each True.
 
-    The second panel is the proof of the lemma: log det(S + eps_r I) starts at d log eps_r, every True raises it by at
-    least log(1 + R), and n policies raise it to d log(eps_r + n / d) at most. Where the two meet is the sure bound.
+    The second panel shows the proof of the lemma: log det(S + eps_r I) starts at d log eps_r, every True raises it by
+    at least log(1 + R), and n policies raise it to d log(eps_r + n / d) at most. The sure bound is the n at which these
+    two bounds meet.
 
     Parameters
     ----------
@@ -376,7 +382,7 @@ def cover_and_potential(result: Result, *, width: float = WIDTH, height: float =
     Raises
     ------
     ValueError
-        If the run was on another class than linear functions, or its file does not hold the potential.
+        If the function class is not `LinearClass()`, or the result was saved without the potential.
     """
     if not is_plain_linear(result):
         raise ValueError(f"result: expected the linear class without matrices, got {result.function_class}")
@@ -423,14 +429,14 @@ def cover_and_potential(result: Result, *, width: float = WIDTH, height: float =
 
 
 def level_shades(horizon: int) -> list[Any]:
-    """Colours of levels, from dark to light and told apart by everybody."""
+    """Return the colours of the levels, from dark to light."""
     import matplotlib
 
     return list(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, horizon)))
 
 
 def name_levels(figure: Figure, axes: Axes, horizon: int) -> None:
-    """Add a bar that says which colour is which level."""
+    """Add the colour bar of the levels."""
     import matplotlib
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
@@ -445,7 +451,7 @@ def name_levels(figure: Figure, axes: Axes, horizon: int) -> None:
 
 
 def potential_path(steps: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
-    """Points (policies, potential) of one level: up at a True, and to where D_h drawn anew has left it."""
+    """Return the points (policies, potential) of one level: before and after each True, and after D_h was redrawn."""
     path: list[tuple[int, float]] = []
     for step in steps:
         path += [(step["policies"] - 1, step["before"]), (step["policies"], step["after"])]
@@ -453,7 +459,7 @@ def potential_path(steps: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]
 
 
 def draw_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> None:
-    """Draw |Pi_h| as bars, its bounds as lines; bounds far above as text."""
+    """Draw |Pi_h| as bars and its bounds as lines, or as text if they are far above."""
     levels, largest = len(sizes), max(sizes)
     axes.bar(range(levels), sizes, width=0.8 if levels <= 60 else 1.0, color=BLUE, linewidth=0)
     bounds = [
@@ -462,7 +468,7 @@ def draw_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> N
     ]
     top = 1.25 * max(printed, sure)
     if top > 12 * largest:
-        # Bars must not vanish: the bounds are out of sight and said.
+        # With the bounds in sight, the bars would be too small to see.
         top = 1.5 * largest
         text = f"bounds above: sure {sure}, printed {printed:.1f}"
         axes.text(0.99, 0.97, text, transform=axes.transAxes, ha="right", va="top", color=MUTED, fontsize=6.5)
@@ -484,12 +490,12 @@ def whole_numbers(axis: Any) -> None:
 
 
 def oracle_values(result: Result, *, width: float = WIDTH, height: float = 2.3) -> Figure:
-    """Draw v of every oracle call beside the threshold eps_t, Trues marked.
+    """Draw the value v of every oracle call, the threshold eps_t, and which calls were True.
 
     Parameters
     ----------
     result : Result
-        Of a run with ``oracle="value"``.
+        Result of a run with ``oracle="value"``.
 
     Raises
     ------
@@ -504,7 +510,7 @@ def oracle_values(result: Result, *, width: float = WIDTH, height: float = 2.3) 
         raise ValueError('result: expected values of the oracle; this run had oracle="decision"')
     threshold = result.parameters["eps_t"]
     calls = np.arange(1, v.size + 1)
-    # v is 0 where nothing but features 0 was seen, which a logarithmic axis does not have.
+    # v is 0 if all features seen were 0; a logarithmic axis has no 0.
     positive = v[v > 0.0]
     least = min(threshold, float(np.quantile(positive, 0.01)) if positive.size else threshold) / 1.5
     shown = np.maximum(v, least)
@@ -542,10 +548,10 @@ def visits(
     ----------
     mdp : FiniteMDP
     policies : Policy, or sequence of H sequences of Policy
-        A policy; or covers such as `Result.cover`, where level h shows the mean over Pi_h, the distribution of D_h.
+        A policy; or covers such as `Result.cover`, for which level h shows the mean over Pi_h, the distribution of D_h.
     least : float, default 1e-4
-        Probability at which the colours begin; what is less likely but possible has the palest one, and what is never
-        visited none.
+        Probability of the palest colour. States with a smaller positive probability have this colour, too; states that
+        are never visited have none.
 
     Raises
     ------
@@ -604,7 +610,7 @@ PURPOSES = {
 def trajectories_by_purpose(
     results: Mapping[str, Result | Mapping[str, int]], *, width: float = WIDTH, height: float | None = None
 ) -> Figure:
-    """Draw what trajectories were drawn for, one bar a run.
+    """Draw the numbers of trajectories by purpose, with one bar for each run.
 
     Parameters
     ----------
@@ -614,7 +620,7 @@ def trajectories_by_purpose(
     Raises
     ------
     ValueError
-        If there are none.
+        If there are no results.
     """
     if not results:
         raise ValueError("results: expected at least one, got none")
@@ -650,16 +656,3 @@ def trajectories_by_purpose(
         figure.legend(handles, labels, loc="outside upper left", ncols=4, handlelength=0.8, handleheight=0.8,
                       columnspacing=1.0, handletextpad=0.4, borderpad=0)  # fmt: skip
     return figure
-
-
-def oracle_cost(measured: dict[str, Any]) -> Figure:
-    """Draw what the oracle costs beside NumPy and SciPy; see ``dmq-fast bench oracle``.
-
-    Parameters
-    ----------
-    measured : dict
-        What `dmq_fast.experiments.oracle_bench.measure` returned, or ``dmq-fast bench oracle --json`` wrote.
-    """
-    from dmq_fast.experiments import oracle_bench
-
-    return oracle_bench.picture(measured)

@@ -1,6 +1,6 @@
-"""A run or a sweep as one HTML page that needs nothing else: ``dmq-fast report DIR``.
+"""The pages of ``dmq-fast report DIR``: one HTML page about a run or a sweep, which loads no other file.
 
-Pictures are inlined as SVG whose colours follow the page's, light or dark. Needs matplotlib, the extra ``plot``.
+Pictures are part of the page, as SVG in the colours of its light or dark theme. Needs matplotlib, the extra ``plot``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shlex
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,24 +18,26 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
+from dmq_fast.experiments.report.cells import CellRuns, cells_of, known, sortable, split_parameters
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.metrics import GOOD, by_policy, by_reward, has_curve
 from dmq_fast.experiments.report.page import (
     Picture,
     definitions,
-    describe,
     escape,
     formula,
     gallery,
     header,
+    html_table,
     messages,
     page,
+    parameters_text,
     section,
-    table,
-    text,
     tiles,
+    value_text,
 )
-from dmq_fast.experiments.sweep.runs import FAILURES
+from dmq_fast.experiments.sweeps.runs import FAILURES
+from dmq_fast.run.named import class_text
 from dmq_fast.run.result import Result
 from dmq_fast.theory.certificate import is_plain_linear
 from dmq_fast.theory.certificate_table import four_digits, level_columns, level_groups
@@ -61,20 +63,20 @@ def run_report(
     ----------
     result : Result
     summary : mapping
-        What ``dmq-fast run --json`` prints.
+        The summary that ``dmq-fast run --json`` prints.
     command : sequence of str, optional
-        The command that made it.
+        The command of the run.
     mdp : FiniteMDP, optional
-        What the run learned on, for what is exact in the certificate and for the map of visits.
+        The environment of the run, for the exact part of the certificate and for the pictures of visits.
     epsilon : float, optional
         Target accuracy for the certificate.
     notes : sequence of str
-        What the reader should know about the page, such as what could not be computed.
+        Notes to the reader, such as on numbers that could not be computed.
 
     Raises
     ------
     ImportError
-        If there is no matplotlib.
+        If matplotlib is not installed.
     TypeError, ValueError
         If the MDP does not fit the result.
     """
@@ -94,7 +96,7 @@ def run_report(
 
 
 def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What a reader wants to know first: label, number, and what is below it."""
+    """Yield the most important numbers of a run: label, number, and the line below."""
     value, best = summary.get("value"), summary.get("optimal_value")
     if value is None:
         yield "value", "unknown", "not estimated"
@@ -112,42 +114,44 @@ def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
-    """The pictures that a run has the data for."""
+    """Yield the pictures for which a run has the data."""
     potentials = result.history.potentials
     if is_plain_linear(result) and not (potentials.size and np.isnan(potentials).all()):
         yield Picture(
             pictures.cover_and_potential(result),
             "Policies by level, and the potential",
-            "Above: |Π_h| of every level. Below: each True raises log det(S + ε_r I); between the least that a True "
-            "adds and the most that n policies can reach lies the proof of Lemma A.5. Where both meet, covers end.",
+            "Above: |Π_h| of every level. Below: log det(S + ε_r I) after each True of the oracle. It stays between "
+            "the least that n Trues add and the most that n policies can reach, as in the proof of Lemma A.5. Covers "
+            "cannot grow beyond the point where the two bounds meet.",
         )
     values = result.history.columns()["value"]
     if not np.isnan(values).all():
         yield Picture(
             pictures.oracle_values(result),
             "The oracle",
-            "v of every call in order; from ε_t on the answer is True: the states differ from those of the cover.",
+            "The value v of each call, in order. From ε_t on the answer is True: the distribution of states has "
+            "shifted from that of the cover.",
         )
     yield Picture(
         pictures.trajectories_by_purpose({"this run": result}, height=0.9),
-        "What trajectories were drawn for",
-        "Checks are Algorithm 3, regression and states Algorithm 2; at the end the returned policy itself is tested.",
+        "Trajectories by purpose",
+        "Algorithm 3 draws for checks, Algorithm 2 for regression and states. The last part tests the returned policy.",
     )
     if mdp is not None and max(mdp.n_states) > 1:
         yield Picture(
             pictures.visits(mdp, result.policy),
             "Visits of the returned policy",
-            "Exact probability of each state at each level. Blank: never visited.",
+            "Exact probability of each state at each level. Blank states are never visited.",
         )
         yield Picture(
             pictures.visits(mdp, result.cover),
             "Visits of the covers",
-            "The same under Π_h, the distribution that level h is fitted on and checked against.",
+            "Exact probability under the policies of Π_h, the distribution that level h is fitted on.",
         )
 
 
 def certificate_section(certificate: Mapping[str, Any]) -> str:
-    """The statements, what is exact, and the levels."""
+    """Return the statements, the exact errors, and the table of levels."""
     rows = [
         [
             f"{formula(one['formula'])}<small>{escape(one['name'])}; {escape(one['source'])}</small>",
@@ -158,9 +162,9 @@ def certificate_section(certificate: Mapping[str, Any]) -> str:
         for one in certificate["statements"]
     ]
     parts = [
-        "<p>What the lemmas of the paper say or need, held against this run. Premises may fail where a run does well: "
-        "the constants of the proof are far smaller than what works.</p>",
-        table(["statement", "left", "right", ""], rows, numbers=(1, 2), kind="statements"),
+        "<p>This run compared with the statements and premises of the paper's lemmas. A run can do well although "
+        "premises fail, as the constants of the proof are far smaller than those that work.</p>",
+        html_table(["statement", "left", "right", ""], rows, numbers=(1, 2), kind="statements"),
     ]
     exact = certificate["exact"]
     if exact is not None:
@@ -183,12 +187,12 @@ def certificate_section(certificate: Mapping[str, Any]) -> str:
     parts.append("<h3>By level</h3>")
     heads = level_columns(dict(certificate))
     rows = [[escape(cell) for cell in row] for row in level_groups(dict(certificate))]
-    parts.append(table([formula(head) for head in heads], rows, numbers=range(1, len(heads))))
+    parts.append(html_table([formula(head) for head in heads], rows, numbers=range(1, len(heads))))
     return "".join(parts)
 
 
 def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
-    """Problem, parameters, options, trajectories and time."""
+    """Return problem, parameters, options, trajectories and times of a run."""
     given = result.parameters
     trajectories = result.counts["trajectories"]
     left = {
@@ -197,6 +201,7 @@ def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
         "R = ε_t / ε_s": f"{given['ratio']:g} = {given['eps_t']:g} / {given['eps_s']:g}",
         "ε_r": f"{given['eps_r']:g}",
         "λ_ridge": f"{given['ridge']:g}",
+        "function class": class_text(result.function_class),
         "sampler": str(summary["sampler"]),
         **{name: str(value) for name, value in result.options.items()},
     }
@@ -210,7 +215,7 @@ def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
 
 
 def reproduce_run(result: Result, summary: Mapping[str, Any], command: Sequence[str] | None) -> str:
-    """The command, the seed and the versions."""
+    """Return the command, the key, the seeds and the versions of a run."""
     parts = []
     if command is not None:
         parts.append(f"<p>From a shell:</p><pre><code>{escape(shlex.join(command))}</code></pre>")
@@ -233,16 +238,6 @@ def reproduce_run(result: Result, summary: Mapping[str, Any], command: Sequence[
     return "".join(parts)
 
 
-class Cell(NamedTuple):
-    """The runs of one environment and algorithm with all their parameters."""
-
-    environment: str
-    algorithm: str
-    environment_parameters: Mapping[str, Any]
-    algorithm_parameters: Mapping[str, Any]
-    rows: list[Mapping[str, Any]]
-
-
 def sweep_report(
     rows: Iterable[Mapping[str, Any]], *, name: str = "Sweep", specs: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> str:
@@ -251,18 +246,18 @@ def sweep_report(
     Parameters
     ----------
     rows : iterable of mapping
-        What `experiments.load` returns.
+        The rows that `experiments.load` returns.
     name : str
         Title of the page.
     specs : sequence of str
-        Texts of the specifications that the runs are from.
+        Texts of the specifications of the runs.
     notes : sequence of str
-        What the reader should know about the page, such as that the sweep has not ended.
+        Notes to the reader, such as that the sweep has not ended.
 
     Raises
     ------
     ImportError
-        If there is no matplotlib.
+        If matplotlib is not installed.
     ValueError
         If there are no rows.
     """
@@ -284,56 +279,35 @@ def sweep_report(
 
 
 SHOWN = 10
-"""Most messages that a page shows."""
+"""Largest number of messages that a page shows."""
 
 
 def most_common(shown: Iterable[str]) -> list[str]:
-    """Return messages by how many runs say so, those that many do first."""
+    """Return messages with the number of runs that have them, the most common first."""
     counts = Counter(shown).most_common()
     more = [f"{len(counts) - SHOWN:,} more messages are in the store"] if len(counts) > SHOWN else []
     return [f"{count:,} {'run' if count == 1 else 'runs'} {one}" for one, count in counts[:SHOWN]] + more
 
 
 def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the runs' own reasons to doubt them, if there are any."""
+    """Return the list of the warnings of the runs, if there are any."""
     said = most_common(f"of {row['algorithm']}: {one}" for row in rows for one in row.get("warnings") or ())
     if not said:
         return ""
     return "<h3>Warnings of the runs</h3><ul>" + "".join(f"<li>{escape(one)}</li>" for one in said) + "</ul>"
 
 
-def cells_of(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """Group the runs, cells in order of environment, its parameters, and algorithm."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row["cell"], []).append(row)
-    cells = [
-        Cell(some[0]["environment"], some[0]["algorithm"], some[0]["environment_parameters"],
-             some[0]["algorithm_parameters"], some)
-        for some in groups.values()
-    ]  # fmt: skip
-    return sorted(cells, key=lambda cell: (cell.environment, *sortable(cell.environment_parameters), cell.algorithm,
-                                           *sortable(cell.algorithm_parameters)))  # fmt: skip
-
-
-def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
-    """Turn values into what sorts: numbers as such, all else by its text."""
-    for name, value in sorted(parameters.items()):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        yield name, float(value) if is_number else 0.0, "" if is_number else str(value)
-
-
-def solved(row: Mapping[str, Any]) -> bool | None:
-    """Whether a run solved its environment, by its policy; None where nobody knows the optimum."""
+def verdict_on(row: Mapping[str, Any]) -> bool | None:
+    """Whether a run solved its environment, by its policy; None if the optimum is unknown."""
     try:
         return pictures.is_solved(by_policy(row), GOOD)
     except ValueError:
         return None
 
 
-def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
-    """What a reader wants to know first."""
-    verdicts = [verdict for row in rows if (verdict := solved(row)) is not None]
+def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[CellRuns]) -> Iterator[tuple[str, str, str]]:
+    """Yield the most important numbers of a sweep: label, number, and the line below."""
+    verdicts = [verdict for row in rows if (verdict := verdict_on(row)) is not None]
     yield "runs", f"{len(rows):,}", f"{len(cells):,} cells"
     if verdicts:
         yield "solved", f"{sum(verdicts) / len(verdicts):.0%}", f"{sum(verdicts):,} of {len(verdicts):,}"
@@ -344,19 +318,8 @@ def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell]) -> Ite
     yield "seconds", f"{sum(row['seconds'] or 0.0 for row in rows):,.3g}", "in all runs together"
 
 
-def varying(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
-    """Return the names of parameters that differ, and those that are common to all with their values."""
-    names = list(dict.fromkeys(name for some in parameters for name in some))
-    common = {
-        name: parameters[0][name]
-        for name in names
-        if all(name in some and some[name] == parameters[0][name] for some in parameters)
-    }
-    return [name for name in names if name not in common], common
-
-
-def cell_table(cells: Sequence[Cell]) -> str:
-    """One row a cell: how many runs solved it, at what cost."""
+def cell_table(cells: Sequence[CellRuns]) -> str:
+    """Return the table of cells: how many runs solved the environment, and at what cost."""
     rewarded = any(has_curve(row) for cell in cells for row in cell.rows)
     heads = ["environment", "algorithm", "runs", "solved", "median episodes", *["by reward"] * rewarded, "median value",
              "median seconds"]  # fmt: skip
@@ -365,10 +328,10 @@ def cell_table(cells: Sequence[Cell]) -> str:
     for cell in cells:
         environments[cell.environment].append(cell.environment_parameters)
         algorithms[cell.algorithm].append(cell.algorithm_parameters)
-    split = {name: varying(some) for name, some in (environments | algorithms).items()}
+    split = {name: split_parameters(some) for name, some in (environments | algorithms).items()}
     lines = []
     for cell in cells:
-        verdicts = [solved(row) for row in cell.rows]
+        verdicts = [verdict_on(row) for row in cell.rows]
         lines.append(
             [
                 named(cell.environment, cell.environment_parameters, split[cell.environment][0]),
@@ -377,51 +340,51 @@ def cell_table(cells: Sequence[Cell]) -> str:
                 "–" if None in verdicts else rate(sum(map(bool, verdicts)), len(verdicts)),
                 escape(median_episodes([by_policy(row) for row in cell.rows], verdicts)),
                 *[escape(median_by_reward(cell.rows))] * rewarded,
-                four_digits(median(row["value"] for row in cell.rows)),
-                four_digits(median(row["seconds"] for row in cell.rows)),
+                four_digits(median(cell.rows, "value")),
+                four_digits(median(cell.rows, "seconds")),
             ]
         )
     common = {
-        name: describe({key: value for key, value in shared.items() if value is not None})
+        name: parameters_text({key: value for key, value in shared.items() if value is not None})
         for name, (_, shared) in split.items()
     }
     return (
-        f"<p>Solved: worth at least {GOOD:.0%} of the optimum. The median of episodes counts runs that did not solve "
-        "it as more than any other, and is a lower bound where most did not.</p>"
+        f"<p>A run has solved its environment if its policy is worth at least {GOOD:.0%} of the optimum. The median of "
+        "episodes counts the other runs as larger than all; where most runs did not solve it, it is a lower bound.</p>"
         + (BY_REWARD if rewarded else "")
-        + table(heads, lines, numbers=range(2, len(heads)))
+        + html_table(heads, lines, numbers=range(2, len(heads)))
         + "<h3>Parameters of all runs</h3>"
         + definitions({name: given for name, given in common.items() if given})
     )
 
 
 BY_REWARD = (
-    "<p>Runs that know how they went on the way count until the first checkpoint whose policy is that good. By reward: "
-    "the first multiple of 100 episodes with a running mean reward above half of the optimum; what learns first and "
-    "earns afterwards counts as earning nothing until then.</p>"
+    "<p>For runs with a learning curve, the episodes count until the first checkpoint with such a policy. By reward: "
+    "the first multiple of 100 episodes with a running mean reward above half of the optimum. A run without a learning "
+    "curve is credited with no reward while it learns.</p>"
 )
 
 
 def named(name: str, parameters: Mapping[str, Any], which: Sequence[str]) -> str:
-    """A name, and below it the parameters that tell its cells apart."""
-    below = describe({key: parameters.get(key) for key in which})
+    """Return a name, and below it the parameters `which` distinguish its cells."""
+    below = parameters_text({key: parameters[key] for key in which if parameters.get(key) is not None})
     return f"{escape(name)}<small>{escape(below)}</small>" if below else escape(name)
 
 
 def rate(solved_runs: int, runs: int) -> str:
-    """A success rate with a bar."""
+    """Return a success rate with a bar."""
     share = solved_runs / runs
     return f'<span class="rate"><i style="width:{share:.0%}"></i></span> <span class="percent">{share:.0%}</span>'
 
 
-def median(values: Iterable[float | None]) -> float | None:
-    """Median of what is known."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+def median(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Return the median of the known entries of a column."""
+    values = known(rows, name)
+    return statistics.median(values) if values else None
 
 
 def median_episodes(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[bool | None]) -> str:
-    """Median of the episodes until solved; where most runs did not, the median of what was spent, as a bound."""
+    """Return the median of the episodes until solved; if most runs failed, a bound: the median of their episodes."""
     spent = [row["n_trajectories"] for row in rows if row["n_trajectories"] is not None]
     if not spent:
         return "–"
@@ -432,19 +395,19 @@ def median_episodes(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[bool |
 
 
 def median_by_reward(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Median of the episodes until the mean reward is above half of the optimum."""
+    """Return the median of the episodes until the mean reward is above half of the optimum."""
     ended = [by_reward(row) for row in rows if row["n_trajectories"] is not None]
     return median_episodes(ended, [row["solved"] for row in ended])
 
 
 SIZES = ("horizon", "size", "length", "n_states")
-"""Parameters that make an environment hard, of which the first that varies is a picture's abscissa."""
+"""Parameters that make an environment hard; pictures show the first that varies on the abscissa."""
 
 
 def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
-    """Pictures of every environment, and one of what trajectories were drawn for."""
+    """Yield the pictures of every environment, and one of the trajectories by purpose."""
     label = labeller(rows)
-    # So that a line has its colour in every picture.
+    # In this order a line has the same colour in every picture.
     rows = sorted(rows, key=lambda row: (row["environment"], label(row)))
     for title, size, here in by_setting([row for row in rows if row["status"] not in FAILURES]):
         if size is not None:
@@ -462,24 +425,24 @@ def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
         }
         yield Picture(
             pictures.trajectories_by_purpose(means),
-            "What trajectories were drawn for",
+            "Trajectories by purpose",
             "Mean over all runs of an environment and an algorithm.",
         )
 
 
 def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, list[Mapping[str, Any]]]]:
-    """Yield environments: a title, the parameter that is their size if one varies, and the runs.
+    """Yield title, size and runs of each environment; the size is one of `SIZES` that varies, or None.
 
-    Runs that differ in any other parameter of the environment are apart.
+    Environments that differ in another parameter are separate.
     """
     for environment in dict.fromkeys(row["environment"] for row in rows):
         here = [row for row in rows if row["environment"] == environment]
-        names = varying([row["environment_parameters"] for row in here])[0]
+        names = split_parameters([row["environment_parameters"] for row in here])[0]
         size = next((name for name in SIZES if name in names), None)
         settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         for row in here:
             others = {name: row["environment_parameters"].get(name) for name in names if name != size}
-            title = ", ".join([environment, *([describe(others)] if others else [])])
+            title = ", ".join([environment, *([parameters_text(others)] if others else [])])
             settings.setdefault((*sortable(others), title), []).append(row)
         for (*_, title), some in sorted(settings.items()):
             yield title, size, some
@@ -488,8 +451,8 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | N
 def size_pictures(
     title: str, size: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
 ) -> Iterator[Picture]:
-    """Episodes until solved against the size of an environment."""
-    if not all(isinstance(pictures.field(row, size), int) and solved(row) is not None for row in rows):
+    """Yield pictures of the episodes until solved against the size of an environment."""
+    if not all(isinstance(pictures.field(row, size), int) and verdict_on(row) is not None for row in rows):
         return
 
     def drawn(metric: Callable[[Mapping[str, Any]], Mapping[str, Any]], ylabel: str) -> Figure:
@@ -501,22 +464,22 @@ def size_pictures(
     yield Picture(
         drawn(by_policy, "episodes until solved"),
         f"{title}: episodes until solved",
-        "Median and quartiles over the seeds. Open triangles are runs that did not solve it, at what they "
-        "spent, one for all or many of them; no median is drawn where they are the majority.",
+        "Median and quartiles over the seeds. Open triangles: the episodes of runs that did not solve it, one triangle "
+        "for many runs. There is no median where most runs did not solve it.",
     )
     if any(map(has_curve, rows)):
         yield Picture(
             drawn(by_reward, "episodes until $V^*/2$ is earned"),
             f"{title}: episodes until half of V* is earned",
-            "The first multiple of 100 episodes with a running mean reward above V*/2. What learns first and earns "
-            "afterwards counts as earning nothing until then.",
+            "The first multiple of 100 episodes with a running mean reward above V*/2. A run without a learning curve "
+            "is credited with no reward while it learns.",
         )
 
 
 def curve_pictures(
     title: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
 ) -> Iterator[Picture]:
-    """Value and regret against episodes."""
+    """Yield pictures of value and regret against episodes."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row.get("optimal_value") and row["value"] is not None:
@@ -535,22 +498,22 @@ def curve_pictures(
     yield Picture(
         pictures.learning_curves(values, optimum=1.0, ylabel="$V/V^*$", xscale="log"),
         f"{title}: value",
-        "Of the policy that would be returned then: median and quartiles over the seeds. Dots: runs without a curve, "
-        "where they ended.",
+        "Value of the policy that would be returned: median and quartiles over the seeds. A dot is the end of runs "
+        "without a learning curve.",
     )
     colours = dict(zip(values, itertools.cycle(pictures.COLOURS)))
     shown = [colours[name] for name in regrets]
     yield Picture(
         pictures.learning_curves(regrets, colours=shown, ylabel="regret", xscale="log", yscale="log"),
         f"{title}: regret",
-        "What the optimal policy would have earned more in all episodes so far.",
+        "Reward of the optimal policy minus the reward so far.",
     )
 
 
 def on_one_grid(
     rows: Sequence[Mapping[str, Any]], name: str, unit: Callable[[Mapping[str, Any]], float]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the episodes of the longest run's checkpoints, and a column of all runs there; NaN after a run's end."""
+    """Return the checkpoints of the longest run, and a column of every run at them; NaN after the end of a run."""
     curves = [row["details"]["curve"] for row in rows]
     at = np.array(max((curve["episodes"] for curve in curves), key=lambda some: some[-1]), dtype=np.float64)
     y = np.array(
@@ -563,21 +526,21 @@ def on_one_grid(
 
 
 def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that names a run's algorithm, with the parameters in which runs of that name differ."""
+    """Return a function that names the algorithm of a run, with the parameters in which its runs differ."""
     names = {
-        algorithm: varying([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
+        algorithm: split_parameters([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
         for algorithm in {row["algorithm"] for row in rows}
     }
 
     def label(row: Mapping[str, Any]) -> str:
         own = {name: row["algorithm_parameters"].get(name) for name in names[row["algorithm"]]}
-        return ", ".join([row["algorithm"], *(text(value) for value in own.values() if value is not None)])
+        return ", ".join([row["algorithm"], *(value_text(value) for value in own.values() if value is not None)])
 
     return label
 
 
 def reproduce_sweep(rows: Sequence[Mapping[str, Any]], specs: Sequence[str]) -> str:
-    """The specifications, the seeds and the versions."""
+    """Return the specifications, the seeds and the versions of a sweep."""
     parts = []
     for spec in specs:
         parts.append(

@@ -1,4 +1,4 @@
-"""Processes that run the tasks of a sweep, one BLAS thread each; a death is known by the task that it was at."""
+"""A pool of worker processes that survives the death of a worker and reports which task it was running."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from dmq_fast._support.threads import BLAS_THREADS
-from dmq_fast.experiments.sweep.errors import spelled
+from dmq_fast.experiments.sweeps.errors import spelled
 
 __all__ = ["WorkerDied", "WorkerStartError", "Workers"]
 
 
 class WorkerDied(RuntimeError):
-    """A worker process died at its task."""
+    """A worker process died while it ran a task."""
 
 
 class WorkerStartError(RuntimeError):
-    """No worker process comes up: nothing can be run."""
+    """No worker process could be started."""
 
 
 class Workers(Executor):
-    """An executor of `n` spawned processes.
+    """An executor of `n` spawned processes, with one BLAS thread each.
 
-    Unlike a ``ProcessPoolExecutor`` it survives the death of a worker, which only the future of the task at hand learns
-    of (by `WorkerDied`), and can be stopped at once by `kill`. Workers leave when this process dies, however it does.
+    Unlike a ``ProcessPoolExecutor`` it survives the death of a worker: only the future of the task that the worker was
+    running raises `WorkerDied`. `kill` stops it at once. The workers exit when this process ends, in whatever way.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Workers(Executor):
             thread.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue a call; what cannot be pickled raises here."""
+        """Queue a call; raises an exception here if it cannot be pickled."""
         task = ForkingPickler.dumps((fn, args, kwargs))
         with self._lock:
             if self._closed:
@@ -63,7 +63,7 @@ class Workers(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the workers leave after the tasks that were submitted; see `Executor.shutdown`."""
+        """Let the workers exit after the submitted tasks; see `Executor.shutdown`."""
         with self._lock:
             first, self._closed = not self._closed, True
         if cancel_futures:
@@ -78,7 +78,7 @@ class Workers(Executor):
                 thread.join()
 
     def kill(self) -> None:
-        """Stop at once: the tasks being run are lost, the others are cancelled."""
+        """Stop at once: running tasks are lost, waiting tasks are cancelled."""
         with self._lock:
             self._closed_at_once = True
             for process in self._processes:
@@ -86,9 +86,9 @@ class Workers(Executor):
         self.shutdown(cancel_futures=True)
 
     def _serve(self) -> None:
-        """Hand tasks to one process, started anew whenever it died."""
-        # Ctrl-C is for the sweep to act on. Workers inherit the mask, from their first instruction on, if the helper
-        # that multiprocessing starts with the first of them is there already: to start it ends with a mask lifted.
+        """Send tasks to one process, and start a new process when it has died."""
+        # Only the sweep itself reacts to Ctrl-C, so workers start with SIGINT blocked. They inherit this thread's mask.
+        # Starting the resource tracker of multiprocessing would lift the mask, so it must be running before.
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process: SpawnProcess | None = None
@@ -117,7 +117,7 @@ class Workers(Executor):
                 self._bury(process)
 
     def _start(self) -> tuple[SpawnProcess, Connection[Any, Any]]:
-        """Start a process and wait until it is ready."""
+        """Start a process; return it when it is ready."""
         context = multiprocessing.get_context("spawn")
         link, other = context.Pipe()
         process = context.Process(target=work, args=(other,), daemon=True)
@@ -139,8 +139,8 @@ class Workers(Executor):
             if self._closed_at_once:
                 raise WorkerDied("the workers were stopped") from error
             raise WorkerStartError(
-                "a worker process ended before it was ready; its own message is on standard error. A script that "
-                "starts a sweep has to do so under `if __name__ == '__main__':`"
+                "a worker process ended before it was ready; its error message is on standard error. A script must "
+                "start a sweep under `if __name__ == '__main__':`"
             ) from error
         return process, link
 
@@ -152,18 +152,18 @@ class Workers(Executor):
         except (EOFError, OSError) as error:
             link.close()
             self._bury(process)
-            raise WorkerDied(f"the worker process died: {describe(process.exitcode)}") from error
+            raise WorkerDied(f"the worker process died: {exit_text(process.exitcode)}") from error
         return answer
 
     def _bury(self, process: SpawnProcess) -> None:
-        """Wait for a process that is dead or about to leave."""
+        """Wait for a process that has died or is about to exit."""
         process.join()
         with self._lock:
             self._processes.discard(process)
 
 
-def describe(exitcode: int | None) -> str:
-    """Say how a process ended."""
+def exit_text(exitcode: int | None) -> str:
+    """Return the exit code of a process, or the signal that ended it, as text."""
     if exitcode is None or exitcode >= 0:
         return f"exit code {exitcode}"
     try:
@@ -173,13 +173,13 @@ def describe(exitcode: int | None) -> str:
     return f"signal {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
-# os.environ belongs to the process; several threads start workers.
+# Several threads start workers, and os.environ is shared by all of them.
 environment_lock = threading.Lock()
 
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let the processes started in this block have one BLAS thread, whenever they load NumPy."""
+    """Set the environment so that processes started in this block have one BLAS thread."""
     with environment_lock:
         before = {variable: os.environ.get(variable) for variable in BLAS_THREADS}
         os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
@@ -194,11 +194,11 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def work(link: Connection[Any, Any]) -> None:
-    """Answer tasks until the other side goes away; runs in the worker."""
+    """Run tasks until the other side closes the pipe; the main function of a worker."""
     threading.Thread(target=leave_with_parent, daemon=True).start()
-    # Standard output is the sweep's: what a run prints goes to standard error.
+    # The output of runs goes to standard error, as the sweep writes its results to standard output.
     os.dup2(2, 1)
-    # The other side may go away at any moment, closing or breaking the pipe.
+    # The other side may end at any moment, which closes or breaks the pipe.
     with contextlib.suppress(EOFError, OSError):
         link.send("ready")
         while True:
@@ -206,17 +206,17 @@ def work(link: Connection[Any, Any]) -> None:
 
 
 def answer_to(task: bytes) -> memoryview:
-    """Do one task; return whether that went well, and the result or what was raised, pickled."""
+    """Run one task; return, pickled, whether it succeeded and its result or the text of its exception."""
     try:
         fn, args, kwargs = ForkingPickler.loads(task)
         return ForkingPickler.dumps((True, fn(*args, **kwargs)))
     except BaseException as error:
-        # An exception need not survive a pickle; its text does.
+        # Not every exception can be pickled, but its text can.
         return ForkingPickler.dumps((False, spelled(error)))
 
 
 def leave_with_parent() -> None:
-    """End this process as soon as the one that started it is gone."""
+    """End this process as soon as its parent has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,4 +1,4 @@
-"""The line of every key in a TOML text, which tomllib does not tell."""
+"""Finds the line of every key in a TOML text, which tomllib does not report."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 import tomllib
 from collections.abc import Iterator
 
-__all__ = ["Place", "line_of", "lines"]
+__all__ = ["Place", "key_lines", "line_of"]
 
 Place = tuple[str | int, ...]
-"""Keys and indices that lead to a value: ("algorithms", 0, "n_samples", 1)."""
+"""The keys and indices that lead to a value, such as ("algorithms", 0, "n_samples", 1)."""
 
-# One alternative a token; what none of them matches is whitespace or part of a number, date, true or false.
+# Each alternative matches one kind of token. Text that matches none is part of a number, a date, true or false.
 TOKEN = re.compile(
     r"""
       (?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*')
@@ -25,19 +25,24 @@ TOKEN = re.compile(
 )
 
 
-def lines(text: str) -> dict[Place, int]:
-    """Return the line, counted from 1, on which each key, table and element of an array is first named.
+def key_lines(text: str) -> dict[Place, int]:
+    r"""Return the line, counted from 1, on which each key, table and element of an array first appears.
 
     Parameters
     ----------
     text : str
-        What ``tomllib.loads`` accepts; of anything else the answer is arbitrary.
+        Valid TOML; for other texts the result is arbitrary.
+
+    Examples
+    --------
+    >>> key_lines("a = 1\n[b]\nc = [2,\n  3]")
+    {('a',): 1, ('b',): 2, ('b', 'c'): 3, ('b', 'c', 0): 3, ('b', 'c', 1): 4}
     """
     return Scanner(text).found
 
 
 def line_of(found: dict[Place, int], place: Place) -> int | None:
-    """Return the line of `place`, or of the nearest thing around it; None where nothing of it is in the text."""
+    """Return the line of `place`, or else of the nearest table or array that holds it; None if there is none."""
     while place:
         if place in found:
             return found[place]
@@ -46,14 +51,14 @@ def line_of(found: dict[Place, int], place: Place) -> int | None:
 
 
 class Token:
-    """A piece of the text and the line on which it begins."""
+    """A token and the line on which it begins."""
 
     def __init__(self, kind: str, text: str, line: int) -> None:
         self.kind, self.text, self.line = kind, text, line
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Split a text, comments and spaces left out."""
+    """Yield the tokens of a text, without comments and spaces."""
     line = 1
     for match in TOKEN.finditer(text):
         if match.lastgroup not in ("comment", "space"):
@@ -62,7 +67,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 class Scanner:
-    """Walks through a text once."""
+    """Reads a text once, from its beginning to its end."""
 
     def __init__(self, text: str) -> None:
         self.found: dict[Place, int] = {}
@@ -79,12 +84,12 @@ class Scanner:
                 self.pair(table)
 
     def at(self, *texts: str) -> bool:
-        """Whether the next token is one of these; a string never is."""
+        """Whether the next token is one of these marks; a string token never is."""
         token = self.tokens[self.position]
         return token.kind != "string" and token.text in texts
 
     def note(self, place: Place, line: int) -> None:
-        """Keep the first line of a place."""
+        """Record the line of a place, unless an earlier line is recorded."""
         self.found.setdefault(place, line)
 
     def header(self) -> Place:
@@ -112,7 +117,7 @@ class Scanner:
         keys: list[str] = []
         while True:
             token = self.tokens[self.position]
-            # The TOML reader knows about escapes in quoted keys.
+            # tomllib resolves the escapes in quoted keys.
             keys.append(next(iter(tomllib.loads(f"{token.text} = 0"))))
             self.position += 1
             if not self.at("."):

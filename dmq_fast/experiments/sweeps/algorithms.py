@@ -1,7 +1,7 @@
-"""Algorithms by name, for sweeps.
+"""The algorithms that a sweep can name.
 
-An algorithm is a factory ``factory(env, seed, **parameters)``; what it makes has a method ``learn(budget)`` that
-returns an `Outcome` or anything with attributes of those names. To add one::
+An algorithm is registered by a factory ``factory(env, seed, **parameters)``. The object that it returns has a method
+``learn(budget)``, which returns an `Outcome` or an object with attributes of the same names. To add one::
 
     from dmq_fast.experiments import Budget, Outcome, algorithms
 
@@ -17,15 +17,14 @@ returns an `Outcome` or anything with attributes of those names. To add one::
 
     algorithms.REGISTRY["random-search"] = random_search
 
-A sweep may also name it as ``module:function`` without registering it. A wrong parameter must be refused by the
-factory, by a TypeError or ValueError whose message begins with the parameter's name: that is how a sweep finds the
-line of its specification before anything runs. The factory is pickled by reference to get to the workers, so it is a
-function of a module that they can import.
+A sweep may also name a factory as ``module:function`` without registering it. The factory must refuse a wrong
+parameter by a TypeError or ValueError whose message begins with the name of the parameter: so the sweep can point to
+the line of its specification before any run begins. The factory is pickled by reference to reach the worker processes,
+so it must be a function of a module that they can import.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -33,13 +32,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dmq_fast import baselines, samplers
-from dmq_fast._support.arguments import one_of, suggestion
+from dmq_fast import baselines
+from dmq_fast._support.arguments import suggestion
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.environments import CompiledEnv, FiniteMDP
-from dmq_fast.experiments.sweep.errors import spelled
 from dmq_fast.learner import DMQ
 from dmq_fast.policy import Policy
+from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING
+from dmq_fast.run.named import imported, named_class, named_sampler
 from dmq_fast.run.options import Budget
 from dmq_fast.run.result import Result
 from dmq_fast.samplers import BatchEnvironment, Sampler
@@ -47,25 +47,25 @@ from dmq_fast.samplers import BatchEnvironment, Sampler
 __all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "find", "parameters_of"]
 
 Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
-"""What an algorithm may be handed."""
+"""What a factory may get as its environment."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is stored of a run.
+    """The result of a run, as far as a sweep stores it.
 
     Attributes
     ----------
     status : str
-        "finished", or what ended the run: "max_trajectories", "max_seconds", ….
+        "finished", or the budget that ended the run: "max_trajectories", "max_seconds", ….
     n_trajectories : int
-        Trajectories drawn, called ``episodes`` by some.
+        Number of trajectories drawn; an attribute ``episodes`` is read in its place.
     policy : Policy or TablePolicy, optional
-        What was learned; the sweep finds its value.
+        The learned policy; the sweep computes or estimates its value.
     value : float, optional
-        The value, where the algorithm itself knows it and there is no `policy`.
+        The value of what was learned, if the algorithm knows it and there is no `policy`.
     counts, seconds, details : mapping
-        Whatever else is worth keeping, as JSON can hold it; `seconds` by phase.
+        Further data that JSON can hold; `seconds` by phase.
     warnings : sequence of str
         Reasons to doubt the result.
     """
@@ -81,7 +81,7 @@ class Outcome:
 
     @classmethod
     def of(cls, result: Any) -> Outcome:
-        """Read the attributes of what ``learn`` returned."""
+        """Return the outcome with the attributes of an object that ``learn`` returned."""
         if isinstance(result, Outcome):
             return result
         given = {f.name: getattr(result, f.name) for f in fields(cls) if getattr(result, f.name, None) is not None}
@@ -94,10 +94,10 @@ class Outcome:
 
 
 class Algorithm(Protocol):
-    """What a factory makes."""
+    """The interface of the objects that a factory makes."""
 
     def learn(self, budget: Budget) -> Any:
-        """Run within the budget; return an `Outcome` or what has its attributes."""
+        """Learn within the budget; return an `Outcome` or an object with its attributes."""
 
 
 Factory = Callable[..., Algorithm]
@@ -108,7 +108,7 @@ class DMQAlgorithm:
 
     def __init__(self, env: Environment, settings: dict[str, Any]) -> None:
         self.env, self.settings = env, settings
-        DMQ(env, **settings)  # refuses wrong settings before the sweep begins
+        DMQ(env, **settings)  # so that wrong settings are refused before the sweep begins
 
     def learn(self, budget: Budget) -> Outcome:
         """Run `DMQ.learn`."""
@@ -124,48 +124,40 @@ class DMQAlgorithm:
                 "variant": result.variant,
                 "options": result.options,
                 "parameters": result.parameters,
+                "function_class": result.function_class,
                 "cover_sizes": list(result.cover_sizes),
             },
             warnings=result.warnings,
         )
 
 
-def dmq(
-    env: Environment,
-    seed: int | np.random.SeedSequence,
-    *,
-    sampler: str = "rollout",
-    n_samples: int = 100,
-    ratio: float | None = None,
-    eps_s: float | None = None,
-    eps_t: float | None = None,
-    eps_r: float = 1e-2,
-    ridge: float = 1e-3,
-    variant: str = "sound",
-    initial: str | Sequence[int] | None = None,
-    recheck: bool | None = None,
-    accumulate: bool | None = None,
-    reuse: bool | None = None,
-    memo: bool | None = None,
-    oracle: str | None = None,
-    mixture: str | None = None,
-    max_policies: int | None = None,
-) -> DMQAlgorithm:
-    """Make `dmq_fast.DMQ`, whose parameters these are.
+class DMQFactory:
+    """Makes `DMQAlgorithm` from the parameters of `dmq_fast.run.arguments`, which sweeps and the shell share."""
 
-    `sampler` is "rollout", "flow" or "exact"; the latter two need tables.
-    """
-    settings = {
-        "n_samples": n_samples, "ratio": ratio, "eps_s": eps_s, "eps_t": eps_t, "eps_r": eps_r, "ridge": ridge,
-        "variant": variant, "initial": initial, "recheck": recheck, "accumulate": accumulate, "reuse": reuse,
-        "memo": memo, "oracle": oracle, "mixture": mixture, "max_policies": max_policies, "rng": seed,
-    }  # fmt: skip
-    kinds = {"rollout": None, "flow": samplers.FlowSampler, "exact": samplers.ExactSampler}
-    if (kind := kinds[one_of("sampler", sampler, kinds)]) is not None:
-        if not isinstance(env, FiniteMDP):
-            raise ValueError(f"sampler: {sampler} needs a FiniteMDP, got {type(env).__name__}")
-        env = kind(env)
-    return DMQAlgorithm(env, settings)
+    __signature__ = inspect.Signature(
+        [
+            *(inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD) for first in ("env", "seed")),
+            *(
+                inspect.Parameter(argument.name, inspect.Parameter.KEYWORD_ONLY, default=argument.default)
+                for argument in (*SAMPLING, *ARGUMENTS)
+                if argument.name not in NOT_IN_SWEEPS
+            ),
+        ]
+    )
+
+    def __call__(
+        self,
+        env: Environment,
+        seed: int | np.random.SeedSequence,
+        *,
+        sampler: str = "rollout",
+        arithmetic: str | int | None = None,
+        function_class: str | None = None,
+        **parameters: Any,
+    ) -> DMQAlgorithm:
+        """Return the algorithm with the sampler and the function class of these names."""
+        settings = parameters | {"function_class": named_class(function_class), "rng": seed}
+        return DMQAlgorithm(named_sampler(sampler, env, arithmetic), settings)
 
 
 class BaselineAlgorithm:
@@ -179,7 +171,7 @@ class BaselineAlgorithm:
         wanted = self.baseline.n_episodes
         n = wanted if budget.max_trajectories is None else min(wanted, budget.max_trajectories)
         result = self.baseline.learn(n, max_seconds=budget.max_seconds)
-        # Where there is neither table nor `Policy`, the last point of the curve is the only estimate.
+        # Without tables and without a `Policy`, the last point of the curve is the only estimate of the value.
         runnable = isinstance(self.baseline.env, FiniteMDP) or isinstance(result.policy, Policy)
         return Outcome(
             status="max_trajectories" if result.status == "finished" and n < wanted else result.status,
@@ -194,22 +186,22 @@ class BaselineAlgorithm:
 
 
 GOOD = 0.95
-"""Share of the optimum that a policy must be worth to have been learned."""
+"""Share of the optimum from which a policy counts as learned."""
 
 REWARD_EVERY = 100
-"""Episodes between looks at the running mean reward, as papers on locks report it."""
+"""Number of episodes between evaluations of the running mean reward, as in papers on locks."""
 
 
 def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]:
-    """Return how a baseline learned.
+    """Return the learning curve of a baseline and the episodes it needed.
 
     Returns
     -------
     dict
-        "curve": columns "episodes", "value", "standard_error" and "reward" at its checkpoints; where the optimum is
-        known also "regret", and beside it two numbers of episodes, None where it was not reached: "learned_at" the
-        first checkpoint whose policy is worth 95 % of the optimum; "solved_at" the first multiple of 100 with a running
-        mean reward above half of it, which is what papers on locks report.
+        "curve" holds the columns "episodes", "value", "standard_error" and "reward" at the checkpoints. If the optimum
+        is known, the curve has a column "regret", and the dict two numbers of episodes, None if not reached:
+        "learned_at", the first checkpoint whose policy is worth 95 % of the optimum, and "solved_at", the first
+        multiple of 100 with a running mean reward above half of the optimum, as papers on locks report it.
     """
     curve = result.curve
     columns = {name: column.tolist() for name, column in curve._asdict().items()}
@@ -224,13 +216,13 @@ def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]
 
 
 class BaselineFactory:
-    """Makes the baseline of a name; takes `n_episodes`, `checkpoints`, `n_evaluation` and parameters of its own."""
+    """Makes a `BaselineAlgorithm` from `n_episodes`, `checkpoints`, `n_evaluation` and the baseline's parameters."""
 
     def __init__(self, name: str) -> None:
         self.kind = kind = baselines.REGISTRY[name]
         own = inspect.signature(kind).parameters.values()
         common = inspect.signature(Baseline).parameters
-        # With all names spelled out, a sweep finds wrong ones by itself and stores defaults.
+        # From the complete signature, a sweep refuses unknown parameters and stores the defaults.
         self.__signature__ = inspect.Signature(
             [
                 *(inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD) for first in ("env", "seed")),
@@ -242,15 +234,15 @@ class BaselineFactory:
     def __call__(
         self, env: FiniteMDP | CompiledEnv, seed: int | np.random.SeedSequence, **parameters: Any
     ) -> BaselineAlgorithm:
-        """Make it."""
+        """Return the algorithm."""
         return BaselineAlgorithm(self.kind(env, rng=seed, **parameters))
 
     def __reduce__(self) -> tuple[type[BaselineFactory], tuple[str]]:
-        """Pickle the name."""
+        """Pickle the factory by the name of its baseline."""
         return BaselineFactory, (self.kind.name,)
 
 
-REGISTRY: dict[str, Factory] = {"dmq": dmq, **{name: BaselineFactory(name) for name in baselines.REGISTRY}}
+REGISTRY: dict[str, Factory] = {"dmq": DMQFactory(), **{name: BaselineFactory(name) for name in baselines.REGISTRY}}
 
 
 def find(name: str) -> Factory:
@@ -259,36 +251,21 @@ def find(name: str) -> Factory:
     Raises
     ------
     ValueError
-        If there is none of that name.
+        If there is no such factory.
     """
     if name in REGISTRY:
         return REGISTRY[name]
     if ":" in name:
-        return imported(name)
+        return imported("name", name)
     raise ValueError(
         f"name: expected one of {', '.join(REGISTRY)} or module:function, got {name!r}{suggestion(name, REGISTRY)}"
     )
 
 
-def imported(name: str) -> Callable[..., Any]:
-    """Return what ``module:function`` names."""
-    module, _, attribute = name.partition(":")
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except (Exception, SystemExit) as error:  # whatever the module does
-        hint = ""
-        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            hint = "; PYTHONPATH=DIR finds the modules in DIR"
-        raise ValueError(f"name: {name!r} cannot be imported: {spelled(error)}{hint}") from error
-    if not callable(found):
-        raise ValueError(f"name: expected a function, and {name!r} is {type(found).__name__}")
-    return found  # type: ignore[no-any-return]
-
-
 def parameters_of(factory: Callable[..., Any], *, but: Iterable[str]) -> dict[str, Any] | None:
-    """Return the names and defaults of a function's parameters, `inspect.Parameter.empty` for those without.
+    """Return names and defaults of a function's parameters, or None if it takes any keyword.
 
-    None where the function takes any keyword.
+    The default of a required parameter is `inspect.Parameter.empty`. Parameters in `but` are left out.
     """
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

@@ -1,31 +1,55 @@
-"""What a sweep is to run: environments x algorithms x parameters x seeds, from a TOML file.
+"""The specification of a sweep: environments x algorithms x parameters x seeds, from a TOML file.
 
 ::
 
     name = "locks"                     # default: the name of the file
     seeds = 25                         # 0, ..., 24; or a list: [0, 1, 7]
-    max_seconds = 60                   # budgets of each run: max_seconds, max_trajectories
-    evaluate = 1000                    # trajectories that estimate a value where no table gives it
+    max_seconds = 60                   # budget of each run: max_seconds, max_trajectories
+    evaluate = 1000                    # trajectories that estimate a value if there are no tables to compute it from
 
     [[environments]]
-    name = "lock"                      # of the registry, gym:ID, or module:function
-    horizon = [10, 20, 40]             # a list is swept
+    name = "lock"                      # a name that dmq-fast envs lists, gym:ID, or module:function
+    horizon = [10, 20, 40]             # each element of a list is tried
     n_actions = 4
 
     [[environments]]
     name = "deep-sea"
     size = 10
-    seed = 42                          # one fixed environment instead of one for each seed
+    seed = 42                          # one environment for all seeds, instead of one for each
 
     [[algorithms]]
     name = "dmq"
     variant = ["sound", "paper"]
     n_samples = [20, 100]
-    initial = [[0, 1, 0, 1]]           # what is a list itself stands in a list
-    max_trajectories = 100_000         # budgets here replace those above, and may be swept
+    initial = [[0, 1, 0, 1]]           # a value that is a list is written inside a list
+    max_trajectories = 100_000         # replaces the budget above; may be a list
 
-Every environment meets every algorithm; each table stands for the product of its lists. A combination of all is a
-cell, and has one run for each seed.
+    [[algorithms]]
+    name = "dmq"
+    eps_s = 0.01
+    function_class = ["finite:scale=2", "my_module:make_class"]
+
+Each table stands for all combinations of the elements of its lists. Every environment is combined with every algorithm.
+Such a combination is called a cell, and has one run for each seed.
+
+The parameters of the algorithm "dmq" are `sampler` ("rollout", "flow" or "exact"), `arithmetic` of the exact sampler,
+and the arguments of `dmq_fast.DMQ` except `workers` and those that only Python can give. `function_class` is a text:
+"linear" or "finite", with arguments of `LinearClass` and `FiniteClass` as in "finite:scale=2,penalty=FILE.npy", or
+"module:function" for a function that returns a `FunctionClass`. A cell records the names of functions and .npy files,
+not their contents: after a change of their contents, start a new directory.
+
+The names are checked when the file is read, the values before the first run::
+
+>>> from dmq_fast import experiments
+>>> spec = experiments.read({
+...     "seeds": 25,
+...     "environments": [{"name": "lock", "horizon": [10, 20, 40]}],
+...     "algorithms": [{"name": "dmq", "variant": ["sound", "paper"]}],
+... })
+>>> len(spec.cells), spec.n_runs
+(6, 150)
+>>> spec.cells[0].algorithm_parameters
+{'sampler': 'rollout', 'n_samples': 100, 'eps_r': 0.01, 'ridge': 0.001, 'variant': 'sound'}
 """
 
 from __future__ import annotations
@@ -48,28 +72,30 @@ import numpy as np
 
 from dmq_fast._support.arguments import suggestion
 from dmq_fast.environments import registry
-from dmq_fast.experiments.sweep import algorithms
-from dmq_fast.experiments.sweep.algorithms import Budget, Environment
-from dmq_fast.experiments.sweep.toml_lines import Place, line_of, lines
+from dmq_fast.experiments.sweeps import algorithms
+from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
+from dmq_fast.experiments.sweeps.toml_lines import Place, key_lines, line_of
+from dmq_fast.run.named import imported
 
 __all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
 
 LARGEST = 1_000_000
-"""Number of runs from which a specification is taken to be a mistake."""
+"""Largest number of runs of a specification; more are taken for a mistake."""
 
 TOP = ("name", "seeds", "max_trajectories", "max_seconds", "evaluate", "environments", "algorithms")
 BUDGETS = ("max_trajectories", "max_seconds")
 
 
 class SpecError(ValueError):
-    """A specification is wrong; the message names line and key. Nothing was run."""
+    """A specification is wrong; the message names the line and the key. Nothing was run."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of environment, algorithm and parameters; `places` are where the parameters were given.
+    """One combination of environment, algorithm and parameters.
 
-    Parameters are complete: what was not given is there by its default, unless that is None.
+    Parameters that were not given have their defaults; those whose default is None are left out. `places` records where
+    in the specification each parameter stands.
     """
 
     environment: str
@@ -83,7 +109,7 @@ class Cell:
 
     @functools.cached_property
     def id(self) -> str:
-        """Hash of everything that a run of the cell depends on, but for the seed."""
+        """Hash of all that a run of the cell depends on, except the seed."""
         content = [
             self.environment,
             self.environment_parameters,
@@ -98,7 +124,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Spec:
-    """A specification that was read and found to be right, but for what only `check` can find."""
+    """A specification whose keys and names are right; `check` finds wrong values."""
 
     name: str
     seeds: tuple[int, ...]
@@ -112,13 +138,13 @@ class Spec:
         return len(self.cells) * len(self.seeds)
 
     def check(self) -> None:
-        """Make every environment and every algorithm once, so that wrong parameters are refused before the sweep.
+        """Make every environment and every algorithm once, so that wrong values are refused before the sweep.
 
         Raises
         ------
         SpecError
-            On what they refuse by a TypeError, ValueError or ImportError. Anything else may be due to a seed, and
-            will be recorded by the run.
+            If one raises a TypeError, ValueError or ImportError. Other exceptions may depend on the seed; the runs
+            record them.
         """
         environment_seed, algorithm_seed = seeds_of(self.seeds[0])
         made: tuple[str, Environment | None] = ("", None)
@@ -134,7 +160,7 @@ class Spec:
 
     @contextlib.contextmanager
     def blaming(self, cell: Cell, table: str) -> Iterator[None]:
-        """Find out which parameter of a table an exception is about."""
+        """Turn an exception into a SpecError at the parameter that its message begins with."""
         try:
             yield
         except (TypeError, ValueError, ImportError) as error:
@@ -149,20 +175,20 @@ class Spec:
 
 
 class Source(NamedTuple):
-    """Where a specification comes from."""
+    """The name of a specification, and the lines of its keys."""
 
     name: str
     lines: dict[Place, int]
 
     def error(self, place: Place, message: str) -> SpecError:
-        """Return an error about what stands at `place`."""
+        """Return an error about the value at `place`."""
         line = line_of(self.lines, place)
         where = self.name if line is None else f"{self.name}, line {line}"
         return SpecError(f"{where}: {dotted(place)}: {message}" if place else f"{where}: {message}")
 
 
 class Choice(NamedTuple):
-    """One value of a parameter, and where it stands."""
+    """One value of a parameter, and its place in the specification."""
 
     value: Any
     place: Place
@@ -174,7 +200,7 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     Parameters
     ----------
     spec : path, mapping or Spec
-        A TOML file, or what ``tomllib.load`` would make of one.
+        A TOML file, or its contents as ``tomllib.load`` returns them.
 
     Raises
     ------
@@ -191,16 +217,16 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
         raise TypeError(f"spec: expected a path, a mapping or a Spec, got {spec!r}")
     path = Path(spec)
     try:
-        # Some editors begin a file with a byte order mark.
+        # Some editors write a byte order mark at the beginning of a file.
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
         data = tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SpecError(f"{path}: not TOML: {error}") from error
-    return build(data, path.stem, text, Source(str(path), lines(text)))
+    return build(data, path.stem, text, Source(str(path), key_lines(text)))
 
 
 def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
-    """Make a specification of the contents of its file."""
+    """Return the specification with these contents."""
     refuse_unknown(source, (), data, TOP)
     name = data.get("name", name)
     if not isinstance(name, str):
@@ -214,7 +240,9 @@ def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
         raise source.error(("evaluate",), f"expected an integer >= 0, got {evaluate!r}")
     sides = [
         list(
-            itertools.chain.from_iterable(combinations(source, key, i, table) for i, table in tables(source, data, key))
+            itertools.chain.from_iterable(
+                combinations(source, key, i, table) for i, table in read_tables(source, data, key)
+            )
         )
         for key in ("environments", "algorithms")
     ]
@@ -238,14 +266,14 @@ def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
 
 
 def read_seeds(source: Source, data: dict[str, Any]) -> tuple[int, ...]:
-    """Return the seeds."""
+    """Return the seeds of a specification."""
     seeds = data.get("seeds", 1)
     if is_integer(seeds, 1):
         if seeds > LARGEST:
             raise source.error(("seeds",), f"expected at most {LARGEST:,} seeds, got {seeds}")
         return tuple(range(seeds))
     if not isinstance(seeds, list | tuple | range) or not seeds:
-        raise source.error(("seeds",), f"expected how many (an integer >= 1) or a list of integers >= 0, got {seeds!r}")
+        raise source.error(("seeds",), f"expected an integer >= 1 (how many) or a list of integers >= 0, got {seeds!r}")
     if len(seeds) > LARGEST:
         raise source.error(("seeds",), f"expected at most {LARGEST:,} seeds, got {len(seeds):,}")
     met: dict[int, None] = {}
@@ -259,7 +287,7 @@ def read_seeds(source: Source, data: dict[str, Any]) -> tuple[int, ...]:
 
 
 def read_budget(source: Source, key: str, choice: Choice) -> Any:
-    """Return a budget, if it is one."""
+    """Return the value of a budget, checked; None for none."""
     value = choice.value
     if value is None:
         return None
@@ -271,8 +299,8 @@ def read_budget(source: Source, key: str, choice: Choice) -> Any:
     return value
 
 
-def tables(source: Source, data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the tables ``[[key]]``."""
+def read_tables(source: Source, data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield index and contents of each table ``[[key]]``."""
     given = data.get(key)
     if not isinstance(given, list | tuple) or not given or not all(isinstance(table, Mapping) for table in given):
         got = "none" if given is None else repr(given)
@@ -282,7 +310,7 @@ def tables(source: Source, data: dict[str, Any], key: str) -> Iterator[tuple[int
 
 
 def combinations(source: Source, key: str, index: int, table: dict[str, Any]) -> Iterator[dict[str, Choice]]:
-    """Yield the product of the lists of a table."""
+    """Yield all combinations of the elements of the lists of a table."""
     place: Place = (key, index)
     if "name" not in table:
         raise source.error(place, "expected a name, got none")
@@ -297,7 +325,7 @@ def combinations(source: Source, key: str, index: int, table: dict[str, Any]) ->
         else:
             choices[name] = [Choice(element, (*place, name, i)) for i, element in enumerate(value)]
         for choice in choices[name]:
-            if not is_plain(choice.value):
+            if not is_storable(choice.value):
                 raise source.error(
                     choice.place, f"expected strings, booleans, finite numbers or lists of them, got {choice.value!r}"
                 )
@@ -310,7 +338,7 @@ def combinations(source: Source, key: str, index: int, table: dict[str, Any]) ->
 def make_cell(
     source: Source, environment: dict[str, Choice], algorithm: dict[str, Choice], limits: dict[str, Any], evaluate: int
 ) -> Cell:
-    """Make one cell, names of parameters checked."""
+    """Return one cell, after checking the names of its parameters."""
     places: dict[str, Place] = {
         "environments": environment["name"].place[:2],
         "algorithms": algorithm["name"].place[:2],
@@ -334,7 +362,7 @@ def make_cell(
 
 
 def complete(source: Source, choices: dict[str, Choice], parameters: Any, reserved: tuple[str, ...]) -> dict[str, Any]:
-    """Return the parameters given and, where there are any, the defaults of the others."""
+    """Return the given parameters and the defaults of the others."""
     name = choices["name"]
     if not isinstance(name.value, str):
         raise source.error(name.place, f"expected a string, got {name.value!r}")
@@ -356,18 +384,18 @@ def complete(source: Source, choices: dict[str, Choice], parameters: Any, reserv
         if default is inspect.Parameter.empty and key not in given:
             raise source.error(name.place[:2], f"{name.value}: expected the parameter {key}, got none")
     values = known | {key: choice.value for key, choice in given.items()}
-    return {key: value for key, value in values.items() if key in given or (value is not None and is_plain(value))}
+    return {key: value for key, value in values.items() if key in given or (value is not None and is_storable(value))}
 
 
 @functools.cache
 def environment_parameters(name: str) -> dict[str, Any] | None:
-    """Return names and defaults of the parameters of an environment; None where they cannot be told."""
+    """Return names and defaults of the parameters of an environment; None if it takes any."""
     if name.startswith(registry.GYMNASIUM_PREFIX):
         return None
     if name in registry.REGISTRY:
         return {parameter.name: parameter.default for parameter in registry.describe()[name]}
     if ":" in name:
-        return algorithms.parameters_of(algorithms.imported(name), but=("rng",))
+        return algorithms.parameters_of(imported("name", name), but=("rng",))
     known = registry.REGISTRY
     raise ValueError(
         f"expected one of {', '.join(known)}, {registry.GYMNASIUM_PREFIX}ID or module:function, got {name!r}"
@@ -376,19 +404,19 @@ def environment_parameters(name: str) -> dict[str, Any] | None:
 
 
 def algorithm_parameters(name: str) -> dict[str, Any] | None:
-    """Return names and defaults of the parameters of an algorithm; None where it takes any."""
+    """Return names and defaults of the parameters of an algorithm; None if it takes any."""
     factory = algorithms.find(name)
     names = list(inspect.signature(factory).parameters)
     return algorithms.parameters_of(factory, but=names[:2])
 
 
 def make_environment(cell: Cell, seed: int) -> Environment:
-    """Make the environment of a cell; `seed` counts where the cell has none of its own."""
+    """Make the environment of a cell, from `seed` unless the cell has a seed of its own."""
     seed = seed if cell.environment_seed is None else cell.environment_seed
     name, parameters = cell.environment, cell.environment_parameters
     if name in registry.REGISTRY or name.startswith(registry.GYMNASIUM_PREFIX):
         return registry.make(name, rng=seed, **parameters)
-    factory = algorithms.imported(name)
+    factory = imported("name", name)
     if "rng" in inspect.signature(factory).parameters:
         parameters = parameters | {"rng": seed}
     made: Environment = factory(**parameters)
@@ -396,11 +424,11 @@ def make_environment(cell: Cell, seed: int) -> Environment:
 
 
 def seeds_of(seed: int) -> tuple[int, int]:
-    """Return the seeds of environment and algorithm in the run of a seed.
+    """Return the seeds of environment and algorithm that belong to a seed of the sweep.
 
-    The first 63 bits of ``SeedSequence(seed, spawn_key=(0,))`` and ``spawn_key=(1,)``: they depend on nothing else, so
-    that a cell's runs stay what they are whatever is added to a sweep. The runs of one seed in different cells are
-    paired: all algorithms meet the same environment, with the same random numbers.
+    They are the first 63 bits of ``SeedSequence(seed, spawn_key=(0,))`` and ``spawn_key=(1,)``. As they depend on
+    nothing else, the runs of a cell do not change when others are added to the sweep, and the runs of one seed in
+    different cells are paired: all algorithms learn the same environment, with the same random numbers.
     """
     environment, algorithm = (
         int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
@@ -410,7 +438,7 @@ def seeds_of(seed: int) -> tuple[int, int]:
 
 
 def canonical(value: Any) -> Any:
-    """Return a value in the form in which equal ones look alike: 2.0 as 2."""
+    """Return a value in one form for all that are equal: 2.0 becomes 2."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list | tuple):
@@ -420,14 +448,14 @@ def canonical(value: Any) -> Any:
     return value
 
 
-def is_plain(value: Any) -> bool:
+def is_storable(value: Any) -> bool:
     """Whether a value can be stored as JSON."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, list | tuple):
-        return all(map(is_plain, value))
+        return all(map(is_storable, value))
     if isinstance(value, dict):
-        return all(isinstance(key, str) and is_plain(element) for key, element in value.items())
+        return all(isinstance(key, str) and is_storable(element) for key, element in value.items())
     return isinstance(value, str | bool | int)
 
 
@@ -437,7 +465,7 @@ def is_integer(value: Any, least: int) -> bool:
 
 
 def refuse_unknown(source: Source, place: Place, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Refuse keys that mean nothing."""
+    """Raise SpecError at the first unknown key."""
     for key in given:
         if key not in known:
             raise source.error(
@@ -446,7 +474,7 @@ def refuse_unknown(source: Source, place: Place, given: Mapping[str, Any], known
 
 
 def dotted(place: Place) -> str:
-    """Spell out a place: ``environments[0].horizon``."""
+    """Return a place as text, such as ``environments[0].horizon``."""
     text = ""
     for part in place:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"

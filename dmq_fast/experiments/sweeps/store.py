@@ -1,8 +1,8 @@
-"""The store of a sweep: one SQLite file, one row a run.
+"""The store of a sweep: an SQLite file with one row for each run.
 
-Rows are unique by cell and seed, and are only ever added whole: a run that two sweeps did at once is stored once, as
-whoever was first had it, and both had the same but for timings. SQLite's write-ahead log wants all who have the
-directory open on one machine; on a cluster one process sweeps and stores, and an executor brings the work to the nodes.
+A row is identified by cell and seed, and is added whole or not at all. If two sweeps do the same run, the first row is
+kept; the rows differ in timings only. SQLite's write-ahead log requires that all processes that open the directory are
+on one machine. On a cluster, one process sweeps and stores, and an executor takes the work to the nodes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.experiments.sweep.runs import FAILURES, to_json
-from dmq_fast.experiments.sweep.spec import Spec
+from dmq_fast.experiments.sweeps.runs import FAILURES, to_json
+from dmq_fast.experiments.sweeps.spec import Spec
 
 __all__ = ["FILE", "Store", "StoreError", "WriteError", "load"]
 
 FILE = "runs.sqlite"
-"""Name of the store in its directory."""
+"""Name of the file in the directory of a sweep."""
 
-# What marks a SQLite file as one of these: "DMQs".
+# "DMQs" in the header of the SQLite file marks it as a store; FORMAT is the version of its tables.
 APPLICATION, FORMAT = 0x444D5173, 1
 
 COLUMNS = {
@@ -66,27 +66,27 @@ CREATE TABLE IF NOT EXISTS specs (text TEXT PRIMARY KEY, name TEXT NOT NULL, run
     began TEXT NOT NULL);
 """
 
-# Seconds to wait for another sweep that is writing.
+# Seconds to wait while another sweep is writing.
 PATIENCE = 60.0
 
 
 class StoreError(ValueError):
-    """A file is not a store of this version; the message holds its path."""
+    """A file is not a store of this version; the message names it."""
 
 
 class WriteError(OSError):
-    """Runs could not be stored; those stored before are unharmed."""
+    """Writing to the store failed; the runs stored before are unharmed."""
 
 
 class Store:
-    """The store in `directory`, opened for writing; made where there is none.
+    """The store in `directory`, opened for writing, and made if there is none.
 
     Raises
     ------
     OSError
         If the directory cannot be made or written to.
     StoreError
-        If what is there is not a store.
+        If the file of that name is not a store.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -119,7 +119,7 @@ class Store:
         self.connection.execute("PRAGMA synchronous = NORMAL")
 
     def _write_ahead(self) -> None:
-        """Switch to WAL; SQLite does not wait by itself for others who do the same."""
+        """Switch to write-ahead logging, waiting for other sweeps that switch at the same time, as SQLite does not."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -132,12 +132,12 @@ class Store:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Do all that is written in the block, or nothing."""
+        """Make all writes of the block or none."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
-            # SQLite itself rolls back on a full disk.
+            # If the disk is full, SQLite has rolled back already.
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
@@ -145,7 +145,7 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Do likewise; WriteError where the disk or another sweep does not let SQLite."""
+        """Make all writes of the block or none; raise WriteError if the disk or another sweep prevents it."""
         try:
             with self.transaction():
                 yield
@@ -156,7 +156,7 @@ class Store:
         return int(self.connection.execute(query, arguments).fetchone()[0])
 
     def note(self, spec: Spec) -> None:
-        """Keep the text of a specification."""
+        """Store the text of a specification."""
         began = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         with self.writing():
             self.connection.execute(
@@ -164,36 +164,36 @@ class Store:
             )
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Store rows; those that are there already stay as they are."""
+        """Store rows; a row that is stored already stays as it is."""
         marks = ", ".join("?" * len(COLUMNS))
         values = [tuple(stored(name, row[name]) for name in COLUMNS) for row in rows]
         with self.writing():
             self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
 
     def forget_failures(self, spec: Spec) -> None:
-        """Remove those runs of a specification that failed or crashed."""
+        """Delete the runs of a specification that failed or crashed."""
         keys = ((cell.id, seed, *FAILURES) for cell in spec.cells for seed in spec.seeds)
         with self.writing():
             self.connection.executemany("DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN (?, ?)", keys)
 
     def known(self, keys: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Return those of a few hundred pairs of cell and seed that are stored."""
+        """Return those pairs of cell and seed that are stored, of up to a few hundred."""
         marks = ", ".join(["(?, ?)"] * len(keys))
         flat = list(itertools.chain.from_iterable(keys))
         query = f"SELECT cell, seed FROM runs WHERE (cell, seed) IN (VALUES {marks})"
         return set(self.connection.execute(query, flat))
 
     def statuses(self) -> dict[tuple[str, int], str]:
-        """Return the status of every run by cell and seed."""
+        """Return the status of every stored run by cell and seed."""
         found = self.connection.execute("SELECT cell, seed, status FROM runs")
         return {(cell, seed): status for cell, seed, status in found}
 
     def versions(self) -> list[str]:
-        """Return the versions of this package that runs are from."""
+        """Return the versions of this package that wrote the runs."""
         return [version for (version,) in self.connection.execute("SELECT DISTINCT version FROM runs ORDER BY 1")]
 
     def timings(self) -> dict[str, tuple[int, float]]:
-        """Return number and total seconds of the runs of every cell."""
+        """Return the number and the total seconds of the runs of each cell."""
         found = self.connection.execute("SELECT cell, count(seconds), total(seconds) FROM runs GROUP BY cell")
         return {cell: (count, total) for cell, count, total in found if count > 0}
 
@@ -206,12 +206,12 @@ class Store:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close()
-        if isinstance(error, sqlite3.Error):  # what is damaged
+        if isinstance(error, sqlite3.Error):  # the file is damaged
             raise StoreError(f"{self.path}: {error}") from error
 
 
 def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Return the runs stored in a directory, by cell and seed; a sweep may be writing to it.
+    """Return the runs stored in a directory, ordered by cell and seed, even while a sweep is writing to it.
 
     Parameters
     ----------
@@ -221,10 +221,10 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        A dict a run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``, ``environment_seed``;
-        ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``, ``max_seconds``,
-        ``evaluate``; ``status`` ("failed" and "crashed" besides the algorithm's own), ``error``; ``value``,
-        ``value_standard_error`` (None where the value is exact), ``optimal_value``, ``gap``; ``n_trajectories``
+        One dict for each run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``,
+        ``environment_seed``; ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``,
+        ``max_seconds``, ``evaluate``; ``status`` ("failed", "crashed" or a status of the algorithm), ``error``;
+        ``value``, ``value_standard_error`` (None if the value is exact), ``optimal_value``, ``gap``; ``n_trajectories``
         (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``, ``details``;
         ``version``, ``host``, ``ended`` (UTC).
 
@@ -233,12 +233,13 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
     FileNotFoundError
         If there is no store.
     StoreError
-        If it is not one of this version.
+        If the file is not a store of this version.
     """
     path = Path(directory) / FILE
     if not path.exists():
         raise FileNotFoundError(f"{directory} holds no sweep: there is no {FILE}")
-    # A reader of a write-ahead log shares memory in a file beside it. Where that cannot be made, nobody can write.
+    # A reader needs a file of shared memory beside the write-ahead log. If the directory is read-only and there is no
+    # log, nobody can be writing, and SQLite can read without that file.
     idle = not os.access(directory, os.W_OK) and not path.with_name(f"{FILE}-wal").exists()
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if idle else ''}"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as connection, naming(path):
@@ -251,22 +252,22 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def stored(name: str, value: Any) -> Any:
-    """Return an entry of a row as SQLite takes it."""
+    """Return an entry of a row in the form in which SQLite stores it."""
     if name in STRUCTURED:
         return to_json(value)
-    # Its integers have 64 bits; exact samplers count further.
+    # SQLite's integers have 64 bits; exact samplers count beyond.
     return float(value) if name == "n_trajectories" and value is not None and value >= 2**63 else value
 
 
 def loaded(name: str, value: Any) -> Any:
-    """Return an entry of a row as it was before `stored`; of n_trajectories beyond 2^63, the first 53 bits."""
+    """Return the entry of a row that `stored` was given; of n_trajectories beyond 2^63, the first 53 bits."""
     if name in STRUCTURED:
         return json.loads(value)
     return int(value) if name == "n_trajectories" and value is not None else value
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse what is not a store of this version."""
+    """Raise StoreError if the file is not a store of this version."""
     (application,), (version,) = (
         connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
     )
@@ -278,7 +279,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Say which file it is that SQLite cannot read."""
+    """Turn errors of SQLite into StoreError, which names the file."""
     try:
         yield
     except sqlite3.DatabaseError as error:

@@ -1,4 +1,4 @@
-"""Runs what a specification asks for and the store does not hold yet."""
+"""`sweep`: does the runs of a specification that the store does not hold yet."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.arguments import integer
 from dmq_fast._version import __version__
-from dmq_fast.experiments.sweep import algorithms
-from dmq_fast.experiments.sweep.runs import CRASHED, FAILURES, Run, lost, perform
-from dmq_fast.experiments.sweep.spec import Spec, read
-from dmq_fast.experiments.sweep.store import Store
-from dmq_fast.experiments.sweep.workers import Workers, WorkerStartError
+from dmq_fast.experiments.sweeps import algorithms
+from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs
+from dmq_fast.experiments.sweeps.spec import Spec, read
+from dmq_fast.experiments.sweeps.store import Store
+from dmq_fast.experiments.sweeps.workers import Workers, WorkerStartError
 from dmq_fast.samplers.parallel import workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
 
 BATCH_SECONDS = 1.0
-"""How long a task should take: long beside what it costs to send one, short beside what a kill may cost."""
+"""Target duration of a task: long compared with sending it to a worker, short compared with losing it to a kill."""
 
 BATCH_RUNS = 256
-"""Most runs of a task."""
+"""Largest number of runs in a task."""
 
 
 class SweepProgress(NamedTuple):
-    """What `progress` is called with.
+    """The argument of the function `progress` of `sweep`.
 
-    `seconds_left` adds up the mean times of finished runs of the same cells; the runs of the `unseen` cells, of which
-    none has finished yet, are not in it. None where nothing is known.
+    `seconds_left` is estimated from the mean times of the finished runs of each cell. It leaves out the `unseen` cells,
+    of which no run has finished yet, and is None if all remaining cells are such.
     """
 
     done: int
@@ -48,14 +48,14 @@ class SweepProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What a sweep has come to.
+    """The result of a sweep.
 
     Attributes
     ----------
     name : str
     out : Path
     runs : int
-        Runs that the specification asks for; `ran` of them were done now.
+        Number of runs in the specification; `ran` of them were done by this call.
     ran : int
     statuses : dict
         Number of these runs by status.
@@ -87,22 +87,23 @@ def sweep(
     retry: bool = False,
     progress: Callable[[SweepProgress], object] | None = None,
 ) -> Summary:
-    """Do all runs of a specification that are not stored in a directory yet.
+    """Do the runs of a specification that a directory does not hold yet, and store them there.
 
     Parameters
     ----------
     spec : path, mapping or Spec
-        A TOML file or its contents; see `dmq_fast.experiments.sweep.spec`.
+        A TOML file or its contents; see `dmq_fast.experiments.sweeps.spec`.
     out : str or path-like
-        Directory of the store, made where there is none. It may hold runs of other specifications.
+        Directory of the store, made if there is none. It may hold runs of other specifications.
     workers : int, optional
-        Spawned processes, with one BLAS thread each; 0: run in this one. Default: as many as there are CPUs.
+        Number of worker processes, each with one BLAS thread; 0 does all runs in the calling process. Default: one for
+        each CPU.
     executor : concurrent.futures.Executor, optional
-        Run there instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like. It is left open; that
-        its workers have one BLAS thread is up to whoever made it. With `workers`, the death of a worker costs one
-        run; one that breaks an executor, as it does a ``ProcessPoolExecutor``, ends the sweep.
+        Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like. It
+        is not shut down, and the number of BLAS threads of its workers is up to the caller. With `workers`, the death
+        of a worker costs one run; a death that breaks an executor, such as a ``ProcessPoolExecutor``, ends the sweep.
     retry : bool
-        Do runs again that failed or crashed.
+        Repeat the runs that failed or crashed.
     progress : callable, optional
         Called with a `SweepProgress` at the beginning and about once a second.
 
@@ -115,18 +116,33 @@ def sweep(
     SpecError
         If the specification is wrong. Nothing was run.
     StoreError, OSError
-        If the store cannot be used; WriteError, an OSError, if it cannot be written any more.
+        If the store cannot be opened; WriteError, an OSError, if writing to it fails later.
     KeyboardInterrupt
-        On Ctrl-C. The same call goes on from what is stored, as it does after a kill. `workers` are stopped at once,
-        an `executor` finishes what it is at.
+        On Ctrl-C. The same call does the remaining runs, as it does after a kill. `workers` are stopped at once, an
+        `executor` finishes its current tasks.
     BrokenExecutor
         If `executor` breaks.
 
     Notes
     -----
-    Several sweeps may share a directory on one machine. They take their runs in random order and look before each
-    task which of them others have stored meanwhile, so they share the work but for what they happen to do at the same
-    time; that is stored once.
+    Several sweeps on one machine may share a directory. Each does its runs in random order and skips, before each task,
+    the runs that others have stored meanwhile. So they share the work, except for runs that two of them do at the same
+    time; these are stored once.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dmq_fast import experiments
+    >>> spec = {
+    ...     "seeds": 2,
+    ...     "environments": [{"name": "lock", "horizon": [3, 4]}],
+    ...     "algorithms": [{"name": "dmq", "n_samples": 20}],
+    ... }
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     summary = experiments.sweep(spec, directory, workers=0)
+    ...     rows = experiments.load(directory)
+    >>> summary.statuses, [row["value"] for row in rows]
+    ({'finished': 4}, [0.7, 0.7, 0.7, 0.7])
     """
     began = time.perf_counter()
     if workers is not None and executor is not None:
@@ -173,12 +189,13 @@ class Sweep:
         self.store, self.progress, self.began = store, progress, began
         known = store.statuses()
         factories = {cell.algorithm: algorithms.find(cell.algorithm) for cell in spec.cells}
-        runs = [Run(cell, seed, factories[cell.algorithm]) for cell in spec.cells for seed in spec.seeds]
+        runs = [SweepRun(cell, seed, factories[cell.algorithm]) for cell in spec.cells for seed in spec.seeds]
         self.missing = [run for run in runs if (run.cell.id, run.seed) not in known]
+        # The result of a run does not depend on the order.
         random.shuffle(self.missing)  # see the notes of `sweep`; what a run gives does not depend on its turn
-        # Halves of tasks that were lost, smaller and smaller, until what takes a worker down is alone.
-        self.broken: deque[list[Run]] = deque()
-        self.flying: dict[Future[list[dict[str, Any]]], list[Run]] = {}
+        # Halves of tasks that were crashed_row, smaller and smaller, until what takes a worker down is alone.
+        self.broken: deque[list[SweepRun]] = deque()
+        self.flying: dict[Future[list[dict[str, Any]]], list[SweepRun]] = {}
         self.total, self.ran = len(runs), 0
         self.failed = sum(known.get((run.cell.id, run.seed)) in FAILURES for run in runs)
         self.left = Counter(run.cell.id for run in self.missing)
@@ -194,7 +211,7 @@ class Sweep:
         try:
             while True:
                 while len(self.flying) < window and (batch := self.next_batch()):
-                    self.flying[executor.submit(perform, batch)] = batch
+                    self.flying[executor.submit(do_runs, batch)] = batch
                 if not self.flying:
                     return
                 done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
@@ -205,14 +222,14 @@ class Sweep:
             for future in self.flying:
                 future.cancel()
 
-    def next_batch(self) -> list[Run]:
-        """Return the runs of the next task; none when none are left to hand out."""
+    def next_batch(self) -> list[SweepRun]:
+        """Return the runs of the next task, an empty list when no run is left."""
         if self.broken:
             return self.broken.popleft()
         while self.missing:
-            # Smaller towards the end: workers end together, and what sweeps that share the work do twice is little.
+            # Tasks get smaller towards the end, so that workers end together and two sweeps repeat little work.
             most = min(BATCH_RUNS, math.ceil(len(self.missing) / (8 * self.workers)))
-            batch: list[Run] = []
+            batch: list[SweepRun] = []
             seconds = 0.0
             while self.missing and len(batch) < most and seconds < BATCH_SECONDS:
                 batch.append(self.missing.pop())
@@ -223,19 +240,19 @@ class Sweep:
                 return batch
         return []
 
-    def take(self, future: Future[list[dict[str, Any]]], batch: list[Run]) -> None:
-        """Store what a task has come to."""
+    def take(self, future: Future[list[dict[str, Any]]], batch: list[SweepRun]) -> None:
+        """Store the rows of a finished task, or split a task whose worker died."""
         try:
             rows = future.result()
         except (BrokenExecutor, WorkerStartError) as error:
-            error.add_note("What has finished is stored, and the same call goes on from there.")
+            error.add_note("Finished runs are stored; the same call does the remaining ones.")
             raise
         except (Exception, CancelledError) as error:
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self.broken.extend((batch[:middle], batch[middle:]))
                 return
-            rows = [lost(batch[0], CRASHED, error)]
+            rows = [crashed_row(batch[0], error)]
         self.store.add(rows)
         self.ran += len(rows)
         for row in rows:
@@ -247,12 +264,12 @@ class Sweep:
                 self.timings[cell] = count + 1, seconds + row["seconds"]
 
     def mean(self, cell: str) -> float | None:
-        """Mean seconds of the finished runs of a cell."""
+        """Return the mean seconds of the finished runs of a cell."""
         count, seconds = self.timings.get(cell, (0, 0.0))
         return seconds / count if count else None
 
     def report(self) -> None:
-        """Tell the progress callback."""
+        """Call the progress function."""
         if self.progress is not None:
             done = self.total - self.left.total()
             left, unseen = time_left(self.left, self.timings, self.workers)
@@ -262,9 +279,9 @@ class Sweep:
 def time_left(
     left: Mapping[str, int], timings: Mapping[str, tuple[int, float]], workers: int
 ) -> tuple[float | None, int]:
-    """Estimate the seconds that `workers` need for what is left; with it, the number of cells nothing is known of.
+    """Estimate the seconds that `workers` need for the remaining runs; return it and the number of unseen cells.
 
-    By the mean times of finished runs of the same cells, and no shorter than the longest single one.
+    The estimate uses the mean times of the finished runs of each cell, and is at least the longest of these means.
     """
     rest = {cell: count for cell, count in left.items() if count > 0}
     means = {cell: timings[cell][1] / timings[cell][0] for cell in rest if cell in timings}
@@ -275,10 +292,10 @@ def time_left(
 
 
 class Here(Executor):
-    """Runs at once what is submitted, in the calling thread."""
+    """An executor that runs each call at once, in the calling thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run and return a future that is done."""
+        """Run a call and return its finished future."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -288,7 +305,7 @@ class Here(Executor):
 
 
 def own_executor(workers: int | None, n_runs: int) -> Executor:
-    """Make what runs are done on where no executor was given."""
+    """Return the executor of a sweep that was given none."""
     if workers == 0:
         return Here()
     if workers is None:

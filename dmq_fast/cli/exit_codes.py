@@ -1,0 +1,40 @@
+"""The exit codes of ``dmq-fast``, and how ``--help`` explains them."""
+
+from __future__ import annotations
+
+__all__ = [
+    "EXIT_CODES",
+    "FAILED",
+    "FINISHED",
+    "INTERRUPTED",
+    "NOT_SAVED",
+    "OUT_OF_BUDGET",
+    "SAVING_EXIT_CODES",
+    "SHORT_EXIT_CODES",
+    "TERMINATED",
+    "USAGE",
+]
+
+FINISHED, FAILED, USAGE, OUT_OF_BUDGET, NOT_SAVED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
+
+EXIT_CODES = """\
+exit codes:
+  0    the run finished
+  1    the environment raised an exception; what was learned until then is reported and saved
+  2    the command line, a parameter, the output directory or a journal is wrong; nothing was run
+  3    a budget (--max-...) ended the run; what was learned until then is reported and saved
+  4    the run ended and is reported, but could not be saved
+  130  interrupted by Ctrl-C; what was learned until then is reported and saved
+  143  terminated by SIGTERM; what was learned until then is reported and saved
+"""
+"""Exit codes of a run."""
+
+SHORT_EXIT_CODES = """\
+exit codes:
+  0    done
+  2    the command line, or a file or directory that it names, is wrong; nothing was done
+"""
+"""Exit codes of commands that cannot stop half-way."""
+
+SAVING_EXIT_CODES = f"{SHORT_EXIT_CODES}  4    the output could not be saved\n"
+"""Exit codes of those commands that write a file."""

@@ -1,0 +1,20 @@
+"""Exceptions as text that can be stored."""
+
+from __future__ import annotations
+
+import traceback
+
+__all__ = ["spelled", "writable"]
+
+
+def spelled(error: BaseException) -> str:
+    """Return the last line of an exception's traceback, with type and message, then its notes, one on each line."""
+    shown = traceback.TracebackException.from_exception(error)
+    notes, shown.__notes__ = shown.__notes__, None  # otherwise the notes would be the last lines
+    words = [list(shown.format_exception_only())[-1].strip(), *(notes if isinstance(notes, list) else ())]
+    return writable("\n".join(map(str, words)))
+
+
+def writable(text: str) -> str:
+    """Return a text with lone surrogates escaped: file names may hold them, and UTF-8 cannot encode them."""
+    return text.encode(errors="backslashreplace").decode()

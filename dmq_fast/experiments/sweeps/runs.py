@@ -1,0 +1,166 @@
+"""One run of a sweep, and the row that is stored of it."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import math
+import socket
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dmq_fast._version import __version__
+from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
+from dmq_fast.experiments.sweeps.errors import spelled, writable
+from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
+from dmq_fast.kernels import Stream
+from dmq_fast.run.appraisal import appraise
+from dmq_fast.samplers.streams import LAST_CALL
+
+__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs"]
+
+FAILED = "failed"
+"""Status of a run that raised an exception."""
+
+CRASHED = "crashed"
+"""Status of a run whose process died."""
+
+FAILURES = (FAILED, CRASHED)
+
+WORTH = ("value", "value_standard_error", "optimal_value", "gap")
+"""Those entries of `appraise` that a row keeps."""
+
+
+class SweepRun(NamedTuple):
+    """A cell and a seed. The factory of the algorithm comes with them, as a worker may not have it registered."""
+
+    cell: Cell
+    seed: int
+    factory: Factory
+
+
+def do_runs(runs: Sequence[SweepRun]) -> list[dict[str, Any]]:
+    """Do runs one after the other, in the worker process, and return the row of each."""
+    return [do_run(run) for run in runs]
+
+
+def do_run(run: SweepRun) -> dict[str, Any]:
+    """Do one run and return its row; an exception becomes part of the row."""
+    clock = Clock()
+    try:
+        outcome = attempt(run, clock)
+    except (Exception, SystemExit) as error:
+        outcome = failure_entries(FAILED, error, traceback.format_exc())
+    return identity(run) | outcome | {"seconds": clock.total(), "timings": clock.phases | outcome["timings"]}
+
+
+def attempt(run: SweepRun, clock: Clock) -> dict[str, Any]:
+    """Make environment and algorithm, learn, and appraise the learned policy."""
+    environment_seed, algorithm_seed = seeds_of(run.seed)
+    env = make_environment(run.cell, environment_seed)
+    algorithm = run.factory(env, algorithm_seed, **run.cell.algorithm_parameters)
+    clock.tick("making")
+    outcome = Outcome.of(algorithm.learn(run.cell.budget))
+    clock.tick("learning")
+    worth = worth_of(env, outcome, run.cell.evaluate, algorithm_seed)
+    clock.tick("evaluation")
+    row = {
+        "status": writable(str(outcome.status)),
+        "error": None,
+        **worth,
+        "n_trajectories": int(outcome.n_trajectories),
+        "counts": dict(outcome.counts),
+        "timings": {"phases": dict(outcome.seconds)},
+        "warnings": list(outcome.warnings),
+        "details": dict(outcome.details),
+    }
+    if row["status"] in FAILURES:
+        raise ValueError(f"learn: expected a status other than {FAILED} and {CRASHED}, got {row['status']}")
+    if row["value"] is not None and not math.isfinite(row["value"]):
+        raise ValueError(f"learn: expected a finite value, got {row['value']}")
+    # An outcome that cannot be stored must fail this run, not the sweep.
+    json.dumps(row, default=json_default)
+    if not 0 <= row["n_trajectories"] <= 1e308:
+        raise ValueError(f"learn: expected n_trajectories in [0, 1e308], got {row['n_trajectories']}")
+    return row
+
+
+def worth_of(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str, Any]:
+    """Return the value of what was learned, exact or estimated from n trajectories, and the optimum."""
+    policy = outcome.policy
+    worth = appraise(env, policy, n, Stream(seed).at(LAST_CALL))
+    if worth["value"] is None and outcome.value is not None:
+        worth["value"] = float(outcome.value)
+    return {name: worth[name] for name in WORTH}
+
+
+def identity(run: SweepRun) -> dict[str, Any]:
+    """Return the part of a row that identifies the run."""
+    cell = run.cell
+    environment_seed, algorithm_seed = seeds_of(run.seed)
+    return {
+        "cell": cell.id,
+        "seed": run.seed,
+        "environment": cell.environment,
+        "environment_parameters": cell.environment_parameters,
+        "environment_seed": environment_seed if cell.environment_seed is None else cell.environment_seed,
+        "algorithm": cell.algorithm,
+        "algorithm_parameters": cell.algorithm_parameters,
+        "algorithm_seed": algorithm_seed,
+        "max_trajectories": cell.budget.max_trajectories,
+        "max_seconds": cell.budget.max_seconds,
+        "evaluate": cell.evaluate,
+        "version": __version__,
+        "host": socket.gethostname(),
+        "ended": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+    }
+
+
+def failure_entries(status: str, error: BaseException, trace: str | None = None) -> dict[str, Any]:
+    """Return the other part of the row, for a run that failed or crashed."""
+    return {
+        "status": status,
+        "error": spelled(error),
+        **dict.fromkeys((*WORTH, "n_trajectories")),
+        "counts": {},
+        "seconds": None,
+        "timings": {},
+        "warnings": [],
+        "details": {} if trace is None else {"traceback": trace},
+    }
+
+
+def crashed_row(run: SweepRun, error: BaseException) -> dict[str, Any]:
+    """Return the row of a run whose process died."""
+    return identity(run) | failure_entries(CRASHED, error)
+
+
+def json_default(value: Any) -> Any:
+    """Return a number or an array of NumPy as JSON can hold it; TypeError for all else."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"expected what JSON can hold, got {type(value).__name__}")
+
+
+to_json = functools.partial(json.dumps, default=json_default, separators=(",", ":"))
+"""Returns the JSON of a structured column."""
+
+
+class Clock:
+    """Measures the seconds of each phase of a run."""
+
+    def __init__(self) -> None:
+        self.began = self.last = time.perf_counter()
+        self.phases: dict[str, Any] = {}
+
+    def tick(self, phase: str) -> None:
+        """End a phase, which began with the end of the one before."""
+        now = time.perf_counter()
+        self.phases[phase], self.last = now - self.last, now
+
+    def total(self) -> float:
+        """Return the seconds since the beginning."""
+        return time.perf_counter() - self.began
