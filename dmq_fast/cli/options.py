@@ -1,4 +1,4 @@
-"""The parsers: what the commands share, and the options of ``run``, which depend on the environment.
+"""The parsers of the command line, and the options of ``run``, which depend on the environment.
 
 The options for the arguments of `DMQ` are made from `dmq_fast.run.arguments`.
 """

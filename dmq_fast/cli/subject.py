@@ -20,7 +20,7 @@ __all__ = ["Subject", "make_subject"]
 
 
 class Subject(NamedTuple):
-    """An environment, and what the report shows of it; `seed` is None for an environment from a file."""
+    """An environment with its name, parameters and seed in reports; the seed is None for one from a file."""
 
     env: FiniteMDP | Sampler
     name: str

@@ -65,7 +65,7 @@ def read_initial(text: str) -> str | list[list[int]]:
 
 
 def read_arithmetic(text: str) -> str | int:
-    """Read what `samplers.ExactSampler` takes as arithmetic: a name, or a number of decimal digits."""
+    """Read the arithmetic of `samplers.ExactSampler`: a name, or a number of decimal digits."""
     try:
         return int(text)
     except ValueError:

@@ -51,7 +51,7 @@ def cells_of(rows: Iterable[Mapping[str, Any]]) -> list[CellRuns]:
 
 
 def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
-    """Yield what sorts parameters: numbers by size, other values by their text."""
+    """Yield a sort key of parameters: numbers sort by size, other values by their text."""
     for name, value in parameters.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         yield name, float(value) if is_number else 0.0, "" if is_number else str(value)

@@ -142,7 +142,7 @@ def json_default(value: Any) -> Any:
     """Return a number or an array of NumPy as JSON can hold it; TypeError for all else."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"expected what JSON can hold, got {type(value).__name__}")
+    raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
 
 
 to_json = functools.partial(json.dumps, default=json_default, separators=(",", ":"))

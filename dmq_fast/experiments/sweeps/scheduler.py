@@ -192,8 +192,8 @@ class Sweep:
         runs = [SweepRun(cell, seed, factories[cell.algorithm]) for cell in spec.cells for seed in spec.seeds]
         self.missing = [run for run in runs if (run.cell.id, run.seed) not in known]
         # The result of a run does not depend on the order.
-        random.shuffle(self.missing)  # see the notes of `sweep`; what a run gives does not depend on its turn
-        # Halves of tasks that were crashed_row, smaller and smaller, until what takes a worker down is alone.
+        random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
+        # Tasks whose worker died, halved again and again until the run that kills its worker is alone.
         self.broken: deque[list[SweepRun]] = deque()
         self.flying: dict[Future[list[dict[str, Any]]], list[SweepRun]] = {}
         self.total, self.ran = len(runs), 0
