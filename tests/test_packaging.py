@@ -107,6 +107,8 @@ def test_the_sdist_holds_every_source(sdist):
     assert not [name for name in names if name.endswith((".so", ".c"))]
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
 def test_the_wheel_holds_what_users_need_and_no_sources(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -119,6 +121,8 @@ def test_the_wheel_holds_what_users_need_and_no_sources(wheel):
     assert not [name for name in names if name.endswith((".pyx", ".c")) or name.startswith(("tests/", "bench/"))]
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
 def test_a_client_cimports_from_the_installed_wheel(wheel, tmp_path):
     site, client = tmp_path / "site", tmp_path / "client"
     python("-m", "pip", "install", "--no-deps", "--target", site, wheel, cwd=tmp_path)
