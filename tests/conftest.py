@@ -1,8 +1,19 @@
-"""Fixtures of several test files."""
+"""Settings of every test process, and fixtures that several test files use."""
 
-import pytest
+import os
+import signal
 
-from dmq_fast import cli
+# Before NumPy loads: a test process, such as a worker of pytest-xdist, computes on one thread.
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+# A process that a shell script starts in the background ignores Ctrl-C, and so do its children. Tests send Ctrl-C.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+import pytest  # noqa: E402
+
+from dmq_fast import cli  # noqa: E402
 
 
 @pytest.fixture

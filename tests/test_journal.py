@@ -68,6 +68,11 @@ class Watched(RolloutSampler):
         return super().collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
 
 
+def spread(items, most):
+    """All items, or about `most` of them at equal distances; the first and the last are always among them."""
+    return [*items[: -1 : -(-len(items) // most)], items[-1]]
+
+
 def boundaries(contents):
     """Return the end of each record in bytes."""
     ends = [0]
@@ -79,7 +84,8 @@ def boundaries(contents):
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path, name, settings):
+@pytest.mark.parametrize("most", [20, pytest.param(10**9, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path, name, settings, most):
     env, path = ENVIRONMENTS[name](), tmp_path / "journal"
 
     def learn():
@@ -92,7 +98,7 @@ def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path
     calls = undisturbed.counts["sampler_calls"]
     assert learn() == list(range(1, calls + 1))
     whole, redrawn = path.read_bytes(), 0
-    for end in boundaries(whole):
+    for end in spread(boundaries(whole), most):
         path.write_bytes(whole[:end])
         *_, last = 0, *(record.calls for record in journal.decisions(path, whole[:end]))
         drawn = learn()
@@ -110,7 +116,8 @@ def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path
 
 
 @pytest.mark.parametrize("record", [0, 1, 2, 7, -2, -1])
-def test_a_torn_tail_is_dropped_at_every_byte(tmp_path, record):
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_torn_tail_is_dropped_at_every_byte(tmp_path, record, step):
     path = tmp_path / "journal"
     algorithm = dmq.DMQ(chain(3, rng=0), n_samples=20, rng=7, journal=path)
     expected = content(algorithm.learn())
@@ -118,12 +125,12 @@ def test_a_torn_tail_is_dropped_at_every_byte(tmp_path, record):
     ends = [0, *boundaries(whole)]
     record %= len(ends) - 1
     begin, end = ends[record], ends[record + 1]
-    for cut in range(begin, end, 1 if record > 0 else 20):
+    for cut in range(begin, end, step if record > 0 else 20 * step):
         path.write_bytes(whole[:cut])
         assert content(algorithm.learn()) == expected
         assert len(path.read_bytes()) == len(whole)
     if record > 0:
-        for position in range(begin, end):
+        for position in range(begin, end, step):
             flipped = bytearray(whole[:end])
             flipped[position] ^= 0x10
             path.write_bytes(flipped)
@@ -138,18 +145,19 @@ def test_a_torn_tail_is_dropped_at_every_byte(tmp_path, record):
             assert content(algorithm.learn()) == expected
 
 
-def test_a_flipped_bit_before_the_last_record_is_refused(tmp_path):
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_flipped_bit_before_the_last_record_is_refused(tmp_path, step):
     path = tmp_path / "journal"
     algorithm = dmq.DMQ(chain(3, rng=0), n_samples=20, rng=7, journal=path)
     algorithm.learn()
     whole = path.read_bytes()
-    for position in range(boundaries(whole)[-2]):
+    for position in range(0, boundaries(whole)[-2], step):
         flipped = bytearray(whole)
         flipped[position] ^= 1 << position % 8
         with pytest.raises(dmq.JournalError, match=r"damaged: record|not a journal") as caught:
             journal.read(path, bytes(flipped))
         assert str(path) in str(caught.value)
-        if position % 50 == 0:
+        if position // step % 50 == 0:
             path.write_bytes(flipped)
             with pytest.raises(dmq.JournalError, match=r"damaged: record|not a journal"):
                 algorithm.learn()
@@ -568,6 +576,7 @@ algorithm.learn().save(sys.argv[5])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 @pytest.mark.parametrize(("name", "n_samples"), [("lock", 3000), ("chain", 6000)])
 def test_kill_9_at_any_moment(tmp_path, variant, name, n_samples):

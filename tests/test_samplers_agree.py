@@ -603,12 +603,14 @@ BAD_CALLS = [
 
 @every_sampler
 @pytest.mark.parametrize(("wrong", "error", "words"), BAD_CALLS, ids=str)
-@pytest.mark.parametrize("n", [0, 5])
-def test_every_sampler_refuses_alike(make, wrong, error, words, n):
-    arguments = {"policy": Policy.uniform(4), "n": n, "rng": Stream(0), "levels": [0], "returns_from": []} | wrong
-    policy = arguments.pop("policy")
-    with pytest.raises(error, match=words):
-        make(everything()).collect_chunk(policy, arguments.pop("n"), **arguments)
+def test_every_sampler_refuses_alike(make, wrong, error, words):
+    sampler = make(everything())
+    for some in (0, 5):
+        good = {"policy": Policy.uniform(4), "n": some, "rng": Stream(0), "levels": [0], "returns_from": []}
+        arguments = good | wrong
+        policy, n = arguments.pop("policy"), arguments.pop("n")
+        with pytest.raises(error, match=words):
+            sampler.collect_chunk(policy, n, **arguments)
 
 
 @pytest.mark.parametrize("make", [RolloutSampler, FlowSampler, drawing, ExactSampler])
