@@ -214,7 +214,7 @@ def test_the_sampler_is_rollout_unless_said_and_shown_if_another(run):
 
 
 def test_exact_runs_find_what_no_number_of_samples_repairs(run):
-    decoy = "run decoy --horizon 60 --variant paper --ratio 8 --sampler exact --json"
+    decoy = "run decoy --horizon 20 --variant paper --ratio 8 --sampler exact --json"
     assert json.loads(run(*decoy.split())[1])["value"] == pytest.approx(0.4)
     assert json.loads(run(*decoy.split(), "--initial", "fixed")[1])["value"] == pytest.approx(0.7)
 

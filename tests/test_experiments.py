@@ -614,7 +614,10 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow) if kind in ("1 worker", "dask") else kind for kind in EXECUTORS],
+)
 def test_any_executor_gives_the_same_rows(tmp_path, undisturbed, kind):
     with EXECUTORS[kind]() as executor:
         options = executor if isinstance(executor, dict) else {"executor": executor}

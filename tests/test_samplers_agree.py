@@ -238,10 +238,11 @@ def small():
     return env, Policy([Uniform(), Greedy(rng.normal(size=(2, 3))), Uniform()])
 
 
+@pytest.mark.parametrize("draws", [2_000, pytest.param(8_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", DRAWN)
-def test_one_trajectory_has_the_law_of_trajectories(name):
+def test_one_trajectory_has_the_law_of_trajectories(name, draws):
     env, policy = small()
-    sampler, draws = DRAWN[name](env), 8_000
+    sampler = DRAWN[name](env)
     vectors, shares = law_of_one(env, policy, (1,))
     vectors, index = np.unique(vectors.round(9), axis=0, return_inverse=True)
     shares = np.bincount(index, weights=shares)
@@ -255,9 +256,22 @@ def test_one_trajectory_has_the_law_of_trajectories(name):
     refuse_small([scipy.stats.chisquare(observed, expected).pvalue], FAMILY_LEVEL / len(DRAWN))
 
 
-@pytest.mark.parametrize("n", [30, 10**3, 10**10, 2**63 - 1])
-@pytest.mark.parametrize("returns_from", [(0,), (1,), (0, 2)], ids=str)
-@pytest.mark.parametrize("square", ["drawn", "expected"])
+# Every number, request and way to the square, and the largest number with each way; the other combinations are slow.
+JOINT = [*itertools.product(["drawn", "expected"], [(0,), (1,), (0, 2)], [30, 10**3, 10**10, 2**63 - 1])]
+QUICK = [
+    ("drawn", (0,), 30),
+    ("drawn", (1,), 10**10),
+    ("drawn", (0, 2), 2**63 - 1),
+    ("expected", (0,), 2**63 - 1),
+    ("expected", (0, 2), 10**3),
+]
+
+
+@pytest.mark.parametrize(
+    ("square", "returns_from", "n"),
+    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in JOINT],
+    ids=str,
+)
 def test_flow_has_the_joint_law_across_levels(n, returns_from, square):
     """Means and all covariances of visits at all levels, y phi and y^2, against the list of all trajectories."""
     env, policy = small()
@@ -741,10 +755,11 @@ def test_exact_moments_do_not_depend_on_n():
     assert one.cover_sizes == many.cover_sizes
 
 
+@pytest.mark.parametrize("horizon", [30, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mixture", ["stratified", "multinomial"])
-def test_no_number_of_samples_repairs_a_uniform_initial_policy(mixture):
-    """docs/findings.md, A, with N = infinity: at H = 60 the good state has mass 4^-60 and stays below R = 8 >= K."""
-    env = decoy_lock(60)
+def test_no_number_of_samples_repairs_a_uniform_initial_policy(mixture, horizon):
+    """docs/findings.md, A, with N = infinity: the good state has mass 4^-H and stays below R = 8 >= K."""
+    env = decoy_lock(horizon)
     settings = {"variant": "paper", "ratio": 8.0, "mixture": mixture, "rng": 1}
     uniform, fixed = (
         dmq.DMQ(ExactSampler(env), initial=initial, **settings).learn() for initial in ("uniform", "fixed")
