@@ -15,7 +15,7 @@ __all__ = ["BLAS_THREADS", "LARGEST_WITHOUT_BLAS", "libraries", "one_thread", "s
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 LARGEST_WITHOUT_BLAS = 48
-"""Dimension up to which second moments are added up without BLAS; `SMALL` of ``src_pyx/_moments.pyx``."""
+"""Dimension up to which second moments are added up without BLAS; `SMALL` of ``src_pyx/linalg/_moments.pyx``."""
 
 _said = False
 

@@ -290,7 +290,7 @@ cdef class FiniteModel:
             if failed < 0:
                 for i in range(gram.shape[0]):
                     job.write_gram(plan.wanted[i], &gram[i, 0, 0])
-                    plan.count(d * d + job.products(plan.wanted[i]) // 32)
+                    plan.check_after(d * d + job.products(plan.wanted[i]) // 32)
                 for i in range(moment.shape[0]):
                     job.write_return(i, &moment[i, 0])
                     square[i] = job.squares[i]
@@ -389,7 +389,7 @@ cdef class _CountedRollout:
             for h in range(self.plan.last + 1):
                 self.arrive(h, size)
                 # A step of one trajectory is a uniform or two and a look into a table.
-                self.plan.count(4 * size)
+                self.plan.check_after(4 * size)
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if self.act(h, size) != 0:
