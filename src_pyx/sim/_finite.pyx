@@ -404,17 +404,13 @@ cdef class _CountedRollout:
 
     cdef void start(self, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t i, k
-        cdef double x
         if self.model.n_start == 1:
             for i in range(size):
                 self.states[i] = self.model.start_state[0]
             return
         philox_uniforms(&self.generator, self.uniforms, size)
         for i in range(size):
-            x = self.uniforms[i] * self.model.n_start
-            k = <Py_ssize_t> x
-            if not x - k < self.model.start_threshold[k]:
-                k = self.model.start_alias[k]
+            k = outcome(self.model.start_threshold, self.model.start_alias, self.model.n_start, self.uniforms[i])
             self.states[i] = self.model.start_state[k]
 
     cdef void arrive(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
@@ -493,8 +489,7 @@ cdef class _CountedRollout:
     cdef void move(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         cdef Level* level = &self.model.levels[h]
         cdef Py_ssize_t i
-        cdef int32_t first, k
-        cdef double x
+        cdef Py_ssize_t first, k
         cdef bint paying = level.rewards == BY_EDGE and h >= self.plan.first_return
         if level.deterministic:
             for i in range(size):
@@ -503,12 +498,10 @@ cdef class _CountedRollout:
         philox_uniforms(&self.generator, self.uniforms, size)
         for i in range(size):
             first = level.row_start[self.rows[i]]
-            x = self.uniforms[i] * (level.row_start[self.rows[i] + 1] - first)
-            k = <int32_t> x
-            x -= k
-            k += first
-            if not x < level.threshold[k]:
-                k = first + level.alias[k]
+            k = first + outcome(
+                level.threshold + first, level.alias + first, level.row_start[self.rows[i] + 1] - first,
+                self.uniforms[i],
+            )
             self.states[i] = level.next_state[k]
             if paying:
                 self.rewards[i] = level.reward[k]

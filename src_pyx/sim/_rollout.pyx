@@ -147,7 +147,7 @@ cdef class _Rollout(Simulator):
     cdef double* moments
     cdef double* squares
     cdef double* earned
-    # By trajectory of the block, and workspace.
+    # Scores by trajectory of the block; workspace of second moments; theta as `pack_theta` writes it.
     cdef double* scores
     cdef double* gram_work
     cdef double* packed
