@@ -627,7 +627,7 @@ def test_resume_goes_on_after_a_budget_and_knows_when_a_run_has_finished(run, tm
     code, out, err = run("resume", tmp_path / "a", "--json")
     assert code == 0
     assert json.loads(out) == saved
-    assert "finished already" in err
+    assert "has finished" in err
     assert (tmp_path / "a" / "result.npz").read_bytes() == before
     code, out, _ = run("resume", tmp_path / "a")
     assert "status                finished" in out
