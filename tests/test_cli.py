@@ -83,7 +83,7 @@ def test_values_of_environments_without_tables_are_estimated(run, name, shift):
 
 
 def test_a_table_can_be_left_aside(run):
-    lake = "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --n-samples 20 --evaluate 50 --json"
+    lake = "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --n-samples 5 --evaluate 50 --json"
     tables, step = (
         json.loads(run("run", *lake.split(), *more)[1]) for more in ([], ["--through", "step"])
     )  # fmt: skip

@@ -830,6 +830,7 @@ def alive(pid):
     return "zombie" not in Path(f"/proc/{pid}/status").read_text() if Path("/proc").exists() else True
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment(tmp_path):
     path, begun = slow_spec(tmp_path)
     experiments.sweep(path, tmp_path / "undisturbed", workers=0)
@@ -1191,6 +1192,7 @@ def test_a_disk_that_fills_up_ends_the_sweep(tmp_path, run, monkeypatch):
     assert run("sweep", path, "--out", out, "--workers", 0)[0] == 0
 
 
+@pytest.mark.slow
 def test_the_command_on_a_dask_cluster(tmp_path, run, undisturbed):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(

@@ -89,7 +89,7 @@ def test_any_workers_give_the_bits_of_none(kind):
 def test_dask_gives_the_bits_of_none():
     distributed = pytest.importorskip("distributed")
     inner = RolloutSampler(ENV)
-    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         distributed.LocalCluster(**settings) as cluster,
         distributed.Client(cluster) as client,

@@ -258,7 +258,7 @@ def test_one_trajectory_has_the_law_of_trajectories(name, draws):
 
 # Every number, request and way to the square, and the largest number with each way; the other combinations are slow.
 JOINT = [*itertools.product(["drawn", "expected"], [(0,), (1,), (0, 2)], [30, 10**3, 10**10, 2**63 - 1])]
-QUICK = [
+QUICK_JOINT = [
     ("drawn", (0,), 30),
     ("drawn", (1,), 10**10),
     ("drawn", (0, 2), 2**63 - 1),
@@ -269,7 +269,7 @@ QUICK = [
 
 @pytest.mark.parametrize(
     ("square", "returns_from", "n"),
-    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in JOINT],
+    [case if case in QUICK_JOINT else pytest.param(*case, marks=pytest.mark.slow) for case in JOINT],
     ids=str,
 )
 def test_flow_has_the_joint_law_across_levels(n, returns_from, square):
@@ -330,7 +330,16 @@ def test_groups_are_merged_by_reward():
     refuse_small(p_values)
 
 
-@pytest.mark.parametrize("make", DRAWN.values(), ids=DRAWN)
+@pytest.mark.parametrize(
+    "make",
+    [
+        DRAWN["rollout"],
+        DRAWN["flow"],
+        pytest.param(DRAWN["compiled rollout"], marks=pytest.mark.slow),
+        pytest.param(DRAWN["flow, square drawn"], marks=pytest.mark.slow),
+    ],
+    ids=["rollout", "flow", "compiled rollout", "flow, square drawn"],
+)
 def test_errors_fall_like_one_over_the_square_root(make):
     env = everything()
     policy, sampler = half_greedy(env), make(env)
@@ -710,13 +719,21 @@ SOLVED = {
 }
 
 
-@pytest.mark.parametrize("name", SOLVED)
+# Every environment with expectations, and two with each way to draw.
+QUICK = {(name, "exact") for name in SOLVED} | {("slipping lock", "flow"), ("chain", "flow")}
+QUICK |= {("slipping lock", "flow, square drawn"), ("deep sea", "flow, square drawn")}
+
+
 @pytest.mark.parametrize(
-    ("make", "n"), [(ExactSampler, 1), (FlowSampler, 10**18), (drawing, 10**18)], ids=["exact", "flow", "drawn"]
+    ("name", "kind"),
+    [
+        case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+        for case in itertools.product(SOLVED, ("exact", "flow", "flow, square drawn"))
+    ],
 )
-def test_dmq_finds_the_optimum(name, make, n):
+def test_dmq_finds_the_optimum(name, kind):
     env = SOLVED[name]()
-    result = dmq.DMQ(make(env), n_samples=n, rng=1).learn()
+    result = dmq.DMQ(SAMPLERS[kind](env), n_samples=1 if kind == "exact" else 10**18, rng=1).learn()
     assert result.status == "finished" and not result.warnings
     assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-12)
 
