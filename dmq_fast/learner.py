@@ -184,7 +184,7 @@ class DMQ:
             mixture=mixture,
             initial=initial_name,
         )
-        self.solver()  # refuses a class that does not fit
+        self.solver()  # raises an error if the class does not fit
         self.budget = Budget.of(
             max_trajectories=max_trajectories,
             max_policies=max_policies,
@@ -252,7 +252,7 @@ class DMQ:
         return self._session.result()
 
     def warnings(self) -> Iterator[str]:
-        """Yield what is known to fail of these parameters (docs/findings.md, A and G)."""
+        """Yield a warning for each known way in which these parameters fail (docs/findings.md, A and G)."""
         ratio, n_actions = self.parameters.ratio, self.sampler.n_actions
         if ratio <= 1.0:
             yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can return True on what is covered already"
@@ -333,7 +333,7 @@ class Session:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Yield the warnings about the parameters, and what the run itself gives reason to doubt."""
+        """Yield the warnings about the parameters, then those about the run itself."""
         learned, journal = self.algorithm, self.ledger.journal
         yield from self.dmq.warnings()
         unseen = [h for h, done in enumerate(learned.learned) if done and not learned.moments[h].any()]

@@ -262,7 +262,9 @@ def check_policy(sizes: Sizes, policy: Policy, *, name: str = "policy", exact: b
 
 
 def check_horizon(policy: HasRules, horizon: int, name: str = "policy") -> None:
-    """Raise ValueError unless a policy has one rule for each level; `name` is the argument."""
+    """Raise unless `policy` has rules, one for each level; `name` is the argument."""
+    if not hasattr(policy, "rules"):
+        raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
     if len(policy.rules) != horizon:
         raise ValueError(f"{name}: expected {horizon} rules, one a level, got {len(policy.rules)}")
 

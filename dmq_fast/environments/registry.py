@@ -105,7 +105,7 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
     rng : None, int, SeedSequence or Generator, optional
         What the environment is drawn from; environments that draw nothing do not use it.
     **parameters
-        Arguments of the generator; for ``"gym:ID"`` those that :func:`describe_gymnasium` lists, and arguments of
+        Arguments of the generator; for ``"gym:ID"`` those that `describe_gymnasium` lists, and arguments of
         ``gymnasium.make``.
 
     Returns

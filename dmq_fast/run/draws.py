@@ -198,7 +198,7 @@ class Draws:
     def _draw(self, policy: Policy, n: int, purpose: str, levels: Levels, returns_from: Levels) -> Batch:
         """Return n trajectories, drawn within the budget; in a replay, drawn when their moments are first read."""
         ledger = self.ledger
-        ledger.spend_trajectories(n)
+        ledger.check_trajectories(n)
         ledger.calls += 1
         call = ledger.calls
         if ledger.replaying:
@@ -219,8 +219,9 @@ class Draws:
         if (kept := self.memory.moments(call)) is not None:
             return kept
         stream, began = self.stream.at(call), perf_counter()
-        check = lambda _: self.ledger.check_time()  # noqa: E731
-        moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, check)
+        moments = collect_chunks(
+            self.sampler, policy, n, stream, levels, returns_from, lambda _: self.ledger.check_time()
+        )
         self.ledger.add_time("rollouts", began)
         if self.options.memo or self.options.reuse:
             self.memory.keep(call, moments)

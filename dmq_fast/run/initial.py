@@ -26,7 +26,7 @@ def initial_policies(
     Parameters
     ----------
     initial : {"uniform", "fixed"}, Policy, sequence of int, or sequence of sequences of int
-        A name, a policy, an action sequence, or several of these.
+        A name, a policy, or one or several action sequences.
     sampler : Sampler
         Sampler that the policies must fit.
     stream : Stream

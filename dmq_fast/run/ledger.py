@@ -160,15 +160,15 @@ class Ledger:
         """Number of trajectories drawn for all purposes."""
         return sum(self.trajectories.values())
 
-    def spend_trajectories(self, n: int) -> None:
+    def check_trajectories(self, n: int) -> None:
         """Raise `OutOfBudget` if n more trajectories exceed the budget, or `max_seconds` has passed."""
         limit = self.budget.max_trajectories
         if limit is not None and self.n_trajectories + n > limit:
             raise OutOfBudget("max_trajectories")
         self.check_time()
 
-    def spend_policy(self) -> None:
-        """Count a policy to be added, or raise `OutOfBudget`."""
+    def count_policy(self) -> None:
+        """Count a policy to be added; raise `OutOfBudget` if the budget holds no more."""
         limit = self.budget.max_policies
         if limit is not None and self.n_policies >= limit:
             raise OutOfBudget("max_policies")
