@@ -139,7 +139,7 @@ class Draws:
             n_each *= self.sampler.n_actions
         else:
             data = [self._collect(pi, self.n_samples, "states", h) for pi in cover]
-        return self.ledger.level(h, self._sum_of_moments, data, n_each, kept)
+        return self.ledger.answer_level(h, self._sum_of_moments, data, n_each, kept)
 
     def _sum_of_moments(self, data: Sequence[Batch], n_each: int, kept: NDArray[Any] | None) -> NDArray[Any]:
         total = self.arithmetic.zeros((self.sampler.dimension, self.sampler.dimension))

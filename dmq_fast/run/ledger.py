@@ -135,7 +135,7 @@ class Ledger:
         self._record(kind.code, *kind.pack(found))
         return found
 
-    def level(self, h: int, find: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+    def answer_level(self, h: int, find: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
         """Return S_h of a level just learned. Its record also holds `seconds`, and a recalled one restores them."""
 
         def pack(moment: NDArray[Any]) -> tuple[Sequence[int], Sequence[Any]]:
