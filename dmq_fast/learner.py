@@ -40,7 +40,21 @@ __all__ = ["DMQ", "Progress"]
 
 
 class Progress(NamedTuple):
-    """What `progress` is called with whenever Algorithm 2 has finished a level."""
+    """Argument of `progress`, which is called whenever Algorithm 2 has finished a level.
+
+    Attributes
+    ----------
+    level : int
+        The level.
+    levels_learned : int
+        Runs of Algorithm 2 so far: a level that is learned again counts again.
+    n_trajectories : int
+        Trajectories drawn so far, for all purposes.
+    n_policies : int
+        Policies added to the covers so far.
+    seconds : float
+        Time since the run began, that before it was resumed included.
+    """
 
     level: int
     levels_learned: int
@@ -286,7 +300,7 @@ class Session:
         self.algorithm = DifferenceMaximization(
             dmq.initial, dmq.options, dmq.arithmetic, draws, self.oracle, self.regression, self.report
         )
-        self.levels_learned = 0
+        self.algorithm_2_runs = 0
         self.status = "interrupted"
         self.ended: float | None = None
 
@@ -299,21 +313,21 @@ class Session:
 
     def report(self, level: int) -> None:
         """Count a finished run of Algorithm 2, and call `progress`."""
-        self.levels_learned += 1
+        self.algorithm_2_runs += 1
         if self.dmq.progress is not None:
             ledger = self.ledger
             seconds = time.perf_counter() - ledger.began
-            self.dmq.progress(Progress(level, self.levels_learned, ledger.n_trajectories, ledger.n_policies, seconds))
+            self.dmq.progress(Progress(level, self.algorithm_2_runs, ledger.n_trajectories, ledger.n_policies, seconds))
 
     def result(self) -> Result:
         """Return what was learned: greedy where a level was learned, the initial policy's rule where not."""
-        dmq, ledger, learned = self.dmq, self.ledger, self.algorithm
+        dmq, ledger, algorithm = self.dmq, self.ledger, self.algorithm
         total = (time.perf_counter() if self.ended is None else self.ended) - ledger.began
-        by_level = zip(learned.learned, learned.greedy.rules, dmq.initial[0].rules, strict=True)
+        by_level = zip(algorithm.learned, algorithm.greedy.rules, dmq.initial[0].rules, strict=True)
         return Result(
             policy=Policy([greedy if done else initial for done, greedy, initial in by_level]),
-            theta=np.array([rule.theta for rule in learned.greedy.rules if isinstance(rule, Greedy | ExactGreedy)]),
-            cover=tuple(tuple(policies) for policies in learned.cover),
+            theta=np.array([rule.theta for rule in algorithm.greedy.rules if isinstance(rule, Greedy | ExactGreedy)]),
+            cover=tuple(tuple(policies) for policies in algorithm.cover),
             history=self.oracle.history.freeze(),
             status=self.status,
             variant=dmq.variant,
@@ -324,7 +338,7 @@ class Session:
                 "trajectories": dict(ledger.trajectories),
                 "oracle_calls": self.oracle.history.n_calls,
                 "trues": self.oracle.n_trues,
-                "algorithm_2_runs": self.levels_learned,
+                "algorithm_2_runs": self.algorithm_2_runs,
                 "sampler_calls": ledger.calls,
             },
             seconds=ledger.seconds | {"other": total - sum(ledger.seconds.values()), "total": total},
@@ -334,12 +348,12 @@ class Session:
 
     def warnings(self) -> Iterator[str]:
         """Yield the warnings about the parameters, then those about the run itself."""
-        learned, journal = self.algorithm, self.ledger.journal
+        algorithm, journal = self.algorithm, self.ledger.journal
         yield from self.dmq.warnings()
-        unseen = [h for h, done in enumerate(learned.learned) if done and not learned.moments[h].any()]
+        unseen = [h for h, done in enumerate(algorithm.learned) if done and not algorithm.moments[h].any()]
         if self.ledger.n_policies == 0 and unseen:
             yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
-        if any(learned.learned) and not self.regression.saw_reward:
+        if any(algorithm.learned) and not self.regression.saw_reward:
             yield "no reward was ever seen: the returned policy is arbitrary"
         if self.oracle.n_marginal:
             yield f"{self.oracle.n_marginal} oracle answer(s) were too close to call"
