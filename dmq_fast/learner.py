@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmq_fast._support import threads
-from dmq_fast._support.arguments import one_of
+from dmq_fast._support.checks import one_of
 from dmq_fast.arithmetic import Arithmetic, ExactGreedy
 from dmq_fast.dmq import DifferenceMaximization
 from dmq_fast.environments.compiled import CompiledEnv

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._support.arguments import integer
+from dmq_fast._support.checks import integer
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, as_floats, as_numbers, greedy_actions
 

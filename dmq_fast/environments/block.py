@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._support.arguments import Seed, integer, number, one_of, seeded
 from dmq_fast._support.arrays import once_each
+from dmq_fast._support.checks import Seed, integer, number, one_of, seeded
 from dmq_fast.environments.arrays import as_float64
 from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast._support.arguments import one_of
+from dmq_fast._support.checks import one_of
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy, check_policy
 from dmq_fast.samplers import Sampler

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast._support.arguments import count, flag, integer, one_of
+from dmq_fast._support.checks import count, flag, integer, one_of
 from dmq_fast.function_class import FunctionClass
 from dmq_fast.kernels import as_positive
 from dmq_fast.theory.bounds import FLOAT64_EPS_R

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmq_fast._support.arguments import integer
+from dmq_fast._support.checks import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.samplers.base import Sampler
