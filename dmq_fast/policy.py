@@ -108,7 +108,8 @@ class Policy:
         tail = theta if isinstance(theta, Policy) else Policy.greedy(theta)
         if len(tail.rules) != len(self.rules):
             raise ValueError(f"theta: expected {len(self.rules)} levels, got {len(tail.rules)}")
-        return Policy._of((*self.rules[:level], Fixed(action), *tail.rules[level + 1 :]))
+        # Concatenation takes two thirds of the time of unpacking, and this runs once for every batch of trajectories.
+        return Policy._of(self.rules[:level] + (Fixed(action),) + tail.rules[level + 1 :])  # noqa: RUF005
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
