@@ -112,9 +112,8 @@ def tracked():
     return listed.stdout.splitlines()
 
 
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory):
-    target = tmp_path_factory.mktemp("sdist")
+def build_sdist(target):
+    """Build the source distribution below `target` and return its path."""
     source = target / "checkout"
     # A copy of what is tracked: building must not leave anything in the checkout.
     for name in tracked():
@@ -127,10 +126,9 @@ def sdist(tmp_path_factory):
     return archive
 
 
-@pytest.fixture(scope="module")
-def wheel(sdist, tmp_path_factory):
-    target = tmp_path_factory.mktemp("wheel")
-    python("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", target, sdist, cwd=target)
+def build_wheel(sdist, target):
+    """Build the wheel in `target` and return its path."""
+    python("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", target, sdist, cwd=sdist.parent)
     (built,) = target.glob("*.whl")
     return built
 
@@ -147,8 +145,16 @@ def test_the_manifest_takes_every_source(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
-def test_the_sdist_holds_every_source(sdist):
+def test_from_the_sources_to_a_client(tmp_path):
+    """One test, since the parts share what takes minutes to build, and pytest-xdist runs tests in several processes."""
+    sdist = build_sdist(tmp_path / "sdist")
+    assert_the_sdist_holds_every_source(sdist)
+    wheel = build_wheel(sdist, tmp_path / "wheel")
+    assert_the_wheel_holds_what_users_need_and_no_sources(wheel)
+    assert_a_client_cimports_from_the_installed_wheel(wheel, tmp_path)
+
+
+def assert_the_sdist_holds_every_source(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {source.relative_to(ROOT).as_posix() for source in SOURCES} | DECLARATIONS <= names
@@ -164,9 +170,7 @@ def test_the_sdist_holds_every_source(sdist):
     assert not [name for name in names if name.endswith((".so", ".c"))]
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
-def test_the_wheel_holds_what_users_need_and_no_sources(wheel):
+def assert_the_wheel_holds_what_users_need_and_no_sources(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     for kernel in KERNELS:
@@ -176,9 +180,7 @@ def test_the_wheel_holds_what_users_need_and_no_sources(wheel):
     assert not [name for name in names if name.endswith((".pyx", ".c")) or name.startswith(("tests/", "bench/"))]
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
-def test_a_client_cimports_from_the_installed_wheel(wheel, tmp_path):
+def assert_a_client_cimports_from_the_installed_wheel(wheel, tmp_path):
     site, client = tmp_path / "site", tmp_path / "client"
     python("-m", "pip", "install", "--no-deps", "--target", site, wheel, cwd=tmp_path)
     client.mkdir()
