@@ -75,11 +75,15 @@ class Twin:
         scores = np.einsum("nhi,hai->nha", self.x, theta)
         return np.flatnonzero((scores.argmax(axis=2) == self.a).all(axis=1))
 
-    def replicate(self, weights):
+    def replicate(self, weights, returns=False):
         theta, value = np.zeros((self.horizon, self.n_actions, self.d)), np.zeros(self.n)
         for h in reversed(range(self.horizon)):
-            theta[h] = self.fit(h, self.r[:, h] + value, weights)
-            value = np.clip((self.x[:, h] @ theta[h].T).max(axis=1), 0, 1)
+            y = self.r[:, h] + value
+            theta[h] = self.fit(h, y, weights)
+            scores = self.x[:, h] @ theta[h].T
+            value = np.clip(scores.max(axis=1), 0, 1)
+            if returns:
+                value = np.where(scores.argmax(axis=1) == self.a[:, h], y, value)
         return theta
 
 
@@ -127,6 +131,7 @@ def agree(planner, twin, floor, rng):
     weights = rng.exponential(size=twin.n)
     replicate = twin.replicate(weights)
     close(planner.replicate(weights), replicate)
+    close(planner.replicate(weights, returns=True), twin.replicate(weights, returns=True))
     close(planner.regret(replicate, chosen), twin.regret(replicate, chosen))
     other = rng.normal(size=replicate.shape)
     assert planner.hindsight(other).tolist() == twin.hindsight(other).tolist()

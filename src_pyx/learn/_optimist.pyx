@@ -31,7 +31,7 @@ from dmq_fast.kernels._episode cimport UNCHECKED, Episode
 from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
 from dmq_fast.kernels._fault cimport NONE, SCORE, SLACK
 from dmq_fast.kernels._greedy cimport greedy_action
-from dmq_fast.kernels._validate cimport entries, integer, number, positive
+from dmq_fast.kernels._validate cimport entries, flag, integer, number, positive
 
 import numpy as np
 
@@ -813,15 +813,18 @@ cdef class OptimisticPlanner:
         self.busy = False
         return np.flatnonzero(np.asarray(same))
 
-    def replicate(self, weights):
+    def replicate(self, weights, returns=False):
         """Return the plain estimates if episode e counted weights[e] times, shape (H, K, d).
 
-        Targets are clipped to [0, 1] instead of [0, c]: with weights Exp(1) this is a Bayesian bootstrap.
+        Values are clipped to [0, 1] instead of [0, c]: with weights Exp(1) this is a Bayesian bootstrap.
 
         Parameters
         ----------
         weights : numpy.ndarray, shape (n_episodes,)
             >= 0.
+        returns : bool, default False
+            Targets are what the episode earned until its first action that is not greedy on these estimates, plus the
+            value there (Watkins): values of states that the features take for one are told apart by their returns.
         """
         given = as_floats("weights", weights, (self.n_episodes,))
         if given.size and given.min() < 0.0:
@@ -832,18 +835,23 @@ cdef class OptimisticPlanner:
         cdef double[::1] gram = np.empty(self.dimension * self.dimension)
         cdef double[:, ::1] pairs = np.empty((2, most * self.n_actions))
         cdef double[:, ::1] values = np.zeros((2, most))
+        cdef bint carried = flag(returns, "returns")
+        cdef double[::1] carry = np.zeros(self.n_episodes if carried else 0)
+        cdef int64_t[::1] greedy = np.zeros(most, dtype=np.int64)
         cdef double* theta = entries(estimates)
         self.begin_work()
         with nogil:
             if self.n_episodes > 0:
-                self.refit(&by_episode[0], theta, &gram[0], pairs, values)
+                self.refit(&by_episode[0], theta, &gram[0], pairs, values, greedy, carry)
         self.busy = False
         return estimates
 
     cdef void refit(
-        self, const double* weights, double* theta, double* gram, double[:, ::1] pairs, double[:, ::1] values
+        self, const double* weights, double* theta, double* gram, double[:, ::1] pairs, double[:, ::1] values,
+        int64_t[::1] greedy, double[::1] carry
     ) noexcept nogil:
-        # `values` has the values of the next level's rows in row (h + 1) % 2.
+        # `values` has the values of the next level's rows in row (h + 1) % 2, `greedy` their actions. `carry` has the
+        # targets of the next level by episode, or no entries.
         cdef Py_ssize_t h, e, a, i, j, p, k, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
         cdef double y, count, best
         cdef double* moment
@@ -855,7 +863,14 @@ cdef class OptimisticPlanner:
             memset(&pairs[1, 0], 0, level.n * n_actions * sizeof(double))
             for e in range(self.n_episodes):
                 k = e * horizon + h
-                y = self.paid[k] + (values[(h + 1) % 2, self.visited[k + 1]] if h + 1 < horizon else 0.0)
+                y = self.paid[k]
+                if h + 1 < horizon:
+                    if carry.shape[0] > 0 and greedy[self.visited[k + 1]] == self.taken[k + 1]:
+                        y += carry[e]
+                    else:
+                        y += values[(h + 1) % 2, self.visited[k + 1]]
+                if carry.shape[0] > 0:
+                    carry[e] = y
                 p = self.visited[k] * n_actions + self.taken[k]
                 pairs[0, p] += weights[e]
                 pairs[1, p] += weights[e] * y
@@ -876,10 +891,8 @@ cdef class OptimisticPlanner:
                 solve_factor_transposed(gram, moment, d)
                 solve_factor(gram, moment, d)
             for j in range(level.n):
-                best = 0.0
-                for a in range(n_actions):
-                    best = max(best, dot(level.rows + j * d, theta + (h * n_actions + a) * d, d))
-                values[h % 2, j] = min(best, 1.0)
+                greedy[j] = greedy_action(level.rows + j * d, theta + h * n_actions * d, n_actions, d, &best)
+                values[h % 2, j] = clip(best, 1.0)
 
 
 cdef inline double ceiling(double before) noexcept nogil:
