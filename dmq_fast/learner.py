@@ -50,54 +50,57 @@ class Progress(NamedTuple):
 
 
 class DMQ:
-    """Difference Maximization Q-learning.
+    """Difference Maximization Q-learning: the arguments of a run. `learn` runs it.
 
     Parameters
     ----------
     env_or_sampler : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
-        Where trajectories come from.
+        Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses.
     n_samples : int, default 100
-        N, trajectories per policy, below 2^63; any integer >= 1 with an `ExactSampler` in extended precision.
+        N, the number of trajectories for each policy, >= 1 and below 2^63. An `ExactSampler` in extended precision
+        takes any integer >= 1.
     ratio : float, optional
         R = eps_t / eps_s; 2 unless both `eps_s` and `eps_t` are given.
     eps_s, eps_t : float, optional
-        Thresholds of the oracle. Only their ratio matters; with `ratio` alone, eps_s = 1.
+        Thresholds of the oracle, > 0. For linear functions only their ratio matters. With `ratio` alone, eps_s = 1.
     eps_r : float, default 1e-2
-        Regulariser of the oracle (the paper's lambda_r), > 0; for linear functions at least 1e-16, as float64 does not
-        resolve less beside S, but ``ExactSampler(env, arithmetic=digits)`` does. This and the other constants may be
-        any real number, also a Decimal; they are rounded to float64.
+        Regulariser of the oracle (the paper's lambda_r), > 0. For linear functions it must be at least 1e-16, the
+        resolution of float64 beside S; ``ExactSampler(env, arithmetic=digits)`` takes less. This and the other
+        constants may be any real number, also a Decimal; they are rounded to float64.
     ridge : float, default 1e-3
         lambda_ridge of the regression, > 0.
     variant : {"sound", "frugal", "paper"}, default "sound"
-        "paper" is Algorithms 1 to 3 to the letter; "sound" repairs what is known to fail in them: a fixed initial
-        action sequence instead of the uniform policy, and re-checks; "frugal" is "sound" with fewer trajectories, by
-        `accumulate`, `reuse` and `memo`. See `Options`.
+        "paper" runs Algorithms 1 to 3 to the letter. "sound" repairs their known failures: it starts from a fixed
+        action sequence instead of the uniform policy, and it checks again. "frugal" is "sound" with fewer
+        trajectories, by `accumulate`, `reuse` and `memo`.
     initial : {"uniform", "fixed"}, sequence of int, sequence of sequences of int, or Policy, optional
-        First policy of every cover, instead of the variant's; an action sequence, or several for as many policies.
+        First policy of every cover: a name, the actions of all levels, or a policy. Several action sequences are as
+        many policies. The variant's by default.
     recheck, accumulate, reuse, memo : bool, optional
     oracle : {"decision", "value"}, optional
     mixture : {"stratified", "multinomial"}, optional
-        Each instead of the variant's. `reuse` implies the stratified mixture, and in extended precision it is the
-        default, as the limit of the other for N to infinity.
+        Options of the algorithm, described in `run.options.Options`; the variant's by default. `reuse` implies the
+        stratified mixture. In extended precision that mixture is the default, as the limit of the multinomial one for
+        N to infinity.
     function_class : FunctionClass, optional
-        `LinearClass()` by default. Ridge and thresholds reach it from here; `FiniteClass` needs `eps_s` or `eps_t`, as
-        their ratio does not say enough there. A regulariser other than the identity belongs to the class.
+        Class of the predictors; `LinearClass()` by default. `FiniteClass` needs `eps_s` or `eps_t`, since their ratio
+        does not decide there.
     max_trajectories, max_policies : int, optional
     max_seconds : float, optional
-        Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. One that runs out
+        Budgets: trajectories drawn, policies added to the covers, seconds since `learn` began. A budget that is used up
         ends the run with the policy learned so far.
     workers : int, optional
-        Draw the chunks of a call on so many threads, or processes where the environment is written in Python, which
-        live as long as the run; by default in the calling thread. Changes no bit of the result. A call of up to one
-        chunk cannot be split: 16,384 trajectories, 4,096 of a `BatchEnvironment` or what its ``chunk_size`` says.
-        Processes are spawned: the environment must be picklable, and a script that starts them needs the usual
+        Number of threads that draw the chunks of a call, or of processes for an environment in Python. They live as
+        long as the run and change no bit of the result. By default the calling thread draws. A call of one chunk cannot
+        be split; a chunk has up to 16,384 trajectories, or the ``chunk_size`` of a `BatchEnvironment` (4,096 by
+        default). Processes are spawned: the environment must be picklable, and a script that starts them needs
         ``if __name__ == "__main__"``.
     executor : concurrent.futures.Executor, or callable, optional
-        Draw them on this executor instead, or on one that the function makes; see `samplers.ParallelSampler`.
+        Executor that draws the chunks instead, or a function that makes one; see `samplers.ParallelSampler`.
     journal : str or path-like, optional
-        File in which the run notes what it decides. Where it exists already, `learn` goes on from its end: what comes
-        out is what an undisturbed run gives, byte for byte. Without `rng`, its key is used. Budgets may differ, all
-        else must be the same. See `dmq_fast.journal`.
+        File in which the run records its decisions. If the file exists, `learn` continues the run in it, and the result
+        is that of an undisturbed run, byte for byte. Without `rng`, the key in the file is used. Budgets may differ;
+        every other argument must be the same. See `run.journal`.
     progress : callable, optional
         Called with a `Progress` each time a level has been learned.
     rng : None, int, SeedSequence, Generator or Stream, optional
@@ -106,7 +109,17 @@ class DMQ:
     Raises
     ------
     TypeError, ValueError
-        On an argument of a wrong type or out of range; the message names it.
+        If an argument is of a wrong type or out of range; the message names it.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=30, n_actions=4, rng=0)
+    >>> result = dmq.DMQ(env, n_samples=20, rng=1).learn()
+    >>> result.status, env.value(result.policy), env.optimal_value
+    ('finished', 0.7, 0.7)
+    >>> max(result.cover_sizes)
+    2
     """
 
     def __init__(
@@ -197,13 +210,13 @@ class DMQ:
         )
 
     def learn(self) -> Result:
-        """Run Algorithm 1 from its beginning.
+        """Run Algorithm 1 from its beginning; with a journal that exists, continue the run in it.
 
         Returns
         -------
         Result
-            Its `status` is "finished", or names the budget that ran out ("n_samples" where a mixture of N |Pi_h|
-            trajectories would not fit 64 bits).
+            Its `status` is "finished", or the name of the budget that was used up ("n_samples" where a mixture of
+            N |Pi_h| trajectories would not fit 64 bits).
 
         Raises
         ------

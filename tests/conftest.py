@@ -12,8 +12,13 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 from dmq_fast import cli  # noqa: E402
+
+# A deadline would measure what else the machine does.
+settings.register_profile("without deadlines", deadline=None)
+settings.load_profile("without deadlines")
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from dmq_fast.environments import CompiledEnv, FiniteMDP, cart_pole, chain, comb
 from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.locks import decoy_lock
+from dmq_fast.experiments import Outcome
 from dmq_fast.kernels import Stream
 from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.kernels._episode import Episode, Learner
@@ -39,7 +40,6 @@ from dmq_fast.kernels._normal import normals
 from dmq_fast.kernels._span import SpanLearner
 from dmq_fast.kernels._tabular_q import UCBQLearner
 from dmq_fast.policy import Policy
-from dmq_fast.run.learning_result import LearningResult
 from dmq_fast.samplers import RolloutSampler
 
 everywhere = pytest.mark.parametrize("name", REGISTRY)
@@ -730,8 +730,16 @@ def test_a_learner_in_python_plays_the_episodes_of_a_compiled_one():
 
 def test_results_of_all_algorithms_have_the_same_attributes():
     env = chain(3, 2)
-    assert isinstance(UCBQ(env, n_episodes=5, rng=0).learn(), LearningResult)
-    assert isinstance(dmq_fast.DMQ(env, n_samples=5, rng=0).learn(), LearningResult)
+    for result in (UCBQ(env, n_episodes=5, rng=0).learn(), dmq_fast.DMQ(env, n_samples=5, rng=0).learn()):
+        outcome = Outcome.of(result)
+        assert outcome.status == "finished"
+        assert outcome.n_trajectories == result.n_trajectories >= 5
+        assert outcome.policy is result.policy
+        assert outcome.counts is result.counts
+        assert outcome.seconds is result.seconds
+        assert result.theta is None or result.theta.shape == (3, 2, env.dimension)
+        assert isinstance(result.parameters, dict)
+        assert len(result.key) == 2
 
 
 def test_a_name_is_registered_once():

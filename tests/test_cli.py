@@ -83,7 +83,7 @@ def test_values_of_environments_without_tables_are_estimated(run, name, shift):
 
 
 def test_a_table_can_be_left_aside(run):
-    lake = "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --n-samples 20 --evaluate 50 --json"
+    lake = "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --n-samples 5 --evaluate 50 --json"
     tables, step = (
         json.loads(run("run", *lake.split(), *more)[1]) for more in ([], ["--through", "step"])
     )  # fmt: skip
@@ -214,7 +214,7 @@ def test_the_sampler_is_rollout_unless_said_and_shown_if_another(run):
 
 
 def test_exact_runs_find_what_no_number_of_samples_repairs(run):
-    decoy = "run decoy --horizon 60 --variant paper --ratio 8 --sampler exact --json"
+    decoy = "run decoy --horizon 20 --variant paper --ratio 8 --sampler exact --json"
     assert json.loads(run(*decoy.split())[1])["value"] == pytest.approx(0.4)
     assert json.loads(run(*decoy.split(), "--initial", "fixed")[1])["value"] == pytest.approx(0.7)
 

@@ -147,6 +147,10 @@ def test_random_mdps_agree_with_the_literal_reference(data):
         raise
 
 
+def in_batches(env):
+    return BatchSampler(Table(env))
+
+
 OPTIONS = [
     {"accumulate": True},
     {"reuse": True},
@@ -161,8 +165,20 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("chosen", OPTIONS, ids=str)
-@pytest.mark.parametrize("sampler", [RolloutSampler, FlowSampler, ExactSampler, lambda env: BatchSampler(Table(env))])
+# Samplers know nothing of the options: rollouts meet each, the other samplers some, and all of them where it is slow.
+QUICK = [(RolloutSampler, chosen) for chosen in OPTIONS]
+QUICK += [(sampler, OPTIONS[i]) for i, sampler in ((3, FlowSampler), (5, ExactSampler), (8, ExactSampler))]
+QUICK += [(in_batches, OPTIONS[i]) for i in (1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "chosen"),
+    [
+        case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+        for case in itertools.product([RolloutSampler, FlowSampler, ExactSampler, in_batches], OPTIONS)
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_every_option_agrees_with_the_literal_reference_on_every_sampler(sampler, chosen):
     for env in (chain(6, rng=2), deep_sea(5, stochastic=True)):
         result = assert_agrees(dmq.DMQ(sampler(env), n_samples=20, eps_r=EPS_R, rng=1, **chosen))

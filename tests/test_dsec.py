@@ -181,7 +181,9 @@ class TestExactDecisions:
         return m1, m2, power
 
     @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize("dimensions", [(1, 9, 40), (9, 25, 8)], ids=["small", "large"])
+    @pytest.mark.parametrize(
+        "dimensions", [(1, 9, 40), (9, 15, 2), pytest.param((9, 25, 8), marks=pytest.mark.slow)], ids=str
+    )
     def test_decisions(self, kind, dimensions):
         rng = np.random.default_rng([self.KINDS.index(kind), dimensions[0]])
         for _ in range(dimensions[2]):
@@ -220,7 +222,7 @@ class TestExactDecisions:
                         assert decide(a, b, eps1, hi * eps2) == (False, False)
 
     @pytest.mark.parametrize("ratio", [1e-300, 1e-250, 1e-200, 1e200, 1e250, 1e300])
-    @pytest.mark.parametrize("d", [1, 3, 13, 17])
+    @pytest.mark.parametrize("d", [1, 3, 13, pytest.param(17, marks=pytest.mark.slow)])
     def test_any_ratio(self, ratio, d):
         m1, m2 = pair(d, d)
         assert decide(m1, m2, 1.0, ratio) == (ratio < 1, False)

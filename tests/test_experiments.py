@@ -588,7 +588,7 @@ class Closing(Workers):
 def dask():
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
         client.get_executor() as executor,
     ):
@@ -614,7 +614,10 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow) if kind in ("1 worker", "dask") else kind for kind in EXECUTORS],
+)
 def test_any_executor_gives_the_same_rows(tmp_path, undisturbed, kind):
     with EXECUTORS[kind]() as executor:
         options = executor if isinstance(executor, dict) else {"executor": executor}
@@ -827,6 +830,7 @@ def alive(pid):
     return "zombie" not in Path(f"/proc/{pid}/status").read_text() if Path("/proc").exists() else True
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment(tmp_path):
     path, begun = slow_spec(tmp_path)
     experiments.sweep(path, tmp_path / "undisturbed", workers=0)
@@ -1188,10 +1192,11 @@ def test_a_disk_that_fills_up_ends_the_sweep(tmp_path, run, monkeypatch):
     assert run("sweep", path, "--out", out, "--workers", 0)[0] == 0
 
 
+@pytest.mark.slow
 def test_the_command_on_a_dask_cluster(tmp_path, run, undisturbed):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
     ) as cluster:
         address = cluster.scheduler_address
         code, stdout, _ = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--dask", address, "--json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import itertools
 import math
 import pickle
 import subprocess
@@ -118,8 +119,17 @@ def decisions(result):
     return [columns[name].tolist() for name in ("target", "action", "member", "level", "decision")]
 
 
-@pytest.mark.parametrize("variant", ["sound", "frugal", "paper"])
-@pytest.mark.parametrize("name", ENVIRONMENTS)
+# Each environment with one variant and each variant with two environments at least; the other combinations are slow.
+QUICK = set(zip(ENVIRONMENTS, itertools.cycle(["sound", "frugal", "paper"]), strict=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+        for case in itertools.product(ENVIRONMENTS, ["sound", "frugal", "paper"])
+    ],
+)
 def test_every_decision_is_that_of_float64(name, variant):
     env = ENVIRONMENTS[name]()
     settings = {"ratio": 2.0, "eps_r": 1e-3, "ridge": 1e-3, "variant": variant, "mixture": "stratified", "rng": 3}

@@ -430,8 +430,9 @@ def test_gymnasium_is_imported_on_use_only():
 # Agreement with tables, and learning
 
 
-def test_frozen_lake_through_step_agrees_with_its_tables():
-    n, horizon = 20_000, 10
+@pytest.mark.parametrize("n", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_frozen_lake_through_step_agrees_with_its_tables(n):
+    horizon = 10
     table = FiniteMDP.from_gymnasium("FrozenLake-v1", horizon, features=np.eye(16))
     sampler = BatchSampler(GymnasiumBatch("FrozenLake-v1", horizon, reward_scale=table.reward_scale))
     theta = np.random.default_rng(5).normal(size=(horizon, 4, 16))
@@ -457,7 +458,7 @@ def test_frozen_lake_through_step_agrees_with_its_tables():
     assert len(p_values) > horizon / 2 and min(p_values) > FAMILY_LEVEL / len(p_values)
 
 
-@pytest.mark.parametrize("horizon", [8, 10])
+@pytest.mark.parametrize("horizon", [6, *(pytest.param(h, marks=pytest.mark.slow) for h in (8, 10))])
 def test_frozen_lake_without_slipping_is_solved_through_step(horizon):
     env = GymnasiumBatch("FrozenLake-v1", horizon, make={"is_slippery": False}, reward_scale=1.0)
     result = dmq.DMQ(env, n_samples=5, rng=0).learn()
@@ -467,6 +468,7 @@ def test_frozen_lake_without_slipping_is_solved_through_step(horizon):
     assert BatchSampler(env).evaluate(result.policy, 20, stream=Stream(1)).value == 1.0
 
 
+@pytest.mark.slow
 def test_cart_pole_learns():
     """Within a budget of 10,000 trajectories; without one it balances all 50 steps after 80,000 or so."""
 

@@ -19,12 +19,14 @@ def test_frozen_lake_without_slipping_is_solved():
     assert shares(env) == pytest.approx([1.0] * 5, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_cliff_walking_is_solved():
     env = FiniteMDP.from_gymnasium("CliffWalking-v1", horizon=20)
     assert shares(env, n_samples=20) == pytest.approx([1.0] * 5, abs=1e-12)
     assert env.original_value(env.optimal_value) == pytest.approx(-13)
 
 
+@pytest.mark.slow
 def test_slippery_frozen_lake_is_nearly_solved():
     """A hard one: the minimum gap is 3e-5, so that most wrong actions cost next to nothing."""
     env = FiniteMDP.from_gymnasium(gymnasium.make("FrozenLake-v1"), horizon=20)

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from setuptools.command.egg_info import FileList
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src_pyx").glob("*/*.pyx"))
@@ -103,15 +104,20 @@ def python(*arguments, **options):
     return done.stdout
 
 
+def tracked():
+    """Paths of the files that git knows."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("needs a git checkout")
+    return listed.stdout.splitlines()
+
+
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory):
     target = tmp_path_factory.mktemp("sdist")
     source = target / "checkout"
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode != 0:
-        pytest.skip("needs a git checkout")
     # A copy of what is tracked: building must not leave anything in the checkout.
-    for name in listed.stdout.splitlines():
+    for name in tracked():
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
@@ -129,6 +135,19 @@ def wheel(sdist, tmp_path_factory):
     return built
 
 
+def test_the_manifest_takes_every_source(monkeypatch):
+    """Building a source distribution compiles everything to C first; this asks for its list of files alone."""
+    monkeypatch.chdir(ROOT)
+    files = FileList()
+    for line in Path("MANIFEST.in").read_text().splitlines():
+        files.process_template_line(line)
+    sources = [path for path in tracked() if path.startswith(("src_pyx/", "tests/", "bench/", "docs/"))]
+    assert len(sources) > 50 and set(sources) <= set(files.files)
+    assert not [name for name in files.files if name.endswith((".so", ".c", ".pyc"))]
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
 def test_the_sdist_holds_every_source(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -61,6 +61,9 @@ EXECUTORS = {
 }
 
 
+# Processes like the spawned ones, which take seconds more to start.
+LOKY = pytest.param("loky", marks=pytest.mark.slow)
+
 SOURCES = {
     "finite": lambda: ENV,
     "compiled, coins": coins,
@@ -71,7 +74,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("kind", ["1 thread", "3 threads", "spawned processes", LOKY])
 def test_any_workers_give_the_bits_of_none(kind):
     with EXECUTORS[kind]() as executor:
         for source, in_flight in [*itertools.product(SOURCES, (None,)), ("finite", 1), ("finite", 3)]:
@@ -82,10 +85,11 @@ def test_any_workers_give_the_bits_of_none(kind):
                 assert_same(collect(sampler, n), collect(inner, n))
 
 
+@pytest.mark.slow
 def test_dask_gives_the_bits_of_none():
     distributed = pytest.importorskip("distributed")
     inner = RolloutSampler(ENV)
-    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         distributed.LocalCluster(**settings) as cluster,
         distributed.Client(cluster) as client,
@@ -136,7 +140,7 @@ def test_workers_that_are_processes_start_no_chunk_twice_and_unpickle_once():
 
 
 @pytest.mark.parametrize("failure", ["raise", "raise awkwardly"])
-@pytest.mark.parametrize("kind", ["3 threads", "spawned processes", "loky"])
+@pytest.mark.parametrize("kind", ["3 threads", "spawned processes", LOKY])
 def test_what_the_sampler_raises_comes_through_with_chunk_and_stream(kind, failure):
     sampler = Fragile(ENV, failure)
     with EXECUTORS[kind]() as executor:
@@ -191,7 +195,7 @@ def test_a_worker_killed_in_compiled_code_costs_nothing(tmp_path):
     assert os.listdir(tmp_path) == ["killed"]
 
 
-@pytest.mark.parametrize("kind", ["spawned processes", "loky"])
+@pytest.mark.parametrize("kind", ["spawned processes", LOKY])
 def test_an_environment_without_a_factory_stays_where_it_is(kind):
     inner = RolloutSampler(walker.in_c(factory=None))
     with EXECUTORS[kind]() as executor:
@@ -207,7 +211,7 @@ def test_an_environment_without_a_factory_stays_where_it_is(kind):
         assert_same(collect(ParallelSampler(inner, executor)), collect(inner))
 
 
-@pytest.mark.parametrize("kind", ["spawned processes", "loky"])
+@pytest.mark.parametrize("kind", ["spawned processes", LOKY])
 def test_what_a_factory_raises_is_no_dead_worker(kind):
     inner = RolloutSampler(homely("no such file"))
     with EXECUTORS[kind]() as executor:

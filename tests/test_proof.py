@@ -58,8 +58,13 @@ WITHOUT_TIES = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", WITHOUT_TIES)
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        case if case in {("chain", "sound"), ("deep sea", "frugal")} else pytest.param(*case, marks=pytest.mark.slow)
+        for case in itertools.product(WITHOUT_TIES, VARIANTS)
+    ],
+)
 def test_samples_tend_to_expectations(name, variant):
     """Every decision is the same from some n on; v and the estimates are off by n^(-1/2)."""
     env = WITHOUT_TIES[name]()
@@ -155,7 +160,7 @@ def test_the_invariants_hold_with_a_ridge_below_the_gaps(env, variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_no_action_is_suboptimal_with_enough_samples(env, variant, seed):
     """With the defaults where the gap is above .001; with 10^13 a policy everywhere, and then the invariants hold."""
     many = dmq.DMQ(FlowSampler(env), variant=variant, n_samples=10**13, ridge=1e-9, rng=seed).learn()
@@ -168,7 +173,7 @@ def test_no_action_is_suboptimal_with_enough_samples(env, variant, seed):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("swap", [0.3, 0.5])
+@pytest.mark.parametrize("swap", [0.3, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_a_tolerance_above_the_gap_guarantees_nothing(swap, variant):
     """Roll-ins by one sequence keep to live states with probability (1 - swap)^h, soon less than R eps_r = .02.
 

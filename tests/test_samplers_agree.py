@@ -238,10 +238,11 @@ def small():
     return env, Policy([Uniform(), Greedy(rng.normal(size=(2, 3))), Uniform()])
 
 
+@pytest.mark.parametrize("draws", [2_000, pytest.param(8_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", DRAWN)
-def test_one_trajectory_has_the_law_of_trajectories(name):
+def test_one_trajectory_has_the_law_of_trajectories(name, draws):
     env, policy = small()
-    sampler, draws = DRAWN[name](env), 8_000
+    sampler = DRAWN[name](env)
     vectors, shares = law_of_one(env, policy, (1,))
     vectors, index = np.unique(vectors.round(9), axis=0, return_inverse=True)
     shares = np.bincount(index, weights=shares)
@@ -255,9 +256,22 @@ def test_one_trajectory_has_the_law_of_trajectories(name):
     refuse_small([scipy.stats.chisquare(observed, expected).pvalue], FAMILY_LEVEL / len(DRAWN))
 
 
-@pytest.mark.parametrize("n", [30, 10**3, 10**10, 2**63 - 1])
-@pytest.mark.parametrize("returns_from", [(0,), (1,), (0, 2)], ids=str)
-@pytest.mark.parametrize("square", ["drawn", "expected"])
+# Every number, request and way to the square, and the largest number with each way; the other combinations are slow.
+JOINT = [*itertools.product(["drawn", "expected"], [(0,), (1,), (0, 2)], [30, 10**3, 10**10, 2**63 - 1])]
+QUICK_JOINT = [
+    ("drawn", (0,), 30),
+    ("drawn", (1,), 10**10),
+    ("drawn", (0, 2), 2**63 - 1),
+    ("expected", (0,), 2**63 - 1),
+    ("expected", (0, 2), 10**3),
+]
+
+
+@pytest.mark.parametrize(
+    ("square", "returns_from", "n"),
+    [case if case in QUICK_JOINT else pytest.param(*case, marks=pytest.mark.slow) for case in JOINT],
+    ids=str,
+)
 def test_flow_has_the_joint_law_across_levels(n, returns_from, square):
     """Means and all covariances of visits at all levels, y phi and y^2, against the list of all trajectories."""
     env, policy = small()
@@ -316,7 +330,16 @@ def test_groups_are_merged_by_reward():
     refuse_small(p_values)
 
 
-@pytest.mark.parametrize("make", DRAWN.values(), ids=DRAWN)
+@pytest.mark.parametrize(
+    "make",
+    [
+        DRAWN["rollout"],
+        DRAWN["flow"],
+        pytest.param(DRAWN["compiled rollout"], marks=pytest.mark.slow),
+        pytest.param(DRAWN["flow, square drawn"], marks=pytest.mark.slow),
+    ],
+    ids=["rollout", "flow", "compiled rollout", "flow, square drawn"],
+)
 def test_errors_fall_like_one_over_the_square_root(make):
     env = everything()
     policy, sampler = half_greedy(env), make(env)
@@ -696,13 +719,21 @@ SOLVED = {
 }
 
 
-@pytest.mark.parametrize("name", SOLVED)
+# Every environment with expectations, and two with each way to draw.
+QUICK = {(name, "exact") for name in SOLVED} | {("slipping lock", "flow"), ("chain", "flow")}
+QUICK |= {("slipping lock", "flow, square drawn"), ("deep sea", "flow, square drawn")}
+
+
 @pytest.mark.parametrize(
-    ("make", "n"), [(ExactSampler, 1), (FlowSampler, 10**18), (drawing, 10**18)], ids=["exact", "flow", "drawn"]
+    ("name", "kind"),
+    [
+        case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+        for case in itertools.product(SOLVED, ("exact", "flow", "flow, square drawn"))
+    ],
 )
-def test_dmq_finds_the_optimum(name, make, n):
+def test_dmq_finds_the_optimum(name, kind):
     env = SOLVED[name]()
-    result = dmq.DMQ(make(env), n_samples=n, rng=1).learn()
+    result = dmq.DMQ(SAMPLERS[kind](env), n_samples=1 if kind == "exact" else 10**18, rng=1).learn()
     assert result.status == "finished" and not result.warnings
     assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-12)
 
@@ -741,10 +772,11 @@ def test_exact_moments_do_not_depend_on_n():
     assert one.cover_sizes == many.cover_sizes
 
 
+@pytest.mark.parametrize("horizon", [30, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mixture", ["stratified", "multinomial"])
-def test_no_number_of_samples_repairs_a_uniform_initial_policy(mixture):
-    """docs/findings.md, A, with N = infinity: at H = 60 the good state has mass 4^-60 and stays below R = 8 >= K."""
-    env = decoy_lock(60)
+def test_no_number_of_samples_repairs_a_uniform_initial_policy(mixture, horizon):
+    """docs/findings.md, A, with N = infinity: the good state has mass 4^-H and stays below R = 8 >= K."""
+    env = decoy_lock(horizon)
     settings = {"variant": "paper", "ratio": 8.0, "mixture": mixture, "rng": 1}
     uniform, fixed = (
         dmq.DMQ(ExactSampler(env), initial=initial, **settings).learn() for initial in ("uniform", "fixed")

@@ -19,7 +19,7 @@ cdef class Episode(Simulator):
     # States by level, for environments whose state begins with a number of the level's states; else None.
     cdef readonly tuple n_states
     cdef readonly Stream stream
-    # Where the episode is: its number, the level, what `move` earned last and all steps so far.
+    # Position of the episode: its number and level; the reward of the last `move`, and the sum of all so far.
     cdef uint64_t number
     cdef Py_ssize_t level
     cdef double reward
@@ -31,7 +31,7 @@ cdef class Episode(Simulator):
     cdef Philox observations
     cdef Philox own
     cdef bint seen
-    # What `phi` points at where the feature map is sparse.
+    # The memory of `phi` if the feature map is sparse.
     cdef double* _dense
 
     # Each returns False when `stop` tells why the episode is over.

@@ -27,6 +27,12 @@ cdef struct Level:
     const int32_t* phi_column
     const double* phi_value
 
+# Outcome of a uniform u by an alias table of m entries; see `alias_tables`.
+cdef inline Py_ssize_t outcome(const double* threshold, const int32_t* alias, Py_ssize_t m, double u) noexcept nogil:
+    cdef double x = u * m
+    cdef Py_ssize_t k = <Py_ssize_t> x
+    return k if x - k < threshold[k] else alias[k]
+
 # Immutable. Whoever uses the pointers below must keep the model alive.
 cdef class FiniteModel:
     cdef readonly Py_ssize_t horizon

@@ -25,7 +25,7 @@ cdef class Plan:
     cdef Py_ssize_t unchecked
     cdef object stop
 
-    # Add `work` numbers computed; raises KeyboardInterrupt, or Stopped, when it is time to check.
-    cdef int count(self, Py_ssize_t work) except -1 nogil
+    # Check for signals and for `stop` from time to time, by the numbers computed since the last call.
+    cdef int check_after(self, Py_ssize_t work) except -1 nogil
     cdef int check_signals(self) except -1
     cdef int set_rule(self, Py_ssize_t h, rule, Py_ssize_t n_actions, Py_ssize_t dimension) except -1

@@ -24,8 +24,8 @@ UNKNOWN = {
 
 
 def environment_of(env: Any) -> Any:
-    """Return the environment that a sampler plays; anything else as it is."""
-    return getattr(env, "env", env) if isinstance(env, samplers.Sampler) else env
+    """Return the environment that a sampler plays, if it shows one; anything else as it is."""
+    return env.env if isinstance(env, samplers.Sampler) and env.env is not None else env
 
 
 def tables_of(env: Any) -> FiniteMDP | None:

@@ -19,7 +19,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from dmq_fast.kernels._env cimport ENVIRONMENT_VERSION, Environment, environment_capsule
-from dmq_fast.kernels._finite cimport BERNOULLI, BY_EDGE, BY_ROW, FiniteModel, Level
+from dmq_fast.kernels._finite cimport BERNOULLI, BY_EDGE, BY_ROW, FiniteModel, Level, outcome
 from dmq_fast.kernels._normal cimport PIECE, normal_piece
 
 from dmq_fast.kernels._validate import as_floats, as_positive
@@ -210,20 +210,13 @@ cdef inline bint moves(const Block* block, int64_t h) noexcept nogil:
     return not level.deterministic and (h < block.horizon - 1 or level.rewards == BY_EDGE)
 
 
-cdef inline Py_ssize_t drawn(const double* threshold, const int32_t* alias, Py_ssize_t m, double u) noexcept nogil:
-    # Outcome of a uniform by an alias table of m entries; see `alias_tables`.
-    cdef double x = u * m
-    cdef Py_ssize_t k = <Py_ssize_t> x
-    return k if x - k < threshold[k] else alias[k]
-
-
 cdef int reset(const void* context, int64_t n, const double* u, void* states) noexcept nogil:
     cdef const Block* block = <const Block*> context
     cdef int32_t* state = <int32_t*> states
     cdef Py_ssize_t i, k = 0
     for i in range(n):
         if block.n_start > 1:
-            k = drawn(block.start_threshold, block.start_alias, block.n_start, u[i])
+            k = outcome(block.start_threshold, block.start_alias, block.n_start, u[i])
         state[i] = block.start_state[k]
     return 0
 
@@ -293,7 +286,7 @@ cdef int step(
             state[i] = level.successor[row]
         elif moving:
             first = level.row_start[row]
-            k = first + drawn(
+            k = first + outcome(
                 level.threshold + first, level.alias + first, level.row_start[row + 1] - first, u[0]
             )
             u += 1

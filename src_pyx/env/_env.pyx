@@ -70,7 +70,7 @@ cdef class EnvironmentHandle:
                 f"__dmq_environment__ that returns one, got {type(capsule).__name__}"
             )
         cdef const Environment* given = <const Environment*> PyCapsule_GetPointer(capsule, FULL)
-        check(given)
+        check_struct(given)
         PyCapsule_SetName(capsule, EMPTY)
         self._alive = (source, capsule)
         self.environment = given
@@ -146,7 +146,7 @@ cdef class EnvironmentHandle:
         cdef cnp.ndarray u = matrix(uniforms, "uniforms", -1, self.environment.reset_uniforms)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(u, 0)
         cdef cnp.ndarray states = np.zeros((n, self.environment.state_bytes), dtype=np.uint8)
-        answer("reset", self.environment.reset(self.environment.context, n, entries(u), cnp.PyArray_DATA(states)))
+        refuse_code("reset", self.environment.reset(self.environment.context, n, entries(u), cnp.PyArray_DATA(states)))
         return states
 
     def features(self, level, states, uniforms=None):
@@ -164,7 +164,7 @@ cdef class EnvironmentHandle:
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.feature_uniforms, h))
         cdef cnp.ndarray phi = np.full((n, self.environment.dimension), np.nan)
-        answer("features", self.environment.features(
+        refuse_code("features", self.environment.features(
             self.environment.context, h, n, cnp.PyArray_DATA(given), entries(u), entries(phi)
         ))
         return phi
@@ -191,7 +191,7 @@ cdef class EnvironmentHandle:
             raise ValueError(f"actions: expected {n} integers in [0, {self.environment.n_actions}), got {actions!r}")
         cdef cnp.ndarray taken = np.ascontiguousarray(chosen, dtype=np.int64)
         cdef cnp.ndarray rewards = np.full(n, np.nan)
-        answer("step", self.environment.step(
+        refuse_code("step", self.environment.step(
             self.environment.context, h, n, cnp.PyArray_DATA(given), <const int64_t*> cnp.PyArray_DATA(taken),
             entries(u), entries(rewards),
         ))
@@ -204,7 +204,7 @@ cdef class EnvironmentHandle:
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray over = np.zeros(n, dtype=np.int8)
         if self.environment.ended != NULL:
-            answer("ended", self.environment.ended(
+            refuse_code("ended", self.environment.ended(
                 self.environment.context, h, n, cnp.PyArray_DATA(given), <cnp.int8_t*> cnp.PyArray_DATA(over)
             ))
         return over != 0
@@ -227,7 +227,7 @@ cdef cnp.ndarray states_of(const Environment* environment, states):
     return states
 
 
-cdef int answer(str name, int code) except -1:
+cdef int refuse_code(str name, int code) except -1:
     if code != 0:
         raise RuntimeError(f"environment: {name} returned the code {code}")
     return 0
@@ -245,7 +245,7 @@ cdef tuple uniforms_of(const int64_t* counts, int64_t horizon):
     return tuple([0 if counts == NULL else counts[h] for h in range(horizon)])
 
 
-cdef int check(const Environment* given) except -1:
+cdef int check_struct(const Environment* given) except -1:
     if given.version != ENVIRONMENT_VERSION or given.size != sizeof(Environment):
         raise ValueError(
             f"environment: expected version {ENVIRONMENT_VERSION} of the interface and {sizeof(Environment)} bytes, "
@@ -255,12 +255,12 @@ cdef int check(const Environment* given) except -1:
     at_least_one("n_actions", given.n_actions, MOST)
     at_least_one("dimension", given.dimension, MOST)
     at_least_one("state_bytes", given.state_bytes, MOST)
-    count("reset_uniforms", given.reset_uniforms)
+    check_uniforms("reset_uniforms", given.reset_uniforms)
     for h in range(given.horizon):
         if given.feature_uniforms != NULL:
-            count(f"feature_uniforms[{h}]", given.feature_uniforms[h])
+            check_uniforms(f"feature_uniforms[{h}]", given.feature_uniforms[h])
         if given.step_uniforms != NULL:
-            count(f"step_uniforms[{h}]", given.step_uniforms[h])
+            check_uniforms(f"step_uniforms[{h}]", given.step_uniforms[h])
     if not isfinite(given.reward_shift):
         raise ValueError(f"environment: reward_shift: expected a finite number, got {given.reward_shift}")
     if not (isfinite(given.reward_scale) and given.reward_scale > 0.0):
@@ -279,7 +279,7 @@ cdef int at_least_one(str name, int64_t value, int64_t most) except -1:
     return 0
 
 
-cdef int count(str name, int64_t value) except -1:
+cdef int check_uniforms(str name, int64_t value) except -1:
     if not 0 <= value <= MOST:
         raise ValueError(f"environment: {name}: expected an integer in [0, {MOST}], got {value}")
     return 0

@@ -23,8 +23,7 @@ cdef extern from "dmq_moments.h":
     Tiles best_tiles "dmq_best_tiles"()
 
 cdef extern from "dmq_reduce.h":
-    # Sum of x_i^2; NaN or infinite if an entry is, or if it overflows.
-    double squares "dmq_square"(const double* x, Py_ssize_t n) noexcept nogil
+    double dmq_dot(const double* x, const double* y, Py_ssize_t n) noexcept nogil
 
 # Lower triangle of gram (d, d) <- gram + left^T right for left and right (n, d); up to 7 doubles behind their ends are
 # read, but not used. Chosen for the processor this runs on.
@@ -147,12 +146,13 @@ cdef double mass(Rows* rows, Py_ssize_t d) noexcept nogil:
     if rows.weights == NULL:
         if rows.layout == ONE_HOT:
             return <double> rows.n
-        return squares(rows.data, rows.n * d if rows.layout == DENSE else rows.starts[rows.n])
+        size = rows.n * d if rows.layout == DENSE else rows.starts[rows.n]
+        return dmq_dot(rows.data, rows.data, size)
     for i in range(rows.n):
         if rows.layout != ONE_HOT:
             first = i * d if rows.layout == DENSE else rows.starts[i]
             size = d if rows.layout == DENSE else rows.starts[i + 1] - first
-            norm = squares(rows.data + first, size)
+            norm = dmq_dot(rows.data + first, rows.data + first, size)
         total += rows.weights[i] * norm
     return total
 

@@ -290,7 +290,7 @@ cdef class FiniteModel:
             if failed < 0:
                 for i in range(gram.shape[0]):
                     job.write_gram(plan.wanted[i], &gram[i, 0, 0])
-                    plan.count(d * d + job.products(plan.wanted[i]) // 32)
+                    plan.check_after(d * d + job.products(plan.wanted[i]) // 32)
                 for i in range(moment.shape[0]):
                     job.write_return(i, &moment[i, 0])
                     square[i] = job.squares[i]
@@ -389,7 +389,7 @@ cdef class _CountedRollout:
             for h in range(self.plan.last + 1):
                 self.arrive(h, size)
                 # A step of one trajectory is a uniform or two and a look into a table.
-                self.plan.count(4 * size)
+                self.plan.check_after(4 * size)
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if self.act(h, size) != 0:
@@ -404,17 +404,13 @@ cdef class _CountedRollout:
 
     cdef void start(self, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t i, k
-        cdef double x
         if self.model.n_start == 1:
             for i in range(size):
                 self.states[i] = self.model.start_state[0]
             return
         philox_uniforms(&self.generator, self.uniforms, size)
         for i in range(size):
-            x = self.uniforms[i] * self.model.n_start
-            k = <Py_ssize_t> x
-            if not x - k < self.model.start_threshold[k]:
-                k = self.model.start_alias[k]
+            k = outcome(self.model.start_threshold, self.model.start_alias, self.model.n_start, self.uniforms[i])
             self.states[i] = self.model.start_state[k]
 
     cdef void arrive(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
@@ -493,8 +489,7 @@ cdef class _CountedRollout:
     cdef void move(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         cdef Level* level = &self.model.levels[h]
         cdef Py_ssize_t i
-        cdef int32_t first, k
-        cdef double x
+        cdef Py_ssize_t first, k
         cdef bint paying = level.rewards == BY_EDGE and h >= self.plan.first_return
         if level.deterministic:
             for i in range(size):
@@ -503,12 +498,10 @@ cdef class _CountedRollout:
         philox_uniforms(&self.generator, self.uniforms, size)
         for i in range(size):
             first = level.row_start[self.rows[i]]
-            x = self.uniforms[i] * (level.row_start[self.rows[i] + 1] - first)
-            k = <int32_t> x
-            x -= k
-            k += first
-            if not x < level.threshold[k]:
-                k = first + level.alias[k]
+            k = first + outcome(
+                level.threshold + first, level.alias + first, level.row_start[self.rows[i] + 1] - first,
+                self.uniforms[i],
+            )
             self.states[i] = level.next_state[k]
             if paying:
                 self.rewards[i] = level.reward[k]

@@ -57,7 +57,7 @@ cdef class Plan:
         free(self.counted)
         free(self.returns)
 
-    cdef int count(self, Py_ssize_t work) except -1 nogil:
+    cdef int check_after(self, Py_ssize_t work) except -1 nogil:
         # Check for signals and for `stop` after every UNCHECKED numbers computed.
         self.unchecked += work
         if self.unchecked > UNCHECKED:

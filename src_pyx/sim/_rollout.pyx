@@ -147,7 +147,7 @@ cdef class _Rollout(Simulator):
     cdef double* moments
     cdef double* squares
     cdef double* earned
-    # By trajectory of the block, and workspace.
+    # Scores by trajectory of the block; workspace of second moments; theta as `pack_theta` writes it.
     cdef double* scores
     cdef double* gram_work
     cdef double* packed
@@ -200,7 +200,7 @@ cdef class _Rollout(Simulator):
             for h in range(self.plan.last + 1):
                 if not self.observe(h, size):
                     return 0
-                self.plan.count(size * self.work(h))
+                self.plan.check_after(size * self.work(h))
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if not (self.act(h, size) and self.move(h, size)):

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -114,21 +114,14 @@ class DMQAlgorithm:
         """Run `DMQ.learn`."""
         limits: dict[str, Any] = {"max_trajectories": budget.max_trajectories, "max_seconds": budget.max_seconds}
         result: Result = DMQ(self.env, **self.settings, **limits).learn()
-        return Outcome(
-            status=result.status,
-            n_trajectories=result.n_trajectories,
-            policy=result.policy,
-            counts=result.counts,
-            seconds=result.seconds,
-            details={
-                "variant": result.variant,
-                "options": result.options,
-                "parameters": result.parameters,
-                "function_class": result.function_class,
-                "cover_sizes": list(result.cover_sizes),
-            },
-            warnings=result.warnings,
-        )
+        details = {
+            "variant": result.variant,
+            "options": result.options,
+            "parameters": result.parameters,
+            "function_class": result.function_class,
+            "cover_sizes": list(result.cover_sizes),
+        }
+        return replace(Outcome.of(result), details=details)
 
 
 class DMQFactory:
@@ -173,15 +166,11 @@ class BaselineAlgorithm:
         result = self.baseline.learn(n, max_seconds=budget.max_seconds)
         # Without tables and without a `Policy`, the last point of the curve is the only estimate of the value.
         runnable = isinstance(self.baseline.env, FiniteMDP) or isinstance(result.policy, Policy)
-        return Outcome(
+        return replace(
+            Outcome.of(result),
             status="max_trajectories" if result.status == "finished" and n < wanted else result.status,
-            n_trajectories=result.n_trajectories,
             policy=result.policy if runnable else None,
-            value=result.value,
-            counts=result.counts,
-            seconds=result.seconds,
             details={"parameters": result.parameters, **progress_of(result, self.baseline.env.optimal_value)},
-            warnings=result.warnings,
         )
 
 
