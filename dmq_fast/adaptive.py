@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.kernels import OptimisticPlanner, Stream
+from dmq_fast._support.arguments import flag
+from dmq_fast.kernels import OptimisticPlanner, Stream, as_positive
 from dmq_fast.run.episodes import Episodes, episodes_of
 from dmq_fast.run.ledger import OutOfBudget
 from dmq_fast.run.options import Budget
@@ -73,15 +75,26 @@ class Aim:
         L such that after v visits an outcome of chance 1 - exp(-L / v) counts as excluded.
     """
 
-    epsilon: float = 0.05
-    delta: float = 0.05
-    p_min: float = 0.05
-    log_confidence: float = 4.743864518
+    epsilon: float
+    delta: float
+    p_min: float
+    log_confidence: float
 
     @classmethod
     def of(cls, epsilon: float = 0.05, delta: float = 0.05, *, strict: bool = True, p_min: float | None = None) -> Aim:
-        """Return the aim of the strict mode, or of the quick one, or with another p_min."""
-        share = (epsilon if strict else QUICK) if p_min is None else p_min
+        """Return the aim of the strict mode, or of the quick one, or with another p_min.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is of a wrong type, or epsilon or delta is not in (0, 1), or p_min not in (0, 1].
+        """
+        epsilon, delta, strict = below_one("epsilon", epsilon), below_one("delta", delta), flag("strict", strict)
+        share = epsilon if strict else QUICK
+        if p_min is not None:
+            share = as_positive("p_min", p_min)
+            if share > 1:
+                raise ValueError(f"p_min: expected a number in (0, 1], got {p_min!r}")
         return cls(epsilon, delta, share, seen_once(delta) if strict else math.log(1 / delta))
 
     def test_size(self, test: int) -> int:
@@ -91,6 +104,14 @@ class Aim:
         delta.
         """
         return math.ceil((test * math.log(1 / self.delta) - math.log1p(-self.delta)) / self.epsilon)
+
+
+def below_one(name: str, value: float) -> float:
+    """Return a number in (0, 1)."""
+    number = as_positive(name, value)
+    if number >= 1:
+        raise ValueError(f"{name}: expected a number in (0, 1), got {value!r}")
+    return number
 
 
 def seen_once(delta: float) -> float:
@@ -166,6 +187,20 @@ class Outcome:
     def n_episodes(self) -> int:
         """Number of episodes of all purposes."""
         return sum(self.counts.values())
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the run promises and why it stopped, as data that JSON can hold."""
+        passed = self.test_size > 0
+        return {
+            "reason": self.reason,
+            "tests_made": self.tests_made,
+            "test_size": self.test_size,
+            "mean_return": self.mean_return if passed else None,
+            "interval": list(self.interval),
+            "gaps": self.gaps.tolist() if passed else None,
+            "loss_quantile": self.loss_quantile,
+            "p_min": self.p_min,
+        }
 
 
 @dataclass(frozen=True)
@@ -334,9 +369,7 @@ class SelfStopping:
         """
         for _ in range(DUELS):
             rng, n = self.own_generator(), self.planner.n_episodes
-            replicates = [
-                self.planner.replicate(rng.standard_exponential(n), returns=True) for _ in range(REPLICATES)
-            ]
+            replicates = [self.planner.replicate(rng.standard_exponential(n), returns=True) for _ in range(REPLICATES)]
             losses = [self.planner.regret(theta, candidate.episodes) for theta in replicates]
             if np.median(losses) <= self.aim.epsilon:
                 break
@@ -402,7 +435,7 @@ class SelfStopping:
 
     def outcome(self) -> Outcome:
         """Return what was learned so far."""
-        self.plan()
+        self.planner.plan(self.floor)
         candidate = self.candidate if self.passed else None
         returns = np.zeros(0) if candidate is None else self.planner.returns(candidate.episodes)
         mean = float(returns.mean()) if len(returns) else math.nan

@@ -1,14 +1,16 @@
 """The self-stopping run: what it promises, on which episodes, and when it stops."""
 
 import itertools
+import json
 import math
 
 import numpy as np
 import pytest
 
-from dmq_fast import Policy
+from dmq_fast import DMQ, Policy, load
 from dmq_fast import environments as E
 from dmq_fast.adaptive import Aim, Candidate, SelfStopping, interval, seen_once
+from dmq_fast.cli import main
 from dmq_fast.kernels import Stream
 from dmq_fast.run.options import Budget
 from dmq_fast.samplers import FlowSampler, as_sampler
@@ -108,7 +110,7 @@ def test_the_interval_covers_the_mean():
 
 
 def test_replicates_that_agree_play_as_well():
-    """Two arms: one pays .35 for sure, and the other, worth .8, was unlucky: replicates that object prefer the first."""
+    """One arm pays .35 for sure, and one worth .8 was unlucky: replicates that object prefer the first."""
     env = E.FiniteMDP(P=[], R=[np.array([[0.35, 0.8]])], features=[np.ones((1, 1))], caps=[1.0])
     run = run_of(env)
     for i in range(408):
@@ -196,7 +198,7 @@ def test_faults_of_an_environment_written_in_python_name_the_episode():
             states, rewards = super().step(level, states, actions, rng)
             return states, rewards - (level == 2)
 
-    with pytest.raises(ValueError, match="level 2, call 0.*rewards"):
+    with pytest.raises(ValueError, match=r"level 2, call 0.*rewards"):
         run_of(Broken()).learn()
 
 
@@ -217,3 +219,109 @@ def test_noisy_features_of_a_compiled_environment():
 def test_a_sampler_that_shows_moments_only_is_refused():
     with pytest.raises(TypeError, match="single episodes can be seen"):
         SelfStopping(FlowSampler(E.chain(5, rng=0)), Aim.of(), Stream(0))
+
+
+# ---- The front: `DMQ(env, epsilon=...)`
+
+
+LOCK = E.combination_lock(8, 3, rng=0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"epsilon": 0.1}, {"delta": 0.05}, {"strict": False}, {"p_min": 0.3}, {"variant": "adaptive"}],
+    ids=lambda given: next(iter(given)),
+)
+def test_any_part_of_the_aim_chooses_the_variant(arguments):
+    result = DMQ(LOCK, rng=0, **arguments).learn()
+    assert (result.variant, result.status, result.cover_sizes) == ("adaptive", "finished", (0,) * 8)
+    assert LOCK.value(result.policy) == LOCK.optimal_value
+    assert result.n_trajectories == sum(result.counts["trajectories"].values())
+    assert result.stopping["interval"][0] <= LOCK.optimal_value <= result.stopping["interval"][1]
+    assert "adaptive" in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"variant": "paper", "epsilon": 0.1}, "epsilon: expected only with the variant 'adaptive', got 'paper'"),
+        ({"epsilon": 1.0}, "epsilon: expected a number in"),
+        ({"delta": 0.0}, "delta"),
+        ({"p_min": 1.5}, "p_min"),
+        ({"strict": 1}, "strict"),
+        ({"epsilon": 0.1, "n_samples": 50}, "n_samples: expected none with the variant 'adaptive', got 50"),
+        ({"epsilon": 0.1, "recheck": False}, "recheck"),
+        ({"epsilon": 0.1, "initial": [0] * 8}, "initial"),
+        ({"epsilon": 0.1, "max_policies": 3}, "max_policies"),
+        ({"epsilon": 0.1, "journal": "somewhere"}, "journal: expected None with the variant 'adaptive'"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        DMQ(LOCK, **arguments)
+
+
+def test_samplers_of_moments_are_refused_before_the_run():
+    with pytest.raises(TypeError, match="single episodes can be seen"):
+        DMQ(FlowSampler(LOCK), epsilon=0.1)
+
+
+def test_results_are_saved_and_loaded(tmp_path):
+    result = DMQ(LOCK, epsilon=0.1, rng=0).learn()
+    result.save(tmp_path / "result.npz")
+    again = load(tmp_path / "result.npz")
+    assert again.policy == result.policy and again.theta.tobytes() == result.theta.tobytes()
+    for name in ("status", "variant", "options", "parameters", "counts", "seconds", "key", "warnings", "stopping"):
+        assert getattr(again, name) == getattr(result, name)
+    assert again.cover == result.cover and again.history == result.history
+
+
+def test_a_result_without_a_passed_test_is_saved_and_loaded(tmp_path):
+    result = DMQ(LOCK, epsilon=0.1, rng=0, max_trajectories=5).learn()
+    assert result.status == "max_trajectories" and result.stopping["mean_return"] is None
+    result.save(tmp_path / "result.npz")
+    assert load(tmp_path / "result.npz").stopping == result.stopping
+
+
+def test_there_is_no_certificate_of_lemmas():
+    with pytest.raises(ValueError, match="certificate"):
+        DMQ(LOCK, epsilon=0.1, rng=0).learn().certificate()
+
+
+def test_an_interrupted_run_shows_what_it_learned():
+    def stop(progress):
+        if progress.n_trajectories == 20:
+            raise KeyboardInterrupt
+
+    dmq = DMQ(LOCK, epsilon=0.1, rng=0, progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        dmq.learn()
+    result = dmq.result()
+    assert result.status == "interrupted" and result.n_trajectories == 20
+
+
+def test_workers_change_no_bit():
+    results = [DMQ(LOCK, epsilon=0.1, rng=0, workers=workers).learn() for workers in (None, 1, 3)]
+    assert len({result.theta.tobytes() for result in results}) == 1
+
+
+def test_the_shell_runs_and_resumes_it(tmp_path, capsys):
+    arguments = [
+        "run",
+        "lock",
+        "--horizon",
+        "8",
+        "--epsilon",
+        "0.1",
+        "--seed",
+        "1",
+        "--json",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(arguments) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["variant"] == "adaptive" and summary["stopping"]["test_size"] >= 31
+    assert main(["resume", str(tmp_path / "run")]) == 0
+    assert "test 1 was passed" in capsys.readouterr().out
+    assert main(["run", "lock", "--horizon", "8", "--epsilon", "0.1", "--certificate"]) == 2

@@ -8,9 +8,7 @@ from dmq_fast.kernels._episode import Episode
 
 @disjoint_base
 class OptimisticPlanner:
-    def __new__(
-        cls, horizon: int, n_actions: int, dimension: int, ridge: float, log_confidence: float
-    ) -> Self: ...
+    def __new__(cls, horizon: int, n_actions: int, dimension: int, ridge: float, log_confidence: float) -> Self: ...
     @property
     def horizon(self) -> int: ...
     @property

@@ -23,7 +23,7 @@ from dmq_fast.run.options import Budget
 from dmq_fast.samplers import BatchSampler, RolloutSampler, Sampler
 from dmq_fast.samplers.batch import Place, add_rewards, noting
 
-__all__ = ["BatchEpisodes", "CompiledEpisodes", "Episodes", "episodes_of"]
+__all__ = ["BatchEpisodes", "CompiledEpisodes", "Episodes", "check_episodes", "episodes_of"]
 
 # Chunk of an episode's call that gives the uniforms of the optimistic rule, as in `kernels.Episode`.
 OWN_CHUNK = 2
@@ -56,9 +56,7 @@ class Episodes(ABC):
         self.counts = {"explore": 0, "refine": 0, "test": 0}
         self.began = time.perf_counter()
 
-    def play(
-        self, n: int, purpose: str, theta: NDArray[np.float64] | None = None, level: int = 0
-    ) -> NDArray[np.int64]:
+    def play(self, n: int, purpose: str, theta: NDArray[np.float64] | None = None, level: int = 0) -> NDArray[np.int64]:
         """Play n episodes, greedy on theta before `level` and optimistic from it on; return their numbers."""
         first, end = self.planner.n_episodes, self.planner.n_episodes + n
         most, seconds = self.budget.max_trajectories, self.budget.max_seconds
@@ -145,17 +143,23 @@ class BatchEpisodes(Episodes):
 
 
 def episodes_of(sampler: Sampler, planner: OptimisticPlanner, stream: Stream, budget: Budget) -> Episodes:
-    """Return the source of single episodes of what a sampler samples.
+    """Return the source of single episodes of what a sampler samples; see `check_episodes`."""
+    checked = check_episodes(sampler)
+    if isinstance(checked, RolloutSampler):
+        return CompiledEpisodes(checked, planner, stream, budget)
+    return BatchEpisodes(checked, planner, stream, budget)
+
+
+def check_episodes(sampler: Sampler) -> RolloutSampler | BatchSampler:
+    """Return a sampler that plays single episodes.
 
     Raises
     ------
     TypeError
-        If the sampler shows moments only.
+        If it gives moments only.
     """
-    if isinstance(sampler, RolloutSampler):
-        return CompiledEpisodes(sampler, planner, stream, budget)
-    if isinstance(sampler, BatchSampler):
-        return BatchEpisodes(sampler, planner, stream, budget)
+    if isinstance(sampler, RolloutSampler | BatchSampler):
+        return sampler
     raise TypeError(
         "env_or_sampler: expected an environment, or its RolloutSampler or BatchSampler, whose single episodes can be "
         f"seen, for the variant 'adaptive'; got {type(sampler).__name__}"

@@ -2,8 +2,8 @@
 
 A backward pass over the levels fits two values to the transitions of a run, with V = ridge I + sum phi phi^T,
 
-    plain:       F_h(s, a) = clip(phi^T theta_h^a, 0, c(s)),                               target  r + max_b F_{h+1}(s', b)
-    optimistic:  W_h(s, a) = clip(max(F_h + b (c - F_h), phi^T omega_h^a), 0, c(s)),       target  r + max_b W_{h+1}(s', b)
+    plain:       F_h(s, a) = clip(phi^T theta_h^a, 0, c(s)),                          target r + max_b F_{h+1}(s', b)
+    optimistic:  W_h(s, a) = clip(max(F_h + b (c - F_h), phi^T omega_h^a), 0, c(s)),  target r + max_b W_{h+1}(s', b)
 
 - c(s) is 1 minus the most reward that any episode had collected before s: what can still be earned, as rewards of an
   episode sum to at most 1;
@@ -179,11 +179,12 @@ cdef double chance_of(double x) noexcept nogil:
     # 1 - exp(-x) for x >= 0, in operations that give the same bits on every machine: a series, then
     # exp(-2y) - 1 = m (2 + m) for m = exp(-y) - 1.
     cdef double y = x * (1.0 / (1 << HALVINGS)), m
-    cdef int i
+    cdef int _halving
     if not x < 40.0:
         return 1.0
-    m = -y * (1.0 - y * (1.0 / 2) * (1.0 - y * (1.0 / 3) * (1.0 - y * (1.0 / 4) * (1.0 - y * (1.0 / 5) * (1.0 - y / 6)))))
-    for i in range(HALVINGS):
+    m = 1.0 - y * (1.0 / 4) * (1.0 - y * (1.0 / 5) * (1.0 - y * (1.0 / 6)))
+    m = -y * (1.0 - y * (1.0 / 2) * (1.0 - y * (1.0 / 3) * m))
+    for _halving in range(HALVINGS):
         m *= 2.0 + m
     return -m
 
@@ -792,7 +793,7 @@ cdef class OptimisticPlanner:
 
     def hindsight(self, theta):
         """Return the numbers of the episodes whose actions are all those that are greedy on theta, ascending."""
-        cdef Py_ssize_t h, j, e, start, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t h, i, j, e, start, n_actions = self.n_actions, d = self.dimension
         cdef double best
         given = self.as_theta(theta)
         cdef const double* weights = entries(given)
@@ -807,7 +808,8 @@ cdef class OptimisticPlanner:
                         self.levels[h].rows + j * d, weights + h * n_actions * d, n_actions, d, &best
                     )
                 for e in range(self.n_episodes):
-                    if same[e] and greedy[start + self.visited[e * self.horizon + h]] != self.taken[e * self.horizon + h]:
+                    i = e * self.horizon + h
+                    if greedy[start + self.visited[i]] != self.taken[i]:
                         same[e] = 0
                 start += self.levels[h].n
         self.busy = False
