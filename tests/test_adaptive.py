@@ -290,14 +290,14 @@ def test_there_is_no_certificate_of_lemmas():
 
 def test_an_interrupted_run_shows_what_it_learned():
     def stop(progress):
-        if progress.n_trajectories == 20:
+        if progress.n_trajectories == 5:
             raise KeyboardInterrupt
 
     dmq = DMQ(LOCK, epsilon=0.1, rng=0, progress=stop)
     with pytest.raises(KeyboardInterrupt):
         dmq.learn()
     result = dmq.result()
-    assert result.status == "interrupted" and result.n_trajectories == 20
+    assert result.status == "interrupted" and result.n_trajectories == 5
 
 
 def test_workers_change_no_bit():
