@@ -149,6 +149,22 @@ def test_extreme_sizes(horizon, n_actions):
     assert outcome.status == "finished" and loss(env, outcome) <= 0.05
 
 
+@pytest.mark.parametrize("length", [0.09, 1e-3])
+def test_short_features_are_explored(length):
+    """The good state of a lock has a short feature; a first action that gives up pays .3, the lock .8."""
+    horizon, secrets = 5, [1, 0, 2, 2, 1]
+    P = [np.zeros((1 if h == 0 else 2, 3, 2)) for h in range(horizon - 1)]
+    R = [np.zeros((1 if h == 0 else 2, 3)) for h in range(horizon)]
+    for h, transitions in enumerate(P):
+        transitions[:, :, 1] = 1
+        transitions[0, secrets[h]] = [1, 0]
+    R[0][0], R[-1][0, secrets[-1]] = [0.3, 0, 0.3], 0.8
+    features = [np.array([[1.0, 0]])] + [np.array([[length, 0], [0, 1.0]])] * (horizon - 1)
+    env = E.FiniteMDP(P=P, R=R, features=features)
+    outcome = run_of(env).learn()
+    assert outcome.status == "finished" and loss(env, outcome) == 0 and outcome.n_episodes < 200
+
+
 def test_zero_features_teach_nothing_and_end():
     env = E.FiniteMDP(P=[], R=[np.array([[0.2, 0.7]])], features=[np.zeros((1, 1))])
     outcome = run_of(env).learn()

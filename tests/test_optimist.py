@@ -36,11 +36,13 @@ class Twin:
             theta[a] = self.inverse(h, a, weights) @ (self.x[at, h].T @ (weights[at] * y[at]))
         return theta
 
+    def leverage(self, h, x):
+        inverses = [self.inverse(h, a, np.ones(self.n)) for a in range(self.n_actions)]
+        return np.stack([np.einsum("ni,ij,nj->n", x, inverse, x) for inverse in inverses], axis=1)
+
     def values(self, h, x, left, theta, omega, floor):
         plain = np.clip(x @ theta.T, 0, left[:, None])
-        leverage = np.stack(
-            [np.einsum("ni,ij,nj->n", x, self.inverse(h, a, np.ones(self.n)), x) for a in range(self.n_actions)], 1
-        )
+        leverage = self.leverage(h, x)
         chance = -np.expm1(-LOG_CONFIDENCE * leverage)
         chance[chance < floor] = 0
         hopeful = np.maximum(plain + chance * (left[:, None] - plain), x @ omega.T)
@@ -55,8 +57,9 @@ class Twin:
             if h + 1 < self.horizon:
                 y += self.F[h + 1].max(axis=1)
                 z += self.W[h + 1].max(axis=1)
-            self.theta[h], self.omega[h] = self.fit(h, y, ones), self.fit(h, z, ones)
             x = self.x[:, h]
+            z /= 1 + 1e-3 * self.leverage(h, x)[np.arange(self.n), self.a[:, h]]
+            self.theta[h], self.omega[h] = self.fit(h, y, ones), self.fit(h, z, ones)
             self.residual = max(self.residual, np.abs(y - (x @ self.theta[h].T)[np.arange(self.n), self.a[:, h]]).max())
             self.F[h], self.W[h], self.u[h] = self.values(h, x, self.left[:, h], self.theta[h], self.omega[h], floor)
         self.gap = (self.W[0].max(axis=1) - self.F[0].max(axis=1)).mean()
@@ -183,14 +186,14 @@ def test_an_optimistic_action_has_the_largest_w_then_the_largest_leverage():
     twin.plan(0.05)
     for h in range(3):
         for e in range(50):
-            score = twin.W[h][e] + 1e-6 * np.minimum(twin.u[h][e], 1)
+            score = twin.W[h][e] + 1e-6 * twin.u[h][e] / (1 + twin.u[h][e])
             ties = np.flatnonzero(score >= score.max() - 1e-9)
             for u in (0.0, 0.3, 0.999):
                 assert planner.choose(h, x[e, h], 0.0, u) == ties[int(u * len(ties))]
         new = rng.normal(size=5) / 9
         left = np.array([0.4])
         _, hopeful, leverage = twin.values(h, new[None], left, twin.theta[h], twin.omega[h], 0.05)
-        score = hopeful[0] + 1e-6 * np.minimum(leverage[0], 1)
+        score = hopeful[0] + 1e-6 * leverage[0] / (1 + leverage[0])
         assert planner.choose(h, new, 0.6, 0.0) == np.flatnonzero(score >= score.max() - 1e-9)[0]
 
 

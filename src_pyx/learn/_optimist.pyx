@@ -7,6 +7,7 @@ A backward pass over the levels fits two values to the transitions of a run, wit
 
 - c(s) is 1 minus the most reward that any episode had collected before s: what can still be earned, as rewards of an
   episode sum to at most 1;
+- the optimistic targets are divided by 1 + IMPATIENCE u, which is 1 after many visits;
 - b = 1 - exp(-log_confidence u) with the leverage u = phi^T V^{-1} phi, whose inverse counts visits: an outcome of a
   larger chance would have been seen; chances below `floor` count as 0.
 
@@ -44,8 +45,9 @@ cdef enum:
     # Halvings of the argument of exp, see `chance_of`.
     HALVINGS = 10
 
-# Values that differ by less are equal for the optimistic rule; and how much of a value the leverage decides among them.
-cdef double TIE = 1e-9, CURIOSITY = 1e-6
+# Values that differ by less are equal for the optimistic rule; how much of a value the leverage decides among them; and
+# the share of an imagined value that is lost by one step on the way to it, so that near outcomes are looked for first.
+cdef double TIE = 1e-9, CURIOSITY = 1e-6, IMPATIENCE = 1e-3
 
 # Equal transitions from a pair, row K + action, to a row of the next level (0 after the last one).
 cdef struct Move:
@@ -640,6 +642,7 @@ cdef class OptimisticPlanner:
                 for a in range(n_actions):
                     p = j * n_actions + a
                     if level.hope[p] != 0.0 or level.target[p] != 0.0:
+                        level.hope[p] /= 1.0 + IMPATIENCE * level.leverage[p]
                         add_scaled(theta + a * d, level.rows + j * d, level.target[p], d)
                         add_scaled(omega + a * d, level.rows + j * d, level.hope[p], d)
             for a in range(n_actions):
@@ -705,7 +708,7 @@ cdef class OptimisticPlanner:
             self.scores[a] = self.hoped(
                 clip(dot(phi, self.theta + (h * n_actions + a) * d, d), most), chance,
                 dot(phi, self.omega + (h * n_actions + a) * d, d), most
-            ) + CURIOSITY * min(leverage, 1.0)
+            ) + CURIOSITY * leverage / (1.0 + leverage)
             best = max(best, self.scores[a])
         for a in range(n_actions):
             count += self.scores[a] >= best - TIE
