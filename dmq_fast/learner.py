@@ -33,7 +33,7 @@ from dmq_fast.run.initial import initial_policies
 from dmq_fast.run.journal import Journal, read_header
 from dmq_fast.run.ledger import Ledger, OutOfBudget
 from dmq_fast.run.memory import Memory
-from dmq_fast.run.options import VARIANTS, Budget, Options, RunParameters
+from dmq_fast.run.options import ADAPTIVE, VARIANTS, Budget, Options, RunParameters
 from dmq_fast.run.oracle import Oracle, Regression
 from dmq_fast.run.result import Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler
@@ -41,10 +41,6 @@ from dmq_fast.samplers.parallel import check_workers, spread
 from dmq_fast.samplers.streams import as_key
 
 __all__ = ["DMQ", "Progress"]
-
-
-ADAPTIVE = "adaptive"
-"""The variant that chooses its number of trajectories and stops by itself; it has no `Options`."""
 
 
 class Progress(NamedTuple):

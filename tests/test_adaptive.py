@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dmq_fast import DMQ, Policy, load
+from dmq_fast import DMQ, Policy, experiments, load
 from dmq_fast import environments as E
 from dmq_fast.adaptive import Aim, Candidate, SelfStopping, interval, seen_once
 from dmq_fast.cli import main
@@ -341,3 +341,21 @@ def test_the_shell_runs_and_resumes_it(tmp_path, capsys):
     assert main(["resume", str(tmp_path / "run")]) == 0
     assert "test 1 was passed" in capsys.readouterr().out
     assert main(["run", "lock", "--horizon", "8", "--epsilon", "0.1", "--certificate"]) == 2
+
+
+def test_runs_and_sweeps_of_it_have_pages(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    run = tmp_path / "run"
+    assert main(["run", "lock", "--horizon", "6", "--epsilon", "0.1", "--quiet", "--out", str(run)]) == 0
+    assert main(["report", str(run)]) == 0
+    page = (run / "report.html").read_text()
+    assert "DMQ, variant adaptive" in page and "test 1 was passed" in page
+    spec = {
+        "seeds": 2,
+        "environments": [{"name": "lock", "horizon": 6}],
+        "algorithms": [{"name": "dmq", "epsilon": [0.1, 0.2], "strict": False}],
+    }
+    experiments.sweep(spec, tmp_path / "sweep")
+    assert [row["status"] for row in experiments.load(tmp_path / "sweep")] == ["finished"] * 4
+    assert main(["report", str(tmp_path / "sweep")]) == 0
+    assert "adaptive" in (tmp_path / "sweep" / "report.html").read_text()

@@ -123,6 +123,9 @@ def agree(planner, twin, floor, rng):
     chosen = rng.integers(twin.n, size=rng.integers(1, 2 * twin.n))
     close(planner.gaps(chosen), twin.gaps(chosen))
     close(planner.predicted(chosen), twin.F[0].max(axis=1)[chosen])
+    theta = rng.normal(size=twin.theta.shape)
+    first = np.clip((twin.x[chosen, 0] @ theta[0].T).max(axis=1), 0, 1)
+    close(planner.predicted(chosen, theta), first)
     close(planner.returns(chosen), twin.r[chosen].sum(axis=1))
     for h in range(twin.horizon):
         leverage, before, plain, hopeful = planner.table(h)

@@ -735,15 +735,28 @@ cdef class OptimisticPlanner:
                 out[h] += self.levels[h].hopeful[j] - self.levels[h].plain[j]
         return np.asarray(out)
 
-    def predicted(self, episodes):
-        """Return max_a F of the first states of some episodes, shape (n,)."""
+    def predicted(self, episodes, theta=None):
+        """Return max_a F of the first states of some episodes, or max_a clip(phi^T theta_0^a, 0, 1), shape (n,)."""
         chosen = self.as_episodes(episodes)
-        self.must_be_planned()
         cdef const int64_t[::1] index = chosen
         cdef double[::1] out = np.zeros(len(chosen))
-        cdef Py_ssize_t i
+        cdef double best
+        cdef Py_ssize_t i, j
+        cdef double* weights = NULL
+        if theta is None:
+            self.must_be_planned()
+        else:
+            given = self.as_theta(theta)
+            weights = entries(given)
         for i in range(index.shape[0]):
-            out[i] = self.levels[0].plain[self.visited[index[i] * self.horizon]]
+            j = self.visited[index[i] * self.horizon]
+            if weights == NULL:
+                out[i] = self.levels[0].plain[j]
+            else:
+                greedy_action(
+                    self.levels[0].rows + j * self.dimension, weights, self.n_actions, self.dimension, &best
+                )
+                out[i] = clip(best, 1.0)
         return np.asarray(out)
 
     cdef Py_ssize_t most_rows(self) noexcept nogil:
