@@ -42,6 +42,9 @@ REPLICATES = 20
 # Share of the episodes so far that the replicates play. Between .05 and .2 it makes no clear difference.
 GROWTH = 0.2
 
+# The part of it that all replicates share equally; the rest goes to those that see a loss, in proportion.
+EQUAL_PART = 0.2
+
 # Episodes of a candidate on whose states the bootstrap looks before its test: the smallest sample worth a mean.
 FIRST_SAMPLE = 8
 
@@ -56,6 +59,9 @@ LEAST_SHARE = 1 / 8
 
 # Duels by returns that a run fights, after a test, with policies that its returns speak for and its fits do not.
 DUELS = 3
+
+# Tests after which a run gives up, as its fits keep changing: 60 tests^2 / 2 episodes went into them.
+MOST_TESTS = 20
 
 # Distinct rows of a level above which several episodes are played between two plans: one more for each so many.
 ROWS_PER_EPISODE = 512
@@ -148,7 +154,7 @@ class Outcome:
         The returned policy is greedy on it.
     status : str
         "finished" only after a passed test; else the budget that ran out, "contradiction" where returns kept
-        contradicting the estimates, or "interrupted".
+        contradicting the estimates or `MOST_TESTS` tests failed, or "interrupted".
     reason : str
         Why the run stopped, in a sentence.
     counts : dict of str to int
@@ -254,6 +260,7 @@ class SelfStopping:
         self.own_calls = self.tests_made = self.contradictions = self.duels_won = 0
         self.loss_quantile = 0.0
         self.candidate: Candidate | None = None
+        self.tested: list[Candidate] = []
         self.status, self.passed = "interrupted", False
 
     # ---- Exploration
@@ -303,20 +310,23 @@ class SelfStopping:
     # ---- Noise: a Bayesian bootstrap over episodes
 
     def settled(self, sample: Candidate) -> bool:
-        """Whether the bootstrap agrees with the sample's actions up to epsilon; else every replicate plays its share.
+        """Whether the bootstrap agrees with the sample's actions up to epsilon; else the replicates play.
 
-        Also those replicates play that agree: where the others object because the sample's actions may earn too little,
-        they prefer what is well known, and only more episodes with these actions can decide.
+        Those that see more loss play more. But a part of the episodes goes to all, also to those that agree: where the
+        others object because the sample's actions may earn too little, they prefer what is well known, and only more
+        episodes with these actions can decide.
         """
         rng, n = self.own_generator(), self.planner.n_episodes
         replicates = [self.planner.replicate(rng.standard_exponential(n)) for _ in range(REPLICATES)]
-        losses = [self.planner.regret(theta, sample.episodes) for theta in replicates]
+        losses = np.array([self.planner.regret(theta, sample.episodes) for theta in replicates])
         self.loss_quantile = float(np.quantile(losses, 1 - self.aim.delta))
         if self.loss_quantile <= self.aim.epsilon:
             return True
         self.phase = "refine"
-        for theta in replicates:
-            self.episodes.play(math.ceil(GROWTH * n / REPLICATES), "refine", theta, self.planner.horizon)
+        weights = EQUAL_PART / REPLICATES + (1 - EQUAL_PART) * losses / losses.sum()
+        shares = rng.multinomial(max(1, math.ceil(GROWTH * n)), weights / weights.sum())
+        for theta, share in zip(replicates, shares, strict=True):
+            self.episodes.play(int(share), "refine", theta, self.planner.horizon)
         return False
 
     def own_generator(self) -> np.random.Generator:
@@ -410,7 +420,7 @@ class SelfStopping:
         return self.outcome()
 
     def run(self) -> bool:
-        """Explore, settle the noise and test, until a candidate passes; False if returns keep contradicting fits."""
+        """Explore, settle the noise and test, until a candidate passes; False if returns and fits do not agree."""
         sample: Candidate | None = None
         while True:
             self.explore(sample)
@@ -425,7 +435,12 @@ class SelfStopping:
                     continue
                 if not self.settled(seen):
                     continue
-            self.tests_made += not len(candidate)
+            if not len(candidate):
+                if self.tests_made >= MOST_TESTS:
+                    self.tested.append(self.best_by_returns(self.best_tested()))
+                    return False
+                self.tests_made += 1
+                self.tested.append(candidate)
             sample = candidate
             if not self.passes(candidate) or (self.noisy and not self.settled(candidate)):
                 continue
@@ -451,7 +466,7 @@ class SelfStopping:
         returns = np.zeros(0) if candidate is None else self.planner.returns(candidate.episodes)
         mean = float(returns.mean()) if len(returns) else math.nan
         return Outcome(
-            theta=self.planner.theta if candidate is None else candidate.theta,
+            theta=self.returned_theta(),
             status=self.status,
             reason=self.reason(len(returns)),
             counts=dict(self.episodes.counts),
@@ -467,6 +482,19 @@ class SelfStopping:
             warnings=tuple(self.warnings()),
         )
 
+    def returned_theta(self) -> Floats:
+        """Return theta of the candidate that passed; after a contradiction, of the best by returns; else the newest."""
+        if self.passed and self.candidate is not None:
+            return self.candidate.theta
+        if self.status == "contradiction" and self.tested:
+            return self.best_tested().theta
+        return self.planner.theta
+
+    def best_tested(self) -> Candidate:
+        """Return the best by returns of the candidates that were tested."""
+        tested = [candidate for candidate in self.tested if len(candidate)]
+        return max(tested, key=lambda candidate: self.mean_return(candidate)[0])
+
     def reason(self, size: int) -> str:
         """Return why the run stopped, in a sentence."""
         if self.passed:
@@ -475,7 +503,10 @@ class SelfStopping:
                 f"that was never seen were at most epsilon = {self.aim.epsilon:g}"
             )
         if self.status == "contradiction":
-            return "the returns of tested policies differ from their predicted values, however much was explored"
+            return (
+                "predicted values and returns do not agree, however much was explored: Q* may not be linear in the "
+                "features; the policy is the one with the best returns among those tested"
+            )
         return f"no test was passed before the run ended ({self.status})"
 
     def warnings(self) -> list[str]:
