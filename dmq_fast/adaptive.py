@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import flag
+from dmq_fast._support.checks import flag
 from dmq_fast.kernels import OptimisticPlanner, Stream, as_positive
 from dmq_fast.run.episodes import Episodes, episodes_of
 from dmq_fast.run.ledger import OutOfBudget

@@ -31,6 +31,8 @@ class DifferenceMaximization:
     greedy : Policy
         The estimates f_h^a = phi^T theta_h^a, as the policy that is greedy on them. Replaced, never changed in place,
         so that every policy built from it is a snapshot. Zero where `learned` is still False.
+    learned : list of bool
+        For each level, whether Algorithm 2 has finished on it.
     cover : list of H lists of Policy
         Pi_h.
     moments : numpy.ndarray, shape (H, d, d)
@@ -57,10 +59,10 @@ class DifferenceMaximization:
         self.moments = arithmetic.zeros((self.horizon, self.dimension, self.dimension))
 
     def algorithm_1(self) -> None:
-        """Algorithm 1: learn every level, from the last to the first. `greedy` is the policy that it returns."""
+        """Algorithm 1: learn every level, from the last to the first. Line 3 returns `greedy`."""
         for h in reversed(range(self.horizon)):  # line 1
             shifted = self.finds_shift(self.algorithm_2, h)  # line 2
-        if self.options.recheck:  # finding B: until a run of Algorithm 2 and a test of the policy find no shift
+        if self.options.recheck:  # finding B: repeat until neither Algorithm 2 nor a test of the policy finds a shift
             while shifted or self.finds_shift(self.check_returned_policy):
                 shifted = self.finds_shift(self.algorithm_2, 0)
 
@@ -95,7 +97,7 @@ class DifferenceMaximization:
                 for level in self.oracle.shifted(self.moments, batch, later, (h, a, member)):  # lines 3 to 6
                     self.add(pi_a, level, batch)  # line 7
                     self.algorithm_2(level)  # line 8
-                    again = self.options.recheck  # finding B: what was drawn before is stale now above `level`
+                    again = self.options.recheck  # finding B: earlier checks used the old predictors of `level`
 
     def check_returned_policy(self) -> None:
         """Test the policy to be returned, which mixes the pi_0^a over start states (finding B, beyond the paper)."""
@@ -106,18 +108,18 @@ class DifferenceMaximization:
             self.algorithm_2(level)
 
     def add(self, policy: Policy, level: int, batch: Batch) -> None:
-        """Pi_level <- Pi_level + {policy}, after a True on this batch of it."""
+        """Add a policy to Pi_level: the oracle returned True on `batch`, trajectories of this policy."""
         self.cover[level].append(policy)
-        if self.options.accumulate:  # finding C: S keeps the very M2 of the True
+        if self.options.accumulate:  # finding C: S_level grows by the M2 of the True
             self.moments[level] += self.draws.second_moment(batch, level)
             size, bound = len(self.cover[level]), self.oracle.cover_bound
             assert size <= bound, f"level {level}: |Pi_h| = {size} exceeds its sure bound {bound}"
         else:
-            # D_level is redrawn and may miss states of this batch: testing the batch again could be True every time.
+            # D_level is redrawn and may miss states of this batch, so the oracle could return True on it without end.
             self.draws.spend(batch)
 
     def kept(self, h: int) -> NDArray[Any] | None:
-        """Return S_h where it is kept instead of drawn anew (finding C): a learned level has its initial policies."""
+        """Return S_h if `accumulate` keeps it (finding C); None without it, and before level h is first learned."""
         return self.moments[h] if self.options.accumulate and self.learned[h] else None
 
     def finds_shift(self, step: Callable[..., None], *arguments: int) -> bool:

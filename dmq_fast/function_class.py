@@ -34,12 +34,12 @@ class Solver(Protocol):
     def fit(self, moments: Moments, level: int) -> Array:
         """Return theta_h^a, shape (d,), fitted to the pairs (phi(s_h), y) of one level (equation 2)."""
 
-    def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
+    def scan(self, cover_moments: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle on levels top, top - 1, ..., bottom, until it returns True.
 
         Parameters
         ----------
-        cover : numpy.ndarray, shape (H, d, d)
+        cover_moments : numpy.ndarray, shape (H, d, d)
             S_h, the sum over Pi_h of the second moments of its policies. The size of the cover cancels: D_h has N
             states of each policy, so its mean is S_h / |Pi_h|, and regulariser and eps_1 = eps_s / |Pi_h| are divided
             by |Pi_h| as well.
@@ -209,9 +209,9 @@ class LinearSolver:
             gram = gram + pairs.n * self._penalty
         return self._ridge_fit(gram, pairs.moment, pairs.n)
 
-    def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
+    def scan(self, cover_moments: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle level by level; see `Solver.scan`."""
-        level, values = self._scan.scan(cover, moments.grams, moments.n, moments.levels[0], top, bottom)
+        level, values = self._scan.scan(cover_moments, moments.grams, moments.n, moments.levels[0], top, bottom)
         return level, np.asarray(values)
 
     def potential(self, moment: Array) -> float:
@@ -396,7 +396,7 @@ class FiniteSolver:
         theta[losses.argmin()] = self.scale
         return theta
 
-    def scan(self, cover: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
+    def scan(self, cover_moments: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle level by level; see `Solver.scan`.
 
         The answer is True if E_{D2}(f_i - f_j)^2 >= eps_t for some i, j with |Pi_h| times
@@ -404,7 +404,7 @@ class FiniteSolver:
         """
         values = []
         for level in range(top, bottom - 1, -1):
-            first = self._distances(cover[level], level)
+            first = self._distances(cover_moments[level], level)
             second = self._distances(moments.grams[level - moments.levels[0]], level)
             bounded = first.values + self.regularizer
             slack = first.errors + EPSILON * bounded

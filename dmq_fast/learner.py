@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmq_fast._support import threads
-from dmq_fast._support.arguments import one_of
+from dmq_fast._support.checks import one_of
 from dmq_fast.adaptive import Aim, Report, SelfStopping
 from dmq_fast.arithmetic import Arithmetic, ExactGreedy
 from dmq_fast.dmq import DifferenceMaximization
@@ -44,10 +44,24 @@ __all__ = ["DMQ", "Progress"]
 
 
 class Progress(NamedTuple):
-    """What `progress` is called with: whenever Algorithm 2 has finished a level, or the adaptive variant has planned.
+    """Argument of `progress`, called whenever Algorithm 2 has finished a level, or the adaptive variant has planned.
 
-    The adaptive variant has no levels and policies to count. It has a phase ("explore", "refine" or "test"), and a gap:
-    how much one outcome that no episode showed could add to the value at the start.
+    Attributes
+    ----------
+    level : int
+        The level.
+    levels_learned : int
+        Runs of Algorithm 2 so far: a level that is learned again counts again.
+    n_trajectories : int
+        Trajectories drawn so far, for all purposes.
+    n_policies : int
+        Policies added to the covers so far.
+    seconds : float
+        Time since the run began, that before it was resumed included.
+    phase : str
+        Of the adaptive variant, for which the numbers of levels and policies are 0: "explore", "refine" or "test".
+    gap : float
+        Of the adaptive variant: how much one outcome that no episode showed could add to the value at the start.
     """
 
     level: int
@@ -220,7 +234,7 @@ class DMQ:
             mixture=mixture,
             initial=initial_name,
         )
-        self.solver()  # refuses a class that does not fit
+        self.solver()  # raises an error if the class does not fit
         self.budget = Budget.of(
             max_trajectories=max_trajectories,
             max_policies=max_policies,
@@ -285,7 +299,7 @@ class DMQ:
         return self._session.result()
 
     def warnings(self) -> Iterator[str]:
-        """Yield what is known to fail of these parameters (docs/findings.md, A and G)."""
+        """Yield a warning for each known way in which these parameters fail (docs/findings.md, A and G)."""
         if self.aim is not None:
             return
         ratio, n_actions = self.parameters.ratio, self.sampler.n_actions
@@ -321,7 +335,7 @@ class Session:
         self.algorithm = DifferenceMaximization(
             dmq.initial, dmq.options, dmq.arithmetic, draws, self.oracle, self.regression, self.report
         )
-        self.levels_learned = 0
+        self.algorithm_2_runs = 0
         self.status = "interrupted"
         self.ended: float | None = None
 
@@ -342,21 +356,21 @@ class Session:
 
     def report(self, level: int) -> None:
         """Count a finished run of Algorithm 2, and call `progress`."""
-        self.levels_learned += 1
+        self.algorithm_2_runs += 1
         if self.dmq.progress is not None:
             ledger = self.ledger
             seconds = time.perf_counter() - ledger.began
-            self.dmq.progress(Progress(level, self.levels_learned, ledger.n_trajectories, ledger.n_policies, seconds))
+            self.dmq.progress(Progress(level, self.algorithm_2_runs, ledger.n_trajectories, ledger.n_policies, seconds))
 
     def result(self) -> Result:
         """Return what was learned: greedy where a level was learned, the initial policy's rule where not."""
-        dmq, ledger, learned = self.dmq, self.ledger, self.algorithm
+        dmq, ledger, algorithm = self.dmq, self.ledger, self.algorithm
         total = (time.perf_counter() if self.ended is None else self.ended) - ledger.began
-        by_level = zip(learned.learned, learned.greedy.rules, dmq.initial[0].rules, strict=True)
+        by_level = zip(algorithm.learned, algorithm.greedy.rules, dmq.initial[0].rules, strict=True)
         return Result(
             policy=Policy([greedy if done else initial for done, greedy, initial in by_level]),
-            theta=np.array([rule.theta for rule in learned.greedy.rules if isinstance(rule, Greedy | ExactGreedy)]),
-            cover=tuple(tuple(policies) for policies in learned.cover),
+            theta=np.array([rule.theta for rule in algorithm.greedy.rules if isinstance(rule, Greedy | ExactGreedy)]),
+            cover=tuple(tuple(policies) for policies in algorithm.cover),
             history=self.oracle.history.freeze(),
             status=self.status,
             variant=dmq.variant,
@@ -367,7 +381,7 @@ class Session:
                 "trajectories": dict(ledger.trajectories),
                 "oracle_calls": self.oracle.history.n_calls,
                 "trues": self.oracle.n_trues,
-                "algorithm_2_runs": self.levels_learned,
+                "algorithm_2_runs": self.algorithm_2_runs,
                 "sampler_calls": ledger.calls,
             },
             seconds=ledger.seconds | {"other": total - sum(ledger.seconds.values()), "total": total},
@@ -376,13 +390,13 @@ class Session:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Yield the warnings about the parameters, and what the run itself gives reason to doubt."""
-        learned, journal = self.algorithm, self.ledger.journal
+        """Yield the warnings about the parameters, then those about the run itself."""
+        algorithm, journal = self.algorithm, self.ledger.journal
         yield from self.dmq.warnings()
-        unseen = [h for h, done in enumerate(learned.learned) if done and not learned.moments[h].any()]
+        unseen = [h for h, done in enumerate(algorithm.learned) if done and not algorithm.moments[h].any()]
         if self.ledger.n_policies == 0 and unseen:
             yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
-        if any(learned.learned) and not self.regression.saw_reward:
+        if any(algorithm.learned) and not self.regression.saw_reward:
             yield "no reward was ever seen: the returned policy is arbitrary"
         if self.oracle.n_marginal:
             yield f"{self.oracle.n_marginal} oracle answer(s) were too close to call"

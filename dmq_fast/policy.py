@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._support.arguments import integer
+from dmq_fast._support.checks import integer
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, as_floats, as_numbers, greedy_actions
 
@@ -108,7 +108,8 @@ class Policy:
         tail = theta if isinstance(theta, Policy) else Policy.greedy(theta)
         if len(tail.rules) != len(self.rules):
             raise ValueError(f"theta: expected {len(self.rules)} levels, got {len(tail.rules)}")
-        return Policy._of((*self.rules[:level], Fixed(action), *tail.rules[level + 1 :]))
+        # Concatenation takes two thirds of the time of unpacking, and this runs once for every batch of trajectories.
+        return Policy._of(self.rules[:level] + (Fixed(action),) + tail.rules[level + 1 :])  # noqa: RUF005
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
@@ -262,7 +263,9 @@ def check_policy(sizes: Sizes, policy: Policy, *, name: str = "policy", exact: b
 
 
 def check_horizon(policy: HasRules, horizon: int, name: str = "policy") -> None:
-    """Raise ValueError unless a policy has one rule for each level; `name` is the argument."""
+    """Raise unless `policy` has rules, one for each level; `name` is the argument."""
+    if not hasattr(policy, "rules"):
+        raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
     if len(policy.rules) != horizon:
         raise ValueError(f"{name}: expected {horizon} rules, one a level, got {len(policy.rules)}")
 

@@ -496,6 +496,8 @@ def test_messages_say_what_is_accepted():
         as_sampler(Table)
     with pytest.raises(TypeError, match=accepted + "int$"):
         as_sampler(3)
+    with pytest.raises(TypeError, match=r"got 'lock'; environments\.make returns"):
+        as_sampler("lock")
     with pytest.raises(TypeError, match="env: expected a BatchEnvironment, got Half without dimension"):
         BatchSampler(Half())
     gymnasium = pytest.importorskip("gymnasium")

@@ -814,7 +814,7 @@ def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
     assert run("run", "lock", "--horizon", 3, "--out", tmp_path)[0] == 0
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "dmq_fast", "resume", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "dmq_fast", "resume", str(tmp_path)]
     ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished\n")

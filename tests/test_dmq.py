@@ -647,7 +647,7 @@ BAD = [
     ({"progress": 3}, TypeError, "progress"),
     ({"eps_t": 1e-320, "ratio": 1e10}, ValueError, "ratio, eps_s, eps_t"),
     ({"rng": -1}, ValueError, "rng"),
-    ({"rng": "seed"}, TypeError, "rng"),
+    ({"rng": "seed"}, TypeError, "rng: expected None, a non-negative int, a SeedSequence or a Generator, got str"),
     ({"rng": dmq.Stream(0, call=7)}, ValueError, "rng"),
 ]
 

@@ -268,6 +268,13 @@ def test_policy_of_another_horizon_is_refused(method):
         getattr(mdp, method)(TabularPolicy([np.ones((3, 2)) / 2] * 2))
 
 
+@pytest.mark.parametrize("method", ["value", "occupancy"])
+def test_what_is_no_policy_is_refused(method):
+    mdp = random_mdp(np.random.default_rng(0))
+    with pytest.raises(TypeError, match=r"^policy: expected a Policy, got str$"):
+        getattr(mdp, method)("greedy")
+
+
 # Input: what is accepted
 
 

@@ -29,4 +29,4 @@ def test_what_loads_is_what_type_checkers_see():
 
 def test_names_load_on_first_use():
     code = "import dmq_fast, sys; assert 'numpy' not in sys.modules; dmq_fast.DMQ; assert 'numpy' in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)

@@ -1,1 +1,1 @@
-"""Helpers that every room may import: checks of arguments, files, BLAS threads. Imports no other room."""
+"""Helpers that every room may import: checks of arguments, shared arrays, files, BLAS threads. They import no room."""

@@ -210,12 +210,12 @@ class ExtendedSolver:
         gram = moments.grams[moments.levels.index(level)]
         return solve_definite(gram / pairs.n + self._penalty, pairs.moment / pairs.n)
 
-    def scan(self, cover: Objects, moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
+    def scan(self, cover_moments: Objects, moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:
         """Invoke the oracle on levels top, top - 1, ..., bottom, until it returns True; see `Solver.scan`."""
         values = []
         for level in range(top, bottom - 1, -1):
             second = moments.second_moment(level)
-            first = cover[level] + self._regularizer
+            first = cover_moments[level] + self._regularizer
             if self._value:
                 values.append(float(self._eps_s * top_eigenvalue(first, second)))
             if self._exceeds(first, second):

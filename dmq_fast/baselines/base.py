@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import count, integer
+from dmq_fast._support.checks import count, integer
 from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmq_fast._support.arguments import count, flag
+from dmq_fast._support.checks import count, flag
 from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.baselines.table import greedy_on_table
 from dmq_fast.environments.compiled import CompiledEnv

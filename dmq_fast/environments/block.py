@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._support.arguments import Seed, integer, number, one_of, seeded
 from dmq_fast._support.arrays import once_each
+from dmq_fast._support.checks import Seed, integer, number, one_of, seeded
 from dmq_fast.environments.arrays import as_float64
 from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv
@@ -196,8 +196,8 @@ def lock_gaussian(
 ) -> CompiledEnv:
     """Build the combination lock with Gaussian noise (microsoft/StateDecoding, LockGaussian).
 
-    The lock of :func:`lock_bernoulli`. What is observed is the one-hot state, padded to 3 + H coordinates, plus
-    N(0, sigma²) in each, scaled as :func:`block_mdp` says.
+    The lock of `lock_bernoulli`. What is observed is the one-hot state, padded to 3 + H coordinates, plus
+    N(0, sigma²) in each, scaled as by `block_mdp`.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def diabolical_lock(
 def noisy_deep_sea(
     size: int, *, sigma: float = 0.1, dimension: int | None = None, stochastic: bool = False, rng: Seed = None
 ) -> CompiledEnv:
-    """Build deep sea (see :func:`deep_sea`) with noisy observations of the column.
+    """Build deep sea (see `deep_sea`) with noisy observations of the column.
 
     Parameters
     ----------

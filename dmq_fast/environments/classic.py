@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmq_fast._support.arguments import Seed, flag, integer, number, seeded
+from dmq_fast._support.checks import Seed, flag, integer, number, seeded
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
 from dmq_fast.environments.registry import register
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import integer, number
+from dmq_fast._support.checks import integer, number
 from dmq_fast.environments.arrays import digest
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at

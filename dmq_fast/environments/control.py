@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from dmq_fast._support.arguments import integer
+from dmq_fast._support.checks import integer
 from dmq_fast.environments._box import CART_POLE, MOUNTAIN_CAR, Box, box_features
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.registry import register

@@ -1,6 +1,6 @@
 """Finite episodic MDPs with state features, and their exact solution.
 
-A :class:`FiniteMDP` is the tabular description from which every exact number of the package comes: the
+A `FiniteMDP` is the tabular description from which every exact number of the package comes: the
 optimal values, the minimum gap, the value and the state distribution of a policy. It is validated when it is
 built, in the terms of the paper (Du, Luo, Wang, Zhang 2019, section "Preliminaries"): rewards are nonnegative
 and add up to at most 1 on every path, features have Euclidean norm at most 1.
@@ -33,7 +33,7 @@ FEATURE = ("state", "feature")
 
 
 class PolicyLike(Protocol):
-    """The members of a policy that :meth:`FiniteMDP.value` and :meth:`FiniteMDP.occupancy` use."""
+    """The members of a policy that `FiniteMDP.value` and `FiniteMDP.occupancy` use."""
 
     @property
     def rules(self) -> Sized:
@@ -207,7 +207,7 @@ class FiniteMDP:
         -------
         FiniteMDP
             With rewards shifted and scaled so that they are nonnegative and the largest path sum is 1;
-            :meth:`original_value` converts back.
+            `original_value` converts back.
 
         Raises
         ------
@@ -267,7 +267,7 @@ class FiniteMDP:
     def gap(self) -> float:
         """Smallest positive V*(s) - Q*(s, a) over reachable states and actions (paper, Suboptimality Gaps).
 
-        Differences up to :attr:`gap_tolerance` count as ties; infinity where every action is optimal
+        Differences up to `gap_tolerance` count as ties; infinity where every action is optimal
         everywhere.
         """
         smallest = np.inf
@@ -289,7 +289,7 @@ class FiniteMDP:
 
     @cached_property
     def realizability_residual(self) -> float:
-        """Largest |φ(s)·θ* - Q*(s, a)| over reachable states and actions, for :attr:`optimal_theta`."""
+        """Largest |φ(s)·θ* - Q*(s, a)| over reachable states and actions, for `optimal_theta`."""
         return max(
             float(np.abs(phi[mask] @ theta.T - q[mask]).max())
             for mask, phi, theta, q in zip(
@@ -308,12 +308,12 @@ class FiniteMDP:
         Returns
         -------
         float
-            In the units of this MDP; see :meth:`original_value`.
+            In the units of this MDP; see `original_value`.
 
         Raises
         ------
-        ValueError
-            If the policy has another number of rules.
+        TypeError, ValueError
+            If it is not a policy, or has another number of rules.
         """
         check_horizon(policy, self.horizon)
         ahead: Array | None = None
@@ -338,8 +338,8 @@ class FiniteMDP:
 
         Raises
         ------
-        ValueError
-            If the policy has another number of rules.
+        TypeError, ValueError
+            If it is not a policy, or has another number of rules.
         """
         check_horizon(policy, self.horizon)
         distributions = [self.start.copy()]
@@ -459,14 +459,14 @@ def scaled_mdp(
     name: str,
     parameters: Mapping[str, Any],
 ) -> FiniteMDP:
-    """Make a :class:`FiniteMDP` of deterministic, nonnegative rewards of any size.
+    """Make a `FiniteMDP` of deterministic, nonnegative rewards of any size.
 
     Parameters
     ----------
     P, features, start, reward_shift, name, parameters
-        As for :class:`FiniteMDP`.
+        As for `FiniteMDP`.
     R : sequence of ndarray
-        Rewards as for :class:`FiniteMDP`, already shifted, of any sum.
+        Rewards as for `FiniteMDP`, already shifted, of any sum.
 
     Returns
     -------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmq_fast._support.arguments import Seed, integer, seeded
+from dmq_fast._support.checks import Seed, integer, seeded
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
 from dmq_fast.environments.registry import register
 from dmq_fast.features import action_blocks

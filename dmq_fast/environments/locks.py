@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import Seed, integer, number, seeded
+from dmq_fast._support.checks import Seed, integer, number, seeded
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.registry import register
 

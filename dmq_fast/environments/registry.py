@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from dmq_fast._support.arguments import Seed, suggestion
+from dmq_fast._support.checks import Seed, suggestion
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
@@ -105,7 +105,7 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
     rng : None, int, SeedSequence or Generator, optional
         What the environment is drawn from; environments that draw nothing do not use it.
     **parameters
-        Arguments of the generator; for ``"gym:ID"`` those that :func:`describe_gymnasium` lists, and arguments of
+        Arguments of the generator; for ``"gym:ID"`` those that `describe_gymnasium` lists, and arguments of
         ``gymnasium.make``.
 
     Returns

@@ -21,11 +21,6 @@ cdef void solve_transposed(const double* l, double* x, Py_ssize_t d) noexcept no
 # Lower triangle of c (d, d) <- c + x^T x, x of shape (n, d).
 cdef void add_gram(double* c, const double* x, Py_ssize_t n, Py_ssize_t d) noexcept nogil
 
-# out (n, k) <- x (n, d) @ y (k, d)^T.
-cdef void multiply_transposed(
-    double* out, const double* x, const double* y, Py_ssize_t n, Py_ssize_t k, Py_ssize_t d
-) noexcept nogil
-
 # Doubles of LAPACK's workspace for `top_eigenpair`.
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil
 

@@ -34,7 +34,7 @@ cdef class Episode(Simulator):
     # The memory of `phi` if the feature map is sparse.
     cdef double* _dense
 
-    # Each returns False when `stop` tells why the episode is over.
+    # Each returns False when the episode is over; `stop` then holds the reason.
     # Start episode `number`.
     cdef bint begin(self, uint64_t number) noexcept nogil
     # phi <- features of the state; once a level.

@@ -10,7 +10,7 @@ cdef class Plan:
     cdef Kind* kinds
     cdef int32_t* fixed
     cdef const double** weights
-    # wanted[i] is the i-th level whose second moment is wanted; counted[h] tells whether h is one of them.
+    # wanted[i] is the i-th level whose second moment is wanted; counted[h] is 1 if h is one of them.
     cdef Py_ssize_t n_levels
     cdef Py_ssize_t* wanted
     cdef char* counted

@@ -139,7 +139,7 @@ class Draws:
             n_each *= self.sampler.n_actions
         else:
             data = [self._collect(pi, self.n_samples, "states", h) for pi in cover]
-        return self.ledger.level(h, self._sum_of_moments, data, n_each, kept)
+        return self.ledger.answer_level(h, self._sum_of_moments, data, n_each, kept)
 
     def _sum_of_moments(self, data: Sequence[Batch], n_each: int, kept: NDArray[Any] | None) -> NDArray[Any]:
         total = self.arithmetic.zeros((self.sampler.dimension, self.sampler.dimension))
@@ -198,7 +198,7 @@ class Draws:
     def _draw(self, policy: Policy, n: int, purpose: str, levels: Levels, returns_from: Levels) -> Batch:
         """Return n trajectories, drawn within the budget; in a replay, drawn when their moments are first read."""
         ledger = self.ledger
-        ledger.spend_trajectories(n)
+        ledger.check_trajectories(n)
         ledger.calls += 1
         call = ledger.calls
         if ledger.replaying:
@@ -219,8 +219,9 @@ class Draws:
         if (kept := self.memory.moments(call)) is not None:
             return kept
         stream, began = self.stream.at(call), perf_counter()
-        check = lambda _: self.ledger.check_time()  # noqa: E731
-        moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, check)
+        moments = collect_chunks(
+            self.sampler, policy, n, stream, levels, returns_from, lambda _: self.ledger.check_time()
+        )
         self.ledger.add_time("rollouts", began)
         if self.options.memo or self.options.reuse:
             self.memory.keep(call, moments)

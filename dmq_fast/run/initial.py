@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast._support.arguments import one_of
+from dmq_fast._support.checks import one_of
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy, check_policy
 from dmq_fast.samplers import Sampler
@@ -26,7 +26,7 @@ def initial_policies(
     Parameters
     ----------
     initial : {"uniform", "fixed"}, Policy, sequence of int, or sequence of sequences of int
-        A name, a policy, an action sequence, or several of these.
+        A name, a policy, or one or several action sequences.
     sampler : Sampler
         Sampler that the policies must fit.
     stream : Stream

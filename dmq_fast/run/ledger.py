@@ -135,7 +135,7 @@ class Ledger:
         self._record(kind.code, *kind.pack(found))
         return found
 
-    def level(self, h: int, find: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+    def answer_level(self, h: int, find: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
         """Return S_h of a level just learned. Its record also holds `seconds`, and a recalled one restores them."""
 
         def pack(moment: NDArray[Any]) -> tuple[Sequence[int], Sequence[Any]]:
@@ -160,15 +160,15 @@ class Ledger:
         """Number of trajectories drawn for all purposes."""
         return sum(self.trajectories.values())
 
-    def spend_trajectories(self, n: int) -> None:
+    def check_trajectories(self, n: int) -> None:
         """Raise `OutOfBudget` if n more trajectories exceed the budget, or `max_seconds` has passed."""
         limit = self.budget.max_trajectories
         if limit is not None and self.n_trajectories + n > limit:
             raise OutOfBudget("max_trajectories")
         self.check_time()
 
-    def spend_policy(self) -> None:
-        """Count a policy to be added, or raise `OutOfBudget`."""
+    def count_policy(self) -> None:
+        """Count a policy to be added; raise `OutOfBudget` if the budget holds no more."""
         limit = self.budget.max_policies
         if limit is not None and self.n_policies >= limit:
             raise OutOfBudget("max_policies")

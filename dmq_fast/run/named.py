@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast._support.arguments import one_of
+from dmq_fast._support.checks import one_of
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast._support.arguments import count, flag, integer, one_of
+from dmq_fast._support.checks import count, flag, integer, one_of
 from dmq_fast.function_class import FunctionClass
 from dmq_fast.kernels import as_positive
 from dmq_fast.theory.bounds import FLOAT64_EPS_R
@@ -37,15 +37,15 @@ class Options:
         D_h' anew. With this option det(S_h' + eps_r I) grows by a factor of at least 1 + R each time, on every sample
         path, and |Pi_h'| never exceeds `theory.sure_cover_bound`.
     reuse : bool
-        The last pass of Algorithm 3 on (h, a) draws N trajectories of every pi_h^a with the current tail. Use them as
-        the regression data of Algorithm 2, and their states of level h as D_h. The regression data are then not
-        independent: which policies are added depends on trajectories that are fitted later. By a self-normalised
-        bound, this costs at most a factor |Pi_h| in N.
+        The last pass of Algorithm 3 on (h, a) draws N trajectories of every pi_h^a with its current tail, the greedy
+        rules after level h. Use them as the regression data of Algorithm 2, and their states of level h as D_h. The
+        regression data are then not independent: which policies are added depends on trajectories that are fitted
+        later. By a self-normalised bound, this costs at most a factor |Pi_h| in N.
     memo : bool
         A policy that was checked before has the same distribution now: test its earlier moments again, and draw only
         policies whose tail has changed. Policies are the same if their rules are, or where the sampler enumerates the
         states, if their actions in all states are. No policy is drawn twice, so a noisy draw stays: N must be large
-        enough. Without `accumulate`, the moments of a True are drawn anew, since D_h' is.
+        enough. Without `accumulate`, D_h' is drawn anew after a True, and the moments of that True too.
     oracle : {"value", "decision"}
         Compute and record the v of the paper, a top eigenvalue; or decide v >= eps_t by one factorisation alone. The
         answers are the same: where rounding of v could change the answer, the factorisation decides.

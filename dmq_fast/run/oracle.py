@@ -44,7 +44,7 @@ class Oracle:
     def shifted(
         self, cover_moments: NDArray[Any], batch: Batch, levels: range, source: tuple[int, int, int]
     ) -> Iterator[int]:
-        """Invoke the oracle on (D_h', D~_h') for h' from the last of `levels` to the first; yield where it is True.
+        """Invoke the oracle on (D_h', D~_h') for h' from the last of `levels` to the first; yield each h' with a True.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Oracle:
             if not shift:
                 return
             self.n_trues += 1
-            self.ledger.spend_policy()
+            self.ledger.count_policy()
             yield scan.found
             top = scan.found - 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     with path.open("rb") as file:
         try:
+            if not zipfile.is_zipfile(file):  # NumPy would advise to load pickles
+                raise ValueError("no .npz archive")
+            file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
                 # NumPy stops reading an array before the end of its entry, and so never compares the checksum.
                 if (damaged := archive.zip.testzip()) is not None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import count, integer, misspelt
+from dmq_fast._support.checks import count, integer, misspelt
 from dmq_fast.arithmetic import FLOAT64, Arithmetic
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream

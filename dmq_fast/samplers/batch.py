@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import count, integer, misspelt
+from dmq_fast._support.checks import count, integer, misspelt
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy, check_policy

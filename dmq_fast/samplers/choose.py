@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmq_fast._support.arguments import integer
+from dmq_fast._support.checks import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.samplers.base import Sampler
@@ -58,6 +58,8 @@ def description(source: object) -> str:
     """Describe an object that is neither sampler nor environment, and how to make it one where that is clear."""
     if isinstance(source, type):
         return f"the class {source.__name__} instead of an object of it"
+    if isinstance(source, str):
+        return f"{source!r}; environments.make returns the environment of a name"
     name = type(source).__name__
     if resembles_sampler(source):
         return f"{name}, which has collect_chunk but is no sampler; derive its class from dmq_fast.samplers.Sampler"

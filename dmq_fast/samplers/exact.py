@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import integer
 from dmq_fast._support.arrays import once_each
+from dmq_fast._support.checks import integer
 from dmq_fast.arithmetic import ExactGreedy, Extended, as_arithmetic
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import count, one_of
 from dmq_fast._support.arrays import first_positions, once_each
+from dmq_fast._support.checks import count, one_of
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments, Returns

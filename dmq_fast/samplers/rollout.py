@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import count
+from dmq_fast._support.checks import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import CompiledModel, FiniteModel, Rule, Stream
@@ -89,7 +89,9 @@ class RolloutSampler(Sampler):
         n = count("n", n, 0)
         check_stream("rng", rng)
         grams, moments, squares = self._model.rollout(rules_of(policy), n, rng, levels, returns_from)
-        returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
+        returns = {}
+        if len(returns_from):  # not so for most calls: they are checks of Algorithm 3
+            returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
         return Moments(n, levels, grams, returns)
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:

@@ -32,7 +32,7 @@ def as_key(rng: int | np.random.SeedSequence | np.random.Generator | Stream | No
     try:
         return Stream(rng)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"rng: {error}") from error
+        raise type(error)(f"rng: {str(error).removeprefix('seed: ')}") from error
 
 
 def check_stream(name: str, stream: object) -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from dmq_fast._support.arguments import integer, one_of
+from dmq_fast._support.checks import integer, one_of
 from dmq_fast.theory.bounds import FLOAT64_EPS_R
 from dmq_fast.theory.inequalities import (
     ARITHMETIC,

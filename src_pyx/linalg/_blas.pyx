@@ -153,21 +153,6 @@ cdef void add_gram(double* c, const double* x, Py_ssize_t n, Py_ssize_t d) noexc
     dsyrk(&uplo, &trans, &size, &rows, &one, <double*> x, &size, &one, c, &size)
 
 
-cdef void multiply_transposed(
-    double* out, const double* x, const double* y, Py_ssize_t n, Py_ssize_t k, Py_ssize_t d
-) noexcept nogil:
-    cdef int64_t rows = n, columns = k, inner = d
-    cdef char transposed = b"T", plain = b"N"
-    cdef double one = 1.0, zero = 0.0
-    if n == 0 or k == 0:
-        return
-    # out = X Y^T: column-major, out^T = Y X^T with Y stored as its transpose.
-    dgemm(
-        &transposed, &plain, &columns, &rows, &inner, &one, <double*> y, &inner, <double*> x, &inner,
-        &zero, out, &columns,
-    )
-
-
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil:
     # eigenvalues d, eigenvector d, LAPACK (BLOCK + 3) d, integers 6 d (eight bytes each)
     return (BLOCK + 11) * d

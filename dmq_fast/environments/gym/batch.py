@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arguments import integer, number
+from dmq_fast._support.checks import integer, number
 from dmq_fast.environments.compiled import LARGE, digest_of_map
 from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, scalar_arguments
 from dmq_fast.kernels import FeatureMap, as_floats, as_numbers

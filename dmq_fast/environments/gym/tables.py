@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._support.arguments import integer
+from dmq_fast._support.checks import integer
 from dmq_fast.environments.arrays import as_float64
 
 __all__ = ["Tables", "has_table", "import_gymnasium", "make_environment", "read_tables", "scalar_arguments"]

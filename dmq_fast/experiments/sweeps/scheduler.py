@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmq_fast._support.arguments import integer
+from dmq_fast._support.checks import integer
 from dmq_fast._version import __version__
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs
