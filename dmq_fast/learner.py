@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ import numpy as np
 
 from dmq_fast._support import threads
 from dmq_fast._support.checks import one_of
+from dmq_fast.adaptive import Aim, Report, SelfStopping
 from dmq_fast.arithmetic import Arithmetic, ExactGreedy
 from dmq_fast.dmq import DifferenceMaximization
 from dmq_fast.environments.compiled import CompiledEnv
@@ -24,12 +26,14 @@ from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.run.draws import Draws
+from dmq_fast.run.episodes import check_episodes
 from dmq_fast.run.fingerprint import fingerprint, policy_fingerprint
+from dmq_fast.run.history import History
 from dmq_fast.run.initial import initial_policies
 from dmq_fast.run.journal import Journal, read_header
 from dmq_fast.run.ledger import Ledger, OutOfBudget
 from dmq_fast.run.memory import Memory
-from dmq_fast.run.options import VARIANTS, Budget, Options, RunParameters
+from dmq_fast.run.options import ADAPTIVE, VARIANTS, Budget, Options, RunParameters
 from dmq_fast.run.oracle import Oracle, Regression
 from dmq_fast.run.result import Result
 from dmq_fast.samplers import BatchEnvironment, ParallelSampler, Sampler, as_sampler
@@ -40,7 +44,7 @@ __all__ = ["DMQ", "Progress"]
 
 
 class Progress(NamedTuple):
-    """Argument of `progress`, which is called whenever Algorithm 2 has finished a level.
+    """Argument of `progress`, called whenever Algorithm 2 has finished a level, or the adaptive variant has planned.
 
     Attributes
     ----------
@@ -54,6 +58,10 @@ class Progress(NamedTuple):
         Policies added to the covers so far.
     seconds : float
         Time since the run began, that before it was resumed included.
+    phase : str
+        Of the adaptive variant, for which the numbers of levels and policies are 0: "explore", "refine" or "test".
+    gap : float
+        Of the adaptive variant: how much one outcome that no episode showed could add to the value at the start.
     """
 
     level: int
@@ -61,6 +69,8 @@ class Progress(NamedTuple):
     n_trajectories: int
     n_policies: int
     seconds: float
+    phase: str = ""
+    gap: float = math.nan
 
 
 class DMQ:
@@ -70,6 +80,16 @@ class DMQ:
     ----------
     env_or_sampler : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
         Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses.
+    epsilon, delta : float, optional
+        Return a policy within epsilon of the best with probability 1 - delta, each in (0, 1) and .05 by default: the
+        run chooses its number of trajectories and stops by itself (docs/adaptive.md). One of them is enough to choose
+        the variant "adaptive", which takes none of the other arguments from `n_samples` to `function_class`.
+    strict : bool, optional
+        With False, rewards and transitions rarer than one half at a single place may be missed, and fewer trajectories
+        are needed. Chooses the variant "adaptive" as well; True by default.
+    p_min : float, optional
+        In (0, 1], instead of epsilon in the strict mode or one half: the chance of the rarest outcome at a single place
+        that is looked for. Chooses the variant "adaptive" as well.
     n_samples : int, default 100
         N, the number of trajectories for each policy, >= 1 and below 2^63. An `ExactSampler` in extended precision
         takes any integer >= 1.
@@ -83,10 +103,11 @@ class DMQ:
         constants may be any real number, also a Decimal; they are rounded to float64.
     ridge : float, default 1e-3
         lambda_ridge of the regression, > 0.
-    variant : {"sound", "frugal", "paper"}, default "sound"
+    variant : {"sound", "frugal", "paper", "adaptive"}, default "sound"
         "paper" runs Algorithms 1 to 3 to the letter. "sound" repairs their known failures: it starts from a fixed
         action sequence instead of the uniform policy, and it checks again. "frugal" is "sound" with fewer
-        trajectories, by `accumulate`, `reuse` and `memo`.
+        trajectories, by `accumulate`, `reuse` and `memo`. "adaptive" is another algorithm with the same assumption,
+        that Q* is linear in the features, and far fewer trajectories; see `epsilon`.
     initial : {"uniform", "fixed"}, sequence of int, sequence of sequences of int, or Policy, optional
         First policy of every cover: a name, the actions of all levels, or a policy. Several action sequences are as
         many policies. The variant's by default.
@@ -114,9 +135,9 @@ class DMQ:
     journal : str or path-like, optional
         File in which the run records its decisions. If the file exists, `learn` continues the run in it, and the result
         is that of an undisturbed run, byte for byte. Without `rng`, the key in the file is used. Budgets may differ;
-        every other argument must be the same. See `run.journal`.
+        every other argument must be the same. See `run.journal`. The adaptive variant keeps none.
     progress : callable, optional
-        Called with a `Progress` each time a level has been learned.
+        Called with a `Progress` each time a level has been learned, or the adaptive variant has planned.
     rng : None, int, SeedSequence, Generator or Stream, optional
         Source of the run's 128-bit key.
 
@@ -134,12 +155,22 @@ class DMQ:
     ('finished', 0.7, 0.7)
     >>> max(result.cover_sizes)
     2
+
+    The adaptive variant needs nothing but what it shall promise:
+
+    >>> result = dmq.DMQ(env, epsilon=0.05, delta=0.05, rng=1).learn()
+    >>> result.status, env.value(result.policy), result.n_trajectories < 1000
+    ('finished', 0.7, True)
     """
 
     def __init__(
         self,
         env_or_sampler: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler,
         *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        strict: bool | None = None,
+        p_min: float | None = None,
         n_samples: int = 100,
         ratio: float | Decimal | None = None,
         eps_s: float | Decimal | None = None,
@@ -167,7 +198,12 @@ class DMQ:
         self.sampler = as_sampler(env_or_sampler)
         self.arithmetic: Arithmetic = self.sampler.arithmetic
         in_float64 = self.arithmetic.is_float64
-        self.variant = one_of("variant", variant, VARIANTS)
+        self.variant, self.aim = as_aim(variant, epsilon=epsilon, delta=delta, strict=strict, p_min=p_min)
+        if self.aim is not None:
+            given = locals()
+            refuse_for_adaptive({name: given[name] for name in NOT_ADAPTIVE})
+            check_episodes(self.sampler)
+        base = "sound" if self.aim is not None else self.variant
         self.function_class = as_class(function_class)
         self.parameters = RunParameters.of(
             n_samples=n_samples,
@@ -182,13 +218,13 @@ class DMQ:
         self.journal = as_journal(journal, in_float64=in_float64)
         self.stream = as_key(rng) if rng is not None or self.journal is None else key_of(self.journal)
         initial_name, self.initial = initial_policies(
-            VARIANTS[self.variant].initial if initial is None else initial,
+            VARIANTS[base].initial if initial is None else initial,
             self.sampler,
             self.stream,
             exact=not in_float64,
         )
         self.options = Options.of(
-            self.variant,
+            base,
             in_float64=in_float64,
             recheck=recheck,
             accumulate=accumulate,
@@ -209,7 +245,7 @@ class DMQ:
         if progress is not None and not callable(progress):
             raise TypeError(f"progress: expected a callable, got {progress!r}")
         self.progress = progress
-        self._session: Session | None = None
+        self._session: Session | StoppingSession | None = None
 
     def solver(self) -> Solver:
         """Return a new solver of the function class, with the parameters of this run."""
@@ -243,12 +279,9 @@ class DMQ:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * self.sampler.horizon + 1000))
         if self.arithmetic.is_float64 and self.sampler.dimension > threads.LARGEST_WITHOUT_BLAS:
             threads.log_once()
-        self._session = session = Session(self)
+        self._session = session = Session(self) if self.aim is None else StoppingSession(self, self.aim)
         try:
-            session.algorithm.algorithm_1()
-            session.status = "finished"
-        except OutOfBudget as stop:
-            session.status = stop.status
+            session.run()
         finally:
             session.end()
         return session.result()
@@ -267,6 +300,8 @@ class DMQ:
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning for each known way in which these parameters fail (docs/findings.md, A and G)."""
+        if self.aim is not None:
+            return
         ratio, n_actions = self.parameters.ratio, self.sampler.n_actions
         if ratio <= 1.0:
             yield f"R = eps_t / eps_s = {ratio:g} <= 1: the oracle can return True on what is covered already"
@@ -303,6 +338,14 @@ class Session:
         self.algorithm_2_runs = 0
         self.status = "interrupted"
         self.ended: float | None = None
+
+    def run(self) -> None:
+        """Run Algorithm 1 until it ends or a budget is used up."""
+        try:
+            self.algorithm.algorithm_1()
+            self.status = "finished"
+        except OutOfBudget as stop:
+            self.status = stop.status
 
     def end(self) -> None:
         """Stop the clock, close the journal and shut down the workers of the run."""
@@ -359,6 +402,91 @@ class Session:
             yield f"{self.oracle.n_marginal} oracle answer(s) were too close to call"
         if journal is not None and journal.failure is not None:
             yield journal.failure
+
+
+class StoppingSession:
+    """One call of `learn` of the adaptive variant."""
+
+    def __init__(self, dmq: DMQ, aim: Aim) -> None:
+        self.dmq, self.aim = dmq, aim
+        self.began, self.ended = time.perf_counter(), math.nan
+        report = None if dmq.progress is None else self.report
+        self.algorithm = SelfStopping(dmq.sampler, aim, dmq.stream, dmq.budget, report)
+
+    def run(self) -> None:
+        """Run until a policy has passed its test, or a budget is used up."""
+        self.algorithm.learn()
+
+    def end(self) -> None:
+        """Stop the clock."""
+        self.ended = time.perf_counter()
+
+    def report(self, report: Report) -> None:
+        """Call `progress`."""
+        assert self.dmq.progress is not None
+        seconds = time.perf_counter() - self.began
+        self.dmq.progress(Progress(0, 0, report.n_trajectories, 0, seconds, report.phase, report.gap))
+
+    def result(self) -> Result:
+        """Return what was learned."""
+        dmq, outcome = self.dmq, self.algorithm.outcome()
+        return Result(
+            policy=Policy.greedy(outcome.theta),
+            theta=outcome.theta,
+            cover=((),) * dmq.sampler.horizon,
+            history=History().freeze(),
+            status=outcome.status,
+            variant=ADAPTIVE,
+            options={},
+            parameters=asdict(self.aim),
+            function_class=dmq.function_class.describe(),
+            counts={"trajectories": outcome.counts},
+            seconds={"total": self.ended - self.began},
+            key=dmq.stream.key,
+            warnings=outcome.warnings,
+            stopping=outcome.describe(),
+        )
+
+
+# Arguments that the adaptive variant does not take, with the values that stand for not given.
+NOT_ADAPTIVE = {
+    "n_samples": 100,
+    "eps_r": 1e-2,
+    "ridge": 1e-3,
+    **dict.fromkeys(("ratio", "eps_s", "eps_t", "initial", "recheck", "accumulate", "reuse", "memo", "oracle")),
+    **dict.fromkeys(("mixture", "function_class", "max_policies", "journal")),
+}
+
+
+def as_aim(
+    variant: str, *, epsilon: float | None, delta: float | None, strict: bool | None, p_min: float | None
+) -> tuple[str, Aim | None]:
+    """Return the variant, and the aim of the adaptive one, which any part of an aim chooses where `variant` does not.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such variant, if another one comes with an aim, or if the aim is wrong.
+    """
+    one_of("variant", variant, (*VARIANTS, ADAPTIVE))
+    aim = {"epsilon": epsilon, "delta": delta, "strict": strict, "p_min": p_min}
+    given: dict[str, Any] = {name: value for name, value in aim.items() if value is not None}
+    if variant != ADAPTIVE and not given:
+        return variant, None
+    if variant not in (ADAPTIVE, "sound"):
+        raise ValueError(f"{', '.join(given)}: expected only with the variant {ADAPTIVE!r}, got {variant!r}")
+    return ADAPTIVE, Aim.of(**given)
+
+
+def refuse_for_adaptive(given: dict[str, Any]) -> None:
+    """Raise ValueError if an argument was given that the adaptive variant does not take."""
+    if given.pop("journal") is not None:
+        raise ValueError(
+            f"journal: expected None with the variant {ADAPTIVE!r}, which keeps none: an equal seed repeats the run"
+        )
+    for name, value in given.items():
+        if value is not NOT_ADAPTIVE[name] and value != NOT_ADAPTIVE[name]:
+            raise ValueError(f"{name}: expected none with the variant {ADAPTIVE!r}, got {value!r}")
 
 
 def as_class(value: object) -> FunctionClass:

@@ -129,7 +129,7 @@ def test_every_argument_of_dmq_is_described_once_and_offered():
     assert {name: argument.default for name, argument in described.items()} == {
         name: signature[name].default for name in described
     }
-    known = {"variant": options.VARIANTS, "oracle": options.ORACLES, "mixture": options.MIXTURES}
+    known = {"variant": [*options.VARIANTS, options.ADAPTIVE], "oracle": options.ORACLES, "mixture": options.MIXTURES}
     assert {name: {*described[name].choices} for name in known} == {name: {*names} for name, names in known.items()}
     assert [read_initial(name) for name in NAMES] == [*NAMES]
     flags = {name for action in run_options()._actions for name in action.option_strings}

@@ -199,7 +199,7 @@ TABLES = [
     ('"dmq"', '"dmq"\nrng = 3', 7, r"algorithms\[0\].rng", "expected parameters of dmq among"),
     ('"dmq"', '"dmq"\nn_samples = "20"', 7, r"algorithms\[0\].n_samples", "expected an integer, got '20'"),
     ('"dmq"', '"dmq"\nn_samples = [\n 20,\n 0]', 9, r"algorithms\[0\].n_samples\[1\]", "expected an integer >= 1, got"),
-    ('"dmq"', '"dmq"\nvariant = "sond"', 7, r"algorithms\[0\].variant", "one of paper, sound, frugal, got 'sond'"),
+    ('"dmq"', '"dmq"\nvariant = "sond"', 7, r"algorithms\[0\].variant", "one of paper, sound, frugal, adaptive, got"),
     ('"dmq"', '"dmq"\ninitial = [[0, 1]]', 7, r"algorithms\[0\].initial\[0\]", "expected 3 rules, one a level, got 2"),
     ('"dmq"', '"dmq"\nratio = 2\neps_s = 1\neps_t = 2', 7, r"algorithms\[0\].ratio", "expected at most two of them"),
     ('"dmq"', '"dmq"\nsampler = "flw"', 7, r"algorithms\[0\].sampler", "expected one of rollout, flow, exact, got 'fl"),

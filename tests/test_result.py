@@ -152,8 +152,8 @@ def test_damaged_and_foreign_files_are_refused_with_their_path(result, tmp_path)
     for header in ({"status": 5}, {"warnings": "abc"}, {"key": ["x", "y"]}, {"counts": []}):
         rewrite(good, bad, header=header)
         refused("damaged")
-    rewrite(good, bad, header={"format": 2, "dmq_fast": "9.9"})
-    refused("written in format 2 by dmq_fast 9.9")
+    rewrite(good, bad, header={"format": 3, "dmq_fast": "9.9"})
+    refused("written in format 3 by dmq_fast 9.9")
 
 
 @pytest.mark.parametrize("step", [101, pytest.param(3, marks=pytest.mark.slow)])

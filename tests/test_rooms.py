@@ -24,6 +24,7 @@ ROOMS = [
     "samplers",
     "run",
     "dmq",
+    "adaptive",
     "learner",
     "baselines",
     "experiments",

@@ -138,7 +138,7 @@ def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, 
 
 def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
     """Make the run that the arguments of ``run NAME``, or of ``run --env-file``, describe; see `read_options`."""
-    from dmq_fast.learner import DMQ
+    from dmq_fast.learner import DMQ, as_aim
     from dmq_fast.run.named import named_class, named_sampler
 
     subject, options = read_options(name, arguments, changes)
@@ -147,7 +147,11 @@ def prepare(command: str, name: str | None, arguments: Sequence[str], changes: d
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
     progress = None if options["quiet"] or not sys.stderr.isatty() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
-    journalled = options["out"] is not None and options["arithmetic"] in (None, "float64")
+    # Nor does the adaptive variant keep one.
+    variant, aim = as_aim(**{name: chosen[name] for name in ("variant", "epsilon", "delta", "strict", "p_min")})
+    if aim is not None and options["certificate"]:
+        raise ValueError(f"certificate: expected a run with covers, got one of the variant {variant}")
+    journalled = options["out"] is not None and options["arithmetic"] in (None, "float64") and aim is None
     journal = options["out"] / JOURNAL if journalled else None
     dmq = DMQ(sampler, rng=options["seed"], progress=progress, journal=journal, **chosen)
     return Job(command, subject, dmq, options, progress)
@@ -196,6 +200,11 @@ def progress_line(horizon: int) -> ProgressLine:
     """Return the progress line of a run of this horizon."""
 
     def text_of(progress: Progress) -> str:
+        if progress.phase:
+            return (
+                f"{progress.phase}: {progress.n_trajectories:,} trajectories, {progress.gap:.3g} may still be missed, "
+                f"{progress.seconds:.1f} s"
+            )
         return (
             f"learned level {progress.level} of {horizon}, {progress.n_trajectories:,} trajectories, "
             f"{progress.n_policies:,} policies, {progress.seconds:.1f} s"

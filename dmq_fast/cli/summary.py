@@ -28,6 +28,7 @@ def summarise(
 
     sampler = dmq.sampler
     printed = theory.printed_cover_bound(sampler.dimension, dmq.parameters.eps_r)
+    stopping = result.stopping is not None
     return {
         "environment": subject.name,
         "environment_parameters": subject.parameters,
@@ -47,8 +48,9 @@ def summarise(
         "n_trajectories": result.n_trajectories,
         "counts": result.counts,
         "cover_sizes": list(result.cover_sizes),
-        "printed_cover_bound": printed if is_plain_linear(result) else None,
-        "sure_cover_bound": dmq.solver().cover_bound(len(dmq.initial)),
+        "printed_cover_bound": None if stopping or not is_plain_linear(result) else printed,
+        "sure_cover_bound": None if stopping else dmq.solver().cover_bound(len(dmq.initial)),
+        **({"stopping": result.stopping} if stopping else {}),
         "seconds": result.seconds,
         "warnings": list(result.warnings),
         "version": __version__,
@@ -68,6 +70,10 @@ def summary_table(summary: dict[str, Any]) -> str:
     return f"{text}\n\n{certificate_table.table(summary['certificate'])}" if "certificate" in summary else text
 
 
+PRINTED = {"R": "ratio", "eps_r": "eps_r", "ridge": "ridge"}
+"""Names of constants in the table, and their keys."""
+
+
 def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of each line of a summary."""
     from dmq_fast.run.named import class_text
@@ -77,11 +83,12 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield summary["environment"], described
     yield "", f"H = {summary['horizon']}, K = {summary['n_actions']}, d = {summary['dimension']}"
     given = summary["parameters"]
-    yield (
-        summary["variant"],
-        f"N = {given['n_samples']:,}, R = {given['ratio']:g}, eps_r = {given['eps_r']:g}, ridge = {given['ridge']:g}, "
-        f"seed = {summary['seed']}",
-    )
+    if "stopping" in summary:
+        described = ", ".join(f"{name} = {given[name]:g}" for name in ("epsilon", "delta", "p_min"))
+    else:
+        constants = ", ".join(f"{name} = {given[key]:g}" for name, key in PRINTED.items())
+        described = f"N = {given['n_samples']:,}, {constants}"
+    yield summary["variant"], f"{described}, seed = {summary['seed']}"
     # Summaries of older versions have no function class.
     if (described := class_text(summary.get("function_class", {"name": "linear"}))) != "linear":
         yield "function class", described
@@ -94,6 +101,15 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from value_rows(summary)
     by_purpose = summary["counts"]["trajectories"]
     yield "trajectories", f"{summary['n_trajectories']:,}   " + amounts_text(by_purpose, "{:,}")
+    yield from stopping_rows(summary) if "stopping" in summary else cover_rows(summary)
+    seconds = dict(summary["seconds"])
+    yield "time", f"{seconds.pop('total'):.3g} s   " + amounts_text(seconds, "{:.3g} s")
+    for warning in summary["warnings"]:
+        yield "warning", warning
+
+
+def cover_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines about the oracle and the policy covers."""
     counts = summary["counts"]
     yield "oracle calls", f"{counts['oracle_calls']:,}   True {counts['trues']:,}"
     sizes = summary["cover_sizes"]
@@ -102,10 +118,17 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "policies |Pi_h|", f"at most {max(sizes)}   {bounds}"
     for size, levels in equal_levels(sizes):
         yield "", f"{levels}: {size}"
-    seconds = dict(summary["seconds"])
-    yield "time", f"{seconds.pop('total'):.3g} s   " + amounts_text(seconds, "{:.3g} s")
-    for warning in summary["warnings"]:
-        yield "warning", warning
+
+
+def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines about the tests of a run that stops by itself."""
+    stopping = summary["stopping"]
+    yield "stopped", stopping["reason"]
+    if stopping["mean_return"] is not None:
+        low, high = stopping["interval"]
+        yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.3f}, {high:.3f}]"
+        yield "may be missed", f"{max(stopping['gaps']):.3g}, loss quantile {stopping['loss_quantile']:.3g}"
+    yield "rarest outcome", f"chance {stopping['p_min']:g}"
 
 
 def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:

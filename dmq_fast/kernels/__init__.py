@@ -26,6 +26,7 @@ try:
     from dmq_fast.kernels._greedy import greedy_actions
     from dmq_fast.kernels._lsvi import LeastSquaresLearner
     from dmq_fast.kernels._moments import SecondMoment
+    from dmq_fast.kernels._optimist import OptimisticPlanner
     from dmq_fast.kernels._philox import Stream
     from dmq_fast.kernels._q_learning import LinearQLearner
     from dmq_fast.kernels._ridge import Ridge
@@ -68,6 +69,7 @@ __all__ = [
     "MountainCar",
     "Nystrom",
     "OneHot",
+    "OptimisticPlanner",
     "RandomFourier",
     "Ridge",
     "RidgeFit",

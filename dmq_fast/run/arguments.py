@@ -73,6 +73,22 @@ def read_arithmetic(text: str) -> str | int:
 
 
 ARGUMENTS = (
+    Argument(
+        "epsilon",
+        float,
+        None,
+        "return a policy within X of the best: the run chooses its number of trajectories and stops by itself (variant "
+        "adaptive; default there: .05)",
+        "X",
+    ),
+    Argument("delta", float, None, "with probability 1 - X (variant adaptive; default there: .05)", "X"),
+    Argument(
+        "strict",
+        bool,
+        None,
+        "variant adaptive: no-strict may miss rewards and transitions rarer than one half, with fewer trajectories",
+    ),
+    Argument("p_min", float, None, "variant adaptive: chance of the rarest outcome that is looked for", "P"),
     Argument("n_samples", int, 100, "number N of trajectories drawn with each policy", "N"),
     Argument("ratio", float, None, "R = eps_t / eps_s of the oracle; default: 2", "R"),
     Argument("eps_s", float, None, "threshold eps_s of the oracle; default: 1", "X"),
@@ -84,8 +100,8 @@ ARGUMENTS = (
         str,
         "sound",
         "paper: Algorithms 1 to 3 to the letter; sound: with repairs of their known failures; frugal: sound with fewer "
-        "trajectories",
-        choices=("sound", "frugal", "paper"),
+        "trajectories; adaptive: far fewer, by a run that stops by itself (see --epsilon)",
+        choices=("sound", "frugal", "paper", "adaptive"),
     ),
     Argument(
         "initial",

@@ -51,6 +51,12 @@ class Result:
         The run's 128-bit key; ``DMQ(..., rng=Stream.from_key(key))`` repeats it.
     warnings : tuple of str
         Reasons to doubt the result.
+    stopping : dict, optional
+        Of the variant "adaptive", which has no cover, no history and no options: "reason" why the run stopped,
+        "tests_made", "test_size" (fresh trajectories of the final test, 0 if none was passed), their "mean_return" and
+        an "interval" of confidence 1 - delta for the value, "gaps" by level (largest mean gain by an outcome that was
+        never seen), "loss_quantile" of the bootstrap, and "p_min", the chance of the rarest outcome that was looked
+        for.
 
     Examples
     --------
@@ -76,6 +82,7 @@ class Result:
     seconds: dict[str, float]
     key: tuple[int, int]
     warnings: tuple[str, ...]
+    stopping: dict[str, Any] | None = None
 
     @property
     def cover_sizes(self) -> tuple[int, ...]:
@@ -88,7 +95,15 @@ class Result:
         return sum(self.counts["trajectories"].values())
 
     def certificate(self, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> dict[str, Any]:
-        """Compare the run with the lemmas of the paper; see `dmq_fast.theory.certificate.certificate`."""
+        """Compare the run with the lemmas of the paper; see `dmq_fast.theory.certificate.certificate`.
+
+        Raises
+        ------
+        ValueError
+            If the run was of the variant "adaptive", which the lemmas are not about; `stopping` has what it promises.
+        """
+        if self.stopping is not None:
+            raise ValueError(f"certificate: expected a run with covers, got one of the variant {self.variant!r}")
         return certificate(self, mdp, epsilon=epsilon)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -102,9 +117,10 @@ class Result:
         saved.write(path, self)
 
     def __repr__(self) -> str:
+        covers = "" if self.stopping is not None else f"|Pi_h| <= {max(self.cover_sizes)}, "
         return (
             f"<Result: {self.status}, {self.variant}, {self.n_trajectories} trajectories, "
-            f"|Pi_h| <= {max(self.cover_sizes)}, {len(self.warnings)} warning(s)>"
+            f"{covers}{len(self.warnings)} warning(s)>"
         )
 
 

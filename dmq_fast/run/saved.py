@@ -21,8 +21,9 @@ from dmq_fast.run.history import History, OracleCall
 
 __all__ = ["read", "write"]
 
-# Version of the file format: raised whenever an older reader could not understand a newer file.
-FORMAT = 1
+# Versions of the file format: raised whenever an older reader could not understand a newer file. Results without
+# covers, of runs that stop by themselves, have the second.
+FORMAT, STOPPING_FORMAT = 1, 2
 
 
 def write(path: str | os.PathLike[str], result: Any) -> None:
@@ -31,7 +32,9 @@ def write(path: str | os.PathLike[str], result: Any) -> None:
     table = RuleTable()
     arrays = {
         "policy": table.encode([result.policy]),
-        "cover": table.encode([policy for policies in result.cover for policy in policies]),
+        "cover": table.encode([policy for policies in result.cover for policy in policies]).reshape(
+            -1, len(result.policy.rules)
+        ),
         "cover_sizes": np.array(result.cover_sizes, dtype=np.int64),
         "theta": result.theta,
         **{f"history_{name}": column for name, column in result.history.columns().items()},
@@ -39,7 +42,7 @@ def write(path: str | os.PathLike[str], result: Any) -> None:
         **table.arrays(result.theta.shape[1:]),
     }
     header = {
-        "format": FORMAT,
+        "format": FORMAT if result.stopping is None else STOPPING_FORMAT,
         "dmq_fast": __version__,
         "status": result.status,
         "variant": result.variant,
@@ -51,6 +54,8 @@ def write(path: str | os.PathLike[str], result: Any) -> None:
         "key": [f"{word:#018x}" for word in result.key],
         "warnings": list(result.warnings),
     }
+    if result.stopping is not None:
+        header["stopping"] = result.stopping
     with replacing(path) as file:
         np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
 
@@ -80,9 +85,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             version = header["format"]
         except Exception as error:  # zipfile and NumPy raise many kinds of errors on damaged archives
             raise FileError(f"{path}: not a result saved by dmq_fast, or damaged ({error})") from error
-    if version != FORMAT:
+    if version not in (FORMAT, STOPPING_FORMAT):
         raise FileError(
-            f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected format {FORMAT}"
+            f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected format {FORMAT} or "
+            f"{STOPPING_FORMAT}"
         )
     try:
         return decode(header, arrays)
@@ -99,7 +105,8 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str,
         [Policy([rules[i] for i in row]) for row in member(arrays, name, np.int64, (None, horizon), 0, len(rules))]
         for name in ("policy", "cover")
     ]
-    sizes = member(arrays, "cover_sizes", np.int64, (horizon,), least=1)
+    stopping = header["format"] == STOPPING_FORMAT
+    sizes = member(arrays, "cover_sizes", np.int64, (horizon,), least=0 if stopping else 1)
     if len(policies[0]) != 1 or len(policies[1]) != sizes.sum():
         raise ValueError(f"policy, cover: expected 1 and {sizes.sum()} policies, got {[len(p) for p in policies]}")
     ends = np.cumsum(sizes).tolist()
@@ -112,9 +119,10 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str,
     arrays.setdefault("history_potentials", np.full((trues, 2), np.nan))
     for before, after in member(arrays, "history_potentials", np.float64, (trues, 2)).tolist():
         history.note_potential(before, after)
-    kinds = {"status": str, "variant": str} | dict.fromkeys(
+    kinds: dict[str, type] = {"status": str, "variant": str} | dict.fromkeys(
         ("options", "parameters", "function_class", "counts", "seconds"), dict
     )
+    kinds |= {"stopping": dict} if stopping else {}
     for name, kind in (kinds | {"key": list, "warnings": list}).items():
         if not isinstance(header[name], kind):
             raise ValueError(f"{name}: expected {kind.__name__}, got {header[name]!r}")

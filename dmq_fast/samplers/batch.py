@@ -257,7 +257,7 @@ class BatchSampler(Sampler):
                 if level in wanted or (moving and isinstance(rule, Greedy)):
                     with noting("features", where):
                         given = env.features(level, states)
-                    phi = self._checked_features(given, n, where)
+                    phi = self.checked_features(given, n, where)
                     if visit is not None and level in wanted:
                         visit(level, phi, total)
                 if not moving:
@@ -298,7 +298,8 @@ class BatchSampler(Sampler):
         return draws.integers(self.n_actions, size=n)
 
     @np.errstate(over="ignore", invalid="ignore")  # numbers that overflow are refused
-    def _checked_features(self, given: Any, n: int, where: str) -> NDArray[np.float64]:
+    def checked_features(self, given: Any, n: int, where: str) -> NDArray[np.float64]:
+        """Return what the environment gave as features of n states, shape (n, d); refuse norms above 1."""
         phi = as_floats(f"{where}: features", given, (n, self.dimension), finite=False)
         squares = np.einsum("nd,nd->n", phi, phi)
         good = squares <= (1.0 + SLACK) ** 2

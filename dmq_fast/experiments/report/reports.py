@@ -81,17 +81,19 @@ def run_report(
         If the MDP does not fit the result.
     """
     given = {key: value for key, value in summary["environment_parameters"].items() if value is not None}
-    certificate = result.certificate(mdp, epsilon=epsilon)
     body = [
         header(summary["environment"], f"DMQ, variant {result.variant}", given),
         tiles(run_tiles(result, summary)),
         messages("warning", result.warnings),
         messages("note", notes),
         section("Pictures", gallery(run_pictures(result, mdp))),
-        section("Certificate", certificate_section(certificate)),
-        section("Run", run_tables(result, summary)),
-        section("Reproduce", reproduce_run(result, summary, command)),
     ]
+    if result.stopping is None:
+        body.append(section("Certificate", certificate_section(result.certificate(mdp, epsilon=epsilon))))
+        body.append(section("Run", run_tables(result, summary)))
+    else:
+        body.append(section("Run", stopping_tables(result, summary)))
+    body.append(section("Reproduce", reproduce_run(result, summary, command)))
     return page(f"{summary['environment']}: DMQ", body)
 
 
@@ -106,8 +108,13 @@ def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str,
     else:
         share = f", {value / best:.1%}" if best > 0 else ""
         yield "value", f"{value:.4g}", f"of V* = {best:.4g}{share}"
-    yield "trajectories", f"{result.n_trajectories:,}", f"N = {result.parameters['n_samples']:,} a policy"
     counts = result.counts
+    if result.stopping is not None:
+        yield "trajectories", f"{result.n_trajectories:,}", f"{counts['trajectories']['test']:,} in tests"
+        yield "tests", f"{result.stopping['tests_made']:,}", f"p_min = {result.stopping['p_min']:g}"
+        yield "seconds", f"{result.seconds['total']:.3g}", result.status.replace("_", " ")
+        return
+    yield "trajectories", f"{result.n_trajectories:,}", f"N = {result.parameters['n_samples']:,} a policy"
     yield "oracle calls", f"{counts['oracle_calls']:,}", f"{counts['trues']:,} True"
     yield "largest cover", f"{max(result.cover_sizes):,}", f"sure bound {summary['sure_cover_bound']:,}"
     yield "seconds", f"{result.seconds['total']:.3g}", result.status.replace("_", " ")
@@ -116,7 +123,8 @@ def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str,
 def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
     """Yield the pictures for which a run has the data."""
     potentials = result.history.potentials
-    if is_plain_linear(result) and not (potentials.size and np.isnan(potentials).all()):
+    covered = result.stopping is None
+    if covered and is_plain_linear(result) and not (potentials.size and np.isnan(potentials).all()):
         yield Picture(
             pictures.cover_and_potential(result),
             "Policies by level, and the potential",
@@ -125,29 +133,32 @@ def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
             "cannot grow beyond the point where the two bounds meet.",
         )
     values = result.history.columns()["value"]
-    if not np.isnan(values).all():
+    if covered and not np.isnan(values).all():
         yield Picture(
             pictures.oracle_values(result),
             "The oracle",
             "The value v of each call, in order. From ε_t on the answer is True: the distribution of states has "
             "shifted from that of the cover.",
         )
-    yield Picture(
-        pictures.trajectories_by_purpose({"this run": result}, height=0.9),
-        "Trajectories by purpose",
-        "Algorithm 3 draws for checks, Algorithm 2 for regression and states. The last part tests the returned policy.",
-    )
+    if covered:
+        yield Picture(
+            pictures.trajectories_by_purpose({"this run": result}, height=0.9),
+            "Trajectories by purpose",
+            "Algorithm 3 draws for checks, Algorithm 2 for regression and states. The last part tests the returned "
+            "policy.",
+        )
     if mdp is not None and max(mdp.n_states) > 1:
         yield Picture(
             pictures.visits(mdp, result.policy),
             "Visits of the returned policy",
             "Exact probability of each state at each level. Blank states are never visited.",
         )
-        yield Picture(
-            pictures.visits(mdp, result.cover),
-            "Visits of the covers",
-            "Exact probability under the policies of Π_h, the distribution that level h is fitted on.",
-        )
+        if covered:
+            yield Picture(
+                pictures.visits(mdp, result.cover),
+                "Visits of the covers",
+                "Exact probability under the policies of Π_h, the distribution that level h is fitted on.",
+            )
 
 
 def certificate_section(certificate: Mapping[str, Any]) -> str:
@@ -209,6 +220,28 @@ def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
         **{f"trajectories, {name}": f"{n:,}" for name, n in trajectories.items()},
         "runs of Algorithm 2": f"{result.counts['algorithm_2_runs']:,}",
         "calls of the sampler": f"{result.counts['sampler_calls']:,}",
+        **{f"seconds, {name}": f"{seconds:.3g}" for name, seconds in result.seconds.items()},
+    }
+    return f'<div class="pair">{definitions(left)}{definitions(right)}</div>'
+
+
+def stopping_tables(result: Result, summary: Mapping[str, Any]) -> str:
+    """Return aim, tests, trajectories and times of a run that stopped by itself."""
+    given, stopping = result.parameters, result.stopping or {}
+    mean, gaps = stopping["mean_return"], stopping["gaps"]
+    low, high = stopping["interval"]
+    left = {
+        "horizon H, actions K, dimension d": f"{summary['horizon']}, {summary['n_actions']}, {summary['dimension']}",
+        "ε, δ": f"{given['epsilon']:g}, {given['delta']:g}",
+        "rarest outcome that was looked for": f"chance {stopping['p_min']:g}",
+        "why it stopped": stopping["reason"],
+        "mean return of the final test": "none was passed" if mean is None else f"{mean:.4g}",
+        "value of the policy, confidence 1 − δ": f"[{low:.3f}, {high:.3f}]",
+        "largest gain by an outcome never seen": "unknown" if gaps is None else f"{max(gaps):.3g}",
+        "loss quantile of the bootstrap": f"{stopping['loss_quantile']:.3g}",
+    }
+    right = {
+        **{f"trajectories, {name}": f"{n:,}" for name, n in result.counts["trajectories"].items()},
         **{f"seconds, {name}": f"{seconds:.3g}" for name, seconds in result.seconds.items()},
     }
     return f'<div class="pair">{definitions(left)}{definitions(right)}</div>'

@@ -120,6 +120,7 @@ class DMQAlgorithm:
             "parameters": result.parameters,
             "function_class": result.function_class,
             "cover_sizes": list(result.cover_sizes),
+            **({} if result.stopping is None else {"stopping": result.stopping}),
         }
         return replace(Outcome.of(result), details=details)
 

@@ -1,0 +1,924 @@
+"""Optimistic planning from all episodes so far, with at most one outcome imagined that was never seen.
+
+A backward pass over the levels fits two values to the transitions of a run, with V = ridge I + sum phi phi^T,
+
+    plain:       F_h(s, a) = clip(phi^T theta_h^a, 0, c(s)),                          target r + max_b F_{h+1}(s', b)
+    optimistic:  W_h(s, a) = clip(max(F_h + b (c - F_h), phi^T omega_h^a), 0, c(s)),  target r + max_b W_{h+1}(s', b)
+
+- c(s) is 1 minus the most reward that any episode had collected before s: what can still be earned, as rewards of an
+  episode sum to at most 1;
+- the optimistic targets are divided by 1 + IMPATIENCE u, which is 1 after many visits;
+- b = 1 - exp(-log_confidence u) with the leverage u = phi^T V^{-1} phi, whose inverse counts visits: an outcome of a
+  larger chance would have been seen; chances below `floor` count as 0.
+
+W is the value of the best policy if one pair (s, a) of an episode had an outcome that no visit showed. It is what
+episodes maximise that explore, and W - F bounds what is left to find.
+
+Equal feature rows of a level are kept once, and equal transitions (row, action, next row) once with their number, so
+with m rows and t transitions a level a plan costs
+
+    O(H (m K d + t + K d^2))
+
+whatever the number of episodes; where all rows differ, m and t are that number.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport fabs, sqrt
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from dmq_fast.kernels._episode cimport UNCHECKED, Episode
+from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
+from dmq_fast.kernels._fault cimport NONE, SCORE, SLACK
+from dmq_fast.kernels._greedy cimport greedy_action
+from dmq_fast.kernels._validate cimport entries, flag, integer, number, positive
+
+import numpy as np
+
+from dmq_fast.kernels._validate import as_floats
+
+cdef enum:
+    # Rank-one changes of V after which its leverages are computed afresh, to bound rounding.
+    REFRESH = 1024
+    FIRST_ROOM = 16
+    # Halvings of the argument of exp, see `chance_of`.
+    HALVINGS = 10
+
+# Values that differ by less are equal for the optimistic rule; how much of a value the leverage decides among them; and
+# the share of an imagined value that is lost by one step on the way to it, so that near outcomes are looked for first.
+cdef double TIE = 1e-9, CURIOSITY = 1e-6, IMPATIENCE = 1e-3
+
+# Equal transitions from a pair, row K + action, to a row of the next level (0 after the last one).
+cdef struct Move:
+    Py_ssize_t pair
+    Py_ssize_t next
+    double count
+    double least
+    double most
+
+cdef struct Level:
+    Py_ssize_t n
+    Py_ssize_t room
+    # (room, d) distinct feature rows, (room,) visits, the most reward collected before, and max_a F and W.
+    double* rows
+    double* visits
+    double* before
+    double* plain
+    double* hopeful
+    # (room, K) leverages, b before the floor, sums of rewards, and the two targets of a plan, then phi^T theta.
+    double* leverage
+    double* chance
+    double* earned
+    double* target
+    double* hope
+    # Open addressing by content: index + 1, or 0; a power of two, at least twice the room.
+    Py_ssize_t* slots
+    Py_ssize_t n_moves
+    Py_ssize_t move_room
+    Move* moves
+    Py_ssize_t* move_slots
+
+
+cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
+    x *= <uint64_t> 0xBF58476D1CE4E5B9
+    return x ^ (x >> 29)
+
+
+cdef bint grown(void** block, Py_ssize_t size) noexcept nogil:
+    cdef void* more = realloc(block[0], size)
+    if more == NULL:
+        return False
+    block[0] = more
+    return True
+
+
+cdef Py_ssize_t* slot_of(const Level* level, const double* row, Py_ssize_t d) noexcept nogil:
+    # The slot of the row, or the empty one that it would take.
+    cdef const uint64_t* words = <const uint64_t*> row
+    cdef uint64_t x = 0x9E3779B97F4A7C15
+    cdef Py_ssize_t i, place, last = 2 * level.room - 1
+    for i in range(d):
+        x = mixed(x ^ words[i])
+    place = <Py_ssize_t> (x & <uint64_t> last)
+    while level.slots[place] != 0 and memcmp(level.rows + (level.slots[place] - 1) * d, row, d * sizeof(double)) != 0:
+        place = (place + 1) & last
+    return level.slots + place
+
+
+cdef Py_ssize_t* move_slot_of(const Level* level, Py_ssize_t pair, Py_ssize_t following) noexcept nogil:
+    cdef Py_ssize_t last = 2 * level.move_room - 1, place
+    cdef const Move* move
+    place = <Py_ssize_t> (mixed(mixed(<uint64_t> pair + 1) ^ <uint64_t> following) & <uint64_t> last)
+    while level.move_slots[place] != 0:
+        move = level.moves + level.move_slots[place] - 1
+        if move.pair == pair and move.next == following:
+            break
+        place = (place + 1) & last
+    return level.move_slots + place
+
+
+cdef bint make_room(Level* level, Py_ssize_t n_actions, Py_ssize_t d) noexcept nogil:
+    cdef Py_ssize_t room = max(<Py_ssize_t> FIRST_ROOM, 2 * level.room), j
+    cdef Py_ssize_t* slots
+    cdef double** columns[4]
+    cdef double** tables[5]
+    columns[0], columns[1], columns[2], columns[3] = &level.visits, &level.before, &level.plain, &level.hopeful
+    tables[0], tables[1], tables[2] = &level.leverage, &level.chance, &level.earned
+    tables[3], tables[4] = &level.target, &level.hope
+    for j in range(4):
+        if not grown(<void**> columns[j], room * sizeof(double)):
+            return False
+    for j in range(5):
+        if not grown(<void**> tables[j], room * n_actions * sizeof(double)):
+            return False
+    if not grown(<void**> &level.rows, room * d * sizeof(double)):
+        return False
+    slots = <Py_ssize_t*> calloc(2 * room, sizeof(Py_ssize_t))
+    if slots == NULL:
+        return False
+    free(level.slots)
+    level.slots, level.room = slots, room
+    for j in range(level.n):
+        slot_of(level, level.rows + j * d, d)[0] = j + 1
+    return True
+
+
+cdef bint make_room_for_moves(Level* level) noexcept nogil:
+    cdef Py_ssize_t room = max(<Py_ssize_t> FIRST_ROOM, 2 * level.move_room), i
+    cdef Py_ssize_t* slots
+    if not grown(<void**> &level.moves, room * sizeof(Move)):
+        return False
+    slots = <Py_ssize_t*> calloc(2 * room, sizeof(Py_ssize_t))
+    if slots == NULL:
+        return False
+    free(level.move_slots)
+    level.move_slots, level.move_room = slots, room
+    for i in range(level.n_moves):
+        move_slot_of(level, level.moves[i].pair, level.moves[i].next)[0] = i + 1
+    return True
+
+
+cdef bint add_move(Level* level, Py_ssize_t pair, Py_ssize_t following, double reward) noexcept nogil:
+    cdef Py_ssize_t* slot
+    cdef Move* move
+    if level.n_moves == level.move_room and not make_room_for_moves(level):
+        return False
+    slot = move_slot_of(level, pair, following)
+    if slot[0] == 0:
+        move = level.moves + level.n_moves
+        move.pair, move.next, move.count, move.least, move.most = pair, following, 0.0, reward, reward
+        level.n_moves += 1
+        slot[0] = level.n_moves
+    move = level.moves + slot[0] - 1
+    move.count += 1.0
+    move.least, move.most = min(move.least, reward), max(move.most, reward)
+    level.earned[pair] += reward
+    return True
+
+
+cdef double chance_of(double x) noexcept nogil:
+    # 1 - exp(-x) for x >= 0, in operations that give the same bits on every machine: a series, then
+    # exp(-2y) - 1 = m (2 + m) for m = exp(-y) - 1.
+    cdef double y = x * (1.0 / (1 << HALVINGS)), m
+    cdef int _halving
+    if not x < 40.0:
+        return 1.0
+    m = 1.0 - y * (1.0 / 4) * (1.0 - y * (1.0 / 5) * (1.0 - y * (1.0 / 6)))
+    m = -y * (1.0 - y * (1.0 / 2) * (1.0 - y * (1.0 / 3) * m))
+    for _halving in range(HALVINGS):
+        m *= 2.0 + m
+    return -m
+
+
+cdef inline double clip(double x, double most) noexcept nogil:
+    return 0.0 if not x > 0.0 else min(x, most)
+
+
+cdef inline void add_scaled(double* y, const double* x, double scale, Py_ssize_t d) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(d):
+        y[i] += scale * x[i]
+
+
+cdef void factorise(double* gram, Py_ssize_t d) noexcept nogil:
+    # U in the upper triangle of a positive definite matrix, in place.
+    cdef Py_ssize_t i, j, k
+    cdef double scale
+    for i in range(d):
+        scale = 1.0 / sqrt(gram[i * d + i])
+        for k in range(i, d):
+            gram[i * d + k] *= scale
+        for j in range(i + 1, d):
+            for k in range(j, d):
+                gram[j * d + k] -= gram[i * d + j] * gram[i * d + k]
+
+
+cdef class OptimisticPlanner:
+    """The data of a run, and the plans made from them.
+
+    Parameters
+    ----------
+    horizon, n_actions, dimension : int
+        H, K and d.
+    ridge : float
+        > 0, added to the sums of squares.
+    log_confidence : float
+        > 0: after v visits an outcome of a chance above 1 - exp(-log_confidence / v) counts as excluded.
+
+    Attributes
+    ----------
+    horizon, n_actions, dimension : int
+    n_episodes : int
+        Episodes played or added so far.
+    rewarded : bool
+        Whether any of them earned anything.
+    """
+
+    cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes
+    cdef readonly bint rewarded
+    cdef double ridge, log_confidence, floor
+    # Whether theta, omega and the tables of values are those of all episodes.
+    cdef bint planned
+    cdef bint busy
+    cdef Level* levels
+    # (room, H) rows, actions and rewards of the episodes.
+    cdef Py_ssize_t room
+    cdef int32_t* visited
+    cdef int32_t* taken
+    cdef double* paid
+    cdef object _factors, _theta, _omega, _scratch, _since
+    # U (H, K, d, d) in upper triangles; estimates (H, K, d).
+    cdef double* factors
+    cdef double* theta
+    cdef double* omega
+    # (H, d) features of an episode, (d,), (d,), (K,), (H,) rewards.
+    cdef double* record
+    cdef double* x
+    cdef double* w
+    cdef double* scores
+    cdef double* rewards
+    cdef int64_t[::1] actions
+    # (H, K) rank-one changes since leverages were computed afresh.
+    cdef int64_t[:, ::1] since
+
+    def __cinit__(self, horizon, n_actions, dimension, ridge, log_confidence):
+        cdef Py_ssize_t most = (<Py_ssize_t> 1 << 31) - 1, d
+        self.horizon, self.n_actions = integer(horizon, "horizon", 1, most), integer(n_actions, "n_actions", 1, most)
+        self.dimension = d = integer(dimension, "dimension", 1, most)
+        self.ridge, self.log_confidence = positive(ridge, "ridge"), positive(log_confidence, "log_confidence")
+        self.levels = <Level*> calloc(self.horizon, sizeof(Level))
+        if self.levels == NULL:
+            raise MemoryError()
+        self._factors = np.zeros((self.horizon, self.n_actions, d, d))
+        self._factors[:, :, np.arange(d), np.arange(d)] = sqrt(self.ridge)
+        self._theta = np.zeros((self.horizon, self.n_actions, d))
+        self._omega = np.zeros((self.horizon, self.n_actions, d))
+        self._scratch = np.zeros((self.horizon + 2) * d + self.n_actions + self.horizon)
+        self.factors, self.theta, self.omega = entries(self._factors), entries(self._theta), entries(self._omega)
+        self.record = entries(self._scratch)
+        self.x = self.record + self.horizon * d
+        self.w = self.x + d
+        self.scores = self.w + d
+        self.rewards = self.scores + self.n_actions
+        self.actions = np.zeros(self.horizon, dtype=np.int64)
+        self.since = np.zeros((self.horizon, self.n_actions), dtype=np.int64)
+
+    def __dealloc__(self):
+        cdef Py_ssize_t h
+        cdef Level* level
+        if self.levels != NULL:
+            for h in range(self.horizon):
+                level = self.levels + h
+                free(level.rows)
+                free(level.visits)
+                free(level.before)
+                free(level.plain)
+                free(level.hopeful)
+                free(level.leverage)
+                free(level.chance)
+                free(level.earned)
+                free(level.target)
+                free(level.hope)
+                free(level.slots)
+                free(level.moves)
+                free(level.move_slots)
+        free(self.levels)
+        free(self.visited)
+        free(self.taken)
+        free(self.paid)
+
+    # Checks at the border of Python
+
+    cdef int begin_work(self) except -1:
+        if self.busy:
+            raise RuntimeError("planner: in use by another thread; give every thread its own")
+        self.busy = True
+        return 0
+
+    cdef object as_theta(self, theta):
+        return as_floats("theta", theta, (self.horizon, self.n_actions, self.dimension))
+
+    cdef object as_episodes(self, episodes):
+        given = np.ascontiguousarray(episodes)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise TypeError(f"episodes: expected integers in one dimension, got shape {given.shape}, {given.dtype}")
+        if given.size and not (0 <= given.min() and given.max() < self.n_episodes):
+            raise ValueError(
+                f"episodes: expected numbers in [0, {self.n_episodes}), got {given.min()} to {given.max()}"
+            )
+        return given.astype(np.int64, copy=False)
+
+    cdef int must_be_planned(self) except -1:
+        if not self.planned:
+            raise RuntimeError("planner: expected a call of `plan` after the last episode")
+        return 0
+
+    cdef Level* level_at(self, level) except NULL:
+        return self.levels + integer(level, "level", 0, self.horizon - 1)
+
+    # Attributes, copies
+
+    @property
+    def theta(self):
+        """Estimates theta of the last plan, a copy, shape (H, K, d)."""
+        return self._theta.copy()
+
+    @property
+    def omega(self):
+        """Optimistic estimates of the last plan, a copy, shape (H, K, d)."""
+        return self._omega.copy()
+
+    @property
+    def n_rows(self):
+        """Number of distinct feature rows, by level."""
+        return tuple([self.levels[h].n for h in range(self.horizon)])
+
+    def rows(self, level):
+        """Return the distinct feature rows of a level, in order of appearance, shape (m, d)."""
+        cdef Level* at = self.level_at(level)
+        return copied(at.rows, at.n * self.dimension).reshape(at.n, self.dimension)
+
+    def table(self, level):
+        """Return leverages (m, K), the rewards collected before (m,), and max_a F and max_a W (m,) of the last plan."""
+        cdef Level* at = self.level_at(level)
+        self.must_be_planned()
+        leverage = copied(at.leverage, at.n * self.n_actions).reshape(at.n, self.n_actions)
+        return leverage, copied(at.before, at.n), copied(at.plain, at.n), copied(at.hopeful, at.n)
+
+    def returns(self, episodes):
+        """Return the sums of rewards of some episodes, shape (n,)."""
+        chosen = self.as_episodes(episodes)
+        cdef const int64_t[::1] index = chosen
+        cdef double[::1] out = np.zeros(len(chosen))
+        cdef Py_ssize_t i, h
+        for i in range(index.shape[0]):
+            for h in range(self.horizon):
+                out[i] += self.paid[index[i] * self.horizon + h]
+        return np.asarray(out)
+
+    # Episodes
+
+    def play(self, Episode episode not None, n, theta=None, level=0):
+        """Play n episodes, and add them to the data. Episode e draws from call e, e the number of those so far.
+
+        Parameters
+        ----------
+        episode : Episode
+        n : int
+        theta : numpy.ndarray of shape (H, K, d), optional
+            Actions are greedy on it before `level`; needed if `level` > 0.
+        level : int, default 0
+            Level in [0, H] from which on actions are optimistic.
+
+        Raises
+        ------
+        ValueError, RuntimeError, ArithmeticError
+            As `CompiledModel.rollout` does, naming level and call, which is the episode.
+        MemoryError
+            When the data do not fit.
+        KeyboardInterrupt
+            On Ctrl-C, between two episodes.
+        """
+        cdef Py_ssize_t left = integer(n, "n", 0, (<Py_ssize_t> 1 << 62)), unchecked
+        cdef Py_ssize_t first = integer(level, "level", 0, self.horizon)
+        cdef Py_ssize_t work = self.horizon * self.n_actions * (self.dimension + 32) * self.dimension
+        cdef double* greedy = NULL
+        cdef bint well = True
+        sizes = (episode.horizon, episode.n_actions, episode.dimension)
+        if sizes != (self.horizon, self.n_actions, self.dimension):
+            raise ValueError(
+                f"episode: expected H, K, d = {(self.horizon, self.n_actions, self.dimension)}, got {sizes}"
+            )
+        if theta is not None:
+            given = self.as_theta(theta)
+            greedy = entries(given)
+        elif first > 0:
+            raise ValueError(f"theta: expected estimates for the levels before {first}, got None")
+        self.begin_work()
+        try:
+            while left > 0:
+                unchecked = 0
+                with nogil:
+                    while left > 0 and unchecked < UNCHECKED:
+                        well = self.act_out(episode, greedy, first) and self.absorb()
+                        if not well:
+                            break
+                        left -= 1
+                        unchecked += work
+                if not well:
+                    raise episode.explained() if episode.stop.fault != NONE else MemoryError()
+                PyErr_CheckSignals()
+        finally:
+            self.busy = False
+
+    cdef bint act_out(self, Episode episode, const double* greedy, Py_ssize_t first) noexcept nogil:
+        # The record of an episode that is played now.
+        cdef Py_ssize_t h, a, i, d = self.dimension
+        cdef double u, best
+        cdef double* phi
+        if not episode.begin(self.n_episodes):
+            return False
+        for h in range(self.horizon):
+            if not episode.observe():
+                return False
+            phi = self.record + h * d
+            for i in range(d):
+                phi[i] = episode.phi[i] + 0.0  # -0.0 and 0.0 become one row
+            if h < first:
+                a = greedy_action(phi, greedy + h * self.n_actions * d, self.n_actions, d, &best)
+                if a < 0:
+                    return episode.fail(SCORE, 0, best)
+            else:
+                episode.draw(&u, 1)
+                a = self.optimist(h, phi, episode.earned, u)
+            if not episode.move(a):
+                return False
+            self.actions[h], self.rewards[h] = a, episode.reward
+        return True
+
+    def add(self, features, actions, rewards):
+        """Add an episode that was played elsewhere.
+
+        Parameters
+        ----------
+        features : numpy.ndarray, shape (H, d)
+        actions : numpy.ndarray of int, shape (H,)
+        rewards : numpy.ndarray, shape (H,)
+            >= 0, with a sum of at most 1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On an argument of a wrong type, shape or range; nothing is added.
+        """
+        cdef Py_ssize_t h
+        cdef bint well
+        phi = as_floats("features", features, (self.horizon, self.dimension)) + 0.0
+        paid = as_floats("rewards", rewards, (self.horizon,))
+        taken = np.ascontiguousarray(actions)
+        if taken.shape != (self.horizon,) or taken.dtype.kind not in "iu":
+            raise TypeError(f"actions: expected {self.horizon} integers, got shape {taken.shape}, {taken.dtype}")
+        if not (0 <= taken.min() and taken.max() < self.n_actions):
+            raise ValueError(f"actions: expected integers in [0, {self.n_actions}), got {taken}")
+        if not (paid.min() >= 0.0 and paid.sum() <= 1.0 + SLACK):
+            raise ValueError(f"rewards: expected numbers >= 0 with a sum of at most 1, got {paid}")
+        self.begin_work()
+        memcpy(self.record, entries(phi), self.horizon * self.dimension * sizeof(double))
+        for h in range(self.horizon):
+            self.actions[h], self.rewards[h] = taken[h], paid[h]
+        with nogil:
+            well = self.absorb()
+        self.busy = False
+        if not well:
+            raise MemoryError()
+
+    cdef inline double* factor(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
+        return self.factors + (h * self.n_actions + a) * self.dimension * self.dimension
+
+    cdef double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+        memcpy(self.w, phi, self.dimension * sizeof(double))
+        solve_factor_transposed(self.factor(h, a), self.w, self.dimension)
+        return dot(self.w, self.w, self.dimension)
+
+    cdef bint absorb(self) noexcept nogil:
+        # The recorded episode enters the data.
+        cdef Py_ssize_t horizon = self.horizon, n_actions = self.n_actions, h, j, room, e = self.n_episodes
+        cdef double earned = 0.0
+        cdef int32_t* visited
+        self.planned = False
+        if e == self.room:
+            room = max(<Py_ssize_t> FIRST_ROOM, 2 * self.room)
+            if not (grown(<void**> &self.visited, room * horizon * sizeof(int32_t))
+                    and grown(<void**> &self.taken, room * horizon * sizeof(int32_t))
+                    and grown(<void**> &self.paid, room * horizon * sizeof(double))):
+                return False
+            self.room = room
+        visited = self.visited + e * horizon
+        for h in range(horizon):
+            j = self.find(h, self.record + h * self.dimension)
+            if j < 0:
+                return False
+            self.levels[h].visits[j] += 1.0
+            self.levels[h].before[j] = max(self.levels[h].before[j], earned)
+            earned += self.rewards[h]
+            visited[h] = <int32_t> j
+            self.taken[e * horizon + h] = <int32_t> self.actions[h]
+            self.paid[e * horizon + h] = self.rewards[h]
+            self.enter(h, self.actions[h], self.record + h * self.dimension)
+        for h in range(horizon):
+            j = visited[h + 1] if h + 1 < horizon else 0
+            if not add_move(self.levels + h, visited[h] * n_actions + self.actions[h], j, self.rewards[h]):
+                return False
+        self.rewarded = self.rewarded or earned > 0.0
+        self.n_episodes += 1
+        return True
+
+    cdef Py_ssize_t find(self, Py_ssize_t h, const double* phi) noexcept nogil:
+        # The index of a row of level h, which is stored if it is new; -1 if memory ran out.
+        cdef Py_ssize_t a, j, n_actions = self.n_actions, d = self.dimension
+        cdef Level* level = self.levels + h
+        cdef Py_ssize_t* slot
+        if level.n == level.room and not make_room(level, n_actions, d):
+            return -1
+        slot = slot_of(level, phi, d)
+        if slot[0] == 0:
+            j = level.n
+            memcpy(level.rows + j * d, phi, d * sizeof(double))
+            level.visits[j] = level.before[j] = level.plain[j] = level.hopeful[j] = 0.0
+            for a in range(n_actions):
+                level.earned[j * n_actions + a] = 0.0
+                self.set_leverage(h, j, a, self.leverage(h, a, phi))
+            level.n += 1
+            slot[0] = level.n
+        return slot[0] - 1
+
+    cdef inline void set_leverage(self, Py_ssize_t h, Py_ssize_t j, Py_ssize_t a, double u) noexcept nogil:
+        cdef Level* level = self.levels + h
+        level.leverage[j * self.n_actions + a] = u
+        level.chance[j * self.n_actions + a] = chance_of(self.log_confidence * u)
+
+    cdef void enter(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+        # V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1} phi.
+        cdef Py_ssize_t j, n_actions = self.n_actions, d = self.dimension
+        cdef Level* level = self.levels + h
+        cdef double denominator, t, u
+        memcpy(self.x, phi, d * sizeof(double))
+        solve_factor_transposed(self.factor(h, a), self.x, d)
+        solve_factor(self.factor(h, a), self.x, d)
+        memcpy(self.w, phi, d * sizeof(double))
+        update_factor(self.factor(h, a), self.w, d)
+        self.since[h, a] += 1
+        denominator = 1.0 + dot(self.x, phi, d)
+        if self.since[h, a] == REFRESH:
+            self.since[h, a] = 0
+        for j in range(level.n):
+            t = dot(level.rows + j * d, self.x, d)
+            u = level.leverage[j * n_actions + a] - t * t / denominator
+            # After most of a leverage has gone the difference has lost digits.
+            if self.since[h, a] == 0 or u < 0.5 * level.leverage[j * n_actions + a]:
+                u = self.leverage(h, a, level.rows + j * d)
+            if t != 0.0 or self.since[h, a] == 0:
+                self.set_leverage(h, j, a, u)
+
+    # Plans
+
+    def plan(self, floor):
+        """Make the backward pass on all episodes so far.
+
+        Parameters
+        ----------
+        floor : float
+            In [0, 1]: smaller chances of an outcome that was never seen count as 0.
+
+        Returns
+        -------
+        gap : float
+            Mean of max_a W - max_a F over the first states of all episodes, 1 if there are none.
+        residual : float
+            Largest |r + max_b F_{h+1}(s', b) - phi^T theta_h^a| of a transition.
+        """
+        cdef double gap = 1.0, residual
+        cdef double least = number(floor, "floor")
+        cdef Py_ssize_t j
+        cdef Level* first = self.levels
+        if not 0.0 <= least <= 1.0:
+            raise ValueError(f"floor: expected a number in [0, 1], got {floor!r}")
+        self.begin_work()
+        with nogil:
+            self.floor = least
+            residual = self.backward()
+            if self.n_episodes > 0:
+                gap = 0.0
+                for j in range(first.n):
+                    gap += first.visits[j] * (first.hopeful[j] - first.plain[j])
+                gap /= self.n_episodes
+        self.planned = True
+        self.busy = False
+        return gap, residual
+
+    cdef double backward(self) noexcept nogil:
+        cdef Py_ssize_t h, a, j, p, t, n_actions = self.n_actions, d = self.dimension
+        cdef double largest = 0.0, most, q, f, value
+        cdef double* theta
+        cdef double* omega
+        cdef const double* phi
+        cdef Level* level
+        cdef Level* following
+        cdef const Move* move
+        for h in range(self.horizon - 1, -1, -1):
+            level, following = self.levels + h, self.levels + h + 1
+            theta, omega = self.theta + h * n_actions * d, self.omega + h * n_actions * d
+            memcpy(level.target, level.earned, level.n * n_actions * sizeof(double))
+            memcpy(level.hope, level.earned, level.n * n_actions * sizeof(double))
+            if h + 1 < self.horizon:
+                for t in range(level.n_moves):
+                    move = level.moves + t
+                    level.target[move.pair] += move.count * following.plain[move.next]
+                    level.hope[move.pair] += move.count * following.hopeful[move.next]
+            memset(theta, 0, n_actions * d * sizeof(double))
+            memset(omega, 0, n_actions * d * sizeof(double))
+            for j in range(level.n):
+                for a in range(n_actions):
+                    p = j * n_actions + a
+                    if level.hope[p] != 0.0 or level.target[p] != 0.0:
+                        level.hope[p] /= 1.0 + IMPATIENCE * level.leverage[p]
+                        add_scaled(theta + a * d, level.rows + j * d, level.target[p], d)
+                        add_scaled(omega + a * d, level.rows + j * d, level.hope[p], d)
+            for a in range(n_actions):
+                self.solve(h, a, theta + a * d)
+                self.solve(h, a, omega + a * d)
+            for j in range(level.n):
+                phi, most = level.rows + j * d, ceiling(level.before[j])
+                level.plain[j] = level.hopeful[j] = 0.0
+                for a in range(n_actions):
+                    p = j * n_actions + a
+                    q = level.target[p] = dot(phi, theta + a * d, d)
+                    f = clip(q, most)
+                    level.plain[j] = max(level.plain[j], f)
+                    value = self.hoped(f, level.chance[p], dot(phi, omega + a * d, d), most)
+                    level.hopeful[j] = max(level.hopeful[j], value)
+            for t in range(level.n_moves):
+                move = level.moves + t
+                value = following.plain[move.next] if h + 1 < self.horizon else 0.0
+                value -= level.target[move.pair]
+                largest = max(largest, max(fabs(move.most + value), fabs(move.least + value)))
+        return largest
+
+    cdef inline void solve(self, Py_ssize_t h, Py_ssize_t a, double* moment) noexcept nogil:
+        solve_factor_transposed(self.factor(h, a), moment, self.dimension)
+        solve_factor(self.factor(h, a), moment, self.dimension)
+
+    cdef inline double hoped(self, double f, double chance, double later, double most) noexcept nogil:
+        # W of a pair whose F is f and whose phi^T omega is `later`.
+        return clip(max(f + (chance if chance >= self.floor else 0.0) * (most - f), later), most)
+
+    def choose(self, level, features, earned, u):
+        """Return the action of the optimistic rule in a state: largest W, then largest leverage, then at random.
+
+        Parameters
+        ----------
+        level : int
+        features : numpy.ndarray, shape (d,)
+        earned : float
+            What this episode has earned before, which counts where the table knows no more.
+        u : float
+            A uniform in [0, 1), for ties.
+        """
+        cdef Py_ssize_t h = integer(level, "level", 0, self.horizon - 1)
+        cdef double before = number(earned, "earned"), uniform = number(u, "u")
+        phi = as_floats("features", features, (self.dimension,)) + 0.0
+        if not (before >= 0.0 and 0.0 <= uniform < 1.0):
+            raise ValueError(f"earned, u: expected a number >= 0 and one in [0, 1), got {earned!r}, {u!r}")
+        return self.optimist(h, entries(phi), before, uniform)
+
+    cdef Py_ssize_t optimist(self, Py_ssize_t h, const double* phi, double earned, double u) noexcept nogil:
+        cdef Py_ssize_t a, j = -1, count = 0, chosen, n_actions = self.n_actions, d = self.dimension
+        cdef Level* level = self.levels + h
+        cdef double best = 0.0, most, leverage, chance
+        if level.room > 0:
+            j = slot_of(level, phi, d)[0] - 1
+        most = ceiling(max(earned, level.before[j]) if j >= 0 else earned)
+        for a in range(n_actions):
+            if j >= 0:
+                leverage, chance = level.leverage[j * n_actions + a], level.chance[j * n_actions + a]
+            else:
+                leverage = self.leverage(h, a, phi)
+                chance = chance_of(self.log_confidence * leverage)
+            self.scores[a] = self.hoped(
+                clip(dot(phi, self.theta + (h * n_actions + a) * d, d), most), chance,
+                dot(phi, self.omega + (h * n_actions + a) * d, d), most
+            ) + CURIOSITY * leverage / (1.0 + leverage)
+            best = max(best, self.scores[a])
+        for a in range(n_actions):
+            count += self.scores[a] >= best - TIE
+        chosen = <Py_ssize_t> (u * count)
+        for a in range(n_actions):
+            if self.scores[a] >= best - TIE:
+                if chosen == 0:
+                    return a
+                chosen -= 1
+        return n_actions - 1
+
+    # What the plans and other estimates make of episodes
+
+    def gaps(self, episodes):
+        """Return the sums of max_a W - max_a F over the states of some episodes, by level, shape (H,)."""
+        chosen = self.as_episodes(episodes)
+        self.must_be_planned()
+        cdef const int64_t[::1] index = chosen
+        cdef double[::1] out = np.zeros(self.horizon)
+        cdef Py_ssize_t i, h, j
+        for i in range(index.shape[0]):
+            for h in range(self.horizon):
+                j = self.visited[index[i] * self.horizon + h]
+                out[h] += self.levels[h].hopeful[j] - self.levels[h].plain[j]
+        return np.asarray(out)
+
+    def predicted(self, episodes, theta=None):
+        """Return max_a F of the first states of some episodes, or max_a clip(phi^T theta_0^a, 0, 1), shape (n,)."""
+        chosen = self.as_episodes(episodes)
+        cdef const int64_t[::1] index = chosen
+        cdef double[::1] out = np.zeros(len(chosen))
+        cdef double best
+        cdef Py_ssize_t i, j
+        cdef double* weights = NULL
+        if theta is None:
+            self.must_be_planned()
+        else:
+            given = self.as_theta(theta)
+            weights = entries(given)
+        for i in range(index.shape[0]):
+            j = self.visited[index[i] * self.horizon]
+            if weights == NULL:
+                out[i] = self.levels[0].plain[j]
+            else:
+                greedy_action(
+                    self.levels[0].rows + j * self.dimension, weights, self.n_actions, self.dimension, &best
+                )
+                out[i] = clip(best, 1.0)
+        return np.asarray(out)
+
+    cdef Py_ssize_t most_rows(self) noexcept nogil:
+        cdef Py_ssize_t h, most = 1
+        for h in range(self.horizon):
+            most = max(most, self.levels[h].n)
+        return most
+
+    def regret(self, theta, episodes):
+        """Return the loss by the actions of some episodes if Q_h(s, a) = clip(phi^T theta_h^a, 0, 1).
+
+        The mean over the episodes (at least one) of the sum over the levels of max_a Q_h(s_h, a) - Q_h(s_h, a_h).
+        """
+        given, chosen = self.as_theta(theta), self.as_episodes(episodes)
+        if len(chosen) == 0:
+            raise ValueError("episodes: expected at least one, got none")
+        cdef const double* weights = entries(given)
+        cdef const int64_t[::1] index = chosen
+        cdef double[::1] counts = np.empty(self.most_rows() * self.n_actions)
+        cdef double total = 0.0
+        self.begin_work()
+        with nogil:
+            total = self.lost(weights, index, counts)
+        self.busy = False
+        return total / len(chosen)
+
+    cdef double lost(self, const double* weights, const int64_t[::1] index, double[::1] counts) noexcept nogil:
+        cdef Py_ssize_t h, i, a, j, e, n_actions = self.n_actions, d = self.dimension
+        cdef double total = 0.0, best, visits
+        cdef Level* level
+        for h in range(self.horizon):
+            level = self.levels + h
+            memset(&counts[0], 0, level.n * n_actions * sizeof(double))
+            for i in range(index.shape[0]):
+                e = index[i] * self.horizon + h
+                counts[self.visited[e] * n_actions + self.taken[e]] += 1.0
+            for j in range(level.n):
+                visits = 0.0
+                for a in range(n_actions):
+                    visits += counts[j * n_actions + a]
+                if visits == 0.0:
+                    continue
+                best = 0.0
+                for a in range(n_actions):
+                    self.scores[a] = clip(dot(level.rows + j * d, weights + (h * n_actions + a) * d, d), 1.0)
+                    best = max(best, self.scores[a])
+                for a in range(n_actions):
+                    total += counts[j * n_actions + a] * (best - self.scores[a])
+        return total
+
+    def hindsight(self, theta):
+        """Return the numbers of the episodes whose actions are all those that are greedy on theta, ascending."""
+        cdef Py_ssize_t h, i, j, e, start, n_actions = self.n_actions, d = self.dimension
+        cdef double best
+        given = self.as_theta(theta)
+        cdef const double* weights = entries(given)
+        cdef int64_t[::1] greedy = np.empty(max(1, sum(self.n_rows)), dtype=np.int64)
+        cdef unsigned char[::1] same = np.ones(self.n_episodes, dtype=np.uint8)
+        self.begin_work()
+        with nogil:
+            start = 0
+            for h in range(self.horizon):
+                for j in range(self.levels[h].n):
+                    greedy[start + j] = greedy_action(
+                        self.levels[h].rows + j * d, weights + h * n_actions * d, n_actions, d, &best
+                    )
+                for e in range(self.n_episodes):
+                    i = e * self.horizon + h
+                    if greedy[start + self.visited[i]] != self.taken[i]:
+                        same[e] = 0
+                start += self.levels[h].n
+        self.busy = False
+        return np.flatnonzero(np.asarray(same))
+
+    def replicate(self, weights, returns=False):
+        """Return the plain estimates if episode e counted weights[e] times, shape (H, K, d).
+
+        Values are clipped to [0, 1] instead of [0, c]: with weights Exp(1) this is a Bayesian bootstrap.
+
+        Parameters
+        ----------
+        weights : numpy.ndarray, shape (n_episodes,)
+            >= 0.
+        returns : bool, default False
+            Targets are what the episode earned until its first action that is not greedy on these estimates, plus the
+            value there (Watkins): values of states that the features take for one are told apart by their returns.
+        """
+        given = as_floats("weights", weights, (self.n_episodes,))
+        if given.size and given.min() < 0.0:
+            raise ValueError(f"weights: expected numbers >= 0, got {given.min()}")
+        cdef Py_ssize_t most = self.most_rows()
+        cdef const double[::1] by_episode = given
+        estimates = np.zeros((self.horizon, self.n_actions, self.dimension))
+        cdef double[::1] gram = np.empty(self.dimension * self.dimension)
+        cdef double[:, ::1] pairs = np.empty((2, most * self.n_actions))
+        cdef double[:, ::1] values = np.zeros((2, most))
+        cdef bint carried = flag(returns, "returns")
+        cdef double[::1] carry = np.zeros(self.n_episodes if carried else 0)
+        cdef int64_t[::1] greedy = np.zeros(most, dtype=np.int64)
+        cdef double* theta = entries(estimates)
+        self.begin_work()
+        with nogil:
+            if self.n_episodes > 0:
+                self.refit(&by_episode[0], theta, &gram[0], pairs, values, greedy, carry)
+        self.busy = False
+        return estimates
+
+    cdef void refit(
+        self, const double* weights, double* theta, double* gram, double[:, ::1] pairs, double[:, ::1] values,
+        int64_t[::1] greedy, double[::1] carry
+    ) noexcept nogil:
+        # `values` has the values of the next level's rows in row (h + 1) % 2, `greedy` their actions. `carry` has the
+        # targets of the next level by episode, or no entries.
+        cdef Py_ssize_t h, e, a, i, j, p, k, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
+        cdef double y, count, best
+        cdef double* moment
+        cdef const double* phi
+        cdef Level* level
+        for h in range(horizon - 1, -1, -1):
+            level = self.levels + h
+            memset(&pairs[0, 0], 0, level.n * n_actions * sizeof(double))
+            memset(&pairs[1, 0], 0, level.n * n_actions * sizeof(double))
+            for e in range(self.n_episodes):
+                k = e * horizon + h
+                y = self.paid[k]
+                if h + 1 < horizon:
+                    if carry.shape[0] > 0 and greedy[self.visited[k + 1]] == self.taken[k + 1]:
+                        y += carry[e]
+                    else:
+                        y += values[(h + 1) % 2, self.visited[k + 1]]
+                if carry.shape[0] > 0:
+                    carry[e] = y
+                p = self.visited[k] * n_actions + self.taken[k]
+                pairs[0, p] += weights[e]
+                pairs[1, p] += weights[e] * y
+            for a in range(n_actions):
+                moment = theta + (h * n_actions + a) * d
+                memset(gram, 0, d * d * sizeof(double))
+                for i in range(d):
+                    gram[i * d + i] = self.ridge
+                for j in range(level.n):
+                    count, phi = pairs[0, j * n_actions + a], level.rows + j * d
+                    if count == 0.0:
+                        continue
+                    add_scaled(moment, phi, pairs[1, j * n_actions + a], d)
+                    for i in range(d):
+                        if phi[i] != 0.0:
+                            add_scaled(gram + i * d + i, phi + i, count * phi[i], d - i)
+                factorise(gram, d)
+                solve_factor_transposed(gram, moment, d)
+                solve_factor(gram, moment, d)
+            for j in range(level.n):
+                greedy[j] = greedy_action(level.rows + j * d, theta + h * n_actions * d, n_actions, d, &best)
+                values[h % 2, j] = clip(best, 1.0)
+
+
+cdef inline double ceiling(double before) noexcept nogil:
+    # What can still be earned after so much.
+    return max(0.0, 1.0 - before)
+
+
+cdef object copied(const double* x, Py_ssize_t n):
+    out = np.empty(n)
+    memcpy(entries(out), x, n * sizeof(double))
+    return out

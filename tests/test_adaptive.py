@@ -1,0 +1,361 @@
+"""The self-stopping run: what it promises, on which episodes, and when it stops."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dmq_fast import DMQ, Policy, experiments, load
+from dmq_fast import environments as E
+from dmq_fast.adaptive import Aim, Candidate, SelfStopping, interval, seen_once
+from dmq_fast.cli import main
+from dmq_fast.kernels import Stream
+from dmq_fast.run.options import Budget
+from dmq_fast.samplers import FlowSampler, as_sampler
+
+
+def run_of(env, seed=0, *, max_trajectories=20_000, max_seconds=None, progress=None, **aim):
+    budget = Budget(max_trajectories=max_trajectories, max_seconds=max_seconds)
+    return SelfStopping(as_sampler(env), Aim.of(**aim), Stream(seed), budget, progress)
+
+
+def loss(env, outcome):
+    return env.optimal_value - env.value(Policy.greedy(outcome.theta))
+
+
+class Line:
+    """The random walk of a `BatchEnvironment`: action 1 goes right with probability .9, the end of the line pays."""
+
+    horizon, n_actions, dimension = 4, 2, 5
+
+    def reset(self, n, rng):
+        return np.zeros(n, dtype=int)
+
+    def features(self, level, states):
+        return np.eye(5)[states]
+
+    def step(self, level, states, actions, rng):
+        states = states + actions * (rng.random(len(states)) < 0.9)
+        return states, (states == 4).astype(float)
+
+
+# Medians of 20 seeds, strict and quick, of the design on its NumPy sketch.
+FAMILIES = {
+    "lock 5": (lambda s: E.combination_lock(5, 4, rng=s), 136, 110),
+    "lock 20": (lambda s: E.combination_lock(20, 4, rng=s), 328, 252),
+    "noisy lock": (lambda s: E.combination_lock(10, 4, rng=s, p_success=0.9), 638, 282),
+    "deep sea 10": (lambda s: E.deep_sea(10, rng=s), 79, 79),
+    "deep sea 20": (lambda s: E.deep_sea(20, rng=s), 101, 101),
+    "chain 10": (lambda s: E.chain(10, rng=s), 297, 162),
+    "linear Q": (lambda s: E.linear_q(rng=s), 432, 184),
+    "decoy 20": (lambda s: E.decoy_lock(20), 438, 296),
+    "river swim": (lambda s: E.river_swim(6, 20), 1382, 343),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("strict", [True, False], ids=["strict", "quick"])
+def test_is_within_epsilon_after_as_few_episodes_as_the_design(name, strict):
+    make, *medians = FAMILIES[name]
+    episodes = []
+    for seed in range(10):
+        env = make(seed)
+        outcome = run_of(env, seed, strict=strict).learn()
+        assert outcome.status == "finished" and outcome.warnings == ()
+        assert loss(env, outcome) <= 0.05
+        assert outcome.test_size >= 61 and outcome.gaps.max() <= 0.05
+        assert outcome.interval[0] <= outcome.mean_return <= outcome.interval[1]
+        episodes.append(outcome.n_episodes)
+    # Ten seeds of a skewed law: twenty of them are within 10 % (docs/adaptive.md).
+    assert np.median(episodes) <= 1.25 * medians[0 if strict else 1]
+
+
+def test_equal_seeds_give_equal_bits():
+    env = E.river_swim(6, 10)
+    first, second, other = (run_of(env, seed, strict=False).learn() for seed in (3, 3, 4))
+    assert first.theta.tobytes() == second.theta.tobytes() and first.counts == second.counts
+    assert first.theta.tobytes() != other.theta.tobytes()
+
+
+def test_the_sizes_of_all_tests_together_err_with_probability_delta():
+    aim = Aim.of(0.05, 0.05)
+    assert [aim.test_size(j) for j in (1, 2, 3)] == [61, 121, 181]
+    assert sum((1 - 0.05) ** aim.test_size(j) for j in range(1, 200)) <= 0.05
+    assert sum((1 - 0.2) ** Aim.of(0.2, 0.01).test_size(j) for j in range(1, 200)) <= 0.01
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.05, 1e-3, 1e-12])
+def test_the_confidence_of_the_strict_mode_covers_an_outcome_seen_once(delta):
+    x = seen_once(delta)
+    assert (1 + x) * math.exp(-x) == pytest.approx(delta, rel=1e-9)
+    assert Aim.of(0.1, delta).log_confidence == x
+    assert Aim.of(0.1, delta, strict=False).log_confidence == math.log(1 / delta)
+
+
+def test_the_modes_differ_in_the_rarest_outcome():
+    assert Aim.of(0.1, 0.2) == Aim.of(0.1, 0.2, strict=True, p_min=0.1)
+    assert Aim.of(0.1, 0.2, strict=False).p_min == 0.5
+    assert Aim.of(0.1, 0.2, p_min=0.3).p_min == 0.3
+
+
+def test_the_interval_covers_the_mean():
+    rng = np.random.default_rng(0)
+    for mean, n in itertools.product((0.02, 0.5, 0.98), (20, 61, 300)):
+        ends = [interval(rng.binomial(n, mean) / n, n, 0.05) for _ in range(400)]
+        assert np.mean([low <= mean <= high for low, high in ends]) >= 0.95
+    assert interval(math.nan, 0, 0.05) == (0.0, 1.0)
+    assert interval(0.0, 10, 0.05)[0] == 0.0 and interval(1.0, 10, 0.05)[1] == 1.0
+
+
+def test_replicates_that_agree_play_as_well():
+    """One arm pays .35 for sure, and one worth .8 was unlucky: replicates that object prefer the first."""
+    env = E.FiniteMDP(P=[], R=[np.array([[0.35, 0.8]])], features=[np.ones((1, 1))], caps=[1.0])
+    run = run_of(env)
+    for i in range(408):
+        run.planner.add([[1.0]], np.array([int(i < 8)]), [float(i < 3) if i < 8 else 0.35])
+    run.plan()
+    assert not run.settled(Candidate(run.planner.theta, np.arange(8)))
+    run.plan()
+    assert (1 / run.planner.table(0)[0])[0, 1] > 8 + 2
+
+
+@pytest.mark.parametrize(
+    ("budget", "status"), [({"max_trajectories": 50}, "max_trajectories"), ({"max_seconds": 1e-9}, "max_seconds")]
+)
+def test_a_budget_ends_the_run_without_a_promise(budget, status):
+    outcome = run_of(E.combination_lock(20, 4, rng=0), **budget).learn()
+    assert outcome.status == status and outcome.n_episodes <= 50
+    assert math.isnan(outcome.mean_return) and outcome.interval == (0.0, 1.0) and outcome.test_size == 0
+    assert any("no test was passed" in warning for warning in outcome.warnings)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_nothing_to_earn_is_reported(strict):
+    env = E.FiniteMDP(P=[], R=[np.zeros((1, 2))], features=[np.ones((1, 1))])
+    outcome = run_of(env, strict=strict).learn()
+    assert outcome.status == "finished" and outcome.p_min <= 0.05
+    assert any("no episode earned anything" in warning for warning in outcome.warnings)
+
+
+@pytest.mark.parametrize(("horizon", "n_actions"), [(1, 1), (1, 50), (200, 1), (200, 2)])
+def test_extreme_sizes(horizon, n_actions):
+    if horizon == 1:
+        env = E.FiniteMDP(P=[], R=[np.linspace(0, 1, n_actions)[None]], features=[np.ones((1, 1))])
+    else:
+        env = E.combination_lock(horizon, max(2, n_actions), rng=0)
+    outcome = run_of(env).learn()
+    assert outcome.status == "finished" and loss(env, outcome) <= 0.05
+
+
+@pytest.mark.parametrize("length", [0.09, 1e-3])
+def test_short_features_are_explored(length):
+    """The good state of a lock has a short feature; a first action that gives up pays .3, the lock .8."""
+    horizon, secrets = 5, [1, 0, 2, 2, 1]
+    P = [np.zeros((1 if h == 0 else 2, 3, 2)) for h in range(horizon - 1)]
+    R = [np.zeros((1 if h == 0 else 2, 3)) for h in range(horizon)]
+    for h, transitions in enumerate(P):
+        transitions[:, :, 1] = 1
+        transitions[0, secrets[h]] = [1, 0]
+    R[0][0], R[-1][0, secrets[-1]] = [0.3, 0, 0.3], 0.8
+    features = [np.array([[1.0, 0]])] + [np.array([[length, 0], [0, 1.0]])] * (horizon - 1)
+    env = E.FiniteMDP(P=P, R=R, features=features)
+    outcome = run_of(env).learn()
+    assert outcome.status == "finished" and loss(env, outcome) == 0 and outcome.n_episodes < 200
+
+
+def test_zero_features_teach_nothing_and_end():
+    env = E.FiniteMDP(P=[], R=[np.array([[0.2, 0.7]])], features=[np.zeros((1, 1))])
+    outcome = run_of(env).learn()
+    assert outcome.status == "contradiction" or outcome.warnings
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_returns_overrule_features_that_pool_states(seed):
+    """Level 1 pools two states worth .3 and .7, so that the level before has no reason to prefer either."""
+    P = [np.array([[[1.0, 0.0], [0.0, 1.0]]])]
+    R = [np.zeros((1, 2)), np.array([[0.3, 0.3], [0.7, 0.7]])]
+    env = E.FiniteMDP(P=P, R=R, features=[np.ones((1, 1)), np.ones((2, 1))])
+    outcome = run_of(env, seed).learn()
+    assert outcome.status in ("finished", "contradiction") and loss(env, outcome) == 0
+    assert outcome.status == "contradiction" or outcome.mean_return == pytest.approx(0.7)
+
+
+def test_a_won_duel_is_reported():
+    P = [np.array([[[1.0, 0.0], [0.0, 1.0]]])]
+    R = [np.zeros((1, 2)), np.array([[0.3, 0.3], [0.7, 0.7]])]
+    env = E.FiniteMDP(P=P, R=R, features=[np.ones((1, 1)), np.ones((2, 1))])
+    outcomes = [run_of(env, seed).learn() for seed in range(10)]
+    assert any("not linear" in warning for outcome in outcomes for warning in outcome.warnings)
+
+
+def test_progress_is_called_after_every_plan():
+    seen = []
+    outcome = run_of(E.chain(5, rng=0), strict=False, progress=seen.append).learn()
+    assert {report.phase for report in seen} <= {"explore", "refine", "test"}
+    assert [report.n_trajectories for report in seen] == sorted(report.n_trajectories for report in seen)
+    assert seen[-1].n_trajectories == outcome.n_episodes
+
+
+@pytest.mark.parametrize("chunk_size", [4096, 3])
+def test_learns_an_environment_written_in_python(chunk_size):
+    env = Line()
+    env.chunk_size = chunk_size
+    first, second = (run_of(env, 1).learn() for _ in range(2))
+    assert first.status == "finished" and first.theta.tobytes() == second.theta.tobytes()
+    value = as_sampler(env).evaluate(Policy.greedy(first.theta), 20_000, stream=Stream(9)).value
+    assert abs(value - 0.9**4) < 0.02
+
+
+def test_faults_of_an_environment_written_in_python_name_the_episode():
+    class Broken(Line):
+        def step(self, level, states, actions, rng):
+            states, rewards = super().step(level, states, actions, rng)
+            return states, rewards - (level == 2)
+
+    with pytest.raises(ValueError, match=r"level 2, call 0.*rewards"):
+        run_of(Broken()).learn()
+
+
+def test_learns_a_gymnasium_environment_step_by_step():
+    pytest.importorskip("gymnasium")
+    env = E.make("gym:FrozenLake-v1", horizon=12, is_slippery=False, through="step")
+    outcome = run_of(env, strict=False, max_trajectories=3000).learn()
+    assert outcome.status == "finished" and outcome.mean_return > 0.9
+
+
+def test_noisy_features_of_a_compiled_environment():
+    env = E.lock_bernoulli(5, 0.1, rng=0, observation="coins")
+    outcome = run_of(env, strict=False).learn()
+    value = as_sampler(env).evaluate(Policy.greedy(outcome.theta), 20_000, stream=Stream(9)).value
+    assert outcome.status == "finished" and env.optimal_value - value < 0.07
+
+
+def test_a_sampler_that_shows_moments_only_is_refused():
+    with pytest.raises(TypeError, match="single episodes can be seen"):
+        SelfStopping(FlowSampler(E.chain(5, rng=0)), Aim.of(), Stream(0))
+
+
+# ---- The front: `DMQ(env, epsilon=...)`
+
+
+LOCK = E.combination_lock(8, 3, rng=0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"epsilon": 0.1}, {"delta": 0.05}, {"strict": False}, {"p_min": 0.3}, {"variant": "adaptive"}],
+    ids=lambda given: next(iter(given)),
+)
+def test_any_part_of_the_aim_chooses_the_variant(arguments):
+    result = DMQ(LOCK, rng=0, **arguments).learn()
+    assert (result.variant, result.status, result.cover_sizes) == ("adaptive", "finished", (0,) * 8)
+    assert LOCK.value(result.policy) == LOCK.optimal_value
+    assert result.n_trajectories == sum(result.counts["trajectories"].values())
+    assert result.stopping["interval"][0] <= LOCK.optimal_value <= result.stopping["interval"][1]
+    assert "adaptive" in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"variant": "paper", "epsilon": 0.1}, "epsilon: expected only with the variant 'adaptive', got 'paper'"),
+        ({"epsilon": 1.0}, "epsilon: expected a number in"),
+        ({"delta": 0.0}, "delta"),
+        ({"p_min": 1.5}, "p_min"),
+        ({"strict": 1}, "strict"),
+        ({"epsilon": 0.1, "n_samples": 50}, "n_samples: expected none with the variant 'adaptive', got 50"),
+        ({"epsilon": 0.1, "recheck": False}, "recheck"),
+        ({"epsilon": 0.1, "initial": [0] * 8}, "initial"),
+        ({"epsilon": 0.1, "max_policies": 3}, "max_policies"),
+        ({"epsilon": 0.1, "journal": "somewhere"}, "journal: expected None with the variant 'adaptive'"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        DMQ(LOCK, **arguments)
+
+
+def test_samplers_of_moments_are_refused_before_the_run():
+    with pytest.raises(TypeError, match="single episodes can be seen"):
+        DMQ(FlowSampler(LOCK), epsilon=0.1)
+
+
+def test_results_are_saved_and_loaded(tmp_path):
+    result = DMQ(LOCK, epsilon=0.1, rng=0).learn()
+    result.save(tmp_path / "result.npz")
+    again = load(tmp_path / "result.npz")
+    assert again.policy == result.policy and again.theta.tobytes() == result.theta.tobytes()
+    for name in ("status", "variant", "options", "parameters", "counts", "seconds", "key", "warnings", "stopping"):
+        assert getattr(again, name) == getattr(result, name)
+    assert again.cover == result.cover and again.history == result.history
+
+
+def test_a_result_without_a_passed_test_is_saved_and_loaded(tmp_path):
+    result = DMQ(LOCK, epsilon=0.1, rng=0, max_trajectories=5).learn()
+    assert result.status == "max_trajectories" and result.stopping["mean_return"] is None
+    result.save(tmp_path / "result.npz")
+    assert load(tmp_path / "result.npz").stopping == result.stopping
+
+
+def test_there_is_no_certificate_of_lemmas():
+    with pytest.raises(ValueError, match="certificate"):
+        DMQ(LOCK, epsilon=0.1, rng=0).learn().certificate()
+
+
+def test_an_interrupted_run_shows_what_it_learned():
+    def stop(progress):
+        if progress.n_trajectories == 5:
+            raise KeyboardInterrupt
+
+    dmq = DMQ(LOCK, epsilon=0.1, rng=0, progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        dmq.learn()
+    result = dmq.result()
+    assert result.status == "interrupted" and result.n_trajectories == 5
+
+
+def test_workers_change_no_bit():
+    results = [DMQ(LOCK, epsilon=0.1, rng=0, workers=workers).learn() for workers in (None, 1, 3)]
+    assert len({result.theta.tobytes() for result in results}) == 1
+
+
+def test_the_shell_runs_and_resumes_it(tmp_path, capsys):
+    arguments = [
+        "run",
+        "lock",
+        "--horizon",
+        "8",
+        "--epsilon",
+        "0.1",
+        "--seed",
+        "1",
+        "--json",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(arguments) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["variant"] == "adaptive" and summary["stopping"]["test_size"] >= 31
+    assert main(["resume", str(tmp_path / "run")]) == 0
+    assert "test 1 was passed" in capsys.readouterr().out
+    assert main(["run", "lock", "--horizon", "8", "--epsilon", "0.1", "--certificate"]) == 2
+
+
+def test_runs_and_sweeps_of_it_have_pages(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    run = tmp_path / "run"
+    assert main(["run", "lock", "--horizon", "6", "--epsilon", "0.1", "--quiet", "--out", str(run)]) == 0
+    assert main(["report", str(run)]) == 0
+    page = (run / "report.html").read_text()
+    assert "DMQ, variant adaptive" in page and "test 1 was passed" in page
+    spec = {
+        "seeds": 2,
+        "environments": [{"name": "lock", "horizon": 6}],
+        "algorithms": [{"name": "dmq", "epsilon": [0.1, 0.2], "strict": False}],
+    }
+    experiments.sweep(spec, tmp_path / "sweep")
+    assert [row["status"] for row in experiments.load(tmp_path / "sweep")] == ["finished"] * 4
+    assert main(["report", str(tmp_path / "sweep")]) == 0
+    assert "epsilon" in (tmp_path / "sweep" / "report.html").read_text()

@@ -1,0 +1,283 @@
+"""`OptimisticPlanner` against its NumPy twin, which keeps every episode and inverts every matrix anew."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmq_fast.environments import chain, combination_lock
+from dmq_fast.environments.block import block_mdp
+from dmq_fast.kernels import Episode, OptimisticPlanner, Stream
+
+RIDGE, LOG_CONFIDENCE = 1e-3, 4.74
+
+
+class Twin:
+    """The same on arrays of whole episodes: features (N, H, d), actions and rewards (N, H)."""
+
+    def __init__(self, features, actions, rewards, n_actions):
+        self.x, self.a, self.r, self.n_actions = features, actions, rewards, n_actions
+        self.n, self.horizon, self.d = features.shape
+        before = np.cumsum(rewards, axis=1) - rewards
+        self.left = np.empty((self.n, self.horizon))
+        for h in range(self.horizon):
+            for e in range(self.n):
+                same = (features[:, h] == features[e, h]).all(axis=1)
+                self.left[e, h] = 1 - before[same, h].max()
+
+    def inverse(self, h, a, weights):
+        x = self.x[self.a[:, h] == a, h]
+        return np.linalg.inv(x.T @ (weights[self.a[:, h] == a, None] * x) + RIDGE * np.eye(self.d))
+
+    def fit(self, h, y, weights):
+        theta = np.zeros((self.n_actions, self.d))
+        for a in range(self.n_actions):
+            at = self.a[:, h] == a
+            theta[a] = self.inverse(h, a, weights) @ (self.x[at, h].T @ (weights[at] * y[at]))
+        return theta
+
+    def leverage(self, h, x):
+        inverses = [self.inverse(h, a, np.ones(self.n)) for a in range(self.n_actions)]
+        return np.stack([np.einsum("ni,ij,nj->n", x, inverse, x) for inverse in inverses], axis=1)
+
+    def values(self, h, x, left, theta, omega, floor):
+        plain = np.clip(x @ theta.T, 0, left[:, None])
+        leverage = self.leverage(h, x)
+        chance = -np.expm1(-LOG_CONFIDENCE * leverage)
+        chance[chance < floor] = 0
+        hopeful = np.maximum(plain + chance * (left[:, None] - plain), x @ omega.T)
+        return plain, np.clip(hopeful, 0, left[:, None]), leverage
+
+    def plan(self, floor):
+        self.theta, self.omega = np.zeros((2, self.horizon, self.n_actions, self.d))
+        self.F, self.W, self.u = ([None] * self.horizon for _ in range(3))
+        ones, self.residual = np.ones(self.n), 0.0
+        for h in reversed(range(self.horizon)):
+            y, z = self.r[:, h].copy(), self.r[:, h].copy()
+            if h + 1 < self.horizon:
+                y += self.F[h + 1].max(axis=1)
+                z += self.W[h + 1].max(axis=1)
+            x = self.x[:, h]
+            z /= 1 + 1e-3 * self.leverage(h, x)[np.arange(self.n), self.a[:, h]]
+            self.theta[h], self.omega[h] = self.fit(h, y, ones), self.fit(h, z, ones)
+            self.residual = max(self.residual, np.abs(y - (x @ self.theta[h].T)[np.arange(self.n), self.a[:, h]]).max())
+            self.F[h], self.W[h], self.u[h] = self.values(h, x, self.left[:, h], self.theta[h], self.omega[h], floor)
+        self.gap = (self.W[0].max(axis=1) - self.F[0].max(axis=1)).mean()
+
+    def gaps(self, chosen):
+        return np.array([(w.max(axis=1) - f.max(axis=1))[chosen].sum() for f, w in zip(self.F, self.W, strict=True)])
+
+    def regret(self, theta, chosen):
+        total = 0.0
+        for h in range(self.horizon):
+            q = np.clip(self.x[chosen, h] @ theta[h].T, 0, 1)
+            total += (q.max(axis=1) - q[np.arange(len(q)), self.a[chosen, h]]).mean()
+        return total
+
+    def hindsight(self, theta):
+        scores = np.einsum("nhi,hai->nha", self.x, theta)
+        return np.flatnonzero((scores.argmax(axis=2) == self.a).all(axis=1))
+
+    def replicate(self, weights, returns=False):
+        theta, value = np.zeros((self.horizon, self.n_actions, self.d)), np.zeros(self.n)
+        for h in reversed(range(self.horizon)):
+            y = self.r[:, h] + value
+            theta[h] = self.fit(h, y, weights)
+            scores = self.x[:, h] @ theta[h].T
+            value = np.clip(scores.max(axis=1), 0, 1)
+            if returns:
+                value = np.where(scores.argmax(axis=1) == self.a[:, h], y, value)
+        return theta
+
+
+def made_up(rng, n, horizon, n_actions, d, kind):
+    """Return features, actions and rewards of n episodes of no particular environment."""
+    if kind == "one-hot":
+        x = np.eye(d)[rng.integers(d, size=(n, horizon))]
+    else:
+        pool = rng.normal(size=(5, d)) if kind == "few" else rng.normal(size=(n * horizon, d))
+        pool /= np.maximum(np.linalg.norm(pool, axis=1, keepdims=True), 1e-300) * rng.uniform(1, 3)
+        x = pool[rng.integers(len(pool), size=(n, horizon)) if kind == "few" else np.arange(n * horizon)]
+        x = x.reshape(n, horizon, d)
+    r = rng.random((n, horizon)) * (rng.random((n, horizon)) < 0.3)
+    return x, rng.integers(n_actions, size=(n, horizon)), r / np.maximum(1, r.sum(axis=1, keepdims=True)) * (1 - 1e-12)
+
+
+def planner_of(x, a, r, n_actions):
+    planner = OptimisticPlanner(x.shape[1], n_actions, x.shape[2], RIDGE, LOG_CONFIDENCE)
+    for episode in zip(x, a, r, strict=True):
+        planner.add(*episode)
+    return planner
+
+
+def close(got, expected):
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+
+
+def agree(planner, twin, floor, rng):
+    gap, residual = planner.plan(floor)
+    twin.plan(floor)
+    close([gap, residual], [twin.gap, twin.residual])
+    close(planner.theta, twin.theta)
+    close(planner.omega, twin.omega)
+    chosen = rng.integers(twin.n, size=rng.integers(1, 2 * twin.n))
+    close(planner.gaps(chosen), twin.gaps(chosen))
+    close(planner.predicted(chosen), twin.F[0].max(axis=1)[chosen])
+    theta = rng.normal(size=twin.theta.shape)
+    first = np.clip((twin.x[chosen, 0] @ theta[0].T).max(axis=1), 0, 1)
+    close(planner.predicted(chosen, theta), first)
+    close(planner.returns(chosen), twin.r[chosen].sum(axis=1))
+    for h in range(twin.horizon):
+        leverage, before, plain, hopeful = planner.table(h)
+        row = [int(np.flatnonzero((planner.rows(h) == x).all(axis=1))[0]) for x in twin.x[:, h]]
+        close(leverage[row], twin.u[h])
+        close(1 - before[row], twin.left[:, h])
+        close(plain[row], twin.F[h].max(axis=1))
+        close(hopeful[row], twin.W[h].max(axis=1))
+    weights = rng.exponential(size=twin.n)
+    replicate = twin.replicate(weights)
+    close(planner.replicate(weights), replicate)
+    close(planner.replicate(weights, returns=True), twin.replicate(weights, returns=True))
+    close(planner.regret(replicate, chosen), twin.regret(replicate, chosen))
+    other = rng.normal(size=replicate.shape)
+    assert planner.hindsight(other).tolist() == twin.hindsight(other).tolist()
+    follows = twin.theta + 0.0
+    assert planner.hindsight(follows).tolist() == twin.hindsight(follows).tolist()
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 40),
+    horizon=st.integers(1, 5),
+    n_actions=st.integers(1, 4),
+    d=st.integers(1, 9),
+    kind=st.sampled_from(["one-hot", "few", "all distinct"]),
+    floor=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+)
+def test_agrees_with_the_twin(seed, n, horizon, n_actions, d, kind, floor):
+    rng = np.random.default_rng(seed)
+    x, a, r = made_up(rng, n, horizon, n_actions, d, kind)
+    planner = planner_of(x, a, r, n_actions)
+    assert planner.n_episodes == n and planner.rewarded == (r.sum() > 0)
+    agree(planner, Twin(x, a, r, n_actions), floor, rng)
+
+
+def test_agrees_after_thousands_of_rank_one_changes():
+    rng = np.random.default_rng(0)
+    x, a, r = made_up(rng, 3000, 2, 2, 6, "few")
+    agree(planner_of(x, a, r, 2), Twin(x, a, r, 2), 0.05, rng)
+
+
+def test_plans_between_episodes_change_nothing():
+    rng = np.random.default_rng(1)
+    episodes = made_up(rng, 60, 4, 3, 5, "few")
+    often = OptimisticPlanner(4, 3, 5, RIDGE, LOG_CONFIDENCE)
+    for episode in zip(*episodes, strict=True):
+        often.add(*episode)
+        often.plan(0.5)
+    once = planner_of(*episodes, 3)
+    assert once.plan(0.5) == often.plan(0.5)
+    assert once.theta.tobytes() == often.theta.tobytes() and once.omega.tobytes() == often.omega.tobytes()
+
+
+def test_an_optimistic_action_has_the_largest_w_then_the_largest_leverage():
+    rng = np.random.default_rng(2)
+    x, a, r = made_up(rng, 50, 3, 4, 5, "few")
+    planner, twin = planner_of(x, a, r, 4), Twin(x, a, r, 4)
+    planner.plan(0.05)
+    twin.plan(0.05)
+    for h in range(3):
+        for e in range(50):
+            score = twin.W[h][e] + 1e-6 * twin.u[h][e] / (1 + twin.u[h][e])
+            ties = np.flatnonzero(score >= score.max() - 1e-9)
+            for u in (0.0, 0.3, 0.999):
+                assert planner.choose(h, x[e, h], 0.0, u) == ties[int(u * len(ties))]
+        new = rng.normal(size=5) / 9
+        left = np.array([0.4])
+        _, hopeful, leverage = twin.values(h, new[None], left, twin.theta[h], twin.omega[h], 0.05)
+        score = hopeful[0] + 1e-6 * leverage[0] / (1 + leverage[0])
+        assert planner.choose(h, new, 0.6, 0.0) == np.flatnonzero(score >= score.max() - 1e-9)[0]
+
+
+def test_zeros_of_both_signs_are_one_row():
+    planner = OptimisticPlanner(1, 1, 2, RIDGE, LOG_CONFIDENCE)
+    planner.add([[0.0, 1.0]], np.array([0]), [0.0])
+    planner.add([[-0.0, 1.0]], np.array([0]), [0.5])
+    assert planner.n_rows == (1,)
+
+
+@pytest.mark.parametrize("env", [combination_lock(6, 3, rng=0), chain(4, rng=0)], ids=["lock", "chain"])
+@pytest.mark.parametrize("level", [0, 2, None])
+def test_played_episodes_are_those_of_the_rules(env, level):
+    """Episode e draws from call e, and each optimistic action takes one uniform of the learner's own."""
+    env, stream = block_mdp(env), Stream(7)
+    level = env.horizon if level is None else level
+    played = OptimisticPlanner(env.horizon, env.n_actions, env.dimension, RIDGE, LOG_CONFIDENCE)
+    added = OptimisticPlanner(env.horizon, env.n_actions, env.dimension, RIDGE, LOG_CONFIDENCE)
+    theta = np.random.default_rng(0).normal(size=(env.horizon, env.n_actions, env.dimension))
+    episode, steps = (Episode(env.handle, env.features, stream) for _ in range(2))
+    for e in range(30):
+        played.play(episode, 1, theta, level)
+        steps.reset(e)
+        record = []
+        for h in range(env.horizon):
+            phi, earned = steps.features(), sum(r for _, _, r in record)
+            a = int((theta[h] @ phi).argmax()) if h < level else added.choose(h, phi, earned, steps.draws(1)[0])
+            record.append((phi, a, steps.step(a)))
+        x, a, r = zip(*record, strict=True)
+        added.add(x, np.array(a), r)
+        assert played.plan(0.05) == added.plan(0.05)
+    assert played.theta.tobytes() == added.theta.tobytes()
+    assert played.returns(np.arange(30)).tobytes() == added.returns(np.arange(30)).tobytes()
+
+
+def test_an_empty_planner_imagines_everything():
+    planner = OptimisticPlanner(2, 2, 3, RIDGE, LOG_CONFIDENCE)
+    assert planner.plan(0.5) == (1.0, 0.0)
+    assert {planner.choose(0, [1.0, 0, 0], 0.0, u) for u in (0.0, 0.9)} == {0, 1}
+    assert planner.replicate(np.zeros(0)).shape == (2, 2, 3)
+    assert planner.hindsight(np.zeros((2, 2, 3))).tolist() == []
+
+
+def refused(planner, method, *arguments):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        getattr(planner, method)(*arguments)
+    return str(caught.value)
+
+
+def test_arguments_are_checked():
+    planner = OptimisticPlanner(2, 3, 4, RIDGE, LOG_CONFIDENCE)
+    x, a, r, theta = np.zeros((2, 4)), np.zeros(2, dtype=int), np.zeros(2), np.zeros((2, 3, 4))
+    nan = np.full((2, 4), np.nan)
+    assert "features" in refused(planner, "add", nan, a, r)
+    assert "features" in refused(planner, "add", x[:, :3], a, r)
+    assert "actions" in refused(planner, "add", x, a + 3, r)
+    assert "actions" in refused(planner, "add", x, a.astype(float), r)
+    assert "rewards" in refused(planner, "add", x, a, r - 0.1)
+    assert "rewards" in refused(planner, "add", x, a, r + 0.7)
+    assert "rewards" in refused(planner, "add", x, a, r * np.nan)
+    assert planner.n_episodes == 0
+    planner.add(x, a, r)
+    with pytest.raises(RuntimeError, match="plan"):
+        planner.gaps(np.array([0]))
+    assert "floor" in refused(planner, "plan", np.nan)
+    planner.plan(0.5)
+    assert "episodes" in refused(planner, "gaps", np.array([1]))
+    assert "episodes" in refused(planner, "gaps", np.array([0.5]))
+    assert "episodes" in refused(planner, "regret", theta, np.array([], dtype=int))
+    assert "theta" in refused(planner, "regret", theta * np.nan, np.array([0]))
+    assert "weights" in refused(planner, "replicate", [-1.0])
+    assert "weights" in refused(planner, "replicate", [np.nan])
+    assert "level" in refused(planner, "rows", 2)
+    assert "features" in refused(planner, "choose", 0, nan[0], 0.0, 0.5)
+    assert "u" in refused(planner, "choose", 0, x[0], 0.0, 1.0)
+    env = block_mdp(combination_lock(5, 2, rng=0))
+    assert "episode" in refused(planner, "play", Episode(env.handle, env.features, Stream(0)), 1)
+    fitting = OptimisticPlanner(env.horizon, env.n_actions, env.dimension, RIDGE, LOG_CONFIDENCE)
+    assert "theta" in refused(fitting, "play", Episode(env.handle, env.features, Stream(0)), 1, None, 2)
+    for sizes in ((0, 1, 1), (1, 0, 1), (1, 1, 0), (1, True, 1)):
+        with pytest.raises((TypeError, ValueError)):
+            OptimisticPlanner(*sizes, RIDGE, LOG_CONFIDENCE)
+    with pytest.raises(ValueError, match="ridge"):
+        OptimisticPlanner(1, 1, 1, 0.0, LOG_CONFIDENCE)
