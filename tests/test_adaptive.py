@@ -218,6 +218,26 @@ def test_faults_of_an_environment_written_in_python_name_the_episode():
         run_of(Broken()).learn()
 
 
+def test_a_step_that_is_no_pair_is_refused():
+    class Broken(Line):
+        def step(self, level, states, actions, rng):
+            return super().step(level, states, actions, rng)[0]
+
+    with pytest.raises(TypeError, match=r"level 0, call 0.*expected \(states, rewards\)"):
+        run_of(Broken()).learn()
+
+
+def test_states_are_released():
+    released = []
+
+    class Held(Line):
+        def release(self, states):
+            released.append(len(states))
+
+    outcome = run_of(Held(), 1, strict=False).learn()
+    assert sum(released) == outcome.n_episodes
+
+
 def test_learns_a_gymnasium_environment_step_by_step():
     pytest.importorskip("gymnasium")
     env = E.make("gym:FrozenLake-v1", horizon=12, is_slippery=False, through="step")
