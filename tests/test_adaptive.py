@@ -72,6 +72,26 @@ def test_is_within_epsilon_after_as_few_episodes_as_the_design(name, strict):
     assert np.median(episodes) <= 1.25 * medians[0 if strict else 1]
 
 
+def two_doors(swap):
+    """One door leads to a room worth 1 with probability .3, the other pays .2 for sure: the loss is .1 or nothing."""
+    P = [np.zeros((1, 2, 2)), np.tile(np.eye(2)[:, None], (1, 2, 1))]
+    P[0][0, swap], P[0][0, 1 - swap] = [0.3, 0.7], [0, 1]
+    R = [np.zeros((1, 2)), np.zeros((2, 2)), np.array([[1.0, 0], [0, 0]])]
+    R[0][0, 1 - swap] = 0.2
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(3)[:1], np.eye(3)[1:], np.eye(3)[1:]])
+
+
+def test_fails_no_more_often_than_delta():
+    """Of 600 runs 30 may fail: 46 is three standard deviations more. A run whose door never opened early loses .1."""
+    failed = 0
+    for seed in range(600):
+        env = two_doors(seed % 2)
+        outcome = run_of(env, seed).learn()
+        assert outcome.status == "finished"
+        failed += loss(env, outcome) > 0.05
+    assert 0 < failed <= 46
+
+
 def test_equal_seeds_give_equal_bits():
     env = E.river_swim(6, 10)
     first, second, other = (run_of(env, seed, strict=False).learn() for seed in (3, 3, 4))
@@ -216,6 +236,26 @@ def test_faults_of_an_environment_written_in_python_name_the_episode():
 
     with pytest.raises(ValueError, match=r"level 2, call 0.*rewards"):
         run_of(Broken()).learn()
+
+
+def test_a_step_that_is_no_pair_is_refused():
+    class Broken(Line):
+        def step(self, level, states, actions, rng):
+            return super().step(level, states, actions, rng)[0]
+
+    with pytest.raises(TypeError, match=r"level 0, call 0.*expected \(states, rewards\)"):
+        run_of(Broken()).learn()
+
+
+def test_states_are_released():
+    released = []
+
+    class Held(Line):
+        def release(self, states):
+            released.append(len(states))
+
+    outcome = run_of(Held(), 1, strict=False).learn()
+    assert sum(released) == outcome.n_episodes
 
 
 def test_learns_a_gymnasium_environment_step_by_step():

@@ -21,7 +21,7 @@ from dmq_fast.kernels import Episode, OptimisticPlanner, Stream, greedy_actions
 from dmq_fast.run.ledger import OutOfBudget
 from dmq_fast.run.options import Budget
 from dmq_fast.samplers import BatchSampler, RolloutSampler, Sampler
-from dmq_fast.samplers.batch import Place, add_rewards, noting
+from dmq_fast.samplers.batch import Place, add_rewards, kind_of, noting
 
 __all__ = ["BatchEpisodes", "CompiledEpisodes", "Episodes", "check_episodes", "episodes_of"]
 
@@ -130,7 +130,10 @@ class BatchEpisodes(Episodes):
                 else:
                     actions[:, h] = [planner.choose(h, phi[i], total[i], ties[i, h]) for i in range(n)]
                 with noting("step", where):
-                    states, paid = env.step(h, states, actions[:, h].copy(), own)
+                    stepped = env.step(h, states, actions[:, h].copy(), own)
+                if not isinstance(stepped, tuple) or len(stepped) != 2:
+                    raise TypeError(f"{where}: step: expected (states, rewards), got {kind_of(stepped)}")
+                states, paid = stepped
                 before = total.copy()
                 add_rewards(total, paid, where)
                 rewards[:, h] = total - before
