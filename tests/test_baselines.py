@@ -42,6 +42,8 @@ from dmq_fast.kernels._tabular_q import UCBQLearner
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import RolloutSampler
 
+pytestmark = pytest.mark.kernels
+
 everywhere = pytest.mark.parametrize("name", REGISTRY)
 
 

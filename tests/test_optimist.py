@@ -9,6 +9,8 @@ from dmq_fast.environments import chain, combination_lock
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.kernels import Episode, OptimisticPlanner, Stream
 
+pytestmark = pytest.mark.kernels
+
 RIDGE, LOG_CONFIDENCE = 1e-3, 4.74
 
 
