@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 __all__ = ["Moments", "Returns"]
 
 
+FIXED = (tuple, range)  # sequences that cannot change; a union of the two would be made anew at every call
+
+
 class Returns(NamedTuple):
     """Moments of the pairs (phi(s_h), y), y the return to go from h: Sum y phi (d,), sum y^2, and their number."""
 
@@ -46,7 +49,7 @@ class Moments:
 
     def __init__(self, n: int, levels: Sequence[int], grams: NDArray[np.float64], returns: dict[int, Returns]) -> None:
         self.n = n
-        self.levels = levels if isinstance(levels, tuple | range) else tuple(levels)
+        self.levels = levels if isinstance(levels, FIXED) else tuple(levels)
         self.grams = grams
         self.returns = returns
 

@@ -120,6 +120,8 @@ class Policy:
 
     def _rule(self, level: int) -> Rule:
         """Return the rule of a level; raise for a level that does not exist."""
+        if type(level) is int and 0 <= level < len(self.rules):
+            return self.rules[level]  # the usual case, once for every batch of trajectories
         if integer("level", level, 0) >= len(self.rules):
             raise ValueError(f"level: expected an integer < {len(self.rules)}, got {level}")
         return self.rules[level]
