@@ -1192,7 +1192,6 @@ def test_a_disk_that_fills_up_ends_the_sweep(tmp_path, run, monkeypatch):
     assert run("sweep", path, "--out", out, "--workers", 0)[0] == 0
 
 
-@pytest.mark.slow
 def test_the_command_on_a_dask_cluster(tmp_path, run, undisturbed):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(

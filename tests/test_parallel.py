@@ -85,7 +85,6 @@ def test_any_workers_give_the_bits_of_none(kind):
                 assert_same(collect(sampler, n), collect(inner, n))
 
 
-@pytest.mark.slow
 def test_dask_gives_the_bits_of_none():
     distributed = pytest.importorskip("distributed")
     inner = RolloutSampler(ENV)
