@@ -211,7 +211,7 @@ class Draws:
         else:  # count the trajectories chunk by chunk, and check the clock after each
             count = partial(ledger.count_trajectories, purpose)
             moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, count)
-        ledger.add_time("rollouts", began)
+        ledger.seconds["rollouts"] += perf_counter() - began
         return Batch(call, moments)
 
     def _draw_again(self, call: int, policy: Policy, n: int, levels: Levels, returns_from: Levels) -> Moments:
@@ -222,7 +222,7 @@ class Draws:
         moments = collect_chunks(
             self.sampler, policy, n, stream, levels, returns_from, lambda _: self.ledger.check_time()
         )
-        self.ledger.add_time("rollouts", began)
+        self.ledger.seconds["rollouts"] += perf_counter() - began
         if self.options.memo or self.options.reuse:
             self.memory.keep(call, moments)
         return moments

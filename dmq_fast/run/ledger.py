@@ -106,7 +106,7 @@ class Ledger:
     trajectories : dict of str to int
         Trajectories by purpose.
     seconds : dict of str to float
-        Wall-clock time by phase.
+        Wall-clock time by phase: draws, oracle and regression add what they take.
     """
 
     def __init__(self, budget: Budget, book: Journal | None) -> None:
@@ -184,12 +184,6 @@ class Ledger:
         limit = self.budget.max_seconds
         if limit is not None and not self.replaying and time.perf_counter() - self.began > limit:
             raise OutOfBudget("max_seconds")
-
-    # The clock
-
-    def add_time(self, phase: str, since: float) -> None:
-        """Add the time that passed since ``time.perf_counter()`` returned `since` to a phase."""
-        self.seconds[phase] += time.perf_counter() - since
 
     def close(self, finished: bool) -> None:
         """Close the journal; first record the clock, if the run did not finish."""

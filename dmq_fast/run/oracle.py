@@ -81,7 +81,7 @@ class Oracle:
             before = cover_moments[found]
             after = before + moments.second_moment(found)
             potentials = np.array([self.solver.potential(moment) for moment in (before, after)])
-        self.ledger.add_time("oracle", began)
+        self.ledger.seconds["oracle"] += perf_counter() - began
         return Scan(found, values, potentials, self.n_marginal + self.solver.n_marginal - marginal)
 
 
@@ -110,5 +110,5 @@ class Regression:
             total = total + batch.moments
         began = perf_counter()
         theta, rewarded = self.solver.fit(total, h), total.returns[h].square > 0.0
-        self.ledger.add_time("regression", began)
+        self.ledger.seconds["regression"] += perf_counter() - began
         return Fit(theta, rewarded)
