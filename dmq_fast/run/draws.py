@@ -207,7 +207,7 @@ class Draws:
         stream, began = self.stream.at(call), perf_counter()
         if ledger.budget.max_seconds is None:
             moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
-            ledger.trajectories[purpose] += n
+            ledger.trajectories[purpose] += n  # without a limit of seconds, there is no clock to check
         else:  # count the trajectories chunk by chunk, and check the clock after each
             count = partial(ledger.count_trajectories, purpose)
             moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, count)

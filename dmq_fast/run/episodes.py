@@ -21,7 +21,7 @@ from dmq_fast.kernels import Episode, OptimisticPlanner, Stream, greedy_actions
 from dmq_fast.run.ledger import OutOfBudget
 from dmq_fast.run.options import Budget
 from dmq_fast.samplers import BatchSampler, RolloutSampler, Sampler
-from dmq_fast.samplers.batch import Place, add_rewards, kind_of, noting
+from dmq_fast.samplers.batch import Place, noting
 
 __all__ = ["BatchEpisodes", "CompiledEpisodes", "Episodes", "check_episodes", "episodes_of"]
 
@@ -122,20 +122,13 @@ class BatchEpisodes(Episodes):
         try:
             for h in range(planner.horizon):
                 where = place.at(h)
-                with noting("features", where):
-                    given = env.features(h, states)
-                phi = features[:, h] = self.sampler.checked_features(given, n, where)
+                phi = features[:, h] = self.sampler.observe(h, states, n, where)
                 if h < level and theta is not None:
                     actions[:, h] = greedy_actions(phi, theta[h])
                 else:
                     actions[:, h] = [planner.choose(h, phi[i], total[i], ties[i, h]) for i in range(n)]
-                with noting("step", where):
-                    stepped = env.step(h, states, actions[:, h].copy(), own)
-                if not isinstance(stepped, tuple) or len(stepped) != 2:
-                    raise TypeError(f"{where}: step: expected (states, rewards), got {kind_of(stepped)}")
-                states, paid = stepped
                 before = total.copy()
-                add_rewards(total, paid, where)
+                states = self.sampler.advance(h, states, actions[:, h].copy(), own, total, where)
                 rewards[:, h] = total - before
         finally:
             release = getattr(env, "release", None)

@@ -255,20 +255,13 @@ class BatchSampler(Sampler):
                 rule = policy.rules[level]
                 phi = None
                 if level in wanted or (moving and isinstance(rule, Greedy)):
-                    with noting("features", where):
-                        given = env.features(level, states)
-                    phi = self.checked_features(given, n, where)
+                    phi = self.observe(level, states, n, where)
                     if visit is not None and level in wanted:
                         visit(level, phi, total)
                 if not moving:
                     break
                 actions = self._actions(rule, phi, n, draws, where)
-                with noting("step", where):
-                    stepped = env.step(level, states, actions, own)
-                if not isinstance(stepped, tuple) or len(stepped) != 2:
-                    raise TypeError(f"{where}: step: expected (states, rewards), got {kind_of(stepped)}")
-                states, rewards = stepped
-                add_rewards(total, rewards, where)
+                states = self.advance(level, states, actions, own, total, where)
         except BaseException:
             if self._release is not None:
                 with suppress(Exception):  # the first exception is the one to report
@@ -297,9 +290,32 @@ class BatchSampler(Sampler):
                 raise ArithmeticError(f"{where}: a greedy score is not finite (theta too large)") from error
         return draws.integers(self.n_actions, size=n)
 
+    def advance(
+        self,
+        level: int,
+        states: Any,
+        actions: NDArray[np.int64],
+        own: np.random.Generator,
+        total: NDArray[np.float64],
+        where: str,
+    ) -> Any:
+        """Take actions (n,) in the states of a level, checked; add the rewards to `total` (n,), return the states."""
+        with noting("step", where):
+            stepped = self.env.step(level, states, actions, own)
+        if not isinstance(stepped, tuple) or len(stepped) != 2:
+            raise TypeError(f"{where}: step: expected (states, rewards), got {kind_of(stepped)}")
+        states, rewards = stepped
+        add_rewards(total, rewards, where)
+        return states
+
+    def observe(self, level: int, states: Any, n: int, where: str) -> NDArray[np.float64]:
+        """Return the features of n states of a level, shape (n, d), checked: finite, of norm at most 1."""
+        with noting("features", where):
+            given = self.env.features(level, states)
+        return self._checked_features(given, n, where)
+
     @np.errstate(over="ignore", invalid="ignore")  # numbers that overflow are refused
-    def checked_features(self, given: Any, n: int, where: str) -> NDArray[np.float64]:
-        """Return what the environment gave as features of n states, shape (n, d); refuse norms above 1."""
+    def _checked_features(self, given: Any, n: int, where: str) -> NDArray[np.float64]:
         phi = as_floats(f"{where}: features", given, (n, self.dimension), finite=False)
         squares = np.einsum("nd,nd->n", phi, phi)
         good = squares <= (1.0 + SLACK) ** 2
