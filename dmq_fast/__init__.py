@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dmq_fast.run.journal import JournalError
     from dmq_fast.run.result import Result, load
     from dmq_fast.theory import certificate, certificate_table, misspecification
+    from dmq_fast.trajectories import Trajectories
 
 __all__ = [
     "DMQ",
@@ -39,6 +40,7 @@ __all__ = [
     "Progress",
     "Result",
     "Stream",
+    "Trajectories",
     "__version__",
     "baselines",
     "certificate",
@@ -66,6 +68,7 @@ _HOMES = {
     "Progress": "learner:Progress",
     "Result": "run.result:Result",
     "Stream": "kernels:Stream",
+    "Trajectories": "trajectories:Trajectories",
     "__version__": "_version:__version__",
     "baselines": "baselines",
     "certificate": "theory.certificate",

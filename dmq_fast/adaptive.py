@@ -2,32 +2,36 @@
 
 The only assumption is the paper's: Q* is linear in the features of every level. A run explores by optimistic episodes
 until one outcome that no episode showed could not lift the value at the start by more than epsilon; settles the noise
-of its estimates by a bootstrap; and tests its greedy policy on fresh episodes. Everything about the data, the backward
-pass and the optimistic rule is in `kernels.OptimisticPlanner`; budgets and streams are in `run.episodes`.
+of its estimates by a bootstrap; and tests its greedy policy on fresh episodes (docs/adaptive.md). The data, the
+backward pass and the optimistic rule are in `kernels.OptimisticPlanner`; streams, budgets and journal in
+`run.episodes`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import flag
-from dmq_fast.kernels import OptimisticPlanner, Stream, as_positive
-from dmq_fast.run.episodes import Episodes, episodes_of
-from dmq_fast.run.ledger import OutOfBudget
+from dmq_fast.kernels import OptimisticPlanner, Stream
+from dmq_fast.run.aim import Aim
+from dmq_fast.run.episodes import Episodes
+from dmq_fast.run.ledger import Ledger, OutOfBudget
 from dmq_fast.run.options import Budget
+from dmq_fast.run.stopping import CONTRADICTION, Outcome, interval
 from dmq_fast.samplers import Sampler
 from dmq_fast.samplers.streams import OWN_CALLS
 
-__all__ = ["Aim", "Outcome", "Report", "SelfStopping"]
+__all__ = ["PURPOSES", "Candidate", "Report", "SelfStopping"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+
+PURPOSES = ("explore", "refine", "test")
+"""What episodes are played for: to find outcomes that no episode showed, to settle the noise, to test a policy."""
 
 # Added to the sums of squares of the fits. A part of a feature outside the span of the data that is shorter than some
 # tenth of its root, 1e-4, goes unseen; a larger ridge hides longer ones, and a smaller one loses digits.
@@ -51,9 +55,6 @@ FIRST_SAMPLE = 8
 # First piece of a test. The pieces then double, so that a candidate that fails fails early.
 FIRST_PIECE = 4
 
-# In quick mode: rewards and transitions rarer than this, at a single place, may be missed.
-QUICK = 0.5
-
 # The search for rarer outcomes, after a test whose returns contradict the estimates, ends at this share of epsilon.
 LEAST_SHARE = 1 / 8
 
@@ -68,149 +69,6 @@ ROWS_PER_EPISODE = 512
 
 
 @dataclass(frozen=True)
-class Aim:
-    """The promise of a run: a policy within epsilon of the best with probability 1 - delta.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        In (0, 1).
-    p_min : float
-        Chance, at a single state and action, of the rarest outcome that is looked for off the returned policy. With
-        epsilon, the strict mode, none that could matter is left out.
-    log_confidence : float
-        L such that after v visits an outcome of chance 1 - exp(-L / v) counts as excluded.
-    """
-
-    epsilon: float
-    delta: float
-    p_min: float
-    log_confidence: float
-
-    @classmethod
-    def of(cls, epsilon: float = 0.05, delta: float = 0.05, *, strict: bool = True, p_min: float | None = None) -> Aim:
-        """Return the aim of the strict mode, or of the quick one, or with another p_min.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is of a wrong type, or epsilon or delta is not in (0, 1), or p_min not in (0, 1].
-        """
-        epsilon, delta, strict = below_one("epsilon", epsilon), below_one("delta", delta), flag("strict", strict)
-        share = epsilon if strict else QUICK
-        if p_min is not None:
-            share = as_positive("p_min", p_min)
-            if share > 1:
-                raise ValueError(f"p_min: expected a number in (0, 1], got {p_min!r}")
-        return cls(epsilon, delta, share, seen_once(delta) if strict else math.log(1 / delta))
-
-    def test_size(self, test: int) -> int:
-        """Return the number of fresh episodes of test 1, 2, ..., which errs with probability (1 - delta) delta^test.
-
-        So many episodes all miss an event of mass epsilon with at most this probability; the sum over all tests is
-        delta.
-        """
-        return math.ceil((test * math.log(1 / self.delta) - math.log1p(-self.delta)) / self.epsilon)
-
-
-def below_one(name: str, value: float) -> float:
-    """Return a number in (0, 1)."""
-    number = as_positive(name, value)
-    if number >= 1:
-        raise ValueError(f"{name}: expected a number in (0, 1), got {value!r}")
-    return number
-
-
-def seen_once(delta: float) -> float:
-    """Return the x that solves (1 + x) exp(-x) = delta, the 1 - delta quantile of Gamma(2).
-
-    An outcome that was seen at most once in v visits has a chance below x / v, with probability 1 - delta; the
-    bootstrap alone would take one seen once for as frequent as it was.
-    """
-    x = math.log(1 / delta)
-    for _ in range(100):
-        x = math.log((1 + x) / delta)
-    return x
-
-
-@dataclass
-class Candidate:
-    """A policy, greedy on a frozen theta, and the numbers of the episodes that it played since."""
-
-    theta: Floats
-    episodes: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    def __len__(self) -> int:
-        return len(self.episodes)
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a self-stopping run returns.
-
-    Attributes
-    ----------
-    theta : numpy.ndarray, shape (H, K, d)
-        The returned policy is greedy on it.
-    status : str
-        "finished" only after a passed test; else the budget that ran out, "contradiction" where returns kept
-        contradicting the estimates or `MOST_TESTS` tests failed, or "interrupted".
-    reason : str
-        Why the run stopped, in a sentence.
-    counts : dict of str to int
-        Episodes by purpose: explore, refine (the noise), test.
-    tests_made : int
-        Candidates that played at least one episode of a test.
-    test_size : int
-        Fresh episodes of the final test; 0 unless it was passed.
-    mean_return : float
-        Their mean return; NaN unless the test was passed.
-    interval : tuple of two float
-        Interval of confidence 1 - delta for the value of the returned policy, from these returns alone.
-    gaps : numpy.ndarray, shape (H,)
-        Largest gain by one unseen outcome from each level on, on average over the states of the final test.
-    loss_quantile : float
-        1 - delta quantile of the loss that the bootstrap sees on these states; 0 where nothing was random.
-    p_min : float
-        Chance of the rarest outcome that was looked for in the end.
-    warnings : tuple of str
-        Reasons to doubt the result.
-    """
-
-    theta: Floats
-    status: str
-    reason: str
-    counts: dict[str, int]
-    tests_made: int
-    test_size: int
-    mean_return: float
-    interval: tuple[float, float]
-    gaps: Floats
-    loss_quantile: float
-    p_min: float
-    warnings: tuple[str, ...]
-
-    @property
-    def n_episodes(self) -> int:
-        """Number of episodes of all purposes."""
-        return sum(self.counts.values())
-
-    def describe(self) -> dict[str, Any]:
-        """Return what the run promises and why it stopped, as data that JSON can hold."""
-        passed = self.test_size > 0
-        return {
-            "reason": self.reason,
-            "tests_made": self.tests_made,
-            "test_size": self.test_size,
-            "mean_return": self.mean_return if passed else None,
-            "interval": list(self.interval),
-            "gaps": self.gaps.tolist() if passed else None,
-            "loss_quantile": self.loss_quantile,
-            "p_min": self.p_min,
-        }
-
-
-@dataclass(frozen=True)
 class Report:
     """What `progress` is called with after every plan: the phase, the episodes so far, and what may still be missed."""
 
@@ -219,17 +77,56 @@ class Report:
     gap: float
 
 
+class Candidate:
+    """A policy, greedy on a frozen theta, with the numbers of episodes that took its actions throughout."""
+
+    def __init__(self, planner: OptimisticPlanner, theta: Floats, episodes: Numbers | None = None) -> None:
+        self.planner, self.theta = planner, theta
+        self.episodes = np.zeros(0, dtype=np.int64) if episodes is None else episodes
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def gaps(self) -> Floats:
+        """Return the largest gain by one unseen outcome from each level on, on average over the episodes, (H,)."""
+        return self.planner.gaps(self.episodes) / len(self)
+
+    def loss(self, theta: Floats | None = None) -> float:
+        """Return the loss by the policy's actions if theta were right, by default the newest; a mean over episodes."""
+        return self.planner.regret(self.planner.theta if theta is None else theta, self.episodes)
+
+    def doubt(self) -> float:
+        """Return what the policy may miss: its loss by the newest fit, and the largest gap."""
+        return float(self.gaps().max()) + self.loss()
+
+    def leverages(self) -> Floats:
+        """Return the leverage of every state and action of the episodes, (n, H): one over the number of visits."""
+        rows, actions, _ = (entries[self.episodes] for entries in self.planner.recorded(0))
+        tables = [self.planner.table(h)[0] for h in range(self.planner.horizon)]
+        return np.stack([table[rows[:, h], actions[:, h]] for h, table in enumerate(tables)], axis=1)
+
+    def mean_return(self) -> tuple[float, float]:
+        """Return the mean return of the episodes, and its standard error."""
+        returns = self.planner.returns(self.episodes)
+        return float(returns.mean()), float(returns.std()) / math.sqrt(len(returns))
+
+    def predicted(self, theta: Floats | None = None) -> float:
+        """Return the mean over the episodes of the value at their start, by the plan or by theta."""
+        return float(self.planner.predicted(self.episodes, theta).mean())
+
+
 class SelfStopping:
     """One self-stopping run.
 
     Parameters
     ----------
     sampler : Sampler
-        Where single episodes come from: a `RolloutSampler` or a `BatchSampler`.
+        One that shows single trajectories.
     aim : Aim
     stream : Stream
-        Episode e draws from its call e; draws of the run itself use the calls from `OWN_CALLS` on.
-    budget : Budget, optional
+        Key of the run. Draws of the run itself use the calls from `OWN_CALLS` on.
+    ledger : Ledger, optional
+        With the purposes `PURPOSES`, and a phase "rollouts".
     progress : callable, optional
         Called with a `Report` after every plan.
 
@@ -248,13 +145,14 @@ class SelfStopping:
         sampler: Sampler,
         aim: Aim,
         stream: Stream,
-        budget: Budget | None = None,
+        ledger: Ledger | None = None,
         progress: Callable[[Report], object] | None = None,
     ) -> None:
         sizes = (sampler.horizon, sampler.n_actions, sampler.dimension)
         self.aim, self.stream, self.progress = aim, stream, progress
         self.planner = OptimisticPlanner(*sizes, RIDGE, aim.log_confidence)
-        self.episodes: Episodes = episodes_of(sampler, self.planner, stream, Budget() if budget is None else budget)
+        self.ledger = Ledger(Budget(), None, PURPOSES, ("rollouts",)) if ledger is None else ledger
+        self.episodes = Episodes(sampler, self.planner, stream, self.ledger)
         self.p_min = self.floor = aim.p_min
         self.noisy, self.gap, self.phase = False, 1.0, "explore"
         self.own_calls = self.tests_made = self.contradictions = self.duels_won = 0
@@ -263,174 +161,27 @@ class SelfStopping:
         self.tested: list[Candidate] = []
         self.status, self.passed = "interrupted", False
 
-    # ---- Exploration
-
-    def explore(self, sample: Candidate | None) -> None:
-        """Play optimistic episodes until one unseen outcome cannot add epsilon, at the start nor where `sample` goes.
-
-        W is a fit, which can come out too low where many levels lie behind: so the states of the sample are looked at
-        on every level, and where level k fails, episodes follow its policy before k.
-        """
-        self.phase = "explore"
-        while True:
-            self.plan()
-            if not self.planner.n_episodes:
-                self.episodes.play(1, "explore", np.zeros_like(self.planner.theta), self.planner.horizon)
-                continue
-            if self.gap > self.aim.epsilon:
-                self.episodes.play(self.batch_size(), "explore")
-                continue
-            if sample is not None and self.largest_gap(sample) > self.aim.epsilon:
-                level = int(np.argmax(self.planner.gaps(sample.episodes)))
-                self.episodes.play(self.batch_size(), "explore", sample.theta, level)
-                continue
-            sample = None  # the start decides from now on
-            if not self.planner.rewarded and self.floor > self.aim.epsilon:
-                self.floor /= 2  # nothing ever paid: look for rarer rewards
-            elif self.planner.rewarded and self.floor < self.p_min:
-                self.floor = self.p_min
-            else:
-                return
-
-    def plan(self) -> None:
-        """Make the backward pass on all episodes so far."""
-        self.gap, residual = self.planner.plan(self.floor)
-        self.noisy = self.noisy or residual > NOISE
-        if self.progress is not None:
-            self.progress(Report(self.phase, self.planner.n_episodes, self.gap))
-
-    def batch_size(self) -> int:
-        """Return the number of episodes to play before the next plan, which costs the more the more rows there are."""
-        return 1 + max(self.planner.n_rows) // ROWS_PER_EPISODE
-
-    def largest_gap(self, sample: Candidate) -> float:
-        """Return the largest gain by one unseen outcome from a level on, on average over the states of a sample."""
-        return float(self.planner.gaps(sample.episodes).max()) / len(sample)
-
-    # ---- Noise: a Bayesian bootstrap over episodes
-
-    def settled(self, sample: Candidate) -> bool:
-        """Whether the bootstrap agrees with the sample's actions up to epsilon; else the replicates play.
-
-        Those that see more loss play more. But a part of the episodes goes to all, also to those that agree: where the
-        others object because the sample's actions may earn too little, they prefer what is well known, and only more
-        episodes with these actions can decide.
-        """
-        rng, n = self.own_generator(), self.planner.n_episodes
-        replicates = [self.planner.replicate(rng.standard_exponential(n)) for _ in range(REPLICATES)]
-        losses = np.array([self.planner.regret(theta, sample.episodes) for theta in replicates])
-        self.loss_quantile = float(np.quantile(losses, 1 - self.aim.delta))
-        if self.loss_quantile <= self.aim.epsilon:
-            return True
-        self.phase = "refine"
-        weights = EQUAL_PART / REPLICATES + (1 - EQUAL_PART) * losses / losses.sum()
-        shares = rng.multinomial(max(1, math.ceil(GROWTH * n)), weights / weights.sum())
-        for theta, share in zip(replicates, shares, strict=True):
-            self.episodes.play(int(share), "refine", theta, self.planner.horizon)
-        return False
-
-    def own_generator(self) -> np.random.Generator:
-        """Return a generator for draws of the run itself, another one each time."""
-        self.own_calls += 1
-        return self.stream.at(OWN_CALLS + self.own_calls - 1).generator()
-
-    def hindsight(self, candidate: Candidate) -> Candidate:
-        """Return the candidate with all episodes that took its actions throughout, filled up to a first sample."""
-        stored = self.planner.hindsight(candidate.theta)
-        missing = max(0, FIRST_SAMPLE - len(stored))
-        more = self.episodes.play(missing, "refine", candidate.theta, self.planner.horizon)
-        self.plan()
-        return Candidate(candidate.theta, np.concatenate([stored, more]))
-
-    # ---- The test of a candidate
-
-    def passes(self, candidate: Candidate) -> bool:
-        """Go on with the test of a candidate on fresh episodes; False as soon as its mean over all of them must fail.
-
-        The candidate was fixed before these episodes, so it does not matter what is played between them.
-        """
-        size, self.phase = self.aim.test_size(self.tests_made), "test"
-        while len(candidate) < size:
-            piece = min(max(FIRST_PIECE, len(candidate)), size - len(candidate))
-            more = self.episodes.play(piece, "test", candidate.theta, self.planner.horizon)
-            candidate.episodes = np.concatenate([candidate.episodes, more])
-            self.plan()
-            if self.doubt(candidate) * len(candidate) > self.aim.epsilon * size:
-                return False
-        return True
-
-    def doubt(self, candidate: Candidate) -> float:
-        """Return what a candidate may miss on its states: its loss by the newest fit, and the largest gap."""
-        return self.largest_gap(candidate) + self.planner.regret(self.planner.theta, candidate.episodes)
-
-    def contradicted(self, candidate: Candidate) -> bool:
-        """Whether the returns of a candidate differ from its predicted value by more than epsilon and chance."""
-        mean, error = self.mean_return(candidate)
-        predicted = float(self.planner.predicted(candidate.episodes).mean())
-        return abs(predicted - mean) > self.aim.epsilon + 3 * error
-
-    # ---- A second opinion: returns instead of values, for features in which Q* is not quite linear
-
-    def best_by_returns(self, candidate: Candidate) -> Candidate:
-        """Return the candidate, or the policy that beat it by returns on fresh episodes.
-
-        Targets that are returns, as long as an episode goes on greedily, tell states apart that equal features take for
-        one. Where Q* is linear both kinds of target have the same mean, and the fits agree once the noise is settled.
-        """
-        for _ in range(DUELS):
-            if not self.returns_object(candidate):
-                break
-            theta = self.planner.replicate(np.ones(self.planner.n_episodes), returns=True)
-            self.tests_made += 1
-            size = self.aim.test_size(self.tests_made)
-            rival = Candidate(theta, self.episodes.play(size, "test", theta, self.planner.horizon))
-            self.plan()
-            (mean, error), (other, other_error) = self.mean_return(candidate), self.mean_return(rival)
-            if other - mean <= self.aim.epsilon / 2 + math.hypot(error, other_error):
-                break
-            self.duels_won += 1
-            candidate = rival
-        return candidate
-
-    def returns_object(self, candidate: Candidate) -> bool:
-        """Whether fits to returns see a loss in the candidate's actions, and a value above its mean return."""
-        rng, n = self.own_generator(), self.planner.n_episodes
-        mean, error = self.mean_return(candidate)
-        losses, values = [], []
-        for _ in range(REPLICATES):
-            theta = self.planner.replicate(rng.standard_exponential(n), returns=True)
-            losses.append(self.planner.regret(theta, candidate.episodes))
-            values.append(self.planner.predicted(candidate.episodes, theta).mean())
-        epsilon = self.aim.epsilon
-        return bool(np.median(losses) > epsilon and np.median(values) - mean > epsilon + 2 * error)
-
-    def mean_return(self, candidate: Candidate) -> tuple[float, float]:
-        """Return the mean return of a candidate's episodes, and its standard error."""
-        returns = self.planner.returns(candidate.episodes)
-        return float(returns.mean()), float(returns.std()) / math.sqrt(len(returns))
-
-    # ---- The run
-
     def learn(self) -> Outcome:
         """Run to the end, or until a budget is used up."""
         try:
-            self.status = "finished" if self.run() else "contradiction"
+            self.status = "finished" if self.run() else CONTRADICTION
         except OutOfBudget as stop:
             self.status = stop.status
         return self.outcome()
 
     def run(self) -> bool:
         """Explore, settle the noise and test, until a candidate passes; False if returns and fits do not agree."""
-        sample: Candidate | None = None
+        epsilon = self.aim.epsilon
+        sample: Candidate | None = None  # exploration also looks where it went
         while True:
             self.explore(sample)
             candidate = self.candidate
-            if candidate is None or not len(candidate) or self.doubt(candidate) > self.aim.epsilon:
-                candidate = self.candidate = Candidate(self.planner.theta)  # else its test goes on
+            if candidate is None or not len(candidate) or candidate.doubt() > epsilon:
+                candidate = self.candidate = Candidate(self.planner, self.planner.theta)  # else its test goes on
             sample = candidate if len(candidate) else None
             if self.noisy:
                 seen = candidate if len(candidate) >= FIRST_SAMPLE else self.hindsight(candidate)
-                if self.largest_gap(seen) > self.aim.epsilon:
+                if seen.gaps().max() > epsilon:
                     sample, self.candidate = seen, None
                     continue
                 if not self.settled(seen):
@@ -449,114 +200,171 @@ class SelfStopping:
                 self.contradictions += 1  # look for rarer outcomes, with a new candidate
                 self.p_min = self.floor = self.p_min / 2
                 self.candidate = sample = None
-                if self.p_min < LEAST_SHARE * self.aim.epsilon:
+                if self.p_min < LEAST_SHARE * epsilon:
                     return False
-            elif sample is not candidate and self.largest_gap(sample) > self.aim.epsilon:
+            elif sample is not candidate and sample.gaps().max() > epsilon:
                 self.candidate = None  # what the winner may miss is explored first
             else:
                 self.passed = True
                 return True
 
+    def plan(self) -> None:
+        """Make the backward pass on all episodes so far."""
+        self.gap, residual = self.planner.plan(self.floor)
+        self.noisy = self.noisy or residual > NOISE
+        if self.progress is not None:
+            self.progress(Report(self.phase, self.planner.n_episodes, self.gap))
+
+    # ---- Exploration
+
+    def explore(self, sample: Candidate | None) -> None:
+        """Play optimistic episodes until one unseen outcome cannot add epsilon, at the start nor where `sample` goes.
+
+        W is a fit, which can come out too low where many levels lie behind: so the states of the sample are looked at
+        on every level, and where level k fails, episodes follow its policy before k.
+        """
+        self.phase, planner = "explore", self.planner
+        while True:
+            self.plan()
+            # The more distinct rows there are the more a plan costs, so the more episodes are played before the next.
+            n = 1 + max(planner.n_rows) // ROWS_PER_EPISODE
+            if not planner.n_episodes:
+                self.episodes.play("explore", 1, planner.theta)
+            elif self.gap > self.aim.epsilon:
+                self.episodes.play("explore", n)
+            elif sample is not None and (gaps := sample.gaps()).max() > self.aim.epsilon:
+                self.episodes.play("explore", n, sample.theta, int(np.argmax(gaps)))
+            else:
+                sample = None  # the start decides from now on
+                if not planner.rewarded and self.floor > self.aim.epsilon:
+                    self.floor /= 2  # nothing ever paid: look for rarer rewards
+                elif planner.rewarded and self.floor < self.p_min:
+                    self.floor = self.p_min
+                else:
+                    return
+
+    # ---- Noise: a Bayesian bootstrap over episodes
+
+    def own_generator(self) -> np.random.Generator:
+        """Return a generator for draws of the run itself, another one each time."""
+        self.own_calls += 1
+        return self.stream.at(OWN_CALLS + self.own_calls - 1).generator()
+
+    def replicates(self, rng: np.random.Generator, *, returns: bool = False) -> list[Floats]:
+        """Return fits in which every episode counts with a random weight."""
+        n = self.planner.n_episodes
+        return [self.planner.replicate(rng.standard_exponential(n), returns) for _ in range(REPLICATES)]
+
+    def settled(self, sample: Candidate) -> bool:
+        """Whether the bootstrap agrees with the sample's actions up to epsilon; else the replicates play.
+
+        Those that see more loss play more. But a part of the episodes goes to all, also to those that agree: where the
+        others object because the sample's actions may earn too little, they prefer what is well known, and only more
+        episodes with these actions can decide.
+        """
+        rng = self.own_generator()
+        replicates = self.replicates(rng)
+        losses = np.array([sample.loss(theta) for theta in replicates])
+        self.loss_quantile = float(np.quantile(losses, 1 - self.aim.delta))
+        if self.loss_quantile <= self.aim.epsilon:
+            return True
+        self.phase = "refine"
+        weights = EQUAL_PART / REPLICATES + (1 - EQUAL_PART) * losses / losses.sum()
+        n = max(1, math.ceil(GROWTH * self.planner.n_episodes))
+        shares = rng.multinomial(n, weights / weights.sum())
+        self.episodes.play_all("refine", list(zip(replicates, shares.tolist(), strict=True)))
+        return False
+
+    def hindsight(self, candidate: Candidate) -> Candidate:
+        """Return the candidate with all episodes that took its actions throughout, filled up to a first sample."""
+        stored = self.planner.hindsight(candidate.theta)
+        more = self.episodes.play("refine", max(0, FIRST_SAMPLE - len(stored)), candidate.theta)
+        self.plan()
+        return Candidate(self.planner, candidate.theta, np.concatenate([stored, more]))
+
+    # ---- The test of a candidate
+
+    def passes(self, candidate: Candidate) -> bool:
+        """Go on with the test of a candidate on fresh episodes; False as soon as its mean over all of them must fail.
+
+        The candidate was fixed before these episodes, so it does not matter what is played between them.
+        """
+        size, self.phase = self.aim.test_size(self.tests_made), "test"
+        while len(candidate) < size:
+            piece = min(max(FIRST_PIECE, len(candidate)), size - len(candidate))
+            more = self.episodes.play("test", piece, candidate.theta)
+            candidate.episodes = np.concatenate([candidate.episodes, more])
+            self.plan()
+            if candidate.doubt() * len(candidate) > self.aim.epsilon * size:
+                return False
+        return True
+
+    def contradicted(self, candidate: Candidate) -> bool:
+        """Whether the returns of a candidate differ from its predicted value by more than epsilon and chance."""
+        mean, error = candidate.mean_return()
+        return abs(candidate.predicted() - mean) > self.aim.epsilon + 3 * error
+
+    # ---- A second opinion: returns instead of values, for features in which Q* is not quite linear
+
+    def best_by_returns(self, candidate: Candidate) -> Candidate:
+        """Return the candidate, or the policy that beat it by returns on fresh episodes.
+
+        Targets that are returns, as long as an episode goes on greedily, tell states apart that equal features take for
+        one. Where Q* is linear both kinds of target have the same mean, and the fits agree once the noise is settled.
+        """
+        for _ in range(DUELS):
+            if not self.returns_object(candidate):
+                break
+            theta = self.planner.replicate(np.ones(self.planner.n_episodes), returns=True)
+            self.tests_made += 1
+            fresh = self.episodes.play("test", self.aim.test_size(self.tests_made), theta)
+            rival = Candidate(self.planner, theta, fresh)
+            self.plan()
+            (mean, error), (other, other_error) = candidate.mean_return(), rival.mean_return()
+            if other - mean <= self.aim.epsilon / 2 + math.hypot(error, other_error):
+                break
+            self.duels_won += 1
+            candidate = rival
+        return candidate
+
+    def returns_object(self, candidate: Candidate) -> bool:
+        """Whether fits to returns see a loss in the candidate's actions, and a value above its mean return."""
+        epsilon, (mean, error) = self.aim.epsilon, candidate.mean_return()
+        replicates = self.replicates(self.own_generator(), returns=True)
+        value = np.median([candidate.predicted(theta) for theta in replicates])
+        loss = np.median([candidate.loss(theta) for theta in replicates])
+        return bool(loss > epsilon and value - mean > epsilon + 2 * error)
+
+    def best_tested(self) -> Candidate:
+        """Return the best by returns of the candidates that were tested."""
+        return max(filter(len, self.tested), key=lambda candidate: candidate.mean_return()[0])
+
     # ---- What comes out
 
     def outcome(self) -> Outcome:
         """Return what was learned so far."""
-        self.planner.plan(self.floor)
-        candidate = self.candidate if self.passed else None
-        returns = np.zeros(0) if candidate is None else self.planner.returns(candidate.episodes)
-        mean = float(returns.mean()) if len(returns) else math.nan
+        planner, passed = self.planner, self.candidate if self.passed else None
+        planner.plan(self.floor)
+        unknown = np.full(planner.horizon, math.nan)
+        size, mean = (0, math.nan) if passed is None else (len(passed), passed.mean_return()[0])
+        if passed is not None:
+            theta = passed.theta
+        else:  # after a contradiction the best by returns, else the newest estimates
+            theta = self.best_tested().theta if self.status == CONTRADICTION else planner.theta
         return Outcome(
-            theta=self.returned_theta(),
+            theta=theta,
             status=self.status,
-            reason=self.reason(len(returns)),
-            counts=dict(self.episodes.counts),
+            epsilon=self.aim.epsilon,
+            counts=dict(self.ledger.trajectories),
             tests_made=self.tests_made,
-            test_size=len(returns),
+            test_size=size,
             mean_return=mean,
-            interval=interval(mean, len(returns), self.aim.delta),
-            gaps=np.full(self.planner.horizon, math.nan)
-            if candidate is None
-            else self.planner.gaps(candidate.episodes) / len(candidate),
+            interval=interval(mean, size, self.aim.delta),
+            gaps=unknown if passed is None else passed.gaps(),
+            largest=unknown if passed is None else passed.leverages().max(axis=0),
             loss_quantile=self.loss_quantile,
             p_min=self.floor,
-            warnings=tuple(self.warnings()),
+            rewarded=planner.rewarded,
+            contradictions=self.contradictions,
+            duels_won=self.duels_won,
         )
-
-    def returned_theta(self) -> Floats:
-        """Return theta of the candidate that passed; after a contradiction, of the best by returns; else the newest."""
-        if self.passed and self.candidate is not None:
-            return self.candidate.theta
-        if self.status == "contradiction" and self.tested:
-            return self.best_tested().theta
-        return self.planner.theta
-
-    def best_tested(self) -> Candidate:
-        """Return the best by returns of the candidates that were tested."""
-        tested = [candidate for candidate in self.tested if len(candidate)]
-        return max(tested, key=lambda candidate: self.mean_return(candidate)[0])
-
-    def reason(self, size: int) -> str:
-        """Return why the run stopped, in a sentence."""
-        if self.passed:
-            return (
-                f"test {self.tests_made} was passed: on {size} fresh episodes, the loss and the gain by an outcome "
-                f"that was never seen were at most epsilon = {self.aim.epsilon:g}"
-            )
-        if self.status == "contradiction":
-            return (
-                "predicted values and returns do not agree, however much was explored: Q* may not be linear in the "
-                "features; the policy is the one with the best returns among those tested"
-            )
-        return f"no test was passed before the run ended ({self.status})"
-
-    def warnings(self) -> list[str]:
-        """Return reasons to doubt the result."""
-        found = []
-        if not self.planner.rewarded:
-            found.append(
-                f"no episode earned anything: if any policy is worth more than epsilon = {self.aim.epsilon:g}, its "
-                "rewards are rarer than this run looked for"
-                if self.passed
-                else "no episode earned anything so far"
-            )
-        if self.contradictions:
-            found.append(
-                f"predicted value and mean return differed by more than epsilon in {self.contradictions} test(s): Q* "
-                "may not be linear in the features, or an outcome is rarer than p_min"
-            )
-        if self.duels_won:
-            found.append(
-                f"{self.duels_won} policies that the fits advised against earned more by over epsilon / 2: Q* is not "
-                "linear in the features, and the loss may exceed epsilon"
-            )
-        if not self.passed:
-            found.append("no test was passed: nothing is known about the returned policy")
-        return found
-
-
-def interval(mean: float, n: int, confidence_left: float) -> tuple[float, float]:
-    """Return the Chernoff interval for the mean of n numbers in [0, 1]: all mu with n kl(mean, mu) <= log(2 / delta).
-
-    Examples
-    --------
-    >>> low, high = interval(0.7, 61, 0.05)
-    >>> round(low, 3), round(high, 3)
-    (0.529, 0.84)
-    """
-    if n == 0:
-        return 0.0, 1.0
-    mean, most = min(max(mean, 0.0), 1.0), math.log(2 / confidence_left) / n
-
-    def end(wrong: float) -> float:
-        right = mean
-        for _ in range(60):
-            middle = (right + wrong) / 2
-            right, wrong = (middle, wrong) if divergence(mean, middle) <= most else (right, middle)
-        return right
-
-    return end(0.0), end(1.0)
-
-
-def divergence(p: float, q: float) -> float:
-    """Return kl(p, q) of two Bernoulli laws."""
-    return sum(x * math.log(x / y) if y else math.inf for x, y in ((p, q), (1 - p, 1 - q)) if x)

@@ -11,9 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.checks import integer
 from dmq_fast.arithmetic import ExactGreedy
-from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform, as_floats, as_numbers, greedy_actions
+from dmq_fast.kernels import (
+    Fixed,
+    Greedy,
+    Interpreted,
+    OptimisticPlanner,
+    Rule,
+    Uniform,
+    as_floats,
+    as_numbers,
+    greedy_actions,
+)
 
-__all__ = ["FOLLOWS_EXACT", "Policy", "Sizes", "check_horizon", "check_policy", "check_rule", "rules_of"]
+__all__ = ["FOLLOWS_EXACT", "Optimistic", "Policy", "Sizes", "check_horizon", "check_policy", "check_rule", "rules_of"]
 
 FOLLOWS_EXACT = "only ExactSampler(env, arithmetic=...) in extended precision can follow it"
 """End of messages about an `ExactGreedy` rule where it cannot be followed."""
@@ -145,16 +155,18 @@ class Policy:
         *,
         n_actions: int | None = None,
         rng: np.random.Generator | None = None,
+        earned: ArrayLike | None = None,
     ) -> NDArray[np.int64] | int:
         """Return the action of one state, features (d,), or the actions (n,) of a block, features (n, d).
 
-        A uniform rule needs `n_actions` and an `rng` to draw from.
+        A uniform rule needs `n_actions` and an `rng` to draw from. An `Optimistic` one needs an `rng` for ties, and
+        what the trajectories earned before this level, `earned`, a number or (n,); 0 by default.
 
         Raises
         ------
         TypeError, ValueError
             If the policy has no such level, if the features are not numbers or not as many as the weights of the rule,
-            or if `n_actions` or `rng` is missing for a uniform rule.
+            or if `n_actions` or `rng` is missing for a rule that needs it.
         """
         rule = self._rule(level)
         dimension = rule.theta.shape[1] if isinstance(rule, Greedy | ExactGreedy) else None
@@ -166,6 +178,11 @@ class Policy:
             actions = rule.actions(rows)
         elif isinstance(rule, Fixed):
             actions = np.full(len(rows), rule.action, dtype=np.int64)
+        elif isinstance(rule, Optimistic):
+            if rng is None:
+                raise ValueError(f"act: the rule of level {level} is optimistic and needs rng")
+            before = np.broadcast_to(as_numbers("earned", 0.0 if earned is None else earned), len(rows))
+            actions = rule.actions(rows, before, rng.random(len(rows)))
         elif n_actions is None or rng is None:
             raise ValueError(f"act: the rule of level {level} is uniform and needs n_actions and rng")
         else:
@@ -204,6 +221,31 @@ class Policy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Policy, (self.rules,))
+
+
+class Optimistic(Interpreted):
+    """Rule that takes the action of the largest W, by the last plan of a planner (docs/adaptive.md).
+
+    What it does changes with the planner: it is a rule for the episodes between two plans. Only samplers written in
+    Python can follow it.
+
+    Parameters
+    ----------
+    planner : OptimisticPlanner
+    level : int
+    """
+
+    __slots__ = ("level", "planner")
+
+    def __init__(self, planner: OptimisticPlanner, level: int) -> None:
+        self.planner, self.level = planner, level
+
+    def actions(
+        self, features: NDArray[np.float64], earned: NDArray[np.float64], uniforms: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the actions (n,) of states: features (n, d), rewards earned before (n,), uniforms (n,) for ties."""
+        states = zip(features, earned, uniforms, strict=True)
+        return np.array([self.planner.choose(self.level, *state) for state in states], dtype=np.int64)
 
 
 class Sizes(Protocol):

@@ -9,16 +9,20 @@ import pytest
 
 from dmq_fast import DMQ, Policy, experiments, load
 from dmq_fast import environments as E
-from dmq_fast.adaptive import Aim, Candidate, SelfStopping, interval, seen_once
+from dmq_fast.adaptive import PURPOSES, Candidate, SelfStopping
 from dmq_fast.cli import main
 from dmq_fast.kernels import Stream
+from dmq_fast.run.aim import Aim, seen_once
+from dmq_fast.run.ledger import Ledger
 from dmq_fast.run.options import Budget
+from dmq_fast.run.stopping import interval
 from dmq_fast.samplers import FlowSampler, as_sampler
 
 
 def run_of(env, seed=0, *, max_trajectories=20_000, max_seconds=None, progress=None, **aim):
     budget = Budget(max_trajectories=max_trajectories, max_seconds=max_seconds)
-    return SelfStopping(as_sampler(env), Aim.of(**aim), Stream(seed), budget, progress)
+    ledger = Ledger(budget, None, PURPOSES, ("rollouts",))
+    return SelfStopping(as_sampler(env), Aim.of(**aim), Stream(seed), ledger, progress)
 
 
 def loss(env, outcome):
@@ -136,7 +140,7 @@ def test_replicates_that_agree_play_as_well():
     for i in range(408):
         run.planner.add([[1.0]], np.array([int(i < 8)]), [float(i < 3) if i < 8 else 0.35])
     run.plan()
-    assert not run.settled(Candidate(run.planner.theta, np.arange(8)))
+    assert not run.settled(Candidate(run.planner, run.planner.theta, np.arange(8)))
     run.plan()
     assert (1 / run.planner.table(0)[0])[0, 1] > 8 + 2
 

@@ -20,7 +20,7 @@ from dmq_fast.cli.options import run_options
 from dmq_fast.cli.run import progress_line
 from dmq_fast.experiments.sweeps import algorithms, spec
 from dmq_fast.run import options
-from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, NOT_OFFERED, SAMPLING, read_initial
+from dmq_fast.run.arguments import ADAPTIVE, ARGUMENTS, NOT_IN_SWEEPS, NOT_OFFERED, SAMPLING, read_initial
 from dmq_fast.run.initial import NAMES
 
 
@@ -129,7 +129,7 @@ def test_every_argument_of_dmq_is_described_once_and_offered():
     assert {name: argument.default for name, argument in described.items()} == {
         name: signature[name].default for name in described
     }
-    known = {"variant": [*options.VARIANTS, options.ADAPTIVE], "oracle": options.ORACLES, "mixture": options.MIXTURES}
+    known = {"variant": [*options.VARIANTS, ADAPTIVE], "oracle": options.ORACLES, "mixture": options.MIXTURES}
     assert {name: {*described[name].choices} for name in known} == {name: {*names} for name, names in known.items()}
     assert [read_initial(name) for name in NAMES] == [*NAMES]
     flags = {name for action in run_options()._actions for name in action.option_strings}

@@ -64,7 +64,7 @@ def assert_agrees(algorithm):
     assert result.cover_sizes == tuple(map(len, reference.cover))
     pairs = zip(itertools.chain(*result.cover), itertools.chain(*reference.cover), strict=True)
     assert all(same_policy(a, b) for a, b in pairs)
-    if algorithm.options.oracle == "value":
+    if algorithm.settings.options.oracle == "value":
         values = [call.value for call in result.history]
         np.testing.assert_allclose(values, [entry[4] for entry in reference.history], rtol=1e-9)
     return result
@@ -582,7 +582,7 @@ def test_thresholds_come_from_any_sufficient_part():
     env = chain(3, rng=0)
 
     def chosen(**settings):
-        parameters = dmq.DMQ(env, rng=0, **settings).parameters
+        parameters = dmq.DMQ(env, rng=0, **settings).settings.parameters
         return parameters.eps_s, parameters.eps_t
 
     assert chosen() == (1.0, 2.0)

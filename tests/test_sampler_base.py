@@ -103,8 +103,8 @@ def test_values_are_estimated_from_single_trajectories_by_default():
         sampler.evaluate(POLICY, 5, stream=None)
 
 
-def test_collect_chunk_is_required():
-    with pytest.raises(TypeError, match=r"abstract .*collect_chunk"):
+def test_a_method_that_draws_is_required():
+    with pytest.raises(TypeError, match=r"^Nothing: expected a sampler with collect_chunk or trajectories_chunk"):
         type("Nothing", (Sampler,), {})()
 
 

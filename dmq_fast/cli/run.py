@@ -30,7 +30,7 @@ from dmq_fast.cli.options import (
 from dmq_fast.cli.subject import Subject, make_subject
 from dmq_fast.cli.summary import summarise, summary_table
 from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
-from dmq_fast.run.arguments import ALGORITHM, ARGUMENTS, SAMPLING
+from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
 
 if TYPE_CHECKING:
     from dmq_fast.learner import DMQ, Progress
@@ -138,7 +138,7 @@ def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, 
 
 def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
     """Make the run that the arguments of ``run NAME``, or of ``run --env-file``, describe; see `read_options`."""
-    from dmq_fast.learner import DMQ, as_aim
+    from dmq_fast.learner import DMQ
     from dmq_fast.run.named import named_class, named_sampler
 
     subject, options = read_options(name, arguments, changes)
@@ -147,13 +147,11 @@ def prepare(command: str, name: str | None, arguments: Sequence[str], changes: d
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
     progress = None if options["quiet"] or not sys.stderr.isatty() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
-    # Nor does the adaptive variant keep one.
-    variant, aim = as_aim(**{name: chosen[name] for name in ("variant", "epsilon", "delta", "strict", "p_min")})
-    if aim is not None and options["certificate"]:
-        raise ValueError(f"certificate: expected a run with covers, got one of the variant {variant}")
-    journalled = options["out"] is not None and options["arithmetic"] in (None, "float64") and aim is None
+    journalled = options["out"] is not None and options["arithmetic"] in (None, "float64")
     journal = options["out"] / JOURNAL if journalled else None
     dmq = DMQ(sampler, rng=options["seed"], progress=progress, journal=journal, **chosen)
+    if dmq.variant == ADAPTIVE and options["certificate"]:
+        raise ValueError(f"certificate: expected a run with covers, got one of the variant {dmq.variant}")
     return Job(command, subject, dmq, options, progress)
 
 

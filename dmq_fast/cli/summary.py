@@ -24,11 +24,15 @@ def summarise(
     from dmq_fast import theory
     from dmq_fast._version import __version__
     from dmq_fast.environments import FiniteMDP
+    from dmq_fast.sessions import MonteCarlo
     from dmq_fast.theory.certificate import is_plain_linear
 
-    sampler = dmq.sampler
-    printed = theory.printed_cover_bound(sampler.dimension, dmq.parameters.eps_r)
-    stopping = result.stopping is not None
+    sampler, settings = dmq.sampler, dmq.settings
+    printed = sure = None
+    if isinstance(settings, MonteCarlo):
+        sure = settings.solver().cover_bound(len(settings.initial))
+        if is_plain_linear(result):
+            printed = theory.printed_cover_bound(sampler.dimension, settings.parameters.eps_r)
     return {
         "environment": subject.name,
         "environment_parameters": subject.parameters,
@@ -41,16 +45,16 @@ def summarise(
         "parameters": result.parameters,
         "function_class": result.function_class,
         "sampler": options["sampler"] if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
-        "arithmetic": dmq.arithmetic.name,
+        "arithmetic": sampler.arithmetic.name,
         "seed": options["seed"],
         "status": result.status,
         **worth,
         "n_trajectories": result.n_trajectories,
         "counts": result.counts,
         "cover_sizes": list(result.cover_sizes),
-        "printed_cover_bound": None if stopping or not is_plain_linear(result) else printed,
-        "sure_cover_bound": None if stopping else dmq.solver().cover_bound(len(dmq.initial)),
-        **({"stopping": result.stopping} if stopping else {}),
+        "printed_cover_bound": printed,
+        "sure_cover_bound": sure,
+        **({} if result.stopping is None else {"stopping": result.stopping}),
         "seconds": result.seconds,
         "warnings": list(result.warnings),
         "version": __version__,

@@ -8,13 +8,31 @@ nothing but types, so that ``dmq-fast run --help`` stays fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["ALGORITHM", "ARGUMENTS", "BUDGETS", "NOT_IN_SWEEPS", "NOT_OFFERED", "SAMPLING", "WORKERS", "Argument"]
+__all__ = [
+    "ADAPTIVE",
+    "ALGORITHM",
+    "ARGUMENTS",
+    "BUDGETS",
+    "MONTE_CARLO",
+    "NOT_IN_SWEEPS",
+    "NOT_OFFERED",
+    "SAMPLING",
+    "WORKERS",
+    "Argument",
+    "variant_of",
+]
 
 ALGORITHM, BUDGETS, WORKERS = "algorithm", "budgets", "workers"
 """Groups of arguments. Budgets and workers change where a run ends and how fast it is, but nothing that it decides."""
+
+ADAPTIVE = "adaptive"
+"""The variant that chooses its number of trajectories and stops by itself: another algorithm with other arguments."""
+
+MONTE_CARLO = ("sound", "frugal", "paper")
+"""The variants of Algorithms 1 to 3."""
 
 
 class Argument(NamedTuple):
@@ -37,6 +55,8 @@ class Argument(NamedTuple):
         All values, if they are few.
     group : str
         `ALGORITHM`, `BUDGETS` or `WORKERS`.
+    variants : tuple of str
+        The variants that take it.
     """
 
     name: str
@@ -46,6 +66,7 @@ class Argument(NamedTuple):
     metavar: str = "VALUE"
     choices: tuple[str, ...] = ()
     group: str = ALGORITHM
+    variants: tuple[str, ...] = MONTE_CARLO
 
 
 def read_initial(text: str) -> str | list[list[int]]:
@@ -80,15 +101,31 @@ ARGUMENTS = (
         "return a policy within X of the best: the run chooses its number of trajectories and stops by itself (variant "
         "adaptive; default there: .05)",
         "X",
+        variants=(ADAPTIVE,),
     ),
-    Argument("delta", float, None, "with probability 1 - X (variant adaptive; default there: .05)", "X"),
+    Argument(
+        "delta",
+        float,
+        None,
+        "with probability 1 - X (variant adaptive; default there: .05)",
+        "X",
+        variants=(ADAPTIVE,),
+    ),
     Argument(
         "strict",
         bool,
         None,
         "variant adaptive: no-strict may miss rewards and transitions rarer than one half, with fewer trajectories",
+        variants=(ADAPTIVE,),
     ),
-    Argument("p_min", float, None, "variant adaptive: chance of the rarest outcome that is looked for", "P"),
+    Argument(
+        "p_min",
+        float,
+        None,
+        "variant adaptive: chance of the rarest outcome that is looked for",
+        "P",
+        variants=(ADAPTIVE,),
+    ),
     Argument("n_samples", int, 100, "number N of trajectories drawn with each policy", "N"),
     Argument("ratio", float, None, "R = eps_t / eps_s of the oracle; default: 2", "R"),
     Argument("eps_s", float, None, "threshold eps_s of the oracle; default: 1", "X"),
@@ -101,7 +138,8 @@ ARGUMENTS = (
         "sound",
         "paper: Algorithms 1 to 3 to the letter; sound: with repairs of their known failures; frugal: sound with fewer "
         "trajectories; adaptive: far fewer, by a run that stops by itself (see --epsilon)",
-        choices=("sound", "frugal", "paper", "adaptive"),
+        choices=(*MONTE_CARLO, ADAPTIVE),
+        variants=(*MONTE_CARLO, ADAPTIVE),
     ),
     Argument(
         "initial",
@@ -137,9 +175,25 @@ ARGUMENTS = (
         "MODULE:FUNCTION, which returns a FunctionClass; default: linear",
         "CLASS",
     ),
-    Argument("max_trajectories", int, None, "end the run after this many trajectories", "N", group=BUDGETS),
+    Argument(
+        "max_trajectories",
+        int,
+        None,
+        "end the run after this many trajectories",
+        "N",
+        group=BUDGETS,
+        variants=(*MONTE_CARLO, ADAPTIVE),
+    ),
     Argument("max_policies", int, None, "end the run after adding this many policies to covers", "N", group=BUDGETS),
-    Argument("max_seconds", float, None, "end the run after this many seconds", "S", group=BUDGETS),
+    Argument(
+        "max_seconds",
+        float,
+        None,
+        "end the run after this many seconds",
+        "S",
+        group=BUDGETS,
+        variants=(*MONTE_CARLO, ADAPTIVE),
+    ),
     Argument(
         "workers",
         int,
@@ -148,6 +202,7 @@ ARGUMENTS = (
         "(16,384 trajectories; 4,096 in Python)",
         "N",
         group=WORKERS,
+        variants=(*MONTE_CARLO, ADAPTIVE),
     ),
 )
 
@@ -186,3 +241,34 @@ NOT_IN_SWEEPS = {
     "workers": "the workers of a sweep do whole runs",
 }
 """Arguments that the algorithm ``dmq`` of a sweep does not take, and why."""
+
+
+def variant_of(variant: str, given: Mapping[str, Any]) -> str:
+    """Return the variant of a run, "adaptive" where an argument of that one comes with no other variant.
+
+    Parameters
+    ----------
+    variant : str
+    given : mapping of str to object
+        Arguments by name. Those with their default count as not given.
+
+    Raises
+    ------
+    ValueError
+        If there is no such variant, or it does not take one of the arguments.
+    """
+    described = {argument.name: argument for argument in ARGUMENTS}
+    if variant not in described["variant"].choices:
+        raise ValueError(f"variant: expected one of {', '.join(described['variant'].choices)}, got {variant!r}")
+    named = {name: value for name, value in given.items() if not same(value, described[name].default)}
+    if variant == described["variant"].default and any(described[name].variants == (ADAPTIVE,) for name in named):
+        variant = ADAPTIVE
+    for name, value in named.items():
+        if variant not in described[name].variants:
+            raise ValueError(f"{name}: expected none with the variant {variant!r}, got {value!r}")
+    return variant
+
+
+def same(value: object, default: object) -> bool:
+    """Whether a value is a default; equality of other objects than numbers and texts may mean anything."""
+    return value is default or (isinstance(value, int | float | str) and bool(value == default))

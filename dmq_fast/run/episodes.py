@@ -1,162 +1,186 @@
-"""Single episodes of an environment, played into an `OptimisticPlanner`, with budgets and a count by purpose.
+"""The episodes of a self-stopping run: played into its planner piece by piece, counted, and recorded in its journal.
 
-Episode e draws from call e of the run's key whatever was played before it and in which pieces, so a run has the same
-bits for any number of workers. An environment written in Python plays several episodes at once: they share the call of
-the first of them.
+A piece is a call of the sampler that fits one chunk. In compiled environments episode e draws from call e of the run's
+key; elsewhere the episodes of a piece share the call of the first of them. So the bits depend neither on the number of
+workers, which draw the pieces of greedy policies, nor on where a run was cut.
 """
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
-from contextlib import suppress
-from typing import Any
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Episode, OptimisticPlanner, Stream, greedy_actions
-from dmq_fast.run.ledger import OutOfBudget
-from dmq_fast.run.options import Budget
-from dmq_fast.samplers import BatchSampler, RolloutSampler, Sampler
-from dmq_fast.samplers.batch import Place, noting
+from dmq_fast.kernels import Episode, Greedy, OptimisticPlanner, Rule, Stream
+from dmq_fast.policy import Optimistic, Policy
+from dmq_fast.run import journal
+from dmq_fast.run.journal import JournalError, Record
+from dmq_fast.run.ledger import Kind, Ledger
+from dmq_fast.samplers import Drawing, RolloutSampler, Sampler
 
-__all__ = ["BatchEpisodes", "CompiledEpisodes", "Episodes", "check_episodes", "episodes_of"]
+__all__ = ["Episodes", "check_episodes"]
 
-# Chunk of an episode's call that gives the uniforms of the optimistic rule, as in `kernels.Episode`.
-OWN_CHUNK = 2
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
 
-# Most episodes played between two looks at the clock.
-PIECE = 1024
+# Most episodes of a piece: few, so that workers share the pieces of a test.
+PIECE = 8
 
 
-class Episodes(ABC):
-    """Where the episodes of a run come from.
+class Piece(NamedTuple):
+    """n episodes, greedy on theta before `level` and optimistic from it on."""
+
+    theta: Floats | None
+    level: int
+    n: int
+
+
+class Episodes:
+    """Plays the episodes of one run.
 
     Parameters
     ----------
+    sampler : Sampler
+        One that shows trajectories. A `RolloutSampler` is passed over: its environment is played in compiled code.
     planner : OptimisticPlanner
         Gets every episode.
     stream : Stream
-        Source of all uniforms.
-    budget : Budget
-        `OutOfBudget` is raised when it is used up; what was played before stays in the planner.
-
-    Attributes
-    ----------
-    planner : OptimisticPlanner
-    counts : dict of str to int
-        Episodes by purpose.
+        Key of the run.
+    ledger : Ledger
+        Counts the episodes by purpose; `OutOfBudget` is raised before a piece that a budget does not allow.
     """
 
-    def __init__(self, planner: OptimisticPlanner, stream: Stream, budget: Budget) -> None:
-        self.planner, self.stream, self.budget = planner, stream, budget
-        self.counts = {"explore": 0, "refine": 0, "test": 0}
-        self.began = time.perf_counter()
+    def __init__(self, sampler: Sampler, planner: OptimisticPlanner, stream: Stream, ledger: Ledger) -> None:
+        check_episodes(sampler)
+        self.sampler, self.planner, self.stream, self.ledger = sampler, planner, stream, ledger
+        # Feature rows by level, while a journal is replayed.
+        self._rows: list[list[Floats]] = [[] for _ in range(planner.horizon)]
+        self._episode: Episode | None = None
+        inner = sampler.unwrapped()
+        if type(inner) is RolloutSampler:
+            env = block_mdp(inner.env) if isinstance(inner.env, FiniteMDP) else inner.env
+            self._episode = Episode(env.handle, env.features, stream)
 
-    def play(self, n: int, purpose: str, theta: NDArray[np.float64] | None = None, level: int = 0) -> NDArray[np.int64]:
-        """Play n episodes, greedy on theta before `level` and optimistic from it on; return their numbers."""
-        first, end = self.planner.n_episodes, self.planner.n_episodes + n
-        most, seconds = self.budget.max_trajectories, self.budget.max_seconds
-        while self.planner.n_episodes < end:
-            done = self.planner.n_episodes
-            if most is not None and done >= most:
-                raise OutOfBudget("max_trajectories")
-            if seconds is not None and time.perf_counter() - self.began >= seconds:
-                raise OutOfBudget("max_seconds")
-            piece = min(end - done, PIECE) if most is None else min(end - done, PIECE, most - done)
-            try:
-                self.roll_out(piece, theta, level)
-            finally:
-                self.counts[purpose] += self.planner.n_episodes - done
-        return np.arange(first, end)
+    def play(self, purpose: str, n: int, theta: Floats | None = None, level: int | None = None) -> Numbers:
+        """Play n episodes and return their numbers.
 
-    @abstractmethod
-    def roll_out(self, n: int, theta: NDArray[np.float64] | None, level: int) -> None:
-        """Play n episodes into the planner."""
+        They are greedy on theta before `level`, by default throughout, and optimistic from it on; without theta they
+        are optimistic.
+        """
+        return self.play_all(purpose, [(theta, n)], level)
 
+    def play_all(self, purpose: str, shares: Sequence[tuple[Floats | None, int]], level: int | None = None) -> Numbers:
+        """Play n episodes for each (theta, n), and return their numbers; see `play`."""
+        first = self.planner.n_episodes
+        pieces: list[Piece] = []
+        for theta, n in shares:
+            from_level = 0 if theta is None else self.planner.horizon if level is None else level
+            pieces += [Piece(theta, from_level, min(PIECE, n - done)) for done in range(0, n, PIECE)]
+        waiting = deque(pieces)
+        with closing(self._played(waiting)) as played:
+            for piece in pieces:
+                self._answer(purpose, piece, waiting, played)
+        return np.arange(first, self.planner.n_episodes)
 
-class CompiledEpisodes(Episodes):
-    """Episodes of a finite MDP or of a compiled environment."""
+    def _answer(self, purpose: str, piece: Piece, waiting: deque[Piece], played: Iterator[None]) -> None:
+        """Recall a piece from the journal, or play and record it."""
+        ledger, planner = self.ledger, self.planner
+        ledger.check_trajectories(piece.n)
+        ledger.calls += 1
+        first = planner.n_episodes
 
-    def __init__(self, sampler: RolloutSampler, planner: OptimisticPlanner, stream: Stream, budget: Budget) -> None:
-        super().__init__(planner, stream, budget)
-        env = block_mdp(sampler.env) if isinstance(sampler.env, FiniteMDP) else sampler.env
-        self.episode = Episode(env.handle, env.features, stream)
+        def find() -> None:
+            began = perf_counter()
+            next(played)
+            ledger.seconds["rollouts"] += perf_counter() - began
 
-    def roll_out(self, n: int, theta: NDArray[np.float64] | None, level: int) -> None:
-        """Play n episodes in compiled code."""
-        self.planner.play(self.episode, n, theta, level)
+        def recall(record: Record) -> None:
+            waiting.popleft()
+            self._add_record(record, piece)
 
-
-class BatchEpisodes(Episodes):
-    """Episodes of an environment written in Python, several at once."""
-
-    def __init__(self, sampler: BatchSampler, planner: OptimisticPlanner, stream: Stream, budget: Budget) -> None:
-        super().__init__(planner, stream, budget)
-        self.sampler = sampler
-
-    def roll_out(self, n: int, theta: NDArray[np.float64] | None, level: int) -> None:
-        """Play n episodes in batches of at most a chunk; none of a batch sees the others."""
-        while n > 0:
-            size = min(n, self.sampler.chunk_size)
-            for episode in zip(*self.batch(size, theta, level), strict=True):
-                self.planner.add(*episode)
-            n -= size
-
-    def batch(
-        self, n: int, theta: NDArray[np.float64] | None, level: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """Return features (n, H, d), actions (n, H) and rewards (n, H) of a batch."""
-        env, planner, call = self.sampler.env, self.planner, self.planner.n_episodes
-        place = Place(call, 0)
-        own = self.stream.at(call).generator()
-        ties = self.stream.at(call, OWN_CHUNK).uniforms(n * planner.horizon).reshape(n, planner.horizon)
-        features = np.empty((n, planner.horizon, planner.dimension))
-        actions, rewards = np.empty((n, planner.horizon), dtype=np.int64), np.empty((n, planner.horizon))
-        total = np.zeros(n)
-        with noting("reset", place.at(0)):
-            states: Any = env.reset(n, own)
         try:
-            for h in range(planner.horizon):
-                where = place.at(h)
-                phi = features[:, h] = self.sampler.observe(h, states, n, where)
-                if h < level and theta is not None:
-                    actions[:, h] = greedy_actions(phi, theta[h])
-                else:
-                    actions[:, h] = [planner.choose(h, phi[i], total[i], ties[i, h]) for i in range(n)]
-                before = total.copy()
-                states = self.sampler.advance(h, states, actions[:, h].copy(), own, total, where)
-                rewards[:, h] = total - before
+            if ledger.journal is None:
+                find()
+            else:
+                known = planner.n_rows
+                ledger.answer(Kind(journal.EPISODES, lambda _: self._packed(first, known), recall), find)
         finally:
-            release = getattr(env, "release", None)
-            if release is not None:
-                with suppress(Exception):
-                    release(states)
-        return features, actions, rewards
+            ledger.trajectories[purpose] += planner.n_episodes - first
+
+    # ---- Playing
+
+    def _played(self, waiting: deque[Piece]) -> Generator[None]:
+        """Play the waiting pieces one after the other."""
+        allowed = self._allowed(waiting)
+        if self._episode is not None:
+            for piece in allowed:
+                self.planner.play(self._episode, piece.n, piece.theta, piece.level)
+                yield
+            return
+        # An optimistic policy follows the planner, which stays here; greedy ones can be sent to workers.
+        greedy = all(piece.level == self.planner.horizon for piece in waiting)
+        sampler = self.sampler if greedy else self.sampler.unwrapped()
+        for drawn in sampler.series(self._drawings(allowed)):
+            for episode in zip(drawn.features, drawn.actions, drawn.rewards, strict=True):
+                self.planner.add(*episode)
+            yield
+
+    def _allowed(self, waiting: deque[Piece]) -> Iterator[Piece]:
+        """Yield the waiting pieces that the budget has room for; workers ask for some in advance."""
+        total, most = self.ledger.n_trajectories, self.ledger.budget.max_trajectories
+        while waiting:
+            total += waiting[0].n
+            if most is not None and total > most:
+                return
+            yield waiting.popleft()
+
+    def _drawings(self, pieces: Iterator[Piece]) -> Iterator[Drawing]:
+        call, theta, policy = self.planner.n_episodes, None, None
+        for piece in pieces:
+            if policy is None or piece.theta is not theta:
+                theta, policy = piece.theta, self._policy(piece)
+            yield Drawing(policy, piece.n, self.stream.at(call))
+            call += piece.n
+
+    def _policy(self, piece: Piece) -> Policy:
+        roll_in: list[Rule] = [] if piece.theta is None else [Greedy(theta) for theta in piece.theta[: piece.level]]
+        return Policy([*roll_in, *(Optimistic(self.planner, h) for h in range(piece.level, self.planner.horizon))])
+
+    # ---- Records: feature rows are spelled out once, when they first appear
+
+    def _packed(self, first: int, known: Sequence[int]) -> tuple[Sequence[int], Sequence[Any]]:
+        planner = self.planner
+        rows, actions, rewards = planner.recorded(first)
+        new = [planner.rows(h, known[h]) for h in range(planner.horizon)]
+        return [len(rows), *rows.ravel().tolist(), *actions.ravel().tolist()], [rewards, *new]
+
+    def _add_record(self, record: Record, piece: Piece) -> None:
+        planner, n = self.planner, record.integers[0]
+        shape = (n, planner.horizon)
+        rows, actions = np.array(record.integers[1:]).reshape(2, *shape)
+        rewards, new = record.floats[: rows.size].reshape(shape), record.floats[rows.size :]
+        features, spelled = np.empty((*shape, planner.dimension)), iter(new.reshape(-1, planner.dimension))
+        for h, known in enumerate(self._rows):
+            known.extend(islice(spelled, max(0, int(rows[:, h].max()) + 1 - len(known))))
+            features[:, h] = [known[row] for row in rows[:, h]]
+        if n != piece.n:
+            raise JournalError(f"journal: expected {piece.n} episodes, got {n}; was it written on another machine?")
+        for episode in zip(features, actions, rewards, strict=True):
+            planner.add(*episode)
 
 
-def episodes_of(sampler: Sampler, planner: OptimisticPlanner, stream: Stream, budget: Budget) -> Episodes:
-    """Return the source of single episodes of what a sampler samples; see `check_episodes`."""
-    checked = check_episodes(sampler)
-    if isinstance(checked, RolloutSampler):
-        return CompiledEpisodes(checked, planner, stream, budget)
-    return BatchEpisodes(checked, planner, stream, budget)
-
-
-def check_episodes(sampler: Sampler) -> RolloutSampler | BatchSampler:
-    """Return a sampler that plays single episodes.
-
-    Raises
-    ------
-    TypeError
-        If it gives moments only.
-    """
-    if isinstance(sampler, RolloutSampler | BatchSampler):
-        return sampler
-    raise TypeError(
-        "env_or_sampler: expected an environment, or its RolloutSampler or BatchSampler, whose single episodes can be "
-        f"seen, for the variant 'adaptive'; got {type(sampler).__name__}"
-    )
+def check_episodes(sampler: Sampler) -> None:
+    """Raise TypeError for a sampler that cannot show single episodes."""
+    if not sampler.shows_trajectories:
+        raise TypeError(
+            "env_or_sampler: expected an environment or a sampler that shows trajectories (trajectories_chunk) for the "
+            f"variant 'adaptive', got {type(sampler.unwrapped()).__name__}"
+        )

@@ -2,8 +2,9 @@
 
 A journal holds decisions, not moments, in the order in which the run made them: the oracle's answers, with the
 potential at each True; the fitted thetas; S_h after each run of Algorithm 2; and where moments accumulate, the M2 of
-each True. A resumed run repeats the control flow with these answers in place of trajectories until the journal ends.
-The size of a journal is O(oracle calls + fits d + (runs of Algorithm 2 + Trues) d^2).
+each True. That of a self-stopping run holds its episodes. A resumed run repeats the control flow with these answers in
+place of trajectories until the journal ends. The size of a journal is O(oracle calls + fits d + (runs of Algorithm 2 +
+Trues) d^2), or O(episodes H + distinct features d).
 
 The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The payload of the first
 record is the header as JSON. The others hold the elapsed seconds and the number of sampler calls so far, then integers
@@ -51,8 +52,8 @@ MARK = b"\xd1dmq"
 START = struct.Struct("<dqI")
 
 # Kinds of records, and their names in messages.
-HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED = range(6)
-NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added")
+HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED, EPISODES = range(7)
+NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added", "piece of episodes")
 
 # Least time between two calls of fsync in seconds: a power cut loses the records of about as long.
 SYNC_EVERY = 1.0

@@ -1,8 +1,9 @@
 """The ledger of a run: its answers, budgets and clock.
 
-Everything that a run decides is an answer to one of four questions: does the oracle return True, what is theta, what is
-the M2 of a True, what is S_h? Each is a function of trajectories. So a run is resumed by one rule: an answer is either
-recalled from the journal or found, and what was found is recorded.
+Everything that a run of Algorithms 1 to 3 decides is an answer to one of four questions: does the oracle return True,
+what is theta, what is the M2 of a True, what is S_h? Each is a function of trajectories. A self-stopping run asks one:
+which episodes were played? So a run is resumed by one rule: an answer is either recalled from the journal or found, and
+what was found is recorded.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ class Ledger:
         Limits of the run; `OutOfBudget` is raised when one is reached.
     book : Journal, optional
         Journal of the run, open.
+    purposes, phases : sequence of str
+        What trajectories are drawn for, and what the clock tells apart; by default those of Algorithms 1 to 3.
 
     Attributes
     ----------
@@ -109,12 +112,18 @@ class Ledger:
         Wall-clock time by phase: draws, oracle and regression add what they take.
     """
 
-    def __init__(self, budget: Budget, book: Journal | None) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        book: Journal | None,
+        purposes: Sequence[str] = ("check", "regression", "states", "final"),
+        phases: Sequence[str] = ("rollouts", "oracle", "regression"),
+    ) -> None:
         self.budget, self.journal = budget, book
         self.calls = 0
         self.n_policies = 0
-        self.trajectories = {"check": 0, "regression": 0, "states": 0, "final": 0}
-        self.seconds = {"rollouts": 0.0, "oracle": 0.0, "regression": 0.0}
+        self.trajectories = dict.fromkeys(purposes, 0)
+        self.seconds = dict.fromkeys(phases, 0.0)
         self.began = time.perf_counter() - (0.0 if book is None else book.elapsed)
 
     # Answers

@@ -14,7 +14,7 @@ from dmq_fast.function_class import FunctionClass
 from dmq_fast.kernels import as_positive
 from dmq_fast.theory.bounds import FLOAT64_EPS_R
 
-__all__ = ["ADAPTIVE", "VARIANTS", "Budget", "Options", "RunParameters"]
+__all__ = ["VARIANTS", "Budget", "Options", "RunParameters"]
 
 MIXTURES = ("stratified", "multinomial")
 ORACLES = ("decision", "value")
@@ -110,9 +110,6 @@ VARIANTS = {
     ),
 }
 VARIANTS["frugal"] = replace(VARIANTS["sound"], accumulate=True, reuse=True, memo=True)
-
-ADAPTIVE = "adaptive"
-"""The variant that chooses its number of trajectories and stops by itself: another algorithm, without `Options`."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
-"""`Sampler`, the base class of all sources of trajectories: roll out n trajectories and return their moments."""
+"""`Sampler`, the base class of all sources of trajectories: roll out n of them and return their moments, or them."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from math import sqrt
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,10 @@ from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.streams import check_stream
+from dmq_fast.trajectories import Trajectories
 
 __all__ = [
+    "Drawing",
     "EqualChunks",
     "Fingerprinted",
     "Sampler",
@@ -30,12 +31,20 @@ __all__ = [
 ]
 
 
-class Sampler(ABC):
-    """A source of trajectories: rolls out n of them with a policy and returns their moments.
+class Drawing(NamedTuple):
+    """One call of a sampler that fits one chunk: n trajectories of a policy, drawn from a stream."""
+
+    policy: Policy
+    n: int
+    stream: Stream
+
+
+class Sampler:
+    """A source of trajectories: rolls out n of them with a policy, and returns their moments or shows them.
 
     A sampler of one's own derives from this class, sets `horizon`, `n_actions` and `dimension`, and defines
-    `collect_chunk`. The other members have defaults. A sampler keeps no state between calls: the same arguments give
-    the same answer.
+    `trajectories_chunk`, or `collect_chunk` where moments are cheaper or all there is. The other members have defaults.
+    A sampler keeps no state between calls: the same arguments give the same answer.
 
     Attributes
     ----------
@@ -49,6 +58,8 @@ class Sampler(ABC):
         Whether `collect_chunk` runs Python code. Then `workers` of a run are processes instead of threads.
     env : object or None
         The environment that is sampled, where there is one to show.
+    shows_trajectories : bool
+        Whether it can show single trajectories, as `trajectories` does; the variant "adaptive" needs them.
 
     Raises
     ------
@@ -73,6 +84,19 @@ class Sampler(ABC):
     [8192, 8192, 3616]
     >>> dmq.DMQ(sampler, n_samples=20, rng=0).learn().status
     'finished'
+
+    A simulator that shows its trajectories needs no more for any variant:
+
+    >>> class Coin(dmq.samplers.Sampler):
+    ...     horizon, n_actions, dimension = 1, 2, 1
+    ...
+    ...     def trajectories_chunk(self, policy, n, *, rng):
+    ...         features, actions = np.ones((n, 1, 1)), np.zeros((n, 1), dtype=int)
+    ...         actions[:, 0] = policy.act(0, features[:, 0], n_actions=2, rng=rng.generator())
+    ...         return dmq.Trajectories(features, actions, 0.5 * actions)
+    >>> result = dmq.DMQ(Coin(), epsilon=0.1, delta=0.1, rng=0).learn()
+    >>> result.status, result.policy.act(0, [1.0])
+    ('finished', 1)
     """
 
     horizon: int
@@ -83,13 +107,18 @@ class Sampler(ABC):
     holds_gil: bool = False
     env: Any = None
 
+    def __new__(cls, *_arguments: Any, **_options: Any) -> Self:
+        """Refuse a class without a method that draws."""
+        if cls.collect_chunk is Sampler.collect_chunk and cls.trajectories_chunk is Sampler.trajectories_chunk:
+            raise TypeError(f"{cls.__name__}: expected a sampler with collect_chunk or trajectories_chunk, got neither")
+        return super().__new__(cls)
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         own = [name for base in cls.__mro__ if base not in Sampler.__mro__ for name in vars(base)]
         if wrong := misspelt(own, [*Sampler.__annotations__, *vars(Sampler)]):
             raise TypeError(f"{cls.__name__}: {wrong}")
 
-    @abstractmethod
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
     ) -> Moments:
@@ -111,8 +140,57 @@ class Sampler(ABC):
         Returns
         -------
         Moments
-            A trajectory is cut after the last level that matters.
+            A trajectory may be cut after the last level that matters. By default those of `trajectories_chunk`.
         """
+        return self.trajectories_chunk(policy, n, rng=rng).moments(levels, returns_from)
+
+    def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
+        """Roll out one chunk of n trajectories to their ends, and show them.
+
+        They are those that `collect_chunk` counts with the same arguments, all levels and a return from level 0.
+
+        Parameters
+        ----------
+        policy : Policy
+            One rule for each level. `Policy.act` follows rules of every kind.
+        n : int
+            Number of trajectories, >= 0.
+        rng : Stream
+            Source of the uniforms of this chunk.
+
+        Raises
+        ------
+        TypeError
+            By default: the sampler gives moments only.
+        """
+        raise TypeError(f"{type(self).__name__} gives moments only and cannot show single trajectories")
+
+    @property
+    def shows_trajectories(self) -> bool:
+        """Whether `trajectories_chunk` is defined."""
+        return type(self).trajectories_chunk is not Sampler.trajectories_chunk
+
+    def trajectories(self, policy: Policy, n: int, *, stream: Stream) -> Trajectories:
+        """Roll out n trajectories with `policy`, chunk by chunk, and show them; see `collect`.
+
+        Examples
+        --------
+        >>> import dmq_fast as dmq
+        >>> sampler = dmq.samplers.RolloutSampler(dmq.environments.chain(horizon=5))
+        >>> drawn = sampler.trajectories(dmq.Policy.uniform(5), 100, stream=dmq.Stream(0))
+        >>> moments = sampler.collect(dmq.Policy.uniform(5), 100, stream=dmq.Stream(0), levels=[4], returns_from=[0])
+        >>> bool((drawn.moments([4]).grams == moments.grams).all())
+        True
+        """
+        check_stream("stream", stream)
+        sizes = enumerate(self.chunks(n))
+        drawings = (Drawing(policy, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
+        return Trajectories.joined(list(self.series(drawings)))
+
+    def series(self, drawings: Iterable[Drawing]) -> Generator[Trajectories]:
+        """Yield the trajectories of several drawings in order; closing the generator cancels the remaining ones."""
+        for policy, n, stream in drawings:
+            yield self.trajectories_chunk(policy, n, rng=stream)
 
     def collect(
         self,
@@ -165,11 +243,15 @@ class Sampler(ABC):
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for.
 
-        Trajectory i is drawn alone, on ``stream.at(stream.call, i)``: moments hold the sum of squared returns only, and
-        for one trajectory the root of it is the return, which is not negative. Subclasses do it faster.
+        Where moments are all there is, trajectory i is drawn alone, on ``stream.at(stream.call, i)``: they hold the sum
+        of squared returns, and for one trajectory the root of it is the return, which is not negative.
         """
         n = integer("n", n, 1)
         check_stream("stream", stream)
+        if self.shows_trajectories:
+            sizes = enumerate(self.chunks(n))
+            drawings = (Drawing(policy, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
+            return estimate(drawn.returns_to_go(0) for drawn in self.series(drawings))
 
         def alone(i: int) -> NDArray[np.float64]:
             position = stream.at(stream.call, i)

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import count, integer, misspelt
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
 from dmq_fast.moments import Moments, Returns
-from dmq_fast.policy import Policy, check_policy
+from dmq_fast.policy import Optimistic, Policy, check_policy
 from dmq_fast.samplers.base import Sampler
 from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.request import Request
 from dmq_fast.samplers.streams import check_stream
+from dmq_fast.trajectories import Trajectories
 
 __all__ = ["BatchEnvironment", "BatchSampler"]
 
@@ -35,6 +36,9 @@ OPTIONAL = ("chunk_size", "release", "fingerprint")
 
 Visit = Callable[[int, NDArray[np.float64], NDArray[np.float64]], None]
 """Called with a level, the features of its states, and the rewards earned before it."""
+
+Step = Callable[[int, NDArray[np.int64], NDArray[np.float64]], None]
+"""Called with a level, the actions taken at it, and their rewards."""
 
 
 @runtime_checkable
@@ -217,6 +221,24 @@ class BatchSampler(Sampler):
         stacked = np.array([gram.matrix for gram in grams]).reshape(len(levels), self.dimension, self.dimension)
         return Moments(n, levels, stacked, returns)
 
+    def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
+        """Roll out one chunk and show it; see `collect_chunk` for the errors."""
+        n = count("n", n, 0)
+        check_policy(self, policy, exact=False)
+        check_stream("rng", rng)
+        horizon = self.horizon
+        features = np.empty((n, horizon, self.dimension))
+        taken, paid = np.empty((n, horizon), dtype=np.int64), np.empty((n, horizon))
+
+        def visit(level: int, phi: NDArray[np.float64], _earned: NDArray[np.float64]) -> None:
+            features[:, level] = phi
+
+        def step(level: int, actions: NDArray[np.int64], rewards: NDArray[np.float64]) -> None:
+            taken[:, level], paid[:, level] = actions, rewards
+
+        self._roll_out(policy, n, rng, frozenset(range(horizon)), horizon, visit, step)
+        return Trajectories(features, taken, paid)
+
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""
         n = count("n", n, 1)
@@ -236,10 +258,11 @@ class BatchSampler(Sampler):
         wanted: frozenset[int],
         last: int,
         visit: Visit | None,
+        step: Step | None = None,
     ) -> NDArray[np.float64]:
         """Advance n trajectories to level `last` (H: to their end); return the sum of rewards of each.
 
-        `visit` is called at the `wanted` levels.
+        `visit` is called at the `wanted` levels, `step` after every step.
         """
         total = np.zeros(n)
         if n == 0 or not (wanted or last):
@@ -254,14 +277,18 @@ class BatchSampler(Sampler):
                 moving = level < last
                 rule = policy.rules[level]
                 phi = None
-                if level in wanted or (moving and isinstance(rule, Greedy)):
-                    phi = self.observe(level, states, n, where)
+                if level in wanted or (moving and isinstance(rule, Greedy | Optimistic)):
+                    phi = self._observe(level, states, n, where)
                     if visit is not None and level in wanted:
                         visit(level, phi, total)
                 if not moving:
                     break
-                actions = self._actions(rule, phi, n, draws, where)
-                states = self.advance(level, states, actions, own, total, where)
+                actions = self._actions(rule, phi, n, draws, total, where)
+                # A copy where the actions are kept: the environment may change the array.
+                kept = actions if step is None else actions.copy()
+                states, rewards = self._advance(level, states, actions, own, total, where)
+                if step is not None:
+                    step(level, kept, rewards)
         except BaseException:
             if self._release is not None:
                 with suppress(Exception):  # the first exception is the one to report
@@ -278,6 +305,7 @@ class BatchSampler(Sampler):
         phi: NDArray[np.float64] | None,
         n: int,
         draws: np.random.Generator,
+        earned: NDArray[np.float64],
         where: str,
     ) -> NDArray[np.int64]:
         if isinstance(rule, Fixed):
@@ -288,9 +316,12 @@ class BatchSampler(Sampler):
                 return greedy_actions(phi, rule.theta)
             except (ValueError, ArithmeticError) as error:
                 raise ArithmeticError(f"{where}: a greedy score is not finite (theta too large)") from error
+        if isinstance(rule, Optimistic):
+            assert phi is not None
+            return rule.actions(phi, earned, draws.random(n))
         return draws.integers(self.n_actions, size=n)
 
-    def advance(
+    def _advance(
         self,
         level: int,
         states: Any,
@@ -298,17 +329,16 @@ class BatchSampler(Sampler):
         own: np.random.Generator,
         total: NDArray[np.float64],
         where: str,
-    ) -> Any:
-        """Take actions (n,) in the states of a level, checked; add the rewards to `total` (n,), return the states."""
+    ) -> tuple[Any, NDArray[np.float64]]:
+        """Take actions (n,) in the states of a level; return the next states and the rewards, added to `total` (n,)."""
         with noting("step", where):
             stepped = self.env.step(level, states, actions, own)
         if not isinstance(stepped, tuple) or len(stepped) != 2:
             raise TypeError(f"{where}: step: expected (states, rewards), got {kind_of(stepped)}")
         states, rewards = stepped
-        add_rewards(total, rewards, where)
-        return states
+        return states, add_rewards(total, rewards, where)
 
-    def observe(self, level: int, states: Any, n: int, where: str) -> NDArray[np.float64]:
+    def _observe(self, level: int, states: Any, n: int, where: str) -> NDArray[np.float64]:
         """Return the features of n states of a level, shape (n, d), checked: finite, of norm at most 1."""
         with noting("features", where):
             given = self.env.features(level, states)
@@ -353,8 +383,8 @@ def missing_members(env: object) -> list[str]:
     return missing + [name for name in methods if not callable(getattr(env, name, None))]
 
 
-def add_rewards(total: NDArray[np.float64], given: Any, where: str) -> None:
-    """Add the rewards of one level to `total` (n,) in place; refuse negative ones, and sums above 1."""
+def add_rewards(total: NDArray[np.float64], given: Any, where: str) -> NDArray[np.float64]:
+    """Return the rewards of one level, and add them to `total` (n,); refuse negative ones, and sums above 1."""
     rewards = as_floats(f"{where}: rewards", given, total.shape, finite=False)
     good = rewards >= 0.0
     if not good.all():
@@ -367,6 +397,7 @@ def add_rewards(total: NDArray[np.float64], given: Any, where: str) -> None:
         raise ValueError(
             f"{where}: rewards: expected a sum of at most 1 a trajectory, got {total[row]:.12g} for trajectory {row}"
         )
+    return rewards
 
 
 @contextmanager

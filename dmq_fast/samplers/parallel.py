@@ -10,7 +10,7 @@ import os
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -21,8 +21,9 @@ from dmq_fast._support.checks import count, integer
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.base import Sampler
+from dmq_fast.samplers.base import Drawing, Sampler
 from dmq_fast.samplers.evaluate import Estimate
+from dmq_fast.trajectories import Trajectories
 
 __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
 
@@ -36,6 +37,15 @@ class Chunk(NamedTuple):
 
     stream: Stream
     size: int
+
+
+class Task(NamedTuple):
+    """What a worker does: draw a chunk by a method of the sampler, with a policy and the moments that are wanted."""
+
+    chunk: Chunk
+    method: str
+    policy: Policy
+    wanted: dict[str, tuple[int, ...]]
 
 
 class ParallelSampler(Sampler):
@@ -127,46 +137,60 @@ class ParallelSampler(Sampler):
         """Return the sampler whose chunks are drawn on workers."""
         return self.inner.unwrapped()
 
+    def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
+        """Roll out one chunk in the calling thread and show it; see `Sampler.trajectories_chunk`."""
+        with naming(Chunk(rng, n)):
+            return self.inner.trajectories_chunk(policy, n, rng=rng)
+
+    @property
+    def shows_trajectories(self) -> bool:
+        """Whether `inner` does."""
+        return self.inner.shows_trajectories
+
     def pieces(
         self, policy: Policy, n: int, stream: Stream, levels: Sequence[int], returns_from: Sequence[int]
     ) -> Generator[Moments]:
         """Yield the moments of the chunks of a call in order; closing the generator cancels the remaining ones."""
+        if len(self.inner.chunks(n)) == 1:
+            position = stream.at(stream.call, 0)
+            yield self.collect_chunk(policy, n, rng=position, levels=levels, returns_from=returns_from)
+            return
+        wanted = {"levels": tuple(levels), "returns_from": tuple(returns_from)}
         sizes = enumerate(self.inner.chunks(n))
         chunks = (Chunk(stream.at(stream.call, chunk), size) for chunk, size in sizes)
-        tail = tuple(levels), tuple(returns_from)
-        if len(self.inner.chunks(n)) == 1:
-            chunk = next(chunks)
-            yield self.collect_chunk(policy, chunk.size, rng=chunk.stream, levels=levels, returns_from=returns_from)
-            return
+        yield from self._in_order(Task(chunk, "collect_chunk", policy, wanted) for chunk in chunks)
 
+    def series(self, drawings: Iterable[Drawing]) -> Generator[Trajectories]:
+        """Yield the trajectories of several drawings in order; closing the generator cancels the remaining ones."""
+        yield from self._in_order(Task(Chunk(stream, n), "trajectories_chunk", pi, {}) for pi, n, stream in drawings)
+
+    def _in_order(self, tasks: Iterator[Task]) -> Generator[Any]:
+        """Yield the answers of tasks in order; closing the generator cancels the remaining ones."""
         self._shipped.by_pickle = isinstance(self.executor, ProcessPoolExecutor)
         # Set when the call is cancelled: threads of this process then stop drawing.
         stop = threading.Event() if isinstance(self.executor, ThreadPoolExecutor) else None
 
-        def submit(chunk: Chunk) -> Future[Moments] | None:
+        def submit(task: Task) -> Future[Any] | None:
             try:
-                return self.executor.submit(draw, self._shipped, policy, chunk, *tail, os.getpid(), stop)
+                return self.executor.submit(draw, self._shipped, task, os.getpid(), stop)
             except BrokenExecutor:
                 return None  # a worker has died; the results of the submitted chunks show it
             except Exception as error:
-                error.add_note(f"executor: {type(self.executor).__name__} did not take {name_of(chunk)}")
+                error.add_note(f"executor: {type(self.executor).__name__} did not take {name_of(task.chunk)}")
                 raise
 
         window = self.in_flight or 4 * workers_of(self.executor)
-        got: Moments | None
-        flying: deque[tuple[Chunk, Future[Moments] | None]] = deque()
+        flying: deque[tuple[Task, Future[Any] | None]] = deque()
         try:
             while True:
-                for chunk in itertools.islice(chunks, window - len(flying)):
-                    flying.append((chunk, submit(chunk)))
+                for task in itertools.islice(tasks, window - len(flying)):
+                    flying.append((task, submit(task)))
                 if not flying:
                     return
-                chunk, future = flying[0]
-                with naming(chunk):
-                    try:
-                        got = answer(future)
-                    except BrokenExecutor:
-                        got = None
+                task, future = flying[0]
+                got = None
+                with naming(task.chunk), contextlib.suppress(BrokenExecutor):
+                    got = answer(future)
                 if got is not None:
                     flying.popleft()
                     yield got
@@ -175,15 +199,15 @@ class ParallelSampler(Sampler):
                 # identifies its chunk.
                 self._renew()
                 while flying:
-                    chunk, future = flying[0]
-                    with naming(chunk):
+                    task, future = flying[0]
+                    with naming(task.chunk):
                         try:
-                            piece = answer(future if succeeded(future) else submit(chunk))
+                            got = answer(future if succeeded(future) else submit(task))
                         except BrokenExecutor as error:
                             self._renew()
-                            raise WorkerError(describe(chunk, self._make is not None)) from error
+                            raise WorkerError(describe(task.chunk, self._make is not None)) from error
                     flying.popleft()
-                    yield piece
+                    yield got
         finally:
             if stop is not None:
                 stop.set()
@@ -271,21 +295,12 @@ def unpack(data: bytes) -> Sampler:
 unpacked = functools.lru_cache(maxsize=4)(unpack)
 
 
-def draw(
-    shipped: Shipped | Received,
-    policy: Policy,
-    chunk: Chunk,
-    levels: Sequence[int],
-    returns_from: Sequence[int],
-    home: int,
-    stop: threading.Event | None,
-) -> Moments:
+def draw(shipped: Shipped | Received, task: Task, home: int, stop: threading.Event | None) -> Any:
     """Draw one chunk in a worker, until `stop` is set; `home` is the id of the process that submitted it."""
     try:
         with heeding(stop):
-            return shipped.sampler.collect_chunk(
-                policy, chunk.size, rng=chunk.stream, levels=levels, returns_from=returns_from
-            )
+            method = getattr(shipped.sampler, task.method)
+            return method(task.policy, task.chunk.size, rng=task.chunk.stream, **task.wanted)
     except Exception as error:
         if os.getpid() == home or travels(error):
             raise
@@ -302,14 +317,14 @@ def travels(error: Exception) -> bool:
     return True
 
 
-def answer(future: Future[Moments] | None) -> Moments:
-    """Wait for a chunk and return its moments; None stands for a chunk that the executor refused."""
+def answer(future: Future[Any] | None) -> Any:
+    """Wait for a chunk and return what was drawn; None stands for a chunk that the executor refused."""
     if future is None:
         raise BrokenExecutor("the executor takes no more work")
     return future.result()
 
 
-def succeeded(future: Future[Moments] | None) -> bool:
+def succeeded(future: Future[Any] | None) -> bool:
     """Whether a chunk has been drawn without an exception."""
     return future is not None and future.done() and not future.cancelled() and future.exception() is None
 

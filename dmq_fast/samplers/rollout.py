@@ -17,6 +17,7 @@ from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.base import Sampler
 from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.streams import check_stream
+from dmq_fast.trajectories import Trajectories
 
 __all__ = ["RolloutSampler"]
 
@@ -93,6 +94,15 @@ class RolloutSampler(Sampler):
         if len(returns_from):  # not so for most calls: they are checks of Algorithm 3
             returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
         return Moments(n, levels, grams, returns)
+
+    def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
+        """Roll out one chunk and show it; see `Sampler.trajectories_chunk`."""
+        n, rules = count("n", n, 0), rules_of(policy)
+        check_stream("rng", rng)
+        seen, actions, rewards = self._model.trajectories(rules, n, rng)
+        if isinstance(self.env, FiniteMDP):  # then `seen` are states
+            seen = np.stack([rows[states] for rows, states in zip(self.env.features, seen.T, strict=True)], axis=1)
+        return Trajectories(seen.astype(np.float64, copy=False), actions, rewards)
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for."""

@@ -354,10 +354,25 @@ cdef class OptimisticPlanner:
         """Number of distinct feature rows, by level."""
         return tuple([self.levels[h].n for h in range(self.horizon)])
 
-    def rows(self, level):
-        """Return the distinct feature rows of a level, in order of appearance, shape (m, d)."""
+    def rows(self, level, first=0):
+        """Return the distinct feature rows of a level from number `first` on, in order of appearance, shape (m, d)."""
         cdef Level* at = self.level_at(level)
-        return copied(at.rows, at.n * self.dimension).reshape(at.n, self.dimension)
+        cdef Py_ssize_t start = integer(first, "first", 0, at.n)
+        return copied(at.rows + start * self.dimension, (at.n - start) * self.dimension).reshape(-1, self.dimension)
+
+    def recorded(self, first):
+        """Return the episodes from number `first` on: numbers of their rows (n, H), actions (n, H), rewards (n, H)."""
+        cdef Py_ssize_t start = integer(first, "first", 0, self.n_episodes), i, size
+        shape = (self.n_episodes - start, self.horizon)
+        rows, actions, rewards = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape)
+        cdef int64_t[::1] row = rows.reshape(-1), action = actions.reshape(-1)
+        cdef double[::1] reward = rewards.reshape(-1)
+        size = row.shape[0]
+        start *= self.horizon
+        for i in range(size):
+            row[i], action[i] = self.visited[start + i], self.taken[start + i]
+            reward[i] = self.paid[start + i]
+        return rows, actions, rewards
 
     def table(self, level):
         """Return leverages (m, K), the rewards collected before (m,), and max_a F and max_a W (m,) of the last plan."""

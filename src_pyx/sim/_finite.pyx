@@ -11,7 +11,7 @@ for), of the transition (if the level is stochastic; at the last level only if i
 is drawn for an outcome that is certain.
 """
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -312,6 +312,29 @@ cdef class FiniteModel:
         refuse_overflow(failed)
         return earned
 
+    def trajectories(self, rules, Py_ssize_t n, Stream stream not None):
+        """Simulate n trajectories to their ends, those of `rollout` with a return from level 0, and show them.
+
+        Returns
+        -------
+        states : numpy.ndarray of int32, shape (n, H)
+        actions : numpy.ndarray of int64, shape (n, H)
+        rewards : numpy.ndarray, shape (n, H)
+        """
+        cdef Py_ssize_t failed = -1
+        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,))
+        cdef _CountedRollout job = _CountedRollout(self, plan, n)
+        shape = (n, self.horizon)
+        states, actions, rewards = np.zeros(shape, np.int32), np.zeros(shape, np.int64), np.zeros(shape)
+        job.seen, job.taken, job.paid = states, actions, rewards
+        job.shown = True
+        if n > 0:
+            philox_open(&job.generator, stream)
+            with nogil:
+                failed = job.run()
+        refuse_overflow(failed)
+        return states, actions, rewards
+
 
 cdef int refuse_overflow(Py_ssize_t level) except -1:
     if level >= 0:
@@ -343,6 +366,11 @@ cdef class _CountedRollout:
     cdef double* squares
     # Returns by trajectory; belongs to the caller, and is NULL if they are not wanted.
     cdef double* earned
+    # States, actions and rewards (n, H), if they are to be shown.
+    cdef bint shown
+    cdef int32_t[:, ::1] seen
+    cdef int64_t[:, ::1] taken
+    cdef double[:, ::1] paid
 
     def __cinit__(self, FiniteModel model, Plan plan, Py_ssize_t n):
         cdef Py_ssize_t n_rows = model.offset[model.horizon], n_returns = plan.n_returns
@@ -394,10 +422,14 @@ cdef class _CountedRollout:
                     break
                 if self.act(h, size) != 0:
                     return h
+                if self.shown:
+                    memset(self.rewards, 0, size * sizeof(double))
                 if h >= self.plan.first_return:
                     self.pay(h, size)
                 if h < self.plan.last:
                     self.move(h, size)
+                if self.shown:
+                    self.show(h, done, size)
             self.settle(done, size)
             done += size
         return -1
@@ -507,6 +539,14 @@ cdef class _CountedRollout:
                 self.rewards[i] = level.reward[k]
         if paying:
             self.collect_rewards(h, size)
+
+    cdef void show(self, Py_ssize_t h, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef int32_t n_actions = <int32_t> self.model.n_actions
+        for i in range(size):
+            self.seen[done + i, h] = self.rows[i] // n_actions
+            self.taken[done + i, h] = self.rows[i] % n_actions
+            self.paid[done + i, h] = self.rewards[i]
 
     cdef void settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
         # The block is over: add its returns to the totals of the states they started from.

@@ -136,6 +136,24 @@ cdef class CompiledModel:
         job.simulate(stream)
         return earned
 
+    def trajectories(self, rules, Py_ssize_t n, Stream stream not None):
+        """Simulate n trajectories to their ends, those of `rollout` with all levels wanted, and show them.
+
+        Returns
+        -------
+        features : numpy.ndarray, shape (n, H, d)
+        actions : numpy.ndarray of int64, shape (n, H)
+        rewards : numpy.ndarray, shape (n, H)
+        """
+        cdef Py_ssize_t horizon = self.horizon, d = self.dimension
+        cdef _Rollout job = _Rollout(self, Plan(rules, horizon, self.n_actions, d, range(horizon), (0,)), n)
+        features = np.zeros((n, horizon, d))
+        actions, rewards = np.zeros((n, horizon), np.int64), np.zeros((n, horizon))
+        job.seen, job.taken, job.paid = features, actions, rewards
+        job.shown = True
+        job.simulate(stream)
+        return features, actions, rewards
+
 
 cdef class _Rollout(Simulator):
     # One call of n trajectories, simulated `block` at a time, and its workspace. `grams`, by level, `moments` and
@@ -147,6 +165,11 @@ cdef class _Rollout(Simulator):
     cdef double* moments
     cdef double* squares
     cdef double* earned
+    # Features (n, H, d), actions and rewards (n, H), if they are to be shown.
+    cdef bint shown
+    cdef double[:, :, ::1] seen
+    cdef int64_t[:, ::1] taken
+    cdef double[:, ::1] paid
     # Scores by trajectory of the block; workspace of second moments; theta as `pack_theta` writes it.
     cdef double* scores
     cdef double* gram_work
@@ -205,6 +228,8 @@ cdef class _Rollout(Simulator):
                     break
                 if not (self.act(h, size) and self.move(h, size)):
                     return 0
+                if self.shown:
+                    self.show(h, done, size)
             if not self.settle(done, size):
                 return 0
             done += size
@@ -289,6 +314,17 @@ cdef class _Rollout(Simulator):
                 for i in range(size):
                     self.so_far[r * self.block + i] += self.rewards[i]
         return True
+
+    cdef void show(self, Py_ssize_t h, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
+        # The features are those observed before the step.
+        cdef Py_ssize_t i, k
+        for i in range(size):
+            for k in range(self.width):
+                self.seen[done + i, h, self.columns[i * self.width + k] if self.sparse else k] = (
+                    self.rows[i * self.width + k]
+                )
+            self.taken[done + i, h] = self.actions[i]
+            self.paid[done + i, h] = self.rewards[i]
 
     cdef bint settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
         # The block is over: add the returns of its trajectories to the moments of the levels they are counted from.

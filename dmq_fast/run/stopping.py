@@ -1,0 +1,164 @@
+"""`Outcome`: what a self-stopping run returns, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CONTRADICTION", "Outcome", "interval"]
+
+Floats = NDArray[np.float64]
+
+CONTRADICTION = "contradiction"
+"""Status of a run in which returns kept contradicting the estimates, or too many tests failed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a self-stopping run returns.
+
+    Attributes
+    ----------
+    theta : numpy.ndarray, shape (H, K, d)
+        The returned policy is greedy on it.
+    status : str
+        "finished" only after a passed test; else the budget that ran out, "contradiction" or "interrupted".
+    epsilon : float
+        The aim.
+    counts : dict of str to int
+        Episodes by purpose: explore, refine (the noise), test.
+    tests_made : int
+        Candidates that played at least one episode of a test.
+    test_size : int
+        Fresh episodes of the final test; 0 unless it was passed.
+    mean_return : float
+        Their mean return; NaN unless the test was passed.
+    interval : tuple of two float
+        Interval of confidence 1 - delta for the value of the returned policy, from these returns alone.
+    gaps : numpy.ndarray, shape (H,)
+        Largest gain by one unseen outcome from each level on, on average over the states of the final test; NaN unless
+        it was passed.
+    largest : numpy.ndarray, shape (H,)
+        Largest v of the DSEC oracle on one state of the final test, by level: the leverage of the state and action, one
+        over the number of visits; NaN unless it was passed.
+    loss_quantile : float
+        1 - delta quantile of the loss that the bootstrap sees on these states; 0 where nothing was random.
+    p_min : float
+        Chance of the rarest outcome that was looked for in the end.
+    rewarded : bool
+        Whether any episode earned anything.
+    contradictions, duels_won : int
+        Tests whose returns differed from the predicted value, and policies that won by returns against the fits.
+    """
+
+    theta: Floats
+    status: str
+    epsilon: float
+    counts: dict[str, int]
+    tests_made: int
+    test_size: int
+    mean_return: float
+    interval: tuple[float, float]
+    gaps: Floats
+    largest: Floats
+    loss_quantile: float
+    p_min: float
+    rewarded: bool
+    contradictions: int
+    duels_won: int
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes of all purposes."""
+        return sum(self.counts.values())
+
+    @property
+    def passed(self) -> bool:
+        """Whether the returned policy passed its test."""
+        return self.test_size > 0
+
+    @property
+    def reason(self) -> str:
+        """Why the run stopped, in a sentence."""
+        if self.passed:
+            return (
+                f"test {self.tests_made} was passed: on {self.test_size} fresh episodes, the loss and the gain by an "
+                f"outcome that was never seen were at most epsilon = {self.epsilon:g}"
+            )
+        if self.status == CONTRADICTION:
+            return (
+                "predicted values and returns do not agree, however much was explored: Q* may not be linear in the "
+                "features; the policy is the one with the best returns among those tested"
+            )
+        return f"no test was passed before the run ended ({self.status})"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the result."""
+        found = []
+        if not self.rewarded:
+            found.append(
+                f"no episode earned anything: if any policy is worth more than epsilon = {self.epsilon:g}, its "
+                "rewards are rarer than this run looked for"
+                if self.passed
+                else "no episode earned anything so far"
+            )
+        if self.contradictions:
+            found.append(
+                f"predicted value and mean return differed by more than epsilon in {self.contradictions} test(s): Q* "
+                "may not be linear in the features, or an outcome is rarer than p_min"
+            )
+        if self.duels_won:
+            found.append(
+                f"{self.duels_won} policies that the fits advised against earned more by over epsilon / 2: Q* is not "
+                "linear in the features, and the loss may exceed epsilon"
+            )
+        if not self.passed:
+            found.append("no test was passed: nothing is known about the returned policy")
+        return tuple(found)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the run promises and why it stopped, as data that JSON can hold."""
+        return {
+            "reason": self.reason,
+            "tests_made": self.tests_made,
+            "test_size": self.test_size,
+            "mean_return": self.mean_return if self.passed else None,
+            "interval": list(self.interval),
+            "gaps": self.gaps.tolist() if self.passed else None,
+            "largest_v": self.largest.tolist() if self.passed else None,
+            "loss_quantile": self.loss_quantile,
+            "p_min": self.p_min,
+        }
+
+
+def interval(mean: float, n: int, confidence_left: float) -> tuple[float, float]:
+    """Return the Chernoff interval for the mean of n numbers in [0, 1]: all mu with n kl(mean, mu) <= log(2 / delta).
+
+    Examples
+    --------
+    >>> low, high = interval(0.7, 61, 0.05)
+    >>> round(low, 3), round(high, 3)
+    (0.529, 0.84)
+    """
+    if n == 0:
+        return 0.0, 1.0
+    mean, most = min(max(mean, 0.0), 1.0), math.log(2 / confidence_left) / n
+
+    def end(wrong: float) -> float:
+        right = mean
+        for _ in range(60):
+            middle = (right + wrong) / 2
+            right, wrong = (middle, wrong) if divergence(mean, middle) <= most else (right, middle)
+        return right
+
+    return end(0.0), end(1.0)
+
+
+def divergence(p: float, q: float) -> float:
+    """Return kl(p, q) of two Bernoulli laws."""
+    return sum(x * math.log(x / y) if y else math.inf for x, y in ((p, q), (1 - p, 1 - q)) if x)
