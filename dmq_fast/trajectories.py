@@ -31,7 +31,7 @@ class Trajectories(NamedTuple):
     >>> drawn = sampler.trajectories(dmq.Policy.fixed([1, 1, 1]), 2, stream=dmq.Stream(0))
     >>> drawn.actions, drawn.returns_to_go(0)
     (array([[1, 1, 1],
-           [1, 1, 1]]), array([0.729, 0.729]))
+           [1, 1, 1]]), array([1., 1.]))
     """
 
     features: NDArray[np.float64]

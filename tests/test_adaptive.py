@@ -3,6 +3,10 @@
 import itertools
 import json
 import math
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,11 +16,12 @@ from dmq_fast import environments as E
 from dmq_fast.adaptive import PURPOSES, Candidate, SelfStopping
 from dmq_fast.cli import main
 from dmq_fast.kernels import Stream
+from dmq_fast.run import journal
 from dmq_fast.run.aim import Aim, seen_once
 from dmq_fast.run.ledger import Ledger
 from dmq_fast.run.options import Budget
 from dmq_fast.run.stopping import interval
-from dmq_fast.samplers import FlowSampler, as_sampler
+from dmq_fast.samplers import BatchSampler, FlowSampler, as_sampler
 
 
 def run_of(env, seed=0, *, max_trajectories=20_000, max_seconds=None, progress=None, **aim):
@@ -277,8 +282,154 @@ def test_noisy_features_of_a_compiled_environment():
 
 
 def test_a_sampler_that_shows_moments_only_is_refused():
-    with pytest.raises(TypeError, match="single episodes can be seen"):
+    with pytest.raises(TypeError, match="a sampler that shows trajectories"):
         SelfStopping(FlowSampler(E.chain(5, rng=0)), Aim.of(), Stream(0))
+
+
+# ---- Journals and workers
+
+
+class Counted(BatchSampler):
+    """Counts the trajectories that it shows."""
+
+    shown = 0
+
+    def trajectories_chunk(self, policy, n, *, rng):
+        self.shown += n
+        return super().trajectories_chunk(policy, n, rng=rng)
+
+
+WALK = {"epsilon": 0.2, "delta": 0.2, "strict": False}
+RUNS = {
+    "lock": (lambda: E.combination_lock(6, 3, rng=0), {"epsilon": 0.05}),
+    "river swim": (lambda: E.river_swim(4, 8), {"epsilon": 0.1, "strict": False}),
+    "noisy features": (lambda: E.lock_bernoulli(4, 0.1, rng=0, observation="coins"), {"epsilon": 0.2, "strict": False}),
+    "Python": (lambda: Counted(Line()), WALK),
+}
+
+
+def content(result):
+    return (
+        result.theta.tobytes(), result.counts, result.status, result.stopping, result.parameters, result.key,
+        result.warnings,
+    )  # fmt: skip
+
+
+def ends_of(contents):
+    ends = [0]
+    for _, _, payload in journal.records(contents):
+        ends.append(ends[-1] + journal.HEAD.size + len(payload))
+    return ends[1:]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path, name):
+    make, aim = RUNS[name]
+    path = tmp_path / "journal"
+    expected = DMQ(make(), rng=3, **aim).learn()
+    assert expected.status == "finished"
+    assert content(DMQ(make(), rng=3, journal=path, **aim).learn()) == content(expected)
+    whole = path.read_bytes()
+    ends = ends_of(whole)
+    assert len(ends) > 10
+    for end in [*ends[: -1 : max(1, len(ends) // 7)], ends[-2] + 9, ends[-1]]:
+        path.write_bytes(whole[:end])
+        source = make()
+        assert content(DMQ(source, rng=None, journal=path, **aim).learn()) == content(expected)
+        assert len(path.read_bytes()) == len(whole)
+        if name == "Python":  # nothing that the journal holds is played again
+            recorded = sum(1 for record in journal.decisions(path, whole[:end]) for _ in range(record.integers[0]))
+            assert source.shown == expected.n_trajectories - recorded
+
+
+@pytest.mark.parametrize("budget", [{"max_trajectories": 70}, {"max_seconds": 1e-3}])
+def test_a_run_that_a_budget_ended_goes_on(tmp_path, budget):
+    path = tmp_path / "journal"
+    env = E.combination_lock(8, 3, rng=0)
+    expected = DMQ(env, epsilon=0.05, rng=3).learn()
+    part = DMQ(env, epsilon=0.05, rng=3, journal=path, **budget).learn()
+    assert part.status == next(iter(budget)) and part.n_trajectories < expected.n_trajectories
+    assert content(DMQ(env, epsilon=0.05, rng=3, journal=path).learn()) == content(expected)
+
+
+def test_an_exception_in_the_midst_leaves_a_journal_to_resume_from(tmp_path):
+    class Fragile(Line):
+        steps, most = 0, 60
+
+        def step(self, level, states, actions, rng):
+            self.steps += 1
+            if self.steps == self.most:
+                raise OSError("the simulator is gone")
+            return super().step(level, states, actions, rng)
+
+    path = tmp_path / "journal"
+    expected = DMQ(Line(), rng=3, **WALK).learn()
+    run = DMQ(Fragile(), rng=3, journal=path, **WALK)
+    with pytest.raises(OSError, match="the simulator is gone"):
+        run.learn()
+    assert run.result().status == "interrupted" and 0 < run.result().n_trajectories < expected.n_trajectories
+    lasting = Fragile()
+    lasting.most = -1
+    assert content(DMQ(lasting, rng=3, journal=path, **WALK).learn()) == content(expected)
+
+
+SCRIPT = """
+import sys, time
+import numpy as np
+import dmq_fast as dmq
+
+class Line:
+    horizon, n_actions, dimension = 4, 2, 5
+    def reset(self, n, rng):
+        return np.zeros(n, dtype=int)
+    def features(self, level, states):
+        return np.eye(5)[states]
+    def step(self, level, states, actions, rng):
+        time.sleep(float(sys.argv[2]))
+        states = states + actions * (rng.random(len(states)) < 0.9)
+        return states, (states == 4).astype(float)
+
+result = dmq.DMQ(Line(), epsilon=0.2, delta=0.2, strict=False, rng=3, journal=sys.argv[1]).learn()
+print(result.theta.tobytes().hex(), result.counts, result.stopping)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
+    path = tmp_path / "journal"
+
+    def command(pause):
+        return [sys.executable, "-P", "-c", SCRIPT, str(path), str(pause)]
+
+    expected = subprocess.run(command(0), capture_output=True, text=True, check=True).stdout
+    path.unlink()
+    for _ in range(3):
+        process = subprocess.Popen(command(0.002), stdout=subprocess.DEVNULL)
+        size = path.stat().st_size if path.exists() else 0
+        while process.poll() is None and not (path.exists() and path.stat().st_size > size + 5_000):
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    assert len(ends_of(path.read_bytes())) > 10
+    assert subprocess.run(command(0), capture_output=True, text=True, check=True).stdout == expected
+
+
+@pytest.mark.parametrize("name", ["Python", "lock"])
+def test_workers_change_no_bit(name):
+    make, aim = RUNS[name]
+    expected = content(DMQ(make(), rng=3, **aim).learn())
+    with ThreadPoolExecutor(2) as threads:
+        assert content(DMQ(make(), rng=3, executor=threads, **aim).learn()) == expected
+    assert content(DMQ(make(), rng=3, workers=2, **aim).learn()) == expected
+
+
+def test_a_journal_of_another_aim_or_variant_is_refused(tmp_path):
+    path, env = tmp_path / "journal", E.combination_lock(6, 3, rng=0)
+    DMQ(env, epsilon=0.1, rng=3, journal=path).learn()
+    with pytest.raises(journal.JournalError, match=r"parameters.epsilon is 0\.1 there and 0\.2 here"):
+        DMQ(env, epsilon=0.2, rng=3, journal=path).learn()
+    with pytest.raises(journal.JournalError, match="variant is 'adaptive' there and 'frugal' here"):
+        DMQ(env, variant="frugal", rng=3, journal=path).learn()
 
 
 # ---- The front: `DMQ(env, epsilon=...)`
@@ -304,7 +455,7 @@ def test_any_part_of_the_aim_chooses_the_variant(arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"variant": "paper", "epsilon": 0.1}, "epsilon: expected only with the variant 'adaptive', got 'paper'"),
+        ({"variant": "paper", "epsilon": 0.1}, "epsilon: expected none with the variant 'paper', got 0.1"),
         ({"epsilon": 1.0}, "epsilon: expected a number in"),
         ({"delta": 0.0}, "delta"),
         ({"p_min": 1.5}, "p_min"),
@@ -313,7 +464,6 @@ def test_any_part_of_the_aim_chooses_the_variant(arguments):
         ({"epsilon": 0.1, "recheck": False}, "recheck"),
         ({"epsilon": 0.1, "initial": [0] * 8}, "initial"),
         ({"epsilon": 0.1, "max_policies": 3}, "max_policies"),
-        ({"epsilon": 0.1, "journal": "somewhere"}, "journal: expected None with the variant 'adaptive'"),
     ],
 )
 def test_arguments_that_do_not_go_together_are_refused(arguments, message):
@@ -322,7 +472,7 @@ def test_arguments_that_do_not_go_together_are_refused(arguments, message):
 
 
 def test_samplers_of_moments_are_refused_before_the_run():
-    with pytest.raises(TypeError, match="single episodes can be seen"):
+    with pytest.raises(TypeError, match="a sampler that shows trajectories"):
         DMQ(FlowSampler(LOCK), epsilon=0.1)
 
 
@@ -358,11 +508,6 @@ def test_an_interrupted_run_shows_what_it_learned():
         dmq.learn()
     result = dmq.result()
     assert result.status == "interrupted" and result.n_trajectories == 5
-
-
-def test_workers_change_no_bit():
-    results = [DMQ(LOCK, epsilon=0.1, rng=0, workers=workers).learn() for workers in (None, 1, 3)]
-    assert len({result.theta.tobytes() for result in results}) == 1
 
 
 def test_the_shell_runs_and_resumes_it(tmp_path, capsys):

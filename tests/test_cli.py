@@ -174,7 +174,7 @@ def test_a_function_class_from_the_shell(run, tmp_path, monkeypatch, text):
     learner = dmq.DMQ(dmq.environments.combination_lock(3, rng=0), n_samples=20, eps_s=0.01, function_class=kind, rng=0)
     result = learner.learn()
     assert whole["function_class"] == kind.describe() and whole["counts"] == result.counts
-    assert whole["sure_cover_bound"] == learner.solver().cover_bound(1)
+    assert whole["sure_cover_bound"] == learner.settings.solver().cover_bound(1)
     assert re.search(
         r"\nfunction class +finite, scale = 2.0, penalty = [0-9a-f]{12}\n", run(*command[:-3], *command[-2:])[1]
     )  # It is saved with the run, which goes on with it, and with no other.

@@ -31,7 +31,7 @@ ALGORITHM, BUDGETS, WORKERS = "algorithm", "budgets", "workers"
 ADAPTIVE = "adaptive"
 """The variant that chooses its number of trajectories and stops by itself: another algorithm with other arguments."""
 
-MONTE_CARLO = ("sound", "frugal", "paper")
+MONTE_CARLO = ("paper", "sound", "frugal")
 """The variants of Algorithms 1 to 3."""
 
 

@@ -31,7 +31,7 @@ __all__ = ["Episodes", "check_episodes"]
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-# Most episodes of a piece: few, so that workers share the pieces of a test.
+# Most episodes of a piece, if a chunk holds them: few, so that workers share the pieces of a test.
 PIECE = 8
 
 
@@ -61,6 +61,7 @@ class Episodes:
     def __init__(self, sampler: Sampler, planner: OptimisticPlanner, stream: Stream, ledger: Ledger) -> None:
         check_episodes(sampler)
         self.sampler, self.planner, self.stream, self.ledger = sampler, planner, stream, ledger
+        self._most = sampler.chunks(PIECE)[0]
         # Feature rows by level, while a journal is replayed.
         self._rows: list[list[Floats]] = [[] for _ in range(planner.horizon)]
         self._episode: Episode | None = None
@@ -83,7 +84,7 @@ class Episodes:
         pieces: list[Piece] = []
         for theta, n in shares:
             from_level = 0 if theta is None else self.planner.horizon if level is None else level
-            pieces += [Piece(theta, from_level, min(PIECE, n - done)) for done in range(0, n, PIECE)]
+            pieces += [Piece(theta, from_level, min(self._most, n - done)) for done in range(0, n, self._most)]
         waiting = deque(pieces)
         with closing(self._played(waiting)) as played:
             for piece in pieces:
