@@ -72,6 +72,11 @@ class Moments:
         # A copy, so that the other levels need not be kept.
         return Moments(self.n, (level,), self.grams[i : i + 1].copy(), returns)
 
+    def only(self, levels: Sequence[int], returns_from: Sequence[int]) -> Moments:
+        """Return the moments of some ascending levels, and of the returns to go from some."""
+        grams = self.grams[[self.levels.index(level) for level in levels]]
+        return Moments(self.n, levels, grams, {h: self.returns[h] for h in returns_from})
+
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented

@@ -23,7 +23,6 @@ from dmq_fast.kernels import Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.run.aim import Aim
 from dmq_fast.run.draws import Draws
-from dmq_fast.run.episodes import check_episodes
 from dmq_fast.run.fingerprint import fingerprint, policy_fingerprint
 from dmq_fast.run.history import History
 from dmq_fast.run.initial import initial_policies
@@ -33,7 +32,7 @@ from dmq_fast.run.memory import Memory
 from dmq_fast.run.options import VARIANTS, Budget, Options, RunParameters
 from dmq_fast.run.oracle import Oracle, Regression
 from dmq_fast.run.result import Result
-from dmq_fast.samplers import ParallelSampler, Sampler
+from dmq_fast.samplers import ParallelSampler, Sampler, check_shown
 from dmq_fast.samplers.parallel import spread
 
 __all__ = ["Adaptive", "MonteCarlo", "Progress", "Resources", "Session"]
@@ -169,6 +168,8 @@ class MonteCarlo:
         initial = VARIANTS[variant].initial if initial is None else initial
         name, self.initial = initial_policies(initial, sampler, stream, exact=not in_float64)
         self.options = Options.of(variant, in_float64=in_float64, initial=name, **choices)
+        if self.options.hindsight:
+            check_shown(sampler, "hindsight")
         self.solver()  # raises an error if the class does not fit
 
     def solver(self) -> Solver:
@@ -296,7 +297,7 @@ class Adaptive:
 
     def __init__(self, sampler: Sampler, aim: dict[str, Any]) -> None:
         self.aim = Aim.of(**{name: value for name, value in aim.items() if value is not None})
-        check_episodes(sampler)
+        check_shown(sampler, "the variant 'adaptive'")
 
     def warnings(self) -> Iterator[str]:
         """Yield nothing: every aim is allowed."""

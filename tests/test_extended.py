@@ -227,11 +227,11 @@ def test_printed_and_decimal_constants_may_be_handed_over_as_they_are():
     p = corrected(env)
     run = dmq.DMQ(ExactSampler(env, 100), eps_s=p.eps_s, eps_t=p.eps_t, eps_r=p.eps_r, ridge=p.ridge)
     expected = p.dmq_arguments(extended=True)
-    assert {name: getattr(run.parameters, name) for name in expected if name != "n_samples"} == {
+    assert {name: getattr(run.settings.parameters, name) for name in expected if name != "n_samples"} == {
         name: value for name, value in expected.items() if name != "n_samples"
     }
     for number in (mpmath.mpf("0.5"), Fraction(1, 2), Decimal("0.5")):
-        parameters = dmq.DMQ(env, eps_s=number, eps_t=1, eps_r=number, ridge=number).parameters
+        parameters = dmq.DMQ(env, eps_s=number, eps_t=1, eps_r=number, ridge=number).settings.parameters
         assert parameters.eps_r == parameters.ridge == 0.5 and parameters.ratio == 2 and type(parameters.eps_r) is float
     for number in (Decimal("1e-400"), Decimal("1e400"), Decimal("nan"), mpmath.mpc(1, 1)):
         with pytest.raises((ValueError, TypeError), match=r"^eps_r: "):
@@ -408,7 +408,8 @@ def test_float64_refuses_what_it_does_not_resolve(variant):
     assert exact.status == "finished" and env.value(exact.policy) == env.optimal_value
     # Functions that are finitely many have no such directions.
     assert (
-        dmq.DMQ(env, function_class=FiniteClass(), eps_s=0.1, eps_r=1e-300, variant=variant).parameters.eps_r == 1e-300
+        dmq.DMQ(env, function_class=FiniteClass(), eps_s=0.1, eps_r=1e-300, variant=variant).settings.parameters.eps_r
+        == 1e-300
     )
 
 

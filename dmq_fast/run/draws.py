@@ -14,6 +14,7 @@ from dmq_fast.arithmetic import Arithmetic
 from dmq_fast.kernels import Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
+from dmq_fast.run.hindsight import Archive
 from dmq_fast.run.ledger import ADDED, Ledger, OutOfBudget
 from dmq_fast.run.memory import Memory
 from dmq_fast.run.options import Options
@@ -99,6 +100,7 @@ class Draws:
         self.memory, self.ledger, self.arithmetic = memory, ledger, arithmetic
         self.sizes = sampler.horizon, sampler.n_actions, sampler.dimension
         self.n_mixtures = 0
+        self.archive = Archive(sampler.horizon) if options.hindsight else None
         memo, reuse = options.memo, options.reuse
         # By purpose: whether earlier draws may serve it, and whether draws for it are remembered.
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
@@ -132,21 +134,22 @@ class Draws:
         Beyond the paper: with `accumulate` the sum is `kept` already; with `reuse` the states are those of `data`, the
         regression pairs: N for each policy and action.
         """
-        n_each = self.n_samples
+        shares = 1
         if kept is not None:
             data = ()
         elif self.options.reuse:
-            n_each *= self.sampler.n_actions
+            shares = self.sampler.n_actions
         else:
             data = [self._collect(pi, self.n_samples, "states", h) for pi in cover]
-        return self.ledger.answer_level(h, self._sum_of_moments, data, n_each, kept)
+        return self.ledger.answer_level(h, self._sum_of_moments, data, shares, kept)
 
-    def _sum_of_moments(self, data: Sequence[Batch], n_each: int, kept: NDArray[Any] | None) -> NDArray[Any]:
+    def _sum_of_moments(self, data: Sequence[Batch], shares: int, kept: NDArray[Any] | None) -> NDArray[Any]:
+        """Return `kept` plus the second moments of the batches, each a share of that of a policy."""
         total = self.arithmetic.zeros((self.sampler.dimension, self.sampler.dimension))
         if kept is not None:
             total += kept
         for batch in data:
-            total += batch.moments.grams[0] / n_each
+            total += batch.moments.grams[0] / (batch.moments.n * shares)
         return total
 
     def second_moment(self, batch: Batch, level: int) -> NDArray[Any]:
@@ -178,6 +181,8 @@ class Draws:
     def _collect(self, policy: Policy, n: int, purpose: str, h: int) -> Batch:
         """Return n trajectories: from memory if they may be used again, otherwise drawn on a stream of their own."""
         levels, returns_from = self._wanted(purpose, h)
+        if self.archive is not None:
+            return self._in_hindsight(self.archive, policy, n, purpose, levels, returns_from)
         if not self.remembered[purpose]:
             return self._draw(policy, n, purpose, levels, returns_from)
         # The rules of later levels do not affect these trajectories.
@@ -194,6 +199,35 @@ class Draws:
         if not self.ledger.replaying:
             self.memory.keep(batch.call, batch.moments)
         return batch
+
+    def _in_hindsight(
+        self, archive: Archive, policy: Policy, n: int, purpose: str, levels: Levels, returns_from: Levels
+    ) -> Batch:
+        """Return about n trajectories: calls of the archive that serve the policy, and as many fresh ones as lack."""
+        ledger = self.ledger
+        ledger.check_time()
+        found = archive.serving(policy, n)
+        lacking = n - sum(archive.sizes[position] for position in found)
+        if lacking > 0:
+            ledger.check_trajectories(lacking)
+            ledger.calls += 1
+            began = perf_counter()
+            drawn = self.sampler.trajectories(policy, lacking, stream=self.stream.at(ledger.calls))
+            ledger.count_trajectories(purpose, lacking)
+            archive.add(ledger.calls, policy, drawn)
+            ledger.seconds["rollouts"] += perf_counter() - began
+            found.append(len(archive.calls) - 1)
+        pieces = [self._archived(archive, position).only(levels, returns_from) for position in found]
+        return Batch(archive.calls[found[-1]], sum(pieces[1:], start=pieces[0]))
+
+    def _archived(self, archive: Archive, position: int) -> Moments:
+        """Return the moments of a call of the archive, computed again where they were dropped from memory."""
+        call = archive.calls[position]
+        moments = self.memory.moments(call)
+        if moments is None:
+            moments = archive.moments(position)
+            self.memory.keep(call, moments)
+        return moments
 
     def _draw(self, policy: Policy, n: int, purpose: str, levels: Levels, returns_from: Levels) -> Batch:
         """Return n trajectories, drawn within the budget; in a replay, drawn when their moments are first read."""

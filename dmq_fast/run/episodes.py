@@ -24,9 +24,9 @@ from dmq_fast.policy import Optimistic, Policy
 from dmq_fast.run import journal
 from dmq_fast.run.journal import JournalError, Record
 from dmq_fast.run.ledger import Kind, Ledger
-from dmq_fast.samplers import Drawing, RolloutSampler, Sampler
+from dmq_fast.samplers import Drawing, RolloutSampler, Sampler, check_shown
 
-__all__ = ["Episodes", "check_episodes"]
+__all__ = ["Episodes"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -59,7 +59,7 @@ class Episodes:
     """
 
     def __init__(self, sampler: Sampler, planner: OptimisticPlanner, stream: Stream, ledger: Ledger) -> None:
-        check_episodes(sampler)
+        check_shown(sampler, "the variant 'adaptive'")
         self.sampler, self.planner, self.stream, self.ledger = sampler, planner, stream, ledger
         self._most = sampler.chunks(PIECE)[0]
         # Feature rows by level, while a journal is replayed.
@@ -176,12 +176,3 @@ class Episodes:
             raise JournalError(f"journal: expected {piece.n} episodes, got {n}; was it written on another machine?")
         for episode in zip(features, actions, rewards, strict=True):
             planner.add(*episode)
-
-
-def check_episodes(sampler: Sampler) -> None:
-    """Raise TypeError for a sampler that cannot show single episodes."""
-    if not sampler.shows_trajectories:
-        raise TypeError(
-            "env_or_sampler: expected an environment or a sampler that shows trajectories (trajectories_chunk) for the "
-            f"variant 'adaptive', got {type(sampler.unwrapped()).__name__}"
-        )

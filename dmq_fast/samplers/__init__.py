@@ -1,6 +1,6 @@
 """Sources of trajectories: all have `Sampler.collect`, the one primitive that Algorithms 2 and 3 are built on."""
 
-from dmq_fast.samplers.base import Drawing, EqualChunks, Sampler, collect_chunks, estimate_value
+from dmq_fast.samplers.base import Drawing, EqualChunks, Sampler, check_shown, collect_chunks, estimate_value
 from dmq_fast.samplers.batch import BatchEnvironment, BatchSampler
 from dmq_fast.samplers.choose import as_sampler
 from dmq_fast.samplers.evaluate import Estimate
@@ -22,6 +22,7 @@ __all__ = [
     "Sampler",
     "WorkerError",
     "as_sampler",
+    "check_shown",
     "collect_chunks",
     "estimate_value",
 ]

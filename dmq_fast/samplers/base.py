@@ -25,6 +25,7 @@ __all__ = [
     "EqualChunks",
     "Fingerprinted",
     "Sampler",
+    "check_shown",
     "check_tables",
     "collect_chunks",
     "estimate_value",
@@ -183,6 +184,8 @@ class Sampler:
         True
         """
         check_stream("stream", stream)
+        if len(self.chunks(n)) == 1:
+            return self.trajectories_chunk(policy, n, rng=stream.at(stream.call))
         sizes = enumerate(self.chunks(n))
         drawings = (Drawing(policy, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
         return Trajectories.joined(list(self.series(drawings)))
@@ -315,6 +318,15 @@ class EqualChunks(Sequence[int]):
         if isinstance(positions, range):
             return [self[i] for i in positions]
         return min(self.size, self.n - positions * self.size)
+
+
+def check_shown(sampler: Sampler, purpose: str) -> None:
+    """Raise TypeError for a sampler that cannot show single trajectories; `purpose` needs them."""
+    if not sampler.shows_trajectories:
+        raise TypeError(
+            "env_or_sampler: expected an environment, or a sampler that shows trajectories (trajectories_chunk), for "
+            f"{purpose}; got {type(sampler.unwrapped()).__name__}"
+        )
 
 
 def check_tables(env: object) -> None:
