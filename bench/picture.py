@@ -3,7 +3,7 @@
     python bench/picture.py
 
 Left: the trajectories that DMQ needs to solve the combination lock, against the horizon. Right: the value of the policy
-that the printed and the repaired algorithm return on the decoy lock.
+that the printed, the repaired and the self-stopping algorithm return on the decoy lock.
 """
 
 from pathlib import Path
@@ -18,48 +18,52 @@ import numpy as np
 import dmq_fast as dmq
 from dmq_fast.environments import combination_lock, decoy_lock
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 
 def draw_lock(axes: plt.Axes) -> None:
     """Draw the trajectories until the lock is solved, against the horizon."""
     horizons = np.array([2, 3, 5, 8, 12, 20, 35, 60, 100])
-    drawn = []
-    for horizon in horizons:
-        env = combination_lock(int(horizon), 4, rng=0)
-        results = [dmq.DMQ(env, n_samples=20, rng=seed).learn() for seed in range(5)]
-        assert all(env.value(result.policy) == env.optimal_value for result in results)
-        drawn.append([result.n_trajectories for result in results])
-    axes.plot(horizons, np.median(drawn, axis=1), "o-", color=BLUE, label="DMQ, solved in 5 of 5 runs")
+    for arguments, colour, marker, place, label in (
+        ({"variant": "sound", "n_samples": 20}, BLUE, "o", 9, "sound, $N = 20$"),
+        ({"variant": "frugal", "n_samples": 10}, GREEN, "^", -28, "frugal, $N = 10$"),
+        ({"epsilon": 0.05, "delta": 0.05}, ORANGE, "s", -40, r"stops by itself, $\varepsilon = \delta = .05$"),
+    ):
+        drawn = []
+        for horizon in horizons.tolist():
+            env = combination_lock(horizon, 4, rng=0)
+            results = [dmq.DMQ(env, rng=seed, **arguments).learn() for seed in range(5)]
+            assert all(env.value(result.policy) == env.optimal_value for result in results)
+            drawn.append([result.n_trajectories for result in results])
+        median = np.median(drawn, axis=1)
+        axes.plot(horizons, median, marker + "-", color=colour)
+        axes.annotate(label, (100, median[-1]), (0, place), textcoords="offset points", color=colour, ha="right")
     some = horizons[horizons <= 20]
-    axes.plot(some, 4.0**some, "--", color=GREY, label="random exploration, $4^H$")
+    axes.plot(some, 4.0**some, "--", color=GREY)
+    axes.annotate("random exploration, $4^H$", (11.5, 1.2e6), color=GREY)
     axes.set(
         xscale="log",
         yscale="log",
-        ylim=(1, 1e8),
+        ylim=(10, 3e6),
         xlabel="horizon $H$",
         ylabel="trajectories",
-        title="Combination lock, $K = 4$",
+        title="Combination lock, $K = 4$: solved in 5 of 5 runs",
     )
     axes.set_xticks([2, 5, 10, 20, 50, 100], labels=["2", "5", "10", "20", "50", "100"])
     axes.minorticks_off()
-    axes.legend(frameon=False, loc="lower right")
 
 
 def draw_decoy(axes: plt.Axes) -> None:
     """Draw the value of the returned policy on the decoy lock, of the printed algorithm and of the repaired one."""
     horizons = np.arange(2, 21, 2)
-    for variant, colour, marker, label in (
-        ("sound", BLUE, "o", "sound: fixed initial sequence, re-check"),
-        ("paper", ORANGE, "s", "paper: uniform initial policy"),
+    repaired = {"n_samples": 2000, "ratio": 8}
+    for arguments, colour, marker, label in (
+        (repaired | {"variant": "sound"}, BLUE, "o", "sound: fixed initial sequence, re-check"),
+        (repaired | {"variant": "paper"}, GREY, "x", "paper: uniform initial policy"),
+        ({"epsilon": 0.05, "delta": 0.05}, ORANGE, "s", "stops by itself"),
     ):
         values = [
-            [
-                decoy_lock(h).value(
-                    dmq.DMQ(decoy_lock(h), variant=variant, n_samples=2000, ratio=8, rng=seed).learn().policy
-                )
-                for seed in range(5)
-            ]
+            [decoy_lock(h).value(dmq.DMQ(decoy_lock(h), rng=seed, **arguments).learn().policy) for seed in range(5)]
             for h in horizons.tolist()
         ]
         axes.plot(horizons, np.median(values, axis=1), marker + "-", color=colour, label=label)
