@@ -56,14 +56,16 @@ def left_by_steps(n):
     return (1 / ((1 + IMPATIENCE) * (1 + RIDGE))) ** n
 
 
+@pytest.mark.parametrize("floor", [0.0, EPSILON, 1.0])
 @pytest.mark.parametrize("seed", range(20))
-def test_tables_of_deterministic_systems_enclose_the_optimal_value(seed):
+def test_tables_of_deterministic_systems_enclose_the_optimal_value(seed, floor):
+    """Even where pairs that were tried hide nothing: floor 1 leaves the chance 1 of those that were not."""
     rng = np.random.default_rng(seed)
     env = deterministic_table(rng)
     planner = OptimisticPlanner(env.horizon, env.n_actions, env.dimension, RIDGE, STRICT)
-    for _ in range(rng.integers(1, 30)):
+    for _ in range(rng.integers(1, 60)):
         planner.add(*play(env, rng, lambda h, s: int(rng.integers(env.n_actions))))
-    gap, _ = planner.plan(EPSILON)
+    gap, _ = planner.plan(floor)
     for h in range(env.horizon):
         optimal = env.optimal_v[h][planner.rows(h).argmax(axis=1)]
         _, _, plain, hopeful = planner.table(h)
@@ -75,8 +77,20 @@ def test_tables_of_deterministic_systems_enclose_the_optimal_value(seed):
     assert env.optimal_value - value <= gap + (1 - left_by_steps(env.horizon)) * env.optimal_value + 1e-12
 
 
+def test_each_step_that_was_tried_once_takes_a_part_of_an_imagined_value():
+    """One state a level, three actions; all were tried once but for the last action of the last level, which pays 1."""
+    horizon = 30
+    planner = OptimisticPlanner(horizon, 3, 1, RIDGE, STRICT)
+    for a, last in ((0, 0), (1, 1), (2, 0)):
+        planner.add(np.ones((horizon, 1)), np.array([a] * (horizon - 1) + [last]), np.zeros(horizon))
+    planner.plan(1.0)
+    for h in range(horizon):
+        _, _, (plain,), (hopeful,) = planner.table(h)
+        assert plain == 0 and hopeful == pytest.approx(left_by_steps(horizon - 1 - h), rel=1e-9)
+
+
 def test_a_run_that_ends_on_a_deterministic_table_has_lost_at_most_epsilon():
-    for seed in range(60):
+    for seed in range(40):
         env = deterministic_table(np.random.default_rng([1, seed]))
         for strict in (True, False):
             outcome = SelfStopping(as_sampler(env), Aim.of(strict=strict), Stream(seed)).learn()
@@ -156,9 +170,8 @@ def misleading_system():
         np.array([0.4 * e1, 0.4 * e2, e4, 0.8 * e1 - 0.4 * e2]),
         np.array([e1, 1.1 * e1 + e2, e4, e3]),
     ]
-    by_action_0 = np.eye(4)[[0, 1, 2, 3]]
     P = [np.eye(4)[None], np.tile(np.eye(4)[:, None], (1, 4, 1)), np.tile(np.eye(4)[2], (4, 4, 1))]
-    P[2][:, 0] = by_action_0
+    P[2][:, 0] = np.eye(4)
     R = [np.zeros((1, 4)), np.zeros((4, 4)), np.zeros((4, 4)), np.zeros((4, 4))]
     R[3][0, 0], R[3][3, 0] = 0.5, 1.0
     return E.FiniteMDP(P=P, R=R, features=features)
@@ -177,13 +190,13 @@ def misleading_actions(n):
 
 
 def test_with_general_features_a_gap_below_epsilon_can_hide_a_loss():
-    """The fit takes u for .55, as its row is like that of t, so s too, and x, which is 2 w - s, for .45 instead of 1."""
+    """The fit takes u for .55, as its row is like that of t, so s too, and so x, which is 2 w - s, for .45."""
     env = misleading_system()
     for features, q in zip(env.features, env.optimal_q, strict=True):
         theta = np.linalg.lstsq(features, q, rcond=None)[0]
         np.testing.assert_allclose(features @ theta, q, atol=1e-12)
     planner, rng = OptimisticPlanner(4, 4, 4, RIDGE, STRICT), np.random.default_rng(0)
-    for actions in misleading_actions(400):
+    for actions in misleading_actions(320):
         planner.add(*play(env, rng, lambda h, s, actions=actions: actions[h]))
     gap, _ = planner.plan(EPSILON)
     assert gap <= EPSILON
@@ -252,7 +265,7 @@ def random_table(rng, horizon, n_states, n_actions, deterministic):
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("seed", range(10))
 def test_w_bounds_every_single_hidden_outcome(seed, deterministic):
-    """Where nothing is random W is the largest of their values; else an episode may choose its pair by what it meets."""
+    """Where nothing is random W is the largest of their values; else an episode may choose its pair on the way."""
     rng = np.random.default_rng([2, seed])
     env = random_table(rng, 3, 3, 2, deterministic)
     episodes = [play(env, rng, lambda h, s: int(rng.integers(2))) for _ in range(rng.integers(20, 300))]
@@ -295,7 +308,7 @@ def test_a_pair_that_pays_nothing_is_tried_a_number_of_times_that_depends_on_no_
     assert escapes**n <= math.exp(-log_confidence) < escapes ** (n - 1)
 
 
-# I and J: an outcome that was seen at most once.
+# J: an outcome that was seen at most once.
 
 
 def at_most(k, n, p):
@@ -334,7 +347,7 @@ def test_outcomes_seen_at_most_once_by_simulation():
     assert (rng.binomial(95, STRICT / 95, size=runs) <= 1).mean() > 0.03  # for many visits hardly any is given away
 
 
-# J: the test that is resumed.
+# K: the test that is resumed.
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.3])
@@ -366,7 +379,7 @@ def passes_unseen(rng, mass, aim, tests=12):
 
 
 def test_interrupted_tests_pass_an_event_of_mass_epsilon_with_probability_delta_at_most():
-    rng, runs, aim = np.random.default_rng(5), 4000, Aim.of(EPSILON, DELTA)
+    rng, runs, aim = np.random.default_rng(5), 2500, Aim.of(EPSILON, DELTA)
     failed = sum(passes_unseen(rng, EPSILON, aim) for _ in range(runs))
     exact = 1 - math.prod(1 - (1 - EPSILON) ** aim.test_size(j) for j in range(1, 13))
     assert exact <= DELTA
@@ -383,7 +396,7 @@ def side_door(mass, good):
 
 
 def test_runs_end_without_an_event_of_mass_above_epsilon_no_more_often_than_delta():
-    runs, unseen, resumed = 400, 0, 0
+    runs, unseen, resumed = 300, 0, 0
     for seed in range(runs):
         run = SelfStopping(as_sampler(side_door(0.06, seed % 2)), Aim.of(EPSILON, DELTA), Stream(seed))
         outcome = run.learn()
@@ -403,7 +416,7 @@ def test_a_test_that_showed_an_event_excludes_less():
     assert sizes == [59, 93, 124, 153]
 
 
-# K: visits in general features.
+# L: visits in general features.
 
 
 def chances_of_gain(rng, rows, x):
@@ -431,7 +444,7 @@ def test_inverse_leverage_counts_visits_for_the_row_that_is_known_least(seed):
 
 
 def test_a_better_known_row_counts_too_many_visits():
-    """One dimension: nine visits of the row 1 hide a chance of .25, so the row .1 hides a gain of .025, and b is .005."""
+    """One dimension: nine visits of the row 1 hide a chance of .25, so the row .1 a gain of .025, and b is .005."""
     n, hidden = 9, 0.25
     planner = OptimisticPlanner(1, 2, 1, RIDGE, STRICT)
     for _ in range(n):
@@ -452,7 +465,7 @@ def test_cauchy_alone_excludes_less_than_the_chance_that_is_used():
         assert -math.expm1(-x) < min(1.0, math.sqrt(x)) + 1e-15
 
 
-# L: floors.
+# M: floors.
 
 
 def test_floor_of_the_test():
@@ -498,7 +511,7 @@ def bandit_floor(k, epsilon, mean=0.5):
 
 
 def test_floor_of_tied_coins():
-    """However often each of the coins is returned, the draws that all alternatives ask for sum to the floor at least."""
+    """However often each coin is returned, the draws that all alternatives ask for sum to the floor at least."""
     rng = np.random.default_rng(7)
     for k in (2, 4, 10):
         for _ in range(300):
@@ -509,7 +522,7 @@ def test_floor_of_tied_coins():
 
 
 def test_floor_of_ten_coins_of_which_one_is_better_by_two_epsilon():
-    """Another one could be worth .65, or the best one .45; those that are .1 worse are returned in delta of the runs."""
+    """Another one could be worth .65, or the best one .45; those worth .5 are returned in delta of the runs."""
     others = 9 * divergence(1 - DELTA / 9, DELTA) / divergence(0.5, 0.65)
     best = divergence(1 - DELTA, DELTA) / divergence(0.6, 0.45)
     assert others + best == pytest.approx(620.6, abs=0.5)
@@ -520,7 +533,7 @@ def test_floor_of_ten_coins_of_which_one_is_better_by_two_epsilon():
         assert asked >= others - 1e-9
 
 
-# M: amplification of bias, and weights of a D-optimal design.
+# N: amplification of bias, and weights of a D-optimal design.
 
 
 def leverages_of(rows, p):
@@ -562,7 +575,7 @@ def test_counts_amplify_bias_by_one_plus_two_kappa_where_the_design_has_less_tha
         rows = np.array([[1, 0], [0, 1], [1 + kappa, -kappa]]) / (1 + 2 * kappa)
         counts = np.array([1e9, 1e9, 1])
         assert amplification(rows, counts / counts.sum()) == pytest.approx(1 + 2 * kappa, rel=1e-3)
-        assert amplification(rows, design(rows, 4000)) <= math.sqrt(2) * 1.01
+        assert amplification(rows, design(rows, 1000)) <= math.sqrt(2) * 1.01
 
 
 def test_one_hot_rows_amplify_nothing():
