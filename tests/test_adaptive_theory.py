@@ -86,7 +86,8 @@ def test_each_step_that_was_tried_once_takes_a_part_of_an_imagined_value():
     planner.plan(1.0)
     for h in range(horizon):
         _, _, (plain,), (hopeful,) = planner.table(h)
-        assert plain == 0 and hopeful == pytest.approx(left_by_steps(horizon - 1 - h), rel=1e-9)
+        # The leverage is 1 / (1 + ridge) instead of 1: by 1e-6 less, a thousandth of which counts, 29 times at most.
+        assert plain == 0 and hopeful == pytest.approx(left_by_steps(horizon - 1 - h), rel=3e-8)
 
 
 def test_a_run_that_ends_on_a_deterministic_table_has_lost_at_most_epsilon():
