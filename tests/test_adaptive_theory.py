@@ -420,8 +420,13 @@ def test_a_test_that_showed_an_event_excludes_less():
 # L: visits in general features.
 
 
-def chances_of_gain(rng, rows, x):
-    """Return the gain at x and the least chances of hidden outcomes at the rows, for a random linear alternative."""
+def visits_of(rows, x):
+    """Return 1 / max |alpha_i| for the least squares weights alpha with x = sum alpha_i rows_i."""
+    return 1 / np.abs(rows @ np.linalg.inv(rows.T @ rows) @ x).max()
+
+
+def linear_alternative(rng, rows, x):
+    """Return the gain at x and the least chances of hidden outcomes at the rows, for a random linear change."""
     change = rng.normal(size=rows.shape[1])
     change /= np.abs(rows @ change).max()  # so that the chances are at most 1
     return abs(x @ change), np.abs(rows @ change)
@@ -436,12 +441,14 @@ def test_inverse_leverage_counts_visits_for_the_row_that_is_known_least(seed):
     leverages = np.einsum("ni,ij,nj->n", rows, inverse, rows)
     x = rows[leverages.argmax()] * rng.uniform(1, 3)
     u = x @ inverse @ x
-    weights = rows @ inverse @ x
-    assert np.abs(weights).max() <= math.sqrt(leverages.max() * u) * (1 + 1e-9) <= u * (1 + 1e-8)
+    assert visits_of(rows, x) * (1 + 1e-9) >= 1 / math.sqrt(leverages.max() * u) >= 1 / u * (1 - 1e-9)
     for _ in range(200):
-        gain, chances = chances_of_gain(rng, rows, x)
-        assert chances.sum() >= gain / np.abs(weights).max() - 1e-9
+        gain, chances = linear_alternative(rng, rows, x)
+        assert chances.sum() >= visits_of(rows, x) * gain - 1e-9
         assert math.prod(1 - chances) <= math.exp(-gain / u) + 1e-12
+    alike = np.tile(rows[:1, :1], (n, 1))
+    gain, chances = linear_alternative(rng, alike, alike[0])
+    assert visits_of(alike, alike[0]) == pytest.approx(n) and chances.sum() == pytest.approx(n * gain)
 
 
 def test_a_better_known_row_counts_too_many_visits():
@@ -457,8 +464,9 @@ def test_a_better_known_row_counts_too_many_visits():
     assert short == pytest.approx(0.01 / n, rel=1e-5)
     assert (1 - hidden) ** n > DELTA
     assert 0.1 * hidden > 4 * -math.expm1(-STRICT * short)
-    # The mean of the two leverages, by their logarithms, is right.
-    assert math.exp(-0.1 * hidden / math.sqrt(long * short)) >= (1 - hidden) ** n
+    assert visits_of(np.ones((n, 1)), np.array([0.1])) == pytest.approx(90)
+    assert math.sqrt(long * short) == pytest.approx(1 / 90, rel=1e-5)
+    assert math.exp(-90 * 0.1 * hidden) >= (1 - hidden) ** n
 
 
 def test_cauchy_alone_excludes_less_than_the_chance_that_is_used():
