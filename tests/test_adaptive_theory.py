@@ -580,11 +580,15 @@ def test_a_few_multiplicative_steps_bound_the_amplification_of_bias(seed):
 
 
 def test_counts_amplify_bias_by_one_plus_two_kappa_where_the_design_has_less_than_root_d():
+    """Rows w, s and x = (1 + kappa) w - kappa s; w and s have many visits, or many rows that are nearly theirs."""
     for kappa in (1, 2, 3, 10):
         rows = np.array([[1, 0], [0, 1], [1 + kappa, -kappa]]) / (1 + 2 * kappa)
         counts = np.array([1e9, 1e9, 1])
         assert amplification(rows, counts / counts.sum()) == pytest.approx(1 + 2 * kappa, rel=1e-3)
-        assert amplification(rows, design(rows, 1000)) <= math.sqrt(2) * 1.01
+        near = np.linspace(0.9, 1, 400)[:, None, None] * rows[:2]
+        rows = np.vstack([near.reshape(-1, 2), rows])
+        assert amplification(rows, design(rows, 1)) > math.sqrt(2) * 1.2
+        assert amplification(rows, design(rows, 400)) <= math.sqrt(2) * 1.01
 
 
 def test_one_hot_rows_amplify_nothing():
