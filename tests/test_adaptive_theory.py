@@ -8,8 +8,10 @@ import pytest
 
 from dmq_fast import Policy
 from dmq_fast import environments as E
-from dmq_fast.adaptive import RIDGE, Aim, SelfStopping, divergence, seen_once
+from dmq_fast.adaptive import RIDGE, SelfStopping
 from dmq_fast.kernels import OptimisticPlanner, Stream
+from dmq_fast.run.aim import Aim, seen_once
+from dmq_fast.run.stopping import divergence
 from dmq_fast.samplers import as_sampler
 
 # The share of an imagined value that is lost by one step on the way to it, as in `_optimist.pyx`.
