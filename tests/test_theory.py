@@ -295,7 +295,7 @@ def test_constants_can_be_given_to_dmq():
         arguments = p.dmq_arguments()
         assert arguments.keys() == {"eps_s", "eps_t", "eps_r", "ridge", "n_samples"}
         assert arguments["n_samples"] == p.n_samples
-        parameters = dmq.DMQ(lock, **arguments).parameters
+        parameters = dmq.DMQ(lock, **arguments).settings.parameters
         assert parameters.ratio == pytest.approx(float(p.eps_t / p.eps_s))
 
 
