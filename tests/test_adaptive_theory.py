@@ -552,14 +552,15 @@ def leverages_of(rows, p):
 
 
 def design(rows, steps):
-    """Return the mean of the weights of some multiplicative steps towards the D-optimal design."""
+    """Return the means of weights and of logarithms of leverages over steps towards the D-optimal design."""
     n, d = rows.shape
-    p, total = np.full(n, 1 / n), np.zeros(n)
+    p, total, logarithms = np.full(n, 1 / n), np.zeros(n), np.zeros(n)
     for _ in range(steps):
         total += p
+        logarithms += np.log(leverages_of(rows, p))
         p = p * leverages_of(rows, p) / d
         assert p.sum() == pytest.approx(1)
-    return total / steps
+    return total / steps, logarithms / steps
 
 
 def amplification(rows, p):
@@ -574,11 +575,12 @@ def test_a_few_multiplicative_steps_bound_the_amplification_of_bias(seed):
     n, d = int(rng.integers(6, 60)), int(rng.integers(1, 6))
     rows = rng.normal(size=(n, d)) * rng.exponential(size=(n, 1))
     for steps in (1, 4, 16, 64):
-        p = design(rows, steps)
+        p, logarithms = design(rows, steps)
+        assert (np.log(leverages_of(rows, p)) <= logarithms + 1e-9).all()
         largest = leverages_of(rows, p).max()
         assert d * (1 - 1e-9) <= largest <= d * n ** (1 / steps) * (1 + 1e-9)
         assert amplification(rows, p) <= math.sqrt(largest) * (1 + 1e-9)
-    assert leverages_of(rows, design(rows, 2000)).max() <= 1.01 * d
+    assert leverages_of(rows, design(rows, 2000)[0]).max() <= 1.01 * d
 
 
 def test_counts_amplify_bias_by_one_plus_two_kappa_where_the_design_has_less_than_root_d():
@@ -589,8 +591,8 @@ def test_counts_amplify_bias_by_one_plus_two_kappa_where_the_design_has_less_tha
         assert amplification(rows, counts / counts.sum()) == pytest.approx(1 + 2 * kappa, rel=1e-3)
         near = np.linspace(0.9, 1, 400)[:, None, None] * rows[:2]
         rows = np.vstack([near.reshape(-1, 2), rows])
-        assert amplification(rows, design(rows, 1)) > math.sqrt(2) * 1.2
-        assert amplification(rows, design(rows, 400)) <= math.sqrt(2) * 1.01
+        assert amplification(rows, design(rows, 1)[0]) > math.sqrt(2) * 1.2
+        assert amplification(rows, design(rows, 400)[0]) <= math.sqrt(2) * 1.01
 
 
 def test_one_hot_rows_amplify_nothing():
