@@ -64,6 +64,13 @@ DUELS = 3
 # Tests after which a run gives up, as its fits keep changing: 60 tests^2 / 2 episodes went into them.
 MOST_TESTS = 20
 
+# Share of an imagined value that is lost by a step on the way to it, so that near outcomes are looked for first. What is
+# promised is checked without it.
+IMPATIENCE = 1e-3
+
+# Doubt about an episode from which on it counts as one that showed the test something.
+HIT = 0.5
+
 # Distinct rows of a level above which several episodes are played between two plans: one more for each so many.
 ROWS_PER_EPISODE = 512
 
@@ -83,6 +90,18 @@ class Candidate:
     def __init__(self, planner: OptimisticPlanner, theta: Floats, episodes: Numbers | None = None) -> None:
         self.planner, self.theta = planner, theta
         self.episodes = np.zeros(0, dtype=np.int64) if episodes is None else episodes
+        self.hit: set[int] = set()
+
+    def add(self, episodes: Numbers) -> None:
+        """Add episodes that the policy has played."""
+        self.episodes = np.concatenate([self.episodes, episodes])
+
+    def hits(self) -> int:
+        """Return the number of episodes that ever showed what the policy may miss, by the plans at the calls so far."""
+        if len(self) and self.doubt() * len(self) > HIT:
+            single = (Candidate(self.planner, self.theta, self.episodes[i : i + 1]) for i in range(len(self)))
+            self.hit |= {int(one.episodes[0]) for one in single if one.doubt() > HIT}
+        return len(self.hit)
 
     def __len__(self) -> int:
         return len(self.episodes)
@@ -208,9 +227,9 @@ class SelfStopping:
                 self.passed = True
                 return True
 
-    def plan(self) -> None:
+    def plan(self, impatience: float = 0.0) -> None:
         """Make the backward pass on all episodes so far."""
-        self.gap, residual = self.planner.plan(self.floor)
+        self.gap, residual = self.planner.plan(self.floor, impatience)
         self.noisy = self.noisy or residual > NOISE
         if self.progress is not None:
             self.progress(Report(self.phase, self.planner.n_episodes, self.gap))
@@ -223,9 +242,9 @@ class SelfStopping:
         W is a fit, which can come out too low where many levels lie behind: so the states of the sample are looked at
         on every level, and where level k fails, episodes follow its policy before k.
         """
-        self.phase, planner = "explore", self.planner
+        self.phase, planner, impatience = "explore", self.planner, IMPATIENCE
         while True:
-            self.plan()
+            self.plan(impatience)
             # The more distinct rows there are the more a plan costs, so the more episodes are played before the next.
             n = 1 + max(planner.n_rows) // ROWS_PER_EPISODE
             if not planner.n_episodes:
@@ -234,14 +253,14 @@ class SelfStopping:
                 self.episodes.play("explore", n)
             elif sample is not None and (gaps := sample.gaps()).max() > self.aim.epsilon:
                 self.episodes.play("explore", n, sample.theta, int(np.argmax(gaps)))
+            elif impatience:
+                impatience = 0.0
+            elif not planner.rewarded and self.floor > self.aim.epsilon:
+                sample, self.floor, impatience = None, self.floor / 2, IMPATIENCE  # nothing ever paid: look for rarer
+            elif planner.rewarded and self.floor < self.p_min:
+                sample, self.floor, impatience = None, self.p_min, IMPATIENCE
             else:
-                sample = None  # the start decides from now on
-                if not planner.rewarded and self.floor > self.aim.epsilon:
-                    self.floor /= 2  # nothing ever paid: look for rarer rewards
-                elif planner.rewarded and self.floor < self.p_min:
-                    self.floor = self.p_min
-                else:
-                    return
+                return
 
     # ---- Noise: a Bayesian bootstrap over episodes
 
@@ -287,15 +306,15 @@ class SelfStopping:
     def passes(self, candidate: Candidate) -> bool:
         """Go on with the test of a candidate on fresh episodes; False as soon as its mean over all of them must fail.
 
-        The candidate was fixed before these episodes, so it does not matter what is played between them.
+        The candidate was fixed before these episodes, so it does not matter what is played between them. Each one that
+        shows something makes the test longer.
         """
-        size, self.phase = self.aim.test_size(self.tests_made), "test"
-        while len(candidate) < size:
+        self.phase, test = "test", self.tests_made
+        while len(candidate) < (size := self.aim.test_size(test, candidate.hits())):
             piece = min(max(FIRST_PIECE, len(candidate)), size - len(candidate))
-            more = self.episodes.play("test", piece, candidate.theta)
-            candidate.episodes = np.concatenate([candidate.episodes, more])
+            candidate.add(self.episodes.play("test", piece, candidate.theta))
             self.plan()
-            if candidate.doubt() * len(candidate) > self.aim.epsilon * size:
+            if candidate.doubt() * len(candidate) > self.aim.epsilon * self.aim.test_size(test, candidate.hits()):
                 return False
         return True
 

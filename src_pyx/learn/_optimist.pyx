@@ -7,7 +7,7 @@ A backward pass over the levels fits two values to the transitions of a run, wit
 
 - c(s) is 1 minus the most reward that any episode had collected before s: what can still be earned, as rewards of an
   episode sum to at most 1;
-- the optimistic targets are divided by 1 + IMPATIENCE u, which is 1 after many visits;
+- where a plan is impatient, the optimistic targets are divided by 1 + impatience u, which is 1 after many visits;
 - b = 1 - exp(-log_confidence u) with the leverage u = phi^T V^{-1} phi, whose inverse counts visits: an outcome of a
   larger chance would have been seen; chances below `floor` count as 0.
 
@@ -45,9 +45,8 @@ cdef enum:
     # Halvings of the argument of exp, see `chance_of`.
     HALVINGS = 10
 
-# Values that differ by less are equal for the optimistic rule; how much of a value the leverage decides among them; and
-# the share of an imagined value that is lost by one step on the way to it, so that near outcomes are looked for first.
-cdef double TIE = 1e-9, CURIOSITY = 1e-6, IMPATIENCE = 1e-3
+# Values that differ by less are equal for the optimistic rule; and how much of a value the leverage decides among them.
+cdef double TIE = 1e-9, CURIOSITY = 1e-6
 
 # Equal transitions from a pair, row K + action, to a row of the next level (0 after the last one).
 cdef struct Move:
@@ -237,7 +236,7 @@ cdef class OptimisticPlanner:
 
     cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes
     cdef readonly bint rewarded
-    cdef double ridge, log_confidence, floor
+    cdef double ridge, log_confidence, floor, impatience
     # Whether theta, omega and the tables of values are those of all episodes.
     cdef bint planned
     cdef bint busy
@@ -598,13 +597,16 @@ cdef class OptimisticPlanner:
 
     # Plans
 
-    def plan(self, floor):
+    def plan(self, floor, impatience=0.0):
         """Make the backward pass on all episodes so far.
 
         Parameters
         ----------
         floor : float
             In [0, 1]: smaller chances of an outcome that was never seen count as 0.
+        impatience : float, default 0
+            >= 0: the share of an imagined value that is lost by a step tried once on the way to it. With some, near
+            outcomes are looked for first; W then bounds values only up to this share a level.
 
         Returns
         -------
@@ -614,14 +616,16 @@ cdef class OptimisticPlanner:
             Largest |r + max_b F_{h+1}(s', b) - phi^T theta_h^a| of a transition.
         """
         cdef double gap = 1.0, residual
-        cdef double least = number(floor, "floor")
+        cdef double least = number(floor, "floor"), lost = number(impatience, "impatience")
         cdef Py_ssize_t j
         cdef Level* first = self.levels
         if not 0.0 <= least <= 1.0:
             raise ValueError(f"floor: expected a number in [0, 1], got {floor!r}")
+        if not lost >= 0.0:
+            raise ValueError(f"impatience: expected a number >= 0, got {impatience!r}")
         self.begin_work()
         with nogil:
-            self.floor = least
+            self.floor, self.impatience = least, lost
             residual = self.backward()
             if self.n_episodes > 0:
                 gap = 0.0
@@ -657,7 +661,7 @@ cdef class OptimisticPlanner:
                 for a in range(n_actions):
                     p = j * n_actions + a
                     if level.hope[p] != 0.0 or level.target[p] != 0.0:
-                        level.hope[p] /= 1.0 + IMPATIENCE * level.leverage[p]
+                        level.hope[p] /= 1.0 + self.impatience * level.leverage[p]
                         add_scaled(theta + a * d, level.rows + j * d, level.target[p], d)
                         add_scaled(omega + a * d, level.rows + j * d, level.hope[p], d)
             for a in range(n_actions):
