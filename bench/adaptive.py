@@ -190,6 +190,151 @@ def two_doors(seed: int, q: float, value: float) -> E.FiniteMDP:
     )
 
 
+def rooms(seed: int, n: int, mass: float, decoy: float, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a gamble that leads to n rooms with a small chance each, where one action pays 1; leaving pays `decoy`."""
+    rng = np.random.default_rng([31, seed])
+    secrets, gamble = rng.integers(n_actions, size=n), int(rng.integers(n_actions))
+    P, R = np.zeros((1, n_actions, n + 1)), [np.full((1, n_actions), decoy), np.zeros((n + 1, n_actions))]
+    P[0, :, n], P[0, gamble], R[0][0, gamble] = 1, [mass] * n + [1 - n * mass], 0
+    R[1][np.arange(n), secrets] = 1
+    return E.FiniteMDP(P=[P], R=R, features=[np.eye(n + 1)[:1], np.eye(n + 1)])
+
+
+def corridor(seed: int, horizon: int, p: float, decoy: float) -> E.FiniteMDP:
+    """Return a long lock whose right action succeeds with probability p; leaving it at once pays `decoy`."""
+    secret = np.random.default_rng([32, seed]).integers(2, size=horizon)
+    return tables(
+        horizon,
+        2,
+        {"start": [1, 0], "good": [1, 0], "dead": [0, 1]},
+        lambda h, s, a: {"good": p, "dead": 1 - p} if s != "dead" and a == secret[h] else {"dead": 1.0},
+        lambda h, s, a: (
+            decoy * (a != secret[0]) if h == 0 else float(h == horizon - 1 and s == "good" and a == secret[h])
+        ),
+    )
+
+
+def contexts(seed: int, n: int, n_actions: int, gap: float) -> E.FiniteMDP:
+    """Return n equally likely start states, each with a Bernoulli action that is better by the gap."""
+    rng = np.random.default_rng([33, seed])
+    means = np.full((n, n_actions), 0.4)
+    means[np.arange(n), rng.integers(n_actions, size=n)] += gap
+    return E.FiniteMDP(P=[], R=[means], features=[np.eye(n)], start=np.full(n, 1 / n), caps=[1.0])
+
+
+def drip(seed: int, q: float, decoy: float, horizon: int = 20, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a path each of whose steps pays 1 and ends it with a small probability q; leaving at once pays `decoy`."""
+    secret = np.random.default_rng([34, seed]).integers(n_actions, size=horizon)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        return {"on": 1 - q, "paid": q} if s in ("start", "on") and a == secret[h] else {"dead": 1.0}
+
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0, 0], "on": [1, 0, 0], "paid": [0, 1, 0], "dead": [0, 0, 1]},
+        go,
+        lambda h, s, a: decoy * (a != secret[0]) if h == 0 else float(s == "paid"),
+    )
+
+
+def slippery(seed: int, q: float, sure: float, horizon: int = 8) -> E.FiniteMDP:
+    """Return a path that pays .9 at its end and is lost with probability q at every step, beside a sure payment."""
+    fast = int(np.random.default_rng([35, seed]).integers(2))
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s == "fast" or (s == "start" and a == fast):
+            return {"fast": 1 - q, "lost": q}
+        return {"safe" if s == "start" else s: 1.0}
+
+    return tables(
+        horizon,
+        2,
+        {"start": [1, 0, 0], "fast": [1, 0, 0], "safe": [0, 1, 0], "lost": [0, 0, 1]},
+        go,
+        lambda h, s, a: (h == horizon - 1) * (0.9 * (s == "fast") + sure * (s == "safe")),
+    )
+
+
+def cue(seed: int, horizon: int = 10) -> E.FiniteMDP:
+    """Return a cue at the start that tells which of two last actions pays .9 and which .3, with noise between."""
+    flip = int(np.random.default_rng([36, seed]).integers(2))
+    P = np.kron(np.eye(2), np.full((2, 2), 0.5))[:, None].repeat(2, axis=1)
+    last = np.array([[0.9, 0.3], [0.3, 0.9]])[[flip, flip, 1 - flip, 1 - flip]]
+    R = [np.zeros((4, 2))] * (horizon - 1) + [last]
+    caps = [0.0] * (horizon - 1) + [1.0]
+    return E.FiniteMDP(P=[P] * (horizon - 1), R=R, features=[np.eye(4)] * horizon, start=[0.25] * 4, caps=caps)
+
+
+def exits(seed: int, horizon: int = 12, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a lock worth .7, each of whose steps has an exit that pays .6."""
+    rng = np.random.default_rng([37, seed])
+    orders = [rng.permutation(n_actions) for _ in range(horizon)]
+
+    def pay(h: int, s: str, a: int) -> float:
+        if s == "gone":
+            return 0.0
+        return 0.7 * (h == horizon - 1) if a == orders[h][0] else 0.6 * (a == orders[h][1])
+
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0], "good": [1, 0], "gone": [0, 1]},
+        lambda h, s, a: {"good" if s != "gone" and a == orders[h][0] else "gone": 1.0},
+        pay,
+    )
+
+
+def hidden(seed: int, q: float, length: float, horizon: int = 5) -> E.FiniteMDP:
+    """Return a lock that begins with probability q only, and whose good state has a short feature."""
+    secret = np.random.default_rng([38, seed]).integers(3, size=horizon)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s == "start" and a == secret[0]:
+            return {"short": q, "plain": 1 - q}
+        return {"short" if s == "short" and a == secret[h] else "plain": 1.0}
+
+    return tables(
+        horizon,
+        3,
+        {"start": [1, 0, 0], "short": [0, length, 0], "plain": [0, 0, 1]},
+        go,
+        lambda h, s, a: (
+            0.1 * (a != secret[0]) if h == 0 else float(h == horizon - 1 and s == "short" and a == secret[h])
+        ),
+    )
+
+
+def mixed(seed: int, make: Callable[[int], E.FiniteMDP], condition: float) -> E.FiniteMDP:
+    """Return an environment whose features are correlated: times a matrix of this condition number, by level."""
+    env, rng = make(seed), np.random.default_rng([39, seed])
+
+    def turn() -> np.ndarray:
+        return np.asarray(np.linalg.qr(rng.normal(size=(env.dimension, env.dimension)))[0])
+
+    scales = np.geomspace(1, 1 / condition, env.dimension)
+    features = [np.asarray(rows) @ (turn() * scales) @ turn() for rows in env.features]
+    return E.FiniteMDP(P=env.P, R=env.R, features=features, start=env.start, caps=env.caps)
+
+
+def circle(seed: int, n: int = 8, gap: float = 0.3) -> E.FiniteMDP:
+    """Return start states on a circle, with negative entries, whose Bernoulli rewards are linear."""
+    rng = np.random.default_rng([40, seed])
+    angles = np.arange(n) * 2 * np.pi / n + rng.uniform(0, 2 * np.pi)
+    rows = np.stack([np.ones(n), np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(2)
+    theta = rng.normal(size=(2, 2))
+    theta *= gap / np.linalg.norm(theta, axis=0)
+    means = [0.5 + rows[:, 1:] @ theta]
+    return E.FiniteMDP(P=[], R=means, features=[rows], start=np.full(n, 1 / n), caps=[1.0])
+
+
+def needle(seed: int, n: int, p: float) -> E.FiniteMDP:
+    """Return n arms, one of which pays 1 with probability p, the others never."""
+    means = np.zeros((1, n))
+    means[0, np.random.default_rng([41, seed]).integers(n)] = p
+    return E.FiniteMDP(P=[], R=[means], features=[np.ones((1, 1))], caps=[1.0])
+
+
 SHIPPED: dict[str, Callable[[int], Any]] = {
     "lock-5": lambda s: E.combination_lock(5, 4, rng=s),
     "lock-20": lambda s: E.combination_lock(20, 4, rng=s),
@@ -217,9 +362,16 @@ ATTACKS: dict[str, Callable[[int], Any]] = {
     "short-.09": lambda s: short(s, [0.09, 0]),
     "short-.001": lambda s: short(s, [0.001, 0]),
     "short-1e-5": lambda s: short(s, [1e-5, 0]),
+    "short-1e-6": lambda s: short(s, [1e-6, 0]),
+    "short-1e-7": lambda s: short(s, [1e-7, 0]),
+    "rotated-angle-1e-5": lambda s: rotated(s, lambda t: short(t, [np.sin(1e-5), np.cos(1e-5)])),
+    "rooms-5": lambda s: rooms(s, 5, 0.06, 0.2),
+    "rooms-20": lambda s: rooms(s, 20, 0.02, 0.3),
+    "corridor-60": lambda s: corridor(s, 60, 0.98, 0.15),
+    "contexts-8": lambda s: contexts(s, 8, 3, 0.3),
     "angle-.02": lambda s: short(s, [np.sin(0.02), np.cos(0.02)]),
-    "amplified-2": lambda s: amplified(s, 2, 0.1, 0.35),
-    "amplified-3": lambda s: amplified(s, 3, 0.1, 0.45),
+    "amplified-2": lambda s: amplified(s, 2, 0.1, 0.32),
+    "amplified-3": lambda s: amplified(s, 3, 0.1, 0.42),
     "arms-10": lambda s: arms(s, 10, 0.1),
     "pooled-.01": lambda s: pooled(s, 0.01),
     "pooled-.04": lambda s: pooled(s, 0.04),
@@ -238,9 +390,19 @@ HELD_OUT: dict[str, Callable[[int], Any]] = {
     "two-doors-.3": lambda s: two_doors(s, 0.3, 1.0),
     "two-doors-.5": lambda s: two_doors(s, 0.5, 0.6),
     "bait-.25": lambda s: bait(s, 0.25, 0.12, horizon=14, n_actions=3),
-    "amplified-4": lambda s: amplified(s, 4, 0.06, 0.35),
+    "amplified-4": lambda s: amplified(s, 4, 0.06, 0.32),
     "lock-K-12": lambda s: E.combination_lock(8, 12, rng=s),
     "linear-q-noisy": lambda s: E.linear_q(horizon=8, rng=s),
+    "drip-.02": lambda s: drip(s, 0.02, 0.15),
+    "slippery-.05-.7": lambda s: slippery(s, 0.05, 0.7),
+    "slippery-.05-.5": lambda s: slippery(s, 0.05, 0.5),
+    "cue": cue,
+    "exits": exits,
+    "hidden-.3": lambda s: hidden(s, 0.3, 1e-3),
+    "mixed-lock": lambda s: mixed(s, lambda t: E.combination_lock(8, 3, rng=t, p_success=0.95), 100),
+    "mixed-tabular": lambda s: mixed(s, lambda t: random_tabular(t, 5, 3, 5, 0.3), 1000),
+    "circle": circle,
+    "needle-40": lambda s: needle(s, 40, 0.15),
 }
 GROUPS = {"shipped": SHIPPED, "attacks": ATTACKS, "held-out": HELD_OUT}
 

@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 
 from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.run.aim import Aim
+from dmq_fast.run.candidate import Candidate
 from dmq_fast.run.episodes import Episodes
 from dmq_fast.run.ledger import Ledger, OutOfBudget
+from dmq_fast.run.linearity import Disagreement, disagreements
 from dmq_fast.run.options import Budget
 from dmq_fast.run.stopping import CONTRADICTION, Outcome, interval
 from dmq_fast.samplers import Sampler
 from dmq_fast.samplers.streams import OWN_CALLS
 
-__all__ = ["PURPOSES", "Candidate", "Report", "SelfStopping"]
+__all__ = ["PURPOSES", "Report", "SelfStopping"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -33,9 +35,11 @@ Numbers = NDArray[np.int64]
 PURPOSES = ("explore", "refine", "test")
 """What episodes are played for: to find outcomes that no episode showed, to settle the noise, to test a policy."""
 
-# Added to the sums of squares of the fits. A part of a feature outside the span of the data that is shorter than some
-# tenth of its root, 1e-4, goes unseen; a larger ridge hides longer ones, and a smaller one loses digits.
-RIDGE = 1e-6
+# Added to the sums of squares of the fits. A part of a feature outside the span of the data that is shorter than its
+# root, 1e-6, goes unseen; a larger ridge hides longer ones. Factors are rotated, never taken of a sum of squares, so
+# features count as parallel only where their rounding does; with N episodes of noise, rounding moves the values of
+# directions that were never seen by some 1e-16 sqrt(N) / ridge, which is still small.
+RIDGE = 1e-12
 
 # A fit whose largest residual is below this is that of a deterministic environment, which needs no bootstrap.
 NOISE = 0.02
@@ -43,7 +47,8 @@ NOISE = 0.02
 # Refits of the bootstrap: enough for a .95 quantile, the second largest of them.
 REPLICATES = 20
 
-# Share of the episodes so far that the replicates play. Between .05 and .2 it makes no clear difference.
+# Largest share of the episodes so far that the replicates play; less where less settles the noise. Between .05 and .2
+# it makes no clear difference.
 GROWTH = 0.2
 
 # The part of it that all replicates share equally; the rest goes to those that see a loss, in proportion.
@@ -61,15 +66,23 @@ LEAST_SHARE = 1 / 8
 # Duels by returns that a run fights, after a test, with policies that its returns speak for and its fits do not.
 DUELS = 3
 
+# What one unseen outcome may add by plans from reweighted episodes, in epsilons. Exploration ends at 1 by the plan
+# itself, so 1 would never be reached; at 1.5 twice as many runs stop too early where rare transitions lead to what is
+# unexplored.
+MARGIN = 1.2
+
+# Episodes of a run above which a reweighted plan plays more than one: one more for each so many.
+EPISODES_PER_EPISODE = 1000
+
 # Tests after which a run gives up, as its fits keep changing: 60 tests^2 / 2 episodes went into them.
 MOST_TESTS = 20
 
-# Share of an imagined value that is lost by a step on the way to it, so that near outcomes are looked for first. What is
-# promised is checked without it.
+# Share of an imagined value that is lost by a step on the way to it, so that near outcomes are looked for first. At the
+# end exploration goes on without it.
 IMPATIENCE = 1e-3
 
-# Doubt about an episode from which on it counts as one that showed the test something.
-HIT = 0.5
+# Differences between returns and fit up to this share of epsilon are no reason for a warning.
+LEAST_DISAGREEMENT = 0.1
 
 # Distinct rows of a level above which several episodes are played between two plans: one more for each so many.
 ROWS_PER_EPISODE = 512
@@ -82,56 +95,6 @@ class Report:
     phase: str
     n_trajectories: int
     gap: float
-
-
-class Candidate:
-    """A policy, greedy on a frozen theta, with the numbers of episodes that took its actions throughout."""
-
-    def __init__(self, planner: OptimisticPlanner, theta: Floats, episodes: Numbers | None = None) -> None:
-        self.planner, self.theta = planner, theta
-        self.episodes = np.zeros(0, dtype=np.int64) if episodes is None else episodes
-        self.hit: set[int] = set()
-
-    def add(self, episodes: Numbers) -> None:
-        """Add episodes that the policy has played."""
-        self.episodes = np.concatenate([self.episodes, episodes])
-
-    def hits(self) -> int:
-        """Return the number of episodes that ever showed what the policy may miss, by the plans at the calls so far."""
-        if len(self) and self.doubt() * len(self) > HIT:
-            single = (Candidate(self.planner, self.theta, self.episodes[i : i + 1]) for i in range(len(self)))
-            self.hit |= {int(one.episodes[0]) for one in single if one.doubt() > HIT}
-        return len(self.hit)
-
-    def __len__(self) -> int:
-        return len(self.episodes)
-
-    def gaps(self) -> Floats:
-        """Return the largest gain by one unseen outcome from each level on, on average over the episodes, (H,)."""
-        return self.planner.gaps(self.episodes) / len(self)
-
-    def loss(self, theta: Floats | None = None) -> float:
-        """Return the loss by the policy's actions if theta were right, by default the newest; a mean over episodes."""
-        return self.planner.regret(self.planner.theta if theta is None else theta, self.episodes)
-
-    def doubt(self) -> float:
-        """Return what the policy may miss: its loss by the newest fit, and the largest gap."""
-        return float(self.gaps().max()) + self.loss()
-
-    def leverages(self) -> Floats:
-        """Return the leverage of every state and action of the episodes, (n, H): one over the number of visits."""
-        rows, actions, _ = (entries[self.episodes] for entries in self.planner.recorded(0))
-        tables = [self.planner.table(h)[0] for h in range(self.planner.horizon)]
-        return np.stack([table[rows[:, h], actions[:, h]] for h, table in enumerate(tables)], axis=1)
-
-    def mean_return(self) -> tuple[float, float]:
-        """Return the mean return of the episodes, and its standard error."""
-        returns = self.planner.returns(self.episodes)
-        return float(returns.mean()), float(returns.std()) / math.sqrt(len(returns))
-
-    def predicted(self, theta: Floats | None = None) -> float:
-        """Return the mean over the episodes of the value at their start, by the plan or by theta."""
-        return float(self.planner.predicted(self.episodes, theta).mean())
 
 
 class SelfStopping:
@@ -178,12 +141,17 @@ class SelfStopping:
         self.loss_quantile = 0.0
         self.candidate: Candidate | None = None
         self.tested: list[Candidate] = []
+        self.disagreements: list[Disagreement] = []
         self.status, self.passed = "interrupted", False
 
     def learn(self) -> Outcome:
         """Run to the end, or until a budget is used up."""
         try:
             self.status = "finished" if self.run() else CONTRADICTION
+            if self.passed and self.noisy and self.candidate is not None:
+                least, rng = LEAST_DISAGREEMENT * self.aim.epsilon, self.own_generator()
+                episodes = self.candidate.episodes
+                self.disagreements = disagreements(self.planner, episodes, self.aim.delta, least, rng)
         except OutOfBudget as stop:
             self.status = stop.status
         return self.outcome()
@@ -195,7 +163,7 @@ class SelfStopping:
         while True:
             self.explore(sample)
             candidate = self.candidate
-            if candidate is None or not len(candidate) or candidate.doubt() > epsilon:
+            if candidate is None or not len(candidate) or self.doubt(candidate) > epsilon:
                 candidate = self.candidate = Candidate(self.planner, self.planner.theta)  # else its test goes on
             sample = candidate if len(candidate) else None
             if self.noisy:
@@ -205,14 +173,18 @@ class SelfStopping:
                     continue
                 if not self.settled(seen):
                     continue
+            if not self.replicates_content():
+                continue
             if not len(candidate):
                 if self.tests_made >= MOST_TESTS:
                     self.tested.append(self.best_by_returns(self.best_tested()))
                     return False
                 self.tests_made += 1
                 self.tested.append(candidate)
-            sample = candidate
-            if not self.passes(candidate) or (self.noisy and not self.settled(candidate)):
+            sample, before = candidate, self.planner.n_episodes
+            if not self.passes(candidate):
+                continue
+            if self.noisy and self.planner.n_episodes > before and not self.settled(candidate):
                 continue
             sample = self.candidate = self.best_by_returns(candidate)
             if sample is candidate and self.contradicted(candidate):
@@ -240,7 +212,8 @@ class SelfStopping:
         """Play optimistic episodes until one unseen outcome cannot add epsilon, at the start nor where `sample` goes.
 
         W is a fit, which can come out too low where many levels lie behind: so the states of the sample are looked at
-        on every level, and where level k fails, episodes follow its policy before k.
+        on every level, and where level k fails, episodes follow its policy before k. A sample that the newest fit has
+        left behind is dropped: what a policy may miss that will not be returned need not be known.
         """
         self.phase, planner, impatience = "explore", self.planner, IMPATIENCE
         while True:
@@ -251,6 +224,8 @@ class SelfStopping:
                 self.episodes.play("explore", 1, planner.theta)
             elif self.gap > self.aim.epsilon:
                 self.episodes.play("explore", n)
+            elif sample is not None and sample.loss() > self.aim.epsilon:
+                sample = None
             elif sample is not None and (gaps := sample.gaps()).max() > self.aim.epsilon:
                 self.episodes.play("explore", n, sample.theta, int(np.argmax(gaps)))
             elif impatience:
@@ -271,8 +246,8 @@ class SelfStopping:
 
     def replicates(self, rng: np.random.Generator, *, returns: bool = False) -> list[Floats]:
         """Return fits in which every episode counts with a random weight."""
-        n = self.planner.n_episodes
-        return [self.planner.replicate(rng.standard_exponential(n), returns) for _ in range(REPLICATES)]
+        n, near = self.planner.n_episodes, self.aim.epsilon / 2
+        return [self.planner.replicate(rng.standard_exponential(n), returns, near) for _ in range(REPLICATES)]
 
     def settled(self, sample: Candidate) -> bool:
         """Whether the bootstrap agrees with the sample's actions up to epsilon; else the replicates play.
@@ -289,10 +264,29 @@ class SelfStopping:
             return True
         self.phase = "refine"
         weights = EQUAL_PART / REPLICATES + (1 - EQUAL_PART) * losses / losses.sum()
-        n = max(1, math.ceil(GROWTH * self.planner.n_episodes))
+        growth = min(GROWTH, (self.loss_quantile / self.aim.epsilon) ** 2 - 1)  # the quantile falls like 1 / sqrt(n)
+        n = max(1, math.ceil(growth * self.planner.n_episodes))
         shares = rng.multinomial(n, weights / weights.sum())
         self.episodes.play_all("refine", list(zip(replicates, shares.tolist(), strict=True)))
         return False
+
+    def replicates_content(self) -> bool:
+        """Whether one unseen outcome adds at most `MARGIN` epsilon by reweighted episodes, too; else they play.
+
+        Where the unexplored lies behind a rare transition, the chance to get there is known with an error. The gain is
+        counted from the larger of both values at the start, so that noise in what is known makes none.
+        """
+        rng, planner, most = self.own_generator(), self.planner, MARGIN * self.aim.epsilon
+        known = float(planner.predicted(np.arange(planner.n_episodes)).mean())
+        gains = []
+        for _ in range(REPLICATES):
+            plain, hopeful = planner.imagine(rng.standard_exponential(planner.n_episodes), self.floor)
+            gains.append(hopeful - max(plain, known))
+            if gains[-1] > most:
+                self.phase = "explore"
+                self.episodes.play("explore", 1 + planner.n_episodes // EPISODES_PER_EPISODE)
+        self.plan()
+        return bool(np.quantile(gains, 1 - self.aim.delta) <= most)
 
     def hindsight(self, candidate: Candidate) -> Candidate:
         """Return the candidate with all episodes that took its actions throughout, filled up to a first sample."""
@@ -306,17 +300,20 @@ class SelfStopping:
     def passes(self, candidate: Candidate) -> bool:
         """Go on with the test of a candidate on fresh episodes; False as soon as its mean over all of them must fail.
 
-        The candidate was fixed before these episodes, so it does not matter what is played between them. Each one that
-        shows something makes the test longer.
+        The candidate was fixed before these episodes, so it does not matter what is played between them.
         """
-        self.phase, test = "test", self.tests_made
-        while len(candidate) < (size := self.aim.test_size(test, candidate.hits())):
+        size, self.phase = self.aim.test_size(self.tests_made), "test"
+        while len(candidate) < size:
             piece = min(max(FIRST_PIECE, len(candidate)), size - len(candidate))
             candidate.add(self.episodes.play("test", piece, candidate.theta))
             self.plan()
-            if candidate.doubt() * len(candidate) > self.aim.epsilon * self.aim.test_size(test, candidate.hits()):
+            if self.doubt(candidate) * len(candidate) > self.aim.epsilon * size:
                 return False
         return True
+
+    def doubt(self, candidate: Candidate) -> float:
+        """Return what a candidate may miss on its states: its loss by the newest fit, and the largest gap."""
+        return float(candidate.gaps().max()) + candidate.loss()
 
     def contradicted(self, candidate: Candidate) -> bool:
         """Whether the returns of a candidate differ from its predicted value by more than epsilon and chance."""
@@ -334,13 +331,13 @@ class SelfStopping:
         for _ in range(DUELS):
             if not self.returns_object(candidate):
                 break
-            theta = self.planner.replicate(np.ones(self.planner.n_episodes), returns=True)
+            theta = self.planner.replicate(np.ones(self.planner.n_episodes), returns=True, near=self.aim.epsilon / 2)
             self.tests_made += 1
             fresh = self.episodes.play("test", self.aim.test_size(self.tests_made), theta)
             rival = Candidate(self.planner, theta, fresh)
             self.plan()
             (mean, error), (other, other_error) = candidate.mean_return(), rival.mean_return()
-            if other - mean <= self.aim.epsilon / 2 + math.hypot(error, other_error):
+            if other - mean <= self.aim.epsilon / 2 + 2 * math.hypot(error, other_error):
                 break
             self.duels_won += 1
             candidate = rival
@@ -386,4 +383,5 @@ class SelfStopping:
             rewarded=planner.rewarded,
             contradictions=self.contradictions,
             duels_won=self.duels_won,
+            disagreements=tuple(self.disagreements),
         )

@@ -8,14 +8,11 @@ import pytest
 
 from dmq_fast import Policy
 from dmq_fast import environments as E
-from dmq_fast.adaptive import RIDGE, SelfStopping
+from dmq_fast.adaptive import IMPATIENCE, RIDGE, SelfStopping
 from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.run.aim import Aim, seen_once
 from dmq_fast.run.stopping import divergence
 from dmq_fast.samplers import as_sampler
-
-# The share of an imagined value that is lost by one step on the way to it, as in `_optimist.pyx`.
-IMPATIENCE = 1e-3
 
 EPSILON = DELTA = 0.05
 STRICT = seen_once(DELTA)
@@ -55,7 +52,7 @@ def deterministic_table(rng, horizon=4, n_states=4, n_actions=3):
 
 def left_by_steps(n):
     """Return the part of an imagined value that is left, at least, after n steps that were tried."""
-    return (1 / ((1 + IMPATIENCE) * (1 + RIDGE))) ** n
+    return (1 + RIDGE) ** -n
 
 
 @pytest.mark.parametrize("floor", [0.0, EPSILON, 1.0])
@@ -79,17 +76,28 @@ def test_tables_of_deterministic_systems_enclose_the_optimal_value(seed, floor):
     assert env.optimal_value - value <= gap + (1 - left_by_steps(env.horizon)) * env.optimal_value + 1e-12
 
 
-def test_each_step_that_was_tried_once_takes_a_part_of_an_imagined_value():
+@pytest.mark.parametrize("impatience", [0.0, 1e-3])
+def test_impatience_takes_a_part_of_an_imagined_value_for_each_step_that_was_tried_once(impatience):
     """One state a level, three actions; all were tried once but for the last action of the last level, which pays 1."""
     horizon = 30
     planner = OptimisticPlanner(horizon, 3, 1, RIDGE, STRICT)
     for a, last in ((0, 0), (1, 1), (2, 0)):
         planner.add(np.ones((horizon, 1)), np.array([a] * (horizon - 1) + [last]), np.zeros(horizon))
-    planner.plan(1.0)
+    planner.plan(1.0, impatience)
     for h in range(horizon):
         _, _, (plain,), (hopeful,) = planner.table(h)
-        # The leverage is 1 / (1 + ridge) instead of 1: by 1e-6 less, a thousandth of which counts, 29 times at most.
-        assert plain == 0 and hopeful == pytest.approx(left_by_steps(horizon - 1 - h), rel=3e-8)
+        assert plain == 0 and hopeful == pytest.approx((1 + impatience) ** (h + 1 - horizon), rel=1e-9)
+
+
+def test_what_lies_behind_many_steps_is_explored_all_the_same():
+    """The end of a lock of 100 levels pays 1, leaving at once .93: exploration with impatience would end there."""
+    assert 0.93 + EPSILON > (1 + IMPATIENCE) ** -99
+    lock = E.combination_lock(100, 2, rng=0, final=1.0)
+    R = [np.array(rewards) for rewards in lock.R]
+    R[0][0, lock.optimal_q[0][0].argmin()] = 0.93
+    env = E.FiniteMDP(P=lock.P, R=R, features=lock.features)
+    outcome = SelfStopping(as_sampler(env), Aim.of(), Stream(0)).learn()
+    assert outcome.status == "finished" and env.value(Policy.greedy(outcome.theta)) == env.optimal_value == 1
 
 
 def test_a_run_that_ends_on_a_deterministic_table_has_lost_at_most_epsilon():

@@ -51,32 +51,18 @@ class Aim:
                 raise ValueError(f"p_min: expected a number in (0, 1], got {p_min!r}")
         return cls(epsilon, delta, share, seen_once(delta) if strict else math.log(1 / delta))
 
-    def test_size(self, test: int, hits: int = 0) -> int:
+    def test_size(self, test: int) -> int:
         """Return the number of fresh episodes of test 1, 2, ..., which errs with probability (1 - delta) delta^test.
 
-        In so many episodes an event of mass epsilon occurs `hits` times or less with at most this probability; the sum
-        over all tests is delta.
+        So often, at most, they all miss an event of mass epsilon; the sum over all tests is delta.
 
         Examples
         --------
         >>> aim = Aim.of(0.05, 0.05)
-        >>> [aim.test_size(1, hits) for hits in range(4)], aim.test_size(2)
-        ([61, 94, 125, 154], 121)
+        >>> aim.test_size(1), aim.test_size(2)
+        (61, 121)
         """
-        log_level = math.log1p(-self.delta) + test * math.log(self.delta)
-        n = math.ceil(-log_level / self.epsilon)
-        while hits and log_tail(n, hits, self.epsilon) > log_level:
-            n += 1
-        return n
-
-
-def log_tail(n: int, k: int, p: float) -> float:
-    """Return log P(Bin(n, p) <= k), without overflow."""
-    terms = [
-        math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * math.log(p) + (n - i) * math.log1p(-p)
-        for i in range(min(k, n) + 1)
-    ]
-    return max(terms) + math.log(sum(math.exp(term - max(terms)) for term in terms))
+        return math.ceil(-(math.log1p(-self.delta) + test * math.log(self.delta)) / self.epsilon)
 
 
 def below_one(name: str, value: float) -> float:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.run.linearity import Disagreement
+
 __all__ = ["CONTRADICTION", "Outcome", "interval"]
 
 Floats = NDArray[np.float64]
@@ -53,6 +55,8 @@ class Outcome:
         Whether any episode earned anything.
     contradictions, duels_won : int
         Tests whose returns differed from the predicted value, and policies that won by returns against the fits.
+    disagreements : tuple of Disagreement
+        Where returns differ from the fit on the path of the returned policy, by more than chance explains.
     """
 
     theta: Floats
@@ -70,6 +74,7 @@ class Outcome:
     rewarded: bool
     contradictions: int
     duels_won: int
+    disagreements: tuple[Disagreement, ...]
 
     @property
     def n_episodes(self) -> int:
@@ -116,6 +121,13 @@ class Outcome:
             found.append(
                 f"{self.duels_won} policies that the fits advised against earned more by over epsilon / 2: Q* is not "
                 "linear in the features, and the loss may exceed epsilon"
+            )
+        if self.disagreements:
+            worst = self.disagreements[0]
+            found.append(
+                f"returns differ from the fit by {worst.difference:+.2g} (standard error {worst.standard_error:.2g}, "
+                f"{worst.visits} visits) at level {worst.level}, action {worst.action}, and at "
+                f"{len(self.disagreements) - 1} other(s): Q* may not be linear in the features"
             )
         if not self.passed:
             found.append("no test was passed: nothing is known about the returned policy")

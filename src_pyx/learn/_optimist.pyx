@@ -200,19 +200,6 @@ cdef inline void add_scaled(double* y, const double* x, double scale, Py_ssize_t
         y[i] += scale * x[i]
 
 
-cdef void factorise(double* gram, Py_ssize_t d) noexcept nogil:
-    # U in the upper triangle of a positive definite matrix, in place.
-    cdef Py_ssize_t i, j, k
-    cdef double scale
-    for i in range(d):
-        scale = 1.0 / sqrt(gram[i * d + i])
-        for k in range(i, d):
-            gram[i * d + k] *= scale
-        for j in range(i + 1, d):
-            for k in range(j, d):
-                gram[j * d + k] -= gram[i * d + j] * gram[i * d + k]
-
-
 cdef class OptimisticPlanner:
     """The data of a run, and the plans made from them.
 
@@ -742,16 +729,16 @@ cdef class OptimisticPlanner:
     # What the plans and other estimates make of episodes
 
     def gaps(self, episodes):
-        """Return the sums of max_a W - max_a F over the states of some episodes, by level, shape (H,)."""
+        """Return max_a W - max_a F in the states of some episodes, shape (n, H)."""
         chosen = self.as_episodes(episodes)
         self.must_be_planned()
         cdef const int64_t[::1] index = chosen
-        cdef double[::1] out = np.zeros(self.horizon)
+        cdef double[:, ::1] out = np.zeros((len(chosen), self.horizon))
         cdef Py_ssize_t i, h, j
         for i in range(index.shape[0]):
             for h in range(self.horizon):
                 j = self.visited[index[i] * self.horizon + h]
-                out[h] += self.levels[h].hopeful[j] - self.levels[h].plain[j]
+                out[i, h] = self.levels[h].hopeful[j] - self.levels[h].plain[j]
         return np.asarray(out)
 
     def predicted(self, episodes, theta=None):
@@ -850,7 +837,7 @@ cdef class OptimisticPlanner:
         self.busy = False
         return np.flatnonzero(np.asarray(same))
 
-    def replicate(self, weights, returns=False):
+    def replicate(self, weights, returns=False, near=0.0):
         """Return the plain estimates if episode e counted weights[e] times, shape (H, K, d).
 
         Values are clipped to [0, 1] instead of [0, c]: with weights Exp(1) this is a Bayesian bootstrap.
@@ -862,6 +849,9 @@ cdef class OptimisticPlanner:
         returns : bool, default False
             Targets are what the episode earned until its first action that is not greedy on these estimates, plus the
             value there (Watkins): values of states that the features take for one are told apart by their returns.
+        near : float, default 0
+            With `returns`, an action worth less than the greedy one by at most so much does not end the returns: they
+            go on, and the difference is added. That leaves their mean as it is where the estimates are right.
         """
         given = as_floats("weights", weights, (self.n_episodes,))
         if given.size and given.min() < 0.0:
@@ -873,39 +863,140 @@ cdef class OptimisticPlanner:
         cdef double[:, ::1] pairs = np.empty((2, most * self.n_actions))
         cdef double[:, ::1] values = np.zeros((2, most))
         cdef bint carried = flag(returns, "returns")
+        cdef double slack = number(near, "near")
         cdef double[::1] carry = np.zeros(self.n_episodes if carried else 0)
         cdef int64_t[::1] greedy = np.zeros(most, dtype=np.int64)
         cdef double* theta = entries(estimates)
         self.begin_work()
         with nogil:
             if self.n_episodes > 0:
-                self.refit(&by_episode[0], theta, &gram[0], pairs, values, greedy, carry)
+                self.refit(&by_episode[0], theta, &gram[0], pairs, values, greedy, carry, slack)
         self.busy = False
         return estimates
 
+    def imagine(self, weights, floor):
+        """Plan as if episode e had counted weights[e] times, for the next episodes played.
+
+        Leverages, and so what may be hidden, stay those of the episodes themselves. The next `plan` undoes it.
+
+        Parameters
+        ----------
+        weights : numpy.ndarray, shape (n_episodes,)
+            >= 0.
+        floor : float
+            As in `plan`.
+
+        Returns
+        -------
+        plain, hopeful : float
+            Means of max_a F and max_a W over the first states of all episodes; 0 and 1 if there are none.
+        """
+        given = as_floats("weights", weights, (self.n_episodes,))
+        if given.size and given.min() < 0.0:
+            raise ValueError(f"weights: expected numbers >= 0, got {given.min()}")
+        cdef double least = number(floor, "floor"), plain = 0.0, hopeful = 1.0
+        if not 0.0 <= least <= 1.0:
+            raise ValueError(f"floor: expected a number in [0, 1], got {floor!r}")
+        cdef const double[::1] by_episode = given
+        cdef double[:, ::1] pairs = np.empty((3, self.most_rows() * self.n_actions))
+        cdef double[::1] factor = np.empty(self.dimension * self.dimension)
+        cdef Py_ssize_t j
+        cdef Level* first = self.levels
+        self.begin_work()
+        with nogil:
+            self.planned, self.floor = False, least
+            if self.n_episodes > 0:
+                self.reimagine(&by_episode[0], pairs, &factor[0])
+                hopeful = 0.0
+                for j in range(first.n):
+                    plain += first.visits[j] * first.plain[j]
+                    hopeful += first.visits[j] * first.hopeful[j]
+                plain, hopeful = plain / self.n_episodes, hopeful / self.n_episodes
+        self.busy = False
+        return plain, hopeful
+
+    cdef void reimagine(self, const double* weights, double[:, ::1] pairs, double* factor) noexcept nogil:
+        # `pairs` has the sums of weights, of plain and of optimistic targets.
+        cdef Py_ssize_t h, e, a, i, j, k, p, n_actions = self.n_actions, d = self.dimension
+        cdef double y, z, f, most
+        cdef double* theta
+        cdef double* omega
+        cdef const double* phi
+        cdef Level* level
+        cdef Level* following
+        for h in range(self.horizon - 1, -1, -1):
+            level, following = self.levels + h, self.levels + h + 1
+            for i in range(3):
+                memset(&pairs[i, 0], 0, level.n * n_actions * sizeof(double))
+            for e in range(self.n_episodes):
+                k = e * self.horizon + h
+                p = self.visited[k] * n_actions + self.taken[k]
+                y = z = self.paid[k]
+                if h + 1 < self.horizon:
+                    y += following.plain[self.visited[k + 1]]
+                    z += following.hopeful[self.visited[k + 1]]
+                pairs[0, p] += weights[e]
+                pairs[1, p] += weights[e] * y
+                pairs[2, p] += weights[e] * z
+            for a in range(n_actions):
+                theta, omega = self.theta + (h * n_actions + a) * d, self.omega + (h * n_actions + a) * d
+                memset(theta, 0, d * sizeof(double))
+                memset(omega, 0, d * sizeof(double))
+                memset(factor, 0, d * d * sizeof(double))
+                for i in range(d):
+                    factor[i * d + i] = sqrt(self.ridge)
+                for j in range(level.n):
+                    p, phi = j * n_actions + a, level.rows + j * d
+                    if pairs[0, p] == 0.0:
+                        continue
+                    add_scaled(theta, phi, pairs[1, p], d)
+                    add_scaled(omega, phi, pairs[2, p], d)
+                    memset(self.w, 0, d * sizeof(double))
+                    add_scaled(self.w, phi, sqrt(pairs[0, p]), d)
+                    update_factor(factor, self.w, d)
+                solve_factor_transposed(factor, theta, d)
+                solve_factor(factor, theta, d)
+                solve_factor_transposed(factor, omega, d)
+                solve_factor(factor, omega, d)
+            theta, omega = self.theta + h * n_actions * d, self.omega + h * n_actions * d
+            for j in range(level.n):
+                phi, most = level.rows + j * d, ceiling(level.before[j])
+                level.plain[j] = level.hopeful[j] = 0.0
+                for a in range(n_actions):
+                    f = clip(dot(phi, theta + a * d, d), most)
+                    level.plain[j] = max(level.plain[j], f)
+                    z = self.hoped(f, level.chance[j * n_actions + a], dot(phi, omega + a * d, d), most)
+                    level.hopeful[j] = max(level.hopeful[j], z)
+
     cdef void refit(
         self, const double* weights, double* theta, double* gram, double[:, ::1] pairs, double[:, ::1] values,
-        int64_t[::1] greedy, double[::1] carry
+        int64_t[::1] greedy, double[::1] carry, double near
     ) noexcept nogil:
         # `values` has the values of the next level's rows in row (h + 1) % 2, `greedy` their actions. `carry` has the
         # targets of the next level by episode, or no entries.
         cdef Py_ssize_t h, e, a, i, j, p, k, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
-        cdef double y, count, best
+        cdef double y, count, best, less
         cdef double* moment
         cdef const double* phi
         cdef Level* level
+        cdef Level* following
         for h in range(horizon - 1, -1, -1):
-            level = self.levels + h
+            level, following = self.levels + h, self.levels + h + 1
             memset(&pairs[0, 0], 0, level.n * n_actions * sizeof(double))
             memset(&pairs[1, 0], 0, level.n * n_actions * sizeof(double))
             for e in range(self.n_episodes):
                 k = e * horizon + h
                 y = self.paid[k]
                 if h + 1 < horizon:
-                    if carry.shape[0] > 0 and greedy[self.visited[k + 1]] == self.taken[k + 1]:
-                        y += carry[e]
-                    else:
-                        y += values[(h + 1) % 2, self.visited[k + 1]]
+                    less, j = -1.0, self.visited[k + 1]
+                    if carry.shape[0] > 0:
+                        less = 0.0
+                        if greedy[j] != self.taken[k + 1]:
+                            moment = theta + ((h + 1) * n_actions + self.taken[k + 1]) * d
+                            less = values[(h + 1) % 2, j] - clip(dot(following.rows + j * d, moment, d), 1.0)
+                            if less > near:
+                                less = -1.0
+                    y += carry[e] + less if less >= 0.0 else values[(h + 1) % 2, j]
                 if carry.shape[0] > 0:
                     carry[e] = y
                 p = self.visited[k] * n_actions + self.taken[k]
@@ -913,18 +1004,18 @@ cdef class OptimisticPlanner:
                 pairs[1, p] += weights[e] * y
             for a in range(n_actions):
                 moment = theta + (h * n_actions + a) * d
+                # Rows are rotated in: a sum of squares would lose what is shorter than the root of the rounding.
                 memset(gram, 0, d * d * sizeof(double))
                 for i in range(d):
-                    gram[i * d + i] = self.ridge
+                    gram[i * d + i] = sqrt(self.ridge)
                 for j in range(level.n):
                     count, phi = pairs[0, j * n_actions + a], level.rows + j * d
                     if count == 0.0:
                         continue
                     add_scaled(moment, phi, pairs[1, j * n_actions + a], d)
-                    for i in range(d):
-                        if phi[i] != 0.0:
-                            add_scaled(gram + i * d + i, phi + i, count * phi[i], d - i)
-                factorise(gram, d)
+                    memset(self.w, 0, d * sizeof(double))
+                    add_scaled(self.w, phi, sqrt(count), d)
+                    update_factor(gram, self.w, d)
                 solve_factor_transposed(gram, moment, d)
                 solve_factor(gram, moment, d)
             for j in range(level.n):

@@ -1,0 +1,140 @@
+"""A test of linear Q* on the data of a self-stopping run: returns against the fit, where the returned policy goes.
+
+If Q* is linear and the fit is right, the errors r + max_b Q(s', b) - Q(s, a) of an episode have mean zero given
+all that came before. So has their sum from a level on until the first action that is not greedy, which is the
+difference between the return (with the fitted value from that action on) and the fitted value. Its mean is looked at
+for the rows that the returned policy visits, and every action that was often taken there:
+
+- rows whose values are not linear in their features disagree with the fit that they share: the classical lack of fit;
+- states with equal features and different values disagree, by the action that led to them, one level earlier.
+
+Elsewhere the fit may be wrong in a run that went well, as values that cannot matter are not explored. Where no row
+comes twice, as with continuous features, only rows of the levels before (often the start) can be tested.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.kernels import OptimisticPlanner
+
+__all__ = ["Disagreement", "disagreements"]
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+# Refits of the bootstrap, which gives the standard errors.
+REPLICATES = 40
+
+# Fewest visits of a row with an action: the law of their mean is far from normal before.
+LEAST_VISITS = 20
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A row of features whose returns and fitted value differ by more than chance explains.
+
+    Attributes
+    ----------
+    level, row, action : int
+        The row is ``planner.rows(level)[row]``.
+    visits : int
+        Number of episodes that took the action there.
+    difference, standard_error : float
+        Mean return, with fitted values from the first action that is not greedy on, minus the fitted value.
+    """
+
+    level: int
+    row: int
+    action: int
+    visits: int
+    difference: float
+    standard_error: float
+
+
+class Data:
+    """The episodes of a planner, and the errors of estimates on them."""
+
+    def __init__(self, planner: OptimisticPlanner) -> None:
+        self.horizon, self.n_actions = planner.horizon, planner.n_actions
+        self.rows = [planner.rows(h) for h in range(self.horizon)]
+        self.visited, self.taken, self.paid = planner.recorded(0)
+
+    def errors(self, theta: Floats) -> Floats:
+        """Return the return from each level on, up to the first action that is not greedy, minus the fit, (H, N)."""
+        errors = np.empty((self.horizon, len(self.paid)))
+        following: Floats | float = 0.0
+        for h in reversed(range(self.horizon)):
+            values = self.rows[h] @ theta[h].T
+            here, action = values[self.visited[:, h]], self.taken[:, h]
+            total = self.paid[:, h] + following
+            errors[h] = total - here[np.arange(len(here)), action]
+            following = np.where(here.argmax(axis=1) == action, total, np.clip(here.max(axis=1), 0.0, 1.0))
+        return errors
+
+
+def disagreements(
+    planner: OptimisticPlanner, episodes: Numbers, delta: float, tolerance: float, rng: np.random.Generator
+) -> list[Disagreement]:
+    """Return the rows, most significant first, where returns disagree with the fit by more than a tolerance and chance.
+
+    Parameters
+    ----------
+    planner : OptimisticPlanner
+    episodes : numpy.ndarray of int
+        Numbers of episodes of the returned policy: the test is made on their rows.
+    delta : float
+        Probability of a false alarm, all rows together (Bonferroni).
+    tolerance : float
+        Differences up to it are ignored.
+    rng : numpy.random.Generator
+        Source of the weights of the bootstrap.
+    """
+    data, n = Data(planner), planner.n_episodes
+    pairs = [data.visited[:, h] * data.n_actions + data.taken[:, h] for h in range(data.horizon)]
+    sizes = [len(rows) * data.n_actions for rows in data.rows]
+    visits = [np.bincount(pair, minlength=size) for pair, size in zip(pairs, sizes, strict=True)]
+    actions = np.arange(data.n_actions)
+    tested = [(np.unique(rows[episodes])[:, None] * data.n_actions + actions).ravel() for rows in data.visited.T]
+    tested = [at[visits[h][at] >= LEAST_VISITS] for h, at in enumerate(tested)]
+    count = sum(map(len, tested))
+    if count == 0:
+        return []
+
+    errors = data.errors(planner.replicate(np.ones(n)))
+    limit = quantile(1 - delta / (2 * count), REPLICATES - 1)
+    found = []
+    for h, at in enumerate(tested):
+        for pair in at:
+            row, action = divmod(int(pair), data.n_actions)
+            here = np.flatnonzero(pairs[h] == pair)
+            difference = errors[h, here].mean()
+            # All visits with the action: those of a row that saw no rare outcome all agree.
+            error = errors[h, data.taken[:, h] == action].std() / math.sqrt(len(here))
+            if abs(difference) > tolerance + limit * error:
+                found.append((here, Disagreement(h, row, action, len(here), float(difference), float(error))))
+    if not found:
+        return []
+    replicates = np.empty((REPLICATES, len(found)))
+    for replicate in replicates:
+        weights = rng.standard_exponential(n)
+        errors = data.errors(planner.replicate(weights))
+        replicate[:] = [np.average(errors[one.level, here], weights=weights[here]) for here, one in found]
+    spreads = replicates.std(axis=0, ddof=1)
+    kept = [
+        replace(one, standard_error=max(one.standard_error, float(spread)))
+        for (_, one), spread in zip(found, spreads, strict=True)
+    ]
+    kept = [one for one in kept if abs(one.difference) > tolerance + limit * one.standard_error]
+    return sorted(kept, key=lambda one: abs(one.difference) / (one.standard_error + tolerance), reverse=True)
+
+
+def quantile(share: float, freedom: int) -> float:
+    """Return a quantile of Student's t, to the first order in 1 / freedom (Cornish and Fisher)."""
+    x = NormalDist().inv_cdf(share)
+    return x + (x**3 + x) / (4 * freedom)
