@@ -57,6 +57,10 @@ EQUAL_PART = 0.2
 # Episodes of a candidate on whose states the bootstrap looks before its test: the smallest sample worth a mean.
 FIRST_SAMPLE = 8
 
+# Part of epsilon that a candidate may lose by the newest fit before a new one takes its place. The new one would play a
+# longer test; but a loss that is known leaves less for what is not.
+KEPT_LOSS = 1 / 4
+
 # First piece of a test. The pieces then double, so that a candidate that fails fails early.
 FIRST_PIECE = 4
 
@@ -163,7 +167,7 @@ class SelfStopping:
         while True:
             self.explore(sample)
             candidate = self.candidate
-            if candidate is None or not len(candidate) or self.doubt(candidate) > epsilon:
+            if candidate is None or not len(candidate) or candidate.loss() > KEPT_LOSS * epsilon:
                 candidate = self.candidate = Candidate(self.planner, self.planner.theta)  # else its test goes on
             sample = candidate if len(candidate) else None
             if self.noisy:
@@ -212,8 +216,9 @@ class SelfStopping:
         """Play optimistic episodes until one unseen outcome cannot add epsilon, at the start nor where `sample` goes.
 
         W is a fit, which can come out too low where many levels lie behind: so the states of the sample are looked at
-        on every level, and where level k fails, episodes follow its policy before k. A sample that the newest fit has
-        left behind is dropped: what a policy may miss that will not be returned need not be known.
+        on every level, and where level k fails, episodes follow its policy before k. What the sample's policy loses by
+        the newest fit counts, too. Where that is too much, the sample is dropped: the policy will not be returned, and
+        what it may miss need not be known.
         """
         self.phase, planner, impatience = "explore", self.planner, IMPATIENCE
         while True:
@@ -224,10 +229,10 @@ class SelfStopping:
                 self.episodes.play("explore", 1, planner.theta)
             elif self.gap > self.aim.epsilon:
                 self.episodes.play("explore", n)
-            elif sample is not None and sample.loss() > self.aim.epsilon:
+            elif sample is not None and sample.loss() > KEPT_LOSS * self.aim.epsilon:
                 sample = None
-            elif sample is not None and (gaps := sample.gaps()).max() > self.aim.epsilon:
-                self.episodes.play("explore", n, sample.theta, int(np.argmax(gaps)))
+            elif sample is not None and sample.doubt() > self.aim.epsilon:
+                self.episodes.play("explore", n, sample.theta, int(np.argmax(sample.gaps())))
             elif impatience:
                 impatience = 0.0
             elif not planner.rewarded and self.floor > self.aim.epsilon:
@@ -307,13 +312,9 @@ class SelfStopping:
             piece = min(max(FIRST_PIECE, len(candidate)), size - len(candidate))
             candidate.add(self.episodes.play("test", piece, candidate.theta))
             self.plan()
-            if self.doubt(candidate) * len(candidate) > self.aim.epsilon * size:
+            if candidate.doubt() * len(candidate) > self.aim.epsilon * size:
                 return False
         return True
-
-    def doubt(self, candidate: Candidate) -> float:
-        """Return what a candidate may miss on its states: its loss by the newest fit, and the largest gap."""
-        return float(candidate.gaps().max()) + candidate.loss()
 
     def contradicted(self, candidate: Candidate) -> bool:
         """Whether the returns of a candidate differ from its predicted value by more than epsilon and chance."""

@@ -169,6 +169,15 @@ def test_nothing_to_earn_is_reported(strict):
     assert any("no episode earned anything" in warning for warning in outcome.warnings)
 
 
+def test_a_promise_that_says_nothing_is_reported():
+    """No policy earns more than epsilon, so every policy is within epsilon of the best."""
+    env = E.FiniteMDP(P=[], R=[np.array([[0.01, 0.04]])], features=[np.ones((1, 1))])
+    outcome = run_of(env).learn()
+    assert outcome.status == "finished"
+    assert any("no more than epsilon" in warning for warning in outcome.warnings)
+    assert not any("no more than epsilon" in warning for warning in run_of(env, epsilon=0.01).learn().warnings)
+
+
 @pytest.mark.parametrize(("horizon", "n_actions"), [(1, 1), (1, 50), (200, 1), (200, 2)])
 def test_extreme_sizes(horizon, n_actions):
     if horizon == 1:

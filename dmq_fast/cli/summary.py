@@ -132,6 +132,7 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         low, high = stopping["interval"]
         yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.3f}, {high:.3f}]"
         yield "may be missed", f"{max(stopping['gaps']):.3g}, loss quantile {stopping['loss_quantile']:.3g}"
+        yield "largest v", f"{max(stopping['largest_v']):.3g} (1 / visits, on the path of the policy)"
     yield "rarest outcome", f"chance {stopping['p_min']:g}"
 
 

@@ -47,6 +47,10 @@ class Candidate:
         """Return the loss by the policy's actions if theta were right, by default the newest; a mean over episodes."""
         return self.planner.regret(self.planner.theta if theta is None else theta, self.episodes)
 
+    def doubt(self) -> float:
+        """Return what the policy may miss where its episodes went: the largest gap, and its loss by the newest fit."""
+        return float(self.gaps().max()) + self.loss()
+
     def mean_return(self) -> tuple[float, float]:
         """Return the mean return of the episodes, and its standard error."""
         returns = self.planner.returns(self.episodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,11 @@ class Outcome:
                 if self.passed
                 else "no episode earned anything so far"
             )
+        elif self.passed and self.mean_return <= self.epsilon:
+            found.append(
+                f"the policy earns {self.mean_return:.3g}, no more than epsilon = {self.epsilon:g}: one that earns "
+                "nothing may have kept the promise, too; a smaller epsilon promises more"
+            )
         if self.contradictions:
             found.append(
                 f"predicted value and mean return differed by more than epsilon in {self.contradictions} test(s): Q* "
@@ -145,6 +150,7 @@ class Outcome:
             "largest_v": self.largest.tolist() if self.passed else None,
             "loss_quantile": self.loss_quantile,
             "p_min": self.p_min,
+            "disagreements": [asdict(one) for one in self.disagreements],
         }
 
 

@@ -228,7 +228,7 @@ def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
 def stopping_tables(result: Result, summary: Mapping[str, Any]) -> str:
     """Return aim, tests, trajectories and times of a run that stopped by itself."""
     given, stopping = result.parameters, result.stopping or {}
-    mean, gaps = stopping["mean_return"], stopping["gaps"]
+    mean, gaps, largest = stopping["mean_return"], stopping["gaps"], stopping["largest_v"]
     low, high = stopping["interval"]
     left = {
         "horizon H, actions K, dimension d": f"{summary['horizon']}, {summary['n_actions']}, {summary['dimension']}",
@@ -244,7 +244,12 @@ def stopping_tables(result: Result, summary: Mapping[str, Any]) -> str:
         **{f"trajectories, {name}": f"{n:,}" for name, n in result.counts["trajectories"].items()},
         **{f"seconds, {name}": f"{seconds:.3g}" for name, seconds in result.seconds.items()},
     }
-    return f'<div class="pair">{definitions(left)}{definitions(right)}</div>'
+    parts = [f'<div class="pair">{definitions(left)}{definitions(right)}</div>']
+    if gaps is not None:
+        heads = ["level h", "largest gain by an outcome never seen from here on", "largest v: 1 / visits"]
+        rows = [[str(h), f"{gap:.3g}", f"{v:.3g}"] for h, (gap, v) in enumerate(zip(gaps, largest, strict=True))]
+        parts.append("<h3>On the states of the final test</h3>" + html_table(heads, rows, numbers=range(3)))
+    return "".join(parts)
 
 
 def reproduce_run(result: Result, summary: Mapping[str, Any], command: Sequence[str] | None) -> str:
