@@ -1,0 +1,918 @@
+"""The families of environments that bench/adaptive.py measures: makers, and the groups they form.
+
+Every family is a function of a seed. "shipped" are the environments of the package, "attacks" were built to break a run
+that stops by itself, "held-out" and "after" were written after the algorithm was finished and was frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmq_fast import environments as E
+
+
+def tables(
+    horizon: int,
+    n_actions: int,
+    features: Mapping[str, Any],
+    go: Callable[[int, str, int], Mapping[str, float]],
+    pay: Callable[[int, str, int], float],
+    **options: Any,
+) -> E.FiniteMDP:
+    """Return the MDP whose states, after the first level's "start", are the names in `features`."""
+    names = [name for name in features if name != "start"]
+    P, R = [], []
+    for h in range(horizon):
+        here = ["start"] if h == 0 else names
+        R.append(np.array([[pay(h, s, a) for a in range(n_actions)] for s in here]))
+        if h + 1 < horizon:
+            P.append(np.array([[[go(h, s, a).get(t, 0.0) for t in names] for a in range(n_actions)] for s in here]))
+    rows = [np.array([features[s] for s in (["start"] if h == 0 else names)], dtype=float) for h in range(horizon)]
+    return E.FiniteMDP(P=P, R=R, features=rows, **options)
+
+
+def bait(seed: int, p: float, decoy: float, horizon: int = 10, n_actions: int = 4) -> E.FiniteMDP:
+    """Return a lock that pays 1 with probability p, and `decoy` for sure to whoever leaves it at once."""
+    secret = np.random.default_rng([1, seed]).integers(n_actions, size=horizon)
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0], "good": [1, 0], "dead": [0, 1]},
+        lambda h, s, a: {"good" if s != "dead" and a == secret[h] else "dead": 1.0},
+        lambda h, s, a: (
+            decoy * (a != secret[0]) if h == 0 else p * (h == horizon - 1 and s == "good" and a == secret[h])
+        ),
+        caps=[0.0] * (horizon - 1) + [1.0],
+    )
+
+
+def deep_coin(seed: int, q: float, decoy: float, horizon: int = 8, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a lock whose last but one step reaches the state that pays with probability q only."""
+    secret = np.random.default_rng([4, seed]).integers(n_actions, size=horizon)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s in ("start", "good") and a == secret[h]:
+            return {"paying": q, "dead": 1 - q} if h == horizon - 2 else {"good": 1.0}
+        return {"dead": 1.0}
+
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0, 0], "good": [1, 0, 0], "dead": [0, 1, 0], "paying": [0, 0, 1]},
+        go,
+        lambda h, s, a: (
+            decoy * (a != secret[0]) if h == 0 else float(h == horizon - 1 and s == "paying" and a == secret[h])
+        ),
+    )
+
+
+def short(seed: int, good: Any, horizon: int = 5, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a lock worth .8 whose good state has the feature `good`, beside (0, 1); leaving it at once pays .3."""
+    secret = np.random.default_rng([6, seed]).integers(n_actions, size=horizon)
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [0, 1], "good": good, "dead": [0, 1]},
+        lambda h, s, a: {"good" if s != "dead" and a == secret[h] else "dead": 1.0},
+        lambda h, s, a: (
+            0.3 * (a != secret[0]) if h == 0 else 0.8 * (h == horizon - 1 and s == "good" and a == secret[h])
+        ),
+    )
+
+
+def pooled(seed: int, mu: float) -> E.FiniteMDP:
+    """Return two states worth .5 + mu and .5 - mu with one feature: Q* is not linear, by mu."""
+    good = int(np.random.default_rng([7, seed]).integers(2))
+    return tables(
+        2,
+        2,
+        {"start": [1], "better": [1], "worse": [1]},
+        lambda h, s, a: {"better" if a == good else "worse": 1.0},
+        lambda h, s, a: 0.0 if h == 0 else 0.5 + mu * (1 if s == "better" else -1),
+    )
+
+
+def amplified(seed: int, kappa: float, p: float, decoy: float, tail: int = 20, n_actions: int = 4) -> E.FiniteMDP:
+    """Return x = (1 + kappa) w - kappa s, where long locks hang behind w and s and draw the visits.
+
+    The lock behind w ends with a reward of probability p: fits that miss it are wrong by (1 + kappa) p at x.
+    """
+    rng = np.random.default_rng([11, seed])
+    first, secrets, horizon = rng.permutation(n_actions), rng.integers(n_actions, size=(2, tail + 2)), tail + 2
+    b = int(rng.integers(n_actions))
+    t = 0.8 / kappa
+    plane = {"w": (0.6, 0.0), "s": (0.6, -t), "x": (0.6, kappa * t)}
+    features = {"start": np.eye(6)[5]} | {name: np.array([*row, 0, 0, 0, 0]) for name, row in plane.items()}
+    features |= {"dead": np.zeros(6), "lock w": np.eye(6)[2], "lock s": np.eye(6)[3], "end": np.eye(6)[4]}
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s == "start":
+            return {["w", "s", "x", "dead"][int(np.flatnonzero(first == a)[0])]: 1.0}
+        if s in plane:
+            return {"dead" if a != b else "end" if s == "x" else f"lock {s}": 1.0}
+        if s.startswith("lock"):
+            return {s if a == secrets[int(s == "lock s"), h] else "dead": 1.0}
+        return {s: 1.0}
+
+    def pay(h: int, s: str, a: int) -> float:
+        if s == "start":
+            return decoy * float(first[3] == a)
+        if h == 1 and s in plane and a == b:
+            return 0.1 + (1 + kappa) * p * (s == "x")
+        return p * (h == horizon - 1 and s == "lock w" and a == secrets[0, h])
+
+    return tables(horizon, n_actions, features, go, pay, caps=[0.0] * (horizon - 1) + [0.9])
+
+
+def arms(seed: int, n: int, gap: float) -> E.FiniteMDP:
+    """Return n Bernoulli arms of mean .5, one of them better by the gap."""
+    means = np.full((1, n), 0.5)
+    means[0, np.random.default_rng([9, seed]).integers(n)] += gap
+    return E.FiniteMDP(P=[], R=[means], features=[np.ones((1, 1))], caps=[1.0])
+
+
+def random_tabular(seed: int, n_states: int, n_actions: int, horizon: int, sparse: float) -> E.FiniteMDP:
+    """Return one-hot states with Dirichlet transitions, and Bernoulli rewards in a share `sparse` of the pairs."""
+    rng = np.random.default_rng([21, seed])
+    P = [rng.dirichlet(np.full(n_states, 0.2), size=(n_states, n_actions)) for _ in range(horizon - 1)]
+    R = [rng.random((n_states, n_actions)) * (rng.random((n_states, n_actions)) < sparse) for _ in range(horizon)]
+    R = [r / horizon for r in R]
+    return E.FiniteMDP(
+        P=P,
+        R=R,
+        features=[np.eye(n_states)] * horizon,
+        start=rng.dirichlet(np.ones(n_states)),
+        caps=[1 / horizon] * horizon,
+    )
+
+
+def tree(seed: int, depth: int, n_actions: int, noisy: bool) -> E.FiniteMDP:
+    """Return a tree in which every leaf pays its own amount, with one-hot features."""
+    rng = np.random.default_rng([22, seed])
+    sizes = [n_actions**h for h in range(depth)]
+    P = [np.eye(sizes[h + 1]).reshape(sizes[h], n_actions, -1) for h in range(depth - 1)]
+    leaves = rng.beta(0.3, 0.6, size=(sizes[-1], n_actions))
+    R = [np.zeros((size, n_actions)) for size in sizes[:-1]] + [leaves]
+    features = [np.eye(sizes[-1])[:size] for size in sizes]
+    return E.FiniteMDP(P=P, R=R, features=features, caps=[0.0] * (depth - 1) + [float(noisy)])
+
+
+def rotated(seed: int, make: Callable[[int], E.FiniteMDP]) -> E.FiniteMDP:
+    """Return an environment whose features are rotated at random, by level."""
+    env, rng = make(seed), np.random.default_rng([23, seed])
+    turns = [np.linalg.qr(rng.normal(size=(env.dimension, env.dimension)))[0] for _ in range(env.horizon)]
+    features = [np.asarray(rows) @ turn for rows, turn in zip(env.features, turns, strict=True)]
+    return E.FiniteMDP(P=env.P, R=env.R, features=features, start=env.start, caps=env.caps)
+
+
+def two_doors(seed: int, q: float, value: float) -> E.FiniteMDP:
+    """Return a door that leads to a room worth `value` with probability q, and one that pays .2 for sure."""
+    swap = int(np.random.default_rng([24, seed]).integers(2))
+    return tables(
+        3,
+        2,
+        {"start": [1, 0, 0], "room": [0, 1, 0], "hall": [0, 0, 1]},
+        lambda h, s, a: ({"room": q, "hall": 1 - q} if a == swap else {"hall": 1.0}) if h == 0 else {s: 1.0},
+        lambda h, s, a: 0.2 * (a != swap) if h == 0 else value * (h == 2 and s == "room" and a == 0),
+    )
+
+
+def rooms(seed: int, n: int, mass: float, decoy: float, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a gamble that leads to n rooms with a small chance each, where one action pays 1; leaving pays `decoy`."""
+    rng = np.random.default_rng([31, seed])
+    secrets, gamble = rng.integers(n_actions, size=n), int(rng.integers(n_actions))
+    P, R = np.zeros((1, n_actions, n + 1)), [np.full((1, n_actions), decoy), np.zeros((n + 1, n_actions))]
+    P[0, :, n], P[0, gamble], R[0][0, gamble] = 1, [mass] * n + [1 - n * mass], 0
+    R[1][np.arange(n), secrets] = 1
+    return E.FiniteMDP(P=[P], R=R, features=[np.eye(n + 1)[:1], np.eye(n + 1)])
+
+
+def corridor(seed: int, horizon: int, p: float, decoy: float) -> E.FiniteMDP:
+    """Return a long lock whose right action succeeds with probability p; leaving it at once pays `decoy`."""
+    secret = np.random.default_rng([32, seed]).integers(2, size=horizon)
+    return tables(
+        horizon,
+        2,
+        {"start": [1, 0], "good": [1, 0], "dead": [0, 1]},
+        lambda h, s, a: {"good": p, "dead": 1 - p} if s != "dead" and a == secret[h] else {"dead": 1.0},
+        lambda h, s, a: (
+            decoy * (a != secret[0]) if h == 0 else float(h == horizon - 1 and s == "good" and a == secret[h])
+        ),
+    )
+
+
+def contexts(seed: int, n: int, n_actions: int, gap: float) -> E.FiniteMDP:
+    """Return n equally likely start states, each with a Bernoulli action that is better by the gap."""
+    rng = np.random.default_rng([33, seed])
+    means = np.full((n, n_actions), 0.4)
+    means[np.arange(n), rng.integers(n_actions, size=n)] += gap
+    return E.FiniteMDP(P=[], R=[means], features=[np.eye(n)], start=np.full(n, 1 / n), caps=[1.0])
+
+
+def drip(seed: int, q: float, decoy: float, horizon: int = 20, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a path each of whose steps pays 1 and ends it with a small probability q; leaving at once pays `decoy`."""
+    secret = np.random.default_rng([34, seed]).integers(n_actions, size=horizon)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        return {"on": 1 - q, "paid": q} if s in ("start", "on") and a == secret[h] else {"dead": 1.0}
+
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0, 0], "on": [1, 0, 0], "paid": [0, 1, 0], "dead": [0, 0, 1]},
+        go,
+        lambda h, s, a: decoy * (a != secret[0]) if h == 0 else float(s == "paid"),
+    )
+
+
+def slippery(seed: int, q: float, sure: float, horizon: int = 8) -> E.FiniteMDP:
+    """Return a path that pays .9 at its end and is lost with probability q at every step, beside a sure payment."""
+    fast = int(np.random.default_rng([35, seed]).integers(2))
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s == "fast" or (s == "start" and a == fast):
+            return {"fast": 1 - q, "lost": q}
+        return {"safe" if s == "start" else s: 1.0}
+
+    return tables(
+        horizon,
+        2,
+        {"start": [1, 0, 0], "fast": [1, 0, 0], "safe": [0, 1, 0], "lost": [0, 0, 1]},
+        go,
+        lambda h, s, a: (h == horizon - 1) * (0.9 * (s == "fast") + sure * (s == "safe")),
+    )
+
+
+def cue(seed: int, horizon: int = 10) -> E.FiniteMDP:
+    """Return a cue at the start that tells which of two last actions pays .9 and which .3, with noise between."""
+    flip = int(np.random.default_rng([36, seed]).integers(2))
+    P = np.kron(np.eye(2), np.full((2, 2), 0.5))[:, None].repeat(2, axis=1)
+    last = np.array([[0.9, 0.3], [0.3, 0.9]])[[flip, flip, 1 - flip, 1 - flip]]
+    R = [np.zeros((4, 2))] * (horizon - 1) + [last]
+    caps = [0.0] * (horizon - 1) + [1.0]
+    return E.FiniteMDP(P=[P] * (horizon - 1), R=R, features=[np.eye(4)] * horizon, start=[0.25] * 4, caps=caps)
+
+
+def exits(seed: int, horizon: int = 12, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a lock worth .7, each of whose steps has an exit that pays .6."""
+    rng = np.random.default_rng([37, seed])
+    orders = [rng.permutation(n_actions) for _ in range(horizon)]
+
+    def pay(h: int, s: str, a: int) -> float:
+        if s == "gone":
+            return 0.0
+        return 0.7 * (h == horizon - 1) if a == orders[h][0] else 0.6 * (a == orders[h][1])
+
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0], "good": [1, 0], "gone": [0, 1]},
+        lambda h, s, a: {"good" if s != "gone" and a == orders[h][0] else "gone": 1.0},
+        pay,
+    )
+
+
+def hidden(seed: int, q: float, length: float, horizon: int = 5) -> E.FiniteMDP:
+    """Return a lock that begins with probability q only, and whose good state has a short feature."""
+    secret = np.random.default_rng([38, seed]).integers(3, size=horizon)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s == "start" and a == secret[0]:
+            return {"short": q, "plain": 1 - q}
+        return {"short" if s == "short" and a == secret[h] else "plain": 1.0}
+
+    return tables(
+        horizon,
+        3,
+        {"start": [1, 0, 0], "short": [0, length, 0], "plain": [0, 0, 1]},
+        go,
+        lambda h, s, a: (
+            0.1 * (a != secret[0]) if h == 0 else float(h == horizon - 1 and s == "short" and a == secret[h])
+        ),
+    )
+
+
+def mixed(seed: int, make: Callable[[int], E.FiniteMDP], condition: float) -> E.FiniteMDP:
+    """Return an environment whose features are correlated: times a matrix of this condition number, by level."""
+    env, rng = make(seed), np.random.default_rng([39, seed])
+
+    def turn() -> np.ndarray:
+        return np.asarray(np.linalg.qr(rng.normal(size=(env.dimension, env.dimension)))[0])
+
+    scales = np.geomspace(1, 1 / condition, env.dimension)
+    features = [np.asarray(rows) @ (turn() * scales) @ turn() for rows in env.features]
+    return E.FiniteMDP(P=env.P, R=env.R, features=features, start=env.start, caps=env.caps)
+
+
+def circle(seed: int, n: int = 8, gap: float = 0.3) -> E.FiniteMDP:
+    """Return start states on a circle, with negative entries, whose Bernoulli rewards are linear."""
+    rng = np.random.default_rng([40, seed])
+    angles = np.arange(n) * 2 * np.pi / n + rng.uniform(0, 2 * np.pi)
+    rows = np.stack([np.ones(n), np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(2)
+    theta = rng.normal(size=(2, 2))
+    theta *= gap / np.linalg.norm(theta, axis=0)
+    means = [0.5 + rows[:, 1:] @ theta]
+    return E.FiniteMDP(P=[], R=means, features=[rows], start=np.full(n, 1 / n), caps=[1.0])
+
+
+def needle(seed: int, n: int, p: float) -> E.FiniteMDP:
+    """Return n arms, one of which pays 1 with probability p, the others never."""
+    means = np.zeros((1, n))
+    means[0, np.random.default_rng([41, seed]).integers(n)] = p
+    return E.FiniteMDP(P=[], R=[means], features=[np.ones((1, 1))], caps=[1.0])
+
+
+# ---- Written after the code of the algorithm was frozen
+
+
+def stationary(
+    horizon: int, P: Any, R: Any, *, last: Any = None, start: Any = None, features: Any = None, **options: Any
+) -> E.FiniteMDP:
+    """Return an MDP with the same states at every level: one-hot unless `features` are given; `last` pays at the end.
+
+    Rewards R may depend on the next state; then there is no `last`, and the last transition counts.
+    """
+    P, R = np.asarray(P, dtype=float), np.asarray(R, dtype=float)
+    rows = np.eye(len(P)) if features is None else np.asarray(features, dtype=float)
+    rewards = [R] * (horizon if last is None else horizon - 1) + ([] if last is None else [np.asarray(last)])
+    steps = horizon - (R.ndim == 2)
+    return E.FiniteMDP(P=[P] * steps, R=rewards, features=[rows] * horizon, start=start, **options)
+
+
+def transitions(names: Sequence[Any], n_actions: int, go: Callable[[Any, int], Mapping[Any, float]]) -> np.ndarray:
+    """Return the transition array of a rule that gives the chances of the next states."""
+    where = {name: i for i, name in enumerate(names)}
+    P = np.zeros((len(names), n_actions, len(names)))
+    for s in names:
+        for a in range(n_actions):
+            for t, p in go(s, a).items():
+                P[where[s], a, where[t]] += p
+    return P
+
+
+def mix(*parts: tuple[float, Any]) -> dict[Any, float]:
+    """Return the distribution that has these chances of these outcomes, equal ones added up."""
+    chances: dict[Any, float] = {}
+    for p, outcome in parts:
+        chances[outcome] = chances.get(outcome, 0.0) + p
+    return chances
+
+
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
+
+
+def grid(
+    shape: tuple[int, int],
+    horizon: int,
+    ends: Mapping[tuple[int, int], float],
+    move: Callable[[tuple[int, int], int], list[tuple[float, tuple[int, int]]]],
+    first: tuple[int, int] = (0, 0),
+) -> E.FiniteMDP:
+    """Return a grid whose `ends` pay their amount and are left for good; `move` gives chances of displacements."""
+    cells = [(i, j) for i in range(shape[0]) for j in range(shape[1])]
+    names: list[Any] = [*cells, "gone"]
+
+    def go(s: Any, a: int) -> dict[Any, float]:
+        if s == "gone" or s in ends:
+            return {"gone": 1.0}
+        parts = []
+        for p, (di, dj) in move(s, a):
+            i, j = min(max(s[0] + di, 0), shape[0] - 1), min(max(s[1] + dj, 0), shape[1] - 1)
+            parts.append((p, (i, j)))
+        return mix(*parts)
+
+    R = np.array([[0.0 if s == "gone" else ends.get(s, 0.0)] * 4 for s in names])
+    return stationary(horizon, transitions(names, 4, go), R, start=[float(s == first) for s in names])
+
+
+def inventory(seed: int, capacity: int = 4, horizon: int = 8) -> E.FiniteMDP:
+    """Return a shop that orders 0, 1 or 2 a day at .5 each, sells at 1 to a random demand, and pays .1 for storage."""
+    demand = np.random.default_rng([51, seed]).dirichlet(np.ones(capacity + 1))
+    n = capacity + 1
+    P, R = np.zeros((n, 3, n)), np.zeros((n, 3, n))
+    for s in range(n):
+        for a in range(3):
+            stock = min(s + a, capacity)
+            for wish, p in enumerate(demand):
+                P[s, a, max(stock - wish, 0)] += p
+            for t in range(stock + 1):
+                R[s, a, t] = (stock - t) - 0.5 * (stock - s) - 0.1 * t + 1.4
+    return stationary(horizon, P, R / (R.max() * horizon), start=np.eye(n)[0])
+
+
+def queue(seed: int, size: int = 5, horizon: int = 12) -> E.FiniteMDP:
+    """Return a queue with three speeds of service, of which the faster cost more; waiting costs, too."""
+    rng = np.random.default_rng([52, seed])
+    arrival, speeds, costs = rng.uniform(0.3, 0.7), (0.2, 0.5, 0.9), (0.0, 0.1, 0.3)
+
+    def go(n: int, a: int) -> dict[int, float]:
+        served = speeds[a] * (n > 0)
+        parts = [
+            (p * q, min(n - gone + come, size))
+            for gone, p in ((1, served), (0, 1 - served))
+            for come, q in ((1, arrival), (0, 1 - arrival))
+        ]
+        return mix(*((p, t) for p, t in parts if p))
+
+    R = np.array([[1 - 0.7 * n / size - cost for cost in costs] for n in range(size + 1)]) / horizon
+    return stationary(horizon, transitions(range(size + 1), 3, go), R, start=np.eye(size + 1)[int(rng.integers(4))])
+
+
+def machine(seed: int, worst: int = 4, horizon: int = 15) -> E.FiniteMDP:
+    """Return a machine that wears out at random: run it, repair it, or replace it."""
+    wear = np.random.default_rng([53, seed]).uniform(0.2, 0.6)
+
+    def go(w: int, a: int) -> dict[int, float]:
+        if a == 0:
+            return mix((wear, min(w + 1, worst)), (1 - wear, w))
+        return mix((0.8, max(w - 1, 0)), (0.2, w)) if a == 1 else {0: 1.0}
+
+    R = np.array([[1 - (w / worst) ** 2, 0.4 * (1 - w / worst), 0.0] for w in range(worst + 1)]) / horizon
+    return stationary(horizon, transitions(range(worst + 1), 3, go), R, start=np.eye(worst + 1)[1])
+
+
+def gambler(seed: int, goal: int = 8, horizon: int = 6) -> E.FiniteMDP:
+    """Return a gambler with up to five bets, who has 3 or 4, needs 8, and stakes 1 to 4 at a time."""
+    rng = np.random.default_rng([54, seed])
+    win, first = rng.uniform(0.35, 0.6), int(rng.integers(3, 5))
+
+    def go(s: int, a: int) -> dict[int, float]:
+        stake = min(a + 1, s, goal - s)
+        return mix((win, s + stake), (1 - win, s - stake))
+
+    zero = np.zeros((goal + 1, 4))
+    last = zero.copy()
+    last[goal] = 1
+    return stationary(horizon, transitions(range(goal + 1), 4, go), zero, last=last, start=np.eye(goal + 1)[first])
+
+
+def wind(seed: int, horizon: int = 9) -> E.FiniteMDP:
+    """Return a grid of 4 rows and 5 columns where wind lifts by one row, at random, with a near and a far goal."""
+    rng = np.random.default_rng([55, seed])
+    lift = rng.choice([0.0, 0.1, 0.4], size=5)
+    ends = {(int(rng.integers(4)), 2): 0.4, (int(rng.integers(4)), 4): 1.0}
+
+    def move(s: tuple[int, int], a: int) -> list[tuple[float, tuple[int, int]]]:
+        (di, dj), p = MOVES[a], lift[s[1]]
+        return [(p, (di - 1, dj)), (1 - p, (di, dj))] if p else [(1.0, (di, dj))]
+
+    return grid((4, 5), horizon, ends, move, (2, 0))
+
+
+def pits(seed: int, horizon: int = 10) -> E.FiniteMDP:
+    """Return a slippery grid of 4 by 4 with three pits, a near goal worth .3 and a far one worth 1."""
+    rng = np.random.default_rng([56, seed])
+    cells = [(i, j) for i in range(4) for j in range(4) if i + j > 1 and (i, j) != (3, 3)]
+
+    def move(s: tuple[int, int], a: int) -> list[tuple[float, tuple[int, int]]]:
+        return [(0.8, MOVES[a]), (0.1, MOVES[(a + 1) % 4]), (0.1, MOVES[(a + 3) % 4])]
+
+    while True:
+        *holes, near = (cells[i] for i in rng.choice(len(cells), size=4, replace=False))
+        env = grid((4, 4), horizon, dict.fromkeys(holes, 0.0) | {near: 0.3, (3, 3): 1.0}, move)
+        if env.optimal_value > 0.2:
+            return env
+
+
+def key(seed: int, horizon: int = 14) -> E.FiniteMDP:
+    """Return a maze of 3 by 4 whose second half opens with a key: treasure there, a small prize before the door."""
+    rng = np.random.default_rng([57, seed])
+    wall, door = 2, int(rng.integers(3))
+    left = [(i, j) for i in range(3) for j in range(2) if (i, j) != (1, 0)]
+    at, prize = (left[i] for i in rng.choice(len(left), size=2, replace=False))
+    treasure = (int(rng.integers(3)), 3)
+    names = [((i, j), k) for i in range(3) for j in range(4) for k in (0, 1)] + ["gone"]
+
+    def go(s: Any, a: int) -> dict[Any, float]:
+        if s == "gone" or s[0] in (prize, treasure):
+            return {"gone": 1.0}
+        (i, j), k = s
+        to = (min(max(i + MOVES[a][0], 0), 2), min(max(j + MOVES[a][1], 0), 3))
+        if to[1] == wall and not (k and to[0] == door):
+            to = (i, j)
+        return mix((0.95, (to, int(k or to == at))), (0.05, s))
+
+    pay = {prize: 0.3, treasure: 1.0}
+    R = np.array([[0.0 if s == "gone" else pay.get(s[0], 0.0)] * 4 for s in names])
+    return stationary(horizon, transitions(names, 4, go), R, start=[float(s == ((1, 0), 0)) for s in names])
+
+
+def hill(seed: int, top: int = 6, horizon: int = 16) -> E.FiniteMDP:
+    """Return a chain that slides back the more the higher: the top pays 1 at the end, the foot .15."""
+    rng = np.random.default_rng([58, seed])
+    orders = [rng.permutation(3) for _ in range(top + 1)]
+
+    def go(s: int, a: int) -> dict[int, float]:
+        step, slide = int(orders[s][a]) - 1, 0.3 * s / top
+        to = min(max(s + step, 0), top)
+        return mix((slide, max(s - 1, 0)), (1 - slide, to))
+
+    zero = np.zeros((top + 1, 3))
+    last = zero.copy()
+    last[top], last[0] = 1, 0.15
+    return stationary(horizon, transitions(range(top + 1), 3, go), zero, last=last, start=np.eye(top + 1)[0])
+
+
+def setbacks(seed: int, n: int = 6, horizon: int = 12) -> E.FiniteMDP:
+    """Return a path where one of three actions goes on and the others a step back: its end pays .9, its start .2."""
+    right = np.random.default_rng([59, seed]).integers(3, size=n + 1)
+    zero = np.zeros((n + 1, 3))
+    last = zero.copy()
+    last[n], last[0] = 0.9, 0.2
+    P = transitions(range(n + 1), 3, lambda s, a: {min(s + 1, n) if a == right[s] else max(s - 1, 0): 1.0})
+    return stationary(horizon, P, zero, last=last, start=np.eye(n + 1)[0])
+
+
+def latent(seed: int, d: int, n_states: int, n_actions: int, horizon: int) -> E.FiniteMDP:
+    """Return a linear MDP of d sparse latent factors, with Bernoulli rewards."""
+    rng = np.random.default_rng([60, seed])
+    phi = rng.dirichlet(np.full(d, 0.3), size=(n_states, n_actions))
+    P = [phi @ rng.dirichlet(np.full(n_states, 0.1), size=d) for _ in range(horizon - 1)]
+    R = [phi @ rng.beta(0.3, 0.6, size=d) / horizon for _ in range(horizon)]
+    rows = phi.reshape(n_states, -1) / np.sqrt(n_actions)
+    return E.FiniteMDP(P=P, R=R, features=[rows] * horizon, caps=[1 / horizon] * horizon)
+
+
+def rich(seed: int, n: int = 3, rows: int = 12, horizon: int = 6) -> E.FiniteMDP:
+    """Return n latent states, each with many rows: a rotated one-hot code of it beside coordinates of noise."""
+    rng = np.random.default_rng([61, seed])
+    inner = random_tabular(seed + 10_000, n, 3, horizon, 0.5)
+    emit = rng.dirichlet(np.ones(rows), size=n)
+    code, turn = np.repeat(np.eye(n), rows, axis=0), np.linalg.qr(rng.normal(size=(n + 4, n + 4)))[0]
+    features = [np.hstack([code, rng.uniform(-0.4, 0.4, size=(n * rows, 4))]) @ turn / 1.3 for _ in range(horizon)]
+    P = [(np.asarray(p)[:, :, :, None] * emit).reshape(n, 3, -1).repeat(rows, axis=0) for p in inner.P]
+    R = [np.asarray(r).repeat(rows, axis=0) for r in inner.R]
+    start = (np.asarray(inner.start)[:, None] * emit).ravel()
+    return E.FiniteMDP(P=P, R=R, features=features, start=start, caps=inner.caps)
+
+
+def wages(seed: int, horizon: int = 12) -> E.FiniteMDP:
+    """Return a random wage of 1/H at every level, of mean .8, .5 or .2; the worst action halves the next."""
+    rng = np.random.default_rng([62, seed])
+    orders = [rng.permutation(3) for _ in range(horizon)]
+    R = [np.outer([1, 0.5], np.array([0.8, 0.5, 0.2])[order]) / horizon for order in orders]
+    P = [np.eye(2)[np.tile(order == 2, (2, 1)).astype(int)] for order in orders[:-1]]
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(2)] * horizon, start=[1, 0], caps=[1 / horizon] * horizon)
+
+
+def crowd(seed: int, n: int = 30, horizon: int = 3) -> E.FiniteMDP:
+    """Return many actions that all earn .4 of a level's 1/H, but one that earns .7 and one that earns .1."""
+    rng = np.random.default_rng([63, seed])
+    R = []
+    for _ in range(horizon):
+        good, bad = rng.choice(n, size=2, replace=False)
+        means = np.full((1, n), 0.4)
+        means[0, good], means[0, bad] = 0.7, 0.1
+        R.append(means / horizon)
+    one = np.ones((1, n, 1))
+    return E.FiniteMDP(P=[one] * (horizon - 1), R=R, features=[np.ones((1, 1))] * horizon, caps=[1 / horizon] * horizon)
+
+
+def rare_starts(seed: int, chances: Sequence[float], horizon: int = 4, n_actions: int = 4) -> E.FiniteMDP:
+    """Return lanes in which one starts with these chances, each a lock worth 1; its first exit pays .4."""
+    rng, n = np.random.default_rng([64, seed]), len(chances)
+    secret = rng.integers(n_actions - 1, size=(horizon, n))
+    P, R = [], []
+    for h in range(horizon):
+        p, r = np.zeros((n + 1, n_actions, n + 1)), np.zeros((n + 1, n_actions))
+        p[:, :, n] = 1
+        for lane in range(n):
+            p[lane, secret[h, lane]] = np.eye(n + 1)[lane]
+            r[lane, secret[h, lane]] = h == horizon - 1
+        if h == 0:
+            r[:n, n_actions - 1] = 0.4
+        P.append(p)
+        R.append(r)
+    return E.FiniteMDP(P=P[:-1], R=R, features=[np.eye(n + 1)] * horizon, start=[*chances, 0.0])
+
+
+def sure_or(seed: int, p: float, sure: float) -> E.FiniteMDP:
+    """Return two actions: one pays 1 with probability p, the other `sure` (for sure)."""
+    risky = int(np.random.default_rng([65, seed]).integers(2))
+    P = np.zeros((1, 2, 2))
+    P[0, risky, 0] = P[0, 1 - risky, 1] = 1
+    R = [np.zeros((1, 2)), np.array([[p, p], [sure, sure]])]
+    R[0][0, 1 - risky], R[1][1] = sure, 0
+    return E.FiniteMDP(P=[P], R=R, features=[np.eye(2)[:1], np.eye(2)], caps=[0.0, 1.0])
+
+
+def recoded(seed: int, make: Callable[[int], E.FiniteMDP], code: Callable[[np.random.Generator, int], Any]) -> Any:
+    """Return an environment whose features were multiplied by a matrix of full rank, by level."""
+    env, rng = make(seed), np.random.default_rng([66, seed])
+    features = [np.asarray(rows) @ code(rng, env.dimension) for rows in env.features]
+    return E.FiniteMDP(P=env.P, R=env.R, features=features, start=env.start, caps=env.caps)
+
+
+def uneven(rng: np.random.Generator, d: int) -> np.ndarray:
+    """Return a diagonal matrix with entries from 1 to 1e-3, in random order."""
+    return np.diag(rng.permutation(np.geomspace(1, 1e-3, d)))
+
+
+def copies(rng: np.random.Generator, d: int) -> np.ndarray:
+    """Return a matrix that repeats all features, and adds their differences and a zero."""
+    return np.hstack([np.eye(d), np.eye(d), np.eye(d) - np.roll(np.eye(d), 1, axis=1), np.zeros((d, 1))]) / 2
+
+
+def wide(rng: np.random.Generator, d: int) -> np.ndarray:
+    """Return a random matrix with three times as many columns as rows."""
+    matrix = rng.normal(size=(d, 3 * d))
+    return np.asarray(matrix / np.linalg.norm(matrix, 2))
+
+
+def signs(seed: int, horizon: int = 5) -> E.FiniteMDP:
+    """Return the corners of a cube, rows (1, +-1, +-1, +-1)/2: one coordinate, drawn at random, says what happens."""
+    rng = np.random.default_rng([67, seed])
+    corners = np.array([[i, j, k] for i in (0, 1) for j in (0, 1) for k in (0, 1)])
+    weights = np.stack([corners, 1 - corners], axis=2).reshape(8, 6) / 3
+    P = [np.stack([weights @ rng.dirichlet(np.full(8, 0.2), size=6) for _ in range(3)], 1) for _ in range(horizon - 1)]
+    R = [weights @ rng.beta(0.3, 0.5, size=(6, 3)) / horizon for _ in range(horizon)]
+    rows = np.hstack([np.ones((8, 1)), 2 * corners - 1]) / 2
+    return E.FiniteMDP(P=P, R=R, features=[rows] * horizon, start=np.full(8, 1 / 8), caps=[1 / horizon] * horizon)
+
+
+def parabola(seed: int, n: int = 15) -> E.FiniteMDP:
+    """Return n points of a line as start states, with features (1, x, x^2) and three Bernoulli actions."""
+    rng, x = np.random.default_rng([68, seed]), np.linspace(-1, 1, n)
+    slope, bend = rng.uniform(-0.24, 0.24, size=(2, 3))
+    means = 0.5 + x[:, None] * slope + (2 * x[:, None] ** 2 - 1) * bend
+    rows = np.stack([np.ones(n), x, x**2], axis=1) / np.sqrt(3)
+    return E.FiniteMDP(P=[], R=[means], features=[rows], start=np.full(n, 1 / n), caps=[1.0])
+
+
+def rare_branch(seed: int, q: float, sure: float) -> E.FiniteMDP:
+    """Return a door to a common room worth .4 and, with probability q, one where one of three actions pays 1."""
+    rng = np.random.default_rng([69, seed])
+    secret, door = int(rng.integers(3)), int(rng.integers(3))
+    P, R = np.zeros((1, 3, 3)), [np.zeros((1, 3)), np.zeros((3, 3))]
+    P[0, :, 2], P[0, door] = 1, [q, 1 - q, 0]
+    R[0][0], R[0][0, door], R[1][1], R[1][0, secret] = sure, 0, 0.4, 1
+    return E.FiniteMDP(P=[P], R=R, features=[np.eye(3)[:1], np.eye(3)])
+
+
+def flips(seed: int, lanes: int, horizon: int = 9, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a lock worth .9 whose lane is drawn again at every third level; each lane has its own right actions."""
+    rng = np.random.default_rng([70, seed])
+    secret = rng.integers(n_actions, size=(horizon, lanes))
+    P, R = [], [np.zeros((lanes + 1, n_actions)) for _ in range(horizon)]
+    for h in range(horizon - 1):
+        p = np.zeros((lanes + 1, n_actions, lanes + 1))
+        p[:, :, lanes] = 1
+        for lane in range(lanes):
+            p[lane, secret[h, lane]] = [1 / lanes] * lanes + [0] if h % 3 == 1 else np.eye(lanes + 1)[lane]
+        P.append(p)
+    R[-1][np.arange(lanes), secret[-1]] = 0.9
+    R[0][0] = 0.2 * (np.arange(n_actions) == (secret[0, 0] + 1) % n_actions)
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(lanes + 1)] * horizon)
+
+
+def disaster(seed: int, now: float, later: float, p: float, safe: float, horizon: int = 8) -> E.FiniteMDP:
+    """Return a tempting way that pays `now`, and `later` unless the last step but one fails; the other pays `safe`."""
+    tempting = int(np.random.default_rng([71, seed]).integers(2))
+    P = [np.eye(3)[:, None].repeat(2, axis=1) for _ in range(horizon - 1)]
+    P[0] = np.zeros((3, 2, 3))
+    P[0][:, tempting, 0] = P[0][:, 1 - tempting, 1] = 1
+    P[-1][0] = [1 - p, 0, p]
+    R = [np.zeros((3, 2)) for _ in range(horizon)]
+    R[0][0, tempting], R[-1][0], R[-1][1] = now, later, safe
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(3)] * horizon, start=[1, 0, 0])
+
+
+def two_locks(seed: int, p: float, q: float, horizon: int = 7, n_actions: int = 3) -> E.FiniteMDP:
+    """Return two locks that open for sure; the one pays 1 with probability p, the other with probability q."""
+    rng = np.random.default_rng([72, seed])
+    secret, doors = rng.integers(n_actions, size=(2, horizon)), rng.permutation(n_actions)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s == "start":
+            return {"one" if a == doors[0] else "two" if a == doors[1] else "dead": 1.0}
+        return {s if s != "dead" and a == secret[int(s == "two"), h] else "dead": 1.0}
+
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0, 0], "one": [1, 0, 0], "two": [0, 1, 0], "dead": [0, 0, 1]},
+        go,
+        lambda h, s, a: {"one": p, "two": q}.get(s, 0.0) * (h == horizon - 1 and a == secret[int(s == "two"), h]),
+        caps=[0.0] * (horizon - 1) + [1.0],
+    )
+
+
+def two_surprises(seed: int, p: float, q: float, sure: float) -> E.FiniteMDP:
+    """Return a door that opens with probability p on a second one, which opens with probability q on a room worth 1.
+
+    No single outcome that was not seen makes up for the other: a run that looks for one surprise at a time may stop.
+    """
+    rng = np.random.default_rng([73, seed])
+    first, second = int(rng.integers(3)), int(rng.integers(3))
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s == "start" and a == first:
+            return {"porch": p, "out": 1 - p}
+        return {"room": q, "out": 1 - q} if h == 1 and s == "porch" and a == second else {"out": 1.0}
+
+    return tables(
+        3,
+        3,
+        {"start": [1, 0, 0], "porch": [1, 0, 0], "room": [0, 1, 0], "out": [0, 0, 1]},
+        go,
+        lambda h, s, a: sure * (a != first) if h == 0 else float(h == 2 and s == "room"),
+    )
+
+
+def offers(seed: int, n: int = 5, horizon: int = 8) -> E.FiniteMDP:
+    """Return offers that come at random, one at a time: take this one, or wait for the next."""
+    rng = np.random.default_rng([74, seed])
+    worth, chances = np.sort(rng.random(n)), rng.dirichlet(np.full(n, 2.0))
+    accept = int(rng.integers(2))
+    P, R = np.zeros((n + 1, 2, n + 1)), np.zeros((n + 1, 2))
+    P[:, :, n] = 1
+    P[:n, 1 - accept] = [*chances, 0]
+    R[:n, accept] = worth
+    return stationary(horizon, P, R, start=[*chances, 0])
+
+
+def dice(seed: int, goal: int = 8, horizon: int = 7) -> E.FiniteMDP:
+    """Return the game of rolling on or keeping the sum: a roll adds 1 to 3, or loses all with some probability."""
+    rng = np.random.default_rng([75, seed])
+    bust, roll = rng.uniform(0.08, 0.3), int(rng.integers(2))
+    names = [*range(goal + 1), "over"]
+
+    def go(s: Any, a: int) -> dict[Any, float]:
+        if s == "over" or a != roll:
+            return {"over": 1.0}
+        return mix((bust, "over"), *(((1 - bust) / 3, min(s + k, goal)) for k in (1, 2, 3)))
+
+    R = np.array([[0.0 if s == "over" or a == roll else s / goal for a in range(2)] for s in names])
+    return stationary(horizon, transitions(names, 2, go), R, start=np.eye(goal + 2)[0])
+
+
+def field(seed: int, size: int = 5, horizon: int = 10) -> E.FiniteMDP:
+    """Return an open grid where nothing is random: the far corner pays 1, a near cell .3, and many ways are equal."""
+    rng = np.random.default_rng([76, seed])
+    turn = rng.permutation(4)
+    near = [(0, 2), (1, 1), (2, 0)][int(rng.integers(3))]
+    return grid((size, size), horizon, {near: 0.3, (size - 1, size - 1): 1.0}, lambda s, a: [(1.0, MOVES[turn[a]])])
+
+
+def look(seed: int, hit: float = 0.8) -> E.FiniteMDP:
+    """Return a choice of two doors after a look for .1, which shows the right one with probability `hit`."""
+    rng = np.random.default_rng([77, seed])
+    looks, side = int(rng.integers(3)), int(rng.integers(2))
+    guesses = [a for a in range(3) if a != looks]
+    P = np.zeros((1, 3, 3))
+    P[0, looks], P[0, guesses, 2] = [0.5, 0.5, 0], 1
+    R = [np.zeros((1, 3)), np.zeros((3, 3))]
+    R[0][0, guesses] = 0.5
+    for s in range(2):
+        R[1][s, guesses[s ^ side]], R[1][s, guesses[s ^ side ^ 1]] = 0.9 * hit, 0.9 * (1 - hit)
+    return E.FiniteMDP(P=[P], R=R, features=[np.eye(3)[:1], np.eye(3)], caps=[0.5, 0.9])
+
+
+def leaning(seed: int, angle: float, horizon: int = 4) -> E.FiniteMDP:
+    """Return a lock whose good state has a feature at this angle to the dead one, and pays 1 with probability .6."""
+    secret = np.random.default_rng([78, seed]).integers(3, size=horizon)
+    return tables(
+        horizon,
+        3,
+        {"start": [1, 0], "good": [np.sin(angle), np.cos(angle)], "dead": [0, 1]},
+        lambda h, s, a: {"good" if s != "dead" and a == secret[h] else "dead": 1.0},
+        lambda h, s, a: (
+            0.4 * (a != secret[0]) if h == 0 else 0.6 * (h == horizon - 1 and s == "good" and a == secret[h])
+        ),
+        caps=[0.0] * (horizon - 1) + [1.0],
+    )
+
+
+def rescue(seed: int, falls: Mapping[int, float], horizon: int = 9, n_actions: int = 4) -> E.FiniteMDP:
+    """Return a path worth .9 from which one falls with these chances, by level; one action saves who fell."""
+    rng = np.random.default_rng([79, seed])
+    secret = rng.integers(n_actions, size=horizon)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s in ("start", "path"):
+            q = falls.get(h, 0.0)
+            return {"fallen": q, "path": 1 - q} if q else {"path": 1.0}
+        return {"path" if s == "fallen" and a == secret[h] else "lost": 1.0}
+
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0, 0], "path": [1, 0, 0], "fallen": [0, 1, 0], "lost": [0, 0, 1]},
+        go,
+        lambda h, s, a: 0.9 * (h == horizon - 1 and s == "path"),
+    )
+
+
+SHIPPED: dict[str, Callable[[int], Any]] = {
+    "lock-5": lambda s: E.combination_lock(5, 4, rng=s),
+    "lock-20": lambda s: E.combination_lock(20, 4, rng=s),
+    "noisy-lock": lambda s: E.combination_lock(10, 4, rng=s, p_success=0.9),
+    "rare-lock": lambda s: E.combination_lock(10, 4, rng=s, final=0.2),
+    "decoy-20": lambda s: E.decoy_lock(20),
+    "sea-10": lambda s: E.deep_sea(10, rng=s),
+    "sea-20": lambda s: E.deep_sea(20, rng=s),
+    "sea-30": lambda s: E.deep_sea(30, rng=s),
+    "stochastic-sea-10": lambda s: E.deep_sea(10, rng=s, stochastic=True),
+    "chain-10": lambda s: E.chain(10, rng=s),
+    "chain-20": lambda s: E.chain(20, rng=s),
+    "linear-q": lambda s: E.linear_q(rng=s),
+    "linear-mdp": lambda s: E.linear_mdp(rng=s),
+    "river-swim": lambda s: E.river_swim(6, 20),
+    "coins-5": lambda s: E.lock_bernoulli(5, 0.1, rng=s, observation="coins"),
+    "cliff": lambda s: E.make("gym:CliffWalking-v1", horizon=20),
+    "frozen-lake": lambda s: E.make("gym:FrozenLake-v1", horizon=20),
+}
+ATTACKS: dict[str, Callable[[int], Any]] = {
+    "bait-.1": lambda s: bait(s, 0.1, 0.001),
+    "bait-.2": lambda s: bait(s, 0.2, 0.1),
+    "bait-.3": lambda s: bait(s, 0.3, 0.1),
+    "deep-coin-.2": lambda s: deep_coin(s, 0.2, 0.1),
+    "short-.09": lambda s: short(s, [0.09, 0]),
+    "short-.001": lambda s: short(s, [0.001, 0]),
+    "short-1e-5": lambda s: short(s, [1e-5, 0]),
+    "short-1e-6": lambda s: short(s, [1e-6, 0]),
+    "short-1e-7": lambda s: short(s, [1e-7, 0]),
+    "rotated-angle-1e-5": lambda s: rotated(s, lambda t: short(t, [np.sin(1e-5), np.cos(1e-5)])),
+    "rooms-5": lambda s: rooms(s, 5, 0.06, 0.2),
+    "rooms-20": lambda s: rooms(s, 20, 0.02, 0.3),
+    "corridor-60": lambda s: corridor(s, 60, 0.98, 0.15),
+    "contexts-8": lambda s: contexts(s, 8, 3, 0.3),
+    "angle-.02": lambda s: short(s, [np.sin(0.02), np.cos(0.02)]),
+    "amplified-2": lambda s: amplified(s, 2, 0.1, 0.32),
+    "amplified-3": lambda s: amplified(s, 3, 0.1, 0.42),
+    "arms-10": lambda s: arms(s, 10, 0.1),
+    "pooled-.01": lambda s: pooled(s, 0.01),
+    "pooled-.04": lambda s: pooled(s, 0.04),
+    "pooled-.05": lambda s: pooled(s, 0.05),
+    "pooled-.1": lambda s: pooled(s, 0.1),
+    "pooled-.2": lambda s: pooled(s, 0.2),
+}
+# Written after the algorithm was finished.
+HELD_OUT: dict[str, Callable[[int], Any]] = {
+    "tabular": lambda s: random_tabular(s, 5, 3, 6, 0.3),
+    "tabular-sparse": lambda s: random_tabular(s, 8, 2, 5, 0.05),
+    "tree": lambda s: tree(s, 4, 3, False),
+    "noisy-tree": lambda s: tree(s, 3, 3, True),
+    "rotated-lock": lambda s: rotated(s, lambda t: E.combination_lock(12, 3, rng=t, p_success=0.95)),
+    "rotated-sea": lambda s: rotated(s, lambda t: E.deep_sea(8, rng=t)),
+    "two-doors-.3": lambda s: two_doors(s, 0.3, 1.0),
+    "two-doors-.5": lambda s: two_doors(s, 0.5, 0.6),
+    "bait-.25": lambda s: bait(s, 0.25, 0.12, horizon=14, n_actions=3),
+    "amplified-4": lambda s: amplified(s, 4, 0.06, 0.32),
+    "lock-K-12": lambda s: E.combination_lock(8, 12, rng=s),
+    "linear-q-noisy": lambda s: E.linear_q(horizon=8, rng=s),
+    "drip-.02": lambda s: drip(s, 0.02, 0.15),
+    "slippery-.05-.7": lambda s: slippery(s, 0.05, 0.7),
+    "slippery-.05-.5": lambda s: slippery(s, 0.05, 0.5),
+    "cue": cue,
+    "exits": exits,
+    "hidden-.3": lambda s: hidden(s, 0.3, 1e-3),
+    "mixed-lock": lambda s: mixed(s, lambda t: E.combination_lock(8, 3, rng=t, p_success=0.95), 100),
+    "mixed-tabular": lambda s: mixed(s, lambda t: random_tabular(t, 5, 3, 5, 0.3), 1000),
+    "circle": circle,
+    "needle-40": lambda s: needle(s, 40, 0.15),
+}
+# Written after the code of the algorithm was frozen, and measured as they are.
+AFTER: dict[str, Callable[[int], Any]] = {
+    "inventory": inventory,
+    "queue": queue,
+    "machine": machine,
+    "gambler": gambler,
+    "wind": wind,
+    "pits": pits,
+    "key": key,
+    "hill": hill,
+    "setbacks": setbacks,
+    "latent-6": lambda s: latent(s, 6, 25, 2, 5),
+    "latent-3": lambda s: latent(s, 3, 40, 4, 6),
+    "rich": rich,
+    "wages": wages,
+    "crowd": crowd,
+    "rare-starts": lambda s: rare_starts(s, [0.5, 0.2, 0.12, 0.08, 0.06, 0.04]),
+    "rare-start-.1": lambda s: rare_starts(s, [0.9, 0.1]),
+    "near-tie-.06": lambda s: sure_or(s, 0.56, 0.5),
+    "long-shot": lambda s: sure_or(s, 0.16, 0.1),
+    "uneven-tabular": lambda s: recoded(s, lambda t: random_tabular(t, 6, 3, 5, 0.3), uneven),
+    "copies-lock": lambda s: recoded(s, lambda t: E.combination_lock(8, 3, rng=t, p_success=0.9), copies),
+    "wide-tabular": lambda s: recoded(s, lambda t: random_tabular(t, 6, 2, 6, 0.2), wide),
+    "signs": signs,
+    "parabola": parabola,
+    "rare-branch-.1": lambda s: rare_branch(s, 0.1, 0.385),
+    "flips-2": lambda s: flips(s, 2),
+    "flips-4": lambda s: flips(s, 4),
+    "disaster-.12": lambda s: disaster(s, 0.3, 0.67, 0.12, 0.95),
+    "disaster-.3": lambda s: disaster(s, 0.2, 0.8, 0.3, 0.85),
+    "two-locks": lambda s: two_locks(s, 0.4, 0.55),
+    "two-surprises": lambda s: two_surprises(s, 0.4, 0.4, 0.08),
+    "offers": offers,
+    "dice": dice,
+    "field": field,
+    "look": look,
+    "leaning-.2": lambda s: leaning(s, 0.2),
+    "rescue-.1": lambda s: rescue(s, {2: 0.1}),
+    "rescue-spread": lambda s: rescue(s, dict.fromkeys(range(1, 7), 0.02)),
+}
+GROUPS = {"shipped": SHIPPED, "attacks": ATTACKS, "held-out": HELD_OUT, "after": AFTER}
