@@ -172,9 +172,6 @@ class SelfStopping:
             sample = candidate if len(candidate) else None
             if self.noisy:
                 seen = candidate if len(candidate) >= FIRST_SAMPLE else self.hindsight(candidate)
-                if seen.gaps().max() > epsilon:
-                    sample, self.candidate = seen, None
-                    continue
                 if not self.settled(seen):
                     continue
             if not self.replicates_content():
@@ -197,7 +194,7 @@ class SelfStopping:
                 self.candidate = sample = None
                 if self.p_min < LEAST_SHARE * epsilon:
                     return False
-            elif sample is not candidate and sample.gaps().max() > epsilon:
+            elif sample is not candidate and sample.upper_gaps(self.aim.delta).max() > epsilon:
                 self.candidate = None  # what the winner may miss is explored first
             else:
                 self.passed = True
@@ -231,8 +228,9 @@ class SelfStopping:
                 self.episodes.play("explore", n)
             elif sample is not None and sample.loss() > KEPT_LOSS * self.aim.epsilon:
                 sample = None
-            elif sample is not None and sample.doubt() > self.aim.epsilon:
-                self.episodes.play("explore", n, sample.theta, int(np.argmax(sample.gaps())))
+            elif sample is not None and sample.doubt(self.aim.delta) > self.aim.epsilon:
+                level = int(np.argmax(sample.upper_gaps(self.aim.delta)))
+                self.episodes.play("explore", n, sample.theta, level)
             elif impatience:
                 impatience = 0.0
             elif not planner.rewarded and self.floor > self.aim.epsilon:
@@ -316,7 +314,7 @@ class SelfStopping:
             self.plan()
             if candidate.loss() > KEPT_LOSS * self.aim.epsilon:
                 return False
-        return candidate.doubt() <= self.aim.epsilon
+        return candidate.doubt(self.aim.delta) <= self.aim.epsilon
 
     def contradicted(self, candidate: Candidate) -> bool:
         """Whether the returns of a candidate differ from its predicted value by more than epsilon and chance."""

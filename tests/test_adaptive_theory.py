@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -425,6 +426,22 @@ def test_a_test_that_showed_an_event_excludes_less():
     assert at_most(3, n, 0.12) == pytest.approx(0.055, abs=0.001) and at_most(3, n, 0.123) <= DELTA
     sizes = [next(n for n in itertools.count(1) if at_most(k, n, 0.05) <= DELTA) for k in range(4)]
     assert sizes == [59, 93, 124, 153]
+
+
+def test_the_standard_error_excludes_a_loss_of_one_and_a_half_epsilon():
+    """Of 61 episodes k show a gap: the largest one that passes, times the largest mass that k has at level delta."""
+    n, z = Aim.of(EPSILON, DELTA).test_size(1), NormalDist().inv_cdf(1 - DELTA)
+    excluded = []
+    for k in range(1, n):
+        upper = k / n + z * math.sqrt(k / n * (1 - k / n) / n)
+        mass = next(p for p in np.linspace(0, 1, 10_001) if at_most(k, n, p) <= DELTA)
+        excluded.append(min(EPSILON / upper, 1) * mass)
+    assert excluded[0] == max(excluded) == pytest.approx(1.51 * EPSILON, rel=0.01)
+    by_mean = [
+        min(EPSILON * n / k, 1) * next(p for p in np.linspace(0, 1, 1001) if at_most(k, n, p) <= DELTA)
+        for k in (1, 2, 3)
+    ]
+    assert max(by_mean) == pytest.approx(2.4 * EPSILON, rel=0.03)
 
 
 # L: visits in general features.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +48,16 @@ class Candidate:
         """Return the loss by the policy's actions if theta were right, by default the newest; a mean over episodes."""
         return self.planner.regret(self.planner.theta if theta is None else theta, self.episodes)
 
-    def doubt(self) -> float:
+    def upper_gaps(self, confidence_left: float) -> Floats:
+        """Return upper limits of what `gaps` estimates, (H,): how often a state is met is known with an error."""
+        gaps = self.planner.gaps(self.episodes)
+        error = gaps.std(axis=0) / math.sqrt(len(self))
+        upper: Floats = gaps.mean(axis=0) + NormalDist().inv_cdf(1 - confidence_left) * error
+        return upper
+
+    def doubt(self, confidence_left: float) -> float:
         """Return what the policy may miss where its episodes went: the largest gap, and its loss by the newest fit."""
-        return float(self.gaps().max()) + self.loss()
+        return float(self.upper_gaps(confidence_left).max()) + self.loss()
 
     def mean_return(self) -> tuple[float, float]:
         """Return the mean return of the episodes, and its standard error."""
