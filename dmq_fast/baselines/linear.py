@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dmq_fast._support.checks import flag
 from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
@@ -19,6 +20,9 @@ Environment = FiniteMDP | CompiledEnv
 
 class LeastSquares(Baseline):
     """A baseline that returns the least-squares fit of its transitions, without noise or bonus."""
+
+    def __init__(self, env: Environment, *, blocks: bool, **options: Any) -> None:
+        super().__init__(env, blocks=flag("blocks", blocks), **options)
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the least-squares fit, without noise or bonus."""
@@ -39,18 +43,20 @@ class UniformLeastSquares(LeastSquares):
     env : FiniteMDP or CompiledEnv
     ridge : float, default 1e-3
         > 0, added to the sums (not the means) of squares.
+    blocks : bool, default False
+        As of `LSVIUCB`.
     **options
         As of `Baseline`.
     """
 
     name = "uniform"
 
-    def __init__(self, env: Environment, *, ridge: float = 1e-3, **options: Any) -> None:
-        super().__init__(env, ridge=ridge, **options)
+    def __init__(self, env: Environment, *, ridge: float = 1e-3, blocks: bool = False, **options: Any) -> None:
+        super().__init__(env, ridge=ridge, blocks=blocks, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
-        return LeastSquaresLearner(episode, "uniform", self.own["ridge"], 0.0)
+        return LeastSquaresLearner(episode, "uniform", self.own["ridge"], 0.0, blocks=self.own["blocks"])
 
 
 @register
@@ -117,6 +123,14 @@ class RLSVI(LeastSquares):
         > 0. Deviation of targets, in units of returns, which are at most 1.
     precision : float, default 1.0
         > 0. The paper's lambda: an unseen direction of theta has variance 1 / precision.
+    optimism : {"flat", "steps"}
+        The unit of values at level h = 0, ..., H - 1, top_h: 1, or H - h. Noise is in this unit: the deviation of
+        targets is sigma top_h, and of theta in an unseen direction top_h / sqrt(precision).
+    clipped : bool, default False
+        Clip the largest values at level h to [0, top_h] before they enter the targets of level h - 1. Actions are
+        greedy on what was drawn.
+    blocks : bool, default False
+        As of `LSVIUCB`.
     **options
         As of `Baseline`.
 
@@ -130,22 +144,36 @@ class RLSVI(LeastSquares):
 
     name = "rlsvi"
 
-    def __init__(self, env: Environment, *, sigma: float = 0.1, precision: float = 1.0, **options: Any) -> None:
-        super().__init__(env, sigma=sigma, precision=precision, **options)
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        sigma: float = 0.1,
+        precision: float = 1.0,
+        optimism: str = "flat",
+        clipped: bool = False,
+        blocks: bool = False,
+        **options: Any,
+    ) -> None:
+        options |= {"sigma": sigma, "precision": precision, "optimism": optimism, "clipped": flag("clipped", clipped)}
+        super().__init__(env, blocks=blocks, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
-        sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
-        return LeastSquaresLearner(episode, "randomized", sigma**2 * precision, sigma)
+        own = dict(self.own)
+        sigma, precision = as_positive("sigma", own.pop("sigma")), as_positive("precision", own.pop("precision"))
+        return LeastSquaresLearner(episode, "randomized", sigma**2 * precision, sigma, **own)
 
 
 @register
 class LSVIUCB(LeastSquares):
     """Least-squares value iteration with upper confidence bounds.
 
-    Before every episode theta is fitted backward to the values of min(1, phi^T theta^a + beta sqrt(phi^T V^{-1} phi)),
-    V = ridge I + sum phi phi^T; the episode is greedy on these. The policy returned is greedy on the fit of the same
-    transitions without bonus.
+    Before every episode theta is fitted backward to the values of
+
+        min(top_h, phi^T theta^a + beta top_h sqrt(phi^T V^{-1} phi)),    V = ridge I + sum phi phi^T;
+
+    the episode is greedy on these. The policy returned is greedy on the fit of the same transitions without bonus.
 
     Parameters
     ----------
@@ -155,6 +183,17 @@ class LSVIUCB(LeastSquares):
         practice: tune it.
     ridge : float, default 1.0
         > 0, the paper's lambda.
+    optimism : {"flat", "steps"}
+        The largest value hoped for at level h = 0, ..., H - 1, top_h. As returns are at most 1, "flat" has top_h = 1,
+        the paper's H for all levels. "steps" has top_h = H - h: every step may earn 1, so that many unknown steps beat
+        one. It works best with a small beta and ridge <= beta^2, where unseen features have the value top_h.
+    clipped : bool, default False
+        Clip the fit phi^T theta^a to [0, top_h] before the bonus is added, so that a fit that extrapolates to less than
+        0 does not outweigh the bonus.
+    blocks : bool, default False
+        Learn one theta for all actions, as the paper does: features consist of K blocks (phi(s, 1), ..., phi(s, K)), as
+        `features.action_blocks` and `linear_mdp` make them, and Q(s, a) = phi(s, a)^T theta. In the result, theta stands
+        in block a of action a, beside zeros. ValueError if the number of features is no multiple of K.
     **options
         As of `Baseline`.
 
@@ -170,13 +209,25 @@ class LSVIUCB(LeastSquares):
 
     name = "lsvi-ucb"
 
-    def __init__(self, env: Environment, *, beta: float = 0.1, ridge: float = 1.0, **options: Any) -> None:
-        super().__init__(env, beta=beta, ridge=ridge, **options)
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        beta: float = 0.1,
+        ridge: float = 1.0,
+        optimism: str = "flat",
+        clipped: bool = False,
+        blocks: bool = False,
+        **options: Any,
+    ) -> None:
+        options |= {"beta": beta, "ridge": ridge, "optimism": optimism, "clipped": flag("clipped", clipped)}
+        super().__init__(env, blocks=blocks, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
-        beta = as_positive("beta", self.own["beta"], zero=True)
-        return LeastSquaresLearner(episode, "confident", self.own["ridge"], beta)
+        own = dict(self.own)
+        beta = as_positive("beta", own.pop("beta"), zero=True)
+        return LeastSquaresLearner(episode, "confident", scale=beta, **own)
 
 
 @register
