@@ -218,7 +218,8 @@ cdef class LeastSquaresLearner(Learner):
         if flag(blocks, "blocks"):
             if d % n_actions != 0:
                 raise ValueError(
-                    f"blocks: expected features that are a multiple of the {n_actions} actions, got {d} features"
+                    "blocks: expected a number of features that is a multiple of the number of actions, got "
+                    f"{d} features and {n_actions} actions"
                 )
             self.n_weights, self.width, self.apart = 1, d // n_actions, d // n_actions
         n, width = self.n_weights, self.width
@@ -361,9 +362,9 @@ cdef class LeastSquaresLearner(Learner):
         cdef const double* weights = self.theta + h * self.n_weights * self.width
         for a in range(self.episode.n_actions):
             total = dot(self.episode.phi + a * self.apart, weights + self.index(a) * self.width, self.width)
+            if self.clipped:
+                total = clip(total, self.tops[h])
             if self.kind == BONUS:
-                if self.clipped:
-                    total = clip(total, self.tops[h])
                 total += self.scales[h] * sqrt(self.leverage(h, a, self.episode.phi))
                 if total > self.tops[h]:
                     total = self.tops[h]
