@@ -112,23 +112,21 @@ class LinearQ(Baseline):
 class RLSVI(LeastSquares):
     """Randomized least-squares value iteration.
 
-    Before every episode theta_h^a is drawn from N(mean, sigma² V^{-1}), V = sigma² precision I + sum phi phi^T, with
-    targets that are the largest values under the theta drawn for the next level; the episode is greedy on them. The
-    policy returned is greedy on the fit of the same transitions without noise.
+    Before every episode theta_h^a is drawn from N(mean, (sigma top_h)² V^{-1}), V = sigma² precision I + sum phi phi^T,
+    with targets that are the largest values phi^T theta under the theta drawn for the next level; the episode is greedy
+    on them. The policy returned is greedy on the fit of the same transitions without noise.
 
     Parameters
     ----------
     env : FiniteMDP or CompiledEnv
     sigma : float, default 0.1
-        > 0. Deviation of targets, in units of returns, which are at most 1.
+        > 0. Deviation of targets, in units of top_h; returns are at most 1.
     precision : float, default 1.0
-        > 0. The paper's lambda: an unseen direction of theta has variance 1 / precision.
+        > 0. The paper's lambda: an unseen direction of theta has variance top_h² / precision.
     optimism : {"flat", "steps"}
-        The unit of values at level h = 0, ..., H - 1, top_h: 1, or H - h. Noise is in this unit: the deviation of
-        targets is sigma top_h, and of theta in an unseen direction top_h / sqrt(precision).
+        The unit of the noise at level h = 0, ..., H - 1, top_h: 1, or H - h, as of `LSVIUCB`.
     clipped : bool, default False
-        Clip the largest values at level h to [0, top_h] before they enter the targets of level h - 1. Actions are
-        greedy on what was drawn.
+        Clip the values phi^T theta^a that were drawn to [0, top_h].
     blocks : bool, default False
         As of `LSVIUCB`.
     **options
@@ -184,16 +182,16 @@ class LSVIUCB(LeastSquares):
     ridge : float, default 1.0
         > 0, the paper's lambda.
     optimism : {"flat", "steps"}
-        The largest value hoped for at level h = 0, ..., H - 1, top_h. As returns are at most 1, "flat" has top_h = 1,
-        the paper's H for all levels. "steps" has top_h = H - h: every step may earn 1, so that many unknown steps beat
-        one. It works best with a small beta and ridge <= beta^2, where unseen features have the value top_h.
+        The largest value hoped for at level h = 0, ..., H - 1, top_h. As returns are at most 1, "flat" has top_h = 1 in
+        the place of the paper's H. "steps" has top_h = H - h: each step may earn 1, so that many unknown steps beat
+        one. It needs a small beta, and ridge <= beta^2, where unit features that were never seen have the value top_h.
     clipped : bool, default False
-        Clip the fit phi^T theta^a to [0, top_h] before the bonus is added, so that a fit that extrapolates to less than
-        0 does not outweigh the bonus.
+        Clip the fit phi^T theta^a to [0, top_h] before the bonus is added: a fit that extrapolates to less than 0 then
+        does not outweigh the bonus.
     blocks : bool, default False
-        Learn one theta for all actions, as the paper does: features consist of K blocks (phi(s, 1), ..., phi(s, K)), as
-        `features.action_blocks` and `linear_mdp` make them, and Q(s, a) = phi(s, a)^T theta. In the result, theta stands
-        in block a of action a, beside zeros. ValueError if the number of features is no multiple of K.
+        Learn one theta for all actions, as the paper does. The features are K blocks (phi(s, 1), ..., phi(s, K)), as
+        `features.action_blocks` and `linear_mdp` make them; ValueError if their number is no multiple of K. In the
+        result, this theta stands in block a of action a, beside zeros.
     **options
         As of `Baseline`.
 

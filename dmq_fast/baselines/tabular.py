@@ -55,8 +55,8 @@ class UCBQ(Tabular):
         Keep Q_h itself at or below top_h. The paper does so with V only, where an action that was tried can look better
         than one that was not.
     optimism : {"flat", "steps"}
-        The largest value hoped for at level h = 0, ..., H - 1, top_h, as of `LSVIUCB`: 1, the paper's H for all levels,
-        or H - h.
+        The largest value hoped for at level h = 0, ..., H - 1, top_h: 1 in the place of the paper's H, or H - h, as of
+        `LSVIUCB`. With H - h the first large reward may come earlier, but Q needs more visits to fall to its size.
     **options
         As of `Baseline`.
 

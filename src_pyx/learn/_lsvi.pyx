@@ -7,9 +7,10 @@ sums over the transitions of level h with action a, from the last level to the f
 - PLAIN: phi^T theta^a;
 - NOISE: phi^T (theta^a + scale top_h U^{-1} z), V = U^T U, z standard normal (Osband, Van Roy and Wen, 2016,
   algorithm 1);
-- BONUS: min(top_h, phi^T theta^a + scale top_h sqrt(phi^T V^{-1} phi)) (Jin, Yang, Wang and Jordan, 2020, algorithm 1).
+- BONUS: min(top_h, phi^T theta^a + scale top_h sqrt(phi^T V^{-1} phi)) (Jin, Yang, Wang and Jordan, 2020,
+  algorithm 1).
 
-If `clipped`, phi^T theta^a of BONUS and the values of NOISE are first clipped to [0, top_h].
+If `clipped`, NOISE and BONUS clip the products with phi^T to [0, top_h] before anything is added.
 
 phi(s) has weights theta^a and a V for each action, or, with `blocks`, consists of phi(s, 1), ..., phi(s, K), which share
 one theta and one V. Below, the `width` of theta is d or d / K, and there are `n_weights` of them a level, K or 1.
@@ -166,7 +167,7 @@ cdef class LeastSquaresLearner(Learner):
         The largest value hoped for at level h, top_h: 1, or H - h. It caps upper confidence bounds and multiplies
         `scale`.
     clipped : bool, default False
-        Whether the fit below the bonus, and randomized values, are clipped to [0, top_h].
+        Whether the fit is clipped to [0, top_h] before the bonus is added, and randomized values are.
     blocks : bool, default False
         Whether an observation has a block of d / K features for each action, with weights that the actions share.
 
