@@ -12,7 +12,7 @@ sums over the transitions of level h with action a, from the last level to the f
 
 If `clipped`, NOISE and BONUS clip the products with phi^T to [0, top_h] before anything is added.
 
-phi(s) has weights theta^a and a V for each action, or, with `blocks`, consists of phi(s, 1), ..., phi(s, K), which share
+phi(s) has weights theta^a and a V for each action. With `blocks` it consists of phi(s, 1), ..., phi(s, K), which share
 one theta and one V. Below, the `width` of theta is d or d / K, and there are `n_weights` of them a level, K or 1.
 
 The values of all observations reached so far change with theta, so each fit visits them all. Equal observations of a
