@@ -21,8 +21,10 @@ Environment = FiniteMDP | CompiledEnv
 class LeastSquares(Baseline):
     """A baseline that returns the least-squares fit of its transitions, without noise or bonus."""
 
-    def __init__(self, env: Environment, *, blocks: bool, **options: Any) -> None:
-        super().__init__(env, blocks=flag("blocks", blocks), **options)
+    def least_squares(self, episode: Episode, kind: str, ridge: float, scale: float) -> LeastSquaresLearner:
+        """Return the compiled learner, with those of its options that the baseline has."""
+        own = {name: self.own[name] for name in ("optimism", "clipped", "blocks") if name in self.own}
+        return LeastSquaresLearner(episode, kind, ridge, scale, **own)
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the least-squares fit, without noise or bonus."""
@@ -52,11 +54,11 @@ class UniformLeastSquares(LeastSquares):
     name = "uniform"
 
     def __init__(self, env: Environment, *, ridge: float = 1e-3, blocks: bool = False, **options: Any) -> None:
-        super().__init__(env, ridge=ridge, blocks=blocks, **options)
+        super().__init__(env, ridge=ridge, blocks=flag("blocks", blocks), **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
-        return LeastSquaresLearner(episode, "uniform", self.own["ridge"], 0.0, blocks=self.own["blocks"])
+        return self.least_squares(episode, "uniform", self.own["ridge"], 0.0)
 
 
 @register
@@ -153,14 +155,13 @@ class RLSVI(LeastSquares):
         blocks: bool = False,
         **options: Any,
     ) -> None:
-        options |= {"sigma": sigma, "precision": precision, "optimism": optimism, "clipped": flag("clipped", clipped)}
-        super().__init__(env, blocks=blocks, **options)
+        options |= {"optimism": optimism, "clipped": flag("clipped", clipped), "blocks": flag("blocks", blocks)}
+        super().__init__(env, sigma=sigma, precision=precision, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
-        own = dict(self.own)
-        sigma, precision = as_positive("sigma", own.pop("sigma")), as_positive("precision", own.pop("precision"))
-        return LeastSquaresLearner(episode, "randomized", sigma**2 * precision, sigma, **own)
+        sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
+        return self.least_squares(episode, "randomized", sigma**2 * precision, sigma)
 
 
 @register
@@ -218,14 +219,13 @@ class LSVIUCB(LeastSquares):
         blocks: bool = False,
         **options: Any,
     ) -> None:
-        options |= {"beta": beta, "ridge": ridge, "optimism": optimism, "clipped": flag("clipped", clipped)}
-        super().__init__(env, blocks=blocks, **options)
+        options |= {"optimism": optimism, "clipped": flag("clipped", clipped), "blocks": flag("blocks", blocks)}
+        super().__init__(env, beta=beta, ridge=ridge, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
-        own = dict(self.own)
-        beta = as_positive("beta", own.pop("beta"), zero=True)
-        return LeastSquaresLearner(episode, "confident", scale=beta, **own)
+        beta = as_positive("beta", self.own["beta"], zero=True)
+        return self.least_squares(episode, "confident", self.own["ridge"], beta)
 
 
 @register
