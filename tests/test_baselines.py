@@ -162,51 +162,73 @@ def test_episodes_refuse_maps_that_do_not_fit():
 # Twins: the algorithms as their papers print them, on the Python face of the same episodes ----------------------------
 
 
+def tops_of(optimism, horizon):
+    """The largest value hoped for at each level."""
+    return [1.0 if optimism == "flat" else float(horizon - h) for h in range(horizon)]
+
+
 class LeastSquaresTwin:
     """All transitions kept, every matrix formed and solved anew, observations never merged."""
 
-    def __init__(self, episode, kind, ridge, scale):
+    def __init__(self, episode, kind, ridge, scale, *, optimism="flat", clipped=False, blocks=False):
         self.episode, self.kind, self.ridge, self.scale = episode, kind, ridge, scale
-        self.data = [[([], [], []) for _ in range(episode.n_actions)] for _ in range(episode.horizon)]
+        self.tops, self.clipped, self.blocks = tops_of(optimism, episode.horizon), clipped, blocks
+        self.n_weights = 1 if blocks else episode.n_actions
+        self.width = episode.dimension // episode.n_actions if blocks else episode.dimension
+        self.data = [[([], [], []) for _ in range(self.n_weights)] for _ in range(episode.horizon)]
+
+    def pairs(self, phi):
+        """Pairs (features of an action, index of its weights) by action."""
+        if not self.blocks:
+            return [(phi, a) for a in range(self.episode.n_actions)]
+        return [(block, 0) for block in np.split(phi, self.episode.n_actions, axis=-1)]
 
     def fit(self, kind, noise=None):
-        """theta, and V by level and action."""
+        """theta, and V by level and weights."""
         e = self.episode
-        theta, v = np.zeros((e.horizon, e.n_actions, e.dimension)), {}
+        theta, v = np.zeros((e.horizon, self.n_weights, self.width)), {}
         for h in reversed(range(e.horizon)):
-            for a in range(e.n_actions):
+            for a in range(self.n_weights):
                 phi, rewards, after = (np.array(column) for column in self.data[h][a])
-                v[h, a] = self.ridge * np.eye(e.dimension)
+                v[h, a] = self.ridge * np.eye(self.width)
                 if len(phi):
                     v[h, a] = v[h, a] + phi.T @ phi
                     ahead = self.values(h + 1, after, theta, v, kind) if h + 1 < e.horizon else 0.0
                     theta[h, a] = np.linalg.solve(v[h, a], phi.T @ (rewards + ahead))
                 if kind == "randomized":
-                    theta[h, a] += self.scale * np.linalg.solve(np.linalg.cholesky(v[h, a]).T, noise[h, a])
+                    scale = self.scale * self.tops[h]
+                    theta[h, a] += scale * np.linalg.solve(np.linalg.cholesky(v[h, a]).T, noise[h, a])
         return theta, v
 
     def values(self, h, phi, theta, v, kind):
         return self.scores(h, phi, theta, v, kind).max(axis=1)
 
     def scores(self, h, phi, theta, v, kind):
-        scores = phi @ theta[h].T
-        if kind == "confident":
-            for a in range(self.episode.n_actions):
-                leverage = np.einsum("ni,in->n", phi, np.linalg.solve(v[h, a], phi.T))
-                scores[:, a] = np.minimum(scores[:, a] + self.scale * np.sqrt(leverage), 1.0)
+        scores, top = np.zeros((len(phi), self.episode.n_actions)), self.tops[h]
+        for a, (x, which) in enumerate(self.pairs(phi)):
+            scores[:, a] = x @ theta[h, which]
+            if self.clipped and kind != "plain":
+                scores[:, a] = np.clip(scores[:, a], 0.0, top)
+            if kind == "confident":
+                leverage = np.einsum("ni,in->n", x, np.linalg.solve(v[h, which], x.T))
+                scores[:, a] = np.minimum(scores[:, a] + self.scale * top * np.sqrt(leverage), top)
         return scores
+
+    def by_action(self, theta):
+        """Weights of all d features for each action."""
+        if not self.blocks:
+            return theta
+        return np.stack([np.kron(row, theta[:, 0]) for row in np.eye(self.episode.n_actions)], axis=1)
 
     def play(self, number):
         e, noise = self.episode, None
         e.reset(number)
+        theta, v = np.zeros((e.horizon, self.n_weights, self.width)), None
         if self.kind == "randomized":
-            shape = (e.horizon, e.n_actions, e.dimension)
-            size = np.prod(shape)
-            noise = normals(e.draws((size + 1) // 2))[:size].reshape(shape)
-        theta = np.zeros((e.horizon, e.n_actions, e.dimension))
+            noise = normals(e.draws((theta.size + 1) // 2))[: theta.size].reshape(theta.shape)
         if self.kind != "uniform":
             theta, v = self.fit(self.kind, noise)
-        self.theta = theta
+        self.theta = self.by_action(theta)
         path, total = [], 0.0
         for h in range(e.horizon):
             phi = e.features()
@@ -217,40 +239,58 @@ class LeastSquaresTwin:
             path.append((phi, a, e.step(a)))
             total += path[-1][2]
         for h, (phi, a, reward) in enumerate(path):
-            columns = (phi, reward, path[h + 1][0] if h + 1 < e.horizon else np.zeros(e.dimension))
-            for column, value in zip(self.data[h][a], columns, strict=True):
+            x, which = self.pairs(phi)[a]
+            columns = (x, reward, path[h + 1][0] if h + 1 < e.horizon else np.zeros(e.dimension))
+            for column, value in zip(self.data[h][which], columns, strict=True):
                 column.append(value)
         return total
 
 
-def compare_least_squares(env, kind, ridge, scale, n, rtol=1e-6):
-    learner = LeastSquaresLearner(episode_of(env), kind, ridge, scale)
-    twin = LeastSquaresTwin(episode_of(env), kind, ridge, scale)
+def compare_least_squares(env, kind, ridge, scale, n, rtol=1e-6, **options):
+    learner = LeastSquaresLearner(episode_of(env), kind, ridge, scale, **options)
+    twin = LeastSquaresTwin(episode_of(env), kind, ridge, scale, **options)
     returns = np.zeros(n)
     assert learner.run(returns)
     np.testing.assert_allclose(returns, [twin.play(number) for number in range(n)], rtol=0, atol=1e-12)
     np.testing.assert_allclose(learner.weights, twin.theta, rtol=rtol, atol=1e-9)
-    np.testing.assert_allclose(learner.fit(), twin.fit("plain")[0], rtol=rtol, atol=1e-9)
+    np.testing.assert_allclose(learner.fit(), twin.by_action(twin.fit("plain")[0]), rtol=rtol, atol=1e-9)
     return learner
 
 
 kinds = pytest.mark.parametrize(
     ("kind", "scale"), [("uniform", 0.0), ("randomized", 0.2), ("confident", 0.3), ("confident", 2.0)]
 )
+options_of_least_squares = st.fixed_dictionaries(
+    {"optimism": st.sampled_from(["flat", "steps"]), "clipped": st.booleans(), "blocks": st.booleans()}
+)
 
 
 @kinds
-@settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 10**6), horizon=st.integers(1, 4), n_actions=st.integers(1, 3), ridge=st.floats(0.01, 2.0))
-def test_least_squares_of_finite_mdps(kind, scale, seed, horizon, n_actions, ridge):
-    learner = compare_least_squares(small_linear_mdp(seed, horizon, n_actions), kind, ridge, scale, 25)
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    horizon=st.integers(1, 4),
+    n_actions=st.integers(1, 3),
+    ridge=st.floats(0.01, 2.0),
+    options=options_of_least_squares,
+)
+def test_least_squares_of_finite_mdps(kind, scale, seed, horizon, n_actions, ridge, options):
+    env = small_linear_mdp(seed, horizon, n_actions)
+    learner = compare_least_squares(env, kind, ridge, scale, 25, **options)
     assert all(n <= 5 for n in learner.n_observations)
 
 
 @kinds
-def test_least_squares_where_every_observation_is_new(kind, scale):
-    learner = compare_least_squares(lock_gaussian(4, 0.1, 0.4, n_actions=2, rng=0), kind, 0.1, scale, 70)
-    assert learner.n_observations == (0, 70, 70, 70)
+@pytest.mark.parametrize("options", [{}, {"optimism": "steps", "clipped": True}, {"clipped": True, "blocks": True}])
+def test_least_squares_where_every_observation_is_new(kind, scale, options):
+    env = lock_gaussian(5, 0.1, 0.4, n_actions=2, rng=0)
+    learner = compare_least_squares(env, kind, 0.1, scale, 70, **options)
+    assert learner.n_observations == (0, 70, 70, 70, 70)
+    if options and kind != "uniform":
+        # The observations have negative numbers: without clipping, what is learned differs.
+        unclipped = LeastSquaresLearner(episode_of(env), kind, 0.1, scale, **{**options, "clipped": False})
+        unclipped.run(np.zeros(70))
+        assert not np.allclose(learner.weights, unclipped.weights)
 
 
 @kinds
@@ -258,9 +298,10 @@ def test_least_squares_of_a_mapped_environment(kind, scale):
     compare_least_squares(cart_pole(12), kind, 0.5, scale, 12)
 
 
-def test_leverages_stay_right_over_thousands_of_updates():
+@pytest.mark.parametrize(("n_actions", "options"), [(1, {}), (2, {"blocks": True})])
+def test_leverages_stay_right_over_thousands_of_updates(n_actions, options):
     # Both ways past the point where they are computed afresh.
-    compare_least_squares(small_linear_mdp(5, 2, 1), "confident", 1.0, 0.5, 1100)
+    compare_least_squares(small_linear_mdp(5, 2, n_actions), "confident", 1.0, 0.5, 1100, **options)
 
 
 def test_equal_observations_are_kept_once():
@@ -316,10 +357,10 @@ def state_of(episode):
     return int(episode.state[:4].view(np.int32)[0])
 
 
-def tabular_twin(env, n, update):
-    """Greedy episodes on a table that `update(q, h, s, a, reward, ahead)` changes."""
+def tabular_twin(env, n, update, first):
+    """Greedy episodes on a table that begins at `first` by level and `update(q, h, s, a, reward, ahead)` changes."""
     e = episode_of(env)
-    q = [np.ones((size, env.n_actions)) for size in env.n_states]
+    q = [np.full((size, env.n_actions), value) for size, value in zip(env.n_states, first, strict=True)]
     returns = []
     for number in range(n):
         e.reset(number)
@@ -337,25 +378,27 @@ def tabular_twin(env, n, update):
 
 @pytest.mark.parametrize("alpha", [None, 0.2])
 @pytest.mark.parametrize("clipped", [True, False])
-def test_ucb_q(alpha, clipped):
+@pytest.mark.parametrize("optimism", ["flat", "steps"])
+def test_ucb_q(alpha, clipped, optimism):
     rng = np.random.default_rng(6)
     for _ in range(5):
         env = random_mdp(rng, 4, 4, 3, 4, "dense", caps=True)
-        visits, c = {}, 0.1
+        visits, c, tops = {}, 0.1, tops_of(optimism, env.horizon)
 
-        def update(q, h, s, a, reward, ahead, visits=visits, c=c, horizon=env.horizon):
+        def update(q, h, s, a, reward, ahead, visits=visits, c=c, horizon=env.horizon, tops=(*tops, 0.0)):
             t = visits[h, s, a] = visits.get((h, s, a), 0) + 1
             rate = (horizon + 1) / (horizon + t) if alpha is None else alpha
-            q[h][s, a] = (1 - rate) * q[h][s, a] + rate * (reward + min(1, ahead) + c * np.sqrt(horizon / t))
+            target = reward + min(tops[h + 1], ahead) + c * tops[h] * np.sqrt(horizon / t)
+            q[h][s, a] = (1 - rate) * q[h][s, a] + rate * target
             if clipped:
-                q[h][s, a] = min(1, q[h][s, a])
+                q[h][s, a] = min(tops[h], q[h][s, a])
 
-        q, returns = tabular_twin(env, 200, update)
-        result = UCBQ(env, c=c, alpha=alpha, clipped=clipped, n_episodes=200, rng=0).learn()
+        q, returns = tabular_twin(env, 200, update, tops)
+        result = UCBQ(env, c=c, alpha=alpha, clipped=clipped, optimism=optimism, n_episodes=200, rng=0).learn()
         np.testing.assert_allclose(result.returns, returns, rtol=0, atol=1e-12)
         for mine, theirs in zip(result.table, q, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-12)
-        learner = UCBQLearner(episode_of(env), c, alpha, clipped)
+        learner = UCBQLearner(episode_of(env), c, alpha, clipped, optimism=optimism)
         learner.run(np.zeros(200))
         assert {(h, s, a): n for h, t in enumerate(learner.counts) for (s, a), n in np.ndenumerate(t) if n} == visits
 
@@ -386,7 +429,7 @@ def test_delayed_q(m, epsilon):
             elif attempted.get(key, 0) < clock["changed"]:
                 learn[key] = True
 
-        q, returns = tabular_twin(env, 800, update)
+        q, returns = tabular_twin(env, 800, update, tops_of("flat", env.horizon))
         result = DelayedQ(env, m=m, epsilon=epsilon, n_episodes=800, rng=0).learn()
         np.testing.assert_allclose(result.returns, returns, rtol=0, atol=1e-12)
         for mine, theirs in zip(result.table, q, strict=True):
@@ -451,6 +494,58 @@ def test_ucb_q_solves_locks_as_fast_as_published(horizon, published):
         for seed in range(9)
     ]
     assert 0.75 * published <= np.median(first) <= 1.25 * published, first
+
+
+def solved_at(algorithm, env, n_episodes, seed, **parameters):
+    """The first episode after which the policy is worth 95 % of the optimum, or infinity."""
+    baseline = algorithm(env, n_episodes=n_episodes, checkpoints=range(1, n_episodes), rng=seed, **parameters)
+    curve = baseline.learn().curve
+    good = curve.episodes[curve.value >= 0.95 * env.optimal_value]
+    return good[0] if good.size else np.inf
+
+
+@pytest.mark.parametrize("size", [10, 20, 50])
+def test_optimism_in_steps_solves_the_deep_sea_in_twice_its_depth(size):
+    # As many episodes as there are pairs of a level and an action.
+    for seed in range(3):
+        env, options = deep_sea(size, rng=seed), {"beta": 0.001, "ridge": 1e-6}
+        assert solved_at(LSVIUCB, env, 2 * size, seed, optimism="steps", **options) <= 2 * size
+        assert solved_at(LSVIUCB, env, 2 * size, seed, **options) == np.inf
+
+
+@pytest.mark.parametrize(("algorithm", "parameters"), [(UCBQ, {"c": 0.001}), (RLSVI, {"sigma": 0.001})])
+def test_optimism_in_steps_reaches_the_end_of_the_deep_sea_earlier(algorithm, parameters):
+    def first_treasure(optimism, seed):
+        baseline = algorithm(deep_sea(20, rng=seed), optimism=optimism, n_episodes=500, rng=seed, **parameters)
+        return np.flatnonzero(baseline.learn().returns > 0.5)[0]
+
+    steps, flat = ([first_treasure(optimism, seed) for seed in range(5)] for optimism in ("steps", "flat"))
+    assert max(steps) < min(flat), (steps, flat)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "parameters"), [(LSVIUCB, {"beta": 0.03, "ridge": 1e-4}), (RLSVI, {"sigma": 0.03})]
+)
+def test_shared_weights_learn_linear_mdps_in_a_few_episodes(algorithm, parameters):
+    own, shared = (
+        np.median(
+            [solved_at(algorithm, linear_mdp(rng=seed), 120, seed, blocks=blocks, **parameters) for seed in range(10)]
+        )
+        for blocks in (False, True)
+    )
+    assert own >= 25
+    assert shared <= 8
+
+
+def test_shared_weights_are_returned_for_each_action():
+    env = linear_mdp(horizon=3, rng=0)
+    result = LSVIUCB(env, beta=0.03, ridge=1e-4, blocks=True, n_episodes=30, rng=0).learn()
+    assert result.theta.shape == (3, 3, 12)
+    theta = result.theta.reshape(3, 3, 3, 4)
+    for action in range(3):
+        np.testing.assert_array_equal(theta[:, action, action], theta[:, 0, 0])
+        assert not np.delete(theta[:, action], action, axis=1).any()
+    assert theta[:, 0, 0].any(axis=1).all()
 
 
 def test_rlsvi_explores_the_deep_sea_and_epsilon_greedy_does_not():
@@ -641,6 +736,17 @@ def test_optima_that_the_start_decides():
         (RLSVI, chain(3, 2), {"sigma": -1.0}, ValueError, "sigma"),
         (RLSVI, chain(3, 2), {"precision": 0.0}, ValueError, "precision"),
         (LSVIUCB, chain(3, 2), {"beta": float("nan")}, ValueError, "beta"),
+        (LSVIUCB, chain(3, 2), {"optimism": "step"}, ValueError, "optimism: expected one of flat, steps, got 'step'"),
+        (UCBQ, chain(3, 2), {"optimism": None}, ValueError, "optimism: expected one of flat, steps, got None"),
+        (RLSVI, chain(3, 2), {"clipped": 1}, TypeError, "clipped: expected a bool, got 1"),
+        (UniformLeastSquares, deep_sea(3), {"blocks": "no"}, TypeError, "blocks: expected a bool, got 'no'"),
+        (
+            LSVIUCB,
+            deep_sea(3),
+            {"blocks": True},
+            ValueError,
+            "blocks: expected a number of features that is a multiple",
+        ),
         (LinearQ, chain(3, 2), {"epsilon": 1.5}, ValueError, r"epsilon: expected a number in \[0, 1\]"),
         (LinearQ, chain(3, 2), {"alpha_decay": -1}, ValueError, "alpha_decay"),
         (LinearQ, chain(3, 2), {"gamma": 1.0}, TypeError, "gamma"),

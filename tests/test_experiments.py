@@ -523,6 +523,7 @@ def test_a_budget_caps_the_episodes_of_a_baseline(tmp_path):
     ("text", "words"),
     [
         ('name = "rlsvi"\nsigma = -1.0', "sigma: expected"),
+        ('name = "lsvi-ucb"\noptimism = "step"', "optimism: expected one of flat, steps"),
         ('name = "rlsvi"\nsigm = 0.1', "did you mean 'sigma'?"),
         ('name = "ucb-q"\nn_episodes = 0', "n_episodes: expected"),
         ('name = "ucb-q"\ncheckpoints = [[5, 0]]', "checkpoints[0]: expected"),

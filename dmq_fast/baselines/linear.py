@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dmq_fast._support.checks import flag
 from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
@@ -19,6 +20,11 @@ Environment = FiniteMDP | CompiledEnv
 
 class LeastSquares(Baseline):
     """A baseline that returns the least-squares fit of its transitions, without noise or bonus."""
+
+    def least_squares(self, episode: Episode, kind: str, ridge: float, scale: float) -> LeastSquaresLearner:
+        """Return the compiled learner, with those of its options that the baseline has."""
+        own = {name: self.own[name] for name in ("optimism", "clipped", "blocks") if name in self.own}
+        return LeastSquaresLearner(episode, kind, ridge, scale, **own)
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the least-squares fit, without noise or bonus."""
@@ -39,18 +45,20 @@ class UniformLeastSquares(LeastSquares):
     env : FiniteMDP or CompiledEnv
     ridge : float, default 1e-3
         > 0, added to the sums (not the means) of squares.
+    blocks : bool, default False
+        As of `LSVIUCB`.
     **options
         As of `Baseline`.
     """
 
     name = "uniform"
 
-    def __init__(self, env: Environment, *, ridge: float = 1e-3, **options: Any) -> None:
-        super().__init__(env, ridge=ridge, **options)
+    def __init__(self, env: Environment, *, ridge: float = 1e-3, blocks: bool = False, **options: Any) -> None:
+        super().__init__(env, ridge=ridge, blocks=flag("blocks", blocks), **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
-        return LeastSquaresLearner(episode, "uniform", self.own["ridge"], 0.0)
+        return self.least_squares(episode, "uniform", self.own["ridge"], 0.0)
 
 
 @register
@@ -106,17 +114,23 @@ class LinearQ(Baseline):
 class RLSVI(LeastSquares):
     """Randomized least-squares value iteration.
 
-    Before every episode theta_h^a is drawn from N(mean, sigma² V^{-1}), V = sigma² precision I + sum phi phi^T, with
-    targets that are the largest values under the theta drawn for the next level; the episode is greedy on them. The
-    policy returned is greedy on the fit of the same transitions without noise.
+    Before every episode theta_h^a is drawn from N(mean, (sigma top_h)² V^{-1}), V = sigma² precision I + sum phi phi^T,
+    with targets that are the largest values phi^T theta under the theta drawn for the next level; the episode is greedy
+    on them. The policy returned is greedy on the fit of the same transitions without noise.
 
     Parameters
     ----------
     env : FiniteMDP or CompiledEnv
     sigma : float, default 0.1
-        > 0. Deviation of targets, in units of returns, which are at most 1.
+        > 0. Deviation of targets, in units of top_h; returns are at most 1.
     precision : float, default 1.0
-        > 0. The paper's lambda: an unseen direction of theta has variance 1 / precision.
+        > 0. The paper's lambda: an unseen direction of theta has variance top_h² / precision.
+    optimism : {"flat", "steps"}
+        The unit of the noise at level h = 0, ..., H - 1, top_h: 1, or H - h, as of `LSVIUCB`.
+    clipped : bool, default False
+        Clip the values phi^T theta^a that were drawn to [0, top_h].
+    blocks : bool, default False
+        As of `LSVIUCB`.
     **options
         As of `Baseline`.
 
@@ -130,22 +144,35 @@ class RLSVI(LeastSquares):
 
     name = "rlsvi"
 
-    def __init__(self, env: Environment, *, sigma: float = 0.1, precision: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        sigma: float = 0.1,
+        precision: float = 1.0,
+        optimism: str = "flat",
+        clipped: bool = False,
+        blocks: bool = False,
+        **options: Any,
+    ) -> None:
+        options |= {"optimism": optimism, "clipped": flag("clipped", clipped), "blocks": flag("blocks", blocks)}
         super().__init__(env, sigma=sigma, precision=precision, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
         sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
-        return LeastSquaresLearner(episode, "randomized", sigma**2 * precision, sigma)
+        return self.least_squares(episode, "randomized", sigma**2 * precision, sigma)
 
 
 @register
 class LSVIUCB(LeastSquares):
     """Least-squares value iteration with upper confidence bounds.
 
-    Before every episode theta is fitted backward to the values of min(1, phi^T theta^a + beta sqrt(phi^T V^{-1} phi)),
-    V = ridge I + sum phi phi^T; the episode is greedy on these. The policy returned is greedy on the fit of the same
-    transitions without bonus.
+    Before every episode theta is fitted backward to the values of
+
+        min(top_h, phi^T theta^a + beta top_h sqrt(phi^T V^{-1} phi)),    V = ridge I + sum phi phi^T;
+
+    the episode is greedy on these. The policy returned is greedy on the fit of the same transitions without bonus.
 
     Parameters
     ----------
@@ -155,6 +182,17 @@ class LSVIUCB(LeastSquares):
         practice: tune it.
     ridge : float, default 1.0
         > 0, the paper's lambda.
+    optimism : {"flat", "steps"}
+        The largest value hoped for at level h = 0, ..., H - 1, top_h. As returns are at most 1, "flat" has top_h = 1 in
+        the place of the paper's H. "steps" has top_h = H - h: each step may earn 1, so that many unknown steps beat
+        one. It needs a small beta, and ridge <= beta^2, where unit features that were never seen have the value top_h.
+    clipped : bool, default False
+        Clip the fit phi^T theta^a to [0, top_h] before the bonus is added: a fit that extrapolates to less than 0 then
+        does not outweigh the bonus.
+    blocks : bool, default False
+        Learn one theta for all actions, as the paper does. The features are K blocks (phi(s, 1), ..., phi(s, K)), as
+        `features.action_blocks` and `linear_mdp` make them; ValueError if their number is no multiple of K. In the
+        result, this theta stands in block a of action a, beside zeros.
     **options
         As of `Baseline`.
 
@@ -170,13 +208,24 @@ class LSVIUCB(LeastSquares):
 
     name = "lsvi-ucb"
 
-    def __init__(self, env: Environment, *, beta: float = 0.1, ridge: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        beta: float = 0.1,
+        ridge: float = 1.0,
+        optimism: str = "flat",
+        clipped: bool = False,
+        blocks: bool = False,
+        **options: Any,
+    ) -> None:
+        options |= {"optimism": optimism, "clipped": flag("clipped", clipped), "blocks": flag("blocks", blocks)}
         super().__init__(env, beta=beta, ridge=ridge, **options)
 
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
         beta = as_positive("beta", self.own["beta"], zero=True)
-        return LeastSquaresLearner(episode, "confident", self.own["ridge"], beta)
+        return self.least_squares(episode, "confident", self.own["ridge"], beta)
 
 
 @register

@@ -39,7 +39,9 @@ class UCBQ(Tabular):
 
     At the t-th visit of (h, s, a), with alpha_t = (H + 1) / (H + t),
 
-        Q_h(s, a) <- (1 - alpha_t) Q_h(s, a) + alpha_t (r + min(1, max_b Q_{h+1}(s', b)) + c sqrt(H / t)).
+        Q_h(s, a) <- (1 - alpha_t) Q_h(s, a) + alpha_t (r + min(top_{h+1}, max_b Q_{h+1}(s', b)) + c top_h sqrt(H / t)),
+
+    from Q_h = top_h.
 
     Parameters
     ----------
@@ -50,8 +52,11 @@ class UCBQ(Tabular):
     alpha : float, optional
         A constant step size in (0, 1] instead of the paper's, which for deterministic transitions learns faster.
     clipped : bool, default True
-        Keep Q itself at or below 1. The paper does so with V only, where an action that was tried can look better than
-        one that was not.
+        Keep Q_h itself at or below top_h. The paper does so with V only, where an action that was tried can look better
+        than one that was not.
+    optimism : {"flat", "steps"}
+        The largest value hoped for at level h = 0, ..., H - 1, top_h: 1 in the place of the paper's H, or H - h, as of
+        `LSVIUCB`. With H - h the first large reward may come earlier, but Q needs more visits to fall to its size.
     **options
         As of `Baseline`.
 
@@ -63,9 +68,16 @@ class UCBQ(Tabular):
     name = "ucb-q"
 
     def __init__(
-        self, env: Environment, *, c: float = 0.05, alpha: float | None = None, clipped: bool = True, **options: Any
+        self,
+        env: Environment,
+        *,
+        c: float = 0.05,
+        alpha: float | None = None,
+        clipped: bool = True,
+        optimism: str = "flat",
+        **options: Any,
     ) -> None:
-        super().__init__(env, c=c, alpha=alpha, clipped=flag("clipped", clipped), **options)
+        super().__init__(env, c=c, alpha=alpha, clipped=flag("clipped", clipped), optimism=optimism, **options)
 
     def learner(self, episode: Episode) -> UCBQLearner:
         """Return the compiled learner."""

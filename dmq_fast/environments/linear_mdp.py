@@ -21,7 +21,8 @@ def linear_mdp(
     Features φ(s, a), reward weights θ_h and the d measures μ_h over next states are uniform on their simplices, so that
     r_h(s, a) = φ(s, a)·θ_h and P_h(s'|s, a) = φ(s, a)·μ_h(s') are rewards in [0, 1] and distributions. Then the Q
     function of every policy is linear in φ(s, a). A state's features are those of its actions side by side,
-    (φ(s, 1), ..., φ(s, K)) / √K, in which it is linear with weights for each action.
+    (φ(s, 1), ..., φ(s, K)) / √K, in which it is linear with weights for each action. The baselines with the option
+    `blocks` learn one weight vector for all actions instead.
 
     Parameters
     ----------

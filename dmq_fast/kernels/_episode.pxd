@@ -55,6 +55,9 @@ cdef class Episode(Simulator):
     cdef object explained(self)
     cdef int must_go_on(self) except -1
 
+# Largest values hoped for by level, an array (H,): 1 each for "flat", H - h for "steps"; ValueError for another name.
+cdef object tops_of(optimism, Py_ssize_t horizon)
+
 cdef class Learner:
     cdef readonly Episode episode
     # Episodes learned from so far.

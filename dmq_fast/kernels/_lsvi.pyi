@@ -10,7 +10,17 @@ KINDS: dict[str, int]
 
 @disjoint_base
 class LeastSquaresLearner(Learner):
-    def __new__(cls, episode: Episode, kind: str, ridge: float, scale: float) -> Self: ...
+    def __new__(
+        cls,
+        episode: Episode,
+        kind: str,
+        ridge: float,
+        scale: float,
+        *,
+        optimism: str = "flat",
+        clipped: bool = False,
+        blocks: bool = False,
+    ) -> Self: ...
     @property
     def weights(self) -> NDArray[np.float64]: ...
     @property

@@ -15,7 +15,9 @@ class TabularLearner(Learner):
 
 @disjoint_base
 class UCBQLearner(TabularLearner):
-    def __new__(cls, episode: Episode, c: float, alpha: float | None, clipped: bool) -> Self: ...
+    def __new__(
+        cls, episode: Episode, c: float, alpha: float | None, clipped: bool, *, optimism: str = "flat"
+    ) -> Self: ...
 
 @disjoint_base
 class DelayedQLearner(TabularLearner):

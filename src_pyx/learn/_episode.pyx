@@ -197,6 +197,15 @@ cdef tuple states_of(source):
     return tuple([model.levels[h].n_states for h in range(model.horizon)])
 
 
+cdef object tops_of(optimism, Py_ssize_t horizon):
+    # Returns are at most 1, so every level may hope for 1; or every step may, so that many unknown steps beat one.
+    if optimism == "flat":
+        return np.ones(horizon)
+    if optimism == "steps":
+        return np.arange(horizon, 0, -1.0)
+    raise ValueError(f"optimism: expected one of flat, steps, got {optimism!r}")
+
+
 cdef class Learner:
     """Base class of algorithms that learn from one episode after the other.
 

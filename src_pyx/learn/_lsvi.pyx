@@ -5,8 +5,15 @@
 sums over the transitions of level h with action a, from the last level to the first. `value` is the largest
 
 - PLAIN: phi^T theta^a;
-- NOISE: phi^T (theta^a + scale U^{-1} z), V = U^T U, z standard normal (Osband, Van Roy and Wen, 2016, algorithm 1);
-- BONUS: min(1, phi^T theta^a + scale sqrt(phi^T V^{-1} phi)) (Jin, Yang, Wang and Jordan, 2020, algorithm 1).
+- NOISE: phi^T (theta^a + scale top_h U^{-1} z), V = U^T U, z standard normal (Osband, Van Roy and Wen, 2016,
+  algorithm 1);
+- BONUS: min(top_h, phi^T theta^a + scale top_h sqrt(phi^T V^{-1} phi)) (Jin, Yang, Wang and Jordan, 2020,
+  algorithm 1).
+
+If `clipped`, NOISE and BONUS clip the products with phi^T to [0, top_h] before anything is added.
+
+phi(s) has weights theta^a and a V for each action. With `blocks` it consists of phi(s, 1), ..., phi(s, K), which share
+one theta and one V. Below, the `width` of theta is d or d / K, and there are `n_weights` of them a level, K or 1.
 
 The values of all observations reached so far change with theta, so each fit visits them all. Equal observations of a
 level are kept once, with the sum of phi(s_h) over the transitions into them; so with m of them an episode costs
@@ -17,17 +24,17 @@ where m <= episodes, and m <= states if features have no noise. For BONUS this i
 of all m, which are stored: a row x that enters V reduces them by (phi^T V^{-1} x)^2 / (1 + x^T V^{-1} x).
 """
 
-from libc.math cimport sqrt
+from libc.math cimport INFINITY, sqrt
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from dmq_fast.kernels._episode cimport Episode, Learner
+from dmq_fast.kernels._episode cimport Episode, Learner, tops_of
 from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
 from dmq_fast.kernels._fault cimport SCORE
 from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
 from dmq_fast.kernels._normal cimport normals_into
-from dmq_fast.kernels._validate cimport entries
+from dmq_fast.kernels._validate cimport entries, flag
 
 import numpy as np
 
@@ -39,13 +46,15 @@ cdef extern from "dmq_lsvi.h":
         Py_ssize_t n_actions, Py_ssize_t d
     ) noexcept nogil
     Py_ssize_t confident "dmq_confident"(
-        double* values, const double* phi, const double* theta, const double* leverage, double scale, Py_ssize_t m,
-        Py_ssize_t n_actions, Py_ssize_t d
+        double* values, const double* phi, const double* theta, const double* leverage, double scale, double top,
+        bint clipped, Py_ssize_t m, Py_ssize_t n_actions, Py_ssize_t d, Py_ssize_t width, Py_ssize_t apart,
+        Py_ssize_t stride
     ) noexcept nogil
     void shrink "dmq_shrink"(
         double* leverage, const double* phi, const double* x, double denominator, Py_ssize_t m,
-        Py_ssize_t n_actions, Py_ssize_t d
+        Py_ssize_t n_actions, Py_ssize_t d, Py_ssize_t width
     ) noexcept nogil
+    double clip "dmq_clip"(double fit, double top) noexcept nogil
 
 cdef enum Exploration:
     PLAIN = 0
@@ -69,9 +78,9 @@ cdef struct Store:
     double* rows
     double* values
     double* leverage
-    # (room, K) the pair (action, observation) of transitions, or -1.
+    # (room, n_weights) the pair (weights, observation) of transitions, or -1.
     Py_ssize_t* pair
-    # (n_pairs, d) sum of phi over the transitions of a pair.
+    # (n_pairs, width) sum of the action's features over the transitions of a pair.
     Py_ssize_t n_pairs
     Py_ssize_t pair_room
     double* sums
@@ -106,13 +115,13 @@ cdef Py_ssize_t* slot_of(Store* store, const double* row, Py_ssize_t d) noexcept
     return store.slots + place
 
 
-cdef bint make_room(Store* store, Py_ssize_t n_actions, Py_ssize_t d) noexcept nogil:
+cdef bint make_room(Store* store, Py_ssize_t n_actions, Py_ssize_t n_weights, Py_ssize_t d) noexcept nogil:
     cdef Py_ssize_t room = max(<Py_ssize_t> FIRST_ROOM, 2 * store.room), j
     cdef Py_ssize_t* slots
     if not (grown(<void**> &store.rows, room * d * sizeof(double))
             and grown(<void**> &store.values, room * sizeof(double))
             and grown(<void**> &store.leverage, room * n_actions * sizeof(double))
-            and grown(<void**> &store.pair, room * n_actions * sizeof(Py_ssize_t))):
+            and grown(<void**> &store.pair, room * n_weights * sizeof(Py_ssize_t))):
         return False
     slots = <Py_ssize_t*> calloc(2 * room, sizeof(Py_ssize_t))
     if slots == NULL:
@@ -124,22 +133,21 @@ cdef bint make_room(Store* store, Py_ssize_t n_actions, Py_ssize_t d) noexcept n
     return True
 
 
-cdef bint add_pair(Store* store, Py_ssize_t j, Py_ssize_t a, const double* phi, Py_ssize_t n_actions, Py_ssize_t d) \
-        noexcept nogil:
-    # A transition from phi with action a into observation j.
-    cdef Py_ssize_t p = store.pair[j * n_actions + a], i
+cdef bint add_pair(Store* store, Py_ssize_t* pair, const double* phi, Py_ssize_t width) noexcept nogil:
+    # Features of a transition into an observation enter the sum of their pair, which is made where there is none.
+    cdef Py_ssize_t p = pair[0], i
     if p < 0:
         if store.n_pairs == store.pair_room:
             p = max(<Py_ssize_t> FIRST_ROOM, 2 * store.pair_room)
-            if not grown(<void**> &store.sums, p * d * sizeof(double)):
+            if not grown(<void**> &store.sums, p * width * sizeof(double)):
                 return False
             store.pair_room = p
         p = store.n_pairs
-        store.pair[j * n_actions + a] = p
-        memset(store.sums + p * d, 0, d * sizeof(double))
+        pair[0] = p
+        memset(store.sums + p * width, 0, width * sizeof(double))
         store.n_pairs += 1
-    for i in range(d):
-        store.sums[p * d + i] += phi[i]
+    for i in range(width):
+        store.sums[p * width + i] += phi[i]
     return True
 
 
@@ -155,14 +163,33 @@ cdef class LeastSquaresLearner(Learner):
         > 0.
     scale : float
         >= 0: scale of the noise or of the bonus.
+    optimism : {"flat", "steps"}
+        The largest value hoped for at level h, top_h: 1, or H - h. It caps upper confidence bounds and multiplies
+        `scale`.
+    clipped : bool, default False
+        Whether the fit is clipped to [0, top_h] before the bonus is added, and randomized values are.
+    blocks : bool, default False
+        Whether an observation has a block of d / K features for each action, with weights that the actions share.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On a wrong argument, or `blocks` where d is no multiple of K.
     """
 
     cdef Exploration kind
-    cdef double scale, ridge
+    cdef double ridge
+    cdef bint clipped
+    cdef Py_ssize_t n_weights, width
+    # From the features of one action to those of the next: `width` with `blocks`, otherwise 0.
+    cdef Py_ssize_t apart
     cdef Store* stores
     cdef Py_ssize_t n_stores
     cdef object _factors, _moments, _theta, _record, _scratch, _since
-    # U (H, K, d, d) in upper triangles; sum of r phi and the estimates in use, (H, K, d).
+    # (H,) tops, and scales of the noise or of the bonus.
+    cdef double[::1] tops
+    cdef double[::1] scales
+    # U (H, n_weights, width, width) in upper triangles; sum of r phi and the estimates in use, (H, n_weights, width).
     cdef double* factors
     cdef double* moments
     cdef double* theta
@@ -170,40 +197,51 @@ cdef class LeastSquaresLearner(Learner):
     cdef double* record
     cdef double[::1] rewards
     cdef int64_t[::1] actions
-    # (d,), (d,), (H, K, d), (H, K, d), packed weights and (ROWS,).
+    # (width,), (width,), (H, n_weights, width) twice, packed weights and (ROWS,).
     cdef double* x
     cdef double* w
     cdef double* uniforms
     cdef double* normals
     cdef double* packed
     cdef int64_t[::1] chosen
-    # (H, K) rows since leverages were computed afresh.
+    # (H, n_weights) rows since leverages were computed afresh.
     cdef int64_t[:, ::1] since
 
-    def __cinit__(self, Episode episode not None, kind, ridge, scale):
-        cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension
+    def __cinit__(self, Episode episode not None, kind, ridge, scale, *, optimism="flat", clipped=False, blocks=False):
+        cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension, n, width
         if kind not in KINDS:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
-        self.kind = KINDS[kind]
-        self.ridge, self.scale = as_positive("ridge", ridge), as_positive("scale", scale, zero=True)
+        self.kind, self.clipped = KINDS[kind], flag(clipped, "clipped")
+        self.ridge = as_positive("ridge", ridge)
+        self.tops = tops_of(optimism, horizon)
+        self.scales = as_positive("scale", scale, zero=True) * np.asarray(self.tops)
+        self.n_weights, self.width = n_actions, d
+        if flag(blocks, "blocks"):
+            if d % n_actions != 0:
+                raise ValueError(
+                    "blocks: expected a number of features that is a multiple of the number of actions, got "
+                    f"{d} features and {n_actions} actions"
+                )
+            self.n_weights, self.width, self.apart = 1, d // n_actions, d // n_actions
+        n, width = self.n_weights, self.width
         self.stores = <Store*> calloc(horizon, sizeof(Store))
         if self.stores == NULL:
             raise MemoryError()
         self.n_stores = horizon
-        self._factors = np.zeros((horizon, n_actions, d, d))
-        self._factors[:, :, np.arange(d), np.arange(d)] = sqrt(self.ridge)
-        self._moments, self._theta = np.zeros((horizon, n_actions, d)), np.zeros((horizon, n_actions, d))
+        self._factors = np.zeros((horizon, n, width, width))
+        self._factors[:, :, np.arange(width), np.arange(width)] = sqrt(self.ridge)
+        self._moments, self._theta = np.zeros((horizon, n, width)), np.zeros((horizon, n, width))
         self._record = np.zeros((horizon, d))
-        self._scratch = np.zeros(2 * d + 2 * horizon * n_actions * d + packed_size(n_actions, d))
+        self._scratch = np.zeros(2 * width + 2 * horizon * n * width + packed_size(n_actions, d))
         self.factors, self.moments, self.theta = entries(self._factors), entries(self._moments), entries(self._theta)
         self.record = entries(self._record)
         self.x = entries(self._scratch)
-        self.w = self.x + d
-        self.uniforms = self.w + d
-        self.normals = self.uniforms + horizon * n_actions * d
-        self.packed = self.normals + horizon * n_actions * d
+        self.w = self.x + width
+        self.uniforms = self.w + width
+        self.normals = self.uniforms + horizon * n * width
+        self.packed = self.normals + horizon * n * width
         self.rewards, self.actions = np.zeros(horizon), np.zeros(horizon, dtype=np.int64)
-        self.chosen, self.since = np.zeros(ROWS, dtype=np.int64), np.zeros((horizon, n_actions), dtype=np.int64)
+        self.chosen, self.since = np.zeros(ROWS, dtype=np.int64), np.zeros((horizon, n), dtype=np.int64)
 
     def __dealloc__(self):
         # `episode` may have been cleared already, so this counts with `n_stores`.
@@ -220,7 +258,7 @@ cdef class LeastSquaresLearner(Learner):
     @property
     def weights(self):
         """The estimates that the last episode used, a copy, shape (H, K, d); zero for uniform actions."""
-        return self._theta.copy()
+        return self.by_action(self._theta)
 
     @property
     def n_observations(self):
@@ -244,32 +282,44 @@ cdef class LeastSquaresLearner(Learner):
         self.busy = False
         if not well:
             raise self.episode.explained()
-        return estimates
+        return self.by_action(estimates)
+
+    cdef object by_action(self, theta):
+        # A copy in the shape (H, K, d): shared weights stand in block a of action a, beside zeros.
+        cdef Py_ssize_t n_actions = self.episode.n_actions
+        if self.apart == 0:
+            return theta.copy()
+        spread = np.zeros((theta.shape[0], n_actions, n_actions, self.width))
+        spread[:, np.arange(n_actions), np.arange(n_actions)] = theta
+        return spread.reshape(theta.shape[0], n_actions, -1)
+
+    cdef inline Py_ssize_t index(self, Py_ssize_t a) noexcept nogil:
+        # Which of the weights of a level are those of action a.
+        return a if self.apart == 0 else 0
 
     cdef inline double* factor(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
-        cdef Py_ssize_t d = self.episode.dimension
-        return self.factors + (h * self.episode.n_actions + a) * d * d
+        return self.factors + (h * self.n_weights + self.index(a)) * self.width * self.width
 
     cdef bint iterate(self, double* theta, Exploration kind) noexcept nogil:
-        # theta (H, K, d) <- estimates, backward.
-        cdef Py_ssize_t h, a, i, n_actions = self.episode.n_actions, d = self.episode.dimension
+        # theta (H, n_weights, width) <- estimates, backward.
+        cdef Py_ssize_t h, a, i, n = self.n_weights, width = self.width
         cdef double* weights
         cdef double* z
         cdef Store* store
         for h in range(self.episode.horizon - 1, -1, -1):
-            weights = theta + h * n_actions * d
-            memcpy(weights, self.moments + h * n_actions * d, n_actions * d * sizeof(double))
+            weights = theta + h * n * width
+            memcpy(weights, self.moments + h * n * width, n * width * sizeof(double))
             if h < self.episode.horizon - 1:
                 store = self.stores + h + 1
-                add_targets(weights, store.values, store.sums, store.pair, store.n, n_actions, d)
-            for a in range(n_actions):
-                solve_factor_transposed(self.factor(h, a), weights + a * d, d)
+                add_targets(weights, store.values, store.sums, store.pair, store.n, n, width)
+            for a in range(n):
+                solve_factor_transposed(self.factor(h, a), weights + a * width, width)
                 if kind == NOISE:
                     # U^{-1} (U^{-T} moment + scale z)
-                    z = self.normals + (h * n_actions + a) * d
-                    for i in range(d):
-                        weights[a * d + i] += self.scale * z[i]
-                solve_factor(self.factor(h, a), weights + a * d, d)
+                    z = self.normals + (h * n + a) * width
+                    for i in range(width):
+                        weights[a * width + i] += self.scales[h] * z[i]
+                solve_factor(self.factor(h, a), weights + a * width, width)
             if h > 0 and not self.evaluate(h, weights, kind):
                 return False
         return True
@@ -277,10 +327,15 @@ cdef class LeastSquaresLearner(Learner):
     cdef bint evaluate(self, Py_ssize_t h, const double* weights, Exploration kind) noexcept nogil:
         # The values of the observations of level h.
         cdef Store* store = self.stores + h
-        cdef Py_ssize_t done = 0, size, n_actions = self.episode.n_actions, d = self.episode.dimension
+        cdef Py_ssize_t done = 0, size, n_actions = self.episode.n_actions, d = self.episode.dimension, j
         cdef Py_ssize_t wrong = -1
-        if kind == BONUS:
-            wrong = confident(store.values, store.rows, weights, store.leverage, self.scale, store.n, n_actions, d)
+        cdef bint clipped = self.clipped and kind != PLAIN
+        if kind == BONUS or self.apart > 0:
+            wrong = confident(
+                store.values, store.rows, weights, store.leverage, self.scales[h] if kind == BONUS else 0.0,
+                self.tops[h] if kind == BONUS or clipped else INFINITY, clipped, store.n, n_actions, d, self.width,
+                self.apart, self.index(1) * self.width
+            )
         else:
             pack_theta(weights, n_actions, d, self.packed)
             while done < store.n and wrong < 0:
@@ -289,32 +344,38 @@ cdef class LeastSquaresLearner(Learner):
                     store.rows + done * d, size, n_actions, d, self.packed, &self.chosen[0], store.values + done
                 )
                 done += size
+            if clipped:
+                for j in range(store.n):
+                    store.values[j] = clip(store.values[j], self.tops[h])
         if wrong >= 0:
             self.episode.level = h
             return self.episode.fail(SCORE, 0, 0.0)
         return True
 
     cdef double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
-        memcpy(self.w, phi, self.episode.dimension * sizeof(double))
-        solve_factor_transposed(self.factor(h, a), self.w, self.episode.dimension)
-        return dot(self.w, self.w, self.episode.dimension)
+        memcpy(self.w, phi + a * self.apart, self.width * sizeof(double))
+        solve_factor_transposed(self.factor(h, a), self.w, self.width)
+        return dot(self.w, self.w, self.width)
 
     cdef void score(self, Py_ssize_t h) noexcept nogil:
-        cdef Py_ssize_t a, d = self.episode.dimension
+        cdef Py_ssize_t a
         cdef double total
+        cdef const double* weights = self.theta + h * self.n_weights * self.width
         for a in range(self.episode.n_actions):
-            total = dot(self.episode.phi, self.theta + (h * self.episode.n_actions + a) * d, d)
+            total = dot(self.episode.phi + a * self.apart, weights + self.index(a) * self.width, self.width)
+            if self.clipped:
+                total = clip(total, self.tops[h])
             if self.kind == BONUS:
-                total += self.scale * sqrt(self.leverage(h, a, self.episode.phi))
-                if total > 1.0:
-                    total = 1.0
+                total += self.scales[h] * sqrt(self.leverage(h, a, self.episode.phi))
+                if total > self.tops[h]:
+                    total = self.tops[h]
             self.episode.scores[a] = total
 
     cdef bint play(self) noexcept nogil:
         cdef Py_ssize_t h, a, size, d = self.episode.dimension
         cdef double u
         if self.kind == NOISE:
-            size = self.episode.horizon * self.episode.n_actions * d
+            size = self.episode.horizon * self.n_weights * self.width
             self.episode.draw(self.uniforms, (size + 1) // 2)
             normals_into(self.uniforms, self.normals, size)
         if self.kind != PLAIN:
@@ -340,26 +401,28 @@ cdef class LeastSquaresLearner(Learner):
 
     cdef bint absorb(self) noexcept nogil:
         # The transitions of the episode enter the sums.
-        cdef Py_ssize_t h, i, a, j, n_actions = self.episode.n_actions, d = self.episode.dimension, place
+        cdef Py_ssize_t h, i, a, j, before, n_actions = self.episode.n_actions, d = self.episode.dimension, place
         cdef double* phi
         self.work = 0
         for h in range(self.episode.horizon):
-            a, phi = self.actions[h], self.record + h * d
-            place = h * n_actions + a
+            a = self.actions[h]
+            phi = self.record + h * d + a * self.apart
+            place = h * self.n_weights + self.index(a)
             if h > 0 and self.kind == BONUS:
                 self.update_leverages(h, a, phi)
-            memcpy(self.w, phi, d * sizeof(double))
-            update_factor(self.factor(h, a), self.w, d)
-            for i in range(d):
-                self.moments[place * d + i] += self.rewards[h] * phi[i]
+            memcpy(self.w, phi, self.width * sizeof(double))
+            update_factor(self.factor(h, a), self.w, self.width)
+            for i in range(self.width):
+                self.moments[place * self.width + i] += self.rewards[h] * phi[i]
             if h == 0:
                 continue
-            j = self.find(h, phi)
+            j, before = self.find(h, self.record + h * d), self.actions[h - 1]
             if j < 0 or not add_pair(
-                self.stores + h, j, self.actions[h - 1], self.record + (h - 1) * d, n_actions, d
+                self.stores + h, self.stores[h].pair + j * self.n_weights + self.index(before),
+                self.record + (h - 1) * d + before * self.apart, self.width
             ):
                 return False
-            if self.kind == BONUS and self.since[h, a] >= REFRESH:
+            if self.kind == BONUS and self.since[h, self.index(a)] >= REFRESH:
                 self.refresh(h, a)
             if self.kind != PLAIN:
                 self.work += (self.stores[h].n + d) * n_actions * (d + 8)
@@ -371,14 +434,15 @@ cdef class LeastSquaresLearner(Learner):
         cdef Py_ssize_t a, n_actions = self.episode.n_actions, d = self.episode.dimension
         cdef Store* store = self.stores + h
         cdef Py_ssize_t* slot
-        if store.n == store.room and not make_room(store, n_actions, d):
+        if store.n == store.room and not make_room(store, n_actions, self.n_weights, d):
             return -1
         slot = slot_of(store, phi, d)
         if slot[0] == 0:
             memcpy(store.rows + store.n * d, phi, d * sizeof(double))
             store.values[store.n] = 0.0
+            for a in range(self.n_weights):
+                store.pair[store.n * self.n_weights + a] = -1
             for a in range(n_actions):
-                store.pair[store.n * n_actions + a] = -1
                 store.leverage[store.n * n_actions + a] = 0.0
                 if self.kind == BONUS:
                     store.leverage[store.n * n_actions + a] = self.leverage(h, a, phi)
@@ -387,18 +451,28 @@ cdef class LeastSquaresLearner(Learner):
         return slot[0] - 1
 
     cdef void update_leverages(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
-        # Before phi enters V: x = V^{-1} phi.
-        cdef Py_ssize_t n_actions = self.episode.n_actions, d = self.episode.dimension
+        # Before the features phi of action a enter V: x = V^{-1} phi.
+        cdef Py_ssize_t n_actions = self.episode.n_actions, b = self.index(a)
+        cdef double denominator
         cdef Store* store = self.stores + h
-        memcpy(self.x, phi, d * sizeof(double))
-        solve_factor_transposed(self.factor(h, a), self.x, d)
-        solve_factor(self.factor(h, a), self.x, d)
-        shrink(store.leverage + a, store.rows, self.x, 1.0 + dot(self.x, phi, d), store.n, n_actions, d)
-        self.since[h, a] += 1
+        memcpy(self.x, phi, self.width * sizeof(double))
+        solve_factor_transposed(self.factor(h, a), self.x, self.width)
+        solve_factor(self.factor(h, a), self.x, self.width)
+        denominator = 1.0 + dot(self.x, phi, self.width)
+        self.since[h, b] += 1
+        while b < n_actions:
+            shrink(
+                store.leverage + b, store.rows + b * self.apart, self.x, denominator, store.n, n_actions,
+                self.episode.dimension, self.width
+            )
+            b += self.n_weights
 
     cdef void refresh(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
-        cdef Py_ssize_t j, n_actions = self.episode.n_actions
+        # All actions with the weights of action a.
+        cdef Py_ssize_t j, n_actions = self.episode.n_actions, b = self.index(a)
         cdef Store* store = self.stores + h
-        for j in range(store.n):
-            store.leverage[j * n_actions + a] = self.leverage(h, a, store.rows + j * self.episode.dimension)
-        self.since[h, a] = 0
+        self.since[h, b] = 0
+        while b < n_actions:
+            for j in range(store.n):
+                store.leverage[j * n_actions + b] = self.leverage(h, b, store.rows + j * self.episode.dimension)
+            b += self.n_weights

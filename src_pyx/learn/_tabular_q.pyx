@@ -6,7 +6,7 @@ Returns are at most 1 here; the papers have rewards in [0, 1] and returns of up 
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
-from dmq_fast.kernels._episode cimport Episode, Learner
+from dmq_fast.kernels._episode cimport Episode, Learner, tops_of
 
 import numpy as np
 
@@ -83,8 +83,8 @@ cdef class TabularLearner(Learner):
 cdef class UCBQLearner(TabularLearner):
     """Algorithm 1 of Jin, Allen-Zhu, Bubeck and Jordan (2018), with Hoeffding bonuses.
 
-    At the t-th visit Q <- (1 - alpha_t) Q + alpha_t (r + min(1, max_b Q(s', b)) + c sqrt(H / t)), where alpha_t =
-    (H + 1) / (H + t) or a constant.
+    Q_h begins at top_h. At the t-th visit Q_h <- (1 - alpha_t) Q_h + alpha_t (r + min(top_{h+1}, max_b Q_{h+1}(s', b))
+    + c top_h sqrt(H / t)), where alpha_t = (H + 1) / (H + t) or a constant.
 
     Parameters
     ----------
@@ -94,29 +94,36 @@ cdef class UCBQLearner(TabularLearner):
     alpha : float or None
         A constant step size in (0, 1], instead of the paper's.
     clipped : bool
-        Whether Q itself is kept at or below 1. The paper only does so with V, so that a visited action can look better
-        than one never tried.
+        Whether Q_h itself is kept at or below top_h. The paper only does so with V, so that a visited action can look
+        better than one never tried.
+    optimism : {"flat", "steps"}
+        top_h, the largest value hoped for at level h: 1, or H - h.
     """
 
     cdef double c, alpha
     cdef bint clipped
+    # (H,)
+    cdef double[::1] tops
 
-    def __cinit__(self, Episode episode not None, c, alpha, bint clipped):
+    def __cinit__(self, Episode episode not None, c, alpha, bint clipped, *, optimism="flat"):
         self.c = as_positive("c", c, zero=True)
         self.alpha = 0.0 if alpha is None else as_positive("alpha", alpha)
         if self.alpha > 1.0:
             raise ValueError(f"alpha: expected a number in (0, 1] or None, got {alpha}")
         self.clipped = clipped
+        self.tops = tops_of(optimism, episode.horizon)
+        for h, table in enumerate(self.by_level(np.asarray(self.q))):
+            table[:] = self.tops[h]
 
     cdef void learn(self, Py_ssize_t h, Py_ssize_t row, Py_ssize_t a, double reward, double ahead) noexcept nogil:
-        cdef double horizon = self.episode.horizon, t = self.visits[row, a], alpha = self.alpha
+        cdef double horizon = self.episode.horizon, t = self.visits[row, a], alpha = self.alpha, top = self.tops[h]
         if alpha == 0.0:
             alpha = (horizon + 1.0) / (horizon + t)
-        if ahead > 1.0:
-            ahead = 1.0
-        self.q[row, a] = (1.0 - alpha) * self.q[row, a] + alpha * (reward + ahead + self.c * sqrt(horizon / t))
-        if self.clipped and self.q[row, a] > 1.0:
-            self.q[row, a] = 1.0
+        if h + 1 < self.episode.horizon and ahead > self.tops[h + 1]:
+            ahead = self.tops[h + 1]
+        self.q[row, a] = (1.0 - alpha) * self.q[row, a] + alpha * (reward + ahead + self.c * top * sqrt(horizon / t))
+        if self.clipped and self.q[row, a] > top:
+            self.q[row, a] = top
 
 
 cdef class DelayedQLearner(TabularLearner):
