@@ -171,8 +171,8 @@ class BPIUCBVI(Model):
 
     Menard, Domingues, Jonsson, Kaufmann, Leurent and Valko (2021). Fast active learning for pure exploration in
     reinforcement learning. ICML. There, rewards are known, U and L have a further term mean(U - L) / H, and the rule
-    bounds the loss of the policy greedy on U by a recursion of its own. The rule here, U - L and the policy greedy on L,
-    is that of BPI-UCRL: Kaufmann, Menard, Domingues, Jonsson, Leurent and Valko (2021). Adaptive reward-free
+    bounds the loss of the policy greedy on U by a recursion of its own. The rule here, U - L and the policy greedy on
+    L, is that of BPI-UCRL: Kaufmann, Menard, Domingues, Jonsson, Leurent and Valko (2021). Adaptive reward-free
     exploration. ALT. The bonuses are those of UCBVI and EULER: Azar, Osband and Munos (2017), ICML; Zanette and
     Brunskill (2019), ICML.
     """

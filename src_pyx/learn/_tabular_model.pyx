@@ -194,18 +194,25 @@ cdef class BernsteinLearner(ModelLearner):
 
     cdef void measure(self) noexcept nogil:
         # The episode just played is not yet in `n_episodes`.
-        cdef Py_ssize_t row, a, n_first = self.first[1] if self.episode.horizon > 1 else self.q.shape[0]
-        cdef double n = self.n_episodes + 1.0, mean = 0.0, square = 0.0, gap, share
+        cdef Py_ssize_t row, n_first = self.first[1] if self.episode.horizon > 1 else self.q.shape[0]
+        cdef double n = self.n_episodes + 1.0, mean = 0.0, variance = 0.0
         for row in range(n_first):
-            share = 0.0
-            for a in range(self.q.shape[1]):
-                share += self.visits[row, a] / n
-            gap = min(1.0, self.value[row]) - self.sure[row]
-            mean += share * gap
-            square += share * gap * gap
+            mean += self.starts(row) / n * self.width(row)
         self.gap = mean
         if n_first > 1:
-            self.gap += self.c1 * sqrt(max(0.0, square - mean * mean) / n) + self.c2 / n
+            for row in range(n_first):
+                variance += self.starts(row) / n * (self.width(row) - mean) ** 2
+            self.gap += self.c1 * sqrt(variance / n) + self.c2 / n
+
+    cdef double starts(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t a
+        cdef int64_t n = 0
+        for a in range(self.q.shape[1]):
+            n += self.visits[row, a]
+        return n
+
+    cdef double width(self, Py_ssize_t row) noexcept nogil:
+        return min(1.0, self.value[row]) - self.sure[row]
 
 
 cdef class PolicyOptimisationLearner(ModelLearner):
