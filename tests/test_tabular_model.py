@@ -157,7 +157,7 @@ def test_bpi_ucbvi(optimism, c1, c2):
     for env in random_mdps():
         learner, twin = BernsteinLearner(episode_of(env), optimism, c1, c2, None), BernsteinTwin(env, optimism, c1, c2)
         returns = np.zeros(1)
-        for number in range(120):
+        for number in range(80):
             assert learner.run(returns)
             assert abs(twin.play(number) - returns[0]) < 1e-12
             assert learner.gap == pytest.approx(twin.gap, rel=1e-9, abs=1e-9)
@@ -176,9 +176,9 @@ def test_bpi_ucbvi(optimism, c1, c2):
 def test_oppo(optimism, alpha, beta):
     for env in random_mdps():
         learner = PolicyOptimisationLearner(episode_of(env), optimism, alpha, beta)
-        twin, returns = PolicyOptimisationTwin(env, optimism, alpha, beta), np.zeros(120)
+        twin, returns = PolicyOptimisationTwin(env, optimism, alpha, beta), np.zeros(80)
         assert learner.run(returns)
-        np.testing.assert_allclose(returns, [twin.play(number) for number in range(120)], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(returns, [twin.play(number) for number in range(80)], rtol=0, atol=1e-12)
         assert_levels_agree(learner.table, twin.q)
         assert_levels_agree(learner.probabilities, twin.pi)
         assert_levels_agree(learner.fit(), twin.fit())
@@ -236,6 +236,18 @@ def test_runs_stop_within_epsilon_of_the_optimum(name):
         assert result.counts["gap"] <= 0.05
         assert (result.status, result.warnings) == ("finished", ())
         assert result.value >= optimum - 0.05
+
+
+def test_a_rare_reward_is_given_up_less_often_with_a_larger_c2():
+    def failures(c2):
+        """How many of sixty runs stop more than epsilon below the optimum, where the reward comes with chance .2."""
+        envs = [combination_lock(5, 4, final=0.2, rng=seed) for seed in range(60)]
+        runs = [BPIUCBVI(env, c2=c2, n_episodes=20_000, checkpoints=1, rng=0).learn() for env in envs]
+        assert all(run.status == "finished" for run in runs)
+        return sum(run.value < env.optimal_value - 0.05 for run, env in zip(runs, envs, strict=True))
+
+    assert failures(0.1) >= 15
+    assert failures(1.0) <= 2
 
 
 def test_optimism_by_steps_crosses_the_deep_sea_sooner():

@@ -151,7 +151,9 @@ class BPIUCBVI(Model):
     c1 : float, default 1.0
         >= 0. The theorem's is 3 sqrt(log(3 S K H / delta) + log(8 e (n + 1))), far too cautious in practice.
     c2 : float, default 0.3
-        >= 0. The theorem's is 14 H (log(3 S K H / delta) + S log(8 e (n + 1))), still more so.
+        >= 0. The theorem's is 14 H (log(3 S K H / delta) + S log(8 e (n + 1))), still more so. A pair whose reward
+        comes with chance p is given up where c2 / epsilon visits earned nothing, so with chance
+        (1 - p)^(c2 / epsilon): raise c2 where rewards are rare.
     epsilon : float or None, default 0.05
         > 0, in units of returns, which are at most 1. With None the run learns from all its episodes.
     optimism : str, default "steps"
@@ -229,7 +231,7 @@ class OPPO(Model):
     ----------
     env : FiniteMDP or CompiledEnv
         A finite or block MDP.
-    alpha : float, default 10.0
+    alpha : float, default 1.0
         >= 0. The theorem's is sqrt(2 log K / (H² T)), T episodes and returns of up to H: far too small in practice.
     beta : float, default 0.3
         >= 0. The theorem's is c S K H sqrt(log(S K H T / p)) with tables of S states a level and returns of up to H.
@@ -250,7 +252,7 @@ class OPPO(Model):
     name = "oppo"
 
     def __init__(
-        self, env: Environment, *, alpha: float = 10.0, beta: float = 0.3, optimism: str = "steps", **options: Any
+        self, env: Environment, *, alpha: float = 1.0, beta: float = 0.3, optimism: str = "steps", **options: Any
     ) -> None:
         super().__init__(env, alpha=alpha, beta=beta, optimism=optimism, **options)
 

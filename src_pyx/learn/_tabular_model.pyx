@@ -1,7 +1,7 @@
 """Algorithms that estimate a model of every level and plan in it: BPI-UCBVI, and optimistic policy optimisation.
 
-The model of a pair (level and state, action) is its mean reward and the frequencies of its next states. A plan goes from
-the last level to the first and visits each transition that has been seen once, so an episode costs
+The model of a pair (a state of a level, an action) has the frequencies of its next states and the mean reward on the
+way to each. A plan goes from the last level to the first over all transitions that have been seen, so an episode costs
 
     O(H + K S + E),   S states of all levels, E distinct transitions seen.
 
@@ -45,7 +45,8 @@ cdef class ModelLearner(TabularLearner):
 
     cdef Transition* transitions
     cdef Py_ssize_t n_transitions, room
-    # (rows, K) the first transition of a pair, or -1, and the squares of its rewards about the mean of their transition.
+    # (rows, K) the first transition of a pair, or -1, and the sum of squares of rewards about the mean of their
+    # transition.
     cdef Py_ssize_t[:, ::1] heads
     cdef double[:, ::1] within
     # (rows,) cap_h of the row's level, and values to plan with.
@@ -218,9 +219,11 @@ cdef class BernsteinLearner(ModelLearner):
 cdef class PolicyOptimisationLearner(ModelLearner):
     """Optimistic proximal policy optimisation, OPPO (Cai, Yang, Jin and Wang, 2020, algorithm 1), with tables.
 
-    After every episode, from the last level to the first: Q_h(s, a) = min(cap_h, mean(r + V(s')) + beta / sqrt(n(s, a)))
-    under the model and V_h(s) = sum_a pi_h(a | s) Q_h(s, a); then pi_h(a | s) becomes proportional to
-    pi_h(a | s) exp(alpha Q_h(s, a)). The first pi is uniform.
+    After every episode, from the last level to the first, under the model,
+
+        Q_h(s, a) = min(cap_h, mean(r + V_{h+1}(s')) + beta / sqrt(n(s, a))),  V_h(s) = sum_a pi_h(a | s) Q_h(s, a).
+
+    Then pi_h(a | s) becomes proportional to pi_h(a | s) exp(alpha Q_h(s, a)). The first pi is uniform.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from dmq_fast.kernels._validate import as_positive
 
 
 cdef class TabularLearner(Learner):
-    """Base class of learners with a table of Q by level, state and action, on which actions are greedy.
+    """Base class of learners with a table of Q by level, state and action, on which actions are greedy by default.
 
     Parameters
     ----------
