@@ -809,6 +809,7 @@ def rescue(seed: int, falls: Mapping[int, float], horizon: int = 9, n_actions: i
 SHIPPED: dict[str, Callable[[int], Any]] = {
     "lock-5": lambda s: E.combination_lock(5, 4, rng=s),
     "lock-20": lambda s: E.combination_lock(20, 4, rng=s),
+    "lock-100": lambda s: E.combination_lock(100, 4, rng=s),
     "noisy-lock": lambda s: E.combination_lock(10, 4, rng=s, p_success=0.9),
     "rare-lock": lambda s: E.combination_lock(10, 4, rng=s, final=0.2),
     "decoy-20": lambda s: E.decoy_lock(20),

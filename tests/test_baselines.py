@@ -14,8 +14,10 @@ from test_rollout import random_mdp
 
 import dmq_fast
 from dmq_fast.baselines import (
+    BPIUCBVI,
     LSVIUCB,
     OCP,
+    OPPO,
     REGISTRY,
     RLSVI,
     UCBQ,
@@ -45,6 +47,9 @@ from dmq_fast.samplers import RolloutSampler
 pytestmark = pytest.mark.kernels
 
 everywhere = pytest.mark.parametrize("name", REGISTRY)
+
+# Parameters with which an algorithm that stops by itself does not.
+ENDLESS = {"bpi-ucbvi": {"epsilon": None}}
 
 
 def episode_of(env, seed=0):
@@ -609,7 +614,7 @@ def test_uniform_actions_suffice_where_the_horizon_is_short():
 @everywhere
 def test_results_say_what_happened(name):
     env = deep_sea(4)
-    baseline = REGISTRY[name](env, n_episodes=90, rng=5)
+    baseline = REGISTRY[name](env, n_episodes=90, rng=5, **ENDLESS.get(name, {}))
     result = baseline.learn()
     assert (result.algorithm, result.status, result.n_trajectories) == (name, "finished", 90)
     assert result.counts["episodes"] == 90
@@ -634,24 +639,24 @@ def test_results_say_what_happened(name):
 
 @everywhere
 def test_runs_are_repeatable_and_begin_alike(name):
-    env = deep_sea(4)
-    first = REGISTRY[name](env, n_episodes=60, rng=5)
+    env, own = deep_sea(4), ENDLESS.get(name, {})
+    first = REGISTRY[name](env, n_episodes=60, rng=5, **own)
     result = first.learn()
     longer = first.learn(100)
     assert first.n_episodes == 100
-    again = REGISTRY[name](env, n_episodes=60, rng=Stream.from_key(result.key)).learn()
+    again = REGISTRY[name](env, n_episodes=60, rng=Stream.from_key(result.key), **own).learn()
     copied = pickle.loads(pickle.dumps(first)).learn(60)
     for other in (longer, again, copied):
         np.testing.assert_array_equal(other.returns[:60], result.returns)
     assert again.policy == copied.policy == result.policy
     # Nothing in OCP on a deterministic system is random.
-    other = REGISTRY[name](env, n_episodes=60, rng=6).learn()
+    other = REGISTRY[name](env, n_episodes=60, rng=6, **own).learn()
     assert np.array_equal(other.returns, result.returns) == (name == "ocp")
 
 
 @everywhere
 def test_budgets_in_seconds(name):
-    result = REGISTRY[name](deep_sea(5), n_episodes=10**7, rng=0).learn(max_seconds=1e-9)
+    result = REGISTRY[name](deep_sea(5), n_episodes=10**7, rng=0, **ENDLESS.get(name, {})).learn(max_seconds=1e-9)
     assert result.status == "max_seconds"
     assert 0 < result.n_trajectories < 10**7
     assert len(result.returns) == result.curve.episodes[-1]
@@ -756,6 +761,15 @@ def test_optima_that_the_start_decides():
         (OCP, deep_sea(3), {"tolerance": 0.0}, ValueError, "tolerance"),
         (UCBQ, mountain_car(5), {}, TypeError, "states are numbered"),
         (DelayedQ, mountain_car(5), {}, TypeError, "states are numbered"),
+        (BPIUCBVI, mountain_car(5), {}, TypeError, "states are numbered"),
+        (OPPO, mountain_car(5), {}, TypeError, "states are numbered"),
+        (BPIUCBVI, chain(3, 2), {"optimism": "all"}, ValueError, "optimism: expected one of flat, steps, got 'all'"),
+        (OPPO, chain(3, 2), {"optimism": 1}, ValueError, "optimism: expected one of flat, steps, got 1"),
+        (BPIUCBVI, chain(3, 2), {"c1": -1.0}, ValueError, "c1: "),
+        (BPIUCBVI, chain(3, 2), {"c2": float("inf")}, ValueError, "c2: "),
+        (BPIUCBVI, chain(3, 2), {"epsilon": 0.0}, ValueError, "epsilon: "),
+        (OPPO, chain(3, 2), {"alpha": -1.0}, ValueError, "alpha: "),
+        (OPPO, chain(3, 2), {"beta": -1.0}, ValueError, "beta: "),
         (UCBQ, chain(3, 2), {"alpha": 2.0}, ValueError, "alpha"),
         (UCBQ, chain(3, 2), {"c": -1.0}, ValueError, "c: "),
         (DelayedQ, chain(3, 2), {"m": 0}, ValueError, "m: expected an integer >= 1"),
@@ -870,5 +884,7 @@ def test_warnings():
 
 
 def test_the_registry_is_what_the_package_offers():
-    assert list(REGISTRY) == ["uniform", "q-learning", "rlsvi", "lsvi-ucb", "ocp", "ucb-q", "delayed-q"]
+    assert list(REGISTRY) == [
+        *("uniform", "q-learning", "rlsvi", "lsvi-ucb", "ocp", "ucb-q", "delayed-q", "bpi-ucbvi", "oppo")
+    ]
     assert dmq_fast.baselines.REGISTRY is REGISTRY

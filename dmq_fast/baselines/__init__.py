@@ -6,18 +6,20 @@
 >>> result
 <BaselineResult: rlsvi, finished, 200 episodes, value ..., 0 warning(s)>
 
-All learn from one episode after the other. The result has the learning curve: the value of the policy and the rewards
-earned so far at each checkpoint.
+All learn from one episode after the other, and `BPIUCBVI` stops by itself. The result has the learning curve: the value
+of the policy and the rewards earned so far at each checkpoint.
 """
 
 from dmq_fast.baselines.base import REGISTRY, Baseline, BaselineResult, Curve, Estimates, PythonLearner, register
 from dmq_fast.baselines.linear import LSVIUCB, OCP, RLSVI, LinearQ, UniformLeastSquares
 from dmq_fast.baselines.table import TablePolicy
-from dmq_fast.baselines.tabular import UCBQ, DelayedQ
+from dmq_fast.baselines.tabular import BPIUCBVI, OPPO, UCBQ, DelayedQ
 
 __all__ = [
+    "BPIUCBVI",
     "LSVIUCB",
     "OCP",
+    "OPPO",
     "REGISTRY",
     "RLSVI",
     "UCBQ",

@@ -81,7 +81,8 @@ class BaselineResult:
     returns : numpy.ndarray, shape (n_trajectories,)
         Sum of rewards of each episode.
     status : str
-        "finished", "max_seconds" or "interrupted".
+        "finished", "max_seconds" or "interrupted"; "max_trajectories" where an algorithm that has a rule when to stop
+        learned from all its episodes and did not meet it.
     parameters : dict
         Parameters of the run.
     counts : dict
@@ -148,7 +149,8 @@ class Learner(Protocol):
     def run(self, returns: NDArray[np.float64], deadline: float | None = None) -> bool:
         """Learn from ``len(returns)`` more episodes and fill in the sum of rewards of each.
 
-        Returns False where `deadline`, a time of `time.perf_counter`, has passed between two episodes.
+        Returns False where `deadline`, a time of `time.perf_counter`, has passed between two episodes. A learner that
+        stops by itself may leave the rest of the episodes out.
         """
 
 
@@ -231,7 +233,7 @@ class Baseline(ABC):
     ----------
     env : FiniteMDP or CompiledEnv
     n_episodes : int
-        Number of episodes to learn from.
+        Number of episodes to learn from; the most, for an algorithm that stops by itself.
     max_seconds : float, optional
         End the run, between two episodes, so many seconds after `learn` began.
     checkpoints : int or sequence of int
@@ -299,6 +301,10 @@ class Baseline(ABC):
     def warnings(self, learner: Any) -> list[str]:
         """Return reasons to doubt the result."""
         return []
+
+    def stopped(self, learner: Any) -> bool | None:
+        """Return whether the learner has met the algorithm's own rule when to stop; None if it has no rule."""
+        return None
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -372,12 +378,12 @@ class Training:
         self.status = "interrupted"
 
     def play(self) -> None:
-        """Play all episodes, and evaluate the policy at the checkpoints."""
+        """Play all episodes, or until the algorithm stops by itself, and evaluate the policy at the checkpoints."""
         baseline, n = self.baseline, self.baseline.n_episodes
         deadline = None if baseline.max_seconds is None else time.perf_counter() + baseline.max_seconds
         self.used = True
         self.returns = np.zeros(n)
-        complete = True
+        complete, stopped = True, None
         for end in checkpoints_until(baseline.checkpoints, n):
             began = time.perf_counter()
             try:
@@ -386,9 +392,13 @@ class Training:
                 self.seconds["learning"] += time.perf_counter() - began
             if self.learner.n_episodes > 0:
                 self.evaluate()
-            if not complete:
+            stopped = baseline.stopped(self.learner)
+            if stopped or not complete:
                 break
-        self.status = "finished" if complete else "max_seconds"
+        if not complete:
+            self.status = "max_seconds"
+        else:
+            self.status = "max_trajectories" if stopped is False else "finished"
 
     def evaluate(self) -> Estimates:
         """Return the present estimates, and add the value of their policy to the curve."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, flag
 from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.baselines.table import greedy_on_table
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import DelayedQLearner, Episode, UCBQLearner
+from dmq_fast.kernels import BernsteinLearner, DelayedQLearner, Episode, PolicyOptimisationLearner, UCBQLearner
 
-__all__ = ["UCBQ", "DelayedQ"]
+__all__ = ["BPIUCBVI", "OPPO", "UCBQ", "DelayedQ"]
 
 Environment = FiniteMDP | CompiledEnv
 
@@ -26,7 +30,11 @@ class Tabular(Baseline):
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the table and its greedy policy."""
-        table, env = tuple(learner.table), self.env
+        return self.greedy(learner.table)
+
+    def greedy(self, q: Sequence[NDArray[np.float64]]) -> Estimates:
+        """Return a table, H arrays (S_h, K), with its greedy policy."""
+        table, env = tuple(q), self.env
         if isinstance(env, FiniteMDP):
             return Estimates(greedy_on_table(table, env, observed=True), table=table)
         assert env.latent is not None
@@ -123,3 +131,143 @@ class DelayedQ(Tabular):
     def warnings(self, learner: Any) -> list[str]:
         """Return whether there was an update at all."""
         return [] if learner.n_updates > 0 else [f"no entry changed: too few episodes for m = {self.own['m']}"]
+
+
+class Model(Tabular):
+    """A baseline that plans in a model of every level and returns the plan without optimism."""
+
+    def estimates(self, learner: Any) -> Estimates:
+        """Return Q of the model itself."""
+        return self.greedy(learner.fit())
+
+
+@register
+class BPIUCBVI(Model):
+    """Optimistic value iteration with bonuses of the Bernstein kind, which stops by itself.
+
+    After every episode, U and L are computed for each pair (s, a) of each level, from the last level to the first, in
+    the model of all episodes so far:
+
+        U_h(s, a) = min(cap_h, mean(r + max_b U_{h+1}(s', b)) + bonus),
+        L_h(s, a) = max(0, mean(r + max_b L_{h+1}(s', b)) - bonus),
+        bonus = c1 sqrt(Var(r + max_b U_{h+1}(s', b)) / n) + c2 / n,   n visits of the pair.
+
+    Episodes are greedy on U, ties at random. The run stops once min(1, U) - L of the start is at most epsilon. The
+    policy returned is then greedy on L, so it is within epsilon of the optimum if U and L are bounds. Where the run has
+    not stopped, the policy is greedy on the model itself.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+        A finite or block MDP.
+    c1 : float, default 1.0
+        >= 0. The theorem's is 3 sqrt(log(3 S K H / delta) + log(8 e (n + 1))), far too cautious in practice.
+    c2 : float, default 0.3
+        >= 0. The theorem's is 14 H (log(3 S K H / delta) + S log(8 e (n + 1))), still more so. A pair whose reward
+        comes with chance p is given up where c2 / epsilon visits earned nothing, so with chance
+        (1 - p)^(c2 / epsilon): raise c2 where rewards are rare.
+    epsilon : float or None, default 0.05
+        > 0, in units of returns, which are at most 1. With None the run learns from all its episodes.
+    optimism : str, default "steps"
+        cap_h, also U of a pair that was never tried: "steps" counts the steps to go, H at the first level and 1 at the
+        last; "flat" is 1. Both are upper bounds. With "flat" a path with one unknown pair looks as good as one with
+        many.
+    **options
+        As of `Baseline`.
+
+    Notes
+    -----
+    Where the run has stopped, ``counts["stopped_after"]`` is the number of its episodes. Else that is None, there is a
+    warning, and the status is "max_trajectories" if all `n_episodes` were played. ``counts["gap"]`` is the last
+    min(1, U) - L of the start. If there are several first states, the gap is its mean over those seen, plus a bonus for
+    the error of the mean: the draw of the start counts as a step. An episode costs O(K S + E), S states of all levels,
+    E distinct transitions seen.
+
+    Menard, Domingues, Jonsson, Kaufmann, Leurent and Valko (2021). Fast active learning for pure exploration in
+    reinforcement learning. ICML. There, rewards are known, U and L have a further term mean(U - L) / H, and the rule
+    bounds the loss of the policy greedy on U by a recursion of its own. The rule here, U - L and the policy greedy on
+    L, is that of BPI-UCRL: Kaufmann, Menard, Domingues, Jonsson, Leurent and Valko (2021). Adaptive reward-free
+    exploration. ALT. The bonuses are those of UCBVI and EULER: Azar, Osband and Munos (2017), ICML; Zanette and
+    Brunskill (2019), ICML.
+    """
+
+    name = "bpi-ucbvi"
+
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        c1: float = 1.0,
+        c2: float = 0.3,
+        epsilon: float | None = 0.05,
+        optimism: str = "steps",
+        **options: Any,
+    ) -> None:
+        super().__init__(env, c1=c1, c2=c2, epsilon=epsilon, optimism=optimism, **options)
+
+    def learner(self, episode: Episode) -> BernsteinLearner:
+        """Return the compiled learner."""
+        return BernsteinLearner(episode, **self.own)
+
+    def estimates(self, learner: Any) -> Estimates:
+        """Return the lower values if the run has stopped, else Q of the model itself."""
+        return self.greedy(learner.lower) if learner.stopped else super().estimates(learner)
+
+    def counts(self, learner: Any) -> dict[str, Any]:
+        """Return the number of episodes after which the run stopped, or None, and the last gap."""
+        return {"stopped_after": learner.n_episodes if learner.stopped else None, "gap": learner.gap}
+
+    def warnings(self, learner: Any) -> list[str]:
+        """Return a warning if the run ended before it stopped by its rule."""
+        if self.stopped(learner) is not False:
+            return []
+        return [f"not stopped by its rule: the gap is {learner.gap:.3g}, epsilon = {self.own['epsilon']:g}"]
+
+    def stopped(self, learner: Any) -> bool | None:
+        """Return whether the gap is at most epsilon; None without epsilon."""
+        return None if self.own["epsilon"] is None else learner.stopped
+
+
+@register
+class OPPO(Model):
+    """Optimistic proximal policy optimisation, with tables.
+
+    Episodes follow a stochastic policy pi, at first uniform. After each,
+
+        Q_h(s, a) = min(cap_h, mean(r + V_{h+1}(s')) + beta / sqrt(n)),  V_h(s) = sum_a pi_h(a | s) Q_h(s, a),
+
+    n visits of the pair, backward in the model of all episodes so far, and pi_h(a | s) becomes proportional to
+    pi_h(a | s) exp(alpha Q_h(s, a)). The policy returned is greedy on Q of the model itself.
+
+    Parameters
+    ----------
+    env : FiniteMDP or CompiledEnv
+        A finite or block MDP.
+    alpha : float, default 1.0
+        >= 0. The theorem's is sqrt(2 log K / (H² T)), T episodes and returns of up to H: far too small in practice.
+    beta : float, default 0.3
+        >= 0. The theorem's is c S K H sqrt(log(S K H T / p)) with tables of S states a level and returns of up to H.
+    optimism : str, default "steps"
+        cap_h, also Q of a pair that was never tried: "steps", as in the paper, counts the steps to go; "flat" is 1.
+    **options
+        As of `Baseline`.
+
+    Notes
+    -----
+    The paper's least squares with unit vectors for pairs and a ridge that goes to 0, so tables are exact. An episode
+    costs O(K S + E), S states of all levels, E distinct transitions seen.
+
+    Cai, Yang, Jin and Wang (2020). Provably efficient exploration in policy optimization. ICML. Algorithm 1. There, the
+    rewards of all pairs are shown after each episode and may change, and no policy is returned.
+    """
+
+    name = "oppo"
+
+    def __init__(
+        self, env: Environment, *, alpha: float = 1.0, beta: float = 0.3, optimism: str = "steps", **options: Any
+    ) -> None:
+        super().__init__(env, alpha=alpha, beta=beta, optimism=optimism, **options)
+
+    def learner(self, episode: Episode) -> PolicyOptimisationLearner:
+        """Return the compiled learner."""
+        return PolicyOptimisationLearner(episode, **self.own)

@@ -35,6 +35,7 @@ try:
     from dmq_fast.kernels._rules import Fixed, Greedy, Interpreted, Rule, Uniform
     from dmq_fast.kernels._span import SpanLearner
     from dmq_fast.kernels._stop import heeding
+    from dmq_fast.kernels._tabular_model import BernsteinLearner, PolicyOptimisationLearner
     from dmq_fast.kernels._tabular_q import DelayedQLearner, UCBQLearner
     from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
 except ModuleNotFoundError as _missing:
@@ -49,6 +50,7 @@ __all__ = [
     "ENVIRONMENT_SIZE",
     "ENVIRONMENT_VERSION",
     "RBF",
+    "BernsteinLearner",
     "BlockModel",
     "CartPole",
     "CompiledModel",
@@ -70,6 +72,7 @@ __all__ = [
     "Nystrom",
     "OneHot",
     "OptimisticPlanner",
+    "PolicyOptimisationLearner",
     "RandomFourier",
     "Ridge",
     "RidgeFit",

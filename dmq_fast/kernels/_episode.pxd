@@ -62,6 +62,8 @@ cdef class Learner:
     cdef readonly Episode episode
     # Episodes learned from so far.
     cdef readonly Py_ssize_t n_episodes
+    # Whether a rule of the algorithm's own has ended learning.
+    cdef readonly bint stopped
     # Numbers that an episode computes, about.
     cdef Py_ssize_t work
     # Whether a call is running, possibly in another thread and without the lock of the interpreter.

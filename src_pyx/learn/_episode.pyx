@@ -215,6 +215,8 @@ cdef class Learner:
         Plays the episodes; the first one learned from has the number 0.
     n_episodes : int
         Episodes learned from so far.
+    stopped : bool
+        Whether a rule of the algorithm's own has ended learning; only algorithms that have one set it.
     """
 
     def __cinit__(self, Episode episode not None, *arguments, **options):
@@ -245,7 +247,7 @@ cdef class Learner:
         Returns
         -------
         bool
-            Whether all n were played; `n_episodes` counts those that were.
+            Whether all n were played, or the learner has `stopped`; `n_episodes` counts those that were.
 
         Raises
         ------
@@ -260,10 +262,10 @@ cdef class Learner:
         cdef bint well = True
         self.begin_work()
         try:
-            while done < n:
+            while done < n and not self.stopped:
                 unchecked = 0
                 with nogil:
-                    while done < n and unchecked < UNCHECKED:
+                    while done < n and unchecked < UNCHECKED and not self.stopped:
                         well = self.episode.begin(self.n_episodes) and self.play()
                         if not well:
                             break
@@ -278,4 +280,4 @@ cdef class Learner:
                     break
         finally:
             self.busy = False
-        return done == n
+        return done == n or self.stopped

@@ -6,7 +6,7 @@ Returns are at most 1 here; the papers have rewards in [0, 1] and returns of up 
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
-from dmq_fast.kernels._episode cimport Episode, Learner, tops_of
+from dmq_fast.kernels._episode cimport Episode, tops_of
 
 import numpy as np
 
@@ -14,18 +14,13 @@ from dmq_fast.kernels._validate import as_positive
 
 
 cdef class TabularLearner(Learner):
-    """Base class of learners with a table of Q by level, state and action, on which actions are greedy.
+    """Base class of learners with a table of Q by level, state and action, on which actions are greedy by default.
 
     Parameters
     ----------
     episode : Episode
         Of an environment whose states are numbered: one with `n_states`.
     """
-
-    # First row by level, (H,); the table, (sum of states, K); visits of its entries.
-    cdef Py_ssize_t[::1] first
-    cdef double[:, ::1] q
-    cdef int64_t[:, ::1] visits
 
     def __cinit__(self, Episode episode not None, *arguments, **options):
         if episode.n_states is None:
@@ -36,7 +31,6 @@ cdef class TabularLearner(Learner):
         self.visits = np.zeros((sizes.sum(), episode.n_actions), dtype=np.int64)
 
     cdef list by_level(self, table):
-        # Split an array over all rows into H arrays.
         return np.split(table, np.asarray(self.first)[1:])
 
     @property
@@ -49,34 +43,32 @@ cdef class TabularLearner(Learner):
         """How often every action was taken, copies, a list of H arrays (S_h, K)."""
         return self.by_level(np.array(self.visits))
 
-    cdef inline double best(self, Py_ssize_t row) noexcept nogil:
-        cdef Py_ssize_t a
-        cdef double value = self.q[row, 0]
-        for a in range(1, self.episode.n_actions):
-            if self.q[row, a] > value:
-                value = self.q[row, a]
-        return value
-
     cdef bint play(self) noexcept nogil:
-        cdef Py_ssize_t h, a, b, row = self.first[0] + self.episode.latent(), following
-        cdef double ahead
+        cdef Py_ssize_t h, a, row = self.first[0] + self.episode.latent(), following
         for h in range(self.episode.horizon):
-            for b in range(self.episode.n_actions):
-                self.episode.scores[b] = self.q[row, b]
-            a = self.episode.pick()
+            a = self.choose(row)
             if a < 0 or not self.episode.move(a):
                 return False
-            following, ahead = -1, 0.0
+            following = -1
             if h < self.episode.horizon - 1:
                 following = self.first[h + 1] + self.episode.latent()
-                ahead = self.best(following)
             self.visits[row, a] += 1
-            self.learn(h, row, a, self.episode.reward, ahead)
+            if not self.learn(row, a, self.episode.reward, following):
+                return False
             row = following
+        self.plan()
         return True
 
-    cdef void learn(self, Py_ssize_t h, Py_ssize_t row, Py_ssize_t a, double reward, double ahead) noexcept nogil:
-        # `ahead` is the largest Q of the next state, 0 after the last level.
+    cdef Py_ssize_t choose(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t a
+        for a in range(self.episode.n_actions):
+            self.episode.scores[a] = self.q[row, a]
+        return self.episode.pick()
+
+    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
+        return True
+
+    cdef void plan(self) noexcept nogil:
         pass
 
 
@@ -102,7 +94,7 @@ cdef class UCBQLearner(TabularLearner):
 
     cdef double c, alpha
     cdef bint clipped
-    # (H,)
+    # By row.
     cdef double[::1] tops
 
     def __cinit__(self, Episode episode not None, c, alpha, bint clipped, *, optimism="flat"):
@@ -111,19 +103,20 @@ cdef class UCBQLearner(TabularLearner):
         if self.alpha > 1.0:
             raise ValueError(f"alpha: expected a number in (0, 1] or None, got {alpha}")
         self.clipped = clipped
-        self.tops = tops_of(optimism, episode.horizon)
-        for h, table in enumerate(self.by_level(np.asarray(self.q))):
-            table[:] = self.tops[h]
+        self.tops = np.repeat(tops_of(optimism, episode.horizon), episode.n_states)
+        np.asarray(self.q)[:] = np.asarray(self.tops)[:, None]
 
-    cdef void learn(self, Py_ssize_t h, Py_ssize_t row, Py_ssize_t a, double reward, double ahead) noexcept nogil:
-        cdef double horizon = self.episode.horizon, t = self.visits[row, a], alpha = self.alpha, top = self.tops[h]
+    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
+        cdef double horizon = self.episode.horizon, t = self.visits[row, a], alpha = self.alpha, top = self.tops[row]
+        cdef double ahead = self.best(following)
         if alpha == 0.0:
             alpha = (horizon + 1.0) / (horizon + t)
-        if h + 1 < self.episode.horizon and ahead > self.tops[h + 1]:
-            ahead = self.tops[h + 1]
+        if following >= 0 and ahead > self.tops[following]:
+            ahead = self.tops[following]
         self.q[row, a] = (1.0 - alpha) * self.q[row, a] + alpha * (reward + ahead + self.c * top * sqrt(horizon / t))
         if self.clipped and self.q[row, a] > top:
             self.q[row, a] = top
+        return True
 
 
 cdef class DelayedQLearner(TabularLearner):
@@ -161,17 +154,17 @@ cdef class DelayedQLearner(TabularLearner):
         self.waited, self.attempted = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         self.learning = np.ones(shape, dtype=np.int8)
 
-    cdef void learn(self, Py_ssize_t h, Py_ssize_t row, Py_ssize_t a, double reward, double ahead) noexcept nogil:
+    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
         cdef double mean
         self.step += 1
         if not self.learning[row, a]:
             if self.attempted[row, a] < self.changed:
                 self.learning[row, a] = True
-            return
-        self.total[row, a] += reward + ahead
+            return True
+        self.total[row, a] += reward + self.best(following)
         self.waited[row, a] += 1
         if self.waited[row, a] < self.m:
-            return
+            return True
         mean = self.total[row, a] / self.m
         self.n_attempts += 1
         if self.q[row, a] - mean >= 2.0 * self.epsilon:
@@ -181,3 +174,4 @@ cdef class DelayedQLearner(TabularLearner):
         elif self.attempted[row, a] >= self.changed:
             self.learning[row, a] = False
         self.attempted[row, a], self.total[row, a], self.waited[row, a] = self.step, 0.0, 0
+        return True

@@ -165,11 +165,12 @@ class BaselineAlgorithm:
         wanted = self.baseline.n_episodes
         n = wanted if budget.max_trajectories is None else min(wanted, budget.max_trajectories)
         result = self.baseline.learn(n, max_seconds=budget.max_seconds)
+        cut = n < wanted and not result.counts.get("stopped_after")
         # Without tables and without a `Policy`, the last point of the curve is the only estimate of the value.
         runnable = isinstance(self.baseline.env, FiniteMDP) or isinstance(result.policy, Policy)
         return replace(
             Outcome.of(result),
-            status="max_trajectories" if result.status == "finished" and n < wanted else result.status,
+            status="max_trajectories" if result.status == "finished" and cut else result.status,
             policy=result.policy if runnable else None,
             details={"parameters": result.parameters, **progress_of(result, self.baseline.env.optimal_value)},
         )

@@ -1,0 +1,314 @@
+"""Baselines that plan in a model of every level, BPI-UCBVI and OPPO: plain twins, bounds, and when a run stops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from test_baselines import episode_of, state_of
+from test_rollout import random_mdp
+
+from dmq_fast.baselines import BPIUCBVI, OPPO, TablePolicy
+from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
+from dmq_fast.environments.block import lock_bernoulli, lock_gaussian
+from dmq_fast.experiments import Budget
+from dmq_fast.experiments.sweeps.algorithms import BaselineAlgorithm
+from dmq_fast.kernels._tabular_model import BernsteinLearner, PolicyOptimisationLearner
+
+pytestmark = pytest.mark.kernels
+
+optimisms = pytest.mark.parametrize("optimism", ["flat", "steps"])
+
+
+def random_mdps(n=6):
+    rng = np.random.default_rng(8)
+    return [random_mdp(rng, 4, 5, 3, 4, "dense", caps=True) for _ in range(n)]
+
+
+class ModelTwin:
+    """A list of (reward, next state) for each pair, and dictionaries of it for sums in the order of the kernel."""
+
+    def __init__(self, env, optimism):
+        self.env, self.e = env, episode_of(env)
+        h = env.horizon
+        self.caps = [float(h - level) if optimism == "steps" else 1.0 for level in range(h)]
+        self.q = [np.full((size, env.n_actions), cap) for size, cap in zip(env.n_states, self.caps, strict=False)]
+        self.seen = {}
+
+    def moments(self, h, s, a, ahead):
+        """Mean and variance of reward + value of the next state, n > 0 visits."""
+        seen = self.seen[h, s, a]
+        rewards = {}
+        for reward, state in seen:
+            rewards.setdefault(state, []).append(reward)
+        # Equal bits break ties equally: running means, and the latest kind of transition first.
+        count, mean, within = {}, {}, 0.0
+        for reward, state in seen:
+            count[state] = count.get(state, 0) + 1
+            before = mean.get(state, 0.0)
+            mean[state] = before + (reward - before) / count[state]
+            within += (reward - before) * (reward - mean[state])
+        total = 0.0
+        for state in reversed(count):
+            total += count[state] * (mean[state] + ahead[state])
+        expected = total / len(seen)
+        for state in reversed(count):
+            within += count[state] * (mean[state] + ahead[state] - expected) ** 2
+        # The same by NumPy from the list.
+        targets = np.array([reward + ahead[state] for reward, state in seen])
+        assert abs(targets.mean() - expected) < 1e-12
+        assert abs(targets.var() - within / len(seen)) < 1e-12
+        return expected, within / len(seen)
+
+    def pairs(self):
+        """Yield all pairs, from the last level to the first."""
+        for h in reversed(range(self.env.horizon)):
+            for s in range(self.env.n_states[h]):
+                for a in range(self.env.n_actions):
+                    yield h, s, a, len(self.seen.get((h, s, a), ()))
+
+    def fit(self):
+        """Q of the model itself."""
+        q = [np.zeros_like(level) for level in self.q]
+        for h, s, a, n in self.pairs():
+            if n > 0:
+                q[h][s, a], _ = self.moments(h, s, a, self.ahead(q, h))
+        return q
+
+    def ahead(self, q, h):
+        """Largest values of the next level by state; 0 after the last."""
+        return q[h + 1].max(axis=1) if h + 1 < self.env.horizon else [0.0]
+
+    def play(self, number):
+        self.e.reset(number)
+        total = 0.0
+        for h in range(self.env.horizon):
+            s = state_of(self.e)
+            a = self.choose(h, s)
+            reward = self.e.step(a)
+            following = state_of(self.e) if h + 1 < self.env.horizon else 0
+            self.seen.setdefault((h, s, a), []).append((reward, following))
+            total += reward
+        self.plan(number + 1)
+        return total
+
+
+class BernsteinTwin(ModelTwin):
+    def __init__(self, env, optimism, c1, c2):
+        super().__init__(env, optimism)
+        self.c1, self.c2 = c1, c2
+        self.low = [np.zeros_like(level) for level in self.q]
+
+    def choose(self, h, s):
+        return self.e.act(self.q[h][s])
+
+    def plan(self, n_episodes):
+        for h, s, a, n in self.pairs():
+            if n > 0:
+                mean, variance = self.moments(h, s, a, self.ahead(self.q, h))
+                bonus = self.c1 * math.sqrt(variance / n) + self.c2 / n
+                self.q[h][s, a] = min(self.caps[h], mean + bonus)
+                mean, _ = self.moments(h, s, a, self.ahead(self.low, h))
+                self.low[h][s, a] = max(0.0, mean - bonus)
+        gaps = np.minimum(1.0, self.q[0].max(axis=1)) - self.low[0].max(axis=1)
+        starts = [s for (h, s, _), seen in self.seen.items() for _ in seen if h == 0]
+        self.gap = gaps[starts].mean()
+        if len(gaps) > 1:
+            self.gap += self.c1 * gaps[starts].std() / math.sqrt(n_episodes) + self.c2 / n_episodes
+
+
+class PolicyOptimisationTwin(ModelTwin):
+    def __init__(self, env, optimism, alpha, beta):
+        super().__init__(env, optimism)
+        self.alpha, self.beta = alpha, beta
+        self.pi = [np.full(level.shape, 1.0 / env.n_actions) for level in self.q]
+        self.sums = [np.zeros_like(level) for level in self.q]
+
+    def choose(self, h, s):
+        u = self.e.draws(1)[0]
+        return min(int((np.cumsum(self.pi[h][s]) <= u).sum()), self.env.n_actions - 1)
+
+    def plan(self, n_episodes):
+        for h in reversed(range(self.env.horizon)):
+            for s in range(self.env.n_states[h]):
+                for a in range(self.env.n_actions):
+                    if n := len(self.seen.get((h, s, a), ())):
+                        ahead = (self.pi[h + 1] * self.q[h + 1]).sum(axis=1) if h + 1 < self.env.horizon else [0.0]
+                        mean, _ = self.moments(h, s, a, ahead)
+                        self.q[h][s, a] = min(self.caps[h], mean + self.beta / math.sqrt(n))
+        # Levels are evaluated with the policy that has been played.
+        for pi, sums, q in zip(self.pi, self.sums, self.q, strict=True):
+            sums += q
+            weights = np.exp(self.alpha * (sums - sums.max(axis=1, keepdims=True)))
+            pi[:] = weights / weights.sum(axis=1, keepdims=True)
+
+
+def assert_levels_agree(mine, theirs):
+    assert len(mine) == len(theirs)
+    for one, other in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@optimisms
+@pytest.mark.parametrize(("c1", "c2"), [(1.0, 0.3), (0.5, 0.1), (0.0, 1.0)])
+def test_bpi_ucbvi(optimism, c1, c2):
+    gaps, n_first = [], set()
+    for env in random_mdps():
+        learner, twin = BernsteinLearner(episode_of(env), optimism, c1, c2, None), BernsteinTwin(env, optimism, c1, c2)
+        returns = np.zeros(1)
+        for number in range(80):
+            assert learner.run(returns)
+            assert abs(twin.play(number) - returns[0]) < 1e-12
+            assert learner.gap == pytest.approx(twin.gap, rel=1e-9, abs=1e-9)
+        assert_levels_agree(learner.table, twin.q)
+        assert_levels_agree(learner.lower, twin.low)
+        assert_levels_agree(learner.fit(), twin.fit())
+        assert all(learner.counts[h][s, a] == n for h, s, a, n in twin.pairs())
+        gaps.append(learner.gap)
+        n_first.add(env.n_states[0] > 1)
+    assert min(gaps) < 0.9
+    assert n_first == {True, False}
+
+
+@optimisms
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.3), (10.0, 0.1), (300.0, 0.0)])
+def test_oppo(optimism, alpha, beta):
+    for env in random_mdps():
+        learner = PolicyOptimisationLearner(episode_of(env), optimism, alpha, beta)
+        twin, returns = PolicyOptimisationTwin(env, optimism, alpha, beta), np.zeros(80)
+        assert learner.run(returns)
+        np.testing.assert_allclose(returns, [twin.play(number) for number in range(80)], rtol=0, atol=1e-12)
+        assert_levels_agree(learner.table, twin.q)
+        assert_levels_agree(learner.probabilities, twin.pi)
+        assert_levels_agree(learner.fit(), twin.fit())
+
+
+# Facts of the literature ----------------------------------------------------------------------------------------------
+
+
+def bounds_after(env, seed, n, c1, c2, optimism="steps"):
+    """Whether U of the start bounds the optimum, and L what the policy greedy on it is worth; and both."""
+    learner = BernsteinLearner(episode_of(env, seed), optimism, c1, c2, None)
+    learner.run(np.zeros(n))
+    start = env.start @ np.column_stack([level[0].max(axis=1) for level in (learner.table, learner.lower)])
+    worth = env.value(TablePolicy([level.argmax(axis=1) for level in learner.lower]))
+    return start[0] >= env.optimal_value - 1e-9, start[1] <= worth + 1e-9, *start
+
+
+@optimisms
+def test_upper_and_lower_values_are_bounds(optimism):
+    env = chain(3, 2)
+    # log(3 S K H / delta) and log(8 e (n + 1)) are some 8 each here; episodes enough for L > 0.
+    runs = [bounds_after(env, seed, 20_000, 3 * math.sqrt(16.0), 14 * 3 * 16.0, optimism) for seed in range(10)]
+    assert all(above and below for above, below, *_ in runs)
+    assert min(lower for *_, lower in runs) > 0.05
+    # Without bonuses they are bounds of nothing.
+    runs = [bounds_after(env, seed, 300, 0.0, 0.0, optimism) for seed in range(20)]
+    assert not all(above for above, *_ in runs)
+    assert not all(below for _, below, *_ in runs)
+
+
+def test_practical_bonuses_give_bounds_on_most_runs():
+    for env in (combination_lock(5, 3, rng=0), chain(6, 2), deep_sea(6, rng=0)):
+        for n in (50, 400):
+            runs = [bounds_after(env, seed, n, 1.4, 1.0) for seed in range(40)]
+            assert sum(above for above, *_ in runs) >= 38
+            assert sum(below for _, below, *_ in runs) >= 38
+
+
+STOPPED = {
+    "lock": lambda seed: combination_lock(10, 4, rng=seed),
+    "deep sea": lambda seed: deep_sea(10, rng=seed),
+    "lock-Bernoulli": lambda seed: lock_bernoulli(10, rng=seed),
+    "lock-Bernoulli, noisy": lambda seed: lock_bernoulli(10, 0.1, rng=seed),
+    "chain": lambda seed: chain(6, 2),
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_runs_stop_within_epsilon_of_the_optimum(name):
+    for seed in range(20):
+        env = STOPPED[name](seed)
+        result = BPIUCBVI(env, n_episodes=20_000, checkpoints=[20], rng=seed).learn()
+        optimum = env.optimal_value if isinstance(env, FiniteMDP) else env.latent.optimal_value
+        assert result.counts["stopped_after"] == result.n_trajectories < 20_000
+        assert result.counts["gap"] <= 0.05
+        assert (result.status, result.warnings) == ("finished", ())
+        assert result.value >= optimum - 0.05
+
+
+def test_a_rare_reward_is_given_up_less_often_with_a_larger_c2():
+    def failures(c2):
+        """How many of sixty runs stop more than epsilon below the optimum, where the reward comes with chance .2."""
+        envs = [combination_lock(5, 4, final=0.2, rng=seed) for seed in range(60)]
+        runs = [BPIUCBVI(env, c2=c2, n_episodes=20_000, checkpoints=1, rng=0).learn() for env in envs]
+        assert all(run.status == "finished" for run in runs)
+        return sum(run.value < env.optimal_value - 0.05 for run, env in zip(runs, envs, strict=True))
+
+    assert failures(0.1) >= 15
+    assert failures(1.0) <= 2
+
+
+def test_optimism_by_steps_crosses_the_deep_sea_sooner():
+    def solved(n, algorithm, **parameters):
+        """How many of five runs have the optimum after n episodes."""
+        return sum(
+            algorithm(deep_sea(20, rng=seed), n_episodes=n, checkpoints=1, rng=seed, **parameters).learn().value > 0.99
+            for seed in range(5)
+        )
+
+    assert solved(60, BPIUCBVI, epsilon=None, c2=0.1, optimism="steps") == 5
+    assert solved(60, BPIUCBVI, epsilon=None, c2=0.1, optimism="flat") == 0
+    assert solved(100, OPPO, optimism="steps") >= 4
+    # Without improvement, the policy stays uniform.
+    assert solved(400, OPPO, alpha=0.0) == 0
+
+
+# When a run ends ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_run_says_about_its_end():
+    env = combination_lock(5, 3, rng=0)
+    stopped = BPIUCBVI(env, rng=0, n_episodes=10_000).learn()
+    n = stopped.counts["stopped_after"]
+    assert n == stopped.n_trajectories == stopped.curve.episodes[-1]
+    learner = BernsteinLearner(episode_of(env), "steps", 1.0, 0.3, 0.05)
+    assert learner.run(np.zeros(10_000))
+    assert (learner.stopped, learner.n_episodes) == (True, n)
+    # No further episode is played.
+    assert learner.run(np.zeros(5))
+    assert learner.n_episodes == n
+    assert_levels_agree(stopped.table, learner.lower)
+    # Where the value is looked at makes no difference.
+    assert BPIUCBVI(env, rng=0, n_episodes=10_000, checkpoints=1).learn().counts["stopped_after"] == n
+    assert BPIUCBVI(env, rng=0, n_episodes=n).learn().status == "finished"
+
+    cut = BPIUCBVI(env, rng=0, n_episodes=n - 1).learn()
+    assert (cut.status, cut.counts["stopped_after"]) == ("max_trajectories", None)
+    assert cut.warnings == (f"not stopped by its rule: the gap is {cut.counts['gap']:.3g}, epsilon = 0.05",)
+    np.testing.assert_array_equal(cut.returns, stopped.returns[:-1])
+
+    endless = BPIUCBVI(env, rng=0, n_episodes=n + 50, epsilon=None).learn()
+    assert (endless.status, endless.n_trajectories, endless.warnings) == ("finished", n + 50, ())
+    np.testing.assert_array_equal(endless.returns[:n], stopped.returns)
+
+
+def test_sweeps_tell_a_run_that_stopped_from_one_that_was_cut():
+    env = combination_lock(5, 3, rng=0)
+    n = BPIUCBVI(env, rng=0, n_episodes=10_000).learn().n_trajectories
+    algorithm = BaselineAlgorithm(BPIUCBVI(env, rng=0, n_episodes=10_000))
+    assert algorithm.learn(Budget(max_trajectories=n)).status == "finished"
+    assert algorithm.learn(Budget(max_trajectories=n - 1)).status == "max_trajectories"
+    algorithm = BaselineAlgorithm(BPIUCBVI(env, rng=0, n_episodes=n - 1))
+    assert algorithm.learn(Budget()).status == "max_trajectories"
+    algorithm = BaselineAlgorithm(BPIUCBVI(env, rng=0, n_episodes=10_000, epsilon=None))
+    assert algorithm.learn(Budget(max_trajectories=n)).status == "max_trajectories"
+
+
+@pytest.mark.parametrize("algorithm", [BPIUCBVI, OPPO])
+def test_models_of_hidden_states(algorithm):
+    env = lock_gaussian(3, 0.1, 0.3, rng=0)
+    result = algorithm(env, n_episodes=5000, rng=0).learn()
+    assert isinstance(result.policy, TablePolicy)
+    assert result.value == env.latent.value(result.policy) == env.optimal_value
