@@ -491,6 +491,8 @@ def test_every_baseline_is_an_algorithm(tmp_path, name):
         assert regret == pytest.approx(n * env.optimal_value - reward)
     good = [n for n, value in zip(curve["episodes"], curve["value"], strict=True) if value >= 0.95 * env.optimal_value]
     assert row["details"]["learned_at"] == min(good, default=None)
+    kept = [n for n in curve["episodes"] if set(curve["episodes"][curve["episodes"].index(n) :]) <= set(good)]
+    assert row["details"]["kept_at"] == min(kept, default=None)
     half = [n for n in (100, 200, 300) if earned[n - 1] > n * env.optimal_value / 2]
     assert row["details"]["solved_at"] == min(half, default=None)
     assert row["counts"]["episodes"] == 300

@@ -1,7 +1,9 @@
-"""The number of episodes until an environment is solved, by two definitions.
+"""The number of episodes until an environment is solved, by three definitions.
 
 By policy: until the policy that would be returned is worth 95 % of the optimum. For an algorithm with a learning curve
 this is the first such checkpoint, for one without (DMQ) the number of all its trajectories.
+
+For good: until this is so at every checkpoint from then on.
 
 By reward: the first multiple of 100 episodes with a running mean reward above half of the optimum, as papers on locks
 report it. An algorithm without a learning curve is credited with no reward while it learns, so this is about twice the
@@ -16,7 +18,7 @@ from typing import Any
 
 from dmq_fast.experiments.sweeps.algorithms import GOOD, REWARD_EVERY
 
-__all__ = ["GOOD", "by_policy", "by_reward", "has_curve"]
+__all__ = ["GOOD", "by_policy", "by_reward", "for_good", "has_curve"]
 
 
 def has_curve(row: Mapping[str, Any]) -> bool:
@@ -27,6 +29,11 @@ def has_curve(row: Mapping[str, Any]) -> bool:
 def by_policy(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with "solved" and the episodes until then as "n_trajectories"; as it is without a learning curve."""
     return with_episodes(row, row["details"]["learned_at"]) if has_curve(row) else row
+
+
+def for_good(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row with "solved" from some checkpoint on, and the episodes until then as "n_trajectories"."""
+    return with_episodes(row, row["details"]["kept_at"]) if has_curve(row) else row
 
 
 def by_reward(row: Mapping[str, Any]) -> Mapping[str, Any]:

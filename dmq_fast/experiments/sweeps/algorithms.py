@@ -190,18 +190,21 @@ def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]
     -------
     dict
         "curve" holds the columns "episodes", "value", "standard_error" and "reward" at the checkpoints. If the optimum
-        is known, the curve has a column "regret", and the dict two numbers of episodes, None if not reached:
-        "learned_at", the first checkpoint whose policy is worth 95 % of the optimum, and "solved_at", the first
-        multiple of 100 with a running mean reward above half of the optimum, as papers on locks report it.
+        is known, the curve has a column "regret", and the dict three numbers of episodes, None if not reached:
+        "learned_at", the first checkpoint whose policy is worth 95 % of the optimum; "kept_at", the first from which on
+        the policies of all checkpoints are; and "solved_at", the first multiple of 100 with a running mean reward above
+        half of the optimum, as papers on locks report it.
     """
     curve = result.curve
     columns = {name: column.tolist() for name, column in curve._asdict().items()}
     if optimum is None:
         return {"curve": columns}
-    good = curve.episodes[curve.value >= GOOD * optimum]
+    learned = curve.value >= GOOD * optimum
+    good, kept = curve.episodes[learned], curve.episodes[np.logical_and.accumulate(learned[::-1])[::-1]]
     return {
         "curve": columns | {"regret": (curve.episodes * optimum - curve.reward).tolist()},
         "learned_at": int(good[0]) if good.size else None,
+        "kept_at": int(kept[0]) if kept.size else None,
         "solved_at": result.first_above(optimum / 2, REWARD_EVERY),
     }
 
