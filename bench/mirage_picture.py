@@ -88,11 +88,11 @@ def episode_of(env: FiniteMDP, seed: int) -> Episode:
     return Episode(compiled.handle, compiled.features, Stream(seed))
 
 
-def baseline_scores(baseline: Baseline, env: FiniteMDP, seed: int) -> tuple[Array, Array]:
-    """Return the scores of the right action at the gates (points, gates) while acting, and of the plain fit."""
+def baseline_curve(baseline: Baseline, env: FiniteMDP, seed: int) -> tuple[Array, Array, Array]:
+    """Return scores (points, gates) while acting and of the fit without bonus or noise, and the value of the latter."""
     learner = baseline.learner(episode_of(env, seed))
     replay = Replay(env, seed) if isinstance(baseline, LSVIUCB) else None
-    acting, plain = [], []
+    acting, plain, values = [], [], []
     for number in range(EPISODES):
         returns = np.zeros(1)
         learner.run(returns)
@@ -102,8 +102,10 @@ def baseline_scores(baseline: Baseline, env: FiniteMDP, seed: int) -> tuple[Arra
             assert earned == returns[0], "the replay differs from the run"
         if number + 1 in POINTS:
             acting.append(score)
-            plain.append(right_scores(env, learner.fit()))
-    return np.array(acting), np.array(plain)
+            theta = learner.fit()
+            plain.append(right_scores(env, theta))
+            values.append(env.value(dmq.Policy.greedy(theta)))
+    return np.array(acting), np.array(plain), np.array(values)
 
 
 def dmq_curve(env: FiniteMDP, seed: int) -> tuple[Array, Array, int]:
@@ -131,12 +133,11 @@ def measure() -> tuple[dict[str, Found], list[int]]:
     stops = []
     for seed in SEEDS:
         env = mirage_lock(rng=seed)
-        options = {"n_episodes": EPISODES, "checkpoints": POINTS, "rng": seed}
-        for baseline in (LSVIUCB(env, beta=BETA, ridge=RIDGE, **options), RLSVI(env, sigma=SIGMA, **options)):
-            acting, plain = baseline_scores(baseline, env, seed)
+        for baseline in (LSVIUCB(env, beta=BETA, ridge=RIDGE), RLSVI(env, sigma=SIGMA)):
+            acting, plain, value = baseline_curve(baseline, env, seed)
             scores[baseline.name].append(acting)
             scores["plain fit of " + baseline.name].append(plain)
-            values[baseline.name].append(baseline.learn().curve.value)
+            values[baseline.name].append(value)
         learned, value, stop = dmq_curve(env, seed)
         scores["dmq"].append(learned)
         values["dmq"].append(value)
