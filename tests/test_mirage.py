@@ -217,6 +217,16 @@ def test_dmq_solves_it(seed, arguments):
     assert result.n_trajectories < (1000 if "epsilon" in arguments else 25_000)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dmq_solves_the_long_form(seed):
+    env = mirage_lock(130, pre=40, rng=seed)
+    result = dmq.DMQ(env, epsilon=0.05, delta=0.05, rng=seed).learn()
+    assert result.status == "finished" and env.value(result.policy) == 0.8
+    assert result.n_trajectories < 2500
+    own = LSVIUCB(env, beta=0.1, ridge=1e-3, n_episodes=2500, rng=seed).learn()
+    assert own.curve.value.max() == 0.35
+
+
 LINEAR = [
     *((LSVIUCB, {"beta": beta, "ridge": ridge}) for beta in (0.03, 0.1, 0.3, 1.0) for ridge in (1e-3, 0.03)),
     *((RLSVI, {"sigma": sigma, "precision": 1.0}) for sigma in (0.03, 0.1, 0.3, 1.0)),
