@@ -34,8 +34,9 @@ MINIMAL = {
     "linear-mdp": {},
     "lock-bernoulli": {"horizon": 4},
     "diabolical-lock": {"horizon": 4, "observation": "latent"},
+    "mirage-lock": {},
 }
-DRAWN = ["lock", "chain", "deep-sea", "linear-q", "linear-mdp", "lock-bernoulli", "diabolical-lock"]
+DRAWN = ["lock", "chain", "deep-sea", "linear-q", "linear-mdp", "lock-bernoulli", "diabolical-lock", "mirage-lock"]
 OBSERVED = {"lock-gaussian": {"horizon": 4}, "noisy-deep-sea": {"size": 4}, "mountain-car": {}, "cart-pole": {}}
 
 

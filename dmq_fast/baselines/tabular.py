@@ -24,7 +24,7 @@ class Tabular(Baseline):
     """A baseline that learns a table of Q and returns its greedy policy."""
 
     def __init__(self, env: Environment, **options: Any) -> None:
-        if isinstance(env, CompiledEnv) and env.latent is None:
+        if isinstance(env, CompiledEnv) and not env.numbered:
             raise TypeError(f"env: expected a FiniteMDP or a block MDP, whose states are numbered, got {env!r}")
         super().__init__(env, **options)
 

@@ -9,6 +9,7 @@ from dmq_fast.environments.gym.batch import GymnasiumBatch
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
+from dmq_fast.environments.mirage import mirage_lock
 from dmq_fast.environments.registry import REGISTRY, describe, make, register
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "lock_bernoulli",
     "lock_gaussian",
     "make",
+    "mirage_lock",
     "mountain_car",
     "noisy_deep_sea",
     "register",

@@ -54,6 +54,7 @@ def block_mdp(
     dimension: int | None = None,
     rotation: str | None = None,
     rng: Seed = None,
+    numbered: bool = True,
     name: str = "block-mdp",
     parameters: Mapping[str, Any] | None = None,
 ) -> CompiledEnv:
@@ -93,6 +94,8 @@ def block_mdp(
         ``"hadamard"``: Sylvester's matrix over √d, where d is a power of 2, by default the next from m on.
     rng : None, int, SeedSequence or Generator, optional
         Draws the random rotation.
+    numbered : bool, optional
+        Whether algorithms with tables may see the number of the latent state; with False they refuse the environment.
     name : str, optional
         Name of the environment.
     parameters : mapping, optional
@@ -146,7 +149,8 @@ def block_mdp(
             "rotation": rotation,
             "rotation_rng": seed,
         }
-    return _environment(latent, rows, noise, n_coins, sigma, float(1 / max(1.0, reach)), name, dict(parameters))
+    scale = float(1 / max(1.0, reach))
+    return _environment(latent, rows, noise, n_coins, sigma, scale, numbered, name, dict(parameters))
 
 
 @register("lock-bernoulli")
@@ -373,11 +377,12 @@ def _environment(
     n_coins: int,
     sigma: float,
     scale: float,
+    numbered: bool,
     name: str,
     parameters: dict[str, Any],
 ) -> CompiledEnv:
     """Compile a block MDP from arguments that are drawn already, so that another process makes the same one."""
-    arguments = (latent, rows, noise, n_coins, sigma, scale, name, parameters)
+    arguments = (latent, rows, noise, n_coins, sigma, scale, numbered, name, parameters)
     model = FiniteModel(latent.P, latent.R, latent.features, latent.start, latent.caps)
     return CompiledEnv(
         BlockModel(model, rows, noise=noise, n_coins=n_coins, sigma=sigma, scale=scale),
@@ -385,6 +390,7 @@ def _environment(
         parameters=parameters,
         factory=functools.partial(_environment, *arguments),
         latent=latent,
+        numbered=numbered,
         data=rows,
     )
 

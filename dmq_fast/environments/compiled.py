@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import integer, number
+from dmq_fast._support.checks import flag, integer, number
 from dmq_fast.environments.arrays import digest
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
@@ -85,6 +85,8 @@ class CompiledEnv:
         function of a module, or a ``functools.partial`` of one.
     latent : FiniteMDP, optional
         The finite MDP behind the observations, if there is one.
+    numbered : bool, optional
+        Whether algorithms with tables may see the number of the latent state.
     data : sequence of numpy.ndarray, optional
         Arrays of the environment besides its parameters: compared before a run is resumed.
 
@@ -98,6 +100,8 @@ class CompiledEnv:
     parameters : dict
     features : FeatureMap or None
     latent : FiniteMDP or None
+    numbered : bool
+        Whether algorithms with tables can learn here: there is a latent MDP, and its states are shown to them.
     handle : EnvironmentHandle
         Steps the environment by hand.
 
@@ -116,6 +120,7 @@ class CompiledEnv:
         features: FeatureMap | None = None,
         factory: Callable[[], CompiledEnv] | None = None,
         latent: FiniteMDP | None = None,
+        numbered: bool = True,
         data: Sequence[NDArray[Any]] = (),
     ) -> None:
         if factory is not None and not callable(factory):
@@ -128,6 +133,7 @@ class CompiledEnv:
         self.name = str(name)
         self.parameters = dict(parameters or {})
         self.latent = latent
+        self.numbered = flag("numbered", numbered) and latent is not None
         self._factory = factory
         self._data = tuple(data)
         self._set_features(features)

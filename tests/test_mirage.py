@@ -1,0 +1,311 @@
+"""The mirage lock: its facts, its rules, and the algorithms that it separates."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from test_baselines import episode_of
+
+import dmq_fast as dmq
+from dmq_fast.baselines import LSVIUCB, RLSVI, UCBQ, DelayedQ, LinearQ
+from dmq_fast.environments import make, mirage_lock
+from dmq_fast.environments.mirage import ANCHOR, CORRIDOR, DEAD, HALL, LOCK, SOURCE
+from dmq_fast.policy import Policy
+from dmq_fast.theory.measures import checked_policies, low_variance
+
+pytestmark = pytest.mark.kernels
+
+SEEDS = (0, 1, 2)
+GATES = range(5, 15)
+SMALL = {"horizon": 9, "pre": 3, "gates": 2}
+
+
+def secrets_of(env):
+    """The action of level h >= 1 that stays in the lock."""
+    return [int(q[LOCK].argmax()) for q in env.optimal_q[1:]]
+
+
+def through_the_hall(env):
+    """A policy that goes into the hall and then does what is best."""
+    into = int(env.P[0][0, :, HALL].argmax())
+    return Policy([Policy.fixed([into]).rules[0], *Policy.greedy(env.optimal_theta).rules[1:]])
+
+
+# Facts --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_facts(seed):
+    env = mirage_lock(rng=seed)
+    assert env.n_states == (1, *[6] * 39) and env.dimension == 4
+    assert env.optimal_value == 0.8
+    assert env.gap == pytest.approx(0.05, abs=1e-12)
+    assert env.realizability_residual < 1e-12
+    assert env.max_reward_sum == 1.0
+    norms = np.concatenate([np.linalg.norm(features, axis=1) for features in env.features])
+    assert norms.max() == pytest.approx(1.0, abs=1e-15)
+    assert np.linalg.norm(env.optimal_theta, axis=2).max() == pytest.approx(0.912, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"horizon": 17},
+        {"pre": 1, "gates": 1, "horizon": 4},
+        {"kappa": 1.0, "u": 0.3, "low": 0.3, "sure": 0.0, "final": 1.0},
+        {"n_actions": 3, "copies": 9},
+        {"kappa": 200.0, "n_actions": 9, "gates": 30},
+    ],
+)
+def test_q_is_linear_for_other_arguments(arguments):
+    env = mirage_lock(**{"horizon": 40} | arguments, rng=0)
+    low, final = arguments.get("low", 0.05), arguments.get("final", 0.8)
+    assert env.realizability_residual < 1e-12
+    assert env.optimal_value == pytest.approx(final, abs=1e-12)
+    assert env.gap == pytest.approx(low, abs=1e-12)
+    assert env.max_reward_sum == 1.0
+
+
+def test_the_gap_may_be_at_the_doors():
+    assert mirage_lock(sure=0.79, rng=0).gap == pytest.approx(0.01, abs=1e-12)
+    hall = (0.7 + (0.8 + 0.7) / 2) / 2  # kappa = 1: the anchor is the mean of source and lock
+    assert mirage_lock(kappa=1.0, low=0.7, rng=0).gap == pytest.approx(0.8 - hall, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_source_anchor_and_lock_are_on_a_line(seed):
+    env = mirage_lock(rng=seed)
+    for level in range(1, 40):
+        features = env.features[level]
+        np.testing.assert_allclose(features[LOCK], 25 * features[ANCHOR] - 24 * features[SOURCE], atol=1e-13)
+    for level in GATES:
+        q = env.optimal_q[level]
+        np.testing.assert_allclose(q[LOCK], 25 * q[ANCHOR] - 24 * q[SOURCE], atol=1e-13)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_constant_of_low_variance_is_twice_the_number_of_gates(seed):
+    env = mirage_lock(rng=seed)
+    best = through_the_hall(env)
+    np.testing.assert_array_equal(low_variance(env, best)[1:], 1)
+    for level in (5, 9, 14):
+        theta = env.optimal_theta.copy()
+        # The secret action is overrated in the lock and underrated in the source, the anchor's value is right.
+        secret = secrets_of(env)[level - 1]
+        theta[level, secret, :2] = np.linalg.solve(env.features[level][[ANCHOR, SOURCE], :2], [0.08, -0.01])
+        wrong = Policy([*best.rules[:level], *Policy.greedy(theta).rules[level:]])
+        assert env.value(wrong) == pytest.approx(env.value(best) - 0.05 / 20, abs=1e-12)
+        assert low_variance(env, wrong).max() == pytest.approx(20, abs=1e-9)
+
+
+def test_policies_that_dmq_checks_stay_below_the_constant():
+    env = mirage_lock(rng=1)
+    result = dmq.DMQ(env, variant="frugal", n_samples=20, rng=1).learn()
+    assert checked_policies(env, result).low_variance.max() == pytest.approx(20, abs=1e-9)
+
+
+# Rules --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_hall_ends_in_every_gate_alike():
+    env = mirage_lock(rng=0)
+    occupancy = env.occupancy(through_the_hall(env))
+    for level in range(1, 40):
+        at = occupancy[level]
+        expected = 1 / 20 if level in GATES else 0.0
+        assert at[SOURCE] == pytest.approx(expected) and at[ANCHOR] == pytest.approx(expected)
+        waiting = min(1.0, max(0.0, (14 - level) / 10))
+        assert at[HALL] == pytest.approx(waiting, abs=1e-12)
+        assert at[LOCK] == 0
+    # One half has been in a source, and its right action leads into the corridor, which lasts to the end.
+    assert occupancy[-1][CORRIDOR] == pytest.approx(0.5) and occupancy[-1][DEAD] == pytest.approx(0.5)
+
+
+def test_one_action_stays_in_the_lock():
+    env = mirage_lock(rng=3)
+    secrets = secrets_of(env)
+    for level in range(1, 39):
+        P = env.P[level]
+        for action, following in enumerate(P[LOCK]):
+            if action == secrets[level - 1]:
+                assert following[LOCK] == 1
+            else:
+                np.testing.assert_array_equal(following, P[HALL, action] if level < 5 else np.eye(6)[DEAD])
+        assert (P[DEAD, :, DEAD] == 1).all() and (P[CORRIDOR, :, CORRIDOR] == 1).all()
+        assert (P[HALL] == P[HALL, 0]).all()
+        assert (P[ANCHOR, :, DEAD] == 1).all()
+        gains = np.flatnonzero(P[SOURCE, :, CORRIDOR])
+        assert gains.tolist() == ([secrets[level - 1]] if level in GATES else [])
+
+
+def test_rewards_are_paid_in_four_places():
+    env = mirage_lock(rng=2)
+    secrets = secrets_of(env)
+    assert sorted(env.R[0][0].tolist()) == [0, 0, 0, 0.35]
+    for level in range(1, 40):
+        expected = np.zeros((6, 4))
+        if level in GATES:
+            expected[SOURCE, secrets[level - 1]] = 0.05
+            expected[ANCHOR, secrets[level - 1]] = (0.8 + 24 * 0.05) / 25
+        if level == 39:
+            expected[LOCK, secrets[level - 1]] = 0.8
+        np.testing.assert_allclose(env.R[level], expected, atol=1e-16)
+    assert np.flatnonzero(env.caps).tolist() == [*GATES, 39]
+
+
+def test_secrets_and_doors_are_uniform():
+    drawn = [mirage_lock(**SMALL, rng=seed) for seed in range(400)]
+    for counts in (
+        np.bincount([secrets_of(env)[3] for env in drawn], minlength=4),
+        np.bincount([env.P[0][0, :, LOCK].argmax() for env in drawn], minlength=4),
+        np.bincount([env.R[0][0].argmax() for env in drawn], minlength=4),
+    ):
+        assert np.abs(counts - 100).max() < 4 * np.sqrt(400 * 3 / 16)
+
+
+# Copies -------------------------------------------------------------------------------------------------------------
+
+
+def test_copies_are_entered_alike_and_change_no_value():
+    one, many = mirage_lock(rng=4), mirage_lock(copies=7, rng=4)
+    assert many.n_states == (1, *[12] * 39)
+    assert many.optimal_value == pytest.approx(one.optimal_value, abs=1e-12)
+    assert many.gap == pytest.approx(one.gap, abs=1e-12)
+    policy = Policy.greedy(one.optimal_theta)
+    assert one.value(policy) == 0.8 and many.value(policy) == pytest.approx(0.8, abs=1e-12)
+    for level, at in enumerate(many.occupancy(policy)[1:], 1):
+        np.testing.assert_allclose(at[LOCK:], 1 / 7)
+        assert (many.features[level][LOCK:] == one.features[level][LOCK]).all()
+
+
+def test_tables_need_more_episodes_with_copies():
+    def best(copies):
+        env = mirage_lock(copies=copies, rng=0)
+        return UCBQ(env, c=0.001, n_episodes=1500, rng=0).learn().curve.value.max()
+
+    assert best(1) == 0.8
+    assert best(30) < 0.5
+
+
+def test_features_alone_serve_linear_learners_only():
+    env, table = make("mirage-lock", observation="features", rng=0), mirage_lock(rng=0)
+    assert (env.optimal_value, env.numbered) == (0.8, False)
+    assert not pickle.loads(pickle.dumps(env)).numbered
+    for algorithm in (UCBQ, DelayedQ):
+        with pytest.raises(TypeError, match=r"^env: expected .* whose states are numbered, got CompiledEnv"):
+            algorithm(env)
+    one, other = (LSVIUCB(e, ridge=1e-3, n_episodes=50, n_evaluation=1, rng=0).learn() for e in (env, table))
+    np.testing.assert_array_equal(one.returns, other.returns)
+    result = dmq.DMQ(env, variant="frugal", n_samples=10, rng=0).learn()
+    assert table.value(result.policy) == 0.8
+
+
+# What it separates --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "arguments",
+    [{"variant": "frugal", "n_samples": 10}, {"variant": "frugal", "n_samples": 20}, {"epsilon": 0.05, "delta": 0.05}],
+)
+def test_dmq_solves_it(seed, arguments):
+    env = mirage_lock(rng=seed)
+    result = dmq.DMQ(env, **arguments, rng=seed).learn()
+    assert result.status == "finished" and env.value(result.policy) == 0.8
+    assert result.n_trajectories < (1000 if "epsilon" in arguments else 25_000)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dmq_solves_the_long_form(seed):
+    env = mirage_lock(130, pre=40, rng=seed)
+    result = dmq.DMQ(env, epsilon=0.05, delta=0.05, rng=seed).learn()
+    assert result.status == "finished" and env.value(result.policy) == 0.8
+    assert result.n_trajectories < 2500
+    own = LSVIUCB(env, beta=0.1, ridge=1e-3, n_episodes=2500, rng=seed).learn()
+    assert own.curve.value.max() == 0.35
+
+
+LINEAR = [
+    *((LSVIUCB, {"beta": beta, "ridge": ridge}) for beta in (0.03, 0.1, 0.3, 1.0) for ridge in (1e-3, 0.03)),
+    *((RLSVI, {"sigma": sigma, "precision": 1.0}) for sigma in (0.03, 0.1, 0.3, 1.0)),
+    *((LinearQ, {"alpha": alpha, "epsilon": epsilon}) for alpha in (0.1, 0.5) for epsilon in (0.05, 0.2)),
+]
+
+
+def solves_nowhere(seed, algorithms):
+    """Whether none of the algorithms finds a policy better than leaving at once, within 3000 episodes."""
+    env = mirage_lock(rng=seed)
+    best = [algorithm(env, **own, n_episodes=3000, rng=seed).learn().curve.value.max() for algorithm, own in algorithms]
+    return max(best) == 0.35
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_linear_baselines_do_not_solve_it(seed):
+    # Some settings of each; the slow test has the others.
+    assert solves_nowhere(seed, [*LINEAR[2:4], LINEAR[9], LINEAR[-1]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_linear_baselines_do_not_solve_it_at_other_settings(seed):
+    assert solves_nowhere(seed, LINEAR)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_optimism_about_the_source_is_pessimism_about_the_lock(seed):
+    env = mirage_lock(rng=seed)
+    learner = LSVIUCB(env, beta=0.1, ridge=1e-3).learner(episode_of(env, seed))
+    learner.run(np.zeros(3000))
+    acting, plain = learner.weights, learner.fit()
+    level, features = 9, env.features[9]
+    secret = secrets_of(env)[level - 1]
+    assert features[SOURCE] @ acting[level, secret] > 0.3  # the truth is .05
+    assert features[LOCK] @ acting[level, secret] < -2  # the truth is .8
+    # Without optimism the same transitions show what the secret action is worth in the lock better than that.
+    assert features[LOCK] @ plain[level, secret] > features[LOCK] @ acting[level, secret] + 2
+
+
+# Errors -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "error", "message"),
+    [
+        ("horizon", 16, ValueError, r"expected an integer >= pre \+ gates \+ 2 = 17, got 16"),
+        ("horizon", 0, ValueError, "expected an integer >= 1, got 0"),
+        ("horizon", 20.0, TypeError, "expected an integer, got 20.0"),
+        ("n_actions", 2, ValueError, "expected an integer >= 3, got 2"),
+        ("pre", 0, ValueError, "expected an integer >= 1, got 0"),
+        ("gates", 0, ValueError, "expected an integer >= 1, got 0"),
+        ("gates", "10", TypeError, "expected an integer, got '10'"),
+        ("kappa", 0.9, ValueError, r"expected a number in \[1, 1e\+06\], got 0.9"),
+        ("kappa", np.inf, ValueError, "got inf"),
+        ("final", 0.0, ValueError, r"expected a number in \[2e-06, 1\], got 0.0"),
+        ("final", 1.1, ValueError, "got 1.1"),
+        ("sure", 0.8, ValueError, r"expected a number in \[0, 0.799999\], got 0.8"),
+        ("sure", -0.1, ValueError, "got -0.1"),
+        ("low", 0.0, ValueError, r"expected a number in \[1e-06, 0.799999\], got 0.0"),
+        ("low", 0.9, ValueError, "got 0.9"),
+        ("low", None, TypeError, "expected a number, got None"),
+        ("u", 0.0, ValueError, "got 0.0"),
+        ("u", 1.0, ValueError, r"expected a number in \[1e-06, 0.999999\], got 1.0"),
+        ("copies", 0, ValueError, "expected an integer >= 1, got 0"),
+        ("copies", 10**6, ValueError, "expected an integer <= 1000, .* got 1000000; observation='features' stands for"),
+        ("observation", "latent", ValueError, "expected one of state, features, got 'latent'"),
+    ],
+)
+def test_errors_name_the_argument(argument, value, error, message):
+    with pytest.raises(error, match=f"^{argument}: .*{message}"):
+        mirage_lock(**{argument: value}, rng=0)
+
+
+def test_features_do_not_show_copies():
+    with pytest.raises(ValueError, match=r"^copies: expected 1 with observation='features'.*, got 5$"):
+        mirage_lock(copies=5, observation="features")
+
+
+def test_numbers_are_checked_by_block_mdps():
+    with pytest.raises(TypeError, match=r"^numbered: expected a bool, got 1$"):
+        dmq.environments.block_mdp(mirage_lock(rng=0), numbered=1)
