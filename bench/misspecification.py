@@ -40,6 +40,16 @@ def perturbed(env: FiniteMDP, size: float, rng: np.random.Generator) -> FiniteMD
     return FiniteMDP(P=env.P, R=env.R, features=features, start=env.start)
 
 
+def perturbed_linear_q(size: float = 0.05, *, rng: int | None = None) -> FiniteMDP:
+    """Return a `linear_q` with perturbed features."""
+    return perturbed(linear_q(rng=rng), size, np.random.default_rng(rng))
+
+
+def perturbed_lock(size: float = 0.05, *, rng: int | None = None) -> FiniteMDP:
+    """Return a combination lock with eight copies of every state and perturbed features."""
+    return perturbed(copied(combination_lock(10, 4, rng=rng), 8), size, np.random.default_rng(rng))
+
+
 def distance(phi: Array, q: Array) -> float:
     """Return the smallest max_s |q(s) - phi(s)^T theta| over theta, by linear programming."""
     n, d = phi.shape
@@ -97,15 +107,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     n = parser.parse_args().seeds
-    families = {
-        "linear_q(5, 40, 6, 3)": [linear_q(rng=seed) for seed in range(n)],
-        "combination_lock(10, 4), 8 copies": [copied(combination_lock(10, 4, rng=seed), 8) for seed in range(n)],
-    }
-    for family, exact in families.items():
+    families = {"linear_q(5, 40, 6, 3)": perturbed_linear_q, "combination_lock(10, 4), 8 copies": perturbed_lock}
+    for family, make in families.items():
         print(f"\n{family}, {n} runs: solved, mean loss, mean largest cover")
         worlds = {}
         for size in SIZES:
-            envs = [perturbed(env, size, np.random.default_rng(seed)) for seed, env in enumerate(exact)]
+            envs = [make(size, rng=seed) for seed in range(n)]
             worlds[float(np.mean([misspecification(env) / env.gap for env in envs]))] = envs
         for name, values, fixed in (("ratio", RATIOS, {"eps_r": 1e-3}), ("eps_r", REGULARISERS, {"ratio": 2.0})):
             print("delta / gap " + "".join(f"{f'{name} {value:g}':<19}" for value in values) + f" at {fixed}")
