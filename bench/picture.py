@@ -1,12 +1,15 @@
-"""Draw the picture of the README, bench/figures/lock.png. It needs the extra `plot`.
+"""Draw bench/figures/lock.png, the picture of the README, and decoy.png, that of finding A. They need the extra `plot`.
 
     python bench/picture.py
 
-Left: the trajectories that DMQ needs to solve the combination lock, against the horizon. Right: the value of the policy
-that the printed, the repaired and the self-stopping algorithm return on the decoy lock.
+lock.png, left: episodes on the combination lock against the horizon, until algorithms stop by themselves, or, for those
+that never do, until the policy that they would return is optimal. Right: how many of ten runs have solved the mirage
+lock, against the episodes. decoy.png: the value of the policy that the printed, the repaired and the self-stopping
+algorithm return on the decoy lock. It takes two minutes.
 """
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -16,41 +19,94 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import dmq_fast as dmq
-from dmq_fast.environments import combination_lock, decoy_lock
+from dmq_fast.baselines import REGISTRY
+from dmq_fast.environments import combination_lock, decoy_lock, mirage_lock
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+BLUE, ORANGE, GREEN, PURPLE, BROWN, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D31", "#666666"
+FIGURES = Path(__file__).parent / "figures"
+GOOD = 0.95
+
+Parameters = dict[str, Any]
+
+# Of the baselines, those of bench/experiments/locks.toml and the default of BPI-UCBVI.
+STOPPING: tuple[tuple[str, Parameters, str, str, str], ...] = (
+    ("dmq", {"epsilon": 0.05, "delta": 0.05}, ORANGE, "s", "DMQ, stops by itself"),
+    ("dmq", {"variant": "frugal", "n_samples": 10}, GREEN, "^", "DMQ, frugal, $N = 10$"),
+    ("bpi-ucbvi", {}, BROWN, "D", "BPI-UCBVI, stops"),
+)
+TOLD: tuple[tuple[str, Parameters, str, str, str], ...] = (
+    ("ucb-q", {"c": 0.005}, GREY, "v", "UCB-Q, told"),
+    ("lsvi-ucb", {"beta": 0.1, "ridge": 0.01}, BLUE, "o", "LSVI-UCB, told"),
+    ("rlsvi", {"sigma": 0.03}, PURPLE, "x", "RLSVI, told"),
+)
+CLIPPED = {"clipped": True, "ridge": 1e-3}
+MIRAGE: tuple[tuple[str, Parameters, str, str, str], ...] = (
+    ("dmq", {"epsilon": 0.05, "delta": 0.05}, ORANGE, "-", "DMQ, stops by itself"),
+    ("dmq", {"variant": "frugal", "n_samples": 20}, GREEN, "-", "DMQ, frugal, $N = 20$"),
+    ("bpi-ucbvi", {}, BROWN, "-", "BPI-UCBVI, stops (sees the states)"),
+    ("lsvi-ucb", {"beta": 0.1, **CLIPPED}, BLUE, "--", r"LSVI-UCB, clipped, $\beta = .1$"),
+    ("lsvi-ucb", {"beta": 0.03, **CLIPPED}, BLUE, ":", r"LSVI-UCB, clipped, $\beta = .03$"),
+    ("lsvi-ucb", {"beta": 0.1, "ridge": 1e-3}, BLUE, "-", "LSVI-UCB as printed, any of 50 settings"),
+    ("rlsvi", {"sigma": 0.1}, PURPLE, "-", "RLSVI, any of 24 settings"),
+)
+
+
+def episodes(algorithm: str, parameters: Parameters, env: dmq.environments.FiniteMDP, seed: int, told: bool) -> float:
+    """Return the episodes until the algorithm stops with a good policy, or, if told, until its policy is good."""
+    if algorithm == "dmq":
+        result = dmq.DMQ(env, rng=seed, **parameters).learn()
+        return result.n_trajectories if env.value(result.policy) >= GOOD * env.optimal_value else np.inf
+    learner = REGISTRY[algorithm](env, n_episodes=10_000, checkpoints=200, rng=seed, **parameters)
+    found = learner.learn()
+    if not told:
+        assert found.counts["stopped_after"] and found.value >= GOOD * env.optimal_value
+        return found.counts["stopped_after"]
+    good = found.curve.episodes[found.curve.value >= GOOD * env.optimal_value]
+    return good[0] if good.size else np.inf
 
 
 def draw_lock(axes: plt.Axes) -> None:
-    """Draw the trajectories until the lock is solved, against the horizon."""
-    horizons = np.array([2, 3, 5, 8, 12, 20, 35, 60, 100])
-    for arguments, colour, marker, place, label in (
-        ({"variant": "sound", "n_samples": 20}, BLUE, "o", 9, "sound, $N = 20$"),
-        ({"variant": "frugal", "n_samples": 10}, GREEN, "^", -28, "frugal, $N = 10$"),
-        ({"epsilon": 0.05, "delta": 0.05}, ORANGE, "s", -40, r"stops by itself, $\varepsilon = \delta = .05$"),
-    ):
-        drawn = []
-        for horizon in horizons.tolist():
-            env = combination_lock(horizon, 4, rng=0)
-            results = [dmq.DMQ(env, rng=seed, **arguments).learn() for seed in range(5)]
-            assert all(env.value(result.policy) == env.optimal_value for result in results)
-            drawn.append([result.n_trajectories for result in results])
-        median = np.median(drawn, axis=1)
-        axes.plot(horizons, median, marker + "-", color=colour)
-        axes.annotate(label, (100, median[-1]), (0, place), textcoords="offset points", color=colour, ha="right")
+    """Draw the episodes on the lock against the horizon."""
+    horizons = np.array([5, 10, 20, 40, 70, 100])
+    for told, style, algorithms in ((False, "-", STOPPING), (True, ":", TOLD)):
+        for name, parameters, colour, marker, label in algorithms:
+            locks = [combination_lock(horizon, 4, rng=0) for horizon in horizons.tolist()]
+            drawn = [[episodes(name, parameters, lock, seed, told) for seed in range(5)] for lock in locks]
+            axes.plot(horizons, np.median(drawn, axis=1), marker + style, color=colour, markersize=4, label=label)
     some = horizons[horizons <= 20]
-    axes.plot(some, 4.0**some, "--", color=GREY)
-    axes.annotate("random exploration, $4^H$", (11.5, 1.2e6), color=GREY)
+    axes.plot(some, 4.0**some, "--", color=GREY, linewidth=0.8)
+    axes.annotate("random\nexploration, $4^H$", (11, 2.5e5), color=GREY, fontsize=7)
     axes.set(
         xscale="log",
         yscale="log",
-        ylim=(10, 3e6),
+        ylim=(10, 1e6),
         xlabel="horizon $H$",
-        ylabel="trajectories",
-        title="Combination lock, $K = 4$: solved in 5 of 5 runs",
+        ylabel="episodes",
+        title="Combination lock, $K = 4$: median of 5 runs",
     )
-    axes.set_xticks([2, 5, 10, 20, 50, 100], labels=["2", "5", "10", "20", "50", "100"])
+    axes.set_xticks(horizons, labels=[f"{horizon}" for horizon in horizons])
     axes.minorticks_off()
+    axes.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(0.36, 0.8), ncols=1, labelspacing=0.25)
+
+
+def draw_mirage(axes: plt.Axes) -> None:
+    """Draw how many of ten runs have solved the mirage lock, against the episodes."""
+    seeds, most = range(10), 1e5
+    for name, parameters, colour, style, label in MIRAGE:
+        told = name in ("lsvi-ucb", "rlsvi")
+        found = np.sort([episodes(name, parameters, mirage_lock(rng=seed), seed, told) for seed in seeds])
+        found = found[np.isfinite(found)]
+        steps = np.concatenate([[10], found, [most]])
+        axes.step(steps, [*range(len(found) + 1), len(found)], style, where="post", color=colour, label=label)
+    axes.set(
+        xscale="log",
+        xlim=(50, most),
+        ylim=(-0.4, 10.4),
+        xlabel="episodes",
+        ylabel="runs that solved it",
+        title="Mirage lock, 10 seeds",
+    )
+    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(0.0, 0.33), labelspacing=0.25)
 
 
 def draw_decoy(axes: plt.Axes) -> None:
@@ -80,12 +136,15 @@ def draw_decoy(axes: plt.Axes) -> None:
 
 
 def main() -> None:
-    """Draw both panels."""
+    """Draw both pictures."""
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5), layout="constrained")
     draw_lock(left)
-    draw_decoy(right)
-    figure.savefig(Path(__file__).parent / "figures" / "lock.png", dpi=160)
+    draw_mirage(right)
+    figure.savefig(FIGURES / "lock.png", dpi=160)
+    figure, axes = plt.subplots(figsize=(4.2, 3.2), layout="constrained")
+    draw_decoy(axes)
+    figure.savefig(FIGURES / "decoy.png", dpi=160)
 
 
 if __name__ == "__main__":

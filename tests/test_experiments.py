@@ -498,6 +498,14 @@ def test_every_baseline_is_an_algorithm(tmp_path, name):
     assert row["counts"]["episodes"] == 300
 
 
+def test_a_self_stopping_run_has_the_parameters_of_its_variant_only():
+    algorithms = [{"name": "dmq", "epsilon": 0.1}, {"name": "dmq", "variant": "frugal"}]
+    spec = experiments.read({"environments": [{"name": "lock", "horizon": 4}], "algorithms": algorithms})
+    adaptive, frugal = (cell.algorithm_parameters for cell in spec.cells)
+    assert adaptive == {"sampler": "rollout", "variant": "adaptive", "epsilon": 0.1}
+    assert frugal["variant"] == "frugal" and frugal["n_samples"] == 100
+
+
 def test_some_baseline_learns_and_another_does_not(tmp_path):
     """So that the numbers of the test above are not all None."""
     experiments.sweep(

@@ -38,7 +38,7 @@ from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.learner import DMQ
 from dmq_fast.policy import Policy
-from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING
+from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING, variant_of
 from dmq_fast.run.named import imported, named_class, named_sampler
 from dmq_fast.run.options import Budget
 from dmq_fast.run.result import Result
@@ -152,6 +152,17 @@ class DMQFactory:
         """Return the algorithm with the sampler and the function class of these names."""
         settings = parameters | {"function_class": named_class(function_class), "rng": seed}
         return DMQAlgorithm(named_sampler(sampler, env, arithmetic), settings)
+
+    def used(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters that a run uses, with its variant; as they are where they do not go together."""
+        variants = {argument.name: argument.variants for argument in ARGUMENTS}
+        own = {name: value for name, value in parameters.items() if name in variants}
+        try:
+            variant = variant_of(parameters["variant"], own)
+        except ValueError:  # the run refuses them, too
+            return parameters
+        left_out = {name for name in own if variant not in variants[name]}
+        return {name: value for name, value in parameters.items() if name not in left_out} | {"variant": variant}
 
 
 class BaselineAlgorithm:

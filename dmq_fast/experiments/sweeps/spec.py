@@ -349,12 +349,14 @@ def make_cell(
     if seed is not None and not is_integer(seed.value, 0):
         raise source.error(seed.place, f"expected an integer in [0, 2^63), got {seed.value!r}")
     own = {key: read_budget(source, key, algorithm[key]) for key in BUDGETS if key in algorithm}
+    parameters = complete(source, algorithm, algorithm_parameters, ("name", *BUDGETS))
+    used = getattr(algorithms.find(algorithm["name"].value), "used", None)
     return Cell(
         environment=environment["name"].value,
         environment_parameters=complete(source, environment, environment_parameters, ("name", "seed")),
         environment_seed=None if seed is None else seed.value,
         algorithm=algorithm["name"].value,
-        algorithm_parameters=complete(source, algorithm, algorithm_parameters, ("name", *BUDGETS)),
+        algorithm_parameters=parameters if used is None else used(parameters),
         budget=Budget(**(limits | own)),
         evaluate=evaluate,
         places=places,
