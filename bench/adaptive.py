@@ -2,7 +2,7 @@
 
     python bench/adaptive.py                          # all families, 20 seeds, both modes
     python bench/adaptive.py --seeds 1000 lock-20     # one family
-    python bench/adaptive.py --strict attacks         # a group: shipped, attacks, held-out, after
+    python bench/adaptive.py --strict attacks         # a group: shipped, attacks, held-out, after, later
 
 A run fails if the loss of its policy exceeds epsilon = .05. Brackets are 95 % Wilson intervals.
 """
@@ -55,7 +55,7 @@ def measure(make: Callable[[int], Any], seeds: int, *, strict: bool, first: int)
 def main() -> None:
     """Print the tables that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="families, or groups: shipped, attacks, held-out, after; default: all")
+    parser.add_argument("names", nargs="*", help=f"families, or groups: {', '.join(GROUPS)}; default: all")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     mode = parser.add_mutually_exclusive_group()

@@ -1,12 +1,15 @@
 """The families of environments that bench/adaptive.py measures: makers, and the groups they form.
 
 Every family is a function of a seed. "shipped" are the environments of the package, "attacks" were built to break a run
-that stops by itself, "held-out" and "after" were written after the algorithm was finished and was frozen.
+that stops by itself, "held-out" and "after" were written after the algorithm was finished and was frozen, and "later"
+after the repair that two families of "after" led to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations, product
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -806,6 +809,239 @@ def rescue(seed: int, falls: Mapping[int, float], horizon: int = 9, n_actions: i
     )
 
 
+# ---- Written after the repair that AFTER led to, when the algorithm was frozen again
+
+
+def higher_lower(seed: int, n: int = 5) -> E.FiniteMDP:
+    """Return a deck of n cards, shown one by one: say higher or lower for .25 where that is right, or pass for .1."""
+    rng = np.random.default_rng([81, seed])
+    cards, order = rng.integers(1, 7, size=n), rng.permutation(3)
+    shown = [[(c, seen) for c in range(n) for seen in combinations(set(range(n)) - {c}, h)] for h in range(n)]
+    P, R = [], []
+    for h in range(n - 1):
+        where = {state: i for i, state in enumerate(shown[h + 1])}
+        p, r = np.zeros((2, len(shown[h]), 3, len(where)))
+        for i, (card, seen) in enumerate(shown[h]):
+            rest = set(range(n)) - {card, *seen}
+            for new in rest:
+                j = where[new, tuple(sorted({card, *seen}))]
+                p[i, :, j] = 1 / len(rest)
+                right = (cards[new] > cards[card], cards[new] < cards[card], 0.4)
+                r[i, order, j] = np.array(right, dtype=float) / (n - 1)
+        P.append(p)
+        R.append(r)
+    width = max(len(states) for states in shown)
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(width)[: len(s)] for s in shown[:-1]], start=np.full(n, 1 / n))
+
+
+def parking(seed: int, horizon: int = 12) -> E.FiniteMDP:
+    """Return a street whose places are free at random and worth the more the later; whoever finds none gets .2."""
+    rng = np.random.default_rng([82, seed])
+    free, park = np.sort(rng.uniform(0.05, 0.6, size=horizon))[::-1], int(rng.integers(2))
+    P = [np.array([[[q, 1 - q, 0]] * 2] * 2 + [[[0, 0, 1]] * 2]) for q in free[1:]]
+    R = [np.zeros((3, 2)) for _ in range(horizon)]
+    for h in range(horizon):
+        R[h][0, park] = 0.3 + 0.65 * h / (horizon - 1)
+        if h + 1 < horizon:
+            P[h][0, park] = [0, 0, 1]
+    R[-1][0, 1 - park] = R[-1][1] = 0.2
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(3)] * horizon, start=[free[0], 1 - free[0], 0])
+
+
+def crew(seed: int, horizon: int = 8) -> E.FiniteMDP:
+    """Return three machines that break at random and pay while they run, and a crew that attends to one at a time."""
+    rng = np.random.default_rng([83, seed])
+    breaks, worth = rng.uniform(0.1, 0.5, size=3), rng.dirichlet(np.full(3, 3.0))
+    names = list(product((0, 1), repeat=3))
+
+    def go(s: Any, a: int) -> dict[Any, float]:
+        up = [1 - breaks[i] * (0.3 if a == i else 1) if s[i] else 0.8 * (a == i) for i in range(3)]
+        chances = (float(np.prod([u if x else 1 - u for u, x in zip(up, t, strict=True)])) for t in names)
+        return mix(*zip(chances, names, strict=True))
+
+    R = np.array([[worth @ s] * 3 for s in names]) / horizon
+    return stationary(horizon, transitions(names, 3, go), R, start=np.eye(8)[7])
+
+
+def elevator(seed: int, floors: int = 4, horizon: int = 8) -> E.FiniteMDP:
+    """Return an elevator that goes up or down or opens, which pays 1/H on the floor that calls; calls are random."""
+    rng = np.random.default_rng([84, seed])
+    calls, order = 0.7 * rng.dirichlet(np.ones(floors)), rng.permutation(3)
+    names = [(at, call) for at in range(floors) for call in range(floors + 1)]
+
+    def go(s: Any, a: int) -> dict[Any, float]:
+        (at, call), move = s, order[a]
+        to = min(max(at + (1, -1, 0)[move], 0), floors - 1)
+        if call < floors and not (move == 2 and at == call):
+            return {(to, call): 1.0}
+        return mix(*((q, (to, new)) for new, q in enumerate(calls)), (0.3, (to, floors)))
+
+    R = np.array([[float(order[a] == 2 and at == call) for a in range(3)] for at, call in names]) / horizon
+    start = np.array([float(at == 0) for at, _ in names]) * np.tile([*calls, 0.3], floors)
+    return stationary(horizon, transitions(names, 3, go), R, start=start)
+
+
+def maze(seed: int, horizon: int = 8) -> E.FiniteMDP:
+    """Return a maze of 3 by 4 with random walls, an exit worth .35 and one worth 1: one starts in any other cell."""
+    rng = np.random.default_rng([85, seed])
+    cells = [(i, j) for i in range(3) for j in range(4)]
+    while True:
+        near, far = (cells[i] for i in rng.choice(len(cells), size=2, replace=False))
+        open_ = {(s, a): rng.random() > 0.15 for s in cells for a in range(4)}
+        turn = rng.permutation(4)
+
+        def move(
+            s: tuple[int, int], a: int, open_: Any = open_, turn: Any = turn
+        ) -> list[tuple[float, tuple[int, int]]]:
+            return [(1.0, MOVES[turn[a]] if open_[s, a] else (0, 0))]
+
+        env = grid((3, 4), horizon, {near: 0.35, far: 1.0}, move)
+        start = np.array([0.1 * (s not in (near, far)) for s in cells] + [0.0])
+        env = E.FiniteMDP(P=env.P, R=env.R, features=env.features, start=start)
+        if env.optimal_value > 0.5:
+            return env
+
+
+def budget(seed: int, coins: int = 6) -> E.FiniteMDP:
+    """Return slot machines that cost 1, 2 and 3 of six coins, and win 1/6 with chances that almost make up for it."""
+    rng = np.random.default_rng([86, seed])
+    prices = rng.permutation([1, 2, 3])
+    wins = np.minimum(0.28 * prices * rng.uniform(0.6, 1.3, size=3), 1)
+    P = transitions(range(coins + 1), 3, lambda s, a: {s - int(prices[a]) * int(prices[a] <= s): 1.0})
+    R = np.array([[wins[a] * (prices[a] <= s) for a in range(3)] for s in range(coins + 1)]) / coins
+    return stationary(coins, P, R, start=np.eye(coins + 1)[coins], caps=[1 / coins] * coins)
+
+
+def trials(seed: int, hit: float = 0.75, horizon: int = 7, most: int = 4) -> E.FiniteMDP:
+    """Return a doctor who tests, or treats one of two diseases: right for 1 less .05 a test made, tests err at random.
+
+    States are the tests for the one less those for the other, so that rewards are random given the state.
+    """
+    rng = np.random.default_rng([87, seed])
+    order, names = rng.permutation(3), [*range(-most, most + 1), "done"]
+    odds = (hit / (1 - hit)) ** np.arange(-most, most + 1)
+    belief = odds / (1 + odds)
+
+    def go(s: Any, a: int) -> dict[Any, float]:
+        if s == "done" or order[a] < 2:
+            return {"done": 1.0}
+        p = belief[s + most]
+        up = p * hit + (1 - p) * (1 - hit)
+        return mix((up, min(s + 1, most)), (1 - up, max(s - 1, -most)))
+
+    P, R = transitions(names, 3, go), np.zeros((len(names), 3))
+    R[:-1, np.flatnonzero(order == 0)[0]], R[:-1, np.flatnonzero(order == 1)[0]] = belief, 1 - belief
+    start = np.zeros(len(names))
+    start[most - 1 : most + 2] = rng.dirichlet(np.full(3, 2.0))
+    caps = 1 - 0.05 * np.arange(horizon)
+    features = [np.eye(len(names))] * horizon
+    return E.FiniteMDP(P=[P] * (horizon - 1), R=[R * cap for cap in caps], features=features, start=start, caps=caps)
+
+
+def delays(seed: int, stages: int = 5) -> E.FiniteMDP:
+    """Return a journey of five stages with three roads each, delayed by 0 to 3 at random: in time it pays .95."""
+    rng = np.random.default_rng([88, seed])
+    roads, n = rng.dirichlet(np.full(4, 0.6), size=(stages, 3)), 3 * stages + 1
+    P = np.zeros((stages, n, 3, n))
+    for t in range(n):
+        for k in range(4):
+            P[:, t, :, min(t + k, n - 1)] += roads[:, :, k]
+    for deadline in range(n):
+        R = [np.zeros((n, 3))] * stages + [np.repeat(0.95 * (np.arange(n) <= deadline)[:, None], 3, axis=1)]
+        env = E.FiniteMDP(P=list(P), R=R, features=[np.eye(n)] * (stages + 1))
+        if env.optimal_value > 0.4:
+            break
+    return env
+
+
+def harvest(seed: int, most: int = 8, horizon: int = 8) -> E.FiniteMDP:
+    """Return a pond of up to 8 fish: catch 0 to 3 a year, for 1/(3 H) each; those left breed at random, if not many."""
+    breed = np.random.default_rng([89, seed]).uniform(0.4, 1.0)
+
+    def go(s: int, a: int) -> dict[int, float]:
+        left = max(s - a, 0)
+        q = breed * (1 - left / most)
+        return mix(*((comb(left, k) * q**k * (1 - q) ** (left - k), min(left + k, most)) for k in range(left + 1)))
+
+    R = np.minimum(np.arange(most + 1)[:, None], np.arange(4)) / (3 * horizon)
+    return stationary(horizon, transitions(range(most + 1), 4, go), R, start=np.eye(most + 1)[4])
+
+
+def shrinking_starts(seed: int, n: int = 10, ratio: float = 0.75, q: float = 0.6, sure: float = 0.15) -> E.FiniteMDP:
+    """Return starts that are ever rarer, each with a gamble of its own: with probability q one of three actions pays 1.
+
+    The other actions pay `sure`. What one may lose at a single start is less than epsilon at most of them.
+    """
+    rng = np.random.default_rng([90, seed])
+    gamble, secret, chances = rng.integers(3, size=n), rng.integers(3, size=n), ratio ** np.arange(n)
+    P, R = np.zeros((n, 3, n + 1)), [np.full((n, 3), sure), np.zeros((n + 1, 3))]
+    P[:, :, n] = 1
+    for i in range(n):
+        P[i, gamble[i], [i, n]], R[0][i, gamble[i]], R[1][i, secret[i]] = [q, 1 - q], 0, 1
+    return E.FiniteMDP(P=[P], R=R, features=[np.eye(n + 1)[:n], np.eye(n + 1)], start=chances / chances.sum())
+
+
+def late_forks(seed: int, chances: Sequence[float], horizon: int = 10, n_actions: int = 4) -> E.FiniteMDP:
+    """Return a lock that forks at random, late: each branch pays .35 at once, or 1 behind three right actions more."""
+    rng, n, fork = np.random.default_rng([91, seed]), len(chances), horizon - 4
+    secret = rng.integers(n_actions - 1, size=(horizon, n))
+    P, R = [], [np.zeros((n + 1, n_actions)) for _ in range(horizon)]
+    for h in range(horizon - 1):
+        p = np.zeros((n + 1, n_actions, n + 1))
+        p[:, :, n] = 1
+        for i in range(n):
+            p[i, secret[h, i]] = [*chances, 0] if h == fork else np.eye(n + 1)[i]
+        P.append(p)
+    R[0][0, n_actions - 1], R[fork + 1][:n, n_actions - 1], R[-1][np.arange(n), secret[-1]] = 0.25, 0.35, 1
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(n + 1)] * horizon)
+
+
+def bent(seed: int, n: int = 10, n_actions: int = 3, horizon: int = 6) -> E.FiniteMDP:
+    """Return Q* linear in the correlated features (1, x, x + y/10), where no other policy's values are linear.
+
+    Transitions are arbitrary, and Bernoulli rewards of 1/H make up the difference.
+    """
+    rng, w = np.random.default_rng([92, seed]), 1 / (4 * horizon)
+    P, R, features, following = [], [], [], np.zeros(n)
+    for h in reversed(range(horizon)):
+        x, y = rng.uniform(-1, 1, size=(2, n))
+        slopes = rng.dirichlet([1, 1], size=n_actions) * rng.choice([-1, 1], size=(n_actions, 2))
+        Q = 2 * w * (horizon - h) + w * np.stack([x, y], axis=1) @ slopes.T
+        p = rng.dirichlet(np.full(n, 0.15), size=(n, n_actions))
+        R.append(np.clip(Q - p @ following, 0, 4 * w))
+        P.append(p)
+        features.append(np.stack([np.ones(n), x, x + y / 10], axis=1) / 1.8)
+        following = Q.max(axis=1)
+    start = rng.dirichlet(np.ones(n))
+    return E.FiniteMDP(P=P[:0:-1], R=R[::-1], features=features[::-1], start=start, caps=[1 / horizon] * horizon)
+
+
+def almost_one(seed: int, n: int = 5, n_actions: int = 4, horizon: int = 12) -> E.FiniteMDP:
+    """Return n states, drawn anew at every level, where one action earns all of 1/H and the others .85 of it."""
+    rng = np.random.default_rng([93, seed])
+    R = [np.full((n, n_actions), 0.85 / horizon) for _ in range(horizon)]
+    for r in R:
+        r[np.arange(n), rng.integers(n_actions, size=n)] = 1 / horizon
+    P = [np.full((n, n_actions, n), 1 / n)] * (horizon - 1)
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(n)] * horizon, start=np.full(n, 1 / n))
+
+
+def close_calls(seed: int, n: int = 5, horizon: int = 4) -> E.FiniteMDP:
+    """Return n states, drawn anew at every level, with two Bernoulli actions of mean .5 and up to .25 more."""
+    rng = np.random.default_rng([94, seed])
+    R = [np.full((n, 2), 0.5) for _ in range(horizon)]
+    for r in R:
+        r[np.arange(n), rng.integers(2, size=n)] += rng.uniform(0, 0.25, size=n)
+    P = [np.full((n, 2, n), 1 / n)] * (horizon - 1)
+    return E.FiniteMDP(
+        P=P,
+        R=[r / horizon for r in R],
+        features=[np.eye(n)] * horizon,
+        start=np.full(n, 1 / n),
+        caps=[1 / horizon] * horizon,
+    )
+
+
 SHIPPED: dict[str, Callable[[int], Any]] = {
     "lock-5": lambda s: E.combination_lock(5, 4, rng=s),
     "lock-20": lambda s: E.combination_lock(20, 4, rng=s),
@@ -916,4 +1152,21 @@ AFTER: dict[str, Callable[[int], Any]] = {
     "rescue-.1": lambda s: rescue(s, {2: 0.1}),
     "rescue-spread": lambda s: rescue(s, dict.fromkeys(range(1, 7), 0.02)),
 }
-GROUPS = {"shipped": SHIPPED, "attacks": ATTACKS, "held-out": HELD_OUT, "after": AFTER}
+# Written after the two failures of AFTER were repaired and the code was frozen again, and measured as they are.
+LATER: dict[str, Callable[[int], Any]] = {
+    "higher-lower": higher_lower,
+    "parking": parking,
+    "crew": crew,
+    "elevator": elevator,
+    "maze": maze,
+    "budget": budget,
+    "trials": trials,
+    "delays": delays,
+    "harvest": harvest,
+    "shrinking-starts": shrinking_starts,
+    "late-forks": lambda s: late_forks(s, [0.5, 0.15, 0.11, 0.09, 0.08, 0.07]),
+    "bent": bent,
+    "almost-one": almost_one,
+    "close-calls": close_calls,
+}
+GROUPS = {"shipped": SHIPPED, "attacks": ATTACKS, "held-out": HELD_OUT, "after": AFTER, "later": LATER}
