@@ -24,7 +24,9 @@ from dmq_fast.environments import combination_lock, decoy_lock, mirage_lock
 
 BLUE, ORANGE, GREEN, PURPLE, BROWN, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D31", "#666666"
 FIGURES = Path(__file__).parent / "figures"
+LEGEND: dict[str, Any] = dict(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
 GOOD = 0.95
+BUDGET = 10_000
 
 Parameters = dict[str, Any]
 
@@ -43,11 +45,11 @@ CLIPPED = {"clipped": True, "ridge": 1e-3}
 MIRAGE: tuple[tuple[str, Parameters, str, str, str], ...] = (
     ("dmq", {"epsilon": 0.05, "delta": 0.05}, ORANGE, "-", "DMQ, stops by itself"),
     ("dmq", {"variant": "frugal", "n_samples": 20}, GREEN, "-", "DMQ, frugal, $N = 20$"),
-    ("bpi-ucbvi", {}, BROWN, "-", "BPI-UCBVI, stops (sees the states)"),
+    ("bpi-ucbvi", {}, BROWN, "-", "BPI-UCBVI, stops"),
     ("lsvi-ucb", {"beta": 0.1, **CLIPPED}, BLUE, "--", r"LSVI-UCB, clipped, $\beta = .1$"),
     ("lsvi-ucb", {"beta": 0.03, **CLIPPED}, BLUE, ":", r"LSVI-UCB, clipped, $\beta = .03$"),
-    ("lsvi-ucb", {"beta": 0.1, "ridge": 1e-3}, BLUE, "-", "LSVI-UCB as printed, any of 50 settings"),
-    ("rlsvi", {"sigma": 0.1}, PURPLE, "-", "RLSVI, any of 24 settings"),
+    ("lsvi-ucb", {"beta": 0.1, "ridge": 1e-3}, BLUE, "-", r"LSVI-UCB as printed, $\beta = .1$"),
+    ("rlsvi", {"sigma": 0.1}, PURPLE, "-", r"RLSVI, $\sigma = .1$"),
 )
 
 
@@ -56,7 +58,7 @@ def episodes(algorithm: str, parameters: Parameters, env: dmq.environments.Finit
     if algorithm == "dmq":
         result = dmq.DMQ(env, rng=seed, **parameters).learn()
         return result.n_trajectories if env.value(result.policy) >= GOOD * env.optimal_value else np.inf
-    learner = REGISTRY[algorithm](env, n_episodes=10_000, checkpoints=200, rng=seed, **parameters)
+    learner = REGISTRY[algorithm](env, n_episodes=BUDGET, checkpoints=200, rng=seed, **parameters)
     found = learner.learn()
     if not told:
         assert found.counts["stopped_after"] and found.value >= GOOD * env.optimal_value
@@ -86,7 +88,7 @@ def draw_lock(axes: plt.Axes) -> None:
     )
     axes.set_xticks(horizons, labels=[f"{horizon}" for horizon in horizons])
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(0.36, 0.8), ncols=1, labelspacing=0.25)
+    axes.legend(**LEGEND)
 
 
 def draw_mirage(axes: plt.Axes) -> None:
@@ -96,7 +98,7 @@ def draw_mirage(axes: plt.Axes) -> None:
         told = name in ("lsvi-ucb", "rlsvi")
         found = np.sort([episodes(name, parameters, mirage_lock(rng=seed), seed, told) for seed in seeds])
         found = found[np.isfinite(found)]
-        steps = np.concatenate([[10], found, [most]])
+        steps = np.concatenate([[10], found, [BUDGET if told else most]])
         axes.step(steps, [*range(len(found) + 1), len(found)], style, where="post", color=colour, label=label)
     axes.set(
         xscale="log",
@@ -106,7 +108,7 @@ def draw_mirage(axes: plt.Axes) -> None:
         ylabel="runs that solved it",
         title="Mirage lock, 10 seeds",
     )
-    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(0.0, 0.33), labelspacing=0.25)
+    axes.legend(**LEGEND)
 
 
 def draw_decoy(axes: plt.Axes) -> None:
@@ -138,7 +140,7 @@ def draw_decoy(axes: plt.Axes) -> None:
 def main() -> None:
     """Draw both pictures."""
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 4.1), layout="constrained")
     draw_lock(left)
     draw_mirage(right)
     figure.savefig(FIGURES / "lock.png", dpi=160)
