@@ -7,7 +7,8 @@ Writes bench/figures/map.png, and prints, for every problem and form of an algor
 - the episodes until solved of the setting that was best on the seeds 5 to 9, on the seeds 0 to 4;
 - the same until solved for good, at every checkpoint from then on;
 - the episodes until an algorithm stops by its own rule, and how often it then returned a policy worse by over .05;
-- how many of its settings work, and the episodes that it takes to try them all once.
+- how many of its settings work, and the episodes that it takes to try them all once;
+- the one setting that works on the most problems.
 
 A run solves a problem with a policy that is worth 95 % of the optimum. What was not solved counts as infinity.
 """
@@ -183,11 +184,31 @@ def print_breadth(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -
         line = [problem]
         for form in forms:
             runs = [reported(rows) for (p, f, _), rows in cells.items() if (p, f) == (problem, form)]
-            works = sum(sum(map(math.isfinite, episodes(rows))) >= len(rows) - 1 for rows in runs)
             tried = sum(median([row["n_trajectories"] for row in map(by_policy, rows)]) for rows in runs)
-            line.append(f"{works} of {len(runs)}; {tried:,.0f}")
+            line.append(f"{sum(map(works, runs))} of {len(runs)}; {tried:,.0f}")
         lines.append(line)
     print_table("Settings that work, and the episodes to try all once", ["", *forms], lines)
+
+
+def print_single(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -> None:
+    """Print, for each form, the one setting that solves the most problems, and those that it does not solve."""
+    lines = []
+    for form in forms:
+        settings = dict.fromkeys(setting for _, f, setting in cells if f == form)
+        failed = {
+            setting: [problem for problem in problems if not works(cells[problem, form, setting])]
+            for setting in settings
+        }
+        best = min(settings, key=lambda setting: len(failed[setting]))
+        solved = f"{len(problems) - len(failed[best])} of {len(problems)}"
+        lines.append([form, best, solved, ", ".join(failed[best]) or "none"])
+    print_table("One setting for all problems", ["", "best setting", "solves", "does not solve"], lines)
+
+
+def works(rows: Iterable[Row]) -> bool:
+    """Whether all of the reported runs but one, at most, solve the problem."""
+    found = episodes(reported(rows))
+    return sum(map(math.isinf, found)) <= 1
 
 
 def draw(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -> None:
@@ -234,6 +255,7 @@ def main() -> None:
     print_best(cells, problems, forms)
     print_stopping(cells, problems)
     print_breadth(cells, problems, forms)
+    print_single(cells, problems, forms)
     draw(cells, problems, forms)
 
 
