@@ -247,6 +247,18 @@ def test_linear_baselines_do_not_solve_it(seed):
     assert solves_nowhere(seed, [*LINEAR[2:4], LINEAR[9], LINEAR[-1]])
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fit_that_is_clipped_before_the_bonus_repairs_lsvi_ucb(seed):
+    """At the right beta; on the long form only together with optimism in steps to go."""
+    clipped = {"clipped": True, "n_episodes": 1000, "rng": seed}
+    short, long = mirage_lock(rng=seed), mirage_lock(130, pre=40, rng=seed)
+    assert LSVIUCB(short, beta=0.1, ridge=1e-3, **clipped).learn().curve.value.max() == short.optimal_value
+    assert LSVIUCB(short, beta=0.03, ridge=1e-3, **clipped).learn().curve.value.max() < 0.5
+    assert LSVIUCB(long, beta=0.1, ridge=1e-3, **clipped).learn().curve.value.max() < 0.5
+    steps = LSVIUCB(long, beta=0.001, ridge=1e-6, optimism="steps", **clipped).learn()
+    assert steps.curve.value.max() == long.optimal_value
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_linear_baselines_do_not_solve_it_at_other_settings(seed):
