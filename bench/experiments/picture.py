@@ -18,10 +18,16 @@ FIGURES = Path(__file__).parent.parent / "figures"
 def label(row):
     """Return the name of the line that a row belongs to."""
     variant = row["algorithm_parameters"].get("variant")
-    return row["algorithm"] if variant is None else f"DMQ, {variant}"
+    return row["algorithm"] if variant is None else f"DMQ, {variant}".replace(", adaptive", "")
 
 
-rows = sorted(load(sys.argv[1]), key=label)
-figure = episodes_to_solve(map(by_policy, rows), by=label, width=4.2, height=3.0)
+def is_shown(row):
+    """Return whether a run is drawn: not those with the second setting of an algorithm."""
+    given = row["algorithm_parameters"]
+    return given.get("strict", True) and given.get("c2", 0.3) == 0.3
+
+
+rows = sorted(filter(is_shown, load(sys.argv[1])), key=label)
+figure = episodes_to_solve(map(by_policy, rows), by=label, width=5.0, height=3.6)
 figure.savefig(FIGURES / "locks.svg", metadata={"Date": None})
 figure.savefig(FIGURES / "locks.png", dpi=160)
