@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from line import Counted, Line
 
 from dmq_fast import DMQ, Policy, experiments, load
 from dmq_fast import environments as E
@@ -22,7 +23,7 @@ from dmq_fast.run.candidate import Candidate
 from dmq_fast.run.ledger import Ledger
 from dmq_fast.run.options import Budget
 from dmq_fast.run.stopping import interval
-from dmq_fast.samplers import BatchSampler, FlowSampler, as_sampler
+from dmq_fast.samplers import FlowSampler, as_sampler
 
 
 def run_of(env, seed=0, *, max_trajectories=20_000, max_seconds=None, progress=None, **aim):
@@ -33,22 +34,6 @@ def run_of(env, seed=0, *, max_trajectories=20_000, max_seconds=None, progress=N
 
 def loss(env, outcome):
     return env.optimal_value - env.value(Policy.greedy(outcome.theta))
-
-
-class Line:
-    """The random walk of a `BatchEnvironment`: action 1 goes right with probability .9, the end of the line pays."""
-
-    horizon, n_actions, dimension = 4, 2, 5
-
-    def reset(self, n, rng):
-        return np.zeros(n, dtype=int)
-
-    def features(self, level, states):
-        return np.eye(5)[states]
-
-    def step(self, level, states, actions, rng):
-        states = states + actions * (rng.random(len(states)) < 0.9)
-        return states, (states == 4).astype(float)
 
 
 # Medians of 20 seeds, strict and quick, of the design on its NumPy sketch.
@@ -349,16 +334,6 @@ def test_a_sampler_that_shows_moments_only_is_refused():
 
 
 # ---- Journals and workers
-
-
-class Counted(BatchSampler):
-    """Counts the trajectories that it shows."""
-
-    shown = 0
-
-    def trajectories_chunk(self, policy, n, *, rng):
-        self.shown += n
-        return super().trajectories_chunk(policy, n, rng=rng)
 
 
 WALK = {"epsilon": 0.2, "delta": 0.2, "strict": False}

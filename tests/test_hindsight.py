@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from line import Line
 
 import dmq_fast as dmq
 from dmq_fast import environments as E
@@ -95,20 +96,6 @@ def test_a_run_needs_as_few_trajectories_as_the_design(name):
     assert np.median(drawn) <= 1.05 * median
 
 
-class Walk:
-    horizon, n_actions, dimension, chunk_size = 4, 2, 5, 7
-
-    def reset(self, n, rng):
-        return np.zeros(n, dtype=int)
-
-    def features(self, level, states):
-        return np.eye(5)[states]
-
-    def step(self, level, states, actions, rng):
-        states = states + actions * (rng.random(len(states)) < 0.9)
-        return states, (states == 4).astype(float)
-
-
 RUN = {"variant": "frugal", "hindsight": True, "n_samples": 20, "rng": 7}
 
 
@@ -117,7 +104,9 @@ def content(result):
     return result.theta.tobytes(), result.counts, {name: columns[name].tobytes() for name in columns}
 
 
-@pytest.mark.parametrize("make", [lambda: E.combination_lock(5, 3, rng=0), Walk], ids=["compiled", "Python"])
+@pytest.mark.parametrize(
+    "make", [lambda: E.combination_lock(5, 3, rng=0), lambda: Line(chunk_size=7)], ids=["compiled", "Python"]
+)
 def test_the_same_bits_with_workers_and_after_a_kill(make, tmp_path):
     path, expected = tmp_path / "journal", content(dmq.DMQ(make(), **RUN).learn())
     assert content(dmq.DMQ(make(), journal=path, **RUN).learn()) == expected

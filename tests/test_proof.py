@@ -32,6 +32,7 @@ ARGUMENTS = {
     "linear-mdp": {},
     "lock-bernoulli": {"horizon": 7, "switch": 0.1},
     "diabolical-lock": {"horizon": 10},
+    "mirage-lock": {"horizon": 9, "pre": 3, "gates": 2},
 }
 COMPILED = {"lock-gaussian", "noisy-deep-sea", "mountain-car", "cart-pole"}
 

@@ -6,6 +6,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from line import Line
 
 import dmq_fast as dmq
 from dmq_fast import environments as E
@@ -22,24 +23,6 @@ from dmq_fast.samplers import (
     as_sampler,
 )
 
-
-class Walk:
-    """A random walk written in Python; the environment changes the arrays that it was given."""
-
-    horizon, n_actions, dimension, chunk_size = 4, 2, 5, 50
-
-    def reset(self, n, rng):
-        return np.zeros(n, dtype=int)
-
-    def features(self, level, states):
-        return np.eye(5)[states]
-
-    def step(self, level, states, actions, rng):
-        states = states + actions * (rng.random(len(states)) < 0.8)
-        actions[:] = -1
-        return states, (states == 4) * 0.5
-
-
 ENVIRONMENTS = {
     "deterministic": lambda: E.combination_lock(6, 3, rng=0),
     "Bernoulli rewards": lambda: E.combination_lock(6, 3, rng=0, p_success=0.7),
@@ -54,7 +37,7 @@ ENVIRONMENTS = {
     ),
     "compiled, noisy": lambda: E.lock_bernoulli(5, 0.1, rng=0, observation="coins"),
     "compiled, sparse": lambda: E.make("mountain-car", horizon=12),
-    "Python": Walk,
+    "Python": lambda: Line(0.8, 0.5),
 }
 
 
@@ -140,7 +123,7 @@ def executors():
 
 def test_series_are_the_same_on_any_workers():
     stream = dmq.Stream(5)
-    for inner in (BatchSampler(Walk()), RolloutSampler(E.river_swim(6, 10))):
+    for inner in (BatchSampler(Line(0.8, 0.5)), RolloutSampler(E.river_swim(6, 10))):
         drawings = [
             Drawing(policy, n, stream.at(call))
             for call, (policy, n) in enumerate(itertools.product(policies(inner), [1, 8]))

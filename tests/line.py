@@ -1,0 +1,35 @@
+"""An environment written in Python, in a module that worker processes can import."""
+
+import numpy as np
+
+from dmq_fast.samplers import BatchSampler
+
+
+class Line:
+    """Five states on a line: action 1 goes right by chance, and the end pays. It changes the arrays that it is given."""
+
+    horizon, n_actions, dimension = 4, 2, 5
+
+    def __init__(self, chance=0.9, pay=1.0, chunk_size=50):
+        self.chance, self.pay, self.chunk_size = chance, pay, chunk_size
+
+    def reset(self, n, rng):
+        return np.zeros(n, dtype=int)
+
+    def features(self, level, states):
+        return np.eye(5)[states]
+
+    def step(self, level, states, actions, rng):
+        states = states + actions * (rng.random(len(states)) < self.chance)
+        actions[:] = -1
+        return states, (states == 4) * self.pay
+
+
+class Counted(BatchSampler):
+    """Counts the trajectories that it shows."""
+
+    shown = 0
+
+    def trajectories_chunk(self, policy, n, *, rng):
+        self.shown += n
+        return super().trajectories_chunk(policy, n, rng=rng)
