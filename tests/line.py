@@ -6,7 +6,7 @@ from dmq_fast.samplers import BatchSampler
 
 
 class Line:
-    """Five states on a line: action 1 goes right by chance, and the end pays. It changes the arrays that it is given."""
+    """Five states on a line: action 1 goes right by chance, and the end pays. It changes the arrays it is given."""
 
     horizon, n_actions, dimension = 4, 2, 5
 
