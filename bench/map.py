@@ -208,7 +208,7 @@ def print_single(cells: Cells, problems: Sequence[str], forms: Sequence[str]) ->
 def works(rows: Iterable[Row]) -> bool:
     """Whether all of the reported runs but one, at most, solve the problem."""
     found = episodes(reported(rows))
-    return sum(map(math.isinf, found)) <= 1
+    return bool(found) and sum(map(math.isinf, found)) <= 1
 
 
 def draw(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -> None:

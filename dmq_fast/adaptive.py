@@ -41,8 +41,9 @@ PURPOSES = ("explore", "refine", "test")
 # directions that were never seen by some 1e-16 sqrt(N) / ridge, which is still small.
 RIDGE = 1e-12
 
-# A fit whose largest residual is below this is that of a deterministic environment, which needs no bootstrap.
-NOISE = 0.02
+# Residuals up to this share of epsilon / H change no value by more than this share of epsilon. Without larger ones a
+# bootstrap has nothing to settle.
+NOISE = 0.1
 
 # Refits of the bootstrap: enough for a .95 quantile, the second largest of them.
 REPLICATES = 20
@@ -178,7 +179,7 @@ class SelfStopping:
                 continue
             if not len(candidate):
                 if self.tests_made >= MOST_TESTS:
-                    self.tested.append(self.best_by_returns(self.best_tested()))
+                    self.best_by_returns(self.best_tested())
                     return False
                 self.tests_made += 1
                 self.tested.append(candidate)
@@ -203,7 +204,7 @@ class SelfStopping:
     def plan(self, impatience: float = 0.0) -> None:
         """Make the backward pass on all episodes so far."""
         self.gap, residual = self.planner.plan(self.floor, impatience)
-        self.noisy = self.noisy or residual > NOISE
+        self.noisy = self.noisy or residual > NOISE * self.aim.epsilon / self.planner.horizon
         if self.progress is not None:
             self.progress(Report(self.phase, self.planner.n_episodes, self.gap))
 
@@ -336,6 +337,7 @@ class SelfStopping:
             self.tests_made += 1
             fresh = self.episodes.play("test", self.aim.test_size(self.tests_made), theta)
             rival = Candidate(self.planner, theta, fresh)
+            self.tested.append(rival)
             self.plan()
             (mean, error), (other, other_error) = candidate.mean_return(), rival.mean_return()
             if other - mean <= self.aim.epsilon / 2 + 2 * math.hypot(error, other_error):
@@ -353,8 +355,12 @@ class SelfStopping:
         return bool(loss > epsilon and value - mean > epsilon + 2 * error)
 
     def best_tested(self) -> Candidate:
-        """Return the best by returns of the candidates that were tested."""
-        return max(filter(len, self.tested), key=lambda candidate: candidate.mean_return()[0])
+        """Return the best by returns of the candidates that were tested: the one that earns the most for sure."""
+
+        def surely(candidate: Candidate) -> float:
+            return interval(candidate.mean_return()[0], len(candidate), self.aim.delta)[0]
+
+        return max(filter(len, self.tested), key=surely)
 
     # ---- What comes out
 

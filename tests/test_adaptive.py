@@ -207,6 +207,25 @@ def test_many_small_masses_at_once_are_seldom_missed():
     assert failed <= 25
 
 
+def test_noise_in_small_parts_is_noise():
+    """Each of 60 levels pays 1/60 with probability .6 by one action and .4 by the others: the values differ by .2.
+
+    Without a bootstrap 17 of 20 quick runs lose more than epsilon, and say that nothing was random.
+    """
+    for seed in range(10):
+        means = np.full((60, 1, 4), 0.4 / 60)
+        means[np.arange(60), 0, np.random.default_rng(seed).integers(4, size=60)] = 0.6 / 60
+        P = [np.ones((1, 4, 1))] * 59
+        env = E.FiniteMDP(P=P, R=list(means), features=[np.ones((1, 1))] * 60, caps=[1 / 60] * 60)
+        outcome = run_of(env, seed, strict=False).learn()
+        assert outcome.status == "finished" and outcome.loss_quantile > 0 and loss(env, outcome) <= 0.05
+
+
+def test_tiny_delta_ends():
+    outcome = run_of(E.combination_lock(3, 2, rng=0), delta=1e-17).learn()
+    assert outcome.status == "finished" and outcome.test_size > 700
+
+
 def test_a_rare_start_is_not_taken_for_rarer_than_it_is():
     """One episode of ten starts in a lock worth 1, and giving up pays .4 there: the loss of .06 is above epsilon.
 

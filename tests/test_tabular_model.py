@@ -115,7 +115,7 @@ class BernsteinTwin(ModelTwin):
         starts = [s for (h, s, _), seen in self.seen.items() for _ in seen if h == 0]
         self.gap = gaps[starts].mean()
         if len(gaps) > 1:
-            self.gap += self.c1 * gaps[starts].std() / math.sqrt(n_episodes) + self.c2 / n_episodes
+            self.gap = min(1.0, self.gap + self.c1 * gaps[starts].std() / math.sqrt(n_episodes) + self.c2 / n_episodes)
 
 
 class PolicyOptimisationTwin(ModelTwin):

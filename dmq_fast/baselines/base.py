@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -223,6 +224,13 @@ class PythonLearner(ABC):
         return True
 
 
+def parameter_names(kind: type[Baseline]) -> set[str]:
+    """Return the names of the arguments that a baseline has of its own; none if it leaves them to `Baseline`."""
+    own = [base for base in kind.__mro__ if issubclass(base, Baseline) and base is not Baseline]
+    found = (inspect.signature(base.__init__).parameters.values() for base in own if "__init__" in vars(base))
+    return {one.name for parameters in found for one in parameters if one.kind is one.KEYWORD_ONLY}
+
+
 class Baseline(ABC):
     """An algorithm that learns from one episode after the other.
 
@@ -235,7 +243,8 @@ class Baseline(ABC):
     n_episodes : int
         Number of episodes to learn from; the most, for an algorithm that stops by itself.
     max_seconds : float, optional
-        End the run, between two episodes, so many seconds after `learn` began.
+        End the run, between two episodes, so many seconds after `learn` began. Compiled learners look at the clock
+        every few milliseconds of work.
     checkpoints : int or sequence of int
         Numbers of episodes after which the policy is evaluated, or how many such numbers, in geometric order; the last
         episode is always one of them.
@@ -276,6 +285,8 @@ class Baseline(ABC):
             raise TypeError(
                 f"env: expected a FiniteMDP or a CompiledEnv, whose single steps can be seen, got {type(env).__name__}"
             )
+        if (names := parameter_names(type(self))) and (unknown := own.keys() - names):
+            raise TypeError(f"{min(unknown)}: expected no such argument, {self.name} has {', '.join(sorted(names))}")
         self.env = env
         self.n_episodes = count("n_episodes", n_episodes, 1)
         self.max_seconds = None if max_seconds is None else as_positive("max_seconds", max_seconds)

@@ -32,7 +32,7 @@ class LeastSquares(Baseline):
         return Estimates(Policy.greedy(theta), theta=theta)
 
     def counts(self, learner: Any) -> dict[str, Any]:
-        """Return the number of distinct observations, by level."""
+        """Return the number of distinct observations of next states, by level; 0 at the first."""
         return {"observations": learner.n_observations}
 
 
@@ -161,6 +161,8 @@ class RLSVI(LeastSquares):
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
         sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
+        if sigma**2 * precision == 0.0:
+            raise ValueError(f"sigma: expected sigma² precision > 0, got {sigma:g} and {precision:g}")
         return self.least_squares(episode, "randomized", sigma**2 * precision, sigma)
 
 

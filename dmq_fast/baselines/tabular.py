@@ -13,11 +13,21 @@ from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.baselines.table import greedy_on_table
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import BernsteinLearner, DelayedQLearner, Episode, PolicyOptimisationLearner, UCBQLearner
+from dmq_fast.kernels import (
+    BernsteinLearner,
+    DelayedQLearner,
+    Episode,
+    PolicyOptimisationLearner,
+    UCBQLearner,
+    as_positive,
+)
 
 __all__ = ["BPIUCBVI", "OPPO", "UCBQ", "DelayedQ"]
 
 Environment = FiniteMDP | CompiledEnv
+
+# Of OPPO: its steps are so long that policies are greedy from far smaller ones on, and sums of them overflow far later.
+LARGEST_ALPHA = 1e9
 
 
 class Tabular(Baseline):
@@ -207,6 +217,9 @@ class BPIUCBVI(Model):
 
     def learner(self, episode: Episode) -> BernsteinLearner:
         """Return the compiled learner."""
+        epsilon = self.own["epsilon"]
+        if epsilon is not None and as_positive("epsilon", epsilon) >= 1.0:
+            raise ValueError(f"epsilon: expected a number in (0, 1) or None, got {epsilon!r}")
         return BernsteinLearner(episode, **self.own)
 
     def estimates(self, learner: Any) -> Estimates:
@@ -244,7 +257,7 @@ class OPPO(Model):
     env : FiniteMDP or CompiledEnv
         A finite or block MDP.
     alpha : float, default 1.0
-        >= 0. The theorem's is sqrt(2 log K / (H² T)), T episodes and returns of up to H: far too small in practice.
+        In [0, 1e9]. The theorem's is sqrt(2 log K / (H² T)), T episodes and returns of up to H: far too small here.
     beta : float, default 0.3
         >= 0. The theorem's is c S K H sqrt(log(S K H T / p)) with tables of S states a level and returns of up to H.
     optimism : str, default "steps"
@@ -270,4 +283,6 @@ class OPPO(Model):
 
     def learner(self, episode: Episode) -> PolicyOptimisationLearner:
         """Return the compiled learner."""
+        if as_positive("alpha", self.own["alpha"], zero=True) > LARGEST_ALPHA:
+            raise ValueError(f"alpha: expected a number in [0, {LARGEST_ALPHA:g}], got {self.own['alpha']!r}")
         return PolicyOptimisationLearner(episode, **self.own)

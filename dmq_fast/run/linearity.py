@@ -107,7 +107,7 @@ def disagreements(
         return []
 
     errors = data.errors(planner.replicate(np.ones(n)))
-    limit = quantile(1 - delta / (2 * count), REPLICATES - 1)
+    limit = -quantile(delta / (2 * count), REPLICATES - 1)
     found = []
     for h, at in enumerate(tested):
         for pair in at:

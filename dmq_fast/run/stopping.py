@@ -40,7 +40,8 @@ class Outcome:
     mean_return : float
         Their mean return; NaN unless the test was passed.
     interval : tuple of two float
-        Interval of confidence 1 - delta for the value of the returned policy, from these returns alone.
+        Interval of confidence 1 - delta for the value of a policy that was fixed before these returns, from them alone;
+        it is not corrected for the choice between several tests or duels.
     gaps : numpy.ndarray, shape (H,)
         Largest gain by one unseen outcome from each level on, on average over the states of the final test; NaN unless
         it was passed.
@@ -48,7 +49,7 @@ class Outcome:
         Largest v of the DSEC oracle on one state of the final test, by level: the leverage of the state and action, one
         over the number of visits; NaN unless it was passed.
     loss_quantile : float
-        1 - delta quantile of the loss that the bootstrap sees on these states; 0 where nothing was random.
+        1 - delta quantile of the loss that the bootstrap sees on these states; 0 where no residual showed noise.
     p_min : float
         Chance of the rarest outcome that was looked for in the end.
     rewarded : bool
@@ -89,10 +90,15 @@ class Outcome:
     @property
     def reason(self) -> str:
         """Why the run stopped, in a sentence."""
+        if self.passed and self.duels_won:
+            return (
+                f"a policy found by returns earned more than the one that passed a test; on its {self.test_size} fresh "
+                f"episodes, the gain by an outcome that was never seen was at most epsilon = {self.epsilon:g}"
+            )
         if self.passed:
             return (
                 f"test {self.tests_made} was passed: on {self.test_size} fresh episodes, the loss and the gain by an "
-                f"outcome that was never seen were at most epsilon = {self.epsilon:g}"
+                f"outcome that was never seen were together at most epsilon = {self.epsilon:g}"
             )
         if self.status == CONTRADICTION:
             return (

@@ -153,7 +153,7 @@ cdef class BernsteinLearner(ModelLearner):
     ----------
     gap : float
         The mean over first states of min(1, max U) - max L. If the environment has several first states, these are
-        weighted by their frequencies, and c1 sqrt(Var / n) + c2 / n is added, n episodes.
+        weighted by their frequencies, and c1 sqrt(Var / n) + c2 / n is added, n episodes; at most 1.
     """
 
     cdef double c1, c2, epsilon
@@ -199,7 +199,7 @@ cdef class BernsteinLearner(ModelLearner):
         if n_first > 1:
             for row in range(n_first):
                 variance += self.starts(row) / n * (self.width(row) - mean) ** 2
-            self.gap += self.c1 * sqrt(variance / n) + self.c2 / n
+            self.gap = min(1.0, self.gap + self.c1 * sqrt(variance / n) + self.c2 / n)
 
     cdef double starts(self, Py_ssize_t row) noexcept nogil:
         cdef Py_ssize_t a
