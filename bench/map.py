@@ -191,7 +191,7 @@ def print_breadth(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -
 
 
 def print_single(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -> None:
-    """Print, for each form, the one setting that solves the most problems, and those that it does not solve."""
+    """Print, for each form, the first setting that solves the most problems, and those that it does not solve."""
     lines = []
     for form in forms:
         settings = dict.fromkeys(setting for _, f, setting in cells if f == form)
@@ -202,7 +202,8 @@ def print_single(cells: Cells, problems: Sequence[str], forms: Sequence[str]) ->
         best = min(settings, key=lambda setting: len(failed[setting]))
         solved = f"{len(problems) - len(failed[best])} of {len(problems)}"
         lines.append([form, best, solved, ", ".join(failed[best]) or "none"])
-    print_table("One setting for all problems", ["", "best setting", "solves", "does not solve"], lines)
+    heads = ["", "a setting that solves the most", "solves", "does not solve"]
+    print_table("One setting for all problems", heads, lines)
 
 
 def works(rows: Iterable[Row]) -> bool:
