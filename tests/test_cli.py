@@ -820,6 +820,35 @@ def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
     assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished\n")
 
 
+PRINTING = {
+    "run": ("run lock --horizon 4 --n-samples 20 --out saved", "saved/result.npz"),
+    "run that stops": ("run lock --horizon 4 --epsilon .2 --json --out saved", "saved/result.npz"),
+    "sweep": ("sweep spec.toml --out swept --export rows.csv --workers 0 --quiet", "rows.csv"),
+    "bench": ("bench oracle --d 2 --n 1 --json bench.json", "bench.json"),
+}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.parametrize("name", PRINTING)
+def test_what_cannot_be_printed_is_saved(name, tmp_path):
+    """On a full disk the command says so and has its exit code; a reader that goes away is no mistake."""
+    command, saved = PRINTING[name]
+    spec_text = '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
+    (tmp_path / "spec.toml").write_text(spec_text)
+    line = [sys.executable, "-P", "-m", "dmq_fast", *command.split()]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(line, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 4 and "could not print: [Errno 28]" in ended.stderr
+    assert "Traceback" not in ended.stderr and (tmp_path / saved).stat().st_size > 0
+    for path in tmp_path.iterdir():
+        path.rename(tmp_path.parent / f"{path.name} of before {name}") if path.name != "spec.toml" else None
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(line, cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, "") and (tmp_path / saved).stat().st_size > 0
+
+
 def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(

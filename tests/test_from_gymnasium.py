@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dmq_fast.environments import FiniteMDP, make
+from dmq_fast.environments import FiniteMDP, GymnasiumBatch, make
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -299,11 +299,22 @@ def test_probabilities_that_do_not_sum_to_one_are_refused():
 @pytest.mark.parametrize(
     ("table", "error", "message"),
     [
-        ({1: {0: []}}, ValueError, "env: expected P.*for the 1 states from 0 on.*KeyError"),
-        ({0: {0: [(1.0, 0, 1.0)]}}, ValueError, "env: expected P.*outcomes.*not enough values"),
-        ({0: {0: [(1.0, "a", 1.0, True)]}}, ValueError, "env: expected P.*ValueError"),
+        ({1: {0: []}}, ValueError, r"env: expected P\[0\] to P\[0\], got none for 0"),
+        ({0: {1: []}}, ValueError, r"env: expected P\[0\]\[0\] to P\[0\]\[0\], got none for 0"),
+        ({"a": {0: []}}, ValueError, r"env: expected numbers as keys of P, each once, got \['a'\]"),
+        ({0: {0: [], "0": []}}, ValueError, r"env: expected numbers as keys of P\[0\], each once"),
+        ({0.5: {0: []}}, ValueError, "env: expected numbers as keys of P, each once"),
+        ({0: "ab"}, ValueError, r"env: expected a mapping or a list in P\[0\], got str"),
+        ({0: {0: 3}}, ValueError, r"env: expected a list of outcomes in P\[0\]\[0\], got int"),
+        ({0: {0: [(1.0, 0, 1.0)]}}, ValueError, r"in P\[0\]\[0\]\[0\], got \(1.0, 0, 1.0\)"),
+        ({0: {0: [(1.0, "a", 1.0, True)]}}, ValueError, r"next state of P\[0\]\[0\]\[0\], got 'a'"),
+        ({0: {0: [(1.0, 0.9, 1.0, True)]}}, ValueError, r"next state of P\[0\]\[0\]\[0\], got 0.9"),
+        ({0: {0: [(1.0, 0, "1", True)]}}, ValueError, r"reward of P\[0\]\[0\]\[0\], got '1'"),
+        ({0: {0: [(np.nan, 0, 1.0, True)]}}, ValueError, r"probability of P\[0\]\[0\]\[0\], got nan"),
+        ({0: {0: [(1.0, 0, 1.0, "False")]}}, ValueError, r"end of the episode in P\[0\]\[0\]\[0\], got 'False'"),
+        ({0: {0: [(1.0, 0, 1.0, np.nan)]}}, ValueError, r"end of the episode in P\[0\]\[0\]\[0\], got nan"),
         ({0: {0: [(1.0, 1, 1.0, False)]}}, ValueError, r"env: expected next states in \[0, 1\) in P, got 1"),
-        ({0: {0: [(1.0, 0, np.inf, False)]}}, ValueError, "env: expected P.*not finite"),
+        ({0: {0: [(1.0, 0, np.inf, False)]}}, ValueError, r"reward of P\[0\]\[0\]\[0\], got inf"),
         (
             {0: {0: [(-1.0, 0, 1.0, False), (2.0, 0, 2.0, False)]}},
             ValueError,
@@ -315,6 +326,78 @@ def test_probabilities_that_do_not_sum_to_one_are_refused():
 def test_malformed_tables_are_refused(table, error, message):
     with pytest.raises(error, match=message):
         FiniteMDP.from_gymnasium(toy(table), 2)
+
+
+def test_tables_as_json_has_them():
+    """Keys are texts, of which "10" is not before "2", or tables are lists of lists."""
+    outcomes = [[[1.0, 0, action / 16, True]] for action in range(12)]
+    as_lists, as_numbers = [outcomes], {0: dict(enumerate(outcomes))}
+    as_json = {"0": {str(action): outcomes[action] for action in reversed(range(12))}}
+    rewards = [FiniteMDP.from_gymnasium(toy(table), 1).R[0][0] for table in (as_numbers, as_lists, as_json)]
+    np.testing.assert_array_equal(rewards[0], rewards[1])
+    np.testing.assert_array_equal(rewards[0], rewards[2])
+    assert (np.diff(rewards[0]) > 0).all()
+
+
+class Costly(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return reward - 0.01
+
+
+class Mirrored(gymnasium.ActionWrapper):
+    def action(self, action):
+        return 3 - action
+
+
+class TimeLimit(gymnasium.Wrapper):
+    """Has the name of a harmless one."""
+
+
+@pytest.mark.parametrize("wrapper", [Costly, Mirrored, TimeLimit])
+def test_wrappers_that_may_change_the_environment_are_refused(wrapper):
+    inner = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    env = gymnasium.wrappers.RecordEpisodeStatistics(wrapper(inner))
+    with pytest.raises(ValueError, match=f"env: expected no wrapper .*got {wrapper.__name__}.*GymnasiumBatch"):
+        FiniteMDP.from_gymnasium(env, 10)
+    plain = FiniteMDP.from_gymnasium(gymnasium.wrappers.RecordEpisodeStatistics(inner), 10)
+    assert (
+        plain.optimal_value == FiniteMDP.from_gymnasium("FrozenLake-v1", 10).optimal_value or plain.optimal_value == 1
+    )
+
+
+def test_tables_that_are_not_what_steps_are_refused():
+    with pytest.raises(
+        ValueError, match=r"env: expected a table that is the environment's own, but action \d in state"
+    ):
+        FiniteMDP.from_gymnasium(gymnasium.make(TAXI, fickle_passenger=True), 20)
+    FiniteMDP.from_gymnasium(gymnasium.make(TAXI, is_rainy=True), 20)
+    other = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    other.unwrapped.reset = lambda seed: (5, {})
+    with pytest.raises(ValueError, match="but reset leads to a state"):
+        FiniteMDP.from_gymnasium(other, 5)
+    wrong = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    wrong.unwrapped.step = lambda action: (0, 0.25, False, False, {})
+    with pytest.raises(ValueError, match=r"led to 0 with reward 0.25, which P gives no probability"):
+        FiniteMDP.from_gymnasium(wrong, 5)
+
+
+def test_the_check_of_steps_leaves_the_environment_alone():
+    env, twin = (gymnasium.make("FrozenLake-v1") for _ in range(2))
+    states = [e.reset(seed=3)[0] for e in (env, twin)]
+    FiniteMDP.from_gymnasium(env, 5)
+    for _ in range(20):
+        one, other = (e.step(1) for e in (env, twin))
+        assert one[:3] == other[:3]
+        if one[2] or one[3]:
+            break
+    assert states[0] == states[1]
+
+
+def test_an_id_whose_table_is_not_its_own_is_stepped():
+    env = make(f"gym:{TAXI}", horizon=10, fickle_passenger=True, reward_shift=10.0, reward_scale=1 / 300)
+    assert isinstance(env, GymnasiumBatch)
+    with pytest.raises(ValueError, match="environment's own"):
+        make(f"gym:{TAXI}", horizon=10, fickle_passenger=True, through="tables")
 
 
 def test_states_with_different_actions_are_refused():

@@ -6,13 +6,13 @@ error messages come at once, and the number of BLAS threads is set before NumPy 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from dmq_fast._support.threads import one_thread
 from dmq_fast.cli.exit_codes import EXIT_CODES, FINISHED, INTERRUPTED
+from dmq_fast.cli.terminal import forget_output
 
 __all__ = ["main"]
 
@@ -35,9 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return dispatch(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of the output, such as `head`, has closed the pipe. Flushing at exit must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
+        forget_output()
         return FINISHED
 
 

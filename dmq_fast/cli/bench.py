@@ -13,7 +13,7 @@ from typing import Any
 from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
 from dmq_fast.cli.files import claim_file, write_text
 from dmq_fast.cli.options import HelpFormatter, command_parser, positive_integer
-from dmq_fast.cli.terminal import not_saved, say, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, usage_error
 
 __all__ = ["bench"]
 
@@ -72,23 +72,25 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
 
     from dmq_fast.experiments import oracle_bench
 
-    def show(rows: list[dict[str, Any]]) -> None:
-        print(measurement_table(rows) + "\n", flush=True)
+    code = FINISHED
+
+    def show_rows(rows: list[dict[str, Any]]) -> None:
+        nonlocal code
+        code = show("bench oracle", measurement_table(rows) + "\n", code)
 
     result = oracle_bench.measure(
-        dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show
+        dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show_rows
     )
     for warning in result["warnings"]:
         say(f"warning: {warning}")
-    print(json.dumps(result) if json_file == "-" else closing_lines(result), flush=True)
     try:
         if json_file not in (None, "-"):
             write_text(Path(str(json_file)), json.dumps(result, indent=2) + "\n")
         if plot is not None:
             oracle_bench.draw(result, plot)
     except OSError as error:
-        return not_saved("bench oracle", error)
-    return FINISHED
+        code = not_saved("bench oracle", error)
+    return show("bench oracle", json.dumps(result) if json_file == "-" else closing_lines(result), code)
 
 
 HEADER = f"{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"

@@ -23,7 +23,7 @@ exit codes:
   1    the environment raised an exception; what was learned until then is reported and saved
   2    the command line, a parameter, the output directory or a journal is wrong; nothing was run
   3    a budget (--max-...) ended the run; what was learned until then is reported and saved
-  4    the run ended and is reported, but could not be saved
+  4    the run ended, but could not be saved or printed
   130  interrupted by Ctrl-C; what was learned until then is reported and saved
   143  terminated by SIGTERM; what was learned until then is reported and saved
 """
@@ -36,5 +36,5 @@ exit codes:
 """
 """Exit codes of commands that cannot stop half-way."""
 
-SAVING_EXIT_CODES = f"{SHORT_EXIT_CODES}  4    the output could not be saved\n"
+SAVING_EXIT_CODES = f"{SHORT_EXIT_CODES}  4    the output could not be saved or printed\n"
 """Exit codes of those commands that write a file."""

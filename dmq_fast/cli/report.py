@@ -14,7 +14,7 @@ from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
 from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.run import read_options
-from dmq_fast.cli.terminal import not_saved, say, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, usage_error
 
 if TYPE_CHECKING:
     from dmq_fast.environments import FiniteMDP
@@ -58,8 +58,7 @@ def report(arguments: Sequence[str]) -> int:
         write_text(path, page)
     except OSError as error:
         return not_saved("report", error)
-    print(path)
-    return FINISHED
+    return show("report", str(path), FINISHED)
 
 
 def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:

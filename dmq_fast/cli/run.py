@@ -29,7 +29,7 @@ from dmq_fast.cli.options import (
 )
 from dmq_fast.cli.subject import Subject, make_subject
 from dmq_fast.cli.summary import summarise, summary_table
-from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
+from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, show, usage_error
 from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def resume(arguments: Sequence[str]) -> int:
     if summary is None:
         return finish(job)
     say(f"dmq-fast {command}: this run has finished")
-    print(json.dumps(summary) if given["json"] else summary_table(summary), flush=True)
-    return FINISHED
+    return show(command, json.dumps(summary) if given["json"] else summary_table(summary), FINISHED)
 
 
 def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
@@ -185,13 +184,12 @@ def finish(job: Job) -> int:
     summary = summarise(job.subject, job.dmq, result, worth, options)
     if options["certificate"]:
         summary["certificate"] = result.certificate(tables_of(job.subject.env))
-    print(json.dumps(summary) if options["json"] else summary_table(summary), flush=True)
     if options["out"] is not None:
         try:
             save(result, summary, options["out"])
         except OSError as error:
-            return not_saved(job.command, error)
-    return code
+            code = not_saved(job.command, error)
+    return show(job.command, json.dumps(summary) if options["json"] else summary_table(summary), code)
 
 
 def progress_line(horizon: int) -> ProgressLine:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
-from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, usage_error
+from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, show, usage_error
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -101,13 +101,13 @@ def sweep(arguments: Sequence[str]) -> int:
         if progress is not None:
             progress.clear()
         rows = rows_of(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
-        print(json.dumps(as_dict(summary, rows)) if options.json else sweep_table(summary, rows), flush=True)
+        code = FAILED if summary.failed else FINISHED
         if options.export is not None:
             try:
                 csv_export.export(stored, options.export)
             except OSError as error:
-                return not_saved(command, error)
-    return FAILED if summary.failed else FINISHED
+                code = not_saved(command, error)
+        return show(command, json.dumps(as_dict(summary, rows)) if options.json else sweep_table(summary, rows), code)
 
 
 def dask_executor(address: str, stack: ExitStack) -> Executor:

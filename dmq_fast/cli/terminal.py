@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dmq_fast.cli.exit_codes import INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
+from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
 
-__all__ = ["ProgressLine", "exit_code", "interruptible", "not_saved", "say", "usage_error"]
+__all__ = ["ProgressLine", "exit_code", "forget_output", "interruptible", "not_saved", "say", "show", "usage_error"]
 
 
 def say(message: str) -> None:
@@ -29,6 +30,25 @@ def not_saved(command: str, error: Exception) -> int:
     """Print why the output could not be saved and return the exit code of that."""
     say(f"dmq-fast {command}: could not save: {error}")
     return NOT_SAVED
+
+
+def show(command: str, text: str, code: int) -> int:
+    """Print what a command found, once everything is saved; return `code`, or that of a print that failed."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        forget_output()
+    except (OSError, ValueError) as error:  # a full disk, a closed file, a name that cannot be encoded
+        forget_output()
+        say(f"dmq-fast {command}: could not print: {error}")
+        return NOT_SAVED if code == FINISHED else code
+    return code
+
+
+def forget_output() -> None:
+    """Send standard output nowhere, so that what is left in its buffer does not fail once more at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager

@@ -193,7 +193,8 @@ class FiniteMDP:
         Parameters
         ----------
         env : gymnasium.Env or str
-            An environment with ``env.unwrapped.P`` and ``env.unwrapped.initial_state_distrib``, or its id.
+            An environment with ``env.unwrapped.P`` and ``env.unwrapped.initial_state_distrib``, or its id. A copy of it
+            plays 2,000 random steps, which the table must have; where it cannot be copied, it plays them itself.
         horizon : int
             Number of levels H >= 1. Episodes that end earlier stay in an absorbing state.
         features : array_like or callable, optional
@@ -216,7 +217,8 @@ class FiniteMDP:
         TypeError
             If the environment has no transition table.
         ValueError
-            If the horizon or the features are out of range.
+            If the horizon or the features are out of range, the table is malformed, a wrapper may change the
+            environment, or a step has probability 0 in the table.
         """
         return scaled_mdp(**read_tables(env, horizon, features=features, name=name)._asdict())
 

@@ -7,8 +7,11 @@ terminated). Gymnasium itself is imported only where an environment is made from
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from math import isfinite
+from numbers import Real
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,6 +111,13 @@ def read_tables(
     if isinstance(env, str):
         env = make_environment(env)
     table = _read_table(env)
+    if (wrapper := _changing_wrapper(env)) is not None:
+        raise ValueError(
+            f"env: expected no wrapper that may change the environment, got {wrapper}, which the table inside does not "
+            f"know; {INSTEAD}"
+        )
+    if (difference := _disagreement(env, table)) is not None:
+        raise ValueError(f"env: expected a table that is the environment's own, but {difference}; {INSTEAD}")
     kept = _reached(table, horizon)
     model = _model(table, kept)
     support = model.transitions > 0
@@ -144,10 +154,83 @@ def _bare(env: Any) -> Any:
 # Where an environment keeps its transitions and where it starts.
 TABLE = ("P", "initial_state_distrib")
 
+# Wrappers of Gymnasium that leave states, actions, rewards and ends alone, and step limits, which the horizon replaces.
+HARMLESS = (
+    "HumanRendering",
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "RenderCollection",
+    "TimeLimit",
+)
+
+# Steps with random actions that are compared with a table, and after how many of them an episode is cut.
+STEPS, CUT = 2000, 200
+
+INSTEAD = "GymnasiumBatch plays the environment itself (through='step' in a shell)"
+
 
 def has_table(env: Any) -> bool:
-    """Whether an environment has a transition table, so that it can be turned into a FiniteMDP."""
-    return all(hasattr(_bare(env), name) for name in TABLE)
+    """Whether an environment has a transition table that is its own, so that it can be turned into a FiniteMDP.
+
+    Wrappers that may change the environment speak against it, and so does a random step that the table has not.
+    """
+    if not all(hasattr(_bare(env), name) for name in TABLE) or _changing_wrapper(env) is not None:
+        return False
+    try:
+        table = _read_table(env)
+    except ValueError:  # a table, but a wrong one: whoever reads it is told
+        return True
+    return _disagreement(env, table) is None
+
+
+def _changing_wrapper(env: Any) -> str | None:
+    """Return the name of the outermost wrapper that is not known to leave the environment alone."""
+    bare = _bare(env)
+    while env is not bare:
+        kind = type(env)
+        if kind.__name__ not in HARMLESS or not kind.__module__.startswith("gymnasium.wrappers"):
+            return kind.__name__
+        env = env.env
+    return None
+
+
+def _disagreement(env: Any, table: _Table) -> str | None:
+    """Play a copy of the environment with random actions; return what it did that the table has not, or None."""
+    bare = _bare(env)
+    if not hasattr(bare, "step"):
+        return None
+    try:
+        bare = deepcopy(bare)
+    except Exception:  # it holds a window, say: then it is played itself
+        pass
+    rng, state = np.random.default_rng(0), None
+    for i in range(STEPS):
+        if state is None:
+            state = _state(bare.reset(seed=i)[0], table)
+            if state is None or not table.initial[state]:
+                return "reset leads to a state that initial_state_distrib gives no probability"
+        action = int(rng.integers(len(table.outcomes[state])))
+        observed, reward, ended, _, _ = bare.step(action)
+        following = _state(observed, table)
+        step = following, float(reward), bool(ended)
+        if not any((s, r, e) == step for _, s, r, e in table.outcomes[state][action]):
+            return (
+                f"action {action} in state {state} led to {observed!r} with reward {reward!r}"
+                f"{', the end' if ended else ''}, which P gives no probability"
+            )
+        state = None if ended or (i + 1) % CUT == 0 else following
+    return None
+
+
+def _state(observed: Any, table: _Table) -> int | None:
+    """Return the number of a state; None if it is none."""
+    try:
+        state = index(observed)
+    except TypeError:
+        return None
+    return state if 0 <= state < len(table.outcomes) else None
 
 
 def _read_table(env: Any) -> _Table:
@@ -163,16 +246,35 @@ def _read_table(env: Any) -> _Table:
     initial = as_float64("env: initial_state_distrib", bare.initial_state_distrib, ("state",))
     if initial.ndim != 1 or not initial.any():
         raise ValueError("env: expected a distribution over the states in initial_state_distrib")
-    n_states = len(initial)
-    try:
-        outcomes = [[_outcomes(bare.P[state][action]) for action in sorted(bare.P[state])] for state in range(n_states)]
-    except (LookupError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"env: expected P[state][action] for the {n_states} states from 0 on to list outcomes "
-            f"(probability, next state, reward, terminated), got a table where that fails with {error!r}"
-        ) from error
+    states = _numbered("P", bare.P, len(initial))
+    outcomes = [
+        [
+            _outcomes(f"P[{state}][{action}]", entries)
+            for action, entries in enumerate(_numbered(f"P[{state}]", actions))
+        ]
+        for state, actions in enumerate(states)
+    ]
     _check_table(outcomes)
     return _Table(outcomes, initial)
+
+
+def _numbered(name: str, entries: Any, n: int | None = None) -> list[Any]:
+    """Return the entries 0, 1, ... of a mapping or a sequence; keys may be numerals, as in JSON."""
+    if isinstance(entries, Mapping):
+        try:
+            found = {int(key) if isinstance(key, str) else index(key): entry for key, entry in entries.items()}
+        except (TypeError, ValueError):
+            found = {}
+        if len(found) != len(entries):
+            raise ValueError(f"env: expected numbers as keys of {name}, each once, got {list(entries)!r}")
+    elif isinstance(entries, Sequence) and not isinstance(entries, str | bytes):
+        found = dict(enumerate(entries))
+    else:
+        raise ValueError(f"env: expected a mapping or a list in {name}, got {type(entries).__name__}")
+    n = len(found) if n is None else n
+    if missing := [i for i in range(n) if i not in found]:
+        raise ValueError(f"env: expected {name}[0] to {name}[{n - 1}], got none for {missing[0]}")
+    return [found[i] for i in range(n)]
 
 
 def _check_table(outcomes: list[list[list[tuple[float, int, float, bool]]]]) -> None:
@@ -185,12 +287,26 @@ def _check_table(outcomes: list[list[list[tuple[float, int, float, bool]]]]) -> 
         raise ValueError(f"env: expected next states in [0, {len(outcomes)}) in P, got {min(strays)}")
 
 
-def _outcomes(entries: Sequence[tuple[float, int, float, bool]]) -> list[tuple[float, int, float, bool]]:
+def _outcomes(name: str, entries: Any) -> list[tuple[float, int, float, bool]]:
     """Return the outcomes of positive probability, in Python's own number types."""
-    outcomes = [(float(p), int(s), float(r), bool(ended)) for p, s, r, ended in entries]
-    if not all(isfinite(p) and isfinite(r) for p, _, r, _ in outcomes):
-        raise ValueError(f"an outcome is not finite: {outcomes}")
-    return [outcome for outcome in outcomes if outcome[0] != 0]
+    if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
+        raise ValueError(f"env: expected a list of outcomes in {name}, got {type(entries).__name__}")
+    found = []
+    for i, entry in enumerate(entries):
+        at = f"{name}[{i}]"
+        if not isinstance(entry, Sequence) or isinstance(entry, str | bytes) or len(entry) != 4:
+            raise ValueError(f"env: expected (probability, next state, reward, terminated) in {at}, got {entry!r}")
+        chance, following, reward, ended = entry
+        for what, value in (("probability", chance), ("reward", reward)):
+            if not isinstance(value, Real) or not isfinite(value):
+                raise ValueError(f"env: expected a finite number as the {what} of {at}, got {value!r}")
+        if not isinstance(following, Real) or not float(following).is_integer():
+            raise ValueError(f"env: expected the number of a state as the next state of {at}, got {following!r}")
+        if not isinstance(ended, Real | np.bool_) or ended not in (0, 1):
+            raise ValueError(f"env: expected True or False for the end of the episode in {at}, got {ended!r}")
+        if chance != 0:
+            found.append((float(chance), int(float(following)), float(reward), bool(ended)))
+    return found
 
 
 def _reached(table: _Table, horizon: int) -> list[int]:
