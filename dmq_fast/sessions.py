@@ -284,9 +284,17 @@ class MonteCarloSession(Session):
             yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
         if any(algorithm.learned) and not self.regression.saw_reward:
             yield "no reward was ever seen: the returned policy is arbitrary"
+        elif blank := self.blank_levels():
+            yield f"no reward was seen from level(s) {blank} on: what the returned policy does there is arbitrary"
         if self.oracle.n_marginal:
             yield f"{self.oracle.n_marginal} oracle answer(s) were too close to call"
         yield from self.journal_failure()
+
+    def blank_levels(self) -> list[int]:
+        """Return the levels that were learned, all of whose estimates are 0."""
+        rules = zip(self.algorithm.learned, self.algorithm.greedy.rules, strict=True)
+        found = [rule.theta if done and isinstance(rule, Greedy | ExactGreedy) else None for done, rule in rules]
+        return [h for h, theta in enumerate(found) if theta is not None and len(theta) > 1 and not theta.any()]
 
 
 # ---- The self-stopping run

@@ -695,3 +695,16 @@ def test_mixture_counts_are_multinomial():
     sd = np.sqrt(12_000 * 2 / 9)
     assert np.abs(counts.mean(axis=0) - 4000).max() < 5 * sd / np.sqrt(2000)
     assert np.abs(counts.var(axis=0) / sd**2 - 1).max() < 5 * np.sqrt(2 / 2000)
+
+
+def test_levels_without_a_reward_ahead_are_named():
+    """A few samples on the slippery lake: most levels never see the goal, and their estimates are 0."""
+    pytest.importorskip("gymnasium")
+    env = dmq.environments.make("gym:FrozenLake-v1", horizon=20)
+    result = dmq.DMQ(env, variant="frugal", n_samples=20, rng=0).learn()
+    blank = [h for h in range(20) if not result.theta[h].any()]
+    assert result.status == "finished" and 0 < len(blank) < 20
+    assert (
+        f"no reward was seen from level(s) {blank} on: what the returned policy does there is arbitrary"
+        in result.warnings
+    )
