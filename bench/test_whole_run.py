@@ -24,7 +24,7 @@ def timed(call, *arguments):
 def test_lock_100_against_the_reference(benchmark):
     env = environments.combination_lock(100, 4, rng=0)
     algorithm = dmq.DMQ(env, rng=1, **SETTINGS)
-    initial = tuple(("fixed", rule.action) for rule in algorithm.initial[0].rules)
+    initial = tuple(("fixed", rule.action) for rule in algorithm.settings.initial[0].rules)
 
     def reference():
         sampler = NumpySampler(env, np.random.default_rng(1))
