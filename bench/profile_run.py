@@ -15,7 +15,7 @@ from typing import Any
 
 import dmq_fast as dmq
 from dmq_fast.environments import combination_lock
-from dmq_fast.learner import Session
+from dmq_fast.sessions import Resources
 
 
 class Timed:
@@ -53,7 +53,9 @@ def main() -> None:
     for _ in range(20):
         kernels = {"rollouts": Timed(model)}
         algorithm.sampler._model = kernels["rollouts"]  # type: ignore[attr-defined]
-        session = Session(algorithm)
+        surroundings = (algorithm.stream, algorithm.budget, algorithm.workers, algorithm.executor, algorithm.progress)
+        resources = Resources(algorithm.variant, algorithm.sampler, *surroundings)
+        session: Any = algorithm.settings.session(resources, None)
         linear: Any = session.oracle.solver
         kernels["oracle"] = linear._scan = Timed(linear._scan)
         kernels["regression"] = linear._ridge_fit = Timed(linear._ridge_fit)

@@ -4,6 +4,7 @@ import argparse
 import ast
 import inspect
 import re
+import runpy
 import shlex
 import tomllib
 from pathlib import Path
@@ -205,3 +206,12 @@ def test_every_finding_names_a_test():
     assert FINDINGS[1::2] == list("ABCDEFGHIJKLMN")
     assert PARTS[1::2] == ["i", "ii", "iii", "iv", "v", "vi", "vii"]
     assert all(any(named_tests(text)) for text in FINDINGS[2::2] + PARTS[2::2])
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("bench/[!tc]*.py")), ids=lambda path: path.stem)
+def test_scripts_of_the_bench_can_be_imported(path, monkeypatch):
+    """Those that have not lost a name in the package which they import."""
+    monkeypatch.syspath_prepend(path.parent)
+    if "matplotlib" in path.read_text():
+        pytest.importorskip("matplotlib")
+    runpy.run_path(str(path), run_name="imported")
