@@ -52,7 +52,7 @@ class Candidate:
         """Return upper limits of what `gaps` estimates, (H,): how often a state is met is known with an error."""
         gaps = self.planner.gaps(self.episodes)
         error = gaps.std(axis=0) / math.sqrt(len(self))
-        upper: Floats = gaps.mean(axis=0) + -NormalDist().inv_cdf(confidence_left) * error
+        upper: Floats = gaps.mean(axis=0) - NormalDist().inv_cdf(confidence_left) * error
         return upper
 
     def doubt(self, confidence_left: float) -> float:
