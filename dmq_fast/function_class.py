@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels import RidgeFit, ShiftScan, as_floats, as_positive
+from dmq_fast.kernels import RidgeFit, ShiftScan, as_floats, as_positive, ridge_fit
 from dmq_fast.moments import Moments
 from dmq_fast.theory.bounds import UNBOUNDED, finite_cover_bound, sure_cover_bound
 
@@ -193,7 +193,7 @@ class LinearSolver:
         penalty: Array | None = None,
     ) -> None:
         self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value", regularizer)
-        self._penalty = None if penalty is None else ridge * penalty
+        self._ridge, self._penalty = ridge, None if penalty is None else ridge * penalty
         self._ridge_fit = RidgeFit(dimension, ridge if penalty is None else 0.0)
 
     @property
@@ -202,9 +202,18 @@ class LinearSolver:
         return self._scan.n_marginal
 
     def fit(self, moments: Moments, level: int) -> Array:
-        """Return the ridge estimate theta_h^a, shape (d,); see `Solver.fit`."""
+        """Return the ridge estimate theta_h^a, shape (d,); see `Solver.fit`.
+
+        Where no row has an entry, theta is 0, so rows are fitted on the columns that have.
+        """
         pairs = moments.returns[level]
-        gram = moments.grams[moments.levels.index(level)]
+        if moments.rows is not None and self._penalty is None:
+            support, gram = moments.rows.compressed(moments.levels.index(level))
+            theta = np.zeros(moments.rows.dimension)
+            if len(support):
+                theta[support] = ridge_fit(gram, pairs.moment[support], pairs.n, self._ridge)
+            return theta
+        gram = moments.gram_at(level)
         if self._penalty is not None:
             gram = gram + pairs.n * self._penalty
         return self._ridge_fit(gram, pairs.moment, pairs.n)
@@ -386,7 +395,7 @@ class FiniteSolver:
         The mean of y^2 is the same for all i and left out.
         """
         pairs = moments.returns[level]
-        gram = moments.grams[moments.levels.index(level)]
+        gram = moments.gram_at(level)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = self.scale**2 * np.diagonal(gram)
             losses = (squares - 2.0 * self.scale * pairs.moment) / pairs.n + self.penalty

@@ -1,4 +1,7 @@
-"""`Moments`: the sums over trajectories that Algorithms 2 and 3 need; those of several batches add up."""
+"""`Moments`: the sums over trajectories that Algorithms 2 and 3 need; those of several batches add up.
+
+Sums of phi phi^T come in two forms, Gram matrices and rows. `fits_rows` tells which is cheaper.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Moments", "Returns"]
+from dmq_fast.kernels import LevelRows
+
+__all__ = ["Moments", "Returns", "fits_rows"]
 
 
 FIXED = (tuple, range)  # sequences that cannot change; a union of the two would be made anew at every call
@@ -22,6 +27,14 @@ class Returns(NamedTuple):
     n: int
 
 
+def fits_rows(n: int, nonzeros: int, dimension: int) -> bool:
+    """Whether n rows of so many entries that are not 0 are cheaper than a Gram matrix of this dimension.
+
+    Below 24 dimensions a Gram matrix and its factorisation cost about as much as one row (bench/test_row_oracle.py).
+    """
+    return dimension >= 24 and 4 * n * nonzeros <= dimension * dimension
+
+
 class Moments:
     """Moments of n trajectories.
 
@@ -30,52 +43,83 @@ class Moments:
     n : int
         Number of trajectories.
     levels : sequence of int
-        Ascending levels that `grams` holds.
-    grams : numpy.ndarray, shape (len(levels), d, d)
-        Sum over the trajectories of phi(s_h) phi(s_h)^T, by level.
+        Ascending levels that `sums` holds.
+    sums : numpy.ndarray, shape (len(levels), d, d), or LevelRows
+        Sum over the trajectories of phi(s_h) phi(s_h)^T by level, or the rows behind it.
     returns : dict of int to Returns
         By level h, the moments of the return to go from h.
+
+    Attributes
+    ----------
+    rows : LevelRows or None
+        The sums, if they came in rows.
 
     Examples
     --------
     >>> one = Moments(1, [0], np.array([[[1.0, 0.0], [0.0, 0.0]]]), {})
-    >>> two = Moments(2, [0], np.array([[[0.0, 0.0], [0.0, 2.0]]]), {})
+    >>> two = Moments(2, [0], LevelRows.of([[[0.0, 1.0], [0.0, 1.0]]]), {})
     >>> (one + two).second_moment(0)
     array([[0.33333333, 0.        ],
            [0.        , 0.66666667]])
     """
 
-    __slots__ = ("grams", "levels", "n", "returns")
+    __slots__ = ("_grams", "levels", "n", "returns", "rows")
 
-    def __init__(self, n: int, levels: Sequence[int], grams: NDArray[np.float64], returns: dict[int, Returns]) -> None:
+    def __init__(
+        self, n: int, levels: Sequence[int], sums: NDArray[np.float64] | LevelRows, returns: dict[int, Returns]
+    ) -> None:
         self.n = n
         self.levels = levels if isinstance(levels, FIXED) else tuple(levels)
-        self.grams = grams
+        self.rows: LevelRows | None = sums if isinstance(sums, LevelRows) else None
+        self._grams: NDArray[np.float64] | None = None if isinstance(sums, LevelRows) else sums
         self.returns = returns
+
+    @property
+    def grams(self) -> NDArray[np.float64]:
+        """Sum of phi phi^T by level, shape (len(levels), d, d); made anew each time where the sums are in rows."""
+        if self.rows is None:
+            assert self._grams is not None
+            return self._grams
+        grams = np.empty((len(self.levels), self.rows.dimension, self.rows.dimension))
+        for i, gram in enumerate(grams):
+            gram[...] = self.rows.gram(i)
+        return grams
+
+    def gram_at(self, level: int) -> NDArray[np.float64]:
+        """Return the sum of phi phi^T of one level, shape (d, d)."""
+        i = self.levels.index(level)
+        if self.rows is not None:
+            return self.rows.gram(i)
+        gram: NDArray[np.float64] = self.grams[i]
+        return gram
 
     def second_moment(self, level: int) -> NDArray[np.float64]:
         """Return the second moment of one level, (1 / n) Sum phi phi^T, shape (d, d)."""
-        gram: NDArray[np.float64] = self.grams[self.levels.index(level)]
-        return gram / self.n
+        return self.gram_at(level) / self.n
 
     @property
     def gram(self) -> dict[int, NDArray[np.float64]]:
         """Sum of phi phi^T by level."""
         return dict(zip(self.levels, self.grams, strict=True))
 
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes of the arrays."""
+        sums = self.grams.nbytes if self.rows is None else self.rows.nbytes
+        return sums + sum(returns.moment.nbytes for returns in self.returns.values())
+
     def at(self, level: int) -> Moments:
         """Return the moments of one level: its second moment, and the return to go from it if it is there."""
         if len(self.levels) == 1:
             return self
-        i = self.levels.index(level)
-        returns = {level: self.returns[level]} if level in self.returns else {}
-        # A copy, so that the other levels need not be kept.
-        return Moments(self.n, (level,), self.grams[i : i + 1].copy(), returns)
+        return self.only((level,), (level,) if level in self.returns else ())
 
     def only(self, levels: Sequence[int], returns_from: Sequence[int]) -> Moments:
         """Return the moments of some ascending levels, and of the returns to go from some."""
-        grams = self.grams[[self.levels.index(level) for level in levels]]
-        return Moments(self.n, levels, grams, {h: self.returns[h] for h in returns_from})
+        positions = [self.levels.index(level) for level in levels]
+        # A copy, so that the other levels need not be kept.
+        sums = self.grams[positions] if self.rows is None else self.rows.pick(positions)
+        return Moments(self.n, levels, sums, {h: self.returns[h] for h in returns_from})
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
@@ -86,7 +130,9 @@ class Moments:
             h: Returns(mine.moment + theirs.moment, mine.square + theirs.square, mine.n + theirs.n)
             for (h, mine), theirs in zip(self.returns.items(), other.returns.values(), strict=True)
         }
-        return Moments(self.n + other.n, self.levels, self.grams + other.grams, returns)
+        if self.rows is None or other.rows is None:
+            return Moments(self.n + other.n, self.levels, self.grams + other.grams, returns)
+        return Moments(self.n + other.n, self.levels, self.rows + other.rows, returns)
 
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, levels={list(self.levels)}, returns_from={list(self.returns)})"

@@ -207,7 +207,7 @@ class ExtendedSolver:
     def fit(self, moments: Moments, level: int) -> Objects:
         """Return the ridge estimate theta_h^a, shape (d,), from pairs (phi(s_h), y) of one level (equation 2)."""
         pairs = moments.returns[level]
-        gram = moments.grams[moments.levels.index(level)]
+        gram = moments.gram_at(level)
         return solve_definite(gram / pairs.n + self._penalty, pairs.moment / pairs.n)
 
     def scan(self, cover_moments: Objects, moments: Moments, top: int, bottom: int) -> tuple[int, NDArray[np.float64]]:

@@ -32,6 +32,8 @@ try:
     from dmq_fast.kernels._ridge import Ridge
     from dmq_fast.kernels._ridge_fit import RidgeFit, ridge_fit
     from dmq_fast.kernels._rollout import CompiledModel
+    from dmq_fast.kernels._row_oracle import RowOracle, RowScan
+    from dmq_fast.kernels._rows import LevelRows
     from dmq_fast.kernels._rules import Fixed, Greedy, Interpreted, Rule, Uniform
     from dmq_fast.kernels._span import SpanLearner
     from dmq_fast.kernels._stop import heeding
@@ -67,6 +69,7 @@ __all__ = [
     "Interpreted",
     "Learner",
     "LeastSquaresLearner",
+    "LevelRows",
     "LinearQLearner",
     "MountainCar",
     "Nystrom",
@@ -76,6 +79,8 @@ __all__ = [
     "RandomFourier",
     "Ridge",
     "RidgeFit",
+    "RowOracle",
+    "RowScan",
     "Rule",
     "SecondMoment",
     "ShiftScan",

@@ -21,6 +21,12 @@ cdef void solve_transposed(const double* l, double* x, Py_ssize_t d) noexcept no
 # Lower triangle of c (d, d) <- c + x^T x, x of shape (n, d).
 cdef void add_gram(double* c, const double* x, Py_ssize_t n, Py_ssize_t d) noexcept nogil
 
+# Upper triangle of a <- that of (U^T U)^{-1}, for the factor that `cholesky_upper` left there. Returns LAPACK's info.
+cdef int invert_upper(double* a, Py_ssize_t d) noexcept nogil
+
+# c (d, d) <- a b for symmetric a and b.
+cdef void multiply(const double* a, const double* b, double* c, Py_ssize_t d) noexcept nogil
+
 # Doubles of LAPACK's workspace for `top_eigenpair`.
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil
 

@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 from dmq_fast.kernels._philox import Stream
+from dmq_fast.kernels._rows import LevelRows
 from dmq_fast.kernels._rules import Rule
 
 def alias_tables(probabilities: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
@@ -33,7 +34,8 @@ class FiniteModel:
         stream: Stream,
         levels: Sequence[int],
         returns_from: Sequence[int] = (),
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+        in_rows: bool = False,
+    ) -> tuple[NDArray[np.float64] | LevelRows, NDArray[np.float64], NDArray[np.float64]]: ...
     def returns(self, rules: tuple[Rule, ...], n: int, stream: Stream) -> NDArray[np.float64]: ...
     def trajectories(
         self, rules: tuple[Rule, ...], n: int, stream: Stream

@@ -8,6 +8,7 @@ from typing_extensions import disjoint_base
 from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.kernels._features import FeatureMap
 from dmq_fast.kernels._philox import Stream
+from dmq_fast.kernels._rows import LevelRows
 from dmq_fast.kernels._rules import Rule
 
 @disjoint_base
@@ -30,7 +31,8 @@ class CompiledModel:
         stream: Stream,
         levels: Sequence[int],
         returns_from: Sequence[int],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+        in_rows: bool = False,
+    ) -> tuple[NDArray[np.float64] | LevelRows, NDArray[np.float64], NDArray[np.float64]]: ...
     def returns(self, rules: tuple[Rule, ...], n: int, stream: Stream) -> NDArray[np.float64]: ...
     def trajectories(
         self, rules: tuple[Rule, ...], n: int, stream: Stream

@@ -110,16 +110,11 @@ class Memory:
         """Keep the moments of a call; drop those unused for longest while the limit is exceeded."""
         self._drop(call)
         self._moments[call] = moments
-        self.size += bytes_of(moments)
+        self.size += moments.nbytes
         while self.size > self.limit:
             self._drop(next(iter(self._moments)))
 
     def _drop(self, call: int) -> None:
         moments = self._moments.pop(call, None)
         if moments is not None:
-            self.size -= bytes_of(moments)
-
-
-def bytes_of(moments: Moments) -> int:
-    """Return the number of bytes of the arrays of moments."""
-    return moments.grams.nbytes + sum(returns.moment.nbytes for returns in moments.returns.values())
+            self.size -= moments.nbytes

@@ -11,7 +11,7 @@ from dmq_fast._support.checks import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import CompiledModel, FiniteModel, Rule, Stream
-from dmq_fast.moments import Moments, Returns
+from dmq_fast.moments import Moments, Returns, fits_rows
 from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.base import Sampler
@@ -79,9 +79,14 @@ class RolloutSampler(Sampler):
         if isinstance(env, FiniteMDP):
             self._model = FiniteModel(env.P, env.R, env.features, env.start, env.caps)
             self.chunk_size = CHUNK
+            # Rows of a level are those of its states, so there are never more.
+            self._most_rows = max(len(rows) for rows in env.features)
+            distinct = {id(rows): rows for rows in env.features}.values()
+            self._nonzeros = max(1, *(int((rows != 0.0).sum(axis=1).max()) for rows in distinct))
         else:
             self._model = CompiledModel(env.handle, env.features)
-            self.chunk_size = chunk_size(env)
+            self.chunk_size = self._most_rows = chunk_size(env)
+            self._nonzeros = getattr(env.features, "nonzeros", 0) or env.dimension
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
@@ -89,11 +94,12 @@ class RolloutSampler(Sampler):
         """Roll out one chunk; see `Sampler.collect_chunk`."""
         n = count("n", n, 0)
         check_stream("rng", rng)
-        grams, moments, squares = self._model.rollout(rules_of(policy), n, rng, levels, returns_from)
+        in_rows = fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
+        sums, moments, squares = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, in_rows)
         returns = {}
         if len(returns_from):  # not so for most calls: they are checks of Algorithm 3
             returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
-        return Moments(n, levels, grams, returns)
+        return Moments(n, levels, sums, returns)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
         """Roll out one chunk and show it; see `Sampler.trajectories_chunk`."""

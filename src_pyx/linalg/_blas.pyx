@@ -56,6 +56,7 @@ if sys.byteorder != "little":
     raise ImportError("dmq_fast hands integers to LAPACK in eight bytes, which needs a little-endian machine")
 
 cdef potrf_t dpotrf = <potrf_t> routine(cython_lapack, "dpotrf")
+cdef potrf_t dpotri = <potrf_t> routine(cython_lapack, "dpotri")
 cdef sygst_t dsygst = <sygst_t> routine(cython_lapack, "dsygst")
 cdef syev_t dsyev = <syev_t> routine(cython_lapack, "dsyev")
 cdef syevx_t dsyevx = <syevx_t> routine(cython_lapack, "dsyevx")
@@ -151,6 +152,21 @@ cdef void add_gram(double* c, const double* x, Py_ssize_t n, Py_ssize_t d) noexc
         return
     # C += X^T X: column-major, X is the (d, n) matrix A of C := A A^T + C.
     dsyrk(&uplo, &trans, &size, &rows, &one, <double*> x, &size, &one, c, &size)
+
+
+cdef int invert_upper(double* a, Py_ssize_t d) noexcept nogil:
+    cdef int64_t n = d, info = 0
+    cdef char uplo = b"L"
+    dpotri(&uplo, &n, a, &n, &info)
+    return <int> <int32_t> info
+
+
+cdef void multiply(const double* a, const double* b, double* c, Py_ssize_t d) noexcept nogil:
+    # Column-major, the same memory holds b a, with the factors exchanged: c^T = b^T a^T.
+    cdef int64_t n = d
+    cdef char plain = b"N"
+    cdef double one = 1.0, zero = 0.0
+    dgemm(&plain, &plain, &n, &n, &n, &one, <double*> b, &n, <double*> a, &n, &zero, c, &n)
 
 
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil:

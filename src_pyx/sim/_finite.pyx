@@ -19,6 +19,7 @@ from dmq_fast.kernels._greedy cimport greedy_action, greedy_action_sparse
 from dmq_fast.kernels._moments cimport add_outer, add_outer_sparse, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
 from dmq_fast.kernels._plan cimport Plan
+from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, UNIFORM
 
 import numpy as np
@@ -239,7 +240,9 @@ cdef class FiniteModel:
             level.reward = self.keep_doubles(rewards)
         return 0
 
-    def rollout(self, tuple rules not None, Py_ssize_t n, Stream stream not None, levels, returns_from=()):
+    def rollout(
+        self, tuple rules not None, Py_ssize_t n, Stream stream not None, levels, returns_from=(), bint in_rows=False
+    ):
         """Simulate `n` trajectories and return their moments.
 
         Parameters
@@ -254,10 +257,12 @@ cdef class FiniteModel:
             Levels whose second moment is wanted.
         returns_from : sequence of int, strictly ascending
             Levels h whose return to go, sum_{h' >= h} r_{h'}, is wanted.
+        in_rows : bool, default False
+            Whether second moments are wanted in rows: a row a state, its visits the weight.
 
         Returns
         -------
-        grams : numpy.ndarray, shape (len(levels), d, d)
+        sums : numpy.ndarray, shape (len(levels), d, d), or LevelRows
             Sum over trajectories of phi(s_h) phi(s_h)^T.
         moments : numpy.ndarray, shape (len(returns_from), d)
             Sum of y phi(s_h), with y the return to go from h.
@@ -276,26 +281,29 @@ cdef class FiniteModel:
         cdef Py_ssize_t d = self.dimension, i, failed
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
         cdef _CountedRollout job = _CountedRollout(self, plan, n)
-        grams = np.zeros((len(levels), d, d))
-        moments = np.zeros((len(returns_from), d))
-        squares = np.zeros(len(returns_from))
-        if n == 0:
-            return grams, moments, squares
-        philox_open(&job.generator, stream)
+        cdef LevelRows rows = empty_rows(d, plan.n_levels) if in_rows else None
+        grams = np.zeros((0 if in_rows else plan.n_levels, d, d))
+        moments = np.zeros((plan.n_returns, d))
+        squares = np.zeros(plan.n_returns)
         cdef double[:, :, ::1] gram = grams
         cdef double[:, ::1] moment = moments
         cdef double[::1] square = squares
+        philox_open(&job.generator, stream)
         with nogil:
             failed = job.run()
             if failed < 0:
-                for i in range(gram.shape[0]):
-                    job.write_gram(plan.wanted[i], &gram[i, 0, 0])
-                    plan.check_after(d * d + job.products(plan.wanted[i]) // 32)
-                for i in range(moment.shape[0]):
+                for i in range(plan.n_levels):
+                    if in_rows:
+                        job.write_rows(plan.wanted[i], rows)
+                        plan.check_after(rows.starts[rows.begins[i + 1]])
+                    else:
+                        job.write_gram(plan.wanted[i], &gram[i, 0, 0])
+                        plan.check_after(d * d + job.products(plan.wanted[i]) // 32)
+                for i in range(plan.n_returns):
                     job.write_return(i, &moment[i, 0])
                     square[i] = job.squares[i]
         refuse_overflow(failed)
-        return grams, moments, squares
+        return rows if in_rows else grams, moments, squares
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
         """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
@@ -578,6 +586,25 @@ cdef class _CountedRollout:
                     <double> visits[s], d,
                 )
         mirror(gram, d)
+
+    cdef int write_rows(self, Py_ssize_t h, LevelRows rows) except -1 nogil:
+        cdef Level* level = &self.model.levels[h]
+        cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
+        cdef Py_ssize_t s, d = self.model.dimension
+        cdef int32_t first
+        for s in range(level.n_states):
+            if visits[s] == 0:
+                continue
+            if level.dense != NULL:
+                rows.push(NULL, level.dense + s * d, d, <double> visits[s])
+            else:
+                first = level.phi_start[s]
+                rows.push(
+                    level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first,
+                    <double> visits[s],
+                )
+        rows.end_level()
+        return 0
 
     cdef Py_ssize_t products(self, Py_ssize_t h) noexcept nogil:
         # Multiplications of `write_gram`, at most.

@@ -15,6 +15,7 @@ from dmq_fast.kernels._greedy cimport greedy_action_sparse, greedy_rows, pack_th
 from dmq_fast.kernels._moments cimport add_block, add_outer_sparse, block_work_size, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open
 from dmq_fast.kernels._plan cimport Plan
+from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM
 from dmq_fast.kernels._simulator cimport Simulator, mapped_dimension
 
@@ -72,7 +73,7 @@ cdef class CompiledModel:
         self.horizon = handle.environment.horizon
         self.n_actions = handle.environment.n_actions
 
-    def rollout(self, rules, Py_ssize_t n, Stream stream not None, levels, returns_from):
+    def rollout(self, rules, Py_ssize_t n, Stream stream not None, levels, returns_from, bint in_rows=False):
         """Simulate n trajectories up to the last level that matters and return their moments.
 
         Parameters
@@ -86,10 +87,12 @@ cdef class CompiledModel:
             Levels whose second moment is wanted.
         returns_from : sequence of int, strictly ascending
             Levels h whose return to go, sum_{h' >= h} r_{h'}, is wanted.
+        in_rows : bool, default False
+            Whether second moments are wanted in rows, equal ones merged.
 
         Returns
         -------
-        grams : numpy.ndarray, shape (len(levels), d, d)
+        sums : numpy.ndarray, shape (len(levels), d, d), or LevelRows
             Sum over trajectories of phi(s_h) phi(s_h)^T.
         moments : numpy.ndarray, shape (len(returns_from), d)
             Sum of y phi(s_h), with y the return to go from h.
@@ -110,21 +113,25 @@ cdef class CompiledModel:
         """
         cdef Py_ssize_t d = self.dimension, i
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
-        grams = np.zeros((plan.n_levels, d, d))
+        grams = np.zeros((0 if in_rows else plan.n_levels, d, d))
         moments = np.zeros((plan.n_returns, d))
         squares = np.zeros(plan.n_returns)
         cdef double[:, :, ::1] gram = grams
         cdef double[:, ::1] moment = moments
         cdef double[::1] square = squares
         cdef _Rollout job = _Rollout(self, plan, n)
-        for i in range(plan.n_levels):
+        if in_rows:
+            job.total = job.fresh = empty_rows(d, plan.n_levels)
+            for _ in range(plan.n_levels if n == 0 else 0):
+                job.total.end_level()
+        for i in range(0 if in_rows else plan.n_levels):
             job.grams[plan.wanted[i]] = &gram[i, 0, 0]
         if plan.n_returns > 0:
             job.moments, job.squares = &moment[0, 0], &square[0]
         job.simulate(stream)
-        for i in range(plan.n_levels):
+        for i in range(0 if in_rows else plan.n_levels):
             mirror(&gram[i, 0, 0], d)
-        return grams, moments, squares
+        return job.total if in_rows else grams, moments, squares
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
         """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
@@ -165,6 +172,9 @@ cdef class _Rollout(Simulator):
     cdef double* moments
     cdef double* squares
     cdef double* earned
+    # The rows of all blocks so far and of this one, if they are wanted; the same object for the first.
+    cdef LevelRows total
+    cdef LevelRows fresh
     # Features (n, H, d), actions and rewards (n, H), if they are to be shown.
     cdef bint shown
     cdef double[:, :, ::1] seen
@@ -233,6 +243,17 @@ cdef class _Rollout(Simulator):
             if not self.settle(done, size):
                 return 0
             done += size
+            if self.total is not None and self.n > 1:
+                with gil:
+                    self.merge()
+        return 0
+
+    cdef int merge(self) except -1:
+        if self.total is self.fresh:
+            self.total = self.fresh.merged()
+        else:
+            self.total = self.total + self.fresh
+        self.fresh = empty_rows(self.dimension, self.plan.n_levels)
         return 0
 
     cdef Py_ssize_t work(self, Py_ssize_t h) noexcept nogil:
@@ -248,7 +269,7 @@ cdef class _Rollout(Simulator):
 
     # The steps of a level; each returns False when `stop` holds the reason why the rollout ends.
 
-    cdef bint observe(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+    cdef int observe(self, Py_ssize_t h, Py_ssize_t size) except -1 nogil:
         # Compute the features of the level, where they are used, and add them to the moments that are wanted.
         cdef Py_ssize_t r
         cdef bint starting = False
@@ -259,7 +280,10 @@ cdef class _Rollout(Simulator):
         if not self.observe_block(&self.generator, h, size):
             return False
         if self.plan.counted[h]:
-            self.add_moment(h, size)
+            if self.fresh is not None:
+                self.add_rows(size)
+            else:
+                self.add_moment(h, size)
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] == h:
                 memcpy(self.origin + r * self.block * self.width, self.rows, size * self.width * sizeof(double))
@@ -268,6 +292,15 @@ cdef class _Rollout(Simulator):
                 )
                 memset(self.so_far + r * self.block, 0, size * sizeof(double))
         return True
+
+    cdef int add_rows(self, Py_ssize_t size) except -1 nogil:
+        cdef Py_ssize_t i
+        for i in range(size):
+            self.fresh.push(
+                self.columns + i * self.width if self.sparse else NULL, self.rows + i * self.width, self.width, 1.0
+            )
+        self.fresh.end_level()
+        return 0
 
     cdef void add_moment(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t i, d = self.dimension

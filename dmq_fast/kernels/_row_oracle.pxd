@@ -1,0 +1,38 @@
+"""The oracle for moments in rows, with an inverse of the cover's moment kept."""
+
+from libc.stdint cimport int32_t
+
+from dmq_fast.kernels._rows cimport LevelRows
+
+cdef class RowOracle:
+    cdef readonly Py_ssize_t dimension
+    cdef readonly double eps_r
+    # The columns on which S is not 0, in the order in which they came, and the place of each column among them or -1.
+    cdef readonly Py_ssize_t order
+    cdef int32_t* columns
+    cdef int32_t* place
+    # S on its support; and W, kept as an inverse of B = S + eps_r I there:
+    # (1 - rho) B^-1 <= W <= (1 + rho) B^-1 in the order of symmetric matrices; rho is infinite while there is none.
+    # Both (order, order), in rows of length `room`.
+    cdef Py_ssize_t room
+    cdef double* s
+    cdef double* w
+    cdef double rho
+    # Square roots of the diagonal of W, and a vector of workspace.
+    cdef double* root
+    cdef double* y
+
+    # Add columns to the support.
+    cdef int extend(self, const int32_t* columns, Py_ssize_t n) except -1
+
+    # S <- S + the sum of a level of `rows` / divisor.
+    cdef int add_level(self, LevelRows rows, Py_ssize_t level, double divisor) except -1
+
+    # Compute W anew; rho stays infinite where that fails.
+    cdef int rebuild(self) except -1
+
+    # W <- the inverse after B grows by weight x x^T, for an x inside the support.
+    cdef void update(self, const int32_t* columns, const double* values, Py_ssize_t n, double weight) noexcept nogil
+
+    # Bound on the loss from errors in the scale of W to errors relative to B^-1; see the head of the source.
+    cdef double spread(self) noexcept nogil

@@ -1,0 +1,824 @@
+"""The DSEC oracle for D2 in rows: what an answer costs depends on the rows, not on the dimension.
+
+With B = S + eps_r I and the rows phi_r of weights w_r behind M2 = (1/n) sum_r w_r phi_r phi_r^T, the answer is True iff
+
+    lambda_max(E) >= n R,   E_rs = (w_r w_s)^{1/2} phi_r^T B^{-1} phi_s,   R = eps_2 / eps_1,
+
+since X B^{-1} X^T and B^{-1} X^T X have the same eigenvalues other than 0. B^{-1} changes only with S, so it is kept.
+On columns that no row of S has it is I / eps_r, so it is kept on the others, the support of S. The diagonal of E, the
+leverages w_r phi_r^T B^{-1} phi_r, settles most answers: False if their sum is below n R, True if one of them is not.
+
+Every bound below is on |x^T D y| <= c m(x) m(y) with m(x) = sum_i |x_i| (W_ii)^{1/2}, for errors D of entries
+|D_ij| <= c (W_ii W_jj)^{1/2}. It is the scale in which all roundings of W and of products with it are small: as W is
+positive definite, its own entries obey it with c = 1.
+
+*What is kept.* (1 - rho) B^{-1} <= W <= (1 + rho) B^{-1}. For errors D of W as above, |x^T D x| <= c m(x)^2, and
+x_i^2 <= B_ii x^T B^{-1} x, so m(x)^2 <= t^2 x^T B^{-1} x with t = sum_i (B_ii W_ii)^{1/2}: rho grows by c t^2. A new
+W = B^{-1} from LAPACK is verified by its residual: the eigenvalues of W B - I, those of B^{1/2} W B^{1/2} - I, are at
+most the largest absolute sum of a row of any matrix similar to it. If S grows by w x x^T, exact arithmetic would keep
+rho: B <= (1 + rho) W^{-1} gives B + w x x^T <= (1 + rho) (W^{-1} + w x x^T), and likewise on the other side.
+
+Answers that these bounds leave open are found by `decide`, on the columns that any row has.
+"""
+
+cimport numpy as cnp
+from libc.float cimport DBL_EPSILON
+from libc.math cimport INFINITY, fabs, isfinite, sqrt
+from libc.stdint cimport int32_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from dmq_fast.kernels._blas cimport cholesky_upper, invert_upper, multiply
+from dmq_fast.kernels._dsec cimport (
+    MARGINAL_NO_SHIFT, NO_SHIFT, NOT_FINITE, SHIFT, Answer, decide, decide_work_size, says_true, shift_value,
+    value_work_size,
+)
+from dmq_fast.kernels._moments cimport add_outer_sparse, mirror
+from dmq_fast.kernels._rows cimport LevelRows, compress
+from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, positive, refuse_not_finite
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from *:
+    """
+    #include "dmq_reduce.h"
+    #include "dmq_wide.h"
+
+    /* y (n,) <- y + a x */
+    DMQ_WIDE static void dmq_axpy(double a, const double *restrict x, double *restrict y, ptrdiff_t n)
+    {
+        for (ptrdiff_t i = 0; i < n; i++)
+            y[i] += a * x[i];
+    }
+
+    /* w (n, n), in rows of length room <- w + a y y^T */
+    DMQ_WIDE static void dmq_rank_one(
+        double *restrict w, ptrdiff_t room, double a, const double *restrict y, ptrdiff_t n)
+    {
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (ptrdiff_t j = 0; j < n; j++)
+                w[i * room + j] += (a * y[i]) * y[j];
+    }
+    """
+    void dmq_axpy(double a, const double* x, double* y, Py_ssize_t n) noexcept nogil
+    void dmq_rank_one(double* w, Py_ssize_t room, double a, const double* y, Py_ssize_t n) noexcept nogil
+
+# Relative rounding error of one operation.
+cdef double UNIT = DBL_EPSILON / 2.0
+
+# Numbers beyond this, or below its inverse, are left to `decide`: within, what underflows is far below the roundings.
+cdef double VAST = 1e100
+
+# W is computed anew when rho is larger than this, and not used where that does not help.
+cdef double LOOSE = 1e-6
+
+cdef int VERSION = 1
+
+# Entries of a row up to which products with W look its entries up, instead of adding its rows.
+cdef enum:
+    FEW = 32
+
+
+cdef class RowOracle:
+    """S + eps_r I of one level, its inverse kept: leverages, and the oracle for rows.
+
+    Parameters
+    ----------
+    dimension : int
+        Feature dimension d >= 1.
+    eps_r : float
+        Regulariser > 0.
+
+    Attributes
+    ----------
+    dimension : int
+    eps_r : float
+    order : int
+        Number of columns on which S is not 0. Memory is O(order^2 + d).
+
+    Notes
+    -----
+    Not safe to share between threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmq_fast.kernels import LevelRows, RowOracle
+    >>> oracle = RowOracle(1000, eps_r=0.5)
+    >>> seen = np.zeros((1, 1000))
+    >>> seen[0, 7] = 1.0
+    >>> oracle.add(LevelRows.of([seen]))
+    >>> oracle.leverages(LevelRows.of([seen])).round(6), oracle.order
+    (array([0.666667]), 1)
+    >>> oracle.decision(LevelRows.of([np.roll(seen, 1)]), 1.0, 2.0)
+    True
+    """
+
+    def __cinit__(self, dimension, eps_r):
+        self.dimension = integer(dimension, "dimension", 1, LARGEST)
+        self.eps_r = positive(eps_r, "eps_r")
+        self.place = <int32_t*> malloc(self.dimension * sizeof(int32_t))
+        if self.place == NULL:
+            raise MemoryError()
+        memset(self.place, 0xFF, self.dimension * sizeof(int32_t))
+
+    def __dealloc__(self):
+        free(self.columns)
+        free(self.place)
+        free(self.s)
+        free(self.w)
+        free(self.root)
+        free(self.y)
+
+    def add(self, LevelRows rows not None, level=0, divisor=1.0):
+        """Add rows in place: S <- S + (sum_r w_r phi_r phi_r^T) / divisor.
+
+        Parameters
+        ----------
+        rows : LevelRows
+        level : int, default 0
+            Position of the level of `rows` to add.
+        divisor : float, default 1.0
+            A number > 0; the number of trajectories makes it the second moment.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On an argument of a wrong type or out of range, or if the sum overflows.
+        """
+        check_rows(self, rows)
+        self.add_level(rows, integer(level, "level", 0, rows.n_levels - 1), positive(divisor, "divisor"))
+
+    def add_gram(self, support, gram):
+        """Add a matrix in place, on some columns.
+
+        Parameters
+        ----------
+        support : array_like of int, shape (k,)
+            Distinct columns.
+        gram : array_like, shape (k, k)
+            Symmetric positive semidefinite, which is not checked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On an argument of a wrong type, shape or range, or an entry that is not finite.
+        """
+        cdef cnp.ndarray columns = np.ascontiguousarray(support, np.int32)
+        cdef Py_ssize_t i, j, k
+        cdef const double* g
+        cdef const int32_t* column
+        if columns.ndim != 1 or len(np.unique(columns)) != len(columns):
+            raise ValueError(f"support: expected distinct columns, shape (k,), got shape {(<object> columns).shape}")
+        k = cnp.PyArray_DIM(columns, 0)
+        if k and not 0 <= (<object> columns).min() <= (<object> columns).max() < self.dimension:
+            raise ValueError(f"support: expected columns in [0, {self.dimension})")
+        sums = matrix(gram, "gram", k, k)
+        refuse_not_finite("gram", sums)
+        column, g = <const int32_t*> cnp.PyArray_DATA(columns), entries(sums)
+        self.extend(column, k)
+        for i in range(k):
+            for j in range(k):
+                self.s[self.place[column[i]] * self.room + self.place[column[j]]] += g[i * k + j]
+        self.rho = INFINITY
+
+    @property
+    def support(self):
+        """The columns on which S is not 0, ascending, shape (order,)."""
+        return np.sort(self._columns())
+
+    @property
+    def gram(self):
+        """S on its support, shape (order, order)."""
+        cdef Py_ssize_t i
+        out = np.empty((self.order, self.order))
+        cdef double* x = entries(out)
+        for i in range(self.order):
+            memcpy(x + i * self.order, self.s + i * self.room, self.order * sizeof(double))
+        ascending = np.argsort(self._columns())
+        return np.ascontiguousarray(out[np.ix_(ascending, ascending)])
+
+    def matrix(self):
+        """Return S, shape (d, d)."""
+        out, support = np.zeros((self.dimension, self.dimension)), self.support
+        out[np.ix_(support, support)] = self.gram
+        return out
+
+    def _columns(self):
+        columns = np.empty(self.order, np.int32)
+        memcpy(cnp.PyArray_DATA(columns), self.columns, self.order * sizeof(int32_t))
+        return columns
+
+    def leverages(self, LevelRows rows not None, level=0):
+        """Return phi_r^T (S + eps_r I)^-1 phi_r of the rows of a level, without their weights, shape (n,).
+
+        Their relative error is about 1e-6 at most, and that of a factorisation of S + eps_r I where that is larger.
+        """
+        cdef RowScan scan = RowScan(1.0, 1.0)
+        cdef Py_ssize_t position = integer(level, "level", 0, rows.n_levels - 1), r, first
+        check_rows(self, rows)
+        if not self.rho <= LOOSE:
+            self.rebuild()
+        if not isfinite(self.rho):
+            raise np.linalg.LinAlgError("S + eps_r I is not positive definite in float64; raise eps_r")
+        first = rows.begins[position]
+        out = np.empty(rows.begins[position + 1] - first)
+        cdef double* x = entries(out)
+        scan.locate(self, rows, position)
+        for r in range(rows.begins[position + 1] - first):
+            x[r] = scan.lever[r]
+        return out
+
+    def decision(self, LevelRows rows not None, eps1, eps2, level=0, *, n=None, return_marginal=False):
+        """Return the decision of the oracle on D1, of second moment S + eps_r I, and D2 in rows.
+
+        Parameters
+        ----------
+        rows : LevelRows
+        eps1, eps2 : float
+            Thresholds > 0.
+        level : int, default 0
+            Position of the level of `rows` that is D2.
+        n : float, optional
+            Number of states in D2; by default the sum of the weights.
+        return_marginal : bool, default False
+            Whether to return the flag as well.
+
+        Returns
+        -------
+        decision : bool
+            Whether eps1 lambda_max((S + eps_r I)^{-1} M2) >= eps2 with M2 = (1/n) sum_r w_r phi_r phi_r^T.
+        marginal : bool
+            Only with `return_marginal`; as for `dsec_decision`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On an argument of a wrong type or out of range.
+        """
+        cdef RowScan scan = RowScan(positive(eps1, "eps1"), positive(eps2, "eps2"))
+        cdef Py_ssize_t position = integer(level, "level", 0, rows.n_levels - 1), r
+        cdef double total = 0.0
+        cdef Answer answer
+        check_rows(self, rows)
+        if n is None:
+            for r in range(rows.begins[position], rows.begins[position + 1]):
+                total += rows.weights[r]
+        else:
+            total = positive(n, "n")
+        answer = scan.answer(self, rows, position, total)
+        if return_marginal:
+            return says_true(answer), answer >= MARGINAL_NO_SHIFT
+        return says_true(answer)
+
+    def __reduce__(self):
+        return restored, (VERSION, self.dimension, self.eps_r, self.support, self.gram)
+
+    def __repr__(self):
+        return f"RowOracle(dimension={self.dimension}, eps_r={self.eps_r}, order={self.order})"
+
+    cdef int extend(self, const int32_t* columns, Py_ssize_t n) except -1:
+        cdef Py_ssize_t i, j, fresh = 0, room, k
+        cdef double inverse = 1.0 / self.eps_r
+        cdef double* s
+        cdef double* w
+        cdef double* root
+        cdef double* y
+        cdef int32_t* kept
+        for i in range(n):
+            fresh += self.place[columns[i]] < 0
+        if fresh == 0:
+            return 0
+        if self.order + fresh > self.room:
+            room = max(self.order + fresh, min(self.dimension, self.room + self.room // 2 + 4))
+            s, w = <double*> calloc(room * room, sizeof(double)), <double*> calloc(room * room, sizeof(double))
+            kept = <int32_t*> realloc(self.columns, room * sizeof(int32_t))
+            if kept != NULL:
+                self.columns = kept
+            root = <double*> realloc(self.root, room * sizeof(double))
+            if root != NULL:
+                self.root = root
+            y = <double*> realloc(self.y, room * sizeof(double))
+            if y != NULL:
+                self.y = y
+            if s == NULL or w == NULL or kept == NULL or root == NULL or y == NULL:
+                free(s)
+                free(w)
+                raise MemoryError()
+            for i in range(self.order):
+                memcpy(s + i * room, self.s + i * self.room, self.order * sizeof(double))
+                memcpy(w + i * room, self.w + i * self.room, self.order * sizeof(double))
+            free(self.s)
+            free(self.w)
+            self.s, self.w, self.room = s, w, room
+        for j in range(n):
+            if self.place[columns[j]] < 0:
+                k = self.order
+                self.place[columns[j]] = <int32_t> k
+                self.columns[k] = columns[j]
+                self.w[k * self.room + k] = inverse
+                self.root[k] = sqrt(inverse)
+                self.order = k + 1
+        # The inverse of a number is within a rounding of it.
+        self.rho = max(self.rho, 2.0 * UNIT)
+        return 0
+
+    cdef int add_level(self, LevelRows rows, Py_ssize_t level, double divisor) except -1:
+        cdef Py_ssize_t begin = rows.begins[level], end = rows.begins[level + 1], r, i, j, m = end - begin, n
+        cdef Py_ssize_t first = rows.starts[begin], last = rows.starts[end]
+        cdef double t
+        cdef double* sums
+        cdef int32_t* places
+        cdef int32_t* local
+        if m == 0:
+            return 0
+        # The sum first, on the columns of these rows, and then one addition an entry: the roundings of the dense form.
+        local = <int32_t*> malloc((2 * (last - first) + 1) * sizeof(int32_t))
+        if local == NULL:
+            raise MemoryError()
+        places = local + (last - first)
+        try:
+            n = compress(rows.columns + first, last - first, local, places)
+            sums = <double*> calloc(n * n + 1, sizeof(double))
+            if sums == NULL:
+                raise MemoryError()
+            try:
+                for r in range(begin, end):
+                    add_outer_sparse(
+                        sums, places + (rows.starts[r] - first), rows.values + rows.starts[r],
+                        rows.starts[r + 1] - rows.starts[r], rows.weights[r], n,
+                    )
+                mirror(sums, n)
+                for i in range(n):
+                    if not isfinite(sums[i * n + i] / divisor):
+                        raise ValueError("rows: the sum overflows float64; rescale")
+                self.extend(local, n)
+                for i in range(n):
+                    places[i] = self.place[local[i]]
+                for i in range(n):
+                    for j in range(n):
+                        self.s[places[i] * self.room + places[j]] += sums[i * n + j] / divisor
+            finally:
+                free(sums)
+        finally:
+            free(local)
+        if self.rho <= LOOSE and m * self.order <= 3 * self.order * self.order:
+            for r in range(begin, end):
+                self.update(
+                    rows.columns + rows.starts[r], rows.values + rows.starts[r], rows.starts[r + 1] - rows.starts[r],
+                    rows.weights[r] / divisor,
+                )
+            # S itself is rounded: m + 4 roundings an entry.
+            t = self.spread()
+            self.rho += (m + 4) * UNIT * t * t
+        else:
+            self.rho = INFINITY
+        return 0
+
+    cdef double spread(self) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef double t = 0.0, b
+        for i in range(self.order):
+            b = self.s[i * (self.room + 1)] + self.eps_r
+            if not b <= VAST:
+                return INFINITY
+            t += sqrt(b) * self.root[i]
+        return t * (1.0 + 2.0 * (self.order + 4) * UNIT)
+
+    cdef void update(self, const int32_t* columns, const double* values, Py_ssize_t n, double weight) noexcept nogil:
+        # W <- W - c y y^T, y = W x, c = w / (1 + w x^T y). In units of (W_ii W_jj)^{1/2}, an entry of y y^T is at most
+        # m(x)^2; y has errors of n + 2 roundings in m(x) each, x^T y of 2 n + 4 in m(x)^2, the rest 8.
+        cdef Py_ssize_t i, k = self.order
+        cdef double lever = 0.0, m = 0.0, c, t
+        memset(self.y, 0, k * sizeof(double))
+        for i in range(n):
+            dmq_axpy(values[i], self.w + self.place[columns[i]] * self.room, self.y, k)
+        for i in range(n):
+            lever += values[i] * self.y[self.place[columns[i]]]
+            m += fabs(values[i]) * self.root[self.place[columns[i]]]
+        c = weight / (1.0 + weight * lever)
+        t = self.spread()
+        self.rho += t * t * UNIT * (8.0 + 4.0 * (2 * n + 6) * c * m * m)
+        dmq_rank_one(self.w, self.room, -c, self.y, k)
+        for i in range(k):
+            if not self.w[i * (self.room + 1)] > 0.0:
+                self.rho = INFINITY
+                return
+            self.root[i] = sqrt(self.w[i * (self.room + 1)])
+
+    cdef int rebuild(self) except -1:
+        cdef Py_ssize_t i, j, k = self.order
+        cdef double* b
+        cdef double* w
+        cdef double* product
+        cdef double t, total, worst = 0.0
+        cdef bint fits
+        if k == 0:
+            self.rho = 0.0
+            return 0
+        self.rho = INFINITY
+        b = <double*> malloc(3 * k * k * sizeof(double))
+        if b == NULL:
+            raise MemoryError()
+        w, product = b + k * k, b + 2 * k * k
+        with nogil:
+            for i in range(k):
+                memcpy(b + i * k, self.s + i * self.room, k * sizeof(double))
+                b[i * (k + 1)] += self.eps_r
+            memcpy(w, b, k * k * sizeof(double))
+            fits = cholesky_upper(w, k) == 0 and invert_upper(w, k) == 0
+            for i in range(k):
+                fits = fits and w[i * (k + 1)] > 0.0 and isfinite(w[i * (k + 1)])
+            if fits:
+                for i in range(k):
+                    for j in range(i):
+                        w[i * k + j] = w[j * k + i]
+                multiply(b, w, product, k)
+                for i in range(k):
+                    memcpy(self.w + i * self.room, w + i * k, k * sizeof(double))
+                    self.root[i] = sqrt(w[i * (k + 1)])
+                # D^{-1} (B W - I) D for D_ii = B_ii^{1/2}: each entry of B W sums k + 1 products and sees the rounding
+                # of B_ii, all in units of (B_ii W_jj)^{1/2} t.
+                for i in range(k):
+                    total = 0.0
+                    for j in range(k):
+                        total += fabs(product[i * k + j] - (1.0 if i == j else 0.0)) * sqrt(b[j * (k + 1)])
+                    worst = max(worst, total / sqrt(b[i * (k + 1)]))
+                t = self.spread()
+                worst = worst * (1.0 + 2.0 * (k + 4) * UNIT) + (k + 4) * UNIT * t * t
+                if worst < 0.5:
+                    self.rho = worst
+        free(b)
+        return 0
+
+
+def restored(version, dimension, eps_r, support, gram):
+    """Return the oracle of a pickle."""
+    if version != VERSION:
+        raise ValueError(f"state: expected that of a RowOracle, version {VERSION}, got {version!r}")
+    oracle = RowOracle(dimension, eps_r)
+    oracle.add_gram(support, gram)
+    return oracle
+
+
+cdef int check_rows(RowOracle oracle, LevelRows rows) except -1:
+    if rows.dimension != oracle.dimension:
+        raise ValueError(f"rows: expected dimension {oracle.dimension}, got {rows.dimension}")
+    return 0
+
+
+cdef class RowScan:
+    """The oracle calls of one batch of trajectories in rows: levels scanned downwards, up to the first True.
+
+    What `ShiftScan` does with dense moments, answer by answer. Owns its workspace; not safe to share between threads.
+
+    Parameters
+    ----------
+    eps_s, eps_t : float
+        Thresholds > 0.
+    with_values : bool, default False
+        Whether to compute v of each level as well.
+
+    Attributes
+    ----------
+    n_marginal : int
+        Number of answers so far that were marginal; see `DsecResult`.
+    n_exact : int
+        Number of answers so far that needed a factorisation on all columns.
+    """
+
+    cdef readonly double eps_s
+    cdef readonly double eps_t
+    cdef readonly bint with_values
+    cdef readonly Py_ssize_t n_marginal
+    cdef readonly Py_ssize_t n_exact
+    # By entry of the level: its place in the support, those inside first, or its column; and its value.
+    cdef int32_t* index
+    cdef double* value
+    # By row of the level: the number of entries inside; phi^T B^{-1} phi, and m(phi)^2; the room for rows and entries.
+    cdef Py_ssize_t* inside
+    cdef double* lever
+    cdef double* size
+    cdef Py_ssize_t _rows
+    cdef Py_ssize_t _entries
+    cdef double* _work
+    cdef Py_ssize_t _work_size
+
+    def __cinit__(self, eps_s, eps_t, with_values=False):
+        self.eps_s, self.eps_t = positive(eps_s, "eps_s"), positive(eps_t, "eps_t")
+        self.with_values = with_values
+
+    def __dealloc__(self):
+        free(self.index)
+        free(self.value)
+        free(self.inside)
+        free(self.lever)
+        free(self.size)
+        free(self._work)
+
+    def __reduce__(self):
+        return RowScan, (self.eps_s, self.eps_t, bool(self.with_values))
+
+    def scan(self, list oracles not None, LevelRows rows not None, double n, Py_ssize_t base, Py_ssize_t top,
+             Py_ssize_t bottom):
+        """Return the first of the levels top, top - 1, ..., bottom at which the oracle answers True, and the values.
+
+        Parameters
+        ----------
+        oracles : list of RowOracle
+            By level h, that of S_h.
+        rows : LevelRows
+            States of levels base, base + 1, ...
+        n : float
+            Number of states behind each level of `rows`.
+        base, top, bottom : int
+            base <= bottom <= top, or top < bottom for nothing to do.
+
+        Returns
+        -------
+        level : int
+            -1 when every answer was False.
+        values : list of float
+            v of each level tested, in order; empty without `with_values`.
+        """
+        cdef Py_ssize_t level
+        cdef RowOracle oracle
+        cdef Answer answer
+        cdef list values = []
+        if top < bottom:
+            return -1, values
+        if not (0 <= base <= bottom and top < len(oracles) and top < base + rows.n_levels and 0.0 < n < INFINITY):
+            raise ValueError("scan: rows and levels do not fit together")
+        for level in range(top, bottom - 1, -1):
+            oracle = oracles[level]
+            check_rows(oracle, rows)
+            if self.with_values:
+                values.append(self.level_value(oracle, rows, level - base, n))
+            answer = self.answer(oracle, rows, level - base, n)
+            if answer == NOT_FINITE:
+                raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
+            self.n_marginal += answer >= MARGINAL_NO_SHIFT
+            if says_true(answer):
+                return level, values
+        return -1, values
+
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil:
+        if rows > self._rows:
+            free(self.inside)
+            free(self.lever)
+            free(self.size)
+            self._rows = 0
+            self.inside = <Py_ssize_t*> malloc(rows * sizeof(Py_ssize_t))
+            self.lever = <double*> malloc(rows * sizeof(double))
+            self.size = <double*> malloc(rows * sizeof(double))
+            if self.inside == NULL or self.lever == NULL or self.size == NULL:
+                raise MemoryError()
+            self._rows = rows
+        if n_entries > self._entries:
+            free(self.index)
+            free(self.value)
+            self._entries = 0
+            self.index = <int32_t*> malloc(n_entries * sizeof(int32_t))
+            self.value = <double*> malloc(n_entries * sizeof(double))
+            if self.index == NULL or self.value == NULL:
+                raise MemoryError()
+            self._entries = n_entries
+        return 0
+
+    cdef double* work(self, Py_ssize_t size) except NULL nogil:
+        if size > self._work_size:
+            free(self._work)
+            self._work_size = 0
+            self._work = <double*> malloc(size * sizeof(double))
+            if self._work == NULL:
+                with gil:
+                    raise MemoryError()
+            self._work_size = size
+        return self._work
+
+    cdef int locate(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1 nogil:
+        # Fill index, value, inside, lever and size for the rows of a level.
+        cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, r, i, front, back, first, n
+        cdef Py_ssize_t offset = rows.starts[begin], j
+        cdef int32_t place
+        cdef double v, q, t, total, outside
+        cdef const double* w
+        cdef double* y
+        self.reserve(m, rows.starts[begin + m] - offset)
+        for r in range(m):
+            front, back = rows.starts[begin + r] - offset, rows.starts[begin + r + 1] - offset
+            first = front
+            t, outside = 0.0, 0.0
+            # From the last entry on, so that those outside end up ascending.
+            for i in range(back - 1, front - 1, -1):
+                place, v = oracle.place[rows.columns[offset + i]], rows.values[offset + i]
+                if place < 0:
+                    back -= 1
+                    self.index[back], self.value[back] = rows.columns[offset + i], v
+                    outside += v * v
+            for i in range(front, rows.starts[begin + r + 1] - offset):
+                place, v = oracle.place[rows.columns[offset + i]], rows.values[offset + i]
+                if place >= 0:
+                    self.index[front], self.value[front] = place, v
+                    t += fabs(v) * oracle.root[place]
+                    front += 1
+            n = front - first
+            self.inside[r] = n
+            total = 0.0
+            if n > FEW and 4 * n > oracle.order:
+                y = oracle.y
+                memset(y, 0, oracle.order * sizeof(double))
+                for i in range(first, front):
+                    dmq_axpy(self.value[i], oracle.w + self.index[i] * oracle.room, y, oracle.order)
+                for i in range(first, front):
+                    total += self.value[i] * y[self.index[i]]
+            else:
+                for i in range(first, front):
+                    w, v, q = oracle.w + self.index[i] * oracle.room, self.value[i], 0.0
+                    for j in range(first, i):
+                        q += self.value[j] * w[self.index[j]]
+                    total += v * (2.0 * q + v * w[self.index[i]])
+            outside /= oracle.eps_r
+            self.lever[r] = total + outside
+            self.size[r] = t * t + outside
+        return 0
+
+    cdef Answer answer(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE:
+        cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, r, widest = 0
+        cdef double bound = n * self.eps_t / self.eps_s, trace = 0.0, size = 0.0, largest = 0.0, slack, w, unit
+        cdef Answer answer
+        if not oracle.rho <= LOOSE:
+            oracle.rebuild()
+        if oracle.rho <= LOOSE and 1.0 / VAST <= bound <= VAST and 1.0 / VAST <= oracle.eps_r <= VAST:
+            with nogil:
+                self.locate(oracle, rows, level)
+                for r in range(m):
+                    w = rows.weights[begin + r]
+                    trace += w * self.lever[r]
+                    largest = max(largest, w * self.lever[r])
+                    size += w * self.size[r]
+                    widest = max(widest, rows.starts[begin + r + 1] - rows.starts[begin + r])
+                # An entry of E, in units of (w_r w_s)^{1/2} m(phi_r) m(phi_s), sees 2 widest + 8 roundings, and n more
+                # stand for those of a Gram matrix, so that the answer is the same for moments of either form.
+                unit = (2 * widest + m + n + 16) * UNIT
+                slack = 1.1 * oracle.rho * trace + unit * size + 16.0 * UNIT * bound
+                if size <= VAST and trace + slack < bound:
+                    return NO_SHIFT
+                if size <= VAST and largest - slack >= bound:
+                    return SHIFT
+            if size <= VAST and m <= oracle.order + widest:
+                answer = self.factor(oracle, rows, level, bound, slack)
+                if answer == NO_SHIFT or answer == SHIFT:
+                    return answer
+        return self.exactly(oracle, rows, level, n)
+
+    cdef Answer factor(
+        self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double bound, double slack
+    ) except? NOT_FINITE:
+        # Whether bound I - E is positive definite, for certain; MARGINAL_NO_SHIFT where that cannot be told.
+        cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, r, i, j, minor
+        cdef double* e = self.work(2 * m * m + 2 * m + oracle.order)
+        cdef double* a = e + m * m
+        cdef double* x = a + m * m
+        cdef double* y = x + m
+        cdef double shift = slack + 4.0 * (m + 8) * m * UNIT * bound, total, norm, size, p
+        cdef Answer answer = MARGINAL_NO_SHIFT
+        with nogil:
+            self.products(oracle, rows, level, e, y)
+            memcpy(a, e, m * m * sizeof(double))
+            for i in range(m):
+                for j in range(i, m):
+                    a[i * m + j] = -e[i * m + j]
+                a[i * (m + 1)] += bound - shift
+                if not a[i * (m + 1)] > 0.0:
+                    # A leverage this near to the bound.
+                    return MARGINAL_NO_SHIFT
+            minor = cholesky_upper(a, m)
+            for i in range(m if minor == 0 else 0):
+                if not a[i * (m + 1)] > 0.0:
+                    return MARGINAL_NO_SHIFT
+            if minor == 0:
+                return NO_SHIFT
+            # x with U x = 0 but for the last row of the leading block.
+            x[minor - 1] = 1.0
+            for i in range(minor - 2, -1, -1):
+                p = 0.0
+                for j in range(i + 1, minor):
+                    p += a[i * m + j] * x[j]
+                x[i] = -p / a[i * (m + 1)]
+            total, norm, size = 0.0, 0.0, 0.0
+            for i in range(minor):
+                p = 0.0
+                for j in range(i + 1, minor):
+                    p += e[i * m + j] * x[j]
+                total += x[i] * (2.0 * p + e[i * (m + 1)] * x[i])
+                norm += x[i] * x[i]
+                size += fabs(x[i]) * sqrt(e[i * (m + 1)])
+            # The rounding of x^T E x is relative to the sum of |x_i E_ij x_j|, at most size^2.
+            shift = 4.0 * (m + 8) * UNIT
+            if isfinite(total) and total - shift * size * size >= (bound + slack) * norm * (1.0 + shift):
+                answer = SHIFT
+        return answer
+
+    cdef void products(
+        self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double* e, double* y
+    ) noexcept nogil:
+        # Upper triangle of e (m, m) <- (w_r w_s)^{1/2} phi_r^T B^{-1} phi_s. y (order,) is workspace.
+        cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, r, s, i, j
+        cdef Py_ssize_t offset = rows.starts[begin], first, last, other, end
+        cdef double total, outside, root
+        for r in range(m):
+            first = rows.starts[begin + r] - offset
+            last = rows.starts[begin + r + 1] - offset
+            root = sqrt(rows.weights[begin + r])
+            e[r * (m + 1)] = rows.weights[begin + r] * self.lever[r]
+            if r + 1 == m:
+                break
+            memset(y, 0, oracle.order * sizeof(double))
+            for i in range(first, first + self.inside[r]):
+                dmq_axpy(self.value[i], oracle.w + self.index[i] * oracle.room, y, oracle.order)
+            for s in range(r + 1, m):
+                other, end = rows.starts[begin + s] - offset, rows.starts[begin + s + 1] - offset
+                total, outside = 0.0, 0.0
+                for j in range(other, other + self.inside[s]):
+                    total += self.value[j] * y[self.index[j]]
+                # Columns outside the support ascend in every row.
+                i, j = first + self.inside[r], other + self.inside[s]
+                while i < last and j < end:
+                    if self.index[i] == self.index[j]:
+                        outside += self.value[i] * self.value[j]
+                        i += 1
+                        j += 1
+                    elif self.index[i] < self.index[j]:
+                        i += 1
+                    else:
+                        j += 1
+                e[r * m + s] = root * sqrt(rows.weights[begin + s]) * (total + outside / oracle.eps_r)
+
+    cdef Answer exactly(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE:
+        cdef Py_ssize_t k
+        cdef double* s
+        cdef double* gram
+        cdef double* work
+        cdef Answer answer
+        self.n_exact += 1
+        k = self.dense(oracle, rows, level, &s, &gram, &work)
+        with nogil:
+            answer = decide(s, gram, self.eps_s, n * self.eps_t, oracle.eps_r, work, k)
+        return answer
+
+    cdef double level_value(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? -1.0:
+        cdef Py_ssize_t k
+        cdef double* s
+        cdef double* gram
+        cdef double* work
+        cdef double value = 0.0
+        cdef int info
+        k = self.dense(oracle, rows, level, &s, &gram, &work)
+        with nogil:
+            info = shift_value(s, gram, oracle.eps_r, &value, NULL, work, k)
+        if info > 0:
+            # The regularised S is not definite in float64, so v has no bound.
+            return INFINITY
+        value = self.eps_s * (value / n)
+        if info == NOT_FINITE or not isfinite(value):
+            raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")
+        if info < 0:
+            raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
+        return value
+
+    cdef Py_ssize_t dense(
+        self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double** s, double** gram, double** work
+    ) except -1:
+        # S and the sum of the rows on the columns that either has, ascending, and the workspace behind them.
+        cdef Py_ssize_t begin = rows.begins[level], end = rows.begins[level + 1], r, i, j, k
+        cdef Py_ssize_t first = rows.starts[begin], n = rows.starts[end] - first, size = oracle.order + n
+        cdef int32_t* columns = <int32_t*> malloc((3 * size + 1) * sizeof(int32_t))
+        cdef int32_t* distinct = columns + size
+        cdef int32_t* places = columns + 2 * size
+        if columns == NULL:
+            raise MemoryError()
+        try:
+            memcpy(columns, oracle.columns, oracle.order * sizeof(int32_t))
+            memcpy(columns + oracle.order, rows.columns + first, n * sizeof(int32_t))
+            k = compress(columns, size, distinct, places)
+            if k == 0:
+                # No row has an entry that is not 0; a matrix of zeros of order one stands for all.
+                k = 1
+            s[0] = self.work(2 * k * k + max(decide_work_size(k), value_work_size(k)))
+            gram[0], work[0] = s[0] + k * k, s[0] + 2 * k * k
+            memset(s[0], 0, 2 * k * k * sizeof(double))
+            for i in range(oracle.order):
+                for j in range(oracle.order):
+                    s[0][places[i] * k + places[j]] = oracle.s[i * oracle.room + j]
+            for r in range(begin, end):
+                add_outer_sparse(
+                    gram[0], places + oracle.order + (rows.starts[r] - first), rows.values + rows.starts[r],
+                    rows.starts[r + 1] - rows.starts[r], rows.weights[r], k,
+                )
+            mirror(gram[0], k)
+        finally:
+            free(columns)
+        return k

@@ -1,0 +1,420 @@
+"""Second moments in rows: sum_r w_r phi_r phi_r^T with the rows kept, sparse and merged, level by level.
+
+Where trajectories are few, or features sparse, rows take less room and time than (d, d) matrices, whatever d is.
+"""
+
+cimport numpy as cnp
+from libc.stdint cimport int32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from dmq_fast.kernels._moments cimport add_outer_sparse, mirror
+from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, refuse_not_finite, vector
+
+import numpy as np
+
+cnp.import_array()
+
+cdef int VERSION = 1
+
+
+cdef class LevelRows:
+    """Weighted rows of features by level, which stand for the sums of w phi phi^T. Immutable for Python.
+
+    Made by `LevelRows.of`, by samplers, and by `+`, `pick` and pickles.
+
+    Attributes
+    ----------
+    dimension, n_levels : int
+    """
+
+    def __cinit__(self):
+        self.n_levels = 0
+
+    def __dealloc__(self):
+        free(self.begins)
+        free(self.starts)
+        free(self.columns)
+        free(self.values)
+        free(self.weights)
+
+    def __init__(self):
+        raise TypeError("LevelRows: use LevelRows.of")
+
+    @staticmethod
+    def of(levels, weights=None):
+        """Return the rows of some levels, equal ones merged.
+
+        Parameters
+        ----------
+        levels : sequence of array_like, each of shape (n, d)
+            Dense, or anything with a method `tocsr`. At least one, all of the same d.
+        weights : sequence of array_like, each of shape (n,), optional
+            Positive; ones by default.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On a wrong dtype or shape, an entry that is not finite, or a weight that is not positive.
+        """
+        cdef LevelRows out
+        cdef cnp.ndarray indices, indptr, block, scales
+        cdef Py_ssize_t i, first, d = -1, n
+        cdef const double* w
+        if len(levels) == 0:
+            raise ValueError("levels: expected at least one")
+        if weights is not None and len(weights) != len(levels):
+            raise ValueError(f"weights: expected {len(levels)} arrays, one a level, got {len(weights)}")
+        out = empty_rows(1, len(levels))
+        for level, given in enumerate(levels):
+            name = f"levels[{level}]"
+            sparse = hasattr(given, "tocsr")
+            if sparse:
+                given = given.tocsr().copy()
+                given.sum_duplicates()
+                if given.ndim != 2:
+                    raise ValueError(f"{name}: expected shape (n, d), got {given.shape}")
+                block = vector(given.data, name, -1)
+                shape = given.shape
+            else:
+                block = matrix(given, name, -1, -1)
+                shape = (cnp.PyArray_DIM(block, 0), cnp.PyArray_DIM(block, 1))
+            refuse_not_finite(name, block)
+            if d < 0:
+                out.dimension = d = integer(shape[1], "d", 1, LARGEST)
+            elif shape[1] != d:
+                raise ValueError(f"{name}: expected shape (any, {d}), got {shape}")
+            n = shape[0]
+            scales = vector(np.ones(n) if weights is None else weights[level], f"weights[{level}]", n)
+            refuse_not_finite(f"weights[{level}]", scales)
+            w = entries(scales)
+            if sparse:
+                indices = np.ascontiguousarray(given.indices, np.int32)
+                indptr = np.ascontiguousarray(given.indptr, np.int64)
+            for i in range(n):
+                if not w[i] > 0.0:
+                    raise ValueError(f"weights[{level}]: expected positive numbers, got {w[i]} at index {i}")
+                if sparse:
+                    first = indptr[i]
+                    out.push(
+                        <const int32_t*> cnp.PyArray_DATA(indices) + first, entries(block) + first,
+                        <Py_ssize_t> indptr[i + 1] - first, w[i],
+                    )
+                else:
+                    out.push(NULL, entries(block) + i * d, d, w[i])
+            out.end_level()
+        return out.merged()
+
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil:
+        cdef Py_ssize_t have = self.begins[self.n_levels + 1], size
+        cdef void* a
+        cdef void* b
+        if have + rows > self._rows:
+            size = max(2 * self._rows, have + rows)
+            a = realloc(self.starts, (size + 1) * sizeof(Py_ssize_t))
+            if a != NULL:
+                self.starts = <Py_ssize_t*> a
+            b = realloc(self.weights, size * sizeof(double))
+            if b != NULL:
+                self.weights = <double*> b
+            if a == NULL or b == NULL:
+                raise MemoryError()
+            self._rows = size
+        have = self.starts[have]
+        if have + n_entries > self._entries:
+            size = max(2 * self._entries, have + n_entries)
+            a = realloc(self.columns, size * sizeof(int32_t))
+            if a != NULL:
+                self.columns = <int32_t*> a
+            b = realloc(self.values, size * sizeof(double))
+            if b != NULL:
+                self.values = <double*> b
+            if a == NULL or b == NULL:
+                raise MemoryError()
+            self._entries = size
+        return 0
+
+    cdef int push(
+        self, const int32_t* columns, const double* values, Py_ssize_t nnz, double weight
+    ) except -1 nogil:
+        # begins[n_levels + 1] is the end of the level that is being filled.
+        cdef Py_ssize_t row = self.begins[self.n_levels + 1], i, at
+        self.reserve(1, nnz)
+        at = self.starts[row]
+        for i in range(nnz):
+            if values[i] != 0.0:
+                self.columns[at] = <int32_t> i if columns == NULL else columns[i]
+                self.values[at] = values[i]
+                at += 1
+        if at == self.starts[row]:
+            return 0
+        self.starts[row + 1] = at
+        self.weights[row] = weight
+        self.begins[self.n_levels + 1] = row + 1
+        return 0
+
+    cdef void end_level(self) noexcept nogil:
+        self.n_levels += 1
+        self.begins[self.n_levels + 1] = self.begins[self.n_levels]
+
+    cdef LevelRows merged(self):
+        cdef LevelRows out = empty_rows(self.dimension, self.n_levels)
+        out.take(self, None)
+        return out
+
+    cdef int take(self, LevelRows first, LevelRows second) except -1:
+        cdef Py_ssize_t level, most = 0, rows, size = 2
+        cdef Py_ssize_t* table
+        for level in range(first.n_levels):
+            rows = first.begins[level + 1] - first.begins[level]
+            if second is not None:
+                rows += second.begins[level + 1] - second.begins[level]
+            most = max(most, rows)
+        while size < 2 * most:
+            size *= 2
+        table = <Py_ssize_t*> malloc(size * sizeof(Py_ssize_t))
+        if table == NULL:
+            raise MemoryError()
+        try:
+            for level in range(first.n_levels):
+                rows = first.begins[level + 1] - first.begins[level]
+                if second is not None:
+                    rows += second.begins[level + 1] - second.begins[level]
+                size = 2
+                while size < 2 * rows:
+                    size *= 2
+                memset(table, 0xFF, size * sizeof(Py_ssize_t))
+                self.take_level(first, level, table, size)
+                if second is not None:
+                    self.take_level(second, level, table, size)
+                self.end_level()
+        finally:
+            free(table)
+        return 0
+
+    cdef int take_level(self, LevelRows other, Py_ssize_t level, Py_ssize_t* table, Py_ssize_t size) except -1:
+        # `table` finds the rows of the level that are there by the hash of their entries; -1 marks a free slot.
+        cdef Py_ssize_t r, start, nnz, slot, row
+        for r in range(other.begins[level], other.begins[level + 1]):
+            start, nnz = other.starts[r], other.starts[r + 1] - other.starts[r]
+            slot = <Py_ssize_t> (hash_of(other.columns + start, other.values + start, nnz) & <uint64_t> (size - 1))
+            while True:
+                row = table[slot]
+                if row < 0:
+                    table[slot] = self.begins[self.n_levels + 1]
+                    self.push(other.columns + start, other.values + start, nnz, other.weights[r])
+                    break
+                if self.starts[row + 1] - self.starts[row] == nnz and same(
+                    self.columns + self.starts[row], other.columns + start,
+                    self.values + self.starts[row], other.values + start, nnz,
+                ):
+                    self.weights[row] += other.weights[r]
+                    break
+                slot = (slot + 1) & (size - 1)
+        return 0
+
+    def __add__(self, other):
+        cdef LevelRows out, first, second
+        if not isinstance(self, LevelRows) or not isinstance(other, LevelRows):
+            return NotImplemented
+        first, second = self, other
+        if first.n_levels != second.n_levels or first.dimension != second.dimension:
+            raise ValueError("rows of other levels or dimensions do not add up")
+        out = empty_rows(first.dimension, first.n_levels)
+        out.take(first, second)
+        return out
+
+    def pick(self, levels):
+        """Return the rows of some levels, by position, in the order given."""
+        cdef Py_ssize_t level, r
+        cdef LevelRows out = empty_rows(self.dimension, len(levels))
+        for level in levels:
+            if not 0 <= level < self.n_levels:
+                raise IndexError(f"levels: expected positions in [0, {self.n_levels}), got {level}")
+            for r in range(self.begins[level], self.begins[level + 1]):
+                out.push(
+                    self.columns + self.starts[r], self.values + self.starts[r], self.starts[r + 1] - self.starts[r],
+                    self.weights[r],
+                )
+            out.end_level()
+        return out
+
+    def gram(self, Py_ssize_t level):
+        """Return the sum of w phi phi^T of one level, shape (d, d)."""
+        cdef Py_ssize_t r, d = self.dimension
+        if not 0 <= level < self.n_levels:
+            raise IndexError(f"level: expected a position in [0, {self.n_levels}), got {level}")
+        out = np.zeros((d, d))
+        cdef double* x = entries(out)
+        for r in range(self.begins[level], self.begins[level + 1]):
+            add_outer_sparse(
+                x, self.columns + self.starts[r], self.values + self.starts[r], self.starts[r + 1] - self.starts[r],
+                self.weights[r], d,
+            )
+        mirror(x, d)
+        return out
+
+    def compressed(self, Py_ssize_t level):
+        """Return the sum of w phi phi^T of one level on the columns on which any of its rows is not 0.
+
+        Returns
+        -------
+        support : numpy.ndarray of int32, shape (k,)
+            Ascending.
+        gram : numpy.ndarray, shape (k, k)
+        """
+        cdef Py_ssize_t first, n, r, k
+        if not 0 <= level < self.n_levels:
+            raise IndexError(f"level: expected a position in [0, {self.n_levels}), got {level}")
+        first = self.starts[self.begins[level]]
+        n = self.starts[self.begins[level + 1]] - first
+        distinct, places = np.empty(n, np.int32), np.empty(n, np.int32)
+        cdef int32_t* place = <int32_t*> cnp.PyArray_DATA(places)
+        k = compress(self.columns + first, n, <int32_t*> cnp.PyArray_DATA(distinct), place)
+        out = np.zeros((k, k))
+        cdef double* x = entries(out)
+        for r in range(self.begins[level], self.begins[level + 1]):
+            add_outer_sparse(
+                x, place + (self.starts[r] - first), self.values + self.starts[r], self.starts[r + 1] - self.starts[r],
+                self.weights[r], k,
+            )
+        mirror(x, k)
+        return distinct[:k].copy(), out
+
+    def arrays(self, Py_ssize_t level):
+        """Return the rows of one level as in `scipy.sparse.csr_array`, and their weights.
+
+        Returns
+        -------
+        data : numpy.ndarray, shape (nnz,)
+        indices : numpy.ndarray of int32, shape (nnz,)
+        indptr : numpy.ndarray of int64, shape (n + 1,)
+        weights : numpy.ndarray, shape (n,)
+        """
+        cdef Py_ssize_t first, last, begin, end
+        if not 0 <= level < self.n_levels:
+            raise IndexError(f"level: expected a position in [0, {self.n_levels}), got {level}")
+        first, last = self.begins[level], self.begins[level + 1]
+        begin, end = self.starts[first], self.starts[last]
+        data, indices = np.empty(end - begin), np.empty(end - begin, np.int32)
+        indptr, weights = np.empty(last - first + 1, np.int64), np.empty(last - first)
+        memcpy(cnp.PyArray_DATA(data), self.values + begin, (end - begin) * sizeof(double))
+        memcpy(cnp.PyArray_DATA(indices), self.columns + begin, (end - begin) * sizeof(int32_t))
+        memcpy(cnp.PyArray_DATA(indptr), self.starts + first, (last - first + 1) * sizeof(Py_ssize_t))
+        memcpy(cnp.PyArray_DATA(weights), self.weights + first, (last - first) * sizeof(double))
+        return data, indices, indptr - begin, weights
+
+    @property
+    def nbytes(self):
+        """Number of bytes of the rows."""
+        cdef Py_ssize_t rows = self.begins[self.n_levels]
+        return (self.n_levels + 2 * rows + 2) * 8 + self.starts[rows] * (sizeof(double) + sizeof(int32_t))
+
+    @property
+    def n_rows(self):
+        """Number of distinct rows, by level."""
+        cdef Py_ssize_t level
+        return tuple([self.begins[level + 1] - self.begins[level] for level in range(self.n_levels)])
+
+    def __reduce__(self):
+        return restored, (VERSION, self.dimension, [self.arrays(level) for level in range(self.n_levels)])
+
+    def __repr__(self):
+        return f"LevelRows(dimension={self.dimension}, n_rows={list(self.n_rows)})"
+
+
+def restored(version, dimension, levels):
+    """Return the rows of a pickle."""
+    cdef LevelRows out
+    cdef cnp.ndarray data, indices, indptr, weights
+    cdef Py_ssize_t i
+    if version != VERSION:
+        raise ValueError(f"state: expected that of LevelRows, version {VERSION}, got {version!r}")
+    out = empty_rows(dimension, len(levels))
+    for data, indices, indptr, weights in levels:
+        for i in range(cnp.PyArray_DIM(weights, 0)):
+            out.push(
+                <const int32_t*> cnp.PyArray_DATA(indices) + <Py_ssize_t> indptr[i],
+                entries(data) + <Py_ssize_t> indptr[i], <Py_ssize_t> (indptr[i + 1] - indptr[i]), weights[i],
+            )
+        out.end_level()
+    return out
+
+
+cdef LevelRows empty_rows(Py_ssize_t dimension, Py_ssize_t n_levels):
+    cdef LevelRows out = LevelRows.__new__(LevelRows)
+    out.dimension = dimension
+    out.begins = <Py_ssize_t*> calloc(n_levels + 2, sizeof(Py_ssize_t))
+    out.starts = <Py_ssize_t*> calloc(1, sizeof(Py_ssize_t))
+    if out.begins == NULL or out.starts == NULL:
+        raise MemoryError()
+    return out
+
+
+cdef inline bint same(
+    const int32_t* a, const int32_t* b, const double* x, const double* y, Py_ssize_t n
+) noexcept nogil:
+    return memcmp(a, b, n * sizeof(int32_t)) == 0 and memcmp(x, y, n * sizeof(double)) == 0
+
+
+cdef inline uint64_t hash_of(const int32_t* columns, const double* values, Py_ssize_t n) noexcept nogil:
+    # Mixed as in splitmix64.
+    cdef uint64_t h = <uint64_t> n, bits
+    cdef Py_ssize_t i
+    for i in range(n):
+        memcpy(&bits, values + i, sizeof(bits))
+        h = (h ^ bits ^ (<uint64_t> columns[i] << 32)) * <uint64_t> 0x9E3779B97F4A7C15
+        h ^= h >> 29
+    h *= <uint64_t> 0xBF58476D1CE4E5B9
+    return h ^ (h >> 32)
+
+
+cdef Py_ssize_t compress(const int32_t* columns, Py_ssize_t n, int32_t* distinct, int32_t* places) noexcept nogil:
+    cdef Py_ssize_t i, m = 0
+    memcpy(distinct, columns, n * sizeof(int32_t))
+    sort(distinct, n)
+    for i in range(n):
+        if i == 0 or distinct[i] != distinct[m - 1]:
+            distinct[m] = distinct[i]
+            m += 1
+    for i in range(n):
+        places[i] = find(distinct, m, columns[i])
+    return m
+
+
+cdef inline int32_t find(const int32_t* distinct, Py_ssize_t m, int32_t column) noexcept nogil:
+    cdef Py_ssize_t low = 0, high = m, middle
+    while high - low > 1:
+        middle = (low + high) // 2
+        if distinct[middle] <= column:
+            low = middle
+        else:
+            high = middle
+    return <int32_t> low
+
+
+cdef void sort(int32_t* x, Py_ssize_t n) noexcept nogil:
+    # Heap sort: no recursion, no memory.
+    cdef Py_ssize_t start = n // 2, end = n, root, child
+    cdef int32_t value
+    cdef bint sorted_already = True
+    for root in range(1, n):
+        sorted_already = sorted_already and x[root - 1] <= x[root]
+    if sorted_already:
+        return
+    while end > 1:
+        if start > 0:
+            start -= 1
+        else:
+            end -= 1
+            x[0], x[end] = x[end], x[0]
+        root, value = start, x[start]
+        child = 2 * root + 1
+        while child < end:
+            if child + 1 < end and x[child + 1] > x[child]:
+                child += 1
+            if x[child] <= value:
+                break
+            x[root] = x[child]
+            root, child = child, 2 * child + 1
+        x[root] = value

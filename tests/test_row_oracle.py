@@ -1,0 +1,286 @@
+"""The oracle for rows: against exact arithmetic, and against the oracle on matrices."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from dmq_fast.kernels import LevelRows, RowOracle, RowScan, ShiftScan, dsec_decision
+
+pytestmark = pytest.mark.kernels
+
+EPS_R = 0.01
+
+
+def rows_of(rng, kind, n, d):
+    """n rows of norm at most 1."""
+    if kind == "dense":
+        rows = rng.normal(size=(n, d))
+    elif kind == "one-hot":
+        rows = np.eye(d)[rng.integers(d, size=n)]
+    elif kind == "tiles":
+        rows = np.zeros((n, d))
+        for row in rows:
+            row[rng.choice(d, size=min(3, d), replace=False)] = 1.0
+    elif kind == "alike":
+        # Nearly one direction: S is ill-conditioned.
+        rows = rng.normal(size=d) + 10.0 ** rng.uniform(-9, -3) * rng.normal(size=(n, d))
+    else:
+        rows = rng.normal(size=(n, d)) * (rng.random(size=(n, d)) < 0.3)
+    return rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+KINDS = ("dense", "one-hot", "tiles", "alike", "sparse")
+
+
+def covered(rng, kind, d, pieces, eps_r=EPS_R):
+    """An oracle whose S was added in some pieces."""
+    oracle = RowOracle(d, eps_r)
+    for _ in range(pieces):
+        n = int(rng.integers(1, 6))
+        oracle.add(LevelRows.of([rows_of(rng, kind, n, d)]), divisor=float(n))
+        if rng.random() < 0.5:
+            oracle.leverages(LevelRows.of([np.zeros((1, d))]))  # the inverse is kept from here on
+    return oracle
+
+
+def shifted(s, eps_r, rows, ratio, n):
+    """Whether n R (S + eps_r I) - sum of w phi phi^T is not positive definite, in rational numbers."""
+    d = len(s)
+    n_ratio = Fraction(ratio) * Fraction(n)
+    a = [[n_ratio * Fraction(float(x)) for x in row] for row in s]
+    for i in range(d):
+        a[i][i] += n_ratio * Fraction(eps_r)
+    data, indices, indptr, weights = rows.arrays(0)
+    for r, weight in enumerate(weights):
+        entries = [(int(indices[k]), Fraction(float(data[k]))) for k in range(indptr[r], indptr[r + 1])]
+        for i, x in entries:
+            for j, y in entries:
+                a[i][j] -= Fraction(float(weight)) * x * y
+    for k in range(d):
+        if a[k][k] <= 0:
+            return True
+        for i in range(k + 1, d):
+            factor = a[i][k] / a[k][k]
+            for j in range(k, d):
+                a[i][j] -= factor * a[k][j]
+    return False
+
+
+def top(oracle, rows, n):
+    """lambda_max((S + eps_r I)^-1 M2)."""
+    b = oracle.matrix() + oracle.eps_r * np.eye(oracle.dimension)
+    return float(np.linalg.eigvals(np.linalg.solve(b, rows.gram(0) / n)).real.max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("eps_r", [1.0, 1e-2, 1e-6, 1e-12])
+def test_no_answer_is_wrong(kind, eps_r):
+    """Against exact arithmetic, near the threshold and far from it; answers that are not quick are `decide`'s."""
+    rng = np.random.default_rng([KINDS.index(kind), int(-np.log10(eps_r))])
+    quick = 0
+    for _ in range(25):
+        d, n = int(rng.integers(1, 9)), int(rng.integers(1, 7))
+        oracle = covered(rng, kind, d, int(rng.integers(0, 9)), eps_r)
+        weights = rng.integers(1, 4, size=n)
+        rows, total = LevelRows.of([rows_of(rng, kind, n, d)], [weights]), float(weights.sum())
+        value = top(oracle, rows, total)
+        if not value > 0.0:
+            continue
+        for step in (0.0, 1e-14, 1e-10, 1e-7, 1e-5, 1e-3, 0.3):
+            for ratio in (value * (1 - step), value * (1 + step)):
+                scan = RowScan(1.0, ratio)
+                answer = scan.scan([oracle], rows, total, 0, 0, 0)[0] == 0
+                if scan.n_exact == 0:
+                    quick += 1
+                    assert answer == shifted(oracle.matrix(), eps_r, rows, ratio, total), (d, n, step)
+                    assert scan.n_marginal == 0
+                else:
+                    dense = ShiftScan(d, 1.0, ratio, eps_r, False)
+                    found = dense.scan(oracle.matrix()[None], rows.gram(0)[None], total, 0, 0, 0)[0]
+                    assert (answer, scan.n_marginal) == (found == 0, dense.n_marginal)
+    assert quick > 100
+
+
+@pytest.mark.parametrize("kind", ["dense", "one-hot", "tiles", "sparse"])
+def test_most_answers_are_quick(kind):
+    """Where rows are fewer than columns, a factorisation on all columns is needed near the threshold only."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        d, n = int(rng.integers(20, 60)), int(rng.integers(1, 15))
+        oracle = covered(rng, kind, d, int(rng.integers(1, 20)))
+        rows = LevelRows.of([rows_of(rng, kind, n, d)])
+        value = top(oracle, rows, n)
+        for ratio in (0.9 * value, value * (1 - 1e-4), value * (1 + 1e-4), 1.1 * value):
+            scan = RowScan(1.0, ratio)
+            assert (scan.scan([oracle], rows, n, 0, 0, 0)[0] == 0) == (ratio < value)
+            assert scan.n_exact == 0 or rows.n_rows[0] > oracle.order
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.sampled_from(KINDS), st.integers(1, 40), st.integers(0, 30), st.integers(1, 40),
+    st.sampled_from([1e-8, 1e-3, 0.1, 1.0]), st.floats(0.1, 20.0), st.integers(0, 2**32),
+)  # fmt: skip
+def test_answers_and_values_are_those_for_matrices(kind, d, pieces, n, eps_r, eps_t, seed):
+    rng = np.random.default_rng(seed)
+    oracle = covered(rng, kind, d, pieces, eps_r)
+    batch = [rows_of(rng, kind, n, d) for _ in range(3)]
+    rows = LevelRows.of(batch)
+    dense, sparse = ShiftScan(d, 1.0, eps_t, eps_r, True), RowScan(1.0, eps_t, True)
+    cover, grams = np.stack([oracle.matrix()] * 3), np.stack([rows.gram(i) for i in range(3)])
+    found, values = dense.scan(cover, grams, n, 0, 2, 0)
+    level, ours = sparse.scan([oracle] * 3, rows, n, 0, 2, 0)
+    assert level == found and sparse.n_marginal <= dense.n_marginal
+    bound = 1e-12 * (1 + np.trace(oracle.matrix()) / eps_r)
+    np.testing.assert_allclose(ours, values, rtol=bound, atol=bound)
+    assert oracle.decision(rows, 1.0, eps_t, 2, n=n) == (found == 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_leverages(kind):
+    rng = np.random.default_rng(1)
+    for eps_r in (1.0, 1e-3):
+        for pieces in (0, 1, 5, 100):
+            oracle = covered(rng, kind, 40, pieces, eps_r)
+            block = rows_of(rng, kind, 30, 40)
+            inverse = np.linalg.inv(oracle.matrix() + eps_r * np.eye(40))
+            rows = LevelRows.of([block])
+            data, indices, indptr, _ = rows.arrays(0)
+            merged = csr_array((data, indices, indptr), shape=(len(indptr) - 1, 40)).toarray()
+            expected = np.einsum("ij,jk,ik->i", merged, inverse, merged)
+            np.testing.assert_allclose(oracle.leverages(rows), expected, rtol=1e-9)
+
+
+class TestKeptInverse:
+    def test_many_additions_do_not_wear_it_out(self):
+        """Thousands of updates of one inverse: leverages stay right, and answers quick."""
+        rng = np.random.default_rng(2)
+        oracle, d = RowOracle(30, EPS_R), 30
+        for _ in range(3000):
+            oracle.add(LevelRows.of([rows_of(rng, "tiles", 1, d)]))
+            oracle.decision(LevelRows.of([np.ones((1, d)) / d]), 1.0, 2.0)
+        probe = rows_of(rng, "dense", 5, d)
+        expected = np.einsum("ij,jk,ik->i", probe, np.linalg.inv(oracle.matrix() + EPS_R * np.eye(d)), probe)
+        np.testing.assert_allclose(oracle.leverages(LevelRows.of([probe])), expected, rtol=1e-6)
+
+    def test_sums_are_those_of_matrices(self):
+        """The same roundings as S <- S + gram / n, entry by entry."""
+        rng = np.random.default_rng(3)
+        oracle, s = RowOracle(20, EPS_R), np.zeros((20, 20))
+        for n in (1, 3, 7, 20):
+            rows = LevelRows.of([rows_of(rng, "sparse", n, 20)])
+            oracle.add(rows, divisor=n)
+            s += rows.gram(0) / n
+        assert (oracle.matrix() == s).all()
+        assert (oracle.support == np.flatnonzero(s.any(axis=1))).all()
+        assert (oracle.gram == s[np.ix_(oracle.support, oracle.support)]).all()
+
+    @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+    def test_copies(self, again):
+        rng = np.random.default_rng(4)
+        oracle = covered(rng, "tiles", 25, 6)
+        other = again(oracle)
+        assert (other.matrix() == oracle.matrix()).all() and other.eps_r == oracle.eps_r
+        probe = LevelRows.of([rows_of(rng, "tiles", 4, 25)])
+        np.testing.assert_allclose(other.leverages(probe), oracle.leverages(probe), rtol=1e-12)
+        scan = again(RowScan(1.0, 2.0, True))
+        assert (scan.eps_s, scan.eps_t, scan.with_values) == (1.0, 2.0, True)
+
+    @pytest.mark.parametrize("scale", [1e-160, 1e-120, 1e120, 1e150])
+    def test_numbers_beyond_the_analysis(self, scale):
+        """Tiny and huge moments are decided as matrices are."""
+        rng = np.random.default_rng(5)
+        for _ in range(10):
+            rows = [LevelRows.of([scale * rows_of(rng, "dense", 3, 6)]) for _ in range(2)]
+            oracle = RowOracle(6, min(max(scale**2, 1e-300), 1e300))
+            oracle.add(rows[0])
+            for ratio in (0.1, 1.0, 10.0):
+                m1 = oracle.matrix() + oracle.eps_r * np.eye(6)
+                expected = dsec_decision(m1, rows[1].gram(0), 1.0, ratio * 3)
+                assert oracle.decision(rows[1], 1.0, ratio) == expected
+
+    def test_nothing_seen(self):
+        oracle = RowOracle(10**6, 0.5)
+        empty, one = (
+            LevelRows.of([np.zeros((3, 10**6))]),
+            LevelRows.of([csr_array(([1.0], ([0], [7])), shape=(1, 10**6))]),
+        )
+        assert oracle.decision(empty, 1.0, 1e-9, n=3) is False
+        assert oracle.decision(one, 1.0, 2.0) is True and oracle.decision(one, 1.0, 2.1) is False
+        oracle.add(empty)
+        assert oracle.order == 0 and len(oracle.leverages(empty)) == 0
+
+    def test_ties_are_true(self):
+        """v = eps_t exactly, in numbers without rounding."""
+        for n in (1, 4):
+            rows = LevelRows.of([np.repeat([[0.0, 1.0, 0.0]], n, axis=0)])
+            oracle = RowOracle(3, 0.5)
+            oracle.add(rows, divisor=n)
+            assert oracle.decision(rows, 1.5, 1.0) is True
+            assert oracle.decision(rows, 1.5, np.nextafter(1.0, 2.0)) is False
+
+    def test_what_does_not_fit_is_named(self):
+        oracle, rows = RowOracle(3, 0.5), LevelRows.of([np.eye(3)])
+        for wrong, match in (
+            (lambda: RowOracle(0, 0.5), "dimension: "),
+            (lambda: RowOracle(3, 0.0), "eps_r: "),
+            (lambda: oracle.add(LevelRows.of([np.eye(2)])), "rows: expected dimension 3, got 2"),
+            (lambda: oracle.add(rows, 1), "level: "),
+            (lambda: oracle.add(rows, divisor=0.0), "divisor: "),
+            (lambda: oracle.add(LevelRows.of([1e200 * np.eye(3)])), "rows: the sum overflows"),
+            (lambda: oracle.leverages(rows, -1), "level: "),
+            (lambda: oracle.decision(rows, 0.0, 1.0), "eps1: "),
+            (lambda: oracle.decision(rows, 1.0, 1.0, n=0), "n: "),
+            (lambda: oracle.add_gram([0, 0], np.eye(2)), "support: expected distinct"),
+            (lambda: oracle.add_gram([3], np.eye(1)), "support: "),
+            (lambda: oracle.add_gram([0], [[np.nan]]), "gram: "),
+            (lambda: RowScan(1.0, 1.0).scan([oracle], rows, 3, 0, 1, 0), "scan: "),
+        ):
+            with pytest.raises(ValueError, match=match):
+                wrong()
+        assert oracle.order == 0
+
+
+class TestLevelRows:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_sums(self, kind):
+        rng = np.random.default_rng(6)
+        blocks = [rows_of(rng, kind, n, 12) for n in (1, 5, 40)]
+        weights = [rng.integers(1, 5, size=len(block)).astype(float) for block in blocks]
+        rows, csr = LevelRows.of(blocks, weights), LevelRows.of([csr_array(b) for b in blocks], weights)
+        twice = rows + csr
+        for level, (block, weight) in enumerate(zip(blocks, weights, strict=True)):
+            expected = (block.T * weight) @ block
+            np.testing.assert_allclose(rows.gram(level), expected, atol=1e-14)
+            np.testing.assert_allclose(twice.gram(level), 2 * expected, atol=1e-13)
+            support, gram = rows.compressed(level)
+            assert (gram == rows.gram(level)[np.ix_(support, support)]).all()
+            assert rows.n_rows[level] == twice.n_rows[level] == len(np.unique(block[block.any(axis=1)], axis=0))
+            assert (rows.pick([level]).gram(0) == rows.gram(level)).all()
+            assert all((a == b).all() for a, b in zip(rows.arrays(level), csr.arrays(level), strict=True))
+        again = pickle.loads(pickle.dumps(rows))
+        assert all((again.gram(i) == rows.gram(i)).all() for i in range(3)) and again.nbytes == rows.nbytes
+
+    def test_what_does_not_fit_is_named(self):
+        for wrong, match in (
+            (lambda: LevelRows.of([]), "levels: "),
+            (lambda: LevelRows.of([np.eye(2), np.eye(3)]), r"levels\[1\]: "),
+            (lambda: LevelRows.of([[[np.inf]]]), r"levels\[0\]: "),
+            (lambda: LevelRows.of([np.eye(2)], [[1.0, 0.0]]), r"weights\[0\]: "),
+            (lambda: LevelRows.of([np.eye(2)], []), "weights: "),
+            (lambda: LevelRows.of([np.eye(2)]) + LevelRows.of([np.eye(3)]), "do not add up"),
+        ):
+            with pytest.raises(ValueError, match=match):
+                wrong()
+        with pytest.raises(IndexError, match="level: "):
+            LevelRows.of([np.eye(2)]).gram(1)
+        with pytest.raises(TypeError, match=r"LevelRows\.of"):
+            LevelRows()
