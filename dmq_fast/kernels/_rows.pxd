@@ -19,8 +19,8 @@ cdef class LevelRows:
     # Make room for more rows and entries behind those that are there; MemoryError if there is none.
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil
 
-    # Add a row to the level that is being filled, without entries that are 0; a row of zeros is left out. `columns` NULL
-    # for 0, 1, 2, ...
+    # Add a row to the level that is being filled, without entries that are 0; a row of zeros is left out. `columns`
+    # NULL for 0, 1, 2, ...
     cdef int push(
         self, const int32_t* columns, const double* values, Py_ssize_t nnz, double weight
     ) except -1 nogil

@@ -678,7 +678,7 @@ cdef class RowScan:
         self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double bound, double slack
     ) except? NOT_FINITE:
         # Whether bound I - E is positive definite, for certain; MARGINAL_NO_SHIFT where that cannot be told.
-        cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, r, i, j, minor
+        cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, i, j, minor
         cdef double* e = self.work(2 * m * m + 2 * m + oracle.order)
         cdef double* a = e + m * m
         cdef double* x = a + m * m
