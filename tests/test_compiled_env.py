@@ -14,7 +14,7 @@ import dmq_fast as dmq
 from dmq_fast.environments import CompiledEnv, combination_lock, river_swim
 from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian
 from dmq_fast.environments.compiled import ENDED, FEATURES, RESET, STEP, Functions
-from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Fixed, Greedy, Uniform
+from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Episode, Fixed, Greedy, Uniform
 from dmq_fast.samplers import ParallelSampler, RolloutSampler, estimate_value
 
 pytestmark = pytest.mark.kernels
@@ -359,6 +359,51 @@ def test_an_exception_behind_ctypes_does_not_become_a_zero(name):
     # What ctypes returns then is not defined: a code, or 0 with nothing written.
     with pytest.raises((ValueError, RuntimeError), match=r"did the function raise|returned the code"):
         collect(python_env(**{name: broken}))
+
+
+def one_step(env):
+    episode = Episode(env.handle, None, dmq.Stream(0))
+    episode.reset(0)
+    episode.features()
+    return episode.step(0)
+
+
+def greedy_for_uniforms(name):
+    """An environment whose function `name` uses one uniform a trajectory, and forgets to ask for it."""
+    doubles = ctypes.POINTER(ctypes.c_double)
+
+    def start(context, n, u, states):
+        np.ctypeslib.as_array(ctypes.cast(states, doubles), (n,))[:] = np.ctypeslib.as_array(u, (n,)) / 2
+        return 0
+
+    def observe(context, level, n, states, u, phi):
+        np.ctypeslib.as_array(phi, (n, 2))[:] = np.ctypeslib.as_array(u, (n, 1)) / 2
+        return 0
+
+    def act(context, level, n, states, actions, u, rewards):
+        np.ctypeslib.as_array(rewards, (n,))[:] = np.ctypeslib.as_array(u, (n,)) / 3
+        return 0
+
+    def look(context, level, n, states, u, phi):
+        np.ctypeslib.as_array(phi, (n, 2))[:] = np.ctypeslib.as_array(ctypes.cast(states, doubles), (n, 1))
+        return 0
+
+    changes = {"reset": {"reset": start, "features": look}, "features": {"features": observe}, "step": {"step": act}}
+    return python_env(**changes[name])
+
+
+@pytest.mark.parametrize("name", ["reset", "features", "step"])
+def test_uniforms_that_were_not_asked_for_are_no_numbers(name):
+    env = greedy_for_uniforms(name)
+    for simulate in (collect, one_step):
+        with pytest.raises(ValueError, match=r"level 0.*got nan \(did the function .* or read uniforms that"):
+            simulate(env)
+    by_hand = {
+        "reset": lambda: env.handle.reset(np.empty((3, 0))).view(np.float64),
+        "features": lambda: env.handle.features(0, np.zeros((3, 8), np.uint8)),
+        "step": lambda: env.handle.step(0, np.zeros((3, 8), np.uint8), [0] * 3),
+    }
+    assert np.isnan(by_hand[name]()).all()
 
 
 def test_scores_that_overflow_are_reported():
