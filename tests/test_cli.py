@@ -586,6 +586,23 @@ def test_an_environment_of_ones_own_runs_and_its_value_is_estimated(run, mine):
     )
 
 
+def test_check_lists_what_is_wrong_and_runs_nothing(run, mine, tmp_path):
+    code, out, err = run("run", "--env-file", f"{mine}:Coin", "--check", "--out", tmp_path / "out")
+    assert (code, err) == (0, "") and "held   the same generator gave the same episodes" in out
+    code, out, err = run(
+        "run", "--env-file", f"{mine}:Coin", "--make", "p=2", "--make", "fail_at=2", "--check", "--json"
+    )
+    report = json.loads(out)
+    assert (code, err) == (1, "") and report["environment"] == "Coin"
+    assert report["faults"][0].startswith("step, level 1: ZeroDivisionError: the simulator broke")
+    for named in (["lock", "--horizon", 3], ["cart-pole", "--horizon", 3], ["--env-file", f"{mine}:sampler"]):
+        code, out, _ = run("run", *named, "--check")
+        assert code == 0 and "wrong" not in out
+    code, out, err = run("run", "--env-file", f"{mine}:Bare", "--check")
+    assert (code, out) == (2, "") and "--check: expected an environment, got the sampler Bare" in err
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_table_says_that_a_value_is_estimated(run, mine):
     _, out, _ = run("run", "--env-file", f"{mine}:Units", "--evaluate", 50, "--n-samples", 200)
     assert re.search(r"value \(estimate\) +0\.\d+ \+- 0\.\d+, mean and standard error of 50 fresh trajectories\n", out)

@@ -20,7 +20,7 @@ FINISHED, FAILED, USAGE, OUT_OF_BUDGET, NOT_SAVED, INTERRUPTED, TERMINATED = 0, 
 EXIT_CODES = """\
 exit codes:
   0    the run finished
-  1    the environment raised an exception; what was learned until then is reported and saved
+  1    the environment raised an exception; what was learned until then is reported and saved. Or --check found faults
   2    the command line, a parameter, the output directory or a journal is wrong; nothing was run
   3    a budget (--max-...) ended the run; what was learned until then is reported and saved
   4    the run ended, but could not be saved or printed

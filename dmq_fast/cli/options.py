@@ -38,6 +38,7 @@ examples:
   dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
   dmq-fast run cart-pole --horizon 50 --max-trajectories 100000
   dmq-fast run --env-file my_env.py:make_env --make size=5
+  dmq-fast run --env-file my_env.py:make_env --check
   dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
   dmq-fast bench oracle --plot oracle.png
   dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
@@ -209,6 +210,10 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
 
     parser = command_parser("run" if name is None else f"run {name}", parents=[run_options()], epilog=EXIT_CODES)
     group = parser.add_argument_group("environment")
+    group.add_argument(
+        "--check", action="store_true",
+        help="learn nothing: simulate a few episodes in many ways, and list what is wrong with the environment",
+    )  # fmt: skip
     group.add_argument(
         "--evaluate", type=nonnegative_integer, default=EVALUATION, metavar="N",
         help="number of trajectories drawn after the run, beyond its budgets, to estimate the value of its policy if "

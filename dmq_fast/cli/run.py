@@ -6,6 +6,7 @@ import json
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,7 +80,10 @@ def run_environment(name: str | None, arguments: Sequence[str]) -> int:
     """Run ``dmq-fast run NAME ...``, or ``dmq-fast run --env-file ...`` where there is no name."""
     command = "run" if name is None else f"run {name}"
     try:
-        job = prepare(command, name, arguments, {})
+        given = read_options(name, arguments, {})
+        if given.options["check"]:
+            return check_environment(command, given)
+        job = prepare(command, given)
         if job.options["out"] is not None:
             claim_directory(job.options["out"], job.options["overwrite"])
             write_command(job.options["out"], name, arguments)
@@ -107,7 +111,7 @@ def resume(arguments: Sequence[str]) -> int:
             resources = [argument.name for argument in ARGUMENTS if argument.group != ALGORITHM]
             changes = {name: given[name] for name in resources if given[name] is not None}
             changes |= {"out": directory, "json": given["json"], "quiet": given["quiet"]}
-            job = prepare(command, name, noted, changes)
+            job = prepare(command, read_options(name, noted, changes))
             check_writable(directory)
     except (ValueError, TypeError, ImportError, OSError) as error:
         return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
@@ -135,12 +139,27 @@ def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, 
         raise ValueError(with_flags(str(error), dict(zip(own, own, strict=True)))) from error
 
 
-def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
-    """Make the run that the arguments of ``run NAME``, or of ``run --env-file``, describe; see `read_options`."""
+def check_environment(command: str, given: Given) -> int:
+    """Check the environment, and run nothing."""
+    from dmq_fast.environments import CheckError, FiniteMDP, check
+
+    subject, options = given
+    env = subject.env if isinstance(subject.env, FiniteMDP) else getattr(subject.env, "env", None)
+    if env is None:
+        raise ValueError(f"--check: expected an environment, got the sampler {type(subject.env).__name__}")
+    try:
+        report, code = check(env, rng=options["seed"]), FINISHED
+    except CheckError as error:
+        report, code = error.report, FAILED
+    return show(command, json.dumps(asdict(report)) if options["json"] else str(report), code)
+
+
+def prepare(command: str, given: Given) -> Job:
+    """Make the run that options describe."""
     from dmq_fast.learner import DMQ
     from dmq_fast.run.named import named_class, named_sampler
 
-    subject, options = read_options(name, arguments, changes)
+    subject, options = given
     chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
     chosen["function_class"] = named_class(options["function_class"])
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])

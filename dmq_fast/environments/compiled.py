@@ -66,6 +66,8 @@ class CompiledEnv:
         Whether algorithms with tables can learn here: there is a latent MDP, and its states are shown to them.
     handle : EnvironmentHandle
         Steps the environment by hand.
+    signatures : dict
+        By name of a function given to `from_functions`: its types, which were compared; None where it knows none.
 
     Raises
     ------
@@ -96,6 +98,7 @@ class CompiledEnv:
         self.parameters = dict(parameters or {})
         self.latent = latent
         self.numbered = flag("numbered", numbered) and latent is not None
+        self.signatures = dict(source.signatures) if isinstance(source, Functions) else {}
         self._factory = factory
         self._data = tuple(data)
         self._set_features(features)
@@ -136,6 +139,8 @@ class CompiledEnv:
         Each is an address, a ctypes function, a numba ``cfunc``, or a `scipy.LowLevelCallable`; functions and context
         are kept alive. Types of arguments and of what is returned are compared where the function knows them, which an
         address does not. ``_env.pxd`` documents the functions and the sizes.
+
+        `dmq_fast.environments.check` calls the functions and says what is wrong with them.
 
         Exceptions do not cross C. After one inside a function of Python or numba, the simulator finds output that was
         not written, and ends the run; an exception after all output was written is printed and goes unnoticed. Check

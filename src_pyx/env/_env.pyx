@@ -54,7 +54,7 @@ cdef class EnvironmentHandle:
 
     Attributes
     ----------
-    horizon, n_actions, dimension, state_bytes, reset_uniforms : int
+    address, horizon, n_actions, dimension, state_bytes, reset_uniforms : int
     feature_uniforms, step_uniforms : tuple of int, length H
     reward_shift, reward_scale : float
 
@@ -85,6 +85,11 @@ cdef class EnvironmentHandle:
     def __dealloc__(self):
         if self.environment != NULL and self.environment.release != NULL:
             self.environment.release(self.environment.context)
+
+    @property
+    def address(self):
+        """Address of the struct, which stays valid as long as this object."""
+        return <size_t> self.environment
 
     @property
     def horizon(self):

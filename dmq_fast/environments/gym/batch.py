@@ -143,6 +143,10 @@ class GymnasiumBatch:
             raise ValueError(f"features: expected shape (1, d) for observations {seen.shape}, got {phi.shape}")
         return phi.shape[1], features
 
+    def new_member(self) -> Single | Rows:
+        """Make an environment beside those of the blocks; a `VectorEnv` given as an object is returned itself."""
+        return self._source.episodes()
+
     def reset(self, n: int, rng: np.random.Generator) -> Episodes:
         """Start n episodes, n <= `chunk_size`; see `BatchEnvironment.reset`."""
         if not 1 <= n <= self.chunk_size:
