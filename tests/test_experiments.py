@@ -18,6 +18,7 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolEx
 from pathlib import Path
 
 import numpy as np
+import obstinate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -821,6 +822,31 @@ def test_workers_are_an_executor():
     wait_until(sleeping.running)
     pool.kill()
     assert isinstance(sleeping.exception(), WorkerDied) and waiting.cancelled()
+
+
+def test_only_the_sweep_reacts_to_a_signal_for_all_its_processes():
+    """As a batch system or a terminal sends it; a worker that ended by it would count as a crash of its run."""
+    with Workers(1) as pool:
+        pid = pool.submit(os.getpid).result()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(pid, number)
+        assert pool.submit(os.getpid).result() == pid
+        assert pool.submit(obstinate.ended_child).result() == -signal.SIGTERM
+
+
+def test_a_run_that_has_ended_is_stored_all_the_same(tmp_path, monkeypatch):
+    add, interrupts = store.Store.add, [KeyboardInterrupt]
+
+    def interrupted(self, rows):
+        if interrupts:
+            raise interrupts.pop()
+        add(self, rows)
+
+    monkeypatch.setattr(store.Store, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)
+    (row,) = experiments.load(tmp_path)
+    assert row["status"] == "finished"
 
 
 # Kills

@@ -191,7 +191,6 @@ class Sweep:
         factories = {cell.algorithm: algorithms.find(cell.algorithm) for cell in spec.cells}
         runs = [SweepRun(cell, seed, factories[cell.algorithm]) for cell in spec.cells for seed in spec.seeds]
         self.missing = [run for run in runs if (run.cell.id, run.seed) not in known]
-        # The result of a run does not depend on the order.
         random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
         # Tasks whose worker died, halved again and again until the run that kills its worker is alone.
         self.broken: deque[list[SweepRun]] = deque()
@@ -216,8 +215,12 @@ class Sweep:
                     return
                 done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in done:
-                    self.take(future, self.flying.pop(future))
+                    self.take(future, self.flying[future])
+                    del self.flying[future]
                 self.report()
+        except KeyboardInterrupt:
+            self.keep_finished()
+            raise
         finally:
             for future in self.flying:
                 future.cancel()
@@ -262,6 +265,12 @@ class Sweep:
             if row["seconds"] is not None:
                 count, seconds = self.timings.get(cell, (0, 0.0))
                 self.timings[cell] = count + 1, seconds + row["seconds"]
+
+    def keep_finished(self) -> None:
+        """Store the rows of finished tasks, but no failure: what stops the sweep may have caused it."""
+        for future in self.flying:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.store.add(row for row in future.result() if row["status"] not in FAILURES)
 
     def mean(self, cell: str) -> float | None:
         """Return the mean seconds of the finished runs of a cell."""
