@@ -920,6 +920,29 @@ def test_what_cannot_be_printed_is_saved(name, tmp_path):
     assert (ended.returncode, ended.stderr) == (0, "") and (tmp_path / saved).stat().st_size > 0
 
 
+CLOSED = {
+    "run, output": ("run lock --horizon 4 --n-samples 20 --out saved", 1, 4),
+    "run, errors": ("run lock --horizon 4 --n-samples 20 --out saved", 2, 0),
+    "sweep, errors": ("sweep spec.toml --out saved --workers 1", 2, 0),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_command_works_without_its_standard_descriptors(name, tmp_path):
+    command, closed, code = CLOSED[name]
+    (tmp_path / "spec.toml").write_text(
+        '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
+    )
+    line = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-P", "-m", "dmq_fast", *command.split()]
+    ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    if closed == 1:
+        assert "could not print: standard output is closed" in ended.stderr
+    else:
+        assert "finished" in ended.stdout
+    assert len(list((tmp_path / "saved").iterdir())) >= 1
+
+
 def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(

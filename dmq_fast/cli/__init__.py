@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from dmq_fast._support.files import fill_standard
 from dmq_fast._support.threads import one_thread
 from dmq_fast.cli.exit_codes import EXIT_CODES, FINISHED, INTERRUPTED
 from dmq_fast.cli.terminal import forget_output, signals
@@ -30,6 +31,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    fill_standard()
     one_thread()
     with signals.listening():
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +27,7 @@ from dmq_fast.cli.options import (
 )
 from dmq_fast.cli.subject import Subject, make_subject
 from dmq_fast.cli.summary import summarise, summary_table
-from dmq_fast.cli.terminal import ProgressLine, not_saved, say, say_where, show, signals, usage_error
+from dmq_fast.cli.terminal import ProgressLine, not_saved, on_terminal, say, say_where, show, signals, usage_error
 from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def prepare(command: str, name: str | None, arguments: Sequence[str], changes: d
     chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
     chosen["function_class"] = named_class(options["function_class"])
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
-    progress = None if options["quiet"] or not sys.stderr.isatty() else progress_line(subject.env.horizon)
+    progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
     journalled = options["out"] is not None and options["arithmetic"] in (None, "float64")
     journal = options["out"] / JOURNAL if journalled else None

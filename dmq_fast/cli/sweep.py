@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
-from dmq_fast.cli.terminal import ProgressLine, not_saved, say, show, signals, usage_error
+from dmq_fast.cli.terminal import ProgressLine, not_saved, on_terminal, say, show, signals, usage_error
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -72,8 +71,8 @@ def sweep(arguments: Sequence[str]) -> int:
     from dmq_fast.experiments.sweeps.workers import WorkerStartError
 
     command = f"sweep {options.spec}"
-    shown = options.progress or (sys.stderr.isatty() and not options.quiet)
-    progress = ProgressLine(progress_text, terminal=sys.stderr.isatty()) if shown else None
+    shown = options.progress or (on_terminal() and not options.quiet)
+    progress = ProgressLine(progress_text, terminal=on_terminal()) if shown else None
 
     def swept() -> tuple[Spec, Summary]:
         if options.export is not None:

@@ -15,7 +15,17 @@ from typing import Any, TypeVar
 
 from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, OUT_OF_BUDGET, TERMINATED, USAGE
 
-__all__ = ["ProgressLine", "forget_output", "not_saved", "say", "say_where", "show", "signals", "usage_error"]
+__all__ = [
+    "ProgressLine",
+    "forget_output",
+    "not_saved",
+    "on_terminal",
+    "say",
+    "say_where",
+    "show",
+    "signals",
+    "usage_error",
+]
 
 T = TypeVar("T")
 
@@ -28,6 +38,11 @@ def say(message: str) -> None:
 def say_where() -> None:
     """Print the traceback of the exception being handled to standard error."""
     write_error(traceback.format_exc())
+
+
+def on_terminal() -> bool:
+    """Whether standard error is a terminal; it may have been closed when the program began."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def write_error(text: str) -> None:
@@ -67,7 +82,7 @@ def show(command: str, text: str, code: int) -> int:
 
 def forget_output() -> None:
     """Send standard output nowhere, so that what is left in its buffer does not fail once more at exit."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # perhaps there is none
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

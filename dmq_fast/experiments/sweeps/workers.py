@@ -18,6 +18,7 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from dmq_fast._support.files import fill_standard
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.experiments.sweeps.errors import spelled
 
@@ -49,6 +50,7 @@ class Workers(Executor):
     """
 
     def __init__(self, n: int) -> None:
+        fill_standard()  # or the pipe to a worker could take the number of its standard output
         self._max_workers = n
         self._tasks: queue.SimpleQueue[tuple[Future[Any], memoryview] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
