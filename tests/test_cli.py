@@ -957,3 +957,18 @@ def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     again = json.loads(out)
     for name in ("value", "n_trajectories", "cover_sizes", "counts", "status"):
         assert again[name] == whole[name]
+
+
+def test_environments_are_closed(run, tmp_path):
+    """By a run, by its workers, and by every run of a sweep: wrappers write in `close`."""
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    given = ["--env-file", f"{os.path.dirname(__file__)}/line.py:closing", "--make", f"directory={closed}"]
+    assert run("run", *given, "--n-samples", 100, "--workers", 2, "--quiet")[0] == 0
+    assert str(os.getpid()) in os.listdir(closed) and len(os.listdir(closed)) >= 2
+    for path in closed.iterdir():
+        path.unlink()
+    spec_text = f'[[environments]]\nname = "line:closing"\ndirectory = "{closed}"\n'
+    (tmp_path / "spec.toml").write_text(spec_text + '[[algorithms]]\nname = "dmq"\nn_samples = 20\n')
+    assert run("sweep", tmp_path / "spec.toml", "--out", tmp_path / "out", "--workers", 1)[0] == 0
+    assert len(os.listdir(closed)) == 2  # the check of the parameters, and the worker

@@ -166,6 +166,7 @@ def with_flags(message: str, options: Mapping[str, str]) -> str:
 def finish(job: Job) -> int:
     """Run a job to its end, report the result and save it; return the exit code."""
     from dmq_fast.run.journal import JournalError
+    from dmq_fast.samplers.close import close
 
     options, progress = job.options, job.progress
     if progress is not None:
@@ -185,7 +186,14 @@ def finish(job: Job) -> int:
             except OSError as error:
                 code = not_saved(job.command, error)
         text = json.dumps(summary) if options["json"] else summary_table(summary)
-        return signals.code(show(job.command, text, code))
+        code = show(job.command, text, code)
+        try:
+            with signals.held(spare=0):  # all is saved and printed
+                close(job.subject.env)
+        except Exception:
+            say_where()
+            code = FAILED if code == FINISHED else code
+        return signals.code(code)
 
 
 def progress_line(horizon: int) -> ProgressLine:
