@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import tomllib
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -794,6 +794,49 @@ def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_pat
             experiments.sweep(data, tmp_path, executor=executor)
     assert any("the same call does the remaining ones" in note for note in caught.value.__notes__)
     assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 5}
+
+
+def test_what_an_executor_cancels_is_no_crash(tmp_path):
+    class Cancelling(ThreadPoolExecutor):
+        def submit(self, *call, **named):
+            future = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    with Cancelling(1) as executor, pytest.raises(BrokenExecutor, match="the executor has cancelled runs"):
+        experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
+    """What it cancels did not run, so it is no crash."""
+    pytest.importorskip("distributed")
+    ready = tmp_path / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment_of_tests()}
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    command = [sys.executable, "-P", "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    worker = [sys.executable, "-P", "-m", "dask", "worker", "--scheduler-file", str(ready), "--no-nanny"]
+    with subprocess.Popen([*command, "--scheduler-file", str(ready)], **quiet) as scheduling:
+        wait_until(ready.exists)
+        with subprocess.Popen([*worker, "--nthreads", "1", "--no-dashboard"], **quiet) as working:
+            address = json.loads(ready.read_text())["address"]
+            text = (
+                'seeds = 4\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
+                f'directory = "{begun}"\n'
+            )
+            line = [write(tmp_path, text), "--out", tmp_path / "out", "--dask", address]
+            try:
+                with start(*line) as sweeping:
+                    wait_until(lambda: list(begun.iterdir()))
+                    scheduling.kill()
+                    assert sweeping.wait(timeout=60) == 1
+            finally:
+                scheduling.kill()
+                working.kill()
+    assert experiments.load(tmp_path / "out") == []
 
 
 def test_workers_that_do_not_come_up_are_no_failures_of_runs(tmp_path):

@@ -250,7 +250,12 @@ class Sweep:
         except (BrokenExecutor, WorkerStartError) as error:
             error.add_note("Finished runs are stored; the same call does the remaining ones.")
             raise
-        except (Exception, CancelledError) as error:
+        except CancelledError as error:  # as dask does when it loses its scheduler: these runs did not take place
+            raise BrokenExecutor(
+                "the executor has cancelled runs; it may have lost its workers, or a scheduler that cannot import what "
+                "the sweep names. Finished runs are stored; the same call does the remaining ones."
+            ) from error
+        except Exception as error:
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self.broken.extend((batch[:middle], batch[middle:]))
