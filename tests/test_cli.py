@@ -367,7 +367,8 @@ def test_help_names_exit_codes(run, arguments):
 
 
 @pytest.mark.parametrize(
-    ("command", "codes"), [("theory", "02"), ("report", "024"), ("bench oracle", "024"), ("run lock", "01234")]
+    ("command", "codes"),
+    [("envs", "024"), ("theory", "024"), ("report", "024"), ("bench oracle", "024"), ("run lock", "01234")],
 )
 def test_help_names_the_exit_codes_that_the_command_has(run, command, codes):
     _, out, _ = run(*command.split(), "--help")
@@ -459,6 +460,76 @@ def test_a_signal_ends_the_run_with_what_was_learned(tmp_path, number, code):
     assert process.returncode == code
     assert json.loads(printed)["status"] == "interrupted"
     assert dmq.load(out / "result.npz").status == "interrupted"
+
+
+# Runs a command that sends itself a signal where it calls the function NAME of its module, and goes on.
+PRESSING = """
+import os, sys
+import dmq_fast.cli.{module} as module
+from dmq_fast import cli
+
+real = module.{name}
+
+def pressing(*given, **named):
+    os.kill(os.getpid(), {number:d})
+    return real(*given, **named)
+
+module.{name} = pressing
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+LATE = {
+    "run described": ("run", "summarise", "run lock --horizon 4 --n-samples 20 --out saved --json", "saved/run.json"),
+    "run saved": ("run", "save", "run lock --horizon 4 --n-samples 20 --out saved --json", "saved/result.npz"),
+    "run printed": ("run", "show", "run lock --horizon 4 --epsilon .2 --json", None),
+    "sweep": ("sweep", "rows_of", "sweep spec.toml --out swept --export rows.csv --workers 0 --json", "rows.csv"),
+    "bench": ("bench", "write_text", "bench oracle --d 2 --n 1 --json bench.json", "bench.json"),
+    "report": ("report", "write_text", "report run", "run/report.html"),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_signal_after_the_work_takes_nothing_away(run, name, tmp_path):
+    module, function, command, saved = LATE[name]
+    number, code = (signal.SIGINT, 130) if name == "run saved" else (signal.SIGTERM, 143)
+    if name == "report":
+        assert run("run", "lock", "--horizon", 3, "--n-samples", 20, "--out", tmp_path / "run")[0] == 0
+    (tmp_path / "spec.toml").write_text(
+        '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
+    )
+    script = PRESSING.format(module=module, name=function, number=number)
+    line = [sys.executable, "-P", "-c", script, *command.split()]
+    ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (code, False), ended.stderr
+    assert ended.stdout and (saved is None or (tmp_path / saved).stat().st_size > 0)
+    if "--json" in command and name != "bench":
+        json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_work_has_its_exit_code(tmp_path, number, code):
+    for module, name, command in (("run", "prepare", "run chain"), ("bench", "claim_file", "bench oracle --json x")):
+        script = PRESSING.format(module=module, name=name, number=number)
+        ended = subprocess.run(
+            [sys.executable, "-P", "-c", script, *command.split()], cwd=tmp_path, capture_output=True
+        )
+        assert (ended.returncode, ended.stdout, ended.stderr) == (code, b"", b"")
+
+
+def test_a_second_signal_leaves_a_reader_that_reads_no_more(tmp_path):
+    """The report is larger than a pipe holds."""
+    read, write = os.pipe()
+    script = (
+        "import os, sys, threading, time\nfrom dmq_fast.cli import terminal\n"
+        "def press():\n    for _ in range(2):\n        time.sleep(0.3)\n        os.kill(os.getpid(), 15)\n"
+        "threading.Thread(target=press).start()\n"
+        "with terminal.signals.listening(), terminal.signals.held():\n"
+        "    try:\n        terminal.show('run', 'x' * 10**6, 0)\n"
+        "    except KeyboardInterrupt:\n        terminal.forget_output()\n    sys.exit(terminal.signals.code(0))\n"
+    )
+    with subprocess.Popen([sys.executable, "-P", "-c", script], stdout=write) as process:
+        assert process.wait(timeout=20) == 143
+    os.close(read), os.close(write)
 
 
 def test_a_run_that_cannot_be_saved_is_reported_all_the_same(run, tmp_path, monkeypatch):
@@ -866,6 +937,29 @@ def test_what_cannot_be_printed_is_saved(name, tmp_path):
     assert (ended.returncode, ended.stderr) == (0, "") and (tmp_path / saved).stat().st_size > 0
 
 
+CLOSED = {
+    "run, output": ("run lock --horizon 4 --n-samples 20 --out saved", 1, 4),
+    "run, errors": ("run lock --horizon 4 --n-samples 20 --out saved", 2, 0),
+    "sweep, errors": ("sweep spec.toml --out saved --workers 1", 2, 0),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_command_works_without_its_standard_descriptors(name, tmp_path):
+    command, closed, code = CLOSED[name]
+    (tmp_path / "spec.toml").write_text(
+        '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
+    )
+    line = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-P", "-m", "dmq_fast", *command.split()]
+    ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    if closed == 1:
+        assert "could not print: standard output is closed" in ended.stderr
+    else:
+        assert "finished" in ended.stdout
+    assert len(list((tmp_path / "saved").iterdir())) >= 1
+
+
 def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
@@ -880,3 +974,18 @@ def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     again = json.loads(out)
     for name in ("value", "n_trajectories", "cover_sizes", "counts", "status"):
         assert again[name] == whole[name]
+
+
+def test_environments_are_closed(run, tmp_path):
+    """By a run, by its workers, and by every run of a sweep: wrappers write in `close`."""
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    given = ["--env-file", f"{os.path.dirname(__file__)}/line.py:closing", "--make", f"directory={closed}"]
+    assert run("run", *given, "--n-samples", 100, "--workers", 2, "--quiet")[0] == 0
+    assert str(os.getpid()) in os.listdir(closed) and len(os.listdir(closed)) >= 2
+    for path in closed.iterdir():
+        path.unlink()
+    spec_text = f'[[environments]]\nname = "line:closing"\ndirectory = "{closed}"\n'
+    (tmp_path / "spec.toml").write_text(spec_text + '[[algorithms]]\nname = "dmq"\nn_samples = 20\n')
+    assert run("sweep", tmp_path / "spec.toml", "--out", tmp_path / "out", "--workers", 1)[0] == 0
+    assert len(os.listdir(closed)) == 2  # the check of the parameters, and the worker

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
+from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.run import read_options
-from dmq_fast.cli.terminal import not_saved, say, show, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, signals, usage_error
 
 if TYPE_CHECKING:
     from dmq_fast.environments import FiniteMDP
@@ -30,7 +30,7 @@ def report(arguments: Sequence[str]) -> int:
         description="Write an HTML page about the run or the sweep in DIR: tables, pictures, a comparison of the run "
         "with the lemmas of the paper, and the command that repeats it. The page loads no other file. Needs "
         "matplotlib.",
-        epilog=SAVING_EXIT_CODES,
+        epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out of run or sweep named")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page; default: DIR/report.html")
@@ -43,22 +43,26 @@ def report(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     directory: Path = options.directory
     path = directory / "report.html" if options.out is None else options.out
-    try:
-        if importlib.util.find_spec("matplotlib") is None:
-            raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
-        if not directory.is_dir():
-            raise NotADirectoryError(f"there is no directory {directory}")
-        claim_file("--out", path)
-        page, notes = page_of(directory, options.epsilon)
-    except (ValueError, ImportError, OSError) as error:
-        return usage_error(f"report: {error}")
-    for note in notes:
-        say(f"note: {note}")
-    try:
-        write_text(path, page)
-    except OSError as error:
-        return not_saved("report", error)
-    return show("report", str(path), FINISHED)
+    with signals.held():
+        try:
+            if importlib.util.find_spec("matplotlib") is None:
+                raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+            if not directory.is_dir():
+                raise NotADirectoryError(f"there is no directory {directory}")
+            claim_file("--out", path)
+            made = signals.attempt(lambda: page_of(directory, options.epsilon))
+        except (ValueError, ImportError, OSError) as error:
+            return usage_error(f"report: {error}")
+        if made is None:
+            return signals.code(FINISHED)
+        page, notes = made
+        for note in notes:
+            say(f"note: {note}")
+        try:
+            write_text(path, page)
+        except OSError as error:
+            return not_saved("report", error)
+        return signals.code(show("report", str(path), FINISHED))
 
 
 def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:

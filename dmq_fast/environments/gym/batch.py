@@ -392,11 +392,17 @@ class Pool:
             member.close()
 
     def close(self) -> None:
-        """Close the idle environments."""
+        """Close the idle environments; where one raises an exception, after the others."""
         with self.lock:
             idle, self.idle = self.idle, []
+        failure: Exception | None = None
         for member in idle:
-            member.close()
+            try:
+                member.close()
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
 
 def is_discrete(space: Any) -> bool:

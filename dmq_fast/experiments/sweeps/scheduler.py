@@ -191,7 +191,6 @@ class Sweep:
         factories = {cell.algorithm: algorithms.find(cell.algorithm) for cell in spec.cells}
         runs = [SweepRun(cell, seed, factories[cell.algorithm]) for cell in spec.cells for seed in spec.seeds]
         self.missing = [run for run in runs if (run.cell.id, run.seed) not in known]
-        # The result of a run does not depend on the order.
         random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
         # Tasks whose worker died, halved again and again until the run that kills its worker is alone.
         self.broken: deque[list[SweepRun]] = deque()
@@ -216,8 +215,12 @@ class Sweep:
                     return
                 done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in done:
-                    self.take(future, self.flying.pop(future))
+                    self.take(future, self.flying[future])
+                    del self.flying[future]
                 self.report()
+        except KeyboardInterrupt:
+            self.keep_finished()
+            raise
         finally:
             for future in self.flying:
                 future.cancel()
@@ -247,7 +250,12 @@ class Sweep:
         except (BrokenExecutor, WorkerStartError) as error:
             error.add_note("Finished runs are stored; the same call does the remaining ones.")
             raise
-        except (Exception, CancelledError) as error:
+        except CancelledError as error:  # as dask does when it loses its scheduler: these runs did not take place
+            raise BrokenExecutor(
+                "the executor has cancelled runs; it may have lost its workers, or a scheduler that cannot import what "
+                "the sweep names. Finished runs are stored; the same call does the remaining ones."
+            ) from error
+        except Exception as error:
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self.broken.extend((batch[:middle], batch[middle:]))
@@ -262,6 +270,12 @@ class Sweep:
             if row["seconds"] is not None:
                 count, seconds = self.timings.get(cell, (0, 0.0))
                 self.timings[cell] = count + 1, seconds + row["seconds"]
+
+    def keep_finished(self) -> None:
+        """Store the rows of finished tasks, but no failure: what stops the sweep may have caused it."""
+        for future in self.flying:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.store.add(row for row in future.result() if row["status"] not in FAILURES)
 
     def mean(self, cell: str) -> float | None:
         """Return the mean seconds of the finished runs of a cell."""

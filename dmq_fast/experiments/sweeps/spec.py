@@ -76,6 +76,7 @@ from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
 from dmq_fast.experiments.sweeps.toml_lines import Place, key_lines, line_of
 from dmq_fast.run.named import imported
+from dmq_fast.samplers.close import close
 
 __all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
 
@@ -152,11 +153,13 @@ class Spec:
             with self.blaming(cell, "environments"):
                 wanted = json.dumps([cell.environment, cell.environment_parameters, cell.environment_seed])
                 if made[0] != wanted:
+                    dismiss(made[1])
                     made = (wanted, None)
                     made = (wanted, make_environment(cell, environment_seed))
             if made[1] is not None:
                 with self.blaming(cell, "algorithms"):
                     algorithms.find(cell.algorithm)(made[1], algorithm_seed, **cell.algorithm_parameters)
+        dismiss(made[1])
 
     @contextlib.contextmanager
     def blaming(self, cell: Cell, table: str) -> Iterator[None]:
@@ -410,6 +413,12 @@ def algorithm_parameters(name: str) -> dict[str, Any] | None:
     factory = algorithms.find(name)
     names = list(inspect.signature(factory).parameters)
     return algorithms.parameters_of(factory, but=names[:2])
+
+
+def dismiss(env: Environment | None) -> None:
+    """Close an environment that was made to check its parameters; the runs tell of what fails there."""
+    with contextlib.suppress(Exception):
+        close(env)
 
 
 def make_environment(cell: Cell, seed: int) -> Environment:
