@@ -126,7 +126,8 @@ def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:
     if rng is None:
         rng = np.random.SeedSequence()
     if isinstance(rng, np.random.SeedSequence):
-        replayable = isinstance(rng.entropy, int) and not rng.spawn_key
+        # A pool of another size gives other numbers; 4 words are NumPy's default, which an integer seed has.
+        replayable = isinstance(rng.entropy, int) and not rng.spawn_key and rng.pool_size == 4
         return np.random.default_rng(rng), cast(int, rng.entropy) if replayable else "SeedSequence"
     if isinstance(rng, np.random.Generator):
         return rng, "Generator"

@@ -6,10 +6,12 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dmq_fast._support.files import writable
 from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
 
 __all__ = ["ProgressLine", "exit_code", "forget_output", "interruptible", "not_saved", "say", "show", "usage_error"]
@@ -17,7 +19,7 @@ __all__ = ["ProgressLine", "exit_code", "forget_output", "interruptible", "not_s
 
 def say(message: str) -> None:
     """Print a line to standard error."""
-    print(message, file=sys.stderr)
+    print(writable(message), file=sys.stderr)
 
 
 def usage_error(message: str) -> int:
@@ -35,7 +37,7 @@ def not_saved(command: str, error: Exception) -> int:
 def show(command: str, text: str, code: int) -> int:
     """Print what a command found, once everything is saved; return `code`, or that of a print that failed."""
     try:
-        print(text, flush=True)
+        print(writable(text), flush=True)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         forget_output()
     except (OSError, ValueError) as error:  # a full disk, a closed file, a name that cannot be encoded
@@ -53,8 +55,14 @@ def forget_output() -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[list[int]]:
-    """Turn SIGINT and SIGTERM into KeyboardInterrupt; yield the list of the signals received."""
+    """Turn SIGINT and SIGTERM into KeyboardInterrupt; yield the list of the signals received.
+
+    A thread other than the main one receives none.
+    """
     received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+        yield received
+        return
 
     def stop(number: int, frame: object) -> None:
         received.append(number)
