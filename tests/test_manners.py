@@ -15,6 +15,7 @@ import pytest
 import dmq_fast as dmq
 from dmq_fast import cli, experiments
 from dmq_fast._support.checks import seeded
+from dmq_fast.cli.terminal import ProgressLine
 
 SHORT = ("lock", "--horizon", "4", "--n-samples", "5")
 SWEEP = {
@@ -141,3 +142,68 @@ def test_sizes_that_overflow_are_refused(tmp_path, run, shape):
         dmq.load(path)
     code, _, err = run("run", *SHORT, "--function-class", f"linear:penalty={lone}")
     assert code == 2 and "penalty.npy cannot be read" in err
+
+
+def test_standard_output_holds_the_result_alone(tmp_path, run):
+    file = tmp_path / "talkative_env.py"
+    file.write_text(
+        "import dmq_fast as dmq\nprint('at import')\n"
+        "def make_env():\n    print('in the function')\n    return dmq.environments.chain(4, rng=0)\n"
+    )
+    code, out, err = run("run", "--env-file", f"{file}:make_env", "--n-samples", 5, "--json")
+    assert code == 0 and json.loads(out)["status"] == "finished"
+    assert "at import" in err and "in the function" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("rn lock", "'run'"),
+        ("run lock --horizont 5", "'--horizon'"),
+        ("run lock --horizont=5", "'--horizon'"),
+        ("theory --gama 1", "'--gamma'"),
+        ("resume here --jsn", "'--json'"),
+        ("sweep s.toml --out x --worker 1", "'--workers'"),
+        ("bench orcle", "'oracle'"),
+        ("bench oracle --plt x", "'--plot'"),
+        ("run lock --horizon 5 --variant soud", "'sound'"),
+    ],
+)
+def test_a_misspelt_word_is_answered_by_the_one_that_was_meant(run, command, meant):
+    code, out, err = run(*command.split())
+    assert (code, out) == (2, "")
+    assert f"did you mean {meant}?" in err
+
+
+def test_progress_fits_a_narrow_terminal_and_a_dumb_one(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("TERM", "xterm")
+    written = []
+    ProgressLine(lambda _: "x" * 50, write=written.append)(None)
+    assert written == ["\r\x1b[K" + "x" * 19]
+    monkeypatch.setenv("TERM", "dumb")
+    ProgressLine(lambda _: "x" * 50, write=written.append)(None)
+    assert written[1] == "x" * 50 + "\n"
+
+
+def no_environment():
+    return 3
+
+
+def test_a_function_that_makes_no_environment_is_blamed_itself(tmp_path):
+    spec = SWEEP | {"environments": [{"name": f"{__name__}:no_environment"}]}
+    with pytest.raises(ValueError, match=r"specification: environments\[0\]: .*expected a FiniteMDP"):
+        experiments.sweep(spec, tmp_path, workers=0)
+
+
+def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path):
+    script = (
+        "import sys, dmq_fast as dmq; from dmq_fast import environments as e, experiments as x\n"
+        "@e.registry.register('mine')\ndef mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)\n"
+        "spec = {'environments': [{'name': 'mine'}], 'algorithms': [{'name': 'dmq', 'n_samples': 5}]}\n"
+        "try: x.sweep(spec, sys.argv[1], workers=2)\nexcept ValueError as error: print(error)\n"
+        "print(x.sweep(spec, sys.argv[1], workers=0).statuses)\n"
+    )
+    done = python("-c", script, str(tmp_path), text=True)
+    assert "workers: expected 0, since mine is defined in an interactive session" in done.stdout, done.stderr
+    assert "{'finished': 1}" in done.stdout

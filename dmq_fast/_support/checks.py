@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-__all__ = ["Seed", "count", "flag", "integer", "misspelt", "number", "one_of", "seeded", "suggestion"]
+__all__ = ["Seed", "count", "flag", "integer", "misspelt", "number", "one_of", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """Type of the argument ``rng`` of the generators of environments."""
@@ -70,12 +70,6 @@ def one_of(name: str, value: str, known: Collection[str]) -> str:
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     return value
-
-
-def suggestion(given: str, known: Collection[str]) -> str:
-    """Return the end of a message about an unknown name: the most similar known name, or nothing if none is similar."""
-    near = difflib.get_close_matches(given, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def misspelt(names: Iterable[str], known: Iterable[str]) -> str:

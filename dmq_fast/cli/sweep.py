@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
-from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, show, usage_error
+from dmq_fast.cli.terminal import (
+    ProgressLine,
+    exit_code,
+    interruptible,
+    not_saved,
+    output_apart,
+    say,
+    show,
+    usage_error,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -80,11 +89,18 @@ def sweep(arguments: Sequence[str]) -> int:
                 csv_export.check_format(options.export)
                 if options.export.absolute().parent != options.out.absolute():  # the sweep makes this one
                     claim_file("--export", options.export)
-            spec = experiments.read(options.spec)
+            with output_apart():
+                spec = experiments.read(options.spec)
             executor = None if options.dask is None else dask_executor(options.dask, stack)
-            summary = experiments.sweep(
-                spec, options.out, workers=options.workers, executor=executor, retry=options.retry, progress=progress
-            )
+            with output_apart():
+                summary = experiments.sweep(
+                    spec,
+                    options.out,
+                    workers=options.workers,
+                    executor=executor,
+                    retry=options.retry,
+                    progress=progress,
+                )
             stored = experiments.load(options.out)
         except KeyboardInterrupt:
             if progress is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -14,7 +15,17 @@ from typing import Any
 from dmq_fast._support.files import writable
 from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
 
-__all__ = ["ProgressLine", "exit_code", "forget_output", "interruptible", "not_saved", "say", "show", "usage_error"]
+__all__ = [
+    "ProgressLine",
+    "exit_code",
+    "forget_output",
+    "interruptible",
+    "not_saved",
+    "output_apart",
+    "say",
+    "show",
+    "usage_error",
+]
 
 
 def say(message: str) -> None:
@@ -51,6 +62,13 @@ def forget_output() -> None:
     """Send standard output nowhere, so that what is left in its buffer does not fail once more at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def output_apart() -> Iterator[None]:
+    """Send what the code of users prints to standard error, since standard output is for the result of a command."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 @contextlib.contextmanager
@@ -91,7 +109,7 @@ class ProgressLine:
         self, text_of: Callable[[Any], str], *, terminal: bool = True, write: Callable[[str], object] | None = None
     ) -> None:
         self.text_of = text_of
-        self.terminal = terminal
+        self.terminal = terminal and os.environ.get("TERM") != "dumb"  # which knows no escape sequences
         self.write = write or sys.stderr.write
         self.drawn: float | None = None
 
@@ -102,6 +120,8 @@ class ProgressLine:
             return
         self.drawn = now
         text = self.text_of(progress)
+        if self.terminal:  # what is wrapped to a second line is not overwritten
+            text = text[: max(1, shutil.get_terminal_size().columns - 1)]
         self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
         sys.stderr.flush()
 

@@ -10,7 +10,8 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from dmq_fast._support.checks import Seed, suggestion
+from dmq_fast._support.checks import Seed
+from dmq_fast._support.names import suggestion
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
