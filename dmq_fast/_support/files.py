@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["FileError", "above_standard", "fill_standard", "replacing"]
+__all__ = ["FileError", "above_standard", "fill_standard", "replacing", "writable"]
 
 
 class FileError(ValueError):
     """A file is not one that dmq_fast wrote and this version can read; the message holds its path."""
+
+
+def writable(text: str) -> str:
+    """Return a text with lone surrogates escaped: file names may hold them, and UTF-8 cannot encode them."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 @contextlib.contextmanager

@@ -6,11 +6,13 @@ The options for the arguments of `DMQ` are made from `dmq_fast.run.arguments`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dmq_fast._support.names import suggestion
 from dmq_fast.cli.exit_codes import EXIT_CODES
 from dmq_fast.run.arguments import ALGORITHM, ARGUMENTS, BUDGETS, SAMPLING, WORKERS, Argument
 
@@ -49,9 +51,29 @@ examples:
 
 def command_parser(name: str = "", **settings: Any) -> argparse.ArgumentParser:
     """Build the parser of a command, which accepts no abbreviated option."""
-    return argparse.ArgumentParser(
-        prog=f"dmq-fast {name}".strip(), formatter_class=HelpFormatter, allow_abbrev=False, **settings
-    )
+    return Parser(prog=f"dmq-fast {name}".strip(), formatter_class=HelpFormatter, allow_abbrev=False, **settings)
+
+
+class Parser(argparse.ArgumentParser):
+    """Suggests a similar name for an unknown option or choice."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse a misspelt option before argparse asks for the required ones, of which it may be one."""
+        given = list(itertools.takewhile(lambda argument: argument != "--", args or ()))
+        # A parser of commands leaves the options to the parser of the command.
+        if self._subparsers is None and not {"-h", "--help"}.intersection(given):
+            known = self._option_string_actions
+            for option in (argument.partition("=")[0] for argument in given if argument.startswith("--")):
+                if option not in known and (near := suggestion(option, known)):
+                    self.error(f"unrecognized argument {option}{near}")
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += suggestion(str(value), list(map(str, action.choices or ())))
+            raise
 
 
 class HelpFormatter(argparse.HelpFormatter):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +76,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
     from dmq_fast.experiments.report.reports import run_report, sweep_report
     from dmq_fast.experiments.sweeps.store import FILE as STORE
     from dmq_fast.experiments.sweeps.store import load as load_rows
+    from dmq_fast.experiments.sweeps.store import load_specs
     from dmq_fast.run.result import load
 
     if (directory / STORE).exists():
@@ -86,7 +85,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         rows = load_rows(directory)
         if not rows:
             raise ValueError(f"{directory}: no run of this sweep has ended yet")
-        specs = stored_specs(directory / STORE)
+        specs = load_specs(directory)
         names = dict.fromkeys(name for name, _, _ in specs) or {directory.absolute().name: None}
         wanted = max((runs for _, _, runs in specs), default=0)
         notes = [f"{len(rows):,} of {wanted:,} runs are stored; the sweep has not ended"] if wanted > len(rows) else []
@@ -131,13 +130,3 @@ def remade_tables(
     if not same or mdp.optimal_value != summary["optimal_value"] or mdp.value(result.policy) != summary["value"]:
         return None, ["nothing is exact in the certificate: this version makes another environment of that command"]
     return mdp, []
-
-
-def stored_specs(path: Path) -> list[tuple[str, str, int]]:
-    """Return names, texts and numbers of runs of the specifications of a store, in order; none if it is unreadable."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            return list(connection.execute("SELECT name, text, runs FROM specs ORDER BY began"))
-    except sqlite3.Error:
-        return []

@@ -28,7 +28,17 @@ from dmq_fast.cli.options import (
 )
 from dmq_fast.cli.subject import Subject, make_subject
 from dmq_fast.cli.summary import summarise, summary_table
-from dmq_fast.cli.terminal import ProgressLine, not_saved, on_terminal, say, say_where, show, signals, usage_error
+from dmq_fast.cli.terminal import (
+    ProgressLine,
+    not_saved,
+    on_terminal,
+    output_apart,
+    say,
+    say_where,
+    show,
+    signals,
+    usage_error,
+)
 from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
 
 if TYPE_CHECKING:
@@ -132,7 +142,8 @@ def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, 
             raise ValueError(f"--make: expected --{key.replace('_', '-')} instead, got {key}")
         parameters[key] = value
     try:
-        return Given(make_subject(name, options, parameters), options)
+        with output_apart():
+            return Given(make_subject(name, options, parameters), options)
     except (TypeError, ValueError) as error:
         raise ValueError(with_flags(str(error), dict(zip(own, own, strict=True)))) from error
 
@@ -159,7 +170,8 @@ def prepare(command: str, given: Given) -> Job:
 
     subject, options = given
     chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
-    chosen["function_class"] = named_class(options["function_class"])
+    with output_apart():
+        chosen["function_class"] = named_class(options["function_class"])
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
     progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
@@ -232,6 +244,7 @@ def progress_line(horizon: int) -> ProgressLine:
     return ProgressLine(text_of)
 
 
+@output_apart()
 def learn(dmq: DMQ) -> tuple[Result, int]:
     """Run to the end or to the first SIGINT or SIGTERM; return the result so far and the exit code."""
     from dmq_fast.run.journal import JournalError
@@ -253,6 +266,7 @@ def learn(dmq: DMQ) -> tuple[Result, int]:
     return result, FINISHED if result.status == "finished" else OUT_OF_BUDGET
 
 
+@output_apart()
 def described(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]:
     """Return the summary of a result, with its value and its certificate, and the exit code.
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
-from dmq_fast.cli.terminal import ProgressLine, not_saved, on_terminal, say, show, signals, usage_error
+from dmq_fast.cli.terminal import (
+    ProgressLine,
+    not_saved,
+    on_terminal,
+    output_apart,
+    say,
+    show,
+    signals,
+    usage_error,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -74,6 +83,7 @@ def sweep(arguments: Sequence[str]) -> int:
     shown = options.progress or (on_terminal() and not options.quiet)
     progress = ProgressLine(progress_text, terminal=on_terminal()) if shown else None
 
+    @output_apart()
     def swept() -> tuple[Spec, Summary]:
         if options.export is not None:
             csv_export.check_format(options.export)

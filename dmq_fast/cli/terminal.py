@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from dmq_fast._support.files import writable
 from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, OUT_OF_BUDGET, TERMINATED, USAGE
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "forget_output",
     "not_saved",
     "on_terminal",
+    "output_apart",
     "say",
     "say_where",
     "show",
@@ -48,7 +51,7 @@ def on_terminal() -> bool:
 def write_error(text: str) -> None:
     """Write to standard error; a closed one, or one whose reader has gone, takes nothing."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(text)
+        sys.stderr.write(writable(text))
         sys.stderr.flush()
 
 
@@ -70,7 +73,7 @@ def show(command: str, text: str, code: int) -> int:
         if sys.stdout is None:  # it was closed when the program began
             raise ValueError("standard output is closed")
         with signals.held(spare=1):  # the second signal leaves a reader that reads no more
-            print(text, flush=True)
+            print(writable(text), flush=True)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         forget_output()
     except (OSError, ValueError) as error:  # a full disk, a closed file, a name that cannot be encoded
@@ -84,6 +87,13 @@ def forget_output() -> None:
     """Send standard output nowhere, so that what is left in its buffer does not fail once more at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # perhaps there is none
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def output_apart() -> Iterator[None]:
+    """Send what the code of users prints to standard error, since standard output is for the result of a command."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 class Signals:
@@ -174,7 +184,7 @@ class ProgressLine:
         self, text_of: Callable[[Any], str], *, terminal: bool = True, write: Callable[[str], object] | None = None
     ) -> None:
         self.text_of = text_of
-        self.terminal = terminal
+        self.terminal = terminal and os.environ.get("TERM") != "dumb"  # which knows no escape sequences
         self.write = write or write_error
         self.drawn: float | None = None
 
@@ -185,6 +195,8 @@ class ProgressLine:
             return
         self.drawn = now
         text = self.text_of(progress)
+        if self.terminal:  # what is wrapped to a second line is not overwritten
+            text = text[: max(1, shutil.get_terminal_size().columns - 1)]
         self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
 
     def clear(self) -> None:

@@ -33,7 +33,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dmq_fast import baselines
-from dmq_fast._support.checks import suggestion
+from dmq_fast._support.names import suggestion
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.learner import DMQ

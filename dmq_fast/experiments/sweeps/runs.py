@@ -13,9 +13,10 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dmq_fast._support.files import writable
 from dmq_fast._version import __version__
 from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
-from dmq_fast.experiments.sweeps.errors import spelled, writable
+from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.run.appraisal import appraise

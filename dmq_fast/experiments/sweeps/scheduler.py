@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.checks import integer
 from dmq_fast._version import __version__
+from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs
 from dmq_fast.experiments.sweeps.spec import Spec, read
@@ -161,6 +163,8 @@ def sweep(
         job = Sweep(spec, store, progress, began)
         if job.missing:
             own = executor is None
+            if own and workers != 0:
+                refuse_interactive(job.missing)
             pool = executor if executor is not None else own_executor(workers, len(job.missing))
             try:
                 job.run(pool)
@@ -316,6 +320,20 @@ class Here(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+def refuse_interactive(runs: list[SweepRun]) -> None:
+    """Raise ValueError if a worker process would not find the code of a run, as it imports files only."""
+    if hasattr(sys.modules["__main__"], "__file__"):
+        return
+    used: dict[str, Any] = {run.cell.algorithm: run.factory for run in runs}
+    used |= {run.cell.environment: registry.REGISTRY.get(run.cell.environment) for run in runs}
+    for name, factory in used.items():
+        if name.startswith("__main__:") or getattr(factory, "__module__", None) == "__main__":
+            raise ValueError(
+                f"workers: expected 0, since {name} is defined in an interactive session, which worker processes "
+                "cannot import; or move it to a module"
+            )
 
 
 def own_executor(workers: int | None, n_runs: int) -> Executor:

@@ -70,12 +70,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmq_fast._support.checks import suggestion
+from dmq_fast._support.names import suggestion
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
 from dmq_fast.experiments.sweeps.toml_lines import Place, key_lines, line_of
 from dmq_fast.run.named import imported
+from dmq_fast.samplers import as_sampler
 from dmq_fast.samplers.close import close
 
 __all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
@@ -148,7 +149,7 @@ class Spec:
             record them.
         """
         environment_seed, algorithm_seed = seeds_of(self.seeds[0])
-        made: tuple[str, Environment | None] = ("", None)
+        made: tuple[str, Any] = ("", None)
         for cell in self.cells:
             with self.blaming(cell, "environments"):
                 wanted = json.dumps([cell.environment, cell.environment_parameters, cell.environment_seed])
@@ -156,6 +157,7 @@ class Spec:
                     dismiss(made[1])
                     made = (wanted, None)
                     made = (wanted, make_environment(cell, environment_seed))
+                    as_sampler(made[1])  # refuses what is no environment, which an algorithm would be blamed for
             if made[1] is not None:
                 with self.blaming(cell, "algorithms"):
                     algorithms.find(cell.algorithm)(made[1], algorithm_seed, **cell.algorithm_parameters)
