@@ -508,7 +508,10 @@ def test_a_signal_after_the_work_takes_nothing_away(run, name, tmp_path):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_before_the_work_has_its_exit_code(tmp_path, number, code):
-    for module, name, command in (("run", "prepare", "run chain"), ("bench", "claim_file", "bench oracle --json x")):
+    for module, name, command in (
+        ("run", "prepare", "run chain --horizon 3"),
+        ("bench", "claim_file", "bench oracle --json x"),
+    ):
         script = PRESSING.format(module=module, name=name, number=number)
         ended = subprocess.run(
             [sys.executable, "-P", "-c", script, *command.split()], cwd=tmp_path, capture_output=True
