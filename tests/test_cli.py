@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import logging
 import os
 import pkgutil
 import re
@@ -863,3 +864,26 @@ def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     again = json.loads(out)
     for name in ("value", "n_trajectories", "cover_sizes", "counts", "status"):
         assert again[name] == whole[name]
+
+
+def test_warnings_known_beforehand_are_printed_at_once_and_once(run):
+    command = ["run", "lock", "--horizon", 3, "--n-samples", 5, "--ratio", 1, "--max-trajectories", 50]
+    for more in ([], ["--quiet"], ["--json"]):
+        _, out, err = run(*command, *more)
+        assert err == "warning: R = eps_t / eps_s = 1 <= 1: the oracle can return True on what is covered already\n"
+        assert out.count("R = eps_t / eps_s = 1 <= 1") == 1
+    assert logging.getLogger("dmq_fast").handlers == []
+
+
+def test_a_sweep_says_its_warnings_once_and_counts_those_of_its_runs(run, tmp_path):
+    spec = tmp_path / "small.toml"
+    spec.write_text(
+        'name = "small"\nseeds = 3\n[[environments]]\nname = "lock"\nhorizon = [3, 4]\n'
+        '[[algorithms]]\nname = "dmq"\nratio = 1\nn_samples = 5\nmax_trajectories = 20\n'
+    )
+    message = "of dmq: R = eps_t / eps_s = 1 <= 1: the oracle can return True on what is covered already"
+    code, out, err = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet")
+    assert code == 0 and err == f"warning: 2 cell(s) {message}\n"
+    assert f"warning: 6 runs {message}\n" in out
+    _, out, _ = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet", "--json")
+    assert f"6 runs {message}" in json.loads(out)["run_warnings"]

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from dmq_fast._support.threads import one_thread
 from dmq_fast.cli.exit_codes import EXIT_CODES, FINISHED, INTERRUPTED
-from dmq_fast.cli.terminal import forget_output
+from dmq_fast.cli.terminal import forget_output, spoken_log
 
 __all__ = ["main"]
 
@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     one_thread()
     try:
-        return dispatch(list(sys.argv[1:] if argv is None else argv))
+        with spoken_log():
+            return dispatch(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe

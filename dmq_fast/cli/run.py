@@ -171,9 +171,6 @@ def finish(job: Job) -> int:
     from dmq_fast.run.journal import JournalError
 
     options, progress = job.options, job.progress
-    if progress is not None:
-        for warning in job.dmq.warnings():
-            say(f"warning: {warning}")
     try:
         result, code = learn(job.dmq)
     except JournalError as error:

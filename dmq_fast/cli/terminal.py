@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -12,12 +13,41 @@ from typing import Any
 
 from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
 
-__all__ = ["ProgressLine", "exit_code", "forget_output", "interruptible", "not_saved", "say", "show", "usage_error"]
+__all__ = [
+    "ProgressLine",
+    "exit_code",
+    "forget_output",
+    "interruptible",
+    "not_saved",
+    "say",
+    "show",
+    "spoken_log",
+    "usage_error",
+]
 
 
 def say(message: str) -> None:
     """Print a line to standard error."""
     print(message, file=sys.stderr)
+
+
+class Spoken(logging.Handler):
+    """Prints what the package logs to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        say(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+@contextlib.contextmanager
+def spoken_log() -> Iterator[None]:
+    """Print what the package logs from the level WARNING on, at once."""
+    logger, handler = logging.getLogger("dmq_fast"), Spoken(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def usage_error(message: str) -> int:

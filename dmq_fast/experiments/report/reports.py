@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import shlex
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
-from dmq_fast.experiments.report.cells import CellRuns, cells_of, known, sortable, split_parameters
+from dmq_fast.experiments.report.cells import CellRuns, cells_of, counted, known, sortable, split_parameters, warned
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.metrics import GOOD, by_policy, by_reward, has_curve
 from dmq_fast.experiments.report.page import (
@@ -308,7 +307,7 @@ def sweep_report(
         header(name, f"{len(rows):,} runs", {}),
         tiles(sweep_tiles(rows, cells)),
         messages("note", notes),
-        messages("warning", most_common(f"{row['status']}: {row['error']}" for row in failures)),
+        messages("warning", counted(f"{row['status']}: {row['error']}" for row in failures)),
         section("Runs by cell", cell_table(cells) + warnings_table(rows)),
         section("Pictures", gallery(sweep_pictures(rows))),
         section("Reproduce", reproduce_sweep(rows, specs)),
@@ -316,20 +315,9 @@ def sweep_report(
     return page(name, body)
 
 
-SHOWN = 10
-"""Largest number of messages that a page shows."""
-
-
-def most_common(shown: Iterable[str]) -> list[str]:
-    """Return messages with the number of runs that have them, the most common first."""
-    counts = Counter(shown).most_common()
-    more = [f"{len(counts) - SHOWN:,} more messages are in the store"] if len(counts) > SHOWN else []
-    return [f"{count:,} {'run' if count == 1 else 'runs'} {one}" for one, count in counts[:SHOWN]] + more
-
-
 def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the list of the warnings of the runs, if there are any."""
-    said = most_common(f"of {row['algorithm']}: {one}" for row in rows for one in row.get("warnings") or ())
+    said = warned(rows)
     if not said:
         return ""
     return "<h3>Warnings of the runs</h3><ul>" + "".join(f"<li>{escape(one)}</li>" for one in said) + "</ul>"

@@ -60,9 +60,11 @@ import hashlib
 import inspect
 import itertools
 import json
+import logging
 import math
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +80,8 @@ from dmq_fast.experiments.sweeps.toml_lines import Place, key_lines, line_of
 from dmq_fast.run.named import imported
 
 __all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
+
+LOGGER = logging.getLogger(__name__)
 
 LARGEST = 1_000_000
 """Largest number of runs of a specification; more are taken for a mistake."""
@@ -140,6 +144,8 @@ class Spec:
     def check(self) -> None:
         """Make every environment and every algorithm once, so that wrong values are refused before the sweep.
 
+        What is known to fail with the parameters of DMQ is logged, each warning once with the number of its cells.
+
         Raises
         ------
         SpecError
@@ -148,6 +154,7 @@ class Spec:
         """
         environment_seed, algorithm_seed = seeds_of(self.seeds[0])
         made: tuple[str, Environment | None] = ("", None)
+        warned: Counter[str] = Counter()
         for cell in self.cells:
             with self.blaming(cell, "environments"):
                 wanted = json.dumps([cell.environment, cell.environment_parameters, cell.environment_seed])
@@ -156,7 +163,11 @@ class Spec:
                     made = (wanted, make_environment(cell, environment_seed))
             if made[1] is not None:
                 with self.blaming(cell, "algorithms"):
-                    algorithms.find(cell.algorithm)(made[1], algorithm_seed, **cell.algorithm_parameters)
+                    algorithm = algorithms.find(cell.algorithm)(made[1], algorithm_seed, **cell.algorithm_parameters)
+                    if isinstance(algorithm, algorithms.DMQAlgorithm):
+                        warned.update(f"of {cell.algorithm}: {warning}" for warning in algorithm.warnings)
+        for warning, count in warned.items():
+            LOGGER.warning("%d cell(s) %s", count, warning)
 
     @contextlib.contextmanager
     def blaming(self, cell: Cell, table: str) -> Iterator[None]:
