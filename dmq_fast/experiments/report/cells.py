@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dmq_fast.experiments.report.csv_export import as_specified
 
-__all__ = ["CellRuns", "cells_of", "counted", "known", "sortable", "split_parameters", "warned"]
+__all__ = ["CellRuns", "cells_of", "counted", "known", "natural", "sortable", "split_parameters", "warned"]
 
 
 class CellRuns(NamedTuple):
@@ -44,19 +44,28 @@ def cells_of(rows: Iterable[Mapping[str, Any]]) -> list[CellRuns]:
     return sorted(
         cells,
         key=lambda cell: (
-            cell.environment,
-            *sortable(cell.environment_parameters),
-            cell.algorithm,
-            *sortable(cell.algorithm_parameters),
+            natural(cell.environment),
+            tuple(sortable(cell.environment_parameters)),
+            natural(cell.algorithm),
+            tuple(sortable(cell.algorithm_parameters)),
         ),
     )
 
 
-def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
+def natural(text: str) -> tuple[str | int, ...]:
+    """Return a sort key of a text, in which the numbers sort by size.
+
+    >>> sorted(["size 10", "size 9", "size"], key=natural)
+    ['size', 'size 9', 'size 10']
+    """
+    return tuple(int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", text)))
+
+
+def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, tuple[str | int, ...]]]:
     """Yield a sort key of parameters: numbers sort by size, other values by their text."""
     for name, value in parameters.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        yield name, float(value) if is_number else 0.0, "" if is_number else str(value)
+        yield name, float(value) if is_number else 0.0, () if is_number else natural(str(value))
 
 
 def split_parameters(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
