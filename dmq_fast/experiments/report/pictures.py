@@ -266,8 +266,12 @@ class End(NamedTuple):
 
 def room_for(names: Iterable[object], width: float, height: float) -> float:
     """Return the height of a picture with room for the names of its lines."""
-    lines = sum(1 + wrapped(name, width).count("\n") for name in names)
-    return max(height, 0.5 + LINE * (lines + 1))
+    return max(height, 0.5 + LINE + sum(tall(wrapped(name, width)) for name in names))
+
+
+def tall(name: str) -> float:
+    """Return the height of a name in inches."""
+    return LINE * (1.0 + 1.2 * name.count("\n"))
 
 
 def label_ends(axes: Axes, ends: Sequence[End]) -> None:
@@ -285,7 +289,7 @@ def label_ends(axes: Axes, ends: Sequence[End]) -> None:
     to_display = axes.transData.transform
     places = np.array([float(to_display((end.x, end.y))[1]) / figure.dpi - bottom for end in ends])
     order = np.argsort(places, kind="stable")
-    sizes = LINE * np.array([1 + ends[index].name.count("\n") for index in order])
+    sizes = np.array([tall(ends[index].name) for index in order])
     # The middles of the names closest to the ends in least squares, so far apart that no two of them overlap.
     steps = np.cumsum(sizes) - sizes / 2 - sizes[0] / 2
     at = isotonic_regression(places[order] - steps).x
@@ -361,8 +365,8 @@ def learning_curves(
                 axes.vlines(at, lower, upper, color=own.colour, linewidth=0.8)
             elif len(values) > 1:
                 axes.fill_between(at, lower, upper, color=own.colour, alpha=0.18, linewidth=0)
-            dot = at.size == 1
-            axes.plot(at, median, color=own.colour, linestyle=own.line, marker=own.marker if dot else None)
+            own = own._replace(line="") if at.size == 1 else own._replace(marker="")
+            axes.plot(at, median, color=own.colour, linestyle=own.line, marker=own.marker)
             ends.append(End(wrapped(label, width), own, float(at[-1]), float(median[-1])))
         if xscale == "linear":
             axes.set_xlim(left=0)
@@ -652,13 +656,13 @@ def trajectories_by_purpose(
         purposes[name] = (plain(name), OTHERS[i % len(OTHERS)], "/" * (i // len(OTHERS)))
     names = [wrapped(name, width) for name in counts]
     # Room for each bar, or for its name, in inches; the ordinate is in inches, too.
-    tall = np.maximum(0.27, [0.1 + LINE * (1 + name.count("\n")) for name in names])
-    places = np.cumsum(tall) - tall / 2
+    room = np.maximum(0.27, [0.1 + tall(name) for name in names])
+    places = np.cumsum(room) - room / 2
     columns = 4
     from matplotlib.patches import Patch
 
     legend = 0.16 * math.ceil(len(purposes) / columns)
-    with canvas(width, height or 0.39 + legend + float(tall.sum())) as figure:
+    with canvas(width, height or 0.39 + legend + float(room.sum())) as figure:
         axes = figure.subplots()
         for place, one in zip(places.tolist(), counts.values(), strict=True):
             left = 0
@@ -671,7 +675,7 @@ def trajectories_by_purpose(
                 left += n
             axes.text(left + 0.012 * total, place, f"{left:,}", ha="left", va="center", fontsize=6.5)
         axes.set_yticks(places, labels=names, linespacing=1.05)
-        axes.set_ylim(tall.sum(), 0.0)
+        axes.set_ylim(room.sum(), 0.0)
         axes.set_xlim(0, 1.16 * total)
         axes.tick_params(axis="y", length=0)
         axes.spines[["left", "bottom"]].set_visible(False)

@@ -6,6 +6,7 @@ Pictures are part of the page, as SVG in the colours of its light or dark theme.
 from __future__ import annotations
 
 import itertools
+import math
 import shlex
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -444,11 +445,12 @@ MOST = 12
 
 
 def parts(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the names of the lines or bars of each picture, and the end of its title: ", 1 to 12 of 54"."""
+    """Yield the end of the title of each picture, such as ", 1 to 11 of 54", and the names of its lines or bars."""
     every = list(dict.fromkeys(names))
-    for first in range(0, len(every), MOST):
-        some = every[first : first + MOST]
-        yield f", {first + 1} to {first + len(some)} of {len(every)}" if len(every) > MOST else "", some
+    n = math.ceil(len(every) / MOST)
+    for i in range(n):
+        first, end = len(every) * i // n, len(every) * (i + 1) // n
+        yield f", {first + 1} to {end} of {len(every)}" if n > 1 else "", every[first:end]
 
 
 def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
@@ -584,7 +586,7 @@ def curve_pictures(
         shown = {name: regrets[name] for name in names if name in regrets}
         if not shown:
             continue
-        others = ", ".join(name for name in names if name not in regrets)
+        others = "; ".join(name for name in names if name not in regrets)
         yield Picture(
             pictures.learning_curves(shown, among=names, ylabel="regret", xscale="log", yscale="log"),
             f"{title}: regret{part}",
