@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import logging
 import os
 import pkgutil
 import re
@@ -54,8 +55,9 @@ def test_json_is_one_object_with_the_promised_keys(run):
 @pytest.mark.parametrize("variant", ["sound", "frugal", "paper"])
 def test_every_environment_runs(run, name, variant):
     code, out, err = run("run", *name.split(), "--variant", variant, "--n-samples", 20, "--json")
-    assert (code, err) == (0, "")
     summary = json.loads(out)
+    known = [warning for warning in summary["warnings"] if "R = 2 >= K = 2" in warning]
+    assert (code, err) == (0, "".join(f"warning: {warning}\n" for warning in known))
     assert summary["variant"] == variant
     assert 0.0 <= summary["value"] <= summary["optimal_value"] + 1e-12
 
@@ -992,3 +994,26 @@ def test_environments_are_closed(run, tmp_path):
     (tmp_path / "spec.toml").write_text(spec_text + '[[algorithms]]\nname = "dmq"\nn_samples = 20\n')
     assert run("sweep", tmp_path / "spec.toml", "--out", tmp_path / "out", "--workers", 1)[0] == 0
     assert len(os.listdir(closed)) == 2  # the check of the parameters, and the worker
+
+
+def test_warnings_known_beforehand_are_printed_at_once_and_once(run):
+    command = ["run", "lock", "--horizon", 3, "--n-samples", 5, "--ratio", 1, "--max-trajectories", 50]
+    for more in ([], ["--quiet"], ["--json"]):
+        _, out, err = run(*command, *more)
+        assert err == "warning: R = eps_t / eps_s = 1 <= 1: the oracle can return True on what is covered already\n"
+        assert out.count("R = eps_t / eps_s = 1 <= 1") == 1
+    assert logging.getLogger("dmq_fast").handlers == []
+
+
+def test_a_sweep_says_its_warnings_once_and_counts_those_of_its_runs(run, tmp_path):
+    spec = tmp_path / "small.toml"
+    spec.write_text(
+        'name = "small"\nseeds = 3\n[[environments]]\nname = "lock"\nhorizon = [3, 4]\n'
+        '[[algorithms]]\nname = "dmq"\nratio = 1\nn_samples = 5\nmax_trajectories = 20\n'
+    )
+    message = "of dmq: R = eps_t / eps_s = 1 <= 1: the oracle can return True on what is covered already"
+    code, out, err = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet")
+    assert code == 0 and err == f"warning: 2 cell(s) {message}\n"
+    assert f"warning: 6 runs {message}\n" in out
+    _, out, _ = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet", "--json")
+    assert f"6 runs {message}" in json.loads(out)["run_warnings"]

@@ -708,3 +708,51 @@ def test_levels_without_a_reward_ahead_are_named():
         f"no reward was seen from level(s) {blank} on: what the returned policy does there is arbitrary"
         in result.warnings
     )
+
+
+ALIKE = "nothing distinguishes the actions at level(s) [0, 1, 2]: what the returned policy does there is arbitrary"
+
+
+def constant(states):
+    """Three levels of states that are reached at random, and a reward that depends on nothing."""
+    reached, same = np.full((states, 2, states), 1 / states), np.full((states, 2), 0.25)
+    return FiniteMDP([reached[:1], reached], [same[:1], same, same], [np.eye(1, states), *[np.eye(states)] * 2])
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+@pytest.mark.parametrize("ridge", [1e-3, 1e-9])
+def test_levels_at_which_the_actions_look_alike_are_named(variant, ridge):
+    result = dmq.DMQ(constant(3), variant=variant, n_samples=50, ridge=ridge, rng=0).learn()
+    assert result.theta.any(axis=(1, 2)).all() and ALIKE in result.warnings
+
+
+def test_actions_look_alike_in_exact_arithmetic_and_in_finite_classes_only_if_equal():
+    sampler = dmq.samplers.ExactSampler(constant(3), "rational")
+    assert ALIKE in dmq.DMQ(sampler, rng=0).learn().warnings
+    only = dmq.function_class.FiniteClass(0.25)  # one candidate a state
+    assert ALIKE in dmq.DMQ(constant(1), function_class=only, eps_s=0.01, rng=0).learn().warnings
+
+
+@pytest.mark.parametrize(
+    "env", [chain(6, rng=0), river_swim(4, 8), combination_lock(6, 3, rng=0), deep_sea(5, rng=0)], ids=repr
+)
+def test_actions_that_differ_do_not_look_alike(env):
+    """The last reward of the chain comes whatever is done there, which is no reason to doubt."""
+    for seed in range(3):
+        result = dmq.DMQ(env, n_samples=50, rng=seed).learn()
+        assert not [warning for warning in result.warnings if "nothing distinguishes" in warning]
+
+
+def test_what_is_known_beforehand_is_logged_before_anything_is_drawn(caplog):
+    logged = []
+
+    def progress(_):
+        logged.append(len(caplog.records))
+
+    learner = dmq.DMQ(chain(3, rng=0), n_samples=5, ratio=1.0, max_trajectories=50, progress=progress, rng=0)
+    assert caplog.records == []
+    result = learner.learn()
+    (record,) = caplog.records
+    assert (record.name.split(".")[0], record.levelname) == ("dmq_fast", "WARNING")
+    assert record.getMessage() in result.warnings and record.getMessage().startswith("R = eps_t / eps_s = 1 <= 1")
+    assert logged and set(logged) == {1}

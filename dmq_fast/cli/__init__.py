@@ -13,7 +13,7 @@ from importlib import import_module
 from dmq_fast._support.files import fill_standard
 from dmq_fast._support.threads import one_thread
 from dmq_fast.cli.exit_codes import EXIT_CODES, FINISHED, INTERRUPTED
-from dmq_fast.cli.terminal import forget_output, signals
+from dmq_fast.cli.terminal import forget_output, signals, spoken_log
 
 __all__ = ["main"]
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     fill_standard()
     one_thread()
-    with signals.listening():
+    with signals.listening(), spoken_log():
         try:
             return dispatch(list(sys.argv[1:] if argv is None else argv))
         except KeyboardInterrupt:

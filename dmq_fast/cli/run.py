@@ -200,9 +200,6 @@ def finish(job: Job) -> int:
     from dmq_fast.samplers.close import close
 
     options, progress = job.options, job.progress
-    if progress is not None:
-        for warning in job.dmq.warnings():
-            say(f"warning: {warning}")
     with signals.held():
         try:
             result, code = learn(job.dmq)

@@ -150,6 +150,7 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "statuses": summary.statuses,
         "seconds": summary.seconds,
         "warnings": list(summary.warnings),
+        "run_warnings": run_warnings(rows),
         "errors": count_errors(rows),
         "cells": summarise_cells(rows),
     }
@@ -158,6 +159,13 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def count_errors(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Count the error messages of the runs that failed or crashed."""
     return dict(Counter(row["error"] for row in rows if row["error"] is not None).most_common())
+
+
+def run_warnings(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the warnings of the runs, each with the number of runs that have it."""
+    from dmq_fast.experiments.report.cells import warned
+
+    return warned(rows)
 
 
 def summarise_cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -195,6 +203,7 @@ def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
         f"{summary.name}: {summary.runs:,} runs ({statuses}), {summary.ran:,} of them now, in {clock(summary.seconds)}",
         f"stored in {summary.out / FILE}",
         *(f"warning: {warning}" for warning in summary.warnings),
+        *(f"warning: {warning}" for warning in run_warnings(rows)),
         *(f"{count:,} x {message}" for message, count in count_errors(rows).items()),
     ]
     return "\n".join(lines)

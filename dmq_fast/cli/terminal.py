@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import shutil
@@ -27,6 +28,7 @@ __all__ = [
     "say_where",
     "show",
     "signals",
+    "spoken_log",
     "usage_error",
 ]
 
@@ -53,6 +55,25 @@ def write_error(text: str) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(writable(text))
         sys.stderr.flush()
+
+
+class Spoken(logging.Handler):
+    """Prints what the package logs to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        say(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+@contextlib.contextmanager
+def spoken_log() -> Iterator[None]:
+    """Print what the package logs from the level WARNING on, at once."""
+    logger, handler = logging.getLogger("dmq_fast"), Spoken(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def usage_error(message: str) -> int:
