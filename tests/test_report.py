@@ -389,18 +389,6 @@ def test_names_have_no_subscripts_and_seeds_no_gaps():
     assert "seeds 0 to 3, 9 versions" in text and "dmq_fast 0.9.0, dmq_fast 0.10.0" in text
 
 
-def test_the_options_of_a_run_have_no_subscripts(run, saved):
-    run("report", saved)
-    source = (saved / "report.html").read_text(encoding="utf-8")
-    options = re.search(r'<div class="pair">.*?</div></dl></div>', source, re.DOTALL).group(0)
-    assert set(re.findall(r"\w+<sub>\w+</sub>", options)) <= {
-        "ε<sub>t</sub>",
-        "ε<sub>s</sub>",
-        "ε<sub>r</sub>",
-        "λ<sub>ridge</sub>",
-    }
-
-
 def test_warnings_that_differ_in_numbers_only_are_one():
     rows = [row("lock", "dmq", 3, seed, warnings=[f"no reward from level(s) [{seed}, 7] on"]) for seed in range(30)]
     text = check(sweep_report(rows)).text
