@@ -37,6 +37,8 @@ class Solver(Protocol):
     def scan(self, cover_moments: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle on levels top, top - 1, ..., bottom, until it returns True.
 
+        An answer follows from S_h and the moments of its level alone: a run does not ask again while both are the same.
+
         Parameters
         ----------
         cover_moments : numpy.ndarray, shape (H, d, d)

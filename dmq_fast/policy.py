@@ -55,9 +55,11 @@ class Policy:
     array([0, 1])
     """
 
-    __slots__ = ("rules",)
+    __slots__ = ("origin", "rules")
 
     rules: tuple[Rule, ...]
+    origin: tuple[Policy, int, Policy] | None
+    """Of a policy that `deviate` returned: the policy followed before a level, that level, and the policy after it."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         rules = tuple(rules)
@@ -67,12 +69,14 @@ class Policy:
             if not isinstance(rule, Rule):
                 raise TypeError(f"rules: expected a Rule at level {level}, got {type(rule).__name__}")
         object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "origin", None)
 
     @classmethod
-    def _of(cls, rules: tuple[Rule, ...]) -> Policy:
+    def _of(cls, rules: tuple[Rule, ...], origin: tuple[Policy, int, Policy] | None = None) -> Policy:
         """Return the policy of these rules, without checks."""
         policy = object.__new__(cls)
         object.__setattr__(policy, "rules", rules)
+        object.__setattr__(policy, "origin", origin)
         return policy
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -119,7 +123,8 @@ class Policy:
         if len(tail.rules) != len(self.rules):
             raise ValueError(f"theta: expected {len(self.rules)} levels, got {len(tail.rules)}")
         # Concatenation takes two thirds of the time of unpacking, and this runs once for every batch of trajectories.
-        return Policy._of(self.rules[:level] + (Fixed(action),) + tail.rules[level + 1 :])  # noqa: RUF005
+        rules = self.rules[:level] + (Fixed(action),) + tail.rules[level + 1 :]  # noqa: RUF005
+        return Policy._of(rules, (self, level, tail))
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
