@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence, Sized
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -123,7 +124,8 @@ class Policy:
         if len(tail.rules) != len(self.rules):
             raise ValueError(f"theta: expected {len(self.rules)} levels, got {len(tail.rules)}")
         # Concatenation takes two thirds of the time of unpacking, and this runs once for every batch of trajectories.
-        rules = self.rules[:level] + (Fixed(action),) + tail.rules[level + 1 :]  # noqa: RUF005
+        rule = fixed(action) if type(action) is int else Fixed(action)
+        rules = self.rules[:level] + (rule,) + tail.rules[level + 1 :]  # noqa: RUF005
         return Policy._of(rules, (self, level, tail))
 
     def replace(self, level: int, rule: Rule) -> Policy:
@@ -226,6 +228,12 @@ class Policy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Policy, (self.rules,))
+
+
+@lru_cache(maxsize=256)
+def fixed(action: int) -> Fixed:
+    """Return the rule of one action; the same object for the same action, so that policies share it."""
+    return Fixed(action)
 
 
 class Optimistic(Interpreted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -105,6 +105,7 @@ class Draws:
         # By purpose: whether earlier draws may serve it, and whether draws for it are remembered.
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
+        self._wanted = cache(self._levels)
 
     def begin_action(self, h: int) -> None:
         """Begin with an action of level h in Algorithm 2: without `memo`, forget earlier draws for that level."""
@@ -167,7 +168,7 @@ class Draws:
         self.n_mixtures += 1
         return mixture(self.stream.at(OWN_CALLS + self.n_mixtures), self.n_samples * size, size)
 
-    def _wanted(self, purpose: str, h: int) -> tuple[Levels, Levels]:
+    def _levels(self, purpose: str, h: int) -> tuple[Levels, Levels]:
         """Return the levels whose second moments are needed, and those whose returns to go are."""
         horizon = self.sampler.horizon
         if purpose == "final":

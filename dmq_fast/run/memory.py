@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,7 @@ class Memory:
         self.size = 0
         self._tables = Tables(actions)
         self._contents: dict[int, tuple[Policy, list[int]]] = {}
+        self._last: tuple[Policy | None, list[int]] = None, []
         self._known: dict[int, dict[int, Known]] = {}
         self._spent: set[int] = set()
         self._moments: OrderedDict[int, Moments] = OrderedDict()
@@ -103,13 +105,24 @@ class Memory:
     def _sums(self, policy: Policy) -> list[int]:
         """Return the content of 0, 1, ..., H levels of a policy; remembered, as many policies are made of it."""
         known = self._contents.get(id(policy))
-        if known is None:
-            if len(self._contents) > REMEMBERED // policy.horizon:
-                self._contents.clear()
-            # The policy is kept, so that no other one takes its address.
-            known = policy, list(accumulate(map(self._tables.__getitem__, enumerate(policy.rules)), initial=0))
-            self._contents[id(policy)] = known
-        return known[1]
+        if known is not None:
+            return known[1]
+        if len(self._contents) > REMEMBERED // policy.horizon:
+            self._contents.clear()
+        sums = self._sums_like(*self._last, policy)
+        # The policy is kept, so that no other one takes its address.
+        self._last = self._contents[id(policy)] = policy, sums
+        return sums
+
+    def _sums_like(self, other: Policy | None, known: list[int], policy: Policy) -> list[int]:
+        """Return the sums of a policy, given those of another one; most policies differ from the last at one level."""
+        rules = policy.rules
+        if other is not None and rules != other.rules:
+            level = [*map(is_, rules, other.rules)].index(False)
+            if rules[level + 1 :] == other.rules[level + 1 :]:
+                shift = known[level] + self._tables[level, rules[level]] - known[level + 1]
+                return known[: level + 1] + [total + shift for total in known[level + 1 :]]
+        return list(accumulate(map(self._tables.__getitem__, enumerate(rules)), initial=0))
 
     def find(self, target: int, content: int) -> Known | None:
         """Return the call that drew a policy for a target level, if its moments may be used again; otherwise None."""
