@@ -279,6 +279,7 @@ def test_the_content_of_a_policy_is_that_of_its_rules_alone(known):
     for _ in range(40):
         before, after = (policies[i] for i in rng.integers(len(policies), size=2))
         policies.append(before.deviate(int(rng.integers(5)), int(rng.integers(2)), after))
+        policies.append(after.replace(int(rng.integers(5)), Greedy(rng.normal(size=(2, env.dimension)))))
     fresh = Memory(actions=memory._tables._actions)
     for policy in policies:
         for levels in range(6):

@@ -71,7 +71,7 @@ class Memory:
 
     Notes
     -----
-    A call number and a policy suffice to draw the moments again, bit for bit. The two take some 300 bytes and a pointer
+    A call number and a policy suffice to draw the moments again, bit for bit. The two take some 400 bytes and a pointer
     for each level, since policies share rules. Policies are compared by content, that is by their rules or actions,
     never by address.
     """
