@@ -388,6 +388,7 @@ class SelfStopping:
             loss_quantile=self.loss_quantile,
             p_min=self.floor,
             rewarded=planner.rewarded,
+            alike=planner.n_episodes > 1 and bool(np.ptp(planner.returns(np.arange(planner.n_episodes))) == 0.0),
             contradictions=self.contradictions,
             duels_won=self.duels_won,
             disagreements=tuple(self.disagreements),

@@ -18,7 +18,7 @@ from dmq_fast.policy import Policy
 from dmq_fast.run.draws import Batch, Draws
 from dmq_fast.run.history import RETURNED
 from dmq_fast.run.options import Options
-from dmq_fast.run.oracle import Oracle, Regression
+from dmq_fast.run.oracle import CoverMoments, Oracle, Regression
 
 __all__ = ["DifferenceMaximization"]
 
@@ -35,8 +35,8 @@ class DifferenceMaximization:
         For each level, whether Algorithm 2 has finished on it.
     cover : list of H lists of Policy
         Pi_h.
-    moments : numpy.ndarray, shape (H, d, d)
-        S_h = sum over pi in Pi_h of the second moment of N states drawn with pi: all that is kept of D_h.
+    moments : CoverMoments
+        S_h by level = sum over pi in Pi_h of the second moment of N states drawn with pi: all that is kept of D_h.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DifferenceMaximization:
         self.greedy = Policy([zero] * self.horizon)
         self.learned = [False] * self.horizon
         self.cover = [list(initial) for _ in range(self.horizon)]
-        self.moments = arithmetic.zeros((self.horizon, self.dimension, self.dimension))
+        self.moments = CoverMoments(arithmetic.zeros((self.horizon, self.dimension, self.dimension)))
 
     def algorithm_1(self) -> None:
         """Algorithm 1: learn every level, from the last to the first. Line 3 returns `greedy`."""
@@ -111,7 +111,7 @@ class DifferenceMaximization:
         """Add a policy to Pi_level: the oracle returned True on `batch`, trajectories of this policy."""
         self.cover[level].append(policy)
         if self.options.accumulate:  # finding C: S_level grows by the M2 of the True
-            self.moments[level] += self.draws.second_moment(batch, level)
+            self.moments[level] = self.moments[level] + self.draws.second_moment(batch, level)
             size, bound = len(self.cover[level]), self.oracle.cover_bound
             assert size <= bound, f"level {level}: |Pi_h| = {size} exceeds its sure bound {bound}"
         else:

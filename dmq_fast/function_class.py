@@ -37,6 +37,8 @@ class Solver(Protocol):
     def scan(self, cover_moments: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle on levels top, top - 1, ..., bottom, until it returns True.
 
+        An answer follows from S_h and the moments of its level alone: a run does not ask again while both are the same.
+
         Parameters
         ----------
         cover_moments : numpy.ndarray, shape (H, d, d)
@@ -194,6 +196,7 @@ class LinearSolver:
     ) -> None:
         self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value", regularizer)
         self._ridge, self._penalty = ridge, None if penalty is None else ridge * penalty
+        self._shift = eps_r * (np.eye(dimension) if regularizer is None else regularizer)
         self._ridge_fit = RidgeFit(dimension, ridge if penalty is None else 0.0)
 
     @property
@@ -225,9 +228,7 @@ class LinearSolver:
 
     def potential(self, moment: Array) -> float:
         """Return log det(S_h + eps_r G); see `Solver.potential`."""
-        scan = self._scan
-        regularizer = np.eye(scan.dimension) if scan.regularizer is None else scan.regularizer
-        sign, logarithm = np.linalg.slogdet(moment + scan.eps_r * regularizer)
+        sign, logarithm = np.linalg.slogdet(moment + self._shift)
         return float(logarithm) if sign > 0.0 else float("nan")
 
     def cover_bound(self, initial: int) -> int:

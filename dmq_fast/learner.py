@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -26,6 +27,8 @@ from dmq_fast.samplers.streams import as_key
 from dmq_fast.sessions import Adaptive, MonteCarlo, Progress, Resources, Session
 
 __all__ = ["DMQ", "Progress"]
+
+LOGGER = logging.getLogger(__name__)
 
 
 class DMQ:
@@ -184,6 +187,8 @@ class DMQ:
     def learn(self) -> Result:
         """Run the algorithm from its beginning; with a journal that exists, continue the run in it.
 
+        What `warnings` yields is logged first, at the level WARNING.
+
         Returns
         -------
         Result
@@ -201,6 +206,8 @@ class DMQ:
             self.variant, self.sampler, self.stream, self.budget, self.workers, self.executor, self.progress
         )
         self._session = session = self.settings.session(resources, self.journal)
+        for warning in self.warnings():
+            LOGGER.warning("%s", warning)
         try:
             session.run()
         finally:

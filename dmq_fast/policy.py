@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence, Sized
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,9 +56,11 @@ class Policy:
     array([0, 1])
     """
 
-    __slots__ = ("rules",)
+    __slots__ = ("origin", "rules")
 
     rules: tuple[Rule, ...]
+    origin: tuple[Policy, int, Policy] | None
+    """Of a policy that `deviate` returned: the policy followed before a level, that level, and the policy after it."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         rules = tuple(rules)
@@ -67,12 +70,14 @@ class Policy:
             if not isinstance(rule, Rule):
                 raise TypeError(f"rules: expected a Rule at level {level}, got {type(rule).__name__}")
         object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "origin", None)
 
     @classmethod
-    def _of(cls, rules: tuple[Rule, ...]) -> Policy:
+    def _of(cls, rules: tuple[Rule, ...], origin: tuple[Policy, int, Policy] | None = None) -> Policy:
         """Return the policy of these rules, without checks."""
         policy = object.__new__(cls)
         object.__setattr__(policy, "rules", rules)
+        object.__setattr__(policy, "origin", origin)
         return policy
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -119,7 +124,9 @@ class Policy:
         if len(tail.rules) != len(self.rules):
             raise ValueError(f"theta: expected {len(self.rules)} levels, got {len(tail.rules)}")
         # Concatenation takes two thirds of the time of unpacking, and this runs once for every batch of trajectories.
-        return Policy._of(self.rules[:level] + (Fixed(action),) + tail.rules[level + 1 :])  # noqa: RUF005
+        rule = fixed(action) if type(action) is int else Fixed(action)
+        rules = self.rules[:level] + (rule,) + tail.rules[level + 1 :]  # noqa: RUF005
+        return Policy._of(rules, (self, level, tail))
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
@@ -221,6 +228,12 @@ class Policy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Policy, (self.rules,))
+
+
+@lru_cache(maxsize=256)
+def fixed(action: int) -> Fixed:
+    """Return the rule of one action; the same object for the same action, so that policies share it."""
+    return Fixed(action)
 
 
 class Optimistic(Interpreted):

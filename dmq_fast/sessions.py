@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmq_fast._support import threads
 from dmq_fast.adaptive import PURPOSES, Report, SelfStopping
@@ -22,6 +23,7 @@ from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.run.aim import Aim
+from dmq_fast.run.doubts import Verdict, doubts, exactly, within_shrinkage
 from dmq_fast.run.draws import Draws
 from dmq_fast.run.fingerprint import fingerprint, policy_fingerprint
 from dmq_fast.run.history import History
@@ -196,6 +198,13 @@ class MonteCarlo:
         if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
             yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
 
+    def penalty(self) -> NDArray[np.float64] | None:
+        """Return the matrix that the regression adds to second moments, shape (d, d); None for other classes."""
+        if not isinstance(self.function_class, LinearClass):
+            return None
+        penalty = self.function_class.penalty
+        return self.parameters.ridge * (np.eye(self.dimension) if penalty is None else penalty)
+
     def session(self, resources: Resources, journal: Path | None) -> MonteCarloSession:
         """Open the journal, and return a run that has not begun."""
         header = {
@@ -284,17 +293,28 @@ class MonteCarloSession(Session):
             yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
         if any(algorithm.learned) and not self.regression.saw_reward:
             yield "no reward was ever seen: the returned policy is arbitrary"
-        elif blank := self.blank_levels():
-            yield f"no reward was seen from level(s) {blank} on: what the returned policy does there is arbitrary"
+        elif self.resources.sampler.n_actions > 1:
+            yield from doubts(self.verdicts())
         if self.oracle.n_marginal:
             yield f"{self.oracle.n_marginal} oracle answer(s) were too close to call"
         yield from self.journal_failure()
 
-    def blank_levels(self) -> list[int]:
-        """Return the levels that were learned, all of whose estimates are 0."""
-        rules = zip(self.algorithm.learned, self.algorithm.greedy.rules, strict=True)
-        found = [rule.theta if done and isinstance(rule, Greedy | ExactGreedy) else None for done, rule in rules]
-        return [h for h, theta in enumerate(found) if theta is not None and len(theta) > 1 and not theta.any()]
+    def verdicts(self) -> list[Verdict | None]:
+        """Return whether the estimates of each level tell its actions apart; None where it was not learned."""
+        algorithm, penalty = self.algorithm, self.settings.penalty()
+
+        def verdict(h: int) -> Verdict | None:
+            rule = algorithm.greedy.rules[h]
+            if not algorithm.learned[h]:
+                return None
+            if isinstance(rule, ExactGreedy):
+                return exactly(np.array(rule.exact))
+            assert isinstance(rule, Greedy)
+            if penalty is None:
+                return exactly(rule.theta)
+            return within_shrinkage(rule.theta, algorithm.moments[h] / len(algorithm.cover[h]), penalty)
+
+        return [verdict(h) for h in range(algorithm.horizon)]
 
 
 # ---- The self-stopping run

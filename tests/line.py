@@ -1,5 +1,8 @@
 """An environment written in Python, in a module that worker processes can import."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 
 from dmq_fast.samplers import BatchSampler
@@ -23,6 +26,21 @@ class Line:
         states = states + actions * (rng.random(len(states)) < self.chance)
         actions[:] = -1
         return states, (states == 4) * self.pay
+
+
+class Closing(Line):
+    """Leaves a file in `directory` when it is closed."""
+
+    def __init__(self, directory):
+        super().__init__()
+        self.directory = directory
+
+    def close(self):
+        Path(self.directory, f"{os.getpid()}").touch()
+
+
+def closing(directory):
+    return Closing(directory)
 
 
 class Counted(BatchSampler):

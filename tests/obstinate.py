@@ -1,5 +1,6 @@
 """Algorithms that fail, die or take their time; importable, so that sweeps find them as obstinate:NAME."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -94,6 +95,15 @@ class Episodes:
 def counting(env, seed, *, n):
     """Tells of any number of trajectories."""
     return Obstinate(env, lambda env, budget: Outcome("st\udcff", 10**n, counts={"trajectories": {"check": 10**n}}))
+
+
+def ended_child():
+    """The exit code of a forked child that was sent SIGTERM."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
+    child.start()
+    child.terminate()
+    child.join()
+    return child.exitcode
 
 
 def leaving(env, seed):

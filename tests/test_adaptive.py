@@ -340,6 +340,15 @@ def test_learns_a_gymnasium_environment_step_by_step():
     assert outcome.status == "finished" and outcome.mean_return > 0.9
 
 
+def test_equal_returns_are_told_while_nothing_is_tested():
+    def warnings(**budget):
+        return DMQ(E.cart_pole(6), epsilon=0.1, rng=0, **budget).learn().warnings
+
+    said = "all episodes had the same return: nothing shows which actions are better"
+    assert said in warnings(max_trajectories=10)
+    assert said not in warnings(max_trajectories=1)
+
+
 def test_noisy_features_of_a_compiled_environment():
     env = E.lock_bernoulli(5, 0.1, rng=0, observation="coins")
     outcome = run_of(env, strict=False).learn()

@@ -888,6 +888,16 @@ def test_warnings():
     assert "contradict" in OCP(blurred, n_episodes=20, rng=0).learn().warnings[0]
 
 
+def test_levels_that_show_nothing_are_named():
+    """Rewards at level 0 only, which differ: the estimates of level 1 are 0, in tables and in linear functions."""
+    env = FiniteMDP(
+        P=[np.ones((1, 2, 1))], R=[np.array([[0.2, 0.7]]), np.zeros((1, 2))], features=[np.ones((1, 1))] * 2
+    )
+    said = "no reward was seen from level(s) [1] on: what the returned policy does there is arbitrary"
+    assert said in UniformLeastSquares(env, n_episodes=50, rng=0).learn().warnings
+    assert said in BPIUCBVI(env, n_episodes=50, epsilon=None, rng=0).learn().warnings
+
+
 def test_the_registry_is_what_the_package_offers():
     assert list(REGISTRY) == [
         *("uniform", "q-learning", "rlsvi", "lsvi-ucb", "ocp", "ucb-q", "delayed-q", "bpi-ucbvi", "oppo")

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import logging
 import os
 import pkgutil
 import re
@@ -54,8 +55,9 @@ def test_json_is_one_object_with_the_promised_keys(run):
 @pytest.mark.parametrize("variant", ["sound", "frugal", "paper"])
 def test_every_environment_runs(run, name, variant):
     code, out, err = run("run", *name.split(), "--variant", variant, "--n-samples", 20, "--json")
-    assert (code, err) == (0, "")
     summary = json.loads(out)
+    known = [warning for warning in summary["warnings"] if "R = 2 >= K = 2" in warning]
+    assert (code, err) == (0, "".join(f"warning: {warning}\n" for warning in known))
     assert summary["variant"] == variant
     assert 0.0 <= summary["value"] <= summary["optimal_value"] + 1e-12
 
@@ -367,7 +369,8 @@ def test_help_names_exit_codes(run, arguments):
 
 
 @pytest.mark.parametrize(
-    ("command", "codes"), [("theory", "02"), ("report", "024"), ("bench oracle", "024"), ("run lock", "01234")]
+    ("command", "codes"),
+    [("envs", "024"), ("theory", "024"), ("report", "024"), ("bench oracle", "024"), ("run lock", "01234")],
 )
 def test_help_names_the_exit_codes_that_the_command_has(run, command, codes):
     _, out, _ = run(*command.split(), "--help")
@@ -459,6 +462,79 @@ def test_a_signal_ends_the_run_with_what_was_learned(tmp_path, number, code):
     assert process.returncode == code
     assert json.loads(printed)["status"] == "interrupted"
     assert dmq.load(out / "result.npz").status == "interrupted"
+
+
+# Runs a command that sends itself a signal where it calls the function NAME of its module, and goes on.
+PRESSING = """
+import os, sys
+import dmq_fast.cli.{module} as module
+from dmq_fast import cli
+
+real = module.{name}
+
+def pressing(*given, **named):
+    os.kill(os.getpid(), {number:d})
+    return real(*given, **named)
+
+module.{name} = pressing
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+LATE = {
+    "run described": ("run", "summarise", "run lock --horizon 4 --n-samples 20 --out saved --json", "saved/run.json"),
+    "run saved": ("run", "save", "run lock --horizon 4 --n-samples 20 --out saved --json", "saved/result.npz"),
+    "run printed": ("run", "show", "run lock --horizon 4 --epsilon .2 --json", None),
+    "sweep": ("sweep", "rows_of", "sweep spec.toml --out swept --export rows.csv --workers 0 --json", "rows.csv"),
+    "bench": ("bench", "write_text", "bench oracle --d 2 --n 1 --json bench.json", "bench.json"),
+    "report": ("report", "write_text", "report run", "run/report.html"),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_signal_after_the_work_takes_nothing_away(run, name, tmp_path):
+    module, function, command, saved = LATE[name]
+    number, code = (signal.SIGINT, 130) if name == "run saved" else (signal.SIGTERM, 143)
+    if name == "report":
+        assert run("run", "lock", "--horizon", 3, "--n-samples", 20, "--out", tmp_path / "run")[0] == 0
+    (tmp_path / "spec.toml").write_text(
+        '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
+    )
+    script = PRESSING.format(module=module, name=function, number=number)
+    line = [sys.executable, "-P", "-c", script, *command.split()]
+    ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (code, False), ended.stderr
+    assert ended.stdout and (saved is None or (tmp_path / saved).stat().st_size > 0)
+    if "--json" in command and name != "bench":
+        json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_work_has_its_exit_code(tmp_path, number, code):
+    for module, name, command in (
+        ("run", "prepare", "run chain --horizon 3"),
+        ("bench", "claim_file", "bench oracle --json x"),
+    ):
+        script = PRESSING.format(module=module, name=name, number=number)
+        ended = subprocess.run(
+            [sys.executable, "-P", "-c", script, *command.split()], cwd=tmp_path, capture_output=True
+        )
+        assert (ended.returncode, ended.stdout, ended.stderr) == (code, b"", b"")
+
+
+def test_a_second_signal_leaves_a_reader_that_reads_no_more(tmp_path):
+    """The report is larger than a pipe holds."""
+    read, write = os.pipe()
+    script = (
+        "import os, sys, threading, time\nfrom dmq_fast.cli import terminal\n"
+        "def press():\n    for _ in range(2):\n        time.sleep(0.3)\n        os.kill(os.getpid(), 15)\n"
+        "threading.Thread(target=press).start()\n"
+        "with terminal.signals.listening(), terminal.signals.held():\n"
+        "    try:\n        terminal.show('run', 'x' * 10**6, 0)\n"
+        "    except KeyboardInterrupt:\n        terminal.forget_output()\n    sys.exit(terminal.signals.code(0))\n"
+    )
+    with subprocess.Popen([sys.executable, "-P", "-c", script], stdout=write) as process:
+        assert process.wait(timeout=20) == 143
+    os.close(read), os.close(write)
 
 
 def test_a_run_that_cannot_be_saved_is_reported_all_the_same(run, tmp_path, monkeypatch):
@@ -584,6 +660,23 @@ def test_an_environment_of_ones_own_runs_and_its_value_is_estimated(run, mine):
         json.loads(run("run", f"--env-file={mine}:Coin", "--make", "p=0.25", "--json", "--n-samples", 200)[1])["value"]
         == summary["value"]
     )
+
+
+def test_check_lists_what_is_wrong_and_runs_nothing(run, mine, tmp_path):
+    code, out, err = run("run", "--env-file", f"{mine}:Coin", "--check", "--out", tmp_path / "out")
+    assert (code, err) == (0, "") and "held   the same generator gave the same episodes" in out
+    code, out, err = run(
+        "run", "--env-file", f"{mine}:Coin", "--make", "p=2", "--make", "fail_at=2", "--check", "--json"
+    )
+    report = json.loads(out)
+    assert (code, err) == (1, "") and report["environment"] == "Coin"
+    assert report["faults"][0].startswith("step, level 1: ZeroDivisionError: the simulator broke")
+    for named in (["lock", "--horizon", 3], ["cart-pole", "--horizon", 3], ["--env-file", f"{mine}:sampler"]):
+        code, out, _ = run("run", *named, "--check")
+        assert code == 0 and "wrong" not in out
+    code, out, err = run("run", "--env-file", f"{mine}:Bare", "--check")
+    assert (code, out) == (2, "") and "--check: expected an environment, got the sampler Bare" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_table_says_that_a_value_is_estimated(run, mine):
@@ -849,6 +942,29 @@ def test_what_cannot_be_printed_is_saved(name, tmp_path):
     assert (ended.returncode, ended.stderr) == (0, "") and (tmp_path / saved).stat().st_size > 0
 
 
+CLOSED = {
+    "run, output": ("run lock --horizon 4 --n-samples 20 --out saved", 1, 4),
+    "run, errors": ("run lock --horizon 4 --n-samples 20 --out saved", 2, 0),
+    "sweep, errors": ("sweep spec.toml --out saved --workers 1", 2, 0),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_command_works_without_its_standard_descriptors(name, tmp_path):
+    command, closed, code = CLOSED[name]
+    (tmp_path / "spec.toml").write_text(
+        '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
+    )
+    line = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-P", "-m", "dmq_fast", *command.split()]
+    ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    if closed == 1:
+        assert "could not print: standard output is closed" in ended.stderr
+    else:
+        assert "finished" in ended.stdout
+    assert len(list((tmp_path / "saved").iterdir())) >= 1
+
+
 def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
@@ -863,3 +979,41 @@ def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
     again = json.loads(out)
     for name in ("value", "n_trajectories", "cover_sizes", "counts", "status"):
         assert again[name] == whole[name]
+
+
+def test_environments_are_closed(run, tmp_path):
+    """By a run, by its workers, and by every run of a sweep: wrappers write in `close`."""
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    given = ["--env-file", f"{os.path.dirname(__file__)}/line.py:closing", "--make", f"directory={closed}"]
+    assert run("run", *given, "--n-samples", 100, "--workers", 2, "--quiet")[0] == 0
+    assert str(os.getpid()) in os.listdir(closed) and len(os.listdir(closed)) >= 2
+    for path in closed.iterdir():
+        path.unlink()
+    spec_text = f'[[environments]]\nname = "line:closing"\ndirectory = "{closed}"\n'
+    (tmp_path / "spec.toml").write_text(spec_text + '[[algorithms]]\nname = "dmq"\nn_samples = 20\n')
+    assert run("sweep", tmp_path / "spec.toml", "--out", tmp_path / "out", "--workers", 1)[0] == 0
+    assert len(os.listdir(closed)) == 2  # the check of the parameters, and the worker
+
+
+def test_warnings_known_beforehand_are_printed_at_once_and_once(run):
+    command = ["run", "lock", "--horizon", 3, "--n-samples", 5, "--ratio", 1, "--max-trajectories", 50]
+    for more in ([], ["--quiet"], ["--json"]):
+        _, out, err = run(*command, *more)
+        assert err == "warning: R = eps_t / eps_s = 1 <= 1: the oracle can return True on what is covered already\n"
+        assert out.count("R = eps_t / eps_s = 1 <= 1") == 1
+    assert logging.getLogger("dmq_fast").handlers == []
+
+
+def test_a_sweep_says_its_warnings_once_and_counts_those_of_its_runs(run, tmp_path):
+    spec = tmp_path / "small.toml"
+    spec.write_text(
+        'name = "small"\nseeds = 3\n[[environments]]\nname = "lock"\nhorizon = [3, 4]\n'
+        '[[algorithms]]\nname = "dmq"\nratio = 1\nn_samples = 5\nmax_trajectories = 20\n'
+    )
+    message = "of dmq: R = eps_t / eps_s = 1 <= 1: the oracle can return True on what is covered already"
+    code, out, err = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet")
+    assert code == 0 and err == f"warning: 2 cell(s) {message}\n"
+    assert f"warning: 6 runs {message}\n" in out
+    _, out, _ = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet", "--json")
+    assert f"6 runs {message}" in json.loads(out)["run_warnings"]

@@ -26,7 +26,7 @@ from dmq_fast.environments import (
 from dmq_fast.kernels import Fixed, Greedy, Uniform
 from dmq_fast.moments import Moments
 from dmq_fast.run.draws import mixture
-from dmq_fast.run.memory import Memory, bytes_of
+from dmq_fast.run.memory import Known, Memory, Tables, bytes_of
 from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler
 
 SEEDS = range(5)
@@ -221,16 +221,16 @@ def test_the_memory_drops_what_was_not_looked_at_for_longest():
     moments = [Moments(1, (0,), np.zeros((1, 2, 2)), {}) for _ in range(4)]
     memory = Memory(3 * bytes_of(moments[0]))
     for call in (1, 2, 3):
-        memory.note(0, b"%d" % call, call, dmq.Policy.uniform(1))
+        memory.note(0, call, Known(call, dmq.Policy.uniform(1)))
         memory.keep(call, moments[call - 1])
     assert memory.moments(1) is moments[0]
     memory.keep(4, moments[3])
     assert [memory.moments(call) is not None for call in (1, 2, 3, 4)] == [True, False, True, True]
-    assert memory.find(0, b"2") == (2, dmq.Policy.uniform(1))
+    assert memory.find(0, 2) == Known(2, dmq.Policy.uniform(1))
     memory.spend(3)
-    assert (memory.find(0, b"3"), memory.moments(3), memory.find(1, b"1")) == (None, None, None)
+    assert (memory.find(0, 3), memory.moments(3), memory.find(1, 1)) == (None, None, None)
     memory.forget(0)
-    assert (memory.find(0, b"1"), memory.moments(1)) == (None, None)
+    assert (memory.find(0, 1), memory.moments(1)) == (None, None)
     assert memory.size == bytes_of(moments[3])
     memory.keep(5, Moments(1, (0,), np.zeros((1, 20, 20)), {}))
     assert (memory.moments(5), memory.size) == (None, 0)
@@ -268,6 +268,89 @@ def test_where_states_are_known_policies_that_act_the_same_are_one():
     apart = [greedy, other, dmq.Policy.uniform(3), overflowing]
     assert len({memory.content(policy, 3) for policy in apart}) == 4
     assert len({blind.content(policy, 3) for policy in [*apart, doubled, fixed]}) == 6
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_content_of_a_policy_is_that_of_its_rules_alone(known):
+    env = chain(5, rng=0)
+    memory = Memory(actions=RolloutSampler(env).actions if known else None)
+    rng = np.random.default_rng(0)
+    policies = [dmq.Policy.uniform(5), *(dmq.Policy.greedy(rng.normal(size=(5, 2, env.dimension))) for _ in range(3))]
+    for _ in range(40):
+        before, after = (policies[i] for i in rng.integers(len(policies), size=2))
+        policies.append(before.deviate(int(rng.integers(5)), int(rng.integers(2)), after))
+        policies.append(after.replace(int(rng.integers(5)), Greedy(rng.normal(size=(2, env.dimension)))))
+    fresh = Memory(actions=memory._tables._actions)
+    for policy in policies:
+        for levels in range(6):
+            assert memory.content(policy, levels) == fresh.content(dmq.Policy(policy.rules), levels)
+    assert len({memory.content(policy, 5) for policy in policies}) > 20
+
+
+def test_a_known_policy_that_deviates_is_recognised_without_a_look_at_each_level(monkeypatch):
+    looks = []
+
+    class Counted(Tables):
+        def __getitem__(self, key):
+            looks.append(key)
+            return super().__getitem__(key)
+
+    monkeypatch.setattr("dmq_fast.run.memory.Tables", Counted)
+    before, after = dmq.Policy.fixed([0] * 50), dmq.Policy.fixed([1] * 50)
+    memory = Memory(actions=lambda level, rule: np.array([rule.action]))
+    first = memory.content(before.deviate(20, 2, after), 50)
+    looks.clear()
+    assert memory.content(before.deviate(20, 2, after), 50) == first
+    assert len(looks) <= 1
+
+
+class Questioned:
+    """Linear functions whose solver notes the levels that it is asked for; it may call every answer marginal."""
+
+    is_cone = True
+
+    def __init__(self, marginal):
+        self.marginal, self.asked, self.marginals = marginal, 0, 0
+        self.describe = dmq.LinearClass().describe
+
+    def solver(self, dimension, **parameters):
+        self.inner = dmq.LinearClass().solver(dimension, **parameters)
+        self.fit, self.potential, self.cover_bound = self.inner.fit, self.inner.potential, self.inner.cover_bound
+        return self
+
+    @property
+    def n_marginal(self):
+        return self.marginals
+
+    def scan(self, cover_moments, moments, top, bottom):
+        found, values = self.inner.scan(cover_moments, moments, top, bottom)
+        asked = top - max(found, bottom) + 1
+        self.asked += asked
+        self.marginals += asked * self.marginal
+        return found, values
+
+
+@pytest.mark.parametrize("variant", ["sound", "frugal"])
+def test_the_oracle_is_not_asked_again_while_the_cover_is_the_same(variant):
+    env = combination_lock(15, 3, rng=0)
+    expected = dmq.DMQ(env, n_samples=10, variant=variant, memo=True, rng=0).learn()
+
+    def run(marginal, **options):
+        questioned = Questioned(marginal)
+        result = dmq.DMQ(
+            env, n_samples=10, variant=variant, memo=True, rng=0, function_class=questioned, **options
+        ).learn()
+        columns, known = result.history.columns(), expected.history.columns()
+        assert all((columns[name] == known[name]).all() for name in columns if name != "value")
+        assert result.theta.tobytes() == expected.theta.tobytes()
+        return questioned, result
+
+    questioned, result = run(marginal=False)
+    assert questioned.asked < 0.9 * result.counts["oracle_calls"]
+    questioned, result = run(marginal=True)  # an answer that is too close to call is counted each time
+    assert questioned.asked == questioned.marginals == result.counts["oracle_calls"]
+    questioned, result = run(marginal=False, oracle="value")  # each call has its value
+    assert questioned.asked == np.isfinite(result.history.columns()["value"]).sum() == result.counts["oracle_calls"]
 
 
 def test_every_cover_starts_with_all_initial_sequences():
@@ -708,3 +791,51 @@ def test_levels_without_a_reward_ahead_are_named():
         f"no reward was seen from level(s) {blank} on: what the returned policy does there is arbitrary"
         in result.warnings
     )
+
+
+ALIKE = "nothing distinguishes the actions at level(s) [0, 1, 2]: what the returned policy does there is arbitrary"
+
+
+def constant(states):
+    """Three levels of states that are reached at random, and a reward that depends on nothing."""
+    reached, same = np.full((states, 2, states), 1 / states), np.full((states, 2), 0.25)
+    return FiniteMDP([reached[:1], reached], [same[:1], same, same], [np.eye(1, states), *[np.eye(states)] * 2])
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+@pytest.mark.parametrize("ridge", [1e-3, 1e-9])
+def test_levels_at_which_the_actions_look_alike_are_named(variant, ridge):
+    result = dmq.DMQ(constant(3), variant=variant, n_samples=50, ridge=ridge, rng=0).learn()
+    assert result.theta.any(axis=(1, 2)).all() and ALIKE in result.warnings
+
+
+def test_actions_look_alike_in_exact_arithmetic_and_in_finite_classes_only_if_equal():
+    sampler = dmq.samplers.ExactSampler(constant(3), "rational")
+    assert ALIKE in dmq.DMQ(sampler, rng=0).learn().warnings
+    only = dmq.function_class.FiniteClass(0.25)  # one candidate a state
+    assert ALIKE in dmq.DMQ(constant(1), function_class=only, eps_s=0.01, rng=0).learn().warnings
+
+
+@pytest.mark.parametrize(
+    "env", [chain(6, rng=0), river_swim(4, 8), combination_lock(6, 3, rng=0), deep_sea(5, rng=0)], ids=repr
+)
+def test_actions_that_differ_do_not_look_alike(env):
+    """The last reward of the chain comes whatever is done there, which is no reason to doubt."""
+    for seed in range(3):
+        result = dmq.DMQ(env, n_samples=50, rng=seed).learn()
+        assert not [warning for warning in result.warnings if "nothing distinguishes" in warning]
+
+
+def test_what_is_known_beforehand_is_logged_before_anything_is_drawn(caplog):
+    logged = []
+
+    def progress(_):
+        logged.append(len(caplog.records))
+
+    learner = dmq.DMQ(chain(3, rng=0), n_samples=5, ratio=1.0, max_trajectories=50, progress=progress, rng=0)
+    assert caplog.records == []
+    result = learner.learn()
+    (record,) = caplog.records
+    assert (record.name.split(".")[0], record.levelname) == ("dmq_fast", "WARNING")
+    assert record.getMessage() in result.warnings and record.getMessage().startswith("R = eps_t / eps_s = 1 <= 1")
+    assert logged and set(logged) == {1}

@@ -14,10 +14,11 @@ import sys
 import threading
 import time
 import tomllib
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import obstinate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -795,6 +796,49 @@ def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_pat
     assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 5}
 
 
+def test_what_an_executor_cancels_is_no_crash(tmp_path):
+    class Cancelling(ThreadPoolExecutor):
+        def submit(self, *call, **named):
+            future = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    with Cancelling(1) as executor, pytest.raises(BrokenExecutor, match="the executor has cancelled runs"):
+        experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
+    """What it cancels did not run, so it is no crash."""
+    pytest.importorskip("distributed")
+    ready = tmp_path / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment_of_tests()}
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    command = [sys.executable, "-P", "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    worker = [sys.executable, "-P", "-m", "dask", "worker", "--scheduler-file", str(ready), "--no-nanny"]
+    with subprocess.Popen([*command, "--scheduler-file", str(ready)], **quiet) as scheduling:
+        wait_until(ready.exists)
+        with subprocess.Popen([*worker, "--nthreads", "1", "--no-dashboard"], **quiet) as working:
+            address = json.loads(ready.read_text())["address"]
+            text = (
+                'seeds = 4\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
+                f'directory = "{begun}"\n'
+            )
+            line = [write(tmp_path, text), "--out", tmp_path / "out", "--dask", address]
+            try:
+                with start(*line) as sweeping:
+                    wait_until(lambda: list(begun.iterdir()))
+                    scheduling.kill()
+                    assert sweeping.wait(timeout=60) == 1
+            finally:
+                scheduling.kill()
+                working.kill()
+    assert experiments.load(tmp_path / "out") == []
+
+
 def test_workers_that_do_not_come_up_are_no_failures_of_runs(tmp_path):
     call = f"experiments.sweep({one(n_samples=20)!r}, {str(tmp_path / 'out')!r}, workers=1)"
     script = write(tmp_path, f"from dmq_fast import experiments\n{call}\n", "script.py")
@@ -821,6 +865,31 @@ def test_workers_are_an_executor():
     wait_until(sleeping.running)
     pool.kill()
     assert isinstance(sleeping.exception(), WorkerDied) and waiting.cancelled()
+
+
+def test_only_the_sweep_reacts_to_a_signal_for_all_its_processes():
+    """As a batch system or a terminal sends it; a worker that ended by it would count as a crash of its run."""
+    with Workers(1) as pool:
+        pid = pool.submit(os.getpid).result()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(pid, number)
+        assert pool.submit(os.getpid).result() == pid
+        assert pool.submit(obstinate.ended_child).result() == -signal.SIGTERM
+
+
+def test_a_run_that_has_ended_is_stored_all_the_same(tmp_path, monkeypatch):
+    add, interrupts = store.Store.add, [KeyboardInterrupt]
+
+    def interrupted(self, rows):
+        if interrupts:
+            raise interrupts.pop()
+        add(self, rows)
+
+    monkeypatch.setattr(store.Store, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)
+    (row,) = experiments.load(tmp_path)
+    assert row["status"] == "finished"
 
 
 # Kills
@@ -1122,7 +1191,10 @@ def test_progress_is_written_out(progress, text):
 def test_the_command(tmp_path, run):
     path, out = write(tmp_path), tmp_path / "out"
     code, stdout, err = run("sweep", path, "--out", out, "--workers", 0, "--export", tmp_path / "runs.csv")
-    assert (code, err) == (0, "")
+    warning = (
+        "warning: 2 cell(s) of dmq: uniform initial policy with R = 2 >= K = 2: a shift by one action goes unseen\n"
+    )
+    assert (code, err) == (0, warning)
     lines = stdout.splitlines()
     titles = "environment horizon algorithm n_samples variant runs failed"
     means = "mean value mean optimum mean trajectories mean seconds"

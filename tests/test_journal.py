@@ -702,3 +702,15 @@ def test_a_signal_leaves_a_journal_to_resume_from(run, tmp_path, number):
     assert {key: summary[key] for key in summary if key != "seconds"} == {
         key: expected[key] for key in expected if key != "seconds"
     }
+
+
+def test_a_journal_is_never_a_standard_descriptor(tmp_path):
+    """A program without standard output, whose libraries print to it all the same."""
+    script = (
+        "import os\nimport dmq_fast as dmq\nos.close(1)\nenv = dmq.environments.chain(5, rng=0)\n"
+        "def show(progress):\n    try:\n        os.write(1, b'printed')\n    except OSError:\n        pass\n"
+        "dmq.DMQ(env, n_samples=20, rng=0, journal='journal', progress=show).learn().save('run.npz')\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, check=True)
+    assert b"printed" not in (tmp_path / "journal").read_bytes()
+    assert dmq.DMQ(chain(5, rng=0), n_samples=20, rng=0, journal=tmp_path / "journal").learn().status == "finished"

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from dmq_fast import Policy
 from dmq_fast.environments import combination_lock, river_swim
 from dmq_fast.experiments import oracle_bench
 from dmq_fast.experiments.report import pictures
+from dmq_fast.experiments.report.style import look
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -110,6 +112,91 @@ def test_series_are_told_apart_without_colour():
     assert len(markers) == len(set(pictures.COLOURS)) == 9
 
 
+def test_any_number_of_series_can_be_told_apart():
+    looks = [look(i) for i in range(500)]
+    assert len({(one.colour, one.line) for one in looks}) == 500
+    assert len({(one.colour, one.marker) for one in looks[:81]}) == 81
+    names = [f"algorithm {i}" for i in range(20)]
+    rows = [row(h, (i + 1) * h, algorithm=name) for h in (2, 4) for i, name in enumerate(names)]
+    t = np.arange(10.0)
+    for figure in (
+        pictures.episodes_to_solve(rows, n_actions=None),
+        pictures.learning_curves({name: (t, t + i) for i, name in enumerate(names)}),
+    ):
+        (axes,) = figure.axes
+        drawn = [line for line in axes.lines if line.get_color() != pictures.MUTED]
+        keys = {(line.get_color(), str(line._dash_pattern), line.get_marker()) for line in drawn if line.get_clip_on()}
+        assert len(keys) == 20
+        # Where colours repeat, a name alone does not say which line is its own.
+        assert {(line.get_color(), str(line._dash_pattern)) for line in drawn if not line.get_clip_on()} == {
+            key[:2] for key in keys
+        }
+
+
+def test_names_are_text_and_fit():
+    names = [
+        "dmq_sound_v2",
+        "$a_1$ and $",
+        "a name, rather long = 0.001, with_a_word_that_is_longer_than_any_line_of_it",
+    ]
+    names += [f"algorithm {i}" for i in range(24)]
+    rows = [row(h, (i + 1) * h, algorithm=name) for h in (2, 4) for i, name in enumerate(names)]
+    t = np.arange(10.0)
+    for figure in (
+        pictures.episodes_to_solve(rows, by=lambda one: one["algorithm"]),
+        pictures.learning_curves({name: (t, t) for name in names}),
+        pictures.trajectories_by_purpose({name: {"check": 2, "my_$purpose$": 3} for name in names}),
+    ):
+        figure.draw_without_rendering()
+        found = [text for text in figure.findobj(matplotlib.text.Text) if text.get_visible() and text.get_text()]
+        shown = {re.sub(r"\s+", "", text.get_text().replace(r"\$", "$")): text for text in found}
+        boxes = []
+        for name in names:
+            text = shown[re.sub(r"\s+", "", name)]
+            assert not matplotlib.cbook.is_math_text(text.get_text())
+            boxes.append(text.get_window_extent())
+            assert boxes[-1].x0 >= -1 and boxes[-1].x1 <= figure.bbox.x1 + 1, name
+            assert boxes[-1].y0 >= -1 and boxes[-1].y1 <= figure.bbox.y1 + 1, name
+        boxes.sort(key=lambda box: box.y0)
+        assert all(low.y1 <= high.y0 + 0.3 * 7.5 / 72 * figure.dpi for low, high in itertools.pairwise(boxes))
+
+
+MINE = {
+    "text.usetex": True,
+    "font.size": 30,
+    "figure.facecolor": "black",
+    "axes.grid": True,
+    "pdf.fonttype": 3,
+    "svg.fonttype": "none",
+    "lines.linestyle": "--",
+    "savefig.bbox": "tight",
+}
+
+
+def test_settings_of_ones_own_change_no_picture(swim, result):
+    def drawn():
+        figures = {
+            "cover": pictures.cover_and_potential(result),
+            "visits": pictures.visits(swim, result.cover),
+            "solved": pictures.episodes_to_solve([row(h, 10 * h, algorithm=name) for h in (2, 4) for name in "ab"]),
+            "bars": pictures.trajectories_by_purpose({"a": result}),
+        }
+        saved = {}
+        for name, figure in figures.items():
+            file = io.BytesIO()
+            figure.savefig(file, format="svg", metadata={"Date": None})
+            saved[name] = file.getvalue()
+        return saved
+
+    plain = drawn()
+    with matplotlib.rc_context(MINE):
+        assert drawn() == plain
+        bars = pictures.trajectories_by_purpose({"a": result})
+        saved = bytes_of(bars, "pdf")
+    for file in (saved, bytes_of(bars, "pdf")):
+        assert b"/FontFile2" in file and b"/Type3" not in file
+
+
 def test_medians_and_bands():
     spent = [100, 200, 300, 400, 500]
     (axes,) = pictures.episodes_to_solve([row(h, n * h) for h in (2, 8) for n in spent]).axes
@@ -128,12 +215,42 @@ def test_an_unsolved_run_counts_as_infinity_not_as_what_it_spent():
     (axes,) = pictures.episodes_to_solve(rows).axes
     (line,) = line_with(axes, "o", pictures.COLOURS[0])
     assert line.get_ydata().tolist() == [300]
-    triangles = [one for one in axes.lines if one.get_marker() == "^"]
-    assert sum(len(one.get_xdata()) for one in triangles) == 2
-    assert all(y == 10 for one in triangles for y in one.get_ydata())
+    unsolved = [one for one in axes.lines if one.get_markerfacecolor() == "none"]
+    assert sum(len(one.get_xdata()) for one in unsolved) == 2
+    assert all(y == 10 for one in unsolved for y in one.get_ydata())
     # The band is open above.
     (band,) = axes.collections
     assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(axes.get_ylim()[1])
+
+
+def test_a_run_with_a_learning_curve_counts_until_it_has_learned():
+    """The budget of a baseline is not what it needed."""
+    curve = {"episodes": [10, 40, 200], "value": [0.2, 0.6, 1.0]}
+    rows = [row(h, 900, details={"curve": curve, "learned_at": 200}) for h in (2, 4)]
+    rows.append(row(8, 900, details={"curve": curve | {"value": [0.0] * 3}, "learned_at": None}))
+
+    def drawn(**options):
+        (axes,) = pictures.episodes_to_solve(rows, **options).axes
+        (line,) = line_with(axes, "o", pictures.COLOURS[0])
+        (unsolved,) = [one for one in axes.lines if one.get_markerfacecolor() == "none"]
+        return line.get_ydata().tolist(), np.asarray(unsolved.get_ydata()).tolist()
+
+    assert drawn() == ([200, 200], [900])
+    assert drawn(share=0.5) == ([40, 40], [900])
+
+
+def test_failed_runs_are_left_out_and_counted():
+    rows = [row(2, 5), row(4, 5), row(4, None, status="failed"), row(4, None, status="crashed")]
+    assert "left out: 2 failed" in texts(pictures.episodes_to_solve(rows))
+
+
+def test_every_purpose_has_a_colour_and_a_name():
+    counts = {"explore": 5, "refine": 6, "test": 7, "a": 1, "b": 2, "c": 3, "check": 1}
+    figure = pictures.trajectories_by_purpose({"run": counts})
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["checks", "explore", "refine", "test", "a", "b", "c"]
+    bars = [bar for bar in figure.axes[0].patches if bar.get_width()]
+    assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in bars}) == len(bars) == 7
 
 
 def test_no_median_where_most_runs_are_unsolved():
@@ -263,6 +380,8 @@ def test_what_cannot_be_drawn_is_refused(swim, result, tmp_path):
         pictures.learning_curves({"a": ([1, 2], [1, 2, 3])})
     with pytest.raises(ValueError, match="NaN only"):
         pictures.learning_curves({"a": ([1], [np.nan])})
+    with pytest.raises(ValueError, match=r"among: expected the names of all curves, got none of \['a'\]"):
+        pictures.learning_curves({"a": ([1], [1])}, among=["b"])
     with pytest.raises(ValueError, match="results: expected at least one"):
         pictures.trajectories_by_purpose({})
     with pytest.raises(ValueError, match="policies: expected 6 covers"):

@@ -339,7 +339,61 @@ def test_environments_that_differ_otherwise_have_pictures_of_their_own():
             parameters = {"horizon": h, "n_actions": 4, "switch": switch}
             rows += [row("lock", "dmq", h, 0, cell=f"{h} {switch}", environment_parameters=parameters)]
     titles = [one.title for one in sweep_pictures(rows)]
-    assert titles[:2] == [f"lock, switch = {s}: episodes until solved" for s in ("0", "0.1")]
+    assert titles[::2] == [f"lock, switch = {s}: episodes until solved" for s in ("0", "0.1")]
+
+
+def many_cells():
+    return [
+        row("swim", "dmq", 4, 0, cell=f"{n} {ratio} {ridge}", spent=n,
+            algorithm_parameters={"n_samples": n, "ratio": ratio, "ridge": ridge})
+        for n in (100, 20, 5, 1000, 50, 10) for ratio in (2, 4, 10) for ridge in (0.1, 0.001, 0.01)
+    ]  # fmt: skip
+
+
+def test_every_cell_is_drawn_and_numbers_sort_by_size():
+    failed = row("swim", "dmq", 4, 1, status="failed", error="E", value=None, spent=None)
+    failed["algorithm_parameters"] = many_cells()[0]["algorithm_parameters"]
+    shown = list(sweep_pictures([*many_cells(), failed]))
+    parts = ("1 to 10", "11 to 21", "22 to 32", "33 to 43", "44 to 54")
+    assert [one.title for one in shown] == [f"swim: trajectories by purpose, {part} of 54" for part in parts]
+    assert all(one.left_out == "Left out: 1 failed run." for one in shown)
+    names = [text.get_text() for one in shown for text in one.figure.axes[0].get_yticklabels()]
+    drawn = [[float(n) for n in re.findall(r"=\s([\d.]+)", name)] for name in names]
+    assert len(drawn) == 54 and drawn == sorted(drawn)
+    assert "Left out: 1 failed run." in check(sweep_report([*many_cells(), failed])).text
+
+
+def test_lines_of_many_cells_are_drawn_in_several_pictures():
+    rows = [one | {"environment_parameters": {"horizon": h}} for one in many_cells() for h in (4, 8)]
+    shown = [one for one in sweep_pictures(rows) if "until solved" in one.title]
+    assert [one.title.split("solved, ")[1] for one in shown][::4] == ["1 to 10 of 54", "44 to 54 of 54"]
+    assert sum(len([text for text in one.figure.axes[0].texts if "dmq" in text.get_text()]) for one in shown) == 54
+
+
+def test_cells_with_one_value_in_two_parameters_are_two_lines():
+    rows = [
+        row("swim", "dmq", h, 0, cell=f"{h} {name}", algorithm_parameters={"eps_s": None, "eps_t": None, name: 2})
+        for h in (4, 8) for name in ("eps_s", "eps_t")
+    ]  # fmt: skip
+    figure = next(sweep_pictures(rows)).figure
+    names = {" ".join(text.get_text().split()) for text in figure.axes[0].texts}
+    assert {"dmq, eps_s = 2", "dmq, eps_t = 2"} <= names
+
+
+def test_names_have_no_subscripts_and_seeds_no_gaps():
+    versions = ("0.9.0", "0.10.0")
+    rows = [row("river_swim", "my_dmq", 4, seed, version=one) for seed in (0, 1, 2, 3, 9) for one in versions]
+    source = sweep_report(rows)
+    assert "<dt>river_swim</dt>" in source and "<dt>my_dmq</dt>" in source
+    text = check(source).text
+    assert "seeds 0 to 3, 9 versions" in text and "dmq_fast 0.9.0, dmq_fast 0.10.0" in text
+
+
+def test_warnings_that_differ_in_numbers_only_are_one():
+    rows = [row("lock", "dmq", 3, seed, warnings=[f"no reward from level(s) [{seed}, 7] on"]) for seed in range(30)]
+    text = check(sweep_report(rows)).text
+    assert "30 runs of dmq: no reward from level(s) [0, 7] on (others with other numbers)" in text
+    assert "more messages" not in text
 
 
 def test_every_colour_is_one_of_the_page_light_and_dark():

@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-__all__ = ["Seed", "count", "flag", "integer", "misspelt", "number", "one_of", "seeded", "suggestion"]
+__all__ = ["Seed", "count", "flag", "integer", "misspelt", "number", "one_of", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """Type of the argument ``rng`` of the generators of environments."""
@@ -72,12 +72,6 @@ def one_of(name: str, value: str, known: Collection[str]) -> str:
     return value
 
 
-def suggestion(given: str, known: Collection[str]) -> str:
-    """Return the end of a message about an unknown name: the most similar known name, or nothing if none is similar."""
-    near = difflib.get_close_matches(given, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
 def misspelt(names: Iterable[str], known: Iterable[str]) -> str:
     """Return a message about a public name that is nearly one of the known ones, or "" if there is none.
 
@@ -126,7 +120,8 @@ def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:
     if rng is None:
         rng = np.random.SeedSequence()
     if isinstance(rng, np.random.SeedSequence):
-        replayable = isinstance(rng.entropy, int) and not rng.spawn_key
+        # A pool of another size gives other numbers; 4 words are NumPy's default, which an integer seed has.
+        replayable = isinstance(rng.entropy, int) and not rng.spawn_key and rng.pool_size == 4
         return np.random.default_rng(rng), cast(int, rng.entropy) if replayable else "SeedSequence"
     if isinstance(rng, np.random.Generator):
         return rng, "Generator"

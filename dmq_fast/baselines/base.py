@@ -19,6 +19,7 @@ from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Episode, Stream, as_positive
 from dmq_fast.policy import Policy
+from dmq_fast.run.doubts import Verdict, doubts, exactly
 from dmq_fast.samplers.rollout import RolloutSampler
 from dmq_fast.samplers.streams import as_key
 
@@ -138,6 +139,11 @@ class Estimates(NamedTuple):
     policy: Policy | TablePolicy
     theta: NDArray[np.float64] | None = None
     table: tuple[NDArray[np.float64], ...] | None = None
+
+    def verdicts(self) -> list[Verdict]:
+        """Return whether the estimates of each level tell its actions apart; nothing where there are none."""
+        levels = self.theta if self.theta is not None else [q.T for q in self.table or ()]
+        return list(map(exactly, levels))
 
 
 class Learner(Protocol):
@@ -443,6 +449,8 @@ class Training:
         warnings = baseline.warnings(self.learner)
         if returns.max() == returns.min() and n > 1:
             warnings.append("all episodes had the same return: nothing shows which actions are better")
+        elif baseline.env.n_actions > 1:
+            warnings += doubts(estimates.verdicts())
         columns = [np.array(column) for column in zip(*self.points, strict=True)]
         return BaselineResult(
             algorithm=baseline.name,

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from dmq_fast._support.files import fill_standard
 from dmq_fast._support.threads import one_thread
 from dmq_fast.cli.exit_codes import EXIT_CODES, FINISHED, INTERRUPTED
-from dmq_fast.cli.terminal import forget_output
+from dmq_fast.cli.terminal import forget_output, signals, spoken_log
 
 __all__ = ["main"]
 
@@ -30,14 +31,16 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    fill_standard()
     one_thread()
-    try:
-        return dispatch(list(sys.argv[1:] if argv is None else argv))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
-        forget_output()
-        return FINISHED
+    with signals.listening(), spoken_log():
+        try:
+            return dispatch(list(sys.argv[1:] if argv is None else argv))
+        except KeyboardInterrupt:
+            return signals.code(INTERRUPTED)
+        except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
+            forget_output()
+            return FINISHED
 
 
 def dispatch(arguments: list[str]) -> int:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
+from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import claim_file, write_text
 from dmq_fast.cli.options import HelpFormatter, command_parser, positive_integer
-from dmq_fast.cli.terminal import not_saved, say, show, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, signals, usage_error
 
 __all__ = ["bench"]
 
@@ -30,7 +30,7 @@ def bench(arguments: Sequence[str]) -> int:
         description="Time the DSEC oracle and implementations of it with NumPy and SciPy. The methods take turns, so "
         "that noise hits all of them alike. BLAS runs on one thread unless an environment variable such as "
         "OPENBLAS_NUM_THREADS is set.",
-        epilog=SAVING_EXIT_CODES,
+        epilog=SHORT_EXIT_CODES,
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
@@ -77,20 +77,27 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
     def show_rows(rows: list[dict[str, Any]]) -> None:
         nonlocal code
         code = show("bench oracle", measurement_table(rows) + "\n", code)
+        signals.check()
 
-    result = oracle_bench.measure(
-        dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show_rows
-    )
-    for warning in result["warnings"]:
-        say(f"warning: {warning}")
-    try:
-        if json_file not in (None, "-"):
-            write_text(Path(str(json_file)), json.dumps(result, indent=2) + "\n")
-        if plot is not None:
-            oracle_bench.draw(result, plot)
-    except OSError as error:
-        code = not_saved("bench oracle", error)
-    return show("bench oracle", json.dumps(result) if json_file == "-" else closing_lines(result), code)
+    with signals.held():
+        result = signals.attempt(
+            lambda: oracle_bench.measure(
+                dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show_rows
+            )
+        )
+        if result is None:
+            return signals.code(code)
+        for warning in result["warnings"]:
+            say(f"warning: {warning}")
+        try:
+            if json_file not in (None, "-"):
+                write_text(Path(str(json_file)), json.dumps(result, indent=2) + "\n")
+            if plot is not None:
+                oracle_bench.draw(result, plot)
+        except OSError as error:
+            code = not_saved("bench oracle", error)
+        text = json.dumps(result) if json_file == "-" else closing_lines(result)
+        return signals.code(show("bench oracle", text, code))
 
 
 HEADER = f"{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"

@@ -9,7 +9,6 @@ __all__ = [
     "INTERRUPTED",
     "NOT_SAVED",
     "OUT_OF_BUDGET",
-    "SAVING_EXIT_CODES",
     "SHORT_EXIT_CODES",
     "TERMINATED",
     "USAGE",
@@ -20,7 +19,7 @@ FINISHED, FAILED, USAGE, OUT_OF_BUDGET, NOT_SAVED, INTERRUPTED, TERMINATED = 0, 
 EXIT_CODES = """\
 exit codes:
   0    the run finished
-  1    the environment raised an exception; what was learned until then is reported and saved
+  1    the environment raised an exception; what was learned until then is reported and saved. Or --check found faults
   2    the command line, a parameter, the output directory or a journal is wrong; nothing was run
   3    a budget (--max-...) ended the run; what was learned until then is reported and saved
   4    the run ended, but could not be saved or printed
@@ -33,8 +32,8 @@ SHORT_EXIT_CODES = """\
 exit codes:
   0    done
   2    the command line, or a file or directory that it names, is wrong; nothing was done
+  4    the output could not be saved or printed
+  130  interrupted by Ctrl-C; what was complete by then is saved and printed
+  143  terminated by SIGTERM; what was complete by then is saved and printed
 """
-"""Exit codes of commands that cannot stop half-way."""
-
-SAVING_EXIT_CODES = f"{SHORT_EXIT_CODES}  4    the output could not be saved or printed\n"
-"""Exit codes of those commands that write a file."""
+"""Exit codes of commands that do one thing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,10 +42,10 @@ def claim_file(option: str, path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file in one step."""
-    from dmq_fast._support.files import replacing
+    from dmq_fast._support.files import replacing, writable
 
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(writable(text).encode())
 
 
 def claim_directory(directory: Path, overwrite: bool) -> None:
@@ -61,7 +62,7 @@ def claim_directory(directory: Path, overwrite: bool) -> None:
     if not overwrite and any((directory / name).exists() for name in ("result.npz", JOURNAL)):
         raise FileExistsError(
             f"--out: {directory} holds a run already; choose another directory, pass --overwrite, or continue the run "
-            f"by dmq-fast resume {directory}"
+            f"by dmq-fast resume {shlex.quote(str(directory))}"
         )
     for name in names:
         (directory / name).unlink(missing_ok=True)

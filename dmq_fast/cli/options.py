@@ -6,11 +6,13 @@ The options for the arguments of `DMQ` are made from `dmq_fast.run.arguments`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dmq_fast._support.names import suggestion
 from dmq_fast.cli.exit_codes import EXIT_CODES
 from dmq_fast.run.arguments import ALGORITHM, ARGUMENTS, BUDGETS, SAMPLING, WORKERS, Argument
 
@@ -38,6 +40,7 @@ examples:
   dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
   dmq-fast run cart-pole --horizon 50 --max-trajectories 100000
   dmq-fast run --env-file my_env.py:make_env --make size=5
+  dmq-fast run --env-file my_env.py:make_env --check
   dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
   dmq-fast bench oracle --plot oracle.png
   dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
@@ -48,9 +51,29 @@ examples:
 
 def command_parser(name: str = "", **settings: Any) -> argparse.ArgumentParser:
     """Build the parser of a command, which accepts no abbreviated option."""
-    return argparse.ArgumentParser(
-        prog=f"dmq-fast {name}".strip(), formatter_class=HelpFormatter, allow_abbrev=False, **settings
-    )
+    return Parser(prog=f"dmq-fast {name}".strip(), formatter_class=HelpFormatter, allow_abbrev=False, **settings)
+
+
+class Parser(argparse.ArgumentParser):
+    """Suggests a similar name for an unknown option or choice."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse a misspelt option before argparse asks for the required ones, of which it may be one."""
+        given = list(itertools.takewhile(lambda argument: argument != "--", args or ()))
+        # A parser of commands leaves the options to the parser of the command.
+        if self._subparsers is None and not {"-h", "--help"}.intersection(given):
+            known = self._option_string_actions
+            for option in (argument.partition("=")[0] for argument in given if argument.startswith("--")):
+                if option not in known and (near := suggestion(option, known)):
+                    self.error(f"unrecognized argument {option}{near}")
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += suggestion(str(value), list(map(str, action.choices or ())))
+            raise
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -209,6 +232,10 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
 
     parser = command_parser("run" if name is None else f"run {name}", parents=[run_options()], epilog=EXIT_CODES)
     group = parser.add_argument_group("environment")
+    group.add_argument(
+        "--check", action="store_true",
+        help="learn nothing: simulate a few episodes in many ways, and list what is wrong with the environment",
+    )  # fmt: skip
     group.add_argument(
         "--evaluate", type=nonnegative_integer, default=EVALUATION, metavar="N",
         help="number of trajectories drawn after the run, beyond its budgets, to estimate the value of its policy if "

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast.cli.exit_codes import FINISHED, SAVING_EXIT_CODES
+from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.run import read_options
-from dmq_fast.cli.terminal import not_saved, say, show, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, signals, usage_error
 
 if TYPE_CHECKING:
     from dmq_fast.environments import FiniteMDP
@@ -30,7 +28,7 @@ def report(arguments: Sequence[str]) -> int:
         description="Write an HTML page about the run or the sweep in DIR: tables, pictures, a comparison of the run "
         "with the lemmas of the paper, and the command that repeats it. The page loads no other file. Needs "
         "matplotlib.",
-        epilog=SAVING_EXIT_CODES,
+        epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out of run or sweep named")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page; default: DIR/report.html")
@@ -43,22 +41,26 @@ def report(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     directory: Path = options.directory
     path = directory / "report.html" if options.out is None else options.out
-    try:
-        if importlib.util.find_spec("matplotlib") is None:
-            raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
-        if not directory.is_dir():
-            raise NotADirectoryError(f"there is no directory {directory}")
-        claim_file("--out", path)
-        page, notes = page_of(directory, options.epsilon)
-    except (ValueError, ImportError, OSError) as error:
-        return usage_error(f"report: {error}")
-    for note in notes:
-        say(f"note: {note}")
-    try:
-        write_text(path, page)
-    except OSError as error:
-        return not_saved("report", error)
-    return show("report", str(path), FINISHED)
+    with signals.held():
+        try:
+            if importlib.util.find_spec("matplotlib") is None:
+                raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+            if not directory.is_dir():
+                raise NotADirectoryError(f"there is no directory {directory}")
+            claim_file("--out", path)
+            made = signals.attempt(lambda: page_of(directory, options.epsilon))
+        except (ValueError, ImportError, OSError) as error:
+            return usage_error(f"report: {error}")
+        if made is None:
+            return signals.code(FINISHED)
+        page, notes = made
+        for note in notes:
+            say(f"note: {note}")
+        try:
+            write_text(path, page)
+        except OSError as error:
+            return not_saved("report", error)
+        return signals.code(show("report", str(path), FINISHED))
 
 
 def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
@@ -74,6 +76,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
     from dmq_fast.experiments.report.reports import run_report, sweep_report
     from dmq_fast.experiments.sweeps.store import FILE as STORE
     from dmq_fast.experiments.sweeps.store import load as load_rows
+    from dmq_fast.experiments.sweeps.store import load_specs
     from dmq_fast.run.result import load
 
     if (directory / STORE).exists():
@@ -82,7 +85,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         rows = load_rows(directory)
         if not rows:
             raise ValueError(f"{directory}: no run of this sweep has ended yet")
-        specs = stored_specs(directory / STORE)
+        specs = load_specs(directory)
         names = dict.fromkeys(name for name, _, _ in specs) or {directory.absolute().name: None}
         wanted = max((runs for _, _, runs in specs), default=0)
         notes = [f"{len(rows):,} of {wanted:,} runs are stored; the sweep has not ended"] if wanted > len(rows) else []
@@ -127,13 +130,3 @@ def remade_tables(
     if not same or mdp.optimal_value != summary["optimal_value"] or mdp.value(result.policy) != summary["value"]:
         return None, ["nothing is exact in the certificate: this version makes another environment of that command"]
     return mdp, []
-
-
-def stored_specs(path: Path) -> list[tuple[str, str, int]]:
-    """Return names, texts and numbers of runs of the specifications of a store, in order; none if it is unreadable."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            return list(connection.execute("SELECT name, text, runs FROM specs ORDER BY began"))
-    except sqlite3.Error:
-        return []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, INTERRUPTED, OUT_OF_BUDGET, TERMINATED
+from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
     check_writable,
@@ -29,7 +28,17 @@ from dmq_fast.cli.options import (
 )
 from dmq_fast.cli.subject import Subject, make_subject
 from dmq_fast.cli.summary import summarise, summary_table
-from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, show, usage_error
+from dmq_fast.cli.terminal import (
+    ProgressLine,
+    not_saved,
+    on_terminal,
+    output_apart,
+    say,
+    say_where,
+    show,
+    signals,
+    usage_error,
+)
 from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
 
 if TYPE_CHECKING:
@@ -79,7 +88,10 @@ def run_environment(name: str | None, arguments: Sequence[str]) -> int:
     """Run ``dmq-fast run NAME ...``, or ``dmq-fast run --env-file ...`` where there is no name."""
     command = "run" if name is None else f"run {name}"
     try:
-        job = prepare(command, name, arguments, {})
+        given = read_options(name, arguments, {})
+        if given.options["check"]:
+            return check_environment(command, given)
+        job = prepare(command, given)
         if job.options["out"] is not None:
             claim_directory(job.options["out"], job.options["overwrite"])
             write_command(job.options["out"], name, arguments)
@@ -107,7 +119,7 @@ def resume(arguments: Sequence[str]) -> int:
             resources = [argument.name for argument in ARGUMENTS if argument.group != ALGORITHM]
             changes = {name: given[name] for name in resources if given[name] is not None}
             changes |= {"out": directory, "json": given["json"], "quiet": given["quiet"]}
-            job = prepare(command, name, noted, changes)
+            job = prepare(command, read_options(name, noted, changes))
             check_writable(directory)
     except (ValueError, TypeError, ImportError, OSError) as error:
         return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
@@ -130,21 +142,38 @@ def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, 
             raise ValueError(f"--make: expected --{key.replace('_', '-')} instead, got {key}")
         parameters[key] = value
     try:
-        return Given(make_subject(name, options, parameters), options)
+        with output_apart():
+            return Given(make_subject(name, options, parameters), options)
     except (TypeError, ValueError) as error:
         raise ValueError(with_flags(str(error), dict(zip(own, own, strict=True)))) from error
 
 
-def prepare(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Job:
-    """Make the run that the arguments of ``run NAME``, or of ``run --env-file``, describe; see `read_options`."""
+def check_environment(command: str, given: Given) -> int:
+    """Check the environment, and run nothing."""
+    from dmq_fast.environments import CheckError, FiniteMDP, check
+
+    subject, options = given
+    env = subject.env if isinstance(subject.env, FiniteMDP) else getattr(subject.env, "env", None)
+    if env is None:
+        raise ValueError(f"--check: expected an environment, got the sampler {type(subject.env).__name__}")
+    try:
+        report, code = check(env, rng=options["seed"]), FINISHED
+    except CheckError as error:
+        report, code = error.report, FAILED
+    return show(command, json.dumps(asdict(report)) if options["json"] else str(report), code)
+
+
+def prepare(command: str, given: Given) -> Job:
+    """Make the run that options describe."""
     from dmq_fast.learner import DMQ
     from dmq_fast.run.named import named_class, named_sampler
 
-    subject, options = read_options(name, arguments, changes)
+    subject, options = given
     chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
-    chosen["function_class"] = named_class(options["function_class"])
+    with output_apart():
+        chosen["function_class"] = named_class(options["function_class"])
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
-    progress = None if options["quiet"] or not sys.stderr.isatty() else progress_line(subject.env.horizon)
+    progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
     journalled = options["out"] is not None and options["arithmetic"] in (None, "float64")
     journal = options["out"] / JOURNAL if journalled else None
@@ -167,29 +196,32 @@ def with_flags(message: str, options: Mapping[str, str]) -> str:
 
 def finish(job: Job) -> int:
     """Run a job to its end, report the result and save it; return the exit code."""
-    from dmq_fast.run.appraisal import tables_of
     from dmq_fast.run.journal import JournalError
+    from dmq_fast.samplers.close import close
 
     options, progress = job.options, job.progress
-    if progress is not None:
-        for warning in job.dmq.warnings():
-            say(f"warning: {warning}")
-    try:
-        result, code = learn(job.dmq)
-    except JournalError as error:
-        return usage_error(f"{job.command}: {error}")
-    if progress is not None:
-        progress.clear()
-    worth, code = worth_of(job, result, code)
-    summary = summarise(job.subject, job.dmq, result, worth, options)
-    if options["certificate"]:
-        summary["certificate"] = result.certificate(tables_of(job.subject.env))
-    if options["out"] is not None:
+    with signals.held():
         try:
-            save(result, summary, options["out"])
-        except OSError as error:
-            code = not_saved(job.command, error)
-    return show(job.command, json.dumps(summary) if options["json"] else summary_table(summary), code)
+            result, code = learn(job.dmq)
+        except JournalError as error:
+            return usage_error(f"{job.command}: {error}")
+        if progress is not None:
+            progress.clear()
+        summary, code = described(job, result, code)
+        if options["out"] is not None:
+            try:
+                save(result, summary, options["out"])
+            except OSError as error:
+                code = not_saved(job.command, error)
+        text = json.dumps(summary) if options["json"] else summary_table(summary)
+        code = show(job.command, text, code)
+        try:
+            with signals.held(spare=0):  # all is saved and printed
+                close(job.subject.env)
+        except Exception:
+            say_where()
+            code = FAILED if code == FINISHED else code
+        return signals.code(code)
 
 
 def progress_line(horizon: int) -> ProgressLine:
@@ -209,41 +241,52 @@ def progress_line(horizon: int) -> ProgressLine:
     return ProgressLine(text_of)
 
 
+@output_apart()
 def learn(dmq: DMQ) -> tuple[Result, int]:
     """Run to the end or to the first SIGINT or SIGTERM; return the result so far and the exit code."""
     from dmq_fast.run.journal import JournalError
 
-    with interruptible() as received:
+    try:
+        result = signals.attempt(dmq.learn)
+    except JournalError:
+        raise  # Nothing was run.
+    except Exception:
+        # Mostly an exception of the environment, which must not cost hours of learning.
+        say_where()
+        return dmq.result(), FAILED
+    if result is None:
         try:
-            result = dmq.learn()
-        except KeyboardInterrupt:
             result = dmq.result()
-        except JournalError:
-            raise  # Nothing was run.
-        except Exception:
-            # Mostly an exception of the environment, which must not cost hours of learning.
-            traceback.print_exc()
-            return dmq.result(), FAILED
-    if received:
-        return result, exit_code(received)
+        except RuntimeError as error:
+            raise KeyboardInterrupt from error  # before the run began
+        return result, FINISHED
     return result, FINISHED if result.status == "finished" else OUT_OF_BUDGET
 
 
-def worth_of(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]:
-    """Return the entries of the summary about the value of the returned policy, and the exit code."""
-    from dmq_fast.run.appraisal import appraise
+@output_apart()
+def described(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]:
+    """Return the summary of a result, with its value and its certificate, and the exit code.
+
+    Whoever has stopped the run does not wait for an estimate, and an environment that has failed may fail again. So
+    a signal or an exception leaves out what is not known yet.
+    """
+    from dmq_fast.run.appraisal import appraise, tables_of
     from dmq_fast.samplers.streams import LAST_CALL
 
-    # Whoever has stopped the run does not wait for an estimate, and an environment that has failed may fail again.
-    stopped = code in (FAILED, INTERRUPTED, TERMINATED)
-    n = 0 if stopped else job.options.get("evaluate", EVALUATION)
-    stream = job.dmq.stream.at(LAST_CALL)
-    with interruptible() as received:
-        try:
-            return appraise(job.subject.env, result.policy, n, stream), code
-        except KeyboardInterrupt:
-            code = exit_code(received)
-        except Exception:
-            traceback.print_exc()
-            code = FAILED
-    return appraise(job.subject.env, None, 0, stream), code
+    env, stream = job.subject.env, job.dmq.stream.at(LAST_CALL)
+    n = 0 if code == FAILED or signals.received else job.options.get("evaluate", EVALUATION)
+    worth = None
+    try:
+        if n == 0:
+            worth = appraise(env, result.policy, 0, stream)
+        else:
+            worth = signals.attempt(lambda: appraise(env, result.policy, n, stream))
+    except Exception:
+        say_where()
+        code = FAILED
+    summary = summarise(job.subject, job.dmq, result, worth or appraise(env, None, 0, stream), job.options)
+    if job.options["certificate"]:
+        certificate = signals.attempt(lambda: result.certificate(tables_of(env)))
+        if certificate is not None:
+            summary["certificate"] = certificate
+    return summary, code

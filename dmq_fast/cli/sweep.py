@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,12 +13,21 @@ from typing import TYPE_CHECKING, Any
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
-from dmq_fast.cli.terminal import ProgressLine, exit_code, interruptible, not_saved, say, show, usage_error
+from dmq_fast.cli.terminal import (
+    ProgressLine,
+    not_saved,
+    on_terminal,
+    output_apart,
+    say,
+    show,
+    signals,
+    usage_error,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from dmq_fast.experiments import Summary, SweepProgress
+    from dmq_fast.experiments import Spec, Summary, SweepProgress
 
 __all__ = ["sweep"]
 
@@ -72,25 +80,32 @@ def sweep(arguments: Sequence[str]) -> int:
     from dmq_fast.experiments.sweeps.workers import WorkerStartError
 
     command = f"sweep {options.spec}"
-    shown = options.progress or (sys.stderr.isatty() and not options.quiet)
-    progress = ProgressLine(progress_text, terminal=sys.stderr.isatty()) if shown else None
-    with interruptible() as received, ExitStack() as stack:
-        try:
-            if options.export is not None:
-                csv_export.check_format(options.export)
-                if options.export.absolute().parent != options.out.absolute():  # the sweep makes this one
-                    claim_file("--export", options.export)
-            spec = experiments.read(options.spec)
+    shown = options.progress or (on_terminal() and not options.quiet)
+    progress = ProgressLine(progress_text, terminal=on_terminal()) if shown else None
+
+    @output_apart()
+    def swept() -> tuple[Spec, Summary]:
+        if options.export is not None:
+            csv_export.check_format(options.export)
+            if options.export.absolute().parent != options.out.absolute():  # the sweep makes this one
+                claim_file("--export", options.export)
+        spec = experiments.read(options.spec)
+        with ExitStack() as stack:
             executor = None if options.dask is None else dask_executor(options.dask, stack)
-            summary = experiments.sweep(
+            return spec, experiments.sweep(
                 spec, options.out, workers=options.workers, executor=executor, retry=options.retry, progress=progress
             )
-            stored = experiments.load(options.out)
-        except KeyboardInterrupt:
+
+    with signals.held():
+        try:
+            done = signals.attempt(swept)
             if progress is not None:
                 progress.clear()
-            say(f"dmq-fast {command}: stopped; the same command does the remaining runs")
-            return exit_code(received)
+            if done is None:
+                say(f"dmq-fast {command}: stopped; the same command does the remaining runs")
+                return signals.code(FINISHED)
+            spec, summary = done
+            stored = experiments.load(options.out)
         except experiments.WriteError as error:
             return not_saved(command, error)
         except (BrokenExecutor, WorkerStartError) as error:
@@ -98,8 +113,6 @@ def sweep(arguments: Sequence[str]) -> int:
             return FAILED
         except (ValueError, TypeError, ImportError, OSError) as error:
             return usage_error(f"{command}: {error}")
-        if progress is not None:
-            progress.clear()
         rows = rows_of(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
         code = FAILED if summary.failed else FINISHED
         if options.export is not None:
@@ -107,7 +120,8 @@ def sweep(arguments: Sequence[str]) -> int:
                 csv_export.export(stored, options.export)
             except OSError as error:
                 code = not_saved(command, error)
-        return show(command, json.dumps(as_dict(summary, rows)) if options.json else sweep_table(summary, rows), code)
+        text = json.dumps(as_dict(summary, rows)) if options.json else sweep_table(summary, rows)
+        return signals.code(show(command, text, code))
 
 
 def dask_executor(address: str, stack: ExitStack) -> Executor:
@@ -136,6 +150,7 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "statuses": summary.statuses,
         "seconds": summary.seconds,
         "warnings": list(summary.warnings),
+        "run_warnings": run_warnings(rows),
         "errors": count_errors(rows),
         "cells": summarise_cells(rows),
     }
@@ -144,6 +159,13 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def count_errors(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Count the error messages of the runs that failed or crashed."""
     return dict(Counter(row["error"] for row in rows if row["error"] is not None).most_common())
+
+
+def run_warnings(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the warnings of the runs, each with the number of runs that have it."""
+    from dmq_fast.experiments.report.cells import warned
+
+    return warned(rows)
 
 
 def summarise_cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -181,6 +203,7 @@ def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
         f"{summary.name}: {summary.runs:,} runs ({statuses}), {summary.ran:,} of them now, in {clock(summary.seconds)}",
         f"stored in {summary.out / FILE}",
         *(f"warning: {warning}" for warning in summary.warnings),
+        *(f"warning: {warning}" for warning in run_warnings(rows)),
         *(f"{count:,} x {message}" for message, count in count_errors(rows).items()),
     ]
     return "\n".join(lines)

@@ -3,21 +3,77 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
+import shutil
 import signal
 import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, TERMINATED, USAGE
+from dmq_fast._support.files import writable
+from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, OUT_OF_BUDGET, TERMINATED, USAGE
 
-__all__ = ["ProgressLine", "exit_code", "forget_output", "interruptible", "not_saved", "say", "show", "usage_error"]
+__all__ = [
+    "ProgressLine",
+    "forget_output",
+    "not_saved",
+    "on_terminal",
+    "output_apart",
+    "say",
+    "say_where",
+    "show",
+    "signals",
+    "spoken_log",
+    "usage_error",
+]
+
+T = TypeVar("T")
 
 
 def say(message: str) -> None:
-    """Print a line to standard error."""
-    print(message, file=sys.stderr)
+    """Print a line to standard error, if anybody reads it: a message that cannot be printed ends no command."""
+    write_error(f"{message}\n")
+
+
+def say_where() -> None:
+    """Print the traceback of the exception being handled to standard error."""
+    write_error(traceback.format_exc())
+
+
+def on_terminal() -> bool:
+    """Whether standard error is a terminal; it may have been closed when the program began."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def write_error(text: str) -> None:
+    """Write to standard error; a closed one, or one whose reader has gone, takes nothing."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(writable(text))
+        sys.stderr.flush()
+
+
+class Spoken(logging.Handler):
+    """Prints what the package logs to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        say(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+@contextlib.contextmanager
+def spoken_log() -> Iterator[None]:
+    """Print what the package logs from the level WARNING on, at once."""
+    logger, handler = logging.getLogger("dmq_fast"), Spoken(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def usage_error(message: str) -> int:
@@ -35,7 +91,10 @@ def not_saved(command: str, error: Exception) -> int:
 def show(command: str, text: str, code: int) -> int:
     """Print what a command found, once everything is saved; return `code`, or that of a print that failed."""
     try:
-        print(text, flush=True)
+        if sys.stdout is None:  # it was closed when the program began
+            raise ValueError("standard output is closed")
+        with signals.held(spare=1):  # the second signal leaves a reader that reads no more
+            print(writable(text), flush=True)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         forget_output()
     except (OSError, ValueError) as error:  # a full disk, a closed file, a name that cannot be encoded
@@ -47,30 +106,93 @@ def show(command: str, text: str, code: int) -> int:
 
 def forget_output() -> None:
     """Send standard output nowhere, so that what is left in its buffer does not fail once more at exit."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # perhaps there is none
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[list[int]]:
-    """Turn SIGINT and SIGTERM into KeyboardInterrupt; yield the list of the signals received."""
-    received: list[int] = []
-
-    def stop(number: int, frame: object) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def output_apart() -> Iterator[None]:
+    """Send what the code of users prints to standard error, since standard output is for the result of a command."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
-def exit_code(received: list[int]) -> int:
-    """Return the exit code of the first signal received."""
-    return TERMINATED if received[:1] == [signal.SIGTERM] else INTERRUPTED
+class Signals:
+    """SIGINT and SIGTERM while a command runs: they raise KeyboardInterrupt, or are noted while results are saved.
+
+    The handlers belong to the process, so there is one object, :data:`signals`.
+
+    Attributes
+    ----------
+    received : list of int
+        The signals since the command began.
+    spare : float
+        Number of further signals that are only noted; the next one raises KeyboardInterrupt.
+    """
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self.spare = 0.0
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Handle signals in this block, which is a whole command; without effect outside the main thread."""
+        self.received, self.spare = [], 0.0
+        if threading.current_thread() is not threading.main_thread():  # Python delivers no signals to it
+            yield
+            return
+        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: object) -> None:
+        self.received.append(number)
+        if self.spare <= 0:
+            raise KeyboardInterrupt
+        self.spare -= 1
+
+    @contextlib.contextmanager
+    def held(self, spare: float = math.inf) -> Iterator[None]:
+        """Only note the signals in this block, or the first `spare` of them: it saves or prints results."""
+        before, self.spare = self.spare, spare
+        try:
+            yield
+        finally:
+            self.spare = before
+
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        """Return what `work` returns, or None where a signal ends it or came before; to be called in a `held` block."""
+        held = self.spare
+        try:
+            try:
+                self.spare = 0.0
+                self.check()
+                return work()
+            finally:
+                self.spare = held
+        except KeyboardInterrupt:  # perhaps from within `finally`
+            self.spare = held
+            if not self.received:
+                self.received.append(signal.SIGINT)
+            return None
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal has been noted."""
+        if self.received:
+            raise KeyboardInterrupt
+
+    def code(self, code: int) -> int:
+        """Return the exit code of the first signal received, or `code` if there was none or that tells of a failure."""
+        if not self.received or code not in (FINISHED, OUT_OF_BUDGET, INTERRUPTED):
+            return code
+        return TERMINATED if self.received[0] == signal.SIGTERM else INTERRUPTED
+
+
+signals = Signals()
+"""The signals of this process."""
 
 
 class ProgressLine:
@@ -83,8 +205,8 @@ class ProgressLine:
         self, text_of: Callable[[Any], str], *, terminal: bool = True, write: Callable[[str], object] | None = None
     ) -> None:
         self.text_of = text_of
-        self.terminal = terminal
-        self.write = write or sys.stderr.write
+        self.terminal = terminal and os.environ.get("TERM") != "dumb"  # which knows no escape sequences
+        self.write = write or write_error
         self.drawn: float | None = None
 
     def __call__(self, progress: object) -> None:
@@ -94,11 +216,11 @@ class ProgressLine:
             return
         self.drawn = now
         text = self.text_of(progress)
+        if self.terminal:  # what is wrapped to a second line is not overwritten
+            text = text[: max(1, shutil.get_terminal_size().columns - 1)]
         self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
-        sys.stderr.flush()
 
     def clear(self) -> None:
         """Remove the line from the terminal."""
         if self.terminal and self.drawn is not None:
             self.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.options import command_parser, positive_integer
-from dmq_fast.cli.terminal import show, usage_error
+from dmq_fast.cli.terminal import show, signals, usage_error
 
 if TYPE_CHECKING:
     from dmq_fast.theory import Inequality, Parameters
@@ -86,7 +86,8 @@ def theory(arguments: Sequence[str]) -> int:
         description = constants_summary(**given)
     except ValueError as error:
         return usage_error(f"theory: --{error}")
-    return show("theory", json.dumps(description) if as_json else constants_table(description), FINISHED)
+    text = json.dumps(description) if as_json else constants_table(description)
+    return signals.code(show("theory", text, FINISHED))
 
 
 def decimal_number(text: str) -> Decimal:

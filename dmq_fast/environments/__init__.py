@@ -1,6 +1,7 @@
 """Environments: finite MDPs with known solutions, and the benchmarks of the field."""
 
 from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
+from dmq_fast.environments.checking import CheckError, CheckReport, check
 from dmq_fast.environments.classic import chain, deep_sea, river_swim
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.control import cart_pole, mountain_car
@@ -14,12 +15,15 @@ from dmq_fast.environments.registry import REGISTRY, describe, make, register
 
 __all__ = [
     "REGISTRY",
+    "CheckError",
+    "CheckReport",
     "CompiledEnv",
     "FiniteMDP",
     "GymnasiumBatch",
     "block_mdp",
     "cart_pole",
     "chain",
+    "check",
     "combination_lock",
     "decoy_lock",
     "deep_sea",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import ctypes
 import hashlib
-import inspect
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,47 +20,10 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import flag, integer, number
 from dmq_fast.environments.arrays import digest
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.functions import ENDED, FEATURES, RESET, STEP, Signature, callback_of
 from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
-
-_DOUBLES = ctypes.POINTER(ctypes.c_double)
-_INTEGERS = ctypes.POINTER(ctypes.c_int64)
-
-# Types of the functions of an environment in ctypes.
-RESET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, _DOUBLES, ctypes.c_void_p)
-FEATURES = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, _DOUBLES, _DOUBLES
-)
-STEP = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_void_p,
-    _INTEGERS,
-    _DOUBLES,
-    _DOUBLES,
-)
-ENDED = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_void_p,
-    ctypes.POINTER(ctypes.c_int8),
-)
-
-# Base class of all ctypes functions.
-FUNCTION: Any = RESET.__mro__[1]
-
-# Signatures of the functions in C, for `scipy.LowLevelCallable`.
-SIGNATURES = {
-    "reset": "int (void const *, int64_t, double const *, void *)",
-    "features": "int (void const *, int64_t, int64_t, void const *, double const *, double *)",
-    "step": "int (void const *, int64_t, int64_t, void *, int64_t const *, double const *, double *)",
-    "ended": "int (void const *, int64_t, int64_t, void const *, int8_t *)",
-}
 
 LARGE = 1e300
 """Largest accepted shift and scale of rewards."""
@@ -104,6 +66,8 @@ class CompiledEnv:
         Whether algorithms with tables can learn here: there is a latent MDP, and its states are shown to them.
     handle : EnvironmentHandle
         Steps the environment by hand.
+    signatures : dict
+        By name of a function given to `from_functions`: its types, which were compared; None where it knows none.
 
     Raises
     ------
@@ -134,6 +98,7 @@ class CompiledEnv:
         self.parameters = dict(parameters or {})
         self.latent = latent
         self.numbered = flag("numbered", numbered) and latent is not None
+        self.signatures = dict(source.signatures) if isinstance(source, Functions) else {}
         self._factory = factory
         self._data = tuple(data)
         self._set_features(features)
@@ -171,9 +136,11 @@ class CompiledEnv:
     ) -> CompiledEnv:
         """Make an environment from functions.
 
-        Each is an address, a ctypes function, a numba ``cfunc``, or a `scipy.LowLevelCallable` whose signature is
-        compared with the expected one; functions and context are kept alive. ``_env.pxd`` documents the functions and
-        the sizes.
+        Each is an address, a ctypes function, a numba ``cfunc``, or a `scipy.LowLevelCallable`; functions and context
+        are kept alive. Types of arguments and of what is returned are compared where the function knows them, which an
+        address does not. ``_env.pxd`` documents the functions and the sizes.
+
+        `dmq_fast.environments.check` calls the functions and says what is wrong with them.
 
         Exceptions do not cross C. After one inside a function of Python or numba, the simulator finds output that was
         not written, and ends the run; an exception after all output was written is printed and goes unnoticed. Check
@@ -310,8 +277,8 @@ class Struct(ctypes.Structure):
         ("dimension", ctypes.c_int64),
         ("state_bytes", ctypes.c_int64),
         ("reset_uniforms", ctypes.c_int64),
-        ("feature_uniforms", _INTEGERS),
-        ("step_uniforms", _INTEGERS),
+        ("feature_uniforms", ctypes.POINTER(ctypes.c_int64)),
+        ("step_uniforms", ctypes.POINTER(ctypes.c_int64)),
         ("reward_shift", ctypes.c_double),
         ("reward_scale", ctypes.c_double),
         ("context", ctypes.c_void_p),
@@ -332,11 +299,13 @@ class Functions:
     def __init__(self, functions: Mapping[str, Any], context: Any) -> None:
         self.alive = (dict(functions), context)
         self.struct = Struct(size=ENVIRONMENT_SIZE, version=ENVIRONMENT_VERSION, context=address_of_data(context))
+        self.signatures: dict[str, Signature | None] = {}
         for name, function in functions.items():
             if function is None and name == "ended":
                 continue
-            address, user_data = address_of(name, function)
+            address, signature, user_data = callback_of(name, function)
             setattr(self.struct, name, address)
+            self.signatures[name] = signature
             if user_data and context is None:
                 if self.struct.context not in (None, user_data):
                     raise ValueError(f"{name}: expected the user data of the other functions, got another")
@@ -362,67 +331,6 @@ def by_level(name: str, counts: int | Sequence[int], horizon: int) -> Any:
         raise ValueError(f"{name}: expected one integer or {horizon}, one a level, got {len(each)}")
     checked = [integer(f"{name}[{h}]", count, 0) for h, count in enumerate(each)]
     return (ctypes.c_int64 * horizon)(*checked)
-
-
-def address_of(name: str, function: Any) -> tuple[int, int | None]:
-    """Return the address of a function, and its user data if it has any."""
-    from scipy import LowLevelCallable
-
-    if isinstance(function, LowLevelCallable):
-        return from_low_level(name, function)
-    if isinstance(function, int) and not isinstance(function, bool):
-        address: int | None = function
-    elif isinstance(function, FUNCTION):
-        address = ctypes.cast(function, ctypes.c_void_p).value
-    else:
-        address = getattr(function, "address", None)
-        if not isinstance(address, int):
-            hint = ", which is Python: see BatchEnvironment" if callable(function) else ""
-            raise TypeError(
-                f"{name}: expected an address, a ctypes function, a numba cfunc or a scipy.LowLevelCallable, "
-                f"got {type(function).__name__}{hint}"
-            )
-    if not address:
-        raise ValueError(f"{name}: expected a function, got NULL")
-    expected, taken = SIGNATURES[name].count(",") + 1, arguments_of(function)
-    if taken not in (None, expected):
-        raise ValueError(f"{name}: expected a function of {expected} arguments, got one of {taken}")
-    return address, None
-
-
-def arguments_of(function: Any) -> int | None:
-    """Return the number of arguments of a function; None where it is unknown, as for those of a C library."""
-    if isinstance(function, FUNCTION):
-        types = function.argtypes
-        return None if types is None else len(types)
-    # A `cfunc` of numba keeps the Python function it came from.
-    python = getattr(function, "__wrapped__", None)
-    return None if python is None else len(inspect.signature(python).parameters)
-
-
-def from_low_level(name: str, function: Any) -> tuple[int, int | None]:
-    """Return the address of the function of a `scipy.LowLevelCallable`, and its user data."""
-    capsule = ctypes.py_object(tuple.__getitem__(function, 0))
-    signature = capsule_name(capsule)
-    given, expected = canonical(signature.decode()), canonical(SIGNATURES[name])
-    if given != expected:
-        raise ValueError(f"{name}: expected the signature {SIGNATURES[name]!r}, got {signature.decode()!r}")
-    return capsule_pointer(capsule, signature), capsule_context(capsule)
-
-
-# Own prototypes: those of ctypes.pythonapi are shared by all modules of the process.
-capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-capsule_context = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyCapsule_GetContext", ctypes.pythonapi))
-
-
-def canonical(signature: str) -> str:
-    """Return a C signature without const and with one spelling of spaces and of each integer type."""
-    words = signature.replace("*", " * ").replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split()
-    same = {"long": "int64_t", "npy_int64": "int64_t", "char": "int8_t", "signed": "", "const": ""}
-    return " ".join(word for word in (same.get(word, word) for word in words) if word)
 
 
 def address_of_data(context: Any) -> int | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from dmq_fast._support.checks import Seed, suggestion
+from dmq_fast._support.checks import Seed
+from dmq_fast._support.names import suggestion
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
@@ -172,9 +175,20 @@ def _one_type(annotation: Any) -> type:
     return choices[0] if choices else annotation
 
 
+def _documentation(factory: Callable[..., Any]) -> str | None:
+    """Return the docstring of a function, read from its source where ``python -OO`` has removed it."""
+    if (text := inspect.getdoc(factory)) is not None:
+        return text
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(factory))).body
+    except (OSError, TypeError, SyntaxError, ValueError):  # there is no source, or it is no definition of its own
+        return None
+    return ast.get_docstring(definition) if isinstance(definition, ast.FunctionDef | ast.ClassDef) else None
+
+
 def _help(factory: Callable[..., Any]) -> dict[str, str]:
     """Read the description of each parameter, on one line, from a numpydoc docstring."""
-    sections = re.split(r"^(\w+)\n-+\n", f"{inspect.getdoc(factory)}\n", flags=re.MULTILINE)
+    sections = re.split(r"^(\w+)\n-+\n", f"{_documentation(factory)}\n", flags=re.MULTILINE)
     text = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
     entries = re.findall(r"^(\w+) : .*\n((?:^(?: +.*)?\n)+)", text, flags=re.MULTILINE)
     return {name: " ".join(description.split()) for name, description in entries}

@@ -31,6 +31,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from dmq_fast import kernels
 from dmq_fast._support import threads
 from dmq_fast._version import __version__
+from dmq_fast.experiments.report.canvas import canvas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -410,40 +411,37 @@ def picture(result: dict[str, Any]) -> Figure:
     ImportError
         If matplotlib is not installed.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-    figure = Figure(figsize=(7.0, 4.1), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
-    rows = result["measurements"]
-    dimensions = sorted({item["d"] for item in rows})
-    for name, style in STYLES.items():
-        line = [item for item in rows if item["method"] == name]
-        if not line:
-            continue
-        at = [item["d"] for item in line]
-        given = {"label": LABELS.get(name, name), "markersize": 4.5, "linewidth": 1.3, **style}
-        left.plot(at, [item["median_us"] for item in line], **given)
-        if line[0]["kind"] == OURS:
-            right.plot(at, [item["ratio_median"] for item in line], **given)
-    right.axhline(1.0, color="#666666", linewidth=0.8, linestyle="--")
-    left.set_title("microseconds a call, median", fontsize=9)
-    right.set_title("times as fast as the best alternative", fontsize=9)
-    for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("dimension $d$", fontsize=9)
-        axes.xaxis.set_major_locator(FixedLocator(dimensions))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.10g}"))
-        axes.tick_params(labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="#e6e6e6", linewidth=0.6)
-    right.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    right.yaxis.set_minor_locator(NullLocator())
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    with canvas(7.0, 4.1) as figure:
+        left, right = figure.subplots(1, 2)
+        rows = result["measurements"]
+        dimensions = sorted({item["d"] for item in rows})
+        for name, style in STYLES.items():
+            line = [item for item in rows if item["method"] == name]
+            if not line:
+                continue
+            at = [item["d"] for item in line]
+            given = {"label": LABELS.get(name, name), "markersize": 4.5, "linewidth": 1.3, **style}
+            left.plot(at, [item["median_us"] for item in line], **given)
+            if line[0]["kind"] == OURS:
+                right.plot(at, [item["ratio_median"] for item in line], **given)
+        right.axhline(1.0, color="#666666", linewidth=0.8, linestyle="--")
+        left.set_title("microseconds a call, median", fontsize=9)
+        right.set_title("times as fast as the best alternative", fontsize=9)
+        for axes in (left, right):
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.set_xlabel("dimension $d$", fontsize=9)
+            axes.xaxis.set_major_locator(FixedLocator(dimensions))
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.10g}"))
+            axes.tick_params(labelsize=8)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(axis="y", color="#e6e6e6", linewidth=0.6)
+        right.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        right.yaxis.set_minor_locator(NullLocator())
+        handles, labels = left.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return figure

@@ -6,7 +6,8 @@ generator of its own, runs can be repeated, and one context serves any number of
 
 Arrays are C-contiguous and belong to the caller. `n` trajectories are handed in at a time; state i lies at byte
 i * state_bytes of `states`, the first aligned to 64 bytes; `u` is (n, m), row i the m uniforms on [0, 1) of
-trajectory i, and must not be read where m is 0. A function returns 0, or a code of its own other than 0, which ends the
+trajectory i, and must not be read where m is 0: what is there then is NaN, so that a forgotten m does not pass for
+randomness. A function returns 0, or a code of its own other than 0, which ends the
 run as an exception that names function, code, level and chunk. It must write all of its output: numbers that it leaves
 out are NaN, which ends the run too.
 """
@@ -56,6 +57,14 @@ cdef struct Environment:
 # must stay at its address until then. An object that has a method __dmq_environment__ returning such a capsule can
 # be given to `dmq_fast.environments.CompiledEnv`, which keeps the object alive.
 cdef object environment_capsule(const Environment* environment)
+
+# What a function is given that asked for no uniforms: NaN, for UNASKED_BLOCK trajectories of UNASKED_ROW numbers.
+# Read-only, and shared by all threads.
+cdef enum:
+    UNASKED_BLOCK = 256
+    UNASKED_ROW = 64
+
+cdef const double* unasked
 
 cdef class EnvironmentHandle:
     cdef const Environment* environment

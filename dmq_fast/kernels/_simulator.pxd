@@ -7,7 +7,7 @@ choose the actions in between by a policy; an `Episode` is a block of one trajec
 from libc.stdint cimport int8_t, int32_t, int64_t
 from libc.string cimport memset
 
-from dmq_fast.kernels._env cimport Environment, EnvironmentHandle
+from dmq_fast.kernels._env cimport Environment, EnvironmentHandle, unasked
 from dmq_fast.kernels._fault cimport (
     BLANK, ENDED, FEATURES, NONE, NORM, RESET, REWARD, SLACK, STEP, Fault, Stop, has_blank,
 )
@@ -66,10 +66,12 @@ cdef class Simulator:
         self.stop.fault, self.stop.level, self.stop.code, self.stop.value = fault, level, code, value
         return False
 
-    # uniforms (size, count) <- the next numbers of the generator.
+    # uniforms (size, count) <- the next numbers of the generator; NaN where none are asked for, as what an earlier
+    # call has left there would pass for random.
     cdef inline const double* draw_block(self, Philox* generator, Py_ssize_t size, Py_ssize_t count) noexcept nogil:
-        if count > 0:
-            philox_uniforms(generator, self.uniforms, size * count)
+        if count == 0:
+            return unasked
+        philox_uniforms(generator, self.uniforms, size * count)
         return self.uniforms
 
     # The three steps, for the first `size` trajectories of the block. Each returns False when `stop` was filled. They

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +16,7 @@ from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.run.hindsight import Archive
 from dmq_fast.run.ledger import ADDED, Ledger, OutOfBudget
-from dmq_fast.run.memory import Memory
+from dmq_fast.run.memory import Known, Memory
 from dmq_fast.run.options import Options
 from dmq_fast.samplers import Sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
@@ -32,18 +32,18 @@ class Batch:
 
     Parameters
     ----------
-    call : int
-        Number of the call.
+    known : Known
+        The call, its policy, and what the oracle found on it.
     moments : Moments, optional
         The moments. Without them `draw` is needed.
     draw : callable, optional
         Returns the moments of the call, bit for bit. It is called when `moments` is first read.
     """
 
-    __slots__ = ("_draw", "_moments", "call")
+    __slots__ = ("_draw", "_moments", "known")
 
-    def __init__(self, call: int, moments: Moments | None = None, draw: Callable[[], Moments] | None = None) -> None:
-        self.call = call
+    def __init__(self, known: Known, moments: Moments | None = None, draw: Callable[[], Moments] | None = None) -> None:
+        self.known = known
         self._moments = moments
         self._draw = draw
 
@@ -59,10 +59,10 @@ class Batch:
         """Return the same trajectories with the moments of one level only, so that the others can be freed."""
         if self._moments is not None:
             one = self._moments.at(level)
-            return self if one is self._moments else Batch(self.call, one)
+            return self if one is self._moments else Batch(self.known, one)
         draw = self._draw
         assert draw is not None
-        return Batch(self.call, draw=lambda: draw().at(level))
+        return Batch(self.known, draw=lambda: draw().at(level))
 
 
 class Draws:
@@ -105,6 +105,7 @@ class Draws:
         # By purpose: whether earlier draws may serve it, and whether draws for it are remembered.
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
+        self._wanted = cache(self._levels)
 
     def begin_action(self, h: int) -> None:
         """Begin with an action of level h in Algorithm 2: without `memo`, forget earlier draws for that level."""
@@ -159,7 +160,7 @@ class Draws:
 
     def spend(self, batch: Batch) -> None:
         """Mark a batch as spent: it is not used again."""
-        self.memory.spend(batch.call)
+        self.memory.spend(batch.known.call)
 
     def _mixture(self, size: int) -> list[int]:
         if self.n_samples * size >= 2**63:
@@ -167,7 +168,7 @@ class Draws:
         self.n_mixtures += 1
         return mixture(self.stream.at(OWN_CALLS + self.n_mixtures), self.n_samples * size, size)
 
-    def _wanted(self, purpose: str, h: int) -> tuple[Levels, Levels]:
+    def _levels(self, purpose: str, h: int) -> tuple[Levels, Levels]:
         """Return the levels whose second moments are needed, and those whose returns to go are."""
         horizon = self.sampler.horizon
         if purpose == "final":
@@ -190,14 +191,13 @@ class Draws:
         known = self.memory.find(h, content) if self.serves[purpose] else None
         if known is not None:
             self.ledger.check_time()
-            call, drawn = known
-            if (moments := self.memory.moments(call)) is not None:
-                return Batch(call, moments)
-            return Batch(call, draw=partial(self._draw_again, call, drawn, n, levels, returns_from))
+            if (moments := self.memory.moments(known.call)) is not None:
+                return Batch(known, moments)
+            return Batch(known, draw=partial(self._draw_again, known, n, levels, returns_from))
         batch = self._draw(policy, n, purpose, levels, returns_from)
-        self.memory.note(h, content, batch.call, policy)
+        self.memory.note(h, content, batch.known)
         if not self.ledger.replaying:
-            self.memory.keep(batch.call, batch.moments)
+            self.memory.keep(batch.known.call, batch.moments)
         return batch
 
     def _in_hindsight(
@@ -218,7 +218,7 @@ class Draws:
             ledger.seconds["rollouts"] += perf_counter() - began
             found.append(len(archive.calls) - 1)
         pieces = [self._archived(archive, position).only(levels, returns_from) for position in found]
-        return Batch(archive.calls[found[-1]], sum(pieces[1:], start=pieces[0]))
+        return Batch(Known(archive.calls[found[-1]], policy), sum(pieces[1:], start=pieces[0]))
 
     def _archived(self, archive: Archive, position: int) -> Moments:
         """Return the moments of a call of the archive, computed again where they were dropped from memory."""
@@ -234,11 +234,11 @@ class Draws:
         ledger = self.ledger
         ledger.check_trajectories(n)
         ledger.calls += 1
-        call = ledger.calls
+        known = Known(ledger.calls, policy)
         if ledger.replaying:
             ledger.count_trajectories(purpose, n)
-            return Batch(call, draw=partial(self._draw_again, call, policy, n, levels, returns_from))
-        stream, began = self.stream.at(call), perf_counter()
+            return Batch(known, draw=partial(self._draw_again, known, n, levels, returns_from))
+        stream, began = self.stream.at(known.call), perf_counter()
         if ledger.budget.max_seconds is None:
             moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
             ledger.trajectories[purpose] += n  # without a limit of seconds, there is no clock to check
@@ -246,15 +246,16 @@ class Draws:
             count = partial(ledger.count_trajectories, purpose)
             moments = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, count)
         ledger.seconds["rollouts"] += perf_counter() - began
-        return Batch(call, moments)
+        return Batch(known, moments)
 
-    def _draw_again(self, call: int, policy: Policy, n: int, levels: Levels, returns_from: Levels) -> Moments:
+    def _draw_again(self, known: Known, n: int, levels: Levels, returns_from: Levels) -> Moments:
         """Return moments that were counted before, but dropped from memory or lost in a kill: draw them again."""
+        call = known.call
         if (kept := self.memory.moments(call)) is not None:
             return kept
         stream, began = self.stream.at(call), perf_counter()
         moments = collect_chunks(
-            self.sampler, policy, n, stream, levels, returns_from, lambda _: self.ledger.check_time()
+            self.sampler, known.policy, n, stream, levels, returns_from, lambda _: self.ledger.check_time()
         )
         self.ledger.seconds["rollouts"] += perf_counter() - began
         if self.options.memo or self.options.reuse:

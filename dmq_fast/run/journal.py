@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.files import FileError
+from dmq_fast._support.files import FileError, above_standard
 from dmq_fast._version import __version__
 
 fcntl: ModuleType | None
@@ -236,7 +236,7 @@ if hasattr(os, "register_at_fork"):
 def open_locked(path: Path) -> Any:
     """Open a file for appending, unbuffered and locked."""
     refuse_endless(path)
-    file = open(path, "a+b", buffering=0)
+    file = open(path, "a+b", buffering=0, opener=above_standard)
     try:
         lock(path, file)
     except BaseException:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,34 +16,46 @@ from dmq_fast.kernels import Rule
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
-__all__ = ["Memory"]
+__all__ = ["Known", "Memory"]
 
 LIMIT = 2**28
 """Default limit of the moments kept, in bytes. Dropped moments are drawn again from the stream of their call."""
 
+REMEMBERED = 2**18
+"""Largest number of sums of digests kept, some ten megabytes."""
 
-class Known(NamedTuple):
-    """Number of a call of the sampler, and the policy that it followed."""
+
+@dataclass(slots=True)
+class Known:
+    """Number of a call of the sampler, the policy that it followed, and what the oracle found on it.
+
+    The oracle certainly answers False on the trajectories of this call for every S_h that has not changed since time
+    `refuted` of `CoverMoments`.
+    """
 
     call: int
     policy: Policy
+    refuted: int = -1
 
 
-class Tables(dict[tuple[int, Rule], bytes]):
-    """Digest of the actions of a rule at a level, 16 bytes by level and rule, computed on first use."""
+class Tables(dict[tuple[int, Rule], int]):
+    """Digest of the actions of a rule at a level, or of the rule, by level and rule; computed on first use."""
 
-    def __init__(self, actions: Callable[[int, Rule], NDArray[np.int64] | None]) -> None:
+    def __init__(self, actions: Callable[[int, Rule], NDArray[np.int64] | None] | None) -> None:
         super().__init__()
         self._actions = actions
 
-    def __missing__(self, key: tuple[int, Rule]) -> bytes:
-        actions = self._actions(*key)
-        if actions is None:
-            table = key[1].digest
-        else:
-            table = hashlib.blake2b(actions.tobytes(), digest_size=16).digest()
-        self[key] = table
+    def __missing__(self, key: tuple[int, Rule]) -> int:
+        level, rule = key
+        actions = None if self._actions is None else self._actions(level, rule)
+        whole = hashlib.blake2b(b"%d %d;" % (level, actions is None), digest_size=16)
+        whole.update(rule.digest if actions is None else actions.tobytes())
+        self[key] = table = int.from_bytes(whole.digest())
         return table
+
+
+NOTHING: dict[int, Known] = {}
+"""What is known of a target level for which nothing was drawn."""
 
 
 class Memory:
@@ -57,7 +71,7 @@ class Memory:
 
     Notes
     -----
-    A call number and a policy suffice to draw the moments again, bit for bit. The two take some 300 bytes and a pointer
+    A call number and a policy suffice to draw the moments again, bit for bit. The two take some 400 bytes and a pointer
     for each level, since policies share rules. Policies are compared by content, that is by their rules or actions,
     never by address.
     """
@@ -67,27 +81,57 @@ class Memory:
     ) -> None:
         self.limit = LIMIT if limit is None else limit
         self.size = 0
-        self._tables = None if actions is None else Tables(actions)
-        self._known: dict[int, dict[bytes, Known]] = {}
+        self._tables = Tables(actions)
+        self._contents: dict[int, tuple[Policy, list[int]]] = {}
+        self._last: tuple[Policy | None, list[int]] = None, []
+        self._known: dict[int, dict[int, Known]] = {}
         self._spent: set[int] = set()
         self._moments: OrderedDict[int, Moments] = OrderedDict()
 
-    def content(self, policy: Policy, levels: int) -> bytes:
-        """Return a digest of the first `levels` rules of a policy, 16 bytes."""
-        if self._tables is None:
-            return policy.digest(levels)
-        # This runs for each batch and level, so it calls no Python code for rules that are in the table.
-        tables = map(self._tables.__getitem__, enumerate(policy.rules[:levels]))
-        return hashlib.blake2b(b"".join(tables), digest_size=16).digest()
+    def content(self, policy: Policy, levels: int) -> int:
+        """Return a digest of the first `levels` rules of a policy.
 
-    def find(self, target: int, content: bytes) -> Known | None:
+        It is the sum of the digests of its levels, 16 bytes each. So that of a policy that deviates follows from those
+        of the two policies that it was made of.
+        """
+        if policy.origin is None:
+            return self._sums(policy)[levels]
+        before, level, after = policy.origin
+        if level >= levels:
+            return self._sums(before)[levels]
+        sums = self._sums(after)
+        return self._sums(before)[level] + self._tables[level, policy.rules[level]] + sums[levels] - sums[level + 1]
+
+    def _sums(self, policy: Policy) -> list[int]:
+        """Return the content of 0, 1, ..., H levels of a policy; remembered, as many policies are made of it."""
+        known = self._contents.get(id(policy))
+        if known is not None:
+            return known[1]
+        if len(self._contents) > REMEMBERED // policy.horizon:
+            self._contents.clear()
+        sums = self._sums_like(*self._last, policy)
+        # The policy is kept, so that no other one takes its address.
+        self._last = self._contents[id(policy)] = policy, sums
+        return sums
+
+    def _sums_like(self, other: Policy | None, known: list[int], policy: Policy) -> list[int]:
+        """Return the sums of a policy, given those of another one; most policies differ from the last at one level."""
+        rules = policy.rules
+        if other is not None and rules != other.rules:
+            level = [*map(is_, rules, other.rules)].index(False)
+            if rules[level + 1 :] == other.rules[level + 1 :]:
+                shift = known[level] + self._tables[level, rules[level]] - known[level + 1]
+                return known[: level + 1] + [total + shift for total in known[level + 1 :]]
+        return list(accumulate(map(self._tables.__getitem__, enumerate(rules)), initial=0))
+
+    def find(self, target: int, content: int) -> Known | None:
         """Return the call that drew a policy for a target level, if its moments may be used again; otherwise None."""
-        known = self._known.get(target, {}).get(content)
+        known = self._known.get(target, NOTHING).get(content)
         return None if known is None or known.call in self._spent else known
 
-    def note(self, target: int, content: bytes, call: int, policy: Policy) -> None:
+    def note(self, target: int, content: int, known: Known) -> None:
         """Record that a call draws a policy for a target level, in place of an earlier call."""
-        self._known.setdefault(target, {})[content] = Known(call, policy)
+        self._known.setdefault(target, {})[content] = known
 
     def spend(self, call: int) -> None:
         """Mark a call as spent: its moments may not be used again."""
@@ -96,15 +140,16 @@ class Memory:
 
     def forget(self, target: int) -> None:
         """Forget all calls for a target level."""
-        for call, _ in self._known.pop(target, {}).values():
-            self._spent.discard(call)
-            self._drop(call)
+        for known in self._known.pop(target, NOTHING).values():
+            self._spent.discard(known.call)
+            self._drop(known.call)
 
     def moments(self, call: int) -> Moments | None:
         """Return the moments of a call, unless they were dropped."""
-        if call in self._moments:
+        moments = self._moments.get(call)
+        if moments is not None:
             self._moments.move_to_end(call)
-        return self._moments.get(call)
+        return moments
 
     def keep(self, call: int, moments: Moments) -> None:
         """Keep the moments of a call; drop those unused for longest while the limit is exceeded."""

@@ -120,7 +120,7 @@ def class_argument(text: str, known: tuple[str, ...]) -> tuple[str, Any]:
         raise ValueError(f"{key}: there is no file {value}")
     try:
         return key, np.load(value, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+    except Exception as error:  # NumPy raises many kinds of errors on damaged files
         raise ValueError(f"{key}: {value} cannot be read: {one_line(error)}") from error
 
 

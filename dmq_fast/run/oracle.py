@@ -14,9 +14,53 @@ from dmq_fast.run.draws import Batch
 from dmq_fast.run.history import History
 from dmq_fast.run.ledger import FIT, SCAN, Fit, Ledger, Scan
 
-__all__ = ["Oracle", "Regression"]
+__all__ = ["CoverMoments", "Oracle", "Regression"]
 
 NONE = np.empty(0)
+
+
+class CoverMoments:
+    """S_h of all levels, and when each last changed.
+
+    Time is the number of changes so far.
+
+    Parameters
+    ----------
+    sums : numpy.ndarray, shape (H, d, d)
+        S_h by level. Changed by assignments to an index of this object only.
+    """
+
+    def __init__(self, sums: NDArray[Any]) -> None:
+        self.sums = sums
+        self.time = 0
+        self._changed = [0] * len(sums)
+
+    def __getitem__(self, level: int) -> NDArray[Any]:
+        moment: NDArray[Any] = self.sums[level]
+        return moment
+
+    def __setitem__(self, level: int, moment: NDArray[Any]) -> None:
+        if not np.array_equal(self.sums[level], moment):
+            self.time += 1
+            self._changed[level] = self.time
+            self.sums[level] = moment
+
+    def changed(self, level: int, since: int) -> bool:
+        """Return whether S of a level has changed since a time."""
+        return self._changed[level] > since
+
+    def runs(self, top: int, bottom: int, since: int) -> list[tuple[int, int]]:
+        """Return the runs of consecutive levels, top to bottom, whose S changed since a time; all before time 0."""
+        if since < 0:
+            return [(top, bottom)]
+        runs: list[tuple[int, int]] = []
+        if since == self.time:
+            return runs
+        for level in range(top, bottom - 1, -1):
+            if self._changed[level] > since:
+                first = runs.pop()[0] if runs and runs[-1][1] == level + 1 else level
+                runs.append((first, level))
+        return runs
 
 
 class Oracle:
@@ -42,13 +86,13 @@ class Oracle:
         self.n_marginal = 0
 
     def shifted(
-        self, cover_moments: NDArray[Any], batch: Batch, levels: range, source: tuple[int, int, int]
+        self, cover_moments: CoverMoments, batch: Batch, levels: range, source: tuple[int, int, int]
     ) -> Iterator[int]:
         """Invoke the oracle on (D_h', D~_h') for h' from the last of `levels` to the first; yield each h' with a True.
 
         Parameters
         ----------
-        cover_moments : numpy.ndarray, shape (H, d, d)
+        cover_moments : CoverMoments
             S_h. The caller may change those of the yielded level and later ones before it resumes the iterator. So all
             answers up to the first True can be computed in one scan.
         batch : Batch
@@ -58,30 +102,40 @@ class Oracle:
         source : tuple of int
             Target level, action and member of the cover of the policy that was followed, for the history.
         """
-        top = levels[-1]
-        while top >= levels[0]:
-            scan: Scan = self.ledger.answer(SCAN, self._scan, cover_moments, batch, top, levels[0])
+        known, began, certain = batch.known, cover_moments.time, True
+        top, bottom = levels[-1], levels[0]
+        while top >= bottom:
+            scan: Scan = self.ledger.answer(SCAN, self._scan, cover_moments, batch, top, bottom)
             shift = scan.found >= 0
+            # Values are recorded, so they are computed every time.
+            certain = certain and scan.n_marginal == self.n_marginal and len(scan.values) == 0
             self.n_marginal = scan.n_marginal
             if shift:
                 self.history.note_potential(*scan.potentials.tolist())
-            self.history.append(batch.call, *source, top, scan.found if shift else levels[0], shift, scan.values)
+            self.history.append(known.call, *source, top, scan.found if shift else bottom, shift, scan.values)
             if not shift:
-                return
+                break
             self.n_trues += 1
             self.ledger.count_policy()
             yield scan.found
+            certain = certain and cover_moments.changed(scan.found, began)
             top = scan.found - 1
+        if certain:
+            known.refuted = began
 
-    def _scan(self, cover_moments: NDArray[Any], batch: Batch, top: int, bottom: int) -> Scan:
-        moments, marginal, began = batch.moments, self.solver.n_marginal, perf_counter()
-        found, values = self.solver.scan(cover_moments, moments, top, bottom)
-        potentials = NONE
-        if found >= 0:
-            before = cover_moments[found]
-            after = before + moments.second_moment(found)
-            potentials = np.array([self.solver.potential(moment) for moment in (before, after)])
-        self.ledger.seconds["oracle"] += perf_counter() - began
+    def _scan(self, cover_moments: CoverMoments, batch: Batch, top: int, bottom: int) -> Scan:
+        """Ask for the levels whose answer may have changed, until one is True."""
+        found, values, potentials, marginal = -1, NONE, NONE, self.solver.n_marginal
+        for first, last in cover_moments.runs(top, bottom, batch.known.refuted):
+            moments, began = batch.moments, perf_counter()
+            found, values = self.solver.scan(cover_moments.sums, moments, first, last)
+            if found >= 0:
+                before = cover_moments[found]
+                after = before + moments.second_moment(found)
+                potentials = np.array([self.solver.potential(moment) for moment in (before, after)])
+            self.ledger.seconds["oracle"] += perf_counter() - began
+            if found >= 0:
+                break
         return Scan(found, values, potentials, self.n_marginal + self.solver.n_marginal - marginal)
 
 

@@ -54,6 +54,8 @@ class Outcome:
         Chance of the rarest outcome that was looked for in the end.
     rewarded : bool
         Whether any episode earned anything.
+    alike : bool
+        Whether all episodes, at least two, had the same return.
     contradictions, duels_won : int
         Tests whose returns differed from the predicted value, and policies that won by returns against the fits.
     disagreements : tuple of Disagreement
@@ -73,6 +75,7 @@ class Outcome:
     loss_quantile: float
     p_min: float
     rewarded: bool
+    alike: bool
     contradictions: int
     duels_won: int
     disagreements: tuple[Disagreement, ...]
@@ -123,6 +126,8 @@ class Outcome:
                 f"the policy earns {self.mean_return:.3g}, no more than epsilon = {self.epsilon:g}: one that earns "
                 "nothing may have kept the promise, too; a smaller epsilon promises more"
             )
+        elif self.alike and not self.passed:
+            found.append("all episodes had the same return: nothing shows which actions are better")
         if self.contradictions:
             found.append(
                 f"predicted value and mean return differed by more than epsilon in {self.contradictions} test(s): Q* "

@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.bool_]) -> Integers | None:
-    """Return the action in each state, (S,), or None where the rule is uniform.
+def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.bool_] | None = None) -> Integers | None:
+    """Return the action in each state, (S,), or None where the rule is uniform. By default, all states are occupied.
 
     Raises
     ------
@@ -26,16 +26,15 @@ def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.boo
     """
     if isinstance(rule, Uniform):
         return None
-    actions = np.zeros(len(features), dtype=np.int64)
     if isinstance(rule, Fixed):
-        actions[:] = rule.action
-        return actions
+        return np.full(len(features), rule.action, dtype=np.int64)
     if isinstance(rule, ExactGreedy):
         raise TypeError(f"policy: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
     assert isinstance(rule, Greedy)
     try:
-        if occupied.all():
+        if occupied is None or occupied.all():
             return greedy_actions(features, rule.theta)
+        actions = np.zeros(len(features), dtype=np.int64)
         actions[occupied] = greedy_actions(features[occupied], rule.theta)
     except ValueError as error:
         raise ArithmeticError(f"level {level}: a greedy score is not finite (theta too large)") from error
@@ -44,9 +43,8 @@ def action_of(rule: Rule, level: int, features: Floats, occupied: NDArray[np.boo
 
 def actions_everywhere(env: FiniteMDP, level: int, rule: Rule) -> Integers | None:
     """Return the action in each state of a level, (S,), or None where a rule is uniform or a score overflows."""
-    features = env.features[level]
     try:
-        return action_of(rule, level, features, np.ones(len(features), dtype=bool))
+        return action_of(rule, level, env.features[level])
     except ArithmeticError:
         return None
 

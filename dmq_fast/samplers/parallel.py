@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import itertools
@@ -22,6 +23,7 @@ from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.base import Drawing, Sampler
+from dmq_fast.samplers.close import close
 from dmq_fast.samplers.evaluate import Estimate
 from dmq_fast.trajectories import Trajectories
 
@@ -286,8 +288,9 @@ class Received:
 
 
 def unpack(data: bytes) -> Sampler:
-    """Return the unpickled sampler."""
+    """Return the unpickled sampler, whose environment is closed when this process ends."""
     sampler: Sampler = pickle.loads(data)
+    atexit.register(close, sampler)
     return sampler
 
 

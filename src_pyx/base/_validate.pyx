@@ -5,6 +5,7 @@ through `as_floats`. Data pointers come from the NumPy C API, since acquiring a 
 """
 
 cimport numpy as cnp
+from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
 
@@ -18,9 +19,6 @@ cnp.import_array()
 
 # The largest int32.
 LARGEST = 2**31 - 1
-
-# Integers up to here are float64 numbers.
-cdef object SAFE = 2**53
 
 
 cdef bint all_finite(const double* x, Py_ssize_t n) noexcept nogil:
@@ -70,17 +68,29 @@ cdef int refuse_not_finite(str name, cnp.ndarray array) except -1:
     return 0
 
 
+cdef inline bint plain(value, double* out) except -1:
+    # Read a float, NumPy's float64 included, or an integer of 64 bits; return whether `value` is one.
+    cdef int overflow = 0
+    if isinstance(value, float):
+        out[0] = value
+        return True
+    if type(value) is not int:
+        return False
+    out[0] = <double> PyLong_AsLongLongAndOverflow(value, &overflow)
+    return overflow == 0
+
+
 cdef double positive(value, str name) except -1.0:
-    if type(value) is float and 0.0 < <double> value < INFINITY:
-        return value
+    cdef double x
+    if plain(value, &x) and 0.0 < x < INFINITY:
+        return x
     return as_positive(name, value)
 
 
 cdef double number(value, str name) except? -1.0:
-    if isinstance(value, float):
-        return value
-    if type(value) is int and -SAFE <= value <= SAFE:
-        return value
+    cdef double x
+    if plain(value, &x):
+        return x
     return as_floats(name, value, ()).item()
 
 
@@ -212,6 +222,9 @@ def as_floats(name, value, shape, *, finite=True):
 
 def as_positive(name, value, *, zero=False):
     """Return `value` as a finite float > 0, or >= 0 with `zero`; errors name the argument."""
+    cdef double x
+    if plain(value, &x) and (0.0 < x or (zero and x == 0.0)) and x < INFINITY:
+        return x
     if type(value) is int:
         # NumPy takes those beyond 64 bits for objects.
         try:

@@ -3,7 +3,7 @@
 cimport cython
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
-from libc.math cimport isfinite
+from libc.math cimport NAN, isfinite
 from libc.stdint cimport int64_t
 
 from dmq_fast.kernels._validate cimport entries, matrix
@@ -19,6 +19,13 @@ cdef const char* EMPTY = "dmq_fast.environment.taken"
 # Upper limit of every size that an environment declares; larger ones are taken for mistakes.
 cdef enum:
     MOST = 1 << 24
+
+# The NaN that arithmetic makes, not bytes of ones: a state that holds it counts as written.
+cdef double[UNASKED_BLOCK * UNASKED_ROW] no_numbers
+cdef Py_ssize_t entry
+for entry in range(UNASKED_BLOCK * UNASKED_ROW):
+    no_numbers[entry] = NAN
+unasked = no_numbers
 
 # Size and version that a struct written in Python must declare.
 ENVIRONMENT_SIZE = sizeof(Environment)
@@ -47,7 +54,7 @@ cdef class EnvironmentHandle:
 
     Attributes
     ----------
-    horizon, n_actions, dimension, state_bytes, reset_uniforms : int
+    address, horizon, n_actions, dimension, state_bytes, reset_uniforms : int
     feature_uniforms, step_uniforms : tuple of int, length H
     reward_shift, reward_scale : float
 
@@ -78,6 +85,11 @@ cdef class EnvironmentHandle:
     def __dealloc__(self):
         if self.environment != NULL and self.environment.release != NULL:
             self.environment.release(self.environment.context)
+
+    @property
+    def address(self):
+        """Address of the struct, which stays valid as long as this object."""
+        return <size_t> self.environment
 
     @property
     def horizon(self):
@@ -145,6 +157,7 @@ cdef class EnvironmentHandle:
         """
         cdef cnp.ndarray u = matrix(uniforms, "uniforms", -1, self.environment.reset_uniforms)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(u, 0)
+        u = uniforms_for(u, n, self.environment.reset_uniforms)
         cdef cnp.ndarray states = np.zeros((n, self.environment.state_bytes), dtype=np.uint8)
         refuse_code("reset", self.environment.reset(self.environment.context, n, entries(u), cnp.PyArray_DATA(states)))
         return states
@@ -238,7 +251,9 @@ cdef inline int64_t at(const int64_t* counts, int64_t level) noexcept:
 
 
 cdef cnp.ndarray uniforms_for(uniforms, Py_ssize_t n, int64_t count):
-    return matrix(np.empty((n, 0)) if uniforms is None else uniforms, "uniforms", n, count)
+    # Rows of NaN instead of none, as in a simulation; see `unasked`.
+    cdef cnp.ndarray given = matrix(np.empty((n, 0)) if uniforms is None else uniforms, "uniforms", n, count)
+    return given if count > 0 else np.full((n, UNASKED_ROW), np.nan)
 
 
 cdef tuple uniforms_of(const int64_t* counts, int64_t horizon):

@@ -38,14 +38,17 @@ cdef double UNIT2 = 2.0 ** -100
 # Products of numbers smaller than this may underflow; problems with such numbers are scaled first.
 cdef double TINY = 2.0 ** -800
 
+# Directions with larger entries are not tried in double-double arithmetic.
+cdef double LARGE = 2.0 ** 100
+
 # Stands for the exponent of 0: less than that of any number or product of two.
 cdef enum:
     ZERO_EXPONENT = -10000
 
 
 cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil:
-    # A, with high and low parts for double-double arithmetic; and a direction, or the scales.
-    return 2 * d * d + d
+    # A, with high and low parts for double-double arithmetic; the scales; and a direction.
+    return 2 * d * d + 2 * d
 
 
 cdef inline double margin(double unit, Py_ssize_t d) noexcept nogil:
@@ -216,6 +219,7 @@ cdef Answer decide_exactly(
     # `decide` in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit, and
     # numbers that underflow then are far below the margin.
     cdef double* halves = work + 2 * d * d
+    cdef double* x = halves + d
     cdef double shift = margin(UNIT2, d)
     cdef int e1, e2, es, em, minor
     cdef Py_ssize_t i
@@ -224,8 +228,18 @@ cdef Answer decide_exactly(
         es = e2 + max(exponent(s[i * d + i]), exponent(eps_r))
         em = e1 + exponent(m2[i * d + i])
         halves[i] = max(es, em) // 2
-    if not form_exactly(s, m2, eps1, eps2, eps_r, shift, e1, e2, halves, work, d):
+    if not form_exactly(s, m2, eps1, eps2, eps_r, 0.0, e1, e2, halves, work, d):
         return NOT_FINITE
+    # Below the margin of float64 most shifts still have a direction that float64 finds. On the raised diagonal, x^T A x
+    # may be off by what `margin` allows; entries of x beyond 2^100 could overflow.
+    minor = factor(work, d)
+    if minor > 0:
+        bad_direction(work, minor, x, d)
+        if moderate(x, minor):
+            form_exactly(s, m2, eps1, eps2, eps_r, -shift, e1, e2, halves, work, d)
+            if negative_exactly(work, x, minor, d):
+                return SHIFT
+    form_exactly(s, m2, eps1, eps2, eps_r, shift, e1, e2, halves, work, d)
     if eliminate_exactly(work, d) == 0:
         return NO_SHIFT
     # Elimination that fails at a pivot is exact for a leading block with three times the error of one that succeeds;
@@ -236,6 +250,15 @@ cdef Answer decide_exactly(
         return SHIFT
     form_exactly(s, m2, eps1, eps2, eps_r, 0.0, e1, e2, halves, work, d)
     return MARGINAL_NO_SHIFT if eliminate_exactly(work, d) == 0 else MARGINAL_SHIFT
+
+
+cdef bint moderate(const double* x, Py_ssize_t d) noexcept nogil:
+    # Whether no product of x with numbers of order one overflows. Its last entry is 1: what underflows does not count.
+    cdef Py_ssize_t i
+    for i in range(d):
+        if not -LARGE < x[i] < LARGE:
+            return False
+    return True
 
 
 cdef bint form_exactly(
@@ -289,6 +312,24 @@ cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
                 entry = add(entry, multiply(factor, other))
                 high[i * d + j], low[i * d + j] = entry.hi, entry.lo
     return 0
+
+
+cdef bint negative_exactly(const double* work, const double* x, Py_ssize_t order, Py_ssize_t d) noexcept nogil:
+    # Whether x^T A x < 0 in double-double arithmetic, for an x (order,) that is zero from there on.
+    cdef const double* high = work
+    cdef const double* low = work + d * d
+    cdef Py_ssize_t i, j
+    cdef Double2 total, row, entry
+    total.hi, total.lo = 0.0, 0.0
+    for i in range(order):
+        row.hi, row.lo = 0.0, 0.0
+        for j in range(i + 1, order):
+            entry.hi, entry.lo = high[i * d + j], low[i * d + j]
+            row = add(row, scale(entry, x[j]))
+        entry.hi, entry.lo = high[i * d + i], low[i * d + i]
+        row.hi, row.lo = 2.0 * row.hi, 2.0 * row.lo
+        total = add(total, scale(add(row, scale(entry, x[i])), x[i]))
+    return -INFINITY < total.hi < 0.0
 
 
 cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil:
@@ -357,7 +398,7 @@ cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2) 
     cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
     cdef const double* first = entries(m1)
     cdef const double* second = entries(m2)
-    cdef double stack[2 * 16 * 16 + 16]
+    cdef double stack[2 * 16 * 16 + 2 * 16]
     cdef Answer answer
     cdef Buffer buffer
     if d <= 16:

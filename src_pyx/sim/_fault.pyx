@@ -34,4 +34,7 @@ cdef object explain(const Stop* stop, Stream stream):
         expected = missing = "rewards: expected a sum of at most 1 a trajectory after shift and scale"
     if isfinite(stop.value):
         return ValueError(f"{where}: {expected}, got {stop.value:.12g}")
-    return ValueError(f"{where}: {missing}, got {stop.value} (did the function raise, or leave numbers out?)")
+    return ValueError(
+        f"{where}: {missing}, got {stop.value} (did the function raise, leave numbers out, or read uniforms that it "
+        "did not ask for?)"
+    )

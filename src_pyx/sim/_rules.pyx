@@ -132,6 +132,9 @@ cdef class Greedy(Rule):
             return NotImplemented
         if type(other) is not Greedy:
             return False
+        # Dictionaries have hashed both, and so know their digests.
+        if self._digest is not None and (<Greedy> other)._digest is not None:
+            return self._digest == (<Greedy> other)._digest
         return self is other or np.array_equal(self.theta, (<Greedy> other).theta)
 
     def __hash__(self):

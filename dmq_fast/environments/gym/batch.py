@@ -143,6 +143,10 @@ class GymnasiumBatch:
             raise ValueError(f"features: expected shape (1, d) for observations {seen.shape}, got {phi.shape}")
         return phi.shape[1], features
 
+    def new_member(self) -> Single | Rows:
+        """Make an environment beside those of the blocks; a `VectorEnv` given as an object is returned itself."""
+        return self._source.episodes()
+
     def reset(self, n: int, rng: np.random.Generator) -> Episodes:
         """Start n episodes, n <= `chunk_size`; see `BatchEnvironment.reset`."""
         if not 1 <= n <= self.chunk_size:
@@ -388,11 +392,17 @@ class Pool:
             member.close()
 
     def close(self) -> None:
-        """Close the idle environments."""
+        """Close the idle environments; where one raises an exception, after the others."""
         with self.lock:
             idle, self.idle = self.idle, []
+        failure: Exception | None = None
         for member in idle:
-            member.close()
+            try:
+                member.close()
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
 
 def is_discrete(space: Any) -> bool:

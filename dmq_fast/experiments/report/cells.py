@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dmq_fast.experiments.report.csv_export import as_specified
 
-__all__ = ["CellRuns", "cells_of", "known", "sortable", "split_parameters"]
+__all__ = ["CellRuns", "cells_of", "counted", "known", "natural", "sortable", "split_parameters", "warned"]
 
 
 class CellRuns(NamedTuple):
@@ -42,19 +44,28 @@ def cells_of(rows: Iterable[Mapping[str, Any]]) -> list[CellRuns]:
     return sorted(
         cells,
         key=lambda cell: (
-            cell.environment,
-            *sortable(cell.environment_parameters),
-            cell.algorithm,
-            *sortable(cell.algorithm_parameters),
+            natural(cell.environment),
+            tuple(sortable(cell.environment_parameters)),
+            natural(cell.algorithm),
+            tuple(sortable(cell.algorithm_parameters)),
         ),
     )
 
 
-def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
+def natural(text: str) -> tuple[str | int, ...]:
+    """Return a sort key of a text, in which the numbers sort by size.
+
+    >>> sorted(["size 10", "size 9", "size"], key=natural)
+    ['size', 'size 9', 'size 10']
+    """
+    return tuple(int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", text)))
+
+
+def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, tuple[str | int, ...]]]:
     """Yield a sort key of parameters: numbers sort by size, other values by their text."""
     for name, value in parameters.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        yield name, float(value) if is_number else 0.0, "" if is_number else str(value)
+        yield name, float(value) if is_number else 0.0, () if is_number else natural(str(value))
 
 
 def split_parameters(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
@@ -75,3 +86,38 @@ def split_parameters(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str]
 def known(rows: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
     """Return the entries of a column that are not None."""
     return [row[name] for row in rows if row[name] is not None]
+
+
+SHOWN = 10
+"""Largest number of messages that a page or a summary shows."""
+
+
+def counted(messages: Iterable[str], kind: Callable[[str], str] = str) -> list[str]:
+    """Return messages with the number of runs that have them, the most common first.
+
+    Those of one kind count together, and the most common of them is shown.
+
+    >>> counted(["of dmq: 3 levels", "of dmq: 3 levels", "of dmq: 4 levels", "of ocp: x"], without_numbers)
+    ['3 runs of dmq: 3 levels (others with other numbers)', '1 run of ocp: x']
+    """
+    kinds: dict[str, Counter[str]] = {}
+    for message in messages:
+        kinds.setdefault(kind(message), Counter())[message] += 1
+    found = sorted(kinds.values(), key=lambda some: -some.total())
+    lines = []
+    for some in found[:SHOWN]:
+        runs = "run" if some.total() == 1 else "runs"
+        others = " (others with other numbers)" if len(some) > 1 else ""
+        lines.append(f"{some.total():,} {runs} {some.most_common(1)[0][0]}{others}")
+    return lines + ([f"{len(found) - SHOWN:,} more messages are in the store"] if len(found) > SHOWN else [])
+
+
+def without_numbers(message: str) -> str:
+    """Return a message with its numbers and lists of numbers left out."""
+    return re.sub(r"\[[\d, ]*\]|\d[\d.,]*(e[+-]?\d+)?", "#", message)
+
+
+def warned(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the warnings of runs with their numbers; those that differ in numbers only, such as levels, are one."""
+    said = (f"of {row['algorithm']}: {warning}" for row in rows for warning in row.get("warnings") or ())
+    return counted(said, without_numbers)

@@ -26,9 +26,19 @@ def has_curve(row: Mapping[str, Any]) -> bool:
     return "learned_at" in (row.get("details") or {})
 
 
-def by_policy(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with "solved" and the episodes until then as "n_trajectories"; as it is without a learning curve."""
-    return with_episodes(row, row["details"]["learned_at"]) if has_curve(row) else row
+def by_policy(row: Mapping[str, Any], share: float = GOOD) -> Mapping[str, Any]:
+    """Return a row with "solved" and the episodes until then as "n_trajectories".
+
+    A row without a learning curve, or with an entry "solved" of its own, is returned as it is. `share` is that of the
+    optimum from which a policy counts as good.
+    """
+    if not has_curve(row) or row.get("solved") is not None:
+        return row
+    if share == GOOD:
+        return with_episodes(row, row["details"]["learned_at"])
+    curve, least = row["details"]["curve"], share * row["optimal_value"]
+    good = (n for n, value in zip(curve["episodes"], curve["value"], strict=True) if value >= least)
+    return with_episodes(row, next(good, None))
 
 
 def for_good(row: Mapping[str, Any]) -> Mapping[str, Any]:

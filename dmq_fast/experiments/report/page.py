@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmq_fast.experiments.report import pictures
+from dmq_fast.experiments.report import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,20 +33,21 @@ __all__ = [
 
 
 class Picture(NamedTuple):
-    """A figure with its title and caption."""
+    """A figure with its title and caption, which may hold formulas, and what it leaves out, as text."""
 
     figure: Figure
     title: str
     caption: str
+    left_out: str = ""
 
 
 # The colours of pictures, and the CSS variables that replace them, so that pictures follow the theme of the page.
 THEMED = {
-    **{colour: f"series-{i}" for i, colour in enumerate(pictures.COLOURS)},
+    **{colour: f"series-{i}" for i, colour in enumerate(style.COLOURS)},
     # One of the series has the colour of text, so these come after the series.
-    pictures.INK: "ink",
-    pictures.MUTED: "muted",
-    pictures.FAINT: "faint",
+    style.INK: "ink",
+    style.MUTED: "muted",
+    style.FAINT: "faint",
     "#ffffff": "paper",
 }
 
@@ -57,12 +58,9 @@ LARGEST = 1.5
 
 def svg(figure: Figure, prefix: str, label: str) -> str:
     """Return a figure as an SVG element; `prefix` begins its ids, and `label` describes it to screen readers."""
-    import matplotlib
-
     file = io.StringIO()
-    # Glyphs as paths need no fonts; a fixed salt and no date make equal figures equal texts.
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "dmq_fast", "mathtext.fontset": "dejavusans"}):
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    # Without a date, equal figures are equal texts.
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     source = file.getvalue()
     source = source[source.index("<svg") :]
     source = re.sub(r"<metadata>.*?</metadata>", "", source, flags=re.DOTALL)
@@ -83,7 +81,7 @@ def gallery(shown: Iterable[Picture]) -> str:
     """Return pictures with titles and captions, side by side if the page is wide enough."""
     figures = [
         f"<figure><h3>{escape(one.title)}</h3>{svg(one.figure, f'p{i}', one.title)}"
-        f"<figcaption>{formula(one.caption)}</figcaption></figure>"
+        f"<figcaption>{formula(one.caption)}{escape(one.left_out and f' {one.left_out}')}</figcaption></figure>"
         for i, one in enumerate(shown)
     ]
     return f'<div class="gallery">{"".join(figures)}</div>' if figures else "<p>There are none.</p>"
@@ -146,8 +144,8 @@ def section(title: str, content: str) -> str:
 
 
 def definitions(entries: Mapping[str, str]) -> str:
-    """Return a list of names and values."""
-    lines = "".join(f"<div><dt>{formula(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries.items())
+    """Return a list of names, in HTML, and values, in text."""
+    lines = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in entries.items())
     return f'<dl class="list">{lines}</dl>'
 
 

@@ -5,22 +5,44 @@ Every function returns a matplotlib `Figure` of the width of a column, 3.3 inche
     figure = pictures.cover_and_potential(result)
     figure.savefig("cover.pdf")
 
-The colours are those of Okabe and Ito and two of Tol's, which colour-blind people can distinguish; lines also differ in
-their markers. `experiments.oracle_bench.picture` draws the cost of the oracle. Needs matplotlib, the extra ``plot``.
+Names are text: underscores and dollar signs in them are drawn as they are. Labels of axes may hold formulas. Pictures
+look the same whatever matplotlib's settings are, and PDF files hold Type 42 fonts. `experiments.oracle_bench.picture`
+draws the cost of the oracle. Needs matplotlib, the extra ``plot``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.experiments.report.canvas import canvas
+from dmq_fast.experiments.report.metrics import by_policy
+from dmq_fast.experiments.report.style import (
+    BLUE,
+    COLOURS,
+    FAINT,
+    GREEN,
+    INK,
+    LINE,
+    MUTED,
+    OLIVE,
+    ORANGE,
+    PURPLE,
+    REFERENCE,
+    SKY,
+    WINE,
+    YELLOW,
+    Look,
+    look,
+    plain,
+    wrapped,
+)
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.policy import Policy
 from dmq_fast.run.result import Result
@@ -47,58 +69,11 @@ __all__ = [
 WIDTH = 3.3
 """Width of a column in inches."""
 
-BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
-WINE, OLIVE = "#882255", "#999933"
-INK, MUTED, FAINT = "#1a1a1a", "#6b6b6b", "#e4e4e4"
-"""Colours of text and axes, of reference lines, and of the background."""
-
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, INK, WINE, OLIVE)
-"""Colours of the series, in this order."""
-
-MARKERS = "osD^vPX<>"
-
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 7.5,
-    "axes.labelsize": 7.5,
-    "axes.titlesize": 7.5,
-    "axes.titlelocation": "left",
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
-    "legend.frameon": False,
-    "legend.fontsize": 7,
-    "mathtext.fontset": "dejavusans",
-}
-
 # Number of markers from which a picture draws them as pixels, so that its file stays small.
 MANY = 4000
 
 # Largest number of unsolved runs that are drawn one by one.
 COUNTABLE = 6
-
-
-@contextlib.contextmanager
-def canvas(width: float, height: float) -> Iterator[Figure]:
-    """Yield a styled figure without global state; its axes must be made within the block."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        yield Figure(figsize=(width, height), layout="constrained", dpi=200)
 
 
 def is_solved(row: Mapping[str, Any], share: float = 0.95) -> bool:
@@ -158,7 +133,9 @@ def episodes_to_solve(
     ----------
     rows : iterable of mapping
         One for each run, as `experiments.load` returns them. Each needs "n_trajectories" and the entries that
-        `is_solved` reads; `x` and `by` are among its entries, "environment_parameters" or "algorithm_parameters".
+        `is_solved` reads; `x` and `by` are among its entries, "environment_parameters" or "algorithm_parameters". Of a
+        run with a learning curve, the episodes count until the first checkpoint whose policy is good enough, unless the
+        row has its own entry "solved".
     x : str
         Name of the entry on the abscissa.
     by : str or callable
@@ -175,16 +152,17 @@ def episodes_to_solve(
     -----
     A run that did not solve its environment counts as infinity in median and band, as it would have needed more
     episodes than it had. So there is a median only where more than half of the runs solved it, and a band without upper
-    end reaches the top. Each unsolved run is an open triangle at the number of its episodes; more than six share one
-    triangle with their number beside it, and if no run solved it, they share one without a number. Failed runs, which
-    have no "n_trajectories", are left out.
+    end reaches the top. Each unsolved run is an open marker at the number of its episodes; more than six share one
+    marker with their number beside it, and if no run solved it, they share one without a number. Failed runs, which
+    have no "n_trajectories", are left out; the title says how many.
 
     Raises
     ------
     ValueError
         If there are no rows, or one lacks an entry that is needed.
     """
-    rows = [row for row in rows if row.get("n_trajectories") is not None]
+    given = list(rows)
+    rows = [by_policy(row, share) for row in given if row.get("n_trajectories") is not None]
     if not rows:
         raise ValueError("rows: expected at least one run with n_trajectories, got none")
     groups: dict[Hashable, dict[float, list[Mapping[str, Any]]]] = {}
@@ -201,15 +179,17 @@ def episodes_to_solve(
         10.0 ** round_to(math.log10(x))
         for round_to, x in ((math.floor, max(min(spent), 1)), (math.ceil, 1.5 * max(spent)))
     )
-    with canvas(width, height) as figure:
+    with canvas(width, room_for(groups, width, height)) as figure:
         axes = figure.subplots()
         axes.set(xscale="log", yscale="log", ylim=(low, high), xlabel=xlabel, ylabel=ylabel)
+        if len(rows) < len(given):
+            axes.set_title(f"left out: {len(given) - len(rows):,} failed", color=MUTED)
         ends = []
-        looks = zip(groups.items(), itertools.cycle(COLOURS), itertools.cycle(MARKERS))
-        for i, ((label, runs), colour, marker) in enumerate(looks):
-            # Triangles of algorithms that failed after the same number of episodes must not cover each other.
-            aside = 1.03 ** (i - (len(groups) - 1) / 2)
-            ends.append((str(label), colour, *draw_solved(axes, runs, colour, marker, share, quantiles, high, aside)))
+        for i, (label, runs) in enumerate(groups.items()):
+            # Markers of algorithms that failed after the same number of episodes must not cover each other.
+            aside = 1.3 ** ((i - (len(groups) - 1) / 2) / max(len(groups), 9))
+            end = draw_solved(axes, runs, look(i), share, quantiles, high, aside)
+            ends.append(End(wrapped(label, width), look(i), *end))
         horizons = np.array(sorted({at for runs in groups.values() for at in runs}))
         if n_actions is not None and x == "horizon":
             draw_exponential(axes, n_actions, horizons, low, high)
@@ -224,14 +204,13 @@ def episodes_to_solve(
 def draw_solved(
     axes: Axes,
     runs: Mapping[float, Sequence[Mapping[str, Any]]],
-    colour: str,
-    marker: str,
+    own: Look,
     share: float,
     quantiles: tuple[float, float],
     top: float,
     aside: float,
 ) -> tuple[float, float]:
-    """Draw median, band and unsolved runs of one line, with triangles at `aside` times x; return its last point."""
+    """Draw median, band and unsolved runs of one line, with open markers at `aside` times x; return its last point."""
     at = sorted(runs)
     # As floats, since the counts of exact samplers do not fit 64-bit integers.
     needed = [[float(row["n_trajectories"]) if is_solved(row, share) else np.inf for row in runs[x]] for x in at]
@@ -241,21 +220,25 @@ def draw_solved(
     )
     known = np.isfinite(lower)
     axes.fill_between(
-        np.array(at), np.where(known, lower, np.nan), np.minimum(upper, top), color=colour, alpha=0.18, linewidth=0
+        np.array(at), np.where(known, lower, np.nan), np.minimum(upper, top), color=own.colour, alpha=0.18, linewidth=0
     )
     solved = np.isfinite(median)
-    axes.plot(np.array(at)[solved], median[solved], color=colour, marker=marker)
-    unsolved = {x: [float(row["n_trajectories"]) for row in runs[x] if not is_solved(row, share)] for x in at}
+    axes.plot(np.array(at)[solved], median[solved], color=own.colour, marker=own.marker, linestyle=own.line)
+    unsolved = {
+        x: spent
+        for x in at
+        if (spent := [float(row["n_trajectories"]) for row in runs[x] if not is_solved(row, share)])
+    }
     for x, spent in unsolved.items():
         one_for_all = len(spent) > COUNTABLE or len(spent) == len(runs[x])
         shown = [max(spent)] if one_for_all else spent
         # Side by side, as most have the same number of episodes.
         beside = aside * x * (1.0 + 0.02 * (np.arange(len(shown)) - (len(shown) - 1) / 2))
-        axes.plot(beside, shown, linestyle="", marker="^", markersize=4, markerfacecolor="none", markeredgecolor=colour,
-                  markeredgewidth=0.7)  # fmt: skip
+        axes.plot(beside, shown, linestyle="", marker=own.marker, markersize=4, markerfacecolor="none",
+                  markeredgecolor=own.colour, markeredgewidth=0.7)  # fmt: skip
         if COUNTABLE < len(spent) < len(runs[x]):
             axes.annotate(f"{len(spent)}/{len(runs[x])}", (aside * x, max(spent)), (0, 4), textcoords="offset points",
-                          ha="center", fontsize=6, color=colour)  # fmt: skip
+                          ha="center", fontsize=6, color=own.colour)  # fmt: skip
     last = at[-1]
     return last, float(median[-1]) if solved[-1] else float(max(unsolved[last]))
 
@@ -265,36 +248,63 @@ def draw_exponential(axes: Axes, n_actions: int, horizons: NDArray[np.float64], 
     last = min(float(horizons[-1]), math.log(high) / math.log(n_actions)) if n_actions > 1 else float(horizons[-1])
     first = min(float(horizons[0]), last)
     x = np.geomspace(first, last, 100)
-    axes.plot(x, float(n_actions) ** x, color=MUTED, linestyle=(0, (4, 2)), linewidth=0.9)
+    axes.plot(x, float(n_actions) ** x, color=MUTED, linestyle=REFERENCE, linewidth=0.9)
     y = min(float(n_actions) ** last, high)
     if y > low:
         axes.annotate(f"${n_actions}^H$", (last, y), (-5, -2), textcoords="offset points", color=MUTED, va="top",
                       ha="right")  # fmt: skip
 
 
-def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None:
-    """Write the name of each line to the right of its end, moved apart if ends are close."""
-    import matplotlib.transforms
+class End(NamedTuple):
+    """The end of a line: its name in lines of text, its look, and where it is."""
+
+    name: str
+    look: Look
+    x: float
+    y: float
+
+
+def room_for(names: Iterable[object], width: float, height: float) -> float:
+    """Return the height of a picture with room for the names of its lines."""
+    return max(height, 0.5 + LINE + sum(tall(wrapped(name, width)) for name in names))
+
+
+def tall(name: str) -> float:
+    """Return the height of a name in inches."""
+    return LINE * (1.0 + 1.2 * name.count("\n"))
+
+
+def label_ends(axes: Axes, ends: Sequence[End]) -> None:
+    """Write the name of each line to the right of its end, moved apart if ends are close.
+
+    Where lines share a colour, a piece of each line is drawn beside its name.
+    """
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
     from scipy.optimize import isotonic_regression
 
     figure = axes.figure
     figure.draw_without_rendering()  # type: ignore[union-attr]  # computes the position of the axes
-    size = 8.5 / 72.0  # height of a line of text in inches
     height = axes.bbox.height / figure.dpi
-    to_display = axes.transData.transform
-    places = [float(to_display((x, y))[1]) / figure.dpi for _, _, x, y in ends]
     bottom = float(axes.bbox.y0) / figure.dpi
-    order = np.argsort(places)
-    # The positions closest to the ends in least squares, at least the height of a line of text apart.
-    steps = size * np.arange(len(ends))
-    at = isotonic_regression(np.array(places)[order] - steps).x
-    at = np.clip(at, bottom, max(bottom, bottom + height - steps[-1])) + steps
-    transform = matplotlib.transforms.blended_transform_factory(axes.transAxes, axes.transAxes)
-    for y, index in zip(at, order, strict=True):
-        label, colour, _, _ = ends[index]
-        axes.text(
-            1.02, (y - bottom) / height, label, color=colour, va="center", ha="left", transform=transform, clip_on=False
-        )
+    to_display = axes.transData.transform
+    places = np.array([float(to_display((end.x, end.y))[1]) / figure.dpi - bottom for end in ends])
+    order = np.argsort(places, kind="stable")
+    sizes = np.array([tall(ends[index].name) for index in order])
+    # The middles of the names closest to the ends in least squares, so far apart that no two of them overlap.
+    steps = np.cumsum(sizes) - sizes / 2 - sizes[0] / 2
+    at = isotonic_regression(places[order] - steps).x
+    at = np.clip(at, 0.0, max(0.0, height - steps[-1])) + steps
+    shared = len({end.look.colour for end in ends}) < len(ends)
+    # Inches to the right of the axes, so that the room for the names does not depend on the width of the axes.
+    beside = figure.dpi_scale_trans + ScaledTranslation(1.0, 0.0, axes.transAxes)  # type: ignore[arg-type]
+    transform = blended_transform_factory(beside, axes.transAxes)
+    for y, index in zip(at / height, order, strict=True):
+        name, own, _, _ = ends[index]
+        if shared:
+            axes.plot([0.05, 0.22, 0.39], [y] * 3, color=own.colour, linestyle=own.line, marker=own.marker,
+                      markevery=[1], transform=transform, clip_on=False)  # fmt: skip
+        axes.text(0.44 if shared else 0.05, y, name, color=own.colour, va="center", ha="left", linespacing=1.05,
+                  transform=transform, clip_on=False)  # fmt: skip
 
 
 def learning_curves(
@@ -302,7 +312,7 @@ def learning_curves(
     *,
     quantiles: tuple[float, float] = (0.25, 0.75),
     optimum: float | None = None,
-    colours: Iterable[str] = COLOURS,
+    among: Iterable[str] | None = None,
     xlabel: str = "episodes",
     ylabel: str = "value",
     xscale: str = "linear",
@@ -321,24 +331,28 @@ def learning_curves(
         Quantiles that bound the band; a single run has no band.
     optimum : float, optional
         Value of the reference line V*.
-    colours : iterable of str
-        Colours of the curves, repeated if there are too few.
+    among : iterable of str, optional
+        Names of the curves of several pictures, in which each has the same look; by default those of this one.
 
     Raises
     ------
     ValueError
-        If there are no curves, or one is of a wrong shape.
+        If there are no curves, one is of a wrong shape, or `among` leaves one out.
     """
     if not curves:
         raise ValueError("curves: expected at least one, got none")
-    with canvas(width, height) as figure:
+    looks = {name: look(i) for i, name in enumerate(dict.fromkeys(curves if among is None else among))}
+    if missing := [name for name in curves if name not in looks]:
+        raise ValueError(f"among: expected the names of all curves, got none of {missing}")
+    with canvas(width, room_for(curves, width, height)) as figure:
         axes = figure.subplots()
         axes.set(xscale=xscale, yscale=yscale, xlabel=xlabel, ylabel=ylabel)
         ends = []
         if optimum is not None:
-            axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=(0, (4, 2)))
-            ends.append(("$V^*$", MUTED, 0.0, optimum))
-        for (label, (x, y)), colour in zip(curves.items(), itertools.cycle(colours)):
+            axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=REFERENCE)
+            ends.append(End("$V^*$", Look(MUTED, "", REFERENCE), 0.0, optimum))
+        for label, (x, y) in curves.items():
+            own = looks[label]
             at, values = np.asarray(x, dtype=np.float64), np.atleast_2d(np.asarray(y, dtype=np.float64))
             if at.ndim != 1 or values.ndim != 2 or values.shape[1] != at.size or values.size == 0:
                 raise ValueError(f"curves[{label!r}]: expected x (n,) and y (runs, n), got {at.shape}, {values.shape}")
@@ -348,11 +362,12 @@ def learning_curves(
                 raise ValueError(f"curves[{label!r}]: expected numbers, got NaN only")
             lower, median, upper = np.nanquantile(values, (quantiles[0], 0.5, quantiles[1]), axis=0)
             if at.size == 1:
-                axes.vlines(at, lower, upper, color=colour, linewidth=0.8)
+                axes.vlines(at, lower, upper, color=own.colour, linewidth=0.8)
             elif len(values) > 1:
-                axes.fill_between(at, lower, upper, color=colour, alpha=0.18, linewidth=0)
-            axes.plot(at, median, color=colour, marker="o" if at.size == 1 else None)
-            ends.append((label, colour, float(at[-1]), float(median[-1])))
+                axes.fill_between(at, lower, upper, color=own.colour, alpha=0.18, linewidth=0)
+            own = own._replace(line="") if at.size == 1 else own._replace(marker="")
+            axes.plot(at, median, color=own.colour, linestyle=own.line, marker=own.marker)
+            ends.append(End(wrapped(label, width), own, float(at[-1]), float(median[-1])))
         if xscale == "linear":
             axes.set_xlim(left=0)
             shorten(axes)
@@ -474,7 +489,7 @@ def draw_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> N
         axes.text(0.99, 0.97, text, transform=axes.transAxes, ha="right", va="top", color=MUTED, fontsize=6.5)
     else:
         for value, label, colour in bounds:
-            axes.axhline(value, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
+            axes.axhline(value, color=colour, linewidth=0.9, linestyle=REFERENCE)
             axes.annotate(label, (1, value), (0, 1.5), xycoords=("axes fraction", "data"), textcoords="offset points",
                           ha="right", va="bottom", color=colour, fontsize=6.5)  # fmt: skip
     axes.set(ylim=(0, top), ylabel=r"$|\Pi_h|$")
@@ -518,15 +533,14 @@ def oracle_values(result: Result, *, width: float = WIDTH, height: float = 2.3) 
     with canvas(width, height) as figure:
         axes = figure.subplots()
         axes.set(yscale="log", xlabel="oracle call", ylabel="$v$")
-        axes.axhline(threshold, color=MUTED, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
+        axes.axhline(threshold, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
         axes.plot(calls[~trues], shown[~trues], linestyle="", marker="o", markersize=1.6 if v.size > 500 else 2.2,
                   markeredgewidth=0, color=BLUE, alpha=0.6, rasterized=pixels)  # fmt: skip
         axes.plot(calls[trues], shown[trues], linestyle="", marker="^", markersize=4, markeredgewidth=0, color=ORANGE)
         axes.set_xlim(0, v.size * 1.01 + 1)
         axes.set_ylim(bottom=least / 1.3)
         shorten(axes)
-        ends = [(r"$\varepsilon_t$", MUTED, 0.0, threshold)]
-        label_ends(axes, ends)
+        label_ends(axes, [End(r"$\varepsilon_t$", Look(MUTED, "", REFERENCE), 0.0, threshold)])
         n_trues = int(trues.sum())
         axes.set_title(f"{v.size:,} calls", color=MUTED, loc="left")
         axes.set_title(f"False {v.size - n_trues:,}", color=BLUE, loc="center")
@@ -600,11 +614,18 @@ def visits(
 
 
 PURPOSES = {
-    "check": ("checks", "Algorithm 3", BLUE),
-    "regression": ("regression", "Algorithm 2", ORANGE),
-    "states": ("states $D_h$", "Algorithm 2", GREEN),
-    "final": ("returned policy", "", PURPLE),
+    "check": ("checks", BLUE),
+    "regression": ("regression", ORANGE),
+    "states": ("states $D_h$", GREEN),
+    "final": ("returned policy", PURPLE),
+    "explore": ("explore", SKY),
+    "refine": ("refine", YELLOW),
+    "test": ("test", WINE),
 }
+"""Names and colours of the purposes of Algorithms 1 to 3, and of the run that stops by itself."""
+
+OTHERS = (OLIVE, INK)
+"""Colours of further purposes; from the third on, hatches differ."""
 
 
 def trajectories_by_purpose(
@@ -629,30 +650,40 @@ def trajectories_by_purpose(
         for name, one in results.items()
     }
     total = max(max(sum(one.values()) for one in counts.values()), 1)
+    drawn = {name for one in counts.values() for name, n in one.items() if n}
+    purposes = {name: (*PURPOSES[name], "") for name in PURPOSES if name in drawn}
+    for i, name in enumerate(sorted(drawn - PURPOSES.keys())):
+        purposes[name] = (plain(name), OTHERS[i % len(OTHERS)], "/" * (i // len(OTHERS)))
+    names = [wrapped(name, width) for name in counts]
+    # Room for each bar, or for its name, in inches; the ordinate is in inches, too.
+    room = np.maximum(0.27, [0.1 + tall(name) for name in names])
+    places = np.cumsum(room) - room / 2
+    columns = 4
     from matplotlib.patches import Patch
 
-    with canvas(width, height or 0.55 + 0.27 * len(counts)) as figure:
+    legend = 0.16 * math.ceil(len(purposes) / columns)
+    with canvas(width, height or 0.39 + legend + float(room.sum())) as figure:
         axes = figure.subplots()
-        for row, one in enumerate(counts.values()):
+        for place, one in zip(places.tolist(), counts.values(), strict=True):
             left = 0
-            others = dict.fromkeys(name for name in one if name not in PURPOSES)
-            colours = {name: PURPOSES[name][2] if name in PURPOSES else YELLOW for name in (*PURPOSES, *others)}
-            for name, colour in colours.items():
+            for name, (_, colour, hatch) in purposes.items():
                 n = one.get(name, 0)
-                axes.barh(row, float(n), left=float(left), color=colour, height=0.62, edgecolor="white", linewidth=0.4)
+                axes.barh(place, float(n), left=float(left), color=colour, height=0.17, hatch=hatch, edgecolor="white",
+                          linewidth=0.4)  # fmt: skip
                 if n > 0.16 * total:
-                    axes.text(left + n / 2, row, f"{n:,}", ha="center", va="center", color="white", fontsize=6.5)
+                    axes.text(left + n / 2, place, f"{n:,}", ha="center", va="center", color="white", fontsize=6.5)
                 left += n
-            axes.text(left + 0.012 * total, row, f"{left:,}", ha="left", va="center", fontsize=6.5)
-        axes.set_yticks(range(len(counts)), labels=list(counts))
-        axes.invert_yaxis()
+            axes.text(left + 0.012 * total, place, f"{left:,}", ha="left", va="center", fontsize=6.5)
+        axes.set_yticks(places, labels=names, linespacing=1.05)
+        axes.set_ylim(room.sum(), 0.0)
         axes.set_xlim(0, 1.16 * total)
         axes.tick_params(axis="y", length=0)
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.set_xticks([])
-        shown = [name for name in PURPOSES if any(one.get(name) for one in counts.values())]
-        handles = [Patch(color=PURPOSES[name][2]) for name in shown]
-        labels = [PURPOSES[name][0] for name in shown]
-        figure.legend(handles, labels, loc="outside upper left", ncols=4, handlelength=0.8, handleheight=0.8,
+        handles = [
+            Patch(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.4, label=label)
+            for label, colour, hatch in purposes.values()
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=0.8, handleheight=0.8,
                       columnspacing=1.0, handletextpad=0.4, borderpad=0)  # fmt: skip
     return figure

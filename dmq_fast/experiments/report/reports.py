@@ -6,9 +6,9 @@ Pictures are part of the page, as SVG in the colours of its light or dark theme.
 from __future__ import annotations
 
 import itertools
+import math
 import shlex
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
-from dmq_fast.experiments.report.cells import CellRuns, cells_of, known, sortable, split_parameters
+from dmq_fast.experiments.report.cells import (
+    CellRuns,
+    cells_of,
+    counted,
+    known,
+    natural,
+    sortable,
+    split_parameters,
+    warned,
+)
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.metrics import GOOD, by_policy, by_reward, has_curve
 from dmq_fast.experiments.report.page import (
@@ -209,18 +218,18 @@ def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
     left = {
         "horizon H, actions K, dimension d": f"{summary['horizon']}, {summary['n_actions']}, {summary['dimension']}",
         "N": f"{given['n_samples']:,}",
-        "R = ε_t / ε_s": f"{given['ratio']:g} = {given['eps_t']:g} / {given['eps_s']:g}",
-        "ε_r": f"{given['eps_r']:g}",
-        "λ_ridge": f"{given['ridge']:g}",
+        formula("R = ε_t / ε_s"): f"{given['ratio']:g} = {given['eps_t']:g} / {given['eps_s']:g}",
+        formula("ε_r"): f"{given['eps_r']:g}",
+        formula("λ_ridge"): f"{given['ridge']:g}",
         "function class": class_text(result.function_class),
         "sampler": str(summary["sampler"]),
-        **{name: str(value) for name, value in result.options.items()},
+        **{escape(name): str(value) for name, value in result.options.items()},
     }
     right = {
-        **{f"trajectories, {name}": f"{n:,}" for name, n in trajectories.items()},
+        **{escape(f"trajectories, {name}"): f"{n:,}" for name, n in trajectories.items()},
         "runs of Algorithm 2": f"{result.counts['algorithm_2_runs']:,}",
         "calls of the sampler": f"{result.counts['sampler_calls']:,}",
-        **{f"seconds, {name}": f"{seconds:.3g}" for name, seconds in result.seconds.items()},
+        **{escape(f"seconds, {name}"): f"{seconds:.3g}" for name, seconds in result.seconds.items()},
     }
     return f'<div class="pair">{definitions(left)}{definitions(right)}</div>'
 
@@ -241,8 +250,8 @@ def stopping_tables(result: Result, summary: Mapping[str, Any]) -> str:
         "loss quantile of the bootstrap": f"{stopping['loss_quantile']:.3g}",
     }
     right = {
-        **{f"trajectories, {name}": f"{n:,}" for name, n in result.counts["trajectories"].items()},
-        **{f"seconds, {name}": f"{seconds:.3g}" for name, seconds in result.seconds.items()},
+        **{escape(f"trajectories, {name}"): f"{n:,}" for name, n in result.counts["trajectories"].items()},
+        **{escape(f"seconds, {name}"): f"{seconds:.3g}" for name, seconds in result.seconds.items()},
     }
     parts = [f'<div class="pair">{definitions(left)}{definitions(right)}</div>']
     if gaps is not None:
@@ -308,7 +317,7 @@ def sweep_report(
         header(name, f"{len(rows):,} runs", {}),
         tiles(sweep_tiles(rows, cells)),
         messages("note", notes),
-        messages("warning", most_common(f"{row['status']}: {row['error']}" for row in failures)),
+        messages("warning", counted(f"{row['status']}: {row['error']}" for row in failures)),
         section("Runs by cell", cell_table(cells) + warnings_table(rows)),
         section("Pictures", gallery(sweep_pictures(rows))),
         section("Reproduce", reproduce_sweep(rows, specs)),
@@ -316,20 +325,9 @@ def sweep_report(
     return page(name, body)
 
 
-SHOWN = 10
-"""Largest number of messages that a page shows."""
-
-
-def most_common(shown: Iterable[str]) -> list[str]:
-    """Return messages with the number of runs that have them, the most common first."""
-    counts = Counter(shown).most_common()
-    more = [f"{len(counts) - SHOWN:,} more messages are in the store"] if len(counts) > SHOWN else []
-    return [f"{count:,} {'run' if count == 1 else 'runs'} {one}" for one, count in counts[:SHOWN]] + more
-
-
 def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the list of the warnings of the runs, if there are any."""
-    said = most_common(f"of {row['algorithm']}: {one}" for row in rows for one in row.get("warnings") or ())
+    said = warned(rows)
     if not said:
         return ""
     return "<h3>Warnings of the runs</h3><ul>" + "".join(f"<li>{escape(one)}</li>" for one in said) + "</ul>"
@@ -392,7 +390,7 @@ def cell_table(cells: Sequence[CellRuns]) -> str:
         + (BY_REWARD if rewarded else "")
         + html_table(heads, lines, numbers=range(2, len(heads)))
         + "<h3>Parameters of all runs</h3>"
-        + definitions({name: given for name, given in common.items() if given})
+        + definitions({escape(name): given for name, given in common.items() if given})
     )
 
 
@@ -442,30 +440,68 @@ SIZES = ("horizon", "size", "length", "n_states")
 """Parameters that make an environment hard; pictures show the first that varies on the abscissa."""
 
 
+MOST = 12
+"""Largest number of lines or bars of a picture; more of them make several pictures."""
+
+
+def parts(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the end of the title of each picture, such as ", 1 to 11 of 54", and the names of its lines or bars."""
+    every = list(dict.fromkeys(names))
+    n = math.ceil(len(every) / MOST)
+    for i in range(n):
+        first, end = len(every) * i // n, len(every) * (i + 1) // n
+        yield f", {first + 1} to {end} of {len(every)}" if n > 1 else "", every[first:end]
+
+
 def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
-    """Yield the pictures of every environment, and one of the trajectories by purpose."""
+    """Yield the pictures of every environment, the last of them those of its trajectories by purpose."""
     label = labeller(rows)
-    # In this order a line has the same colour in every picture.
-    rows = sorted(rows, key=lambda row: (row["environment"], label(row)))
-    for title, size, here in by_setting([row for row in rows if row["status"] not in FAILURES]):
-        if size is not None:
-            yield from size_pictures(title, size, here, label)
-        else:
-            yield from curve_pictures(title, here, label)
-    purposes: dict[str, list[Mapping[str, int]]] = {}
+    # In this order a line has the same look in every picture of an environment.
+    rows = sorted(
+        rows,
+        key=lambda row: (
+            natural(row["environment"]),
+            natural(row["algorithm"]),
+            *sortable(row["algorithm_parameters"]),
+        ),
+    )
+    for title, size, here in by_setting(rows):
+        ended = [row for row in here if row["status"] not in FAILURES]
+        if not ended:
+            continue
+        failed = len(here) - len(ended)
+        left_out = f"Left out: {failed:,} failed {'run' if failed == 1 else 'runs'}." if failed else ""
+        shown = curve_pictures(title, ended, label) if size is None else size_pictures(title, size, ended, label)
+        for picture in itertools.chain(shown, purpose_pictures(title, ended, label)):
+            yield picture._replace(left_out=f"{picture.left_out} {left_out}".strip())
+
+
+def purpose_pictures(
+    title: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+) -> Iterator[Picture]:
+    """Yield pictures of the trajectories by purpose, with a bar for each algorithm and its parameters."""
+    groups: dict[str, list[Mapping[str, int]]] = {}
     for row in rows:
         if row["counts"].get("trajectories"):
-            purposes.setdefault(f"{row['environment']}, {label(row)}", []).append(row["counts"]["trajectories"])
-    if purposes:
+            groups.setdefault(label(row), []).append(row["counts"]["trajectories"])
+    for part, names in parts(groups):
         means = {
-            name: {purpose: round(statistics.mean(one.get(purpose, 0) for one in some)) for purpose in some[0]}
-            for name, some in list(purposes.items())[:12]
+            name: {
+                purpose: round(statistics.mean(one.get(purpose, 0) for one in groups[name]))
+                for purpose in union(groups[name])
+            }
+            for name in names
         }
         yield Picture(
             pictures.trajectories_by_purpose(means),
-            "Trajectories by purpose",
-            "Mean over all runs of an environment and an algorithm.",
+            f"{title}: trajectories by purpose{part}",
+            "Means over all runs of an algorithm with the same parameters.",
         )
+
+
+def union(mappings: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """Return the names in any of the mappings, in order."""
+    return dict.fromkeys(name for one in mappings for name in one)
 
 
 def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, list[Mapping[str, Any]]]]:
@@ -493,25 +529,25 @@ def size_pictures(
     if not all(isinstance(pictures.field(row, size), int) and verdict_on(row) is not None for row in rows):
         return
 
-    def drawn(metric: Callable[[Mapping[str, Any]], Mapping[str, Any]], ylabel: str) -> Figure:
+    def drawn(names: Sequence[str], metric: Callable[[Mapping[str, Any]], Mapping[str, Any]], ylabel: str) -> Figure:
         xlabel = {"horizon": "horizon $H$", "size": "size $N$"}.get(size, size)
-        return pictures.episodes_to_solve(
-            map(metric, rows), x=size, by=label, share=GOOD, xlabel=xlabel, ylabel=ylabel, height=2.7
-        )
+        shown = [metric(row) for row in rows if label(row) in names]
+        return pictures.episodes_to_solve(shown, x=size, by=label, share=GOOD, xlabel=xlabel, ylabel=ylabel, height=2.7)
 
-    yield Picture(
-        drawn(by_policy, "episodes until solved"),
-        f"{title}: episodes until solved",
-        "Median and quartiles over the seeds. Open triangles: the episodes of runs that did not solve it, one triangle "
-        "for many runs. There is no median where most runs did not solve it.",
-    )
-    if any(map(has_curve, rows)):
+    for part, names in parts(map(label, rows)):
         yield Picture(
-            drawn(by_reward, "episodes until $V^*/2$ is earned"),
-            f"{title}: episodes until half of V* is earned",
-            "The first multiple of 100 episodes with a running mean reward above V*/2. A run without a learning curve "
-            "is credited with no reward while it learns.",
+            drawn(names, by_policy, "episodes until solved"),
+            f"{title}: episodes until solved{part}",
+            "Median and quartiles over the seeds. Open markers: the episodes of runs that did not solve it, one for "
+            "many runs. There is no median where most runs did not solve it.",
         )
+        if any(map(has_curve, rows)):
+            yield Picture(
+                drawn(names, by_reward, "episodes until $V^*/2$ is earned"),
+                f"{title}: episodes until half of V* is earned{part}",
+                "The first multiple of 100 episodes with a running mean reward above V*/2. A run without a learning "
+                "curve is credited with no reward while it learns.",
+            )
 
 
 def curve_pictures(
@@ -519,11 +555,15 @@ def curve_pictures(
 ) -> Iterator[Picture]:
     """Yield pictures of value and regret against episodes."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
+    unknown = 0
     for row in rows:
         if row.get("optimal_value") and row["value"] is not None:
             groups.setdefault(label(row), []).append(row)
+        else:
+            unknown += 1
     if not any(map(has_curve, rows)) or not groups:
         return
+    left_out = f"Left out: {unknown:,} of {len(rows):,} runs, whose value is unknown." if unknown else ""
     values: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     regrets: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     for name, some in groups.items():
@@ -533,19 +573,26 @@ def curve_pictures(
         else:
             spent = statistics.median(row["n_trajectories"] for row in some)
             values[name] = ([spent], np.array([[row["value"] / row["optimal_value"]] for row in some]))
-    yield Picture(
-        pictures.learning_curves(values, optimum=1.0, ylabel="$V/V^*$", xscale="log"),
-        f"{title}: value",
-        "Value of the policy that would be returned: median and quartiles over the seeds. A dot is the end of runs "
-        "without a learning curve.",
-    )
-    colours = dict(zip(values, itertools.cycle(pictures.COLOURS)))
-    shown = [colours[name] for name in regrets]
-    yield Picture(
-        pictures.learning_curves(regrets, colours=shown, ylabel="regret", xscale="log", yscale="log"),
-        f"{title}: regret",
-        "Reward of the optimal policy minus the reward so far.",
-    )
+    for part, names in parts(values):
+        yield Picture(
+            pictures.learning_curves(
+                {name: values[name] for name in names}, optimum=1.0, ylabel="$V/V^*$", xscale="log"
+            ),
+            f"{title}: value{part}",
+            "Value of the policy that would be returned: median and quartiles over the seeds. A marker is the end of "
+            "runs without a learning curve.",
+            left_out,
+        )
+        shown = {name: regrets[name] for name in names if name in regrets}
+        if not shown:
+            continue
+        others = "; ".join(name for name in names if name not in regrets)
+        yield Picture(
+            pictures.learning_curves(shown, among=names, ylabel="regret", xscale="log", yscale="log"),
+            f"{title}: regret{part}",
+            "Reward of the optimal policy minus the reward so far.",
+            f"{left_out} Without a learning curve: {others}.".strip() if others else left_out,
+        )
 
 
 def on_one_grid(
@@ -571,8 +618,11 @@ def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]],
     }
 
     def label(row: Mapping[str, Any]) -> str:
-        own = {name: row["algorithm_parameters"].get(name) for name in names[row["algorithm"]]}
-        return ", ".join([row["algorithm"], *(value_text(value) for value in own.values() if value is not None)])
+        given = row["algorithm_parameters"]
+        own = {name: given[name] for name in names[row["algorithm"]] if given.get(name) is not None}
+        # Where several parameters differ, two of them may have the same value.
+        text = parameters_text(own) if len(names[row["algorithm"]]) > 1 else ", ".join(map(value_text, own.values()))
+        return f"{row['algorithm']}, {text}" if text else str(row["algorithm"])
 
     return label
 
@@ -589,12 +639,25 @@ def reproduce_sweep(rows: Sequence[Mapping[str, Any]], specs: Sequence[str]) -> 
     parts.append(
         definitions(
             {
-                "seeds": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 3 else ", ".join(map(str, seeds)),
+                "seeds": ranges(seeds),
                 "versions of the runs": ", ".join(
-                    f"dmq_fast {one}" for one in sorted({row["version"] for row in rows})
+                    f"dmq_fast {one}" for one in sorted({row["version"] for row in rows}, key=natural)
                 ),
                 "this page": f"dmq_fast {__version__}",
             }
         )
     )
     return "".join(parts)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text, with consecutive ones as a range.
+
+    >>> ranges([0, 1, 2, 3, 7, 9, 10])
+    '0 to 3, 7, 9, 10'
+    """
+    parts: list[str] = []
+    for _, group in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return ", ".join(parts)

@@ -25,18 +25,22 @@ so it must be a function of a module that they can import.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from dmq_fast import baselines
-from dmq_fast._support.checks import suggestion
+from dmq_fast._support.names import suggestion
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.learner import DMQ
+from dmq_fast.learner import LOGGER as LEARNING
 from dmq_fast.policy import Policy
 from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING, variant_of
 from dmq_fast.run.named import imported, named_class, named_sampler
@@ -108,12 +112,13 @@ class DMQAlgorithm:
 
     def __init__(self, env: Environment, settings: dict[str, Any]) -> None:
         self.env, self.settings = env, settings
-        DMQ(env, **settings)  # so that wrong settings are refused before the sweep begins
+        self.warnings = tuple(DMQ(env, **settings).warnings())  # wrong settings are refused before the sweep begins
 
     def learn(self, budget: Budget) -> Outcome:
-        """Run `DMQ.learn`."""
+        """Run `DMQ.learn`, without its log: a sweep says once what it would say in every run."""
         limits: dict[str, Any] = {"max_trajectories": budget.max_trajectories, "max_seconds": budget.max_seconds}
-        result: Result = DMQ(self.env, **self.settings, **limits).learn()
+        with unlogged():
+            result: Result = DMQ(self.env, **self.settings, **limits).learn()
         details = {
             "variant": result.variant,
             "options": result.options,
@@ -123,6 +128,21 @@ class DMQAlgorithm:
             **({} if result.stopping is None else {"stopping": result.stopping}),
         }
         return replace(Outcome.of(result), details=details)
+
+
+@contextlib.contextmanager
+def unlogged() -> Iterator[None]:
+    """Drop the warnings that `DMQ.learn` logs in this thread."""
+    thread = threading.get_ident()
+
+    def keep(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    LEARNING.addFilter(keep)
+    try:
+        yield
+    finally:
+        LEARNING.removeFilter(keep)
 
 
 class DMQFactory:

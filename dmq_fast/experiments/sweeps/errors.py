@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import traceback
 
-__all__ = ["spelled", "writable"]
+from dmq_fast._support.files import writable
+
+__all__ = ["spelled"]
 
 
 def spelled(error: BaseException) -> str:
@@ -13,8 +15,3 @@ def spelled(error: BaseException) -> str:
     notes, shown.__notes__ = shown.__notes__, None  # otherwise the notes would be the last lines
     words = [list(shown.format_exception_only())[-1].strip(), *(notes if isinstance(notes, list) else ())]
     return writable("\n".join(map(str, words)))
-
-
-def writable(text: str) -> str:
-    """Return a text with lone surrogates escaped: file names may hold them, and UTF-8 cannot encode them."""
-    return text.encode(errors="backslashreplace").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import json
@@ -12,12 +13,14 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dmq_fast._support.files import writable
 from dmq_fast._version import __version__
 from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
-from dmq_fast.experiments.sweeps.errors import spelled, writable
+from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.run.appraisal import appraise
+from dmq_fast.samplers.close import close
 from dmq_fast.samplers.streams import LAST_CALL
 
 __all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs"]
@@ -58,9 +61,24 @@ def do_run(run: SweepRun) -> dict[str, Any]:
 
 
 def attempt(run: SweepRun, clock: Clock) -> dict[str, Any]:
-    """Make environment and algorithm, learn, and appraise the learned policy."""
+    """Make the environment, learn, and close the environment."""
     environment_seed, algorithm_seed = seeds_of(run.seed)
     env = make_environment(run.cell, environment_seed)
+    try:
+        row = learned(run, env, algorithm_seed, clock)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first exception is the one to report
+            close(env)
+        raise
+    try:
+        close(env)
+    except Exception as error:  # it does not undo what was learned
+        row["warnings"].append(f"close of the environment failed: {spelled(error)}")
+    return row
+
+
+def learned(run: SweepRun, env: Environment, algorithm_seed: int, clock: Clock) -> dict[str, Any]:
+    """Make the algorithm, learn, and appraise the learned policy."""
     algorithm = run.factory(env, algorithm_seed, **run.cell.algorithm_parameters)
     clock.tick("making")
     outcome = Outcome.of(algorithm.learn(run.cell.budget))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.checks import integer
 from dmq_fast._version import __version__
+from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs
 from dmq_fast.experiments.sweeps.spec import Spec, read
@@ -161,6 +163,8 @@ def sweep(
         job = Sweep(spec, store, progress, began)
         if job.missing:
             own = executor is None
+            if own and workers != 0:
+                refuse_interactive(job.missing)
             pool = executor if executor is not None else own_executor(workers, len(job.missing))
             try:
                 job.run(pool)
@@ -191,7 +195,6 @@ class Sweep:
         factories = {cell.algorithm: algorithms.find(cell.algorithm) for cell in spec.cells}
         runs = [SweepRun(cell, seed, factories[cell.algorithm]) for cell in spec.cells for seed in spec.seeds]
         self.missing = [run for run in runs if (run.cell.id, run.seed) not in known]
-        # The result of a run does not depend on the order.
         random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
         # Tasks whose worker died, halved again and again until the run that kills its worker is alone.
         self.broken: deque[list[SweepRun]] = deque()
@@ -216,8 +219,12 @@ class Sweep:
                     return
                 done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in done:
-                    self.take(future, self.flying.pop(future))
+                    self.take(future, self.flying[future])
+                    del self.flying[future]
                 self.report()
+        except KeyboardInterrupt:
+            self.keep_finished()
+            raise
         finally:
             for future in self.flying:
                 future.cancel()
@@ -247,7 +254,12 @@ class Sweep:
         except (BrokenExecutor, WorkerStartError) as error:
             error.add_note("Finished runs are stored; the same call does the remaining ones.")
             raise
-        except (Exception, CancelledError) as error:
+        except CancelledError as error:  # as dask does when it loses its scheduler: these runs did not take place
+            raise BrokenExecutor(
+                "the executor has cancelled runs; it may have lost its workers, or a scheduler that cannot import what "
+                "the sweep names. Finished runs are stored; the same call does the remaining ones."
+            ) from error
+        except Exception as error:
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self.broken.extend((batch[:middle], batch[middle:]))
@@ -262,6 +274,12 @@ class Sweep:
             if row["seconds"] is not None:
                 count, seconds = self.timings.get(cell, (0, 0.0))
                 self.timings[cell] = count + 1, seconds + row["seconds"]
+
+    def keep_finished(self) -> None:
+        """Store the rows of finished tasks, but no failure: what stops the sweep may have caused it."""
+        for future in self.flying:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.store.add(row for row in future.result() if row["status"] not in FAILURES)
 
     def mean(self, cell: str) -> float | None:
         """Return the mean seconds of the finished runs of a cell."""
@@ -302,6 +320,20 @@ class Here(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+def refuse_interactive(runs: list[SweepRun]) -> None:
+    """Raise ValueError if a worker process would not find the code of a run, as it imports files only."""
+    if hasattr(sys.modules["__main__"], "__file__"):
+        return
+    used: dict[str, Any] = {run.cell.algorithm: run.factory for run in runs}
+    used |= {run.cell.environment: registry.REGISTRY.get(run.cell.environment) for run in runs}
+    for name, factory in used.items():
+        if name.startswith("__main__:") or getattr(factory, "__module__", None) == "__main__":
+            raise ValueError(
+                f"workers: expected 0, since {name} is defined in an interactive session, which worker processes "
+                "cannot import; or move it to a module"
+            )
 
 
 def own_executor(workers: int | None, n_runs: int) -> Executor:

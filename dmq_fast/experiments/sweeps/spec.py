@@ -60,9 +60,11 @@ import hashlib
 import inspect
 import itertools
 import json
+import logging
 import math
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,14 +72,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmq_fast._support.checks import suggestion
+from dmq_fast._support.names import suggestion
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
 from dmq_fast.experiments.sweeps.toml_lines import Place, key_lines, line_of
 from dmq_fast.run.named import imported
+from dmq_fast.samplers import as_sampler
+from dmq_fast.samplers.close import close
 
 __all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
+
+LOGGER = logging.getLogger(__name__)
 
 LARGEST = 1_000_000
 """Largest number of runs of a specification; more are taken for a mistake."""
@@ -140,6 +146,8 @@ class Spec:
     def check(self) -> None:
         """Make every environment and every algorithm once, so that wrong values are refused before the sweep.
 
+        What is known to fail with the parameters of DMQ is logged, each warning once with the number of its cells.
+
         Raises
         ------
         SpecError
@@ -147,16 +155,24 @@ class Spec:
             record them.
         """
         environment_seed, algorithm_seed = seeds_of(self.seeds[0])
-        made: tuple[str, Environment | None] = ("", None)
+        made: tuple[str, Any] = ("", None)
+        warned: Counter[str] = Counter()
         for cell in self.cells:
             with self.blaming(cell, "environments"):
                 wanted = json.dumps([cell.environment, cell.environment_parameters, cell.environment_seed])
                 if made[0] != wanted:
+                    dismiss(made[1])
                     made = (wanted, None)
                     made = (wanted, make_environment(cell, environment_seed))
+                    as_sampler(made[1])  # refuses what is no environment, which an algorithm would be blamed for
             if made[1] is not None:
                 with self.blaming(cell, "algorithms"):
-                    algorithms.find(cell.algorithm)(made[1], algorithm_seed, **cell.algorithm_parameters)
+                    algorithm = algorithms.find(cell.algorithm)(made[1], algorithm_seed, **cell.algorithm_parameters)
+                    if isinstance(algorithm, algorithms.DMQAlgorithm):
+                        warned.update(f"of {cell.algorithm}: {warning}" for warning in algorithm.warnings)
+        dismiss(made[1])
+        for warning, count in warned.items():
+            LOGGER.warning("%d cell(s) %s", count, warning)
 
     @contextlib.contextmanager
     def blaming(self, cell: Cell, table: str) -> Iterator[None]:
@@ -410,6 +426,12 @@ def algorithm_parameters(name: str) -> dict[str, Any] | None:
     factory = algorithms.find(name)
     names = list(inspect.signature(factory).parameters)
     return algorithms.parameters_of(factory, but=names[:2])
+
+
+def dismiss(env: Environment | None) -> None:
+    """Close an environment that was made to check its parameters; the runs tell of what fails there."""
+    with contextlib.suppress(Exception):
+        close(env)
 
 
 def make_environment(cell: Cell, seed: int) -> Environment:

@@ -21,7 +21,7 @@ from typing import Any
 from dmq_fast.experiments.sweeps.runs import FAILURES, to_json
 from dmq_fast.experiments.sweeps.spec import Spec
 
-__all__ = ["FILE", "Store", "StoreError", "WriteError", "load"]
+__all__ = ["FILE", "Store", "StoreError", "WriteError", "load", "load_specs"]
 
 FILE = "runs.sqlite"
 """Name of the file in the directory of a sweep."""
@@ -98,7 +98,8 @@ class Store:
             raise IsADirectoryError(f"out: {path} is a directory")
         if not os.access(path if path.exists() else directory, os.W_OK):
             raise PermissionError(f"{path} is not writable")
-        self.connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        with naming(path):
+            self.connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
         try:
             with naming(path):
                 self._prepare(path)
@@ -230,25 +231,41 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
     Raises
     ------
-    FileNotFoundError
-        If there is no store.
+    FileNotFoundError, IsADirectoryError
+        If there is no store, or a directory of its name.
     StoreError
         If the file is not a store of this version.
     """
     path = Path(directory) / FILE
-    if not path.exists():
-        raise FileNotFoundError(f"{directory} holds no sweep: there is no {FILE}")
-    # A reader needs a file of shared memory beside the write-ahead log. If the directory is read-only and there is no
-    # log, nobody can be writing, and SQLite can read without that file.
-    idle = not os.access(directory, os.W_OK) and not path.with_name(f"{FILE}-wal").exists()
-    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if idle else ''}"
-    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as connection, naming(path):
-        check(connection, path)
+    with reading(path) as connection:
         found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs ORDER BY cell, seed").fetchall()
     try:
         return [{name: loaded(name, value) for name, value in zip(COLUMNS, row, strict=True)} for row in found]
     except (ValueError, TypeError) as error:
         raise StoreError(f"{path}: a row is damaged: {error}") from error
+
+
+def load_specs(directory: str | os.PathLike[str]) -> list[tuple[str, str, int]]:
+    """Return names, texts and numbers of runs of the specifications that a directory has seen; errors as in `load`."""
+    with reading(Path(directory) / FILE) as connection:
+        return list(connection.execute("SELECT name, text, runs FROM specs ORDER BY began"))
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a store for reading."""
+    directory = path.parent
+    if not path.exists():
+        raise FileNotFoundError(f"{directory} holds no sweep: there is no {FILE}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{directory} holds no sweep: {FILE} is a directory")
+    # A reader needs a file of shared memory beside the write-ahead log. If the directory is read-only and there is no
+    # log, nobody can be writing, and SQLite can read without that file.
+    idle = not os.access(directory, os.W_OK) and not path.with_name(f"{FILE}-wal").exists()
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if idle else ''}"
+    with naming(path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as connection:
+        check(connection, path)
+        yield connection
 
 
 def stored(name: str, value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import multiprocessing
 import os
 import queue
@@ -16,10 +18,15 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from dmq_fast._support.files import fill_standard
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.experiments.sweeps.errors import spelled
 
 __all__ = ["WorkerDied", "WorkerStartError", "Workers"]
+
+
+PATIENCE = 10.0
+"""Seconds that a worker may take to exit."""
 
 
 class WorkerDied(RuntimeError):
@@ -43,12 +50,16 @@ class Workers(Executor):
     """
 
     def __init__(self, n: int) -> None:
+        fill_standard()  # or the pipe to a worker could take the number of its standard output
         self._max_workers = n
         self._tasks: queue.SimpleQueue[tuple[Future[Any], memoryview] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._processes: set[SpawnProcess] = set()
         self._closed = self._closed_at_once = False
         self._threads = [threading.Thread(target=self._serve, name=f"worker {i}", daemon=True) for i in range(n)]
+        # The processes are not daemonic, since those may not start others, as environments do. So multiprocessing would
+        # wait for them at exit; this comes before.
+        atexit.register(self.kill)
         for thread in self._threads:
             thread.start()
 
@@ -76,6 +87,7 @@ class Workers(Executor):
         if wait:
             for thread in self._threads:
                 thread.join()
+            atexit.unregister(self.kill)
 
     def kill(self) -> None:
         """Stop at once: running tasks are lost, waiting tasks are cancelled."""
@@ -87,10 +99,11 @@ class Workers(Executor):
 
     def _serve(self) -> None:
         """Send tasks to one process, and start a new process when it has died."""
-        # Only the sweep itself reacts to Ctrl-C, so workers start with SIGINT blocked. They inherit this thread's mask.
-        # Starting the resource tracker of multiprocessing would lift the mask, so it must be running before.
+        # Only the sweep itself reacts to signals that a terminal or a batch system sends to all of its processes. So
+        # workers start with them blocked. They inherit this thread's mask. Starting the resource tracker of
+        # multiprocessing would lift the mask, so it must be running before.
         resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         process: SpawnProcess | None = None
         link: Connection[Any, Any] | None = None
         try:
@@ -120,7 +133,7 @@ class Workers(Executor):
         """Start a process; return it when it is ready."""
         context = multiprocessing.get_context("spawn")
         link, other = context.Pipe()
-        process = context.Process(target=work, args=(other,), daemon=True)
+        process = context.Process(target=work, args=(other,))
         try:
             with self._lock:
                 if self._closed_at_once:
@@ -156,7 +169,9 @@ class Workers(Executor):
         return answer
 
     def _bury(self, process: SpawnProcess) -> None:
-        """Wait for a process that has died or is about to exit."""
+        """Wait for a process that has died or is about to exit, but not for what its environments have left behind."""
+        process.join(PATIENCE)
+        process.kill()
         process.join()
         with self._lock:
             self._processes.discard(process)
@@ -195,6 +210,7 @@ def one_blas_thread() -> Iterator[None]:
 
 def work(link: Connection[Any, Any]) -> None:
     """Run tasks until the other side closes the pipe; the main function of a worker."""
+    leave_signals_to_parent()
     threading.Thread(target=leave_with_parent, daemon=True).start()
     # The output of runs goes to standard error, as the sweep writes its results to standard output.
     os.dup2(2, 1)
@@ -203,6 +219,27 @@ def work(link: Connection[Any, Any]) -> None:
         link.send("ready")
         while True:
             link.send_bytes(answer_to(link.recv_bytes()))
+
+
+def leave_signals_to_parent() -> None:
+    """Take no notice of SIGTERM, but let the processes that an environment starts end by it; SIGINT is blocked."""
+
+    def mask(how: int) -> None:
+        signal.pthread_sigmask(how, {signal.SIGTERM})
+
+    def heed() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        mask(signal.SIG_UNBLOCK)
+
+    # Programs started by exec do not inherit a handler, forked processes do. Python forgets the signals that come to
+    # one of these before it can be told otherwise, so they have to wait.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    os.register_at_fork(
+        before=functools.partial(mask, signal.SIG_BLOCK),
+        after_in_parent=functools.partial(mask, signal.SIG_UNBLOCK),
+        after_in_child=heed,
+    )
+    mask(signal.SIG_UNBLOCK)
 
 
 def answer_to(task: bytes) -> memoryview:

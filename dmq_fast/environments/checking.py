@@ -1,0 +1,250 @@
+"""`check`: say what is wrong with an environment, before it is learned."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmq_fast._support.checks import Seed, integer
+from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.gym.batch import GymnasiumBatch, Single
+from dmq_fast.environments.probe import HELD, Probe
+from dmq_fast.kernels import as_floats
+
+__all__ = ["CheckError", "CheckReport", "check"]
+
+# How far above 1 a feature norm or a return may lie, for rounding in the environment.
+SLACK = 1e-9
+
+MEMBERS = ("horizon", "n_actions", "dimension", "reset", "features", "step")
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `check` found.
+
+    Attributes
+    ----------
+    environment : str
+        Name, or class where there is none.
+    faults : tuple of str
+        What is wrong: function, level, what was expected and what came. The first of each kind.
+    held : tuple of str
+        What was checked and is right.
+    notes : tuple of str
+        What could not be checked, and what Gymnasium advises.
+    """
+
+    environment: str
+    faults: tuple[str, ...]
+    held: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """One line for each finding."""
+        parts = [("wrong", self.faults), ("held", self.held), ("note", self.notes)]
+        lines = [f"  {word:<6} {text}" for word, texts in parts for text in texts]
+        return "\n".join([self.environment, *lines])
+
+
+class CheckError(ValueError):
+    """An environment is wrong. The message lists all faults; `report` has them, and what held."""
+
+    def __init__(self, report: CheckReport) -> None:
+        super().__init__(report)
+        self.report = report
+
+    def __str__(self) -> str:
+        """List the faults."""
+        return "\n  ".join([f"{self.report.environment}: {len(self.report.faults)} found wrong:", *self.report.faults])
+
+
+class Findings:
+    """The lists of a report that is being written."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.held: list[str] = []
+        self.notes: list[str] = []
+
+    def note(self, faults: list[str], held: tuple[str, ...]) -> None:
+        """Add faults, or what held if there are none."""
+        self.faults += faults
+        self.held += [] if faults else held
+
+
+def check(env: Any, *, n_episodes: int = 64, rng: Seed = 0) -> CheckReport:
+    """Simulate a few episodes of random actions in many ways, and raise a list of what is wrong with an environment.
+
+    Run it once, when you have written an environment: it finds what simulations cannot, because it costs too much.
+
+    - `CompiledEnv`: each function is called several times, with arrays between guards. It must give the same results
+      for the same arguments, whatever is near its arrays and whichever trajectories are in the same block; write all
+      numbers, and nothing else. Features and rewards must be in range, and episodes that have ended stay so. A
+      factory must make the same environment. A function that writes or reads far outside of its arrays may still end
+      the process.
+    - `BatchEnvironment`: the same generator must give the same episodes, features must not change anything, and types,
+      shapes and ranges must be right. For `GymnasiumBatch`, Gymnasium's ``check_env`` is run as well.
+    - `FiniteMDP`: everything was checked when it was built.
+
+    Parameters
+    ----------
+    env : CompiledEnv, BatchEnvironment or FiniteMDP
+    n_episodes : int, optional
+        Number of episodes, >= 2. What only happens in rare states may need more.
+    rng : None, int, SeedSequence or Generator, optional
+        What actions and uniforms are drawn from.
+
+    Returns
+    -------
+    CheckReport
+        What was checked, and what could not be; ``print`` shows it.
+
+    Raises
+    ------
+    CheckError
+        If something is wrong: a ValueError with all faults.
+    TypeError, ValueError
+        If `env` is no environment, or `n_episodes` is out of range.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> print(dmq.environments.check(dmq.environments.chain(horizon=5)))
+    chain
+      held   tables, rewards, features and start were checked when it was built
+      note   there is nothing else to check: its tables cannot change
+    """
+    n, generator, findings = integer("n_episodes", n_episodes, 2), np.random.default_rng(rng), Findings()
+    if isinstance(env, FiniteMDP):
+        findings.held.append("tables, rewards, features and start were checked when it was built")
+        findings.notes.append("there is nothing else to check: its tables cannot change")
+    elif isinstance(env, CompiledEnv):
+        check_compiled(env, n, generator, findings)
+    else:
+        missing = [name for name in MEMBERS if not hasattr(env, name)]
+        if missing or isinstance(env, type):
+            got = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
+            lacks = f" without {', '.join(missing)}" if 0 < len(missing) < len(MEMBERS) else ""
+            raise TypeError(f"env: expected a CompiledEnv, a BatchEnvironment or a FiniteMDP, got {got}{lacks}")
+        if isinstance(env, GymnasiumBatch):
+            check_gymnasium(env, findings)
+        check_batch(env, n, generator, findings)
+    name = str(getattr(env, "name", type(env).__name__))
+    report = CheckReport(name, tuple(findings.faults), tuple(findings.held), tuple(findings.notes))
+    if report.faults:
+        raise CheckError(report)
+    return report
+
+
+def check_compiled(env: CompiledEnv, n: int, rng: np.random.Generator, findings: Findings) -> None:
+    """Check signatures, functions and factory of a compiled environment."""
+    known = [name for name, signature in env.signatures.items() if signature and signature.arguments is not None]
+    unknown = [name for name in env.signatures if name not in known]
+    if known:
+        findings.held.append(f"types of {', '.join(known)} were compared when it was built")
+    if unknown:
+        findings.notes.append(f"the types of {', '.join(unknown)} are not known, so they were not compared")
+    if not env.signatures:
+        findings.notes.append("types of the functions are those that its struct was compiled with")
+    probe = Probe(env, n, rng)
+    probe.run()
+    findings.note(list(probe.faults.values()), HELD)
+    try:
+        twin = pickle.loads(pickle.dumps(env))
+    except Exception as error:
+        findings.notes.append(f"it works in this process only: {' '.join(str(error).split())}")
+        return
+    same = twin.fingerprint() == env.fingerprint() and repr(twin) == repr(env)
+    wrong = f"factory: expected the same environment, got {twin!r} with another fingerprint"
+    findings.note([] if same else [wrong], ("its factory makes it again",))
+
+
+def check_gymnasium(env: GymnasiumBatch, findings: Findings) -> None:
+    """Run Gymnasium's own check on a new copy of the environment."""
+    member = env.new_member()
+    if not isinstance(member, Single):
+        findings.notes.append("Gymnasium has no check of a VectorEnv")
+        return
+    from gymnasium.utils.env_checker import check_env
+
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            check_env(member.env.unwrapped, skip_render_check=True, skip_close_check=True)
+        findings.held.append("Gymnasium's check_env passed")
+        findings.notes += list(dict.fromkeys(f"Gymnasium: {' '.join(str(one.message).split())}" for one in caught))
+    except Exception as error:
+        findings.faults.append(f"Gymnasium: {type(error).__name__}: {' '.join(str(error).split())}")
+    finally:
+        with suppress(Exception):
+            member.close()
+
+
+def check_batch(env: Any, n: int, rng: np.random.Generator, findings: Findings) -> None:
+    """Play the same episodes of a `BatchEnvironment` twice."""
+    sizes = [integer(f"env.{name}", getattr(env, name), 1) for name in ("horizon", "n_actions", "dimension")]
+    n = min(n, integer("env.chunk_size", getattr(env, "chunk_size", n), 1))
+    actions, seed = rng.integers(sizes[1], size=(sizes[0], n)), int(rng.integers(2**32))
+    faults: dict[str, str] = {}
+
+    def blame(place: str, kind: str, text: str) -> None:
+        faults.setdefault(kind, f"{place}: {text}")
+
+    release: Callable[[Any], object] = getattr(env, "release", lambda _: None)
+    runs = []
+    for _ in range(2):
+        seen: list[np.ndarray[Any, Any]] = []
+        place, states = "reset", None
+        try:
+            generator = np.random.Generator(np.random.Philox(seed))
+            states = env.reset(n, generator)
+            total = np.zeros(n)
+            for level in range(sizes[0]):
+                place = f"features, level {level}"
+                phi, again = (as_floats("features", env.features(level, states), (n, sizes[2])).copy() for _ in "ab")
+                if not np.array_equal(phi, again):
+                    blame(place, "features", "expected the same features of the same states, got others")
+                norm = float(np.linalg.norm(phi, axis=1).max())
+                if norm > 1.0 + SLACK:
+                    blame(place, "norm", f"expected Euclidean norms of at most 1, got {norm:.12g}")
+                place = f"step, level {level}"
+                taken = actions[level].copy()
+                states, paid = env.step(level, states, taken, generator)
+                rewards = as_floats("rewards", paid, (n,)).copy()
+                if not np.array_equal(taken, actions[level]):
+                    blame(place, "actions", "expected that the actions are only read, but they were changed")
+                if rewards.min() < 0.0:
+                    blame(place, "negative", f"expected rewards >= 0, got {rewards.min():.12g}")
+                total += rewards
+                if total.max() > 1.0 + SLACK:
+                    text = f"expected rewards that sum to at most 1 a trajectory, got {total.max():.12g}"
+                    blame(place, "sum", text)
+                seen += [phi, rewards]
+        except Exception as error:
+            blame(place, "raised", f"{type(error).__name__}: {' '.join(str(error).split())}")
+        finally:
+            if states is not None:
+                with suppress(Exception):
+                    release(states)
+        runs.append(seen)
+    if "raised" not in faults:
+        for number, (mine, theirs) in enumerate(zip(*runs, strict=True)):
+            if not np.array_equal(mine, theirs):
+                place = f"{('features', 'step')[number % 2]}, level {number // 2}"
+                blame(place, "repeat", "expected the same episodes from the same generator, got others")
+    findings.note(
+        list(faults.values()),
+        (
+            "the same generator gave the same episodes",
+            "the same states gave the same features",
+            "shapes and types, norms of features, rewards and their sums were in range",
+        ),
+    )

@@ -1,0 +1,23 @@
+"""`canvas` makes the figures of all pictures; it imports matplotlib only when it is called."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dmq_fast.experiments.report.style import in_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["canvas"]
+
+
+@contextlib.contextmanager
+def canvas(width: float, height: float) -> Iterator[Figure]:
+    """Yield a styled figure, in inches, without global state; its axes must be made within the block."""
+    from dmq_fast.experiments.report.figure import StyledFigure
+
+    with in_style():
+        yield StyledFigure(figsize=(width, height), layout="constrained", dpi=200)

@@ -1,0 +1,87 @@
+"""Levels at which the estimates do not tell the actions apart, so that what a greedy policy does there is arbitrary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Verdict", "doubts", "exactly", "within_shrinkage"]
+
+Floats = NDArray[np.float64]
+
+
+class Verdict(Enum):
+    """What the estimates of a level say about its actions."""
+
+    BLANK = "all estimates are 0"
+    ALIKE = "the estimates of all actions are equal"
+    TOLD_APART = "some action is better than another"
+
+
+def exactly(values: Floats) -> Verdict:
+    """Return the verdict on estimates of K actions, shape (K, ...), that have to be equal to the last bit."""
+    if not values.any():
+        return Verdict.BLANK
+    return Verdict.ALIKE if (values == values[0]).all() else Verdict.TOLD_APART
+
+
+def within_shrinkage(theta: Floats, moment: Floats, penalty: Floats) -> Verdict:
+    """Return the verdict on the ridge estimates of a level.
+
+    Actions are alike where their values differ by no more than the regression itself may have shifted them. If all had
+    the value phi^T x, each estimate would be x - (M + P)^-1 P x, with the second moment M of the states and the penalty
+    P; so two of them, fitted to different states, differ by less than twice the shift.
+
+    Parameters
+    ----------
+    theta : numpy.ndarray, shape (K, d)
+    moment : numpy.ndarray, shape (d, d)
+        Second moment M of the states that theta was fitted to.
+    penalty : numpy.ndarray, shape (d, d)
+        lambda_ridge times the matrix of the penalty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> states, penalty = np.diag([0.75, 0.25]), 1e-3 * np.eye(2)
+    >>> within_shrinkage(np.array([[0.7, 0.2], [0.7001, 0.2001]]), states, penalty).name
+    'ALIKE'
+    >>> within_shrinkage(np.array([[0.7, 0.2], [0.7, 0.3]]), states, penalty).name
+    'TOLD_APART'
+    """
+    if not theta.any():
+        return Verdict.BLANK
+    middle = theta.mean(axis=0)
+    apart = theta - middle
+    difference = float(np.einsum("ai,ij,aj->a", apart, moment, apart, optimize=True).max())
+    # The square of the shift is at most a quarter of x^T P x, which spares most levels the linear equations.
+    if difference > middle @ penalty @ middle:
+        return Verdict.TOLD_APART
+    shift = np.linalg.lstsq(moment + penalty, penalty @ middle, rcond=None)[0]
+    return Verdict.ALIKE if difference <= 4.0 * float(shift @ moment @ shift) else Verdict.TOLD_APART
+
+
+def doubts(verdicts: Sequence[Verdict | None]) -> Iterator[str]:
+    """Yield a warning that names the blank levels, and one that names those whose actions are alike.
+
+    Parameters
+    ----------
+    verdicts : sequence of Verdict or None
+        By level; None for levels that were not learned.
+
+    Notes
+    -----
+    Where some level tells its actions apart, the levels after the last such one are not among the alike: rewards that
+    come at the end whatever is done there are common, and no reason to doubt.
+    """
+    blank = [h for h, verdict in enumerate(verdicts) if verdict is Verdict.BLANK]
+    apart = [h for h, verdict in enumerate(verdicts) if verdict is Verdict.TOLD_APART]
+    end = apart[-1] if apart else len(verdicts)
+    alike = [h for h, verdict in enumerate(verdicts[:end]) if verdict is Verdict.ALIKE]
+    if blank:
+        yield f"no reward was seen from level(s) {blank} on: what the returned policy does there is arbitrary"
+    if alike:
+        yield f"nothing distinguishes the actions at level(s) {alike}: what the returned policy does there is arbitrary"

@@ -1,0 +1,209 @@
+"""The package in surroundings that its authors do not have: odd file names, threads, switches of Python, terminals."""
+
+import json
+import os
+import shlex
+import sqlite3
+import subprocess
+import sys
+import threading
+import zipfile
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast import cli, experiments
+from dmq_fast._support.checks import seeded
+from dmq_fast.cli.terminal import ProgressLine
+
+SHORT = ("lock", "--horizon", "4", "--n-samples", "5")
+SWEEP = {
+    "seeds": 2,
+    "environments": [{"name": "lock", "horizon": 3}],
+    "algorithms": [{"name": "dmq", "n_samples": 5}],
+}
+
+
+def python(*arguments, **settings):
+    """Run Python in a process of its own."""
+    return subprocess.run([sys.executable, *arguments], capture_output=True, check=False, timeout=120, **settings)
+
+
+@pytest.mark.parametrize("command", [("run", *SHORT, "--json"), ("envs", "--json"), ("run", "lock", "--help")])
+def test_nothing_needs_docstrings_or_assertions(command):
+    plain, stripped = (python(*switches, "-m", "dmq_fast", *command) for switches in ((), ("-OO",)))
+    assert (plain.returncode, stripped.returncode) == (0, 0), stripped.stderr
+    if command[0] == "run" and "--json" in command:
+        one, two = (json.loads(done.stdout) | {"seconds": None} for done in (plain, stripped))
+        assert one == two
+    else:
+        assert plain.stdout == stripped.stdout
+
+
+def test_errors_of_numpy_may_be_exceptions():
+    env = dmq.environments.chain(5, rng=0)
+    ways = [
+        {"n_samples": 20},
+        {"epsilon": 0.1},
+        {"epsilon": 1e-300, "max_trajectories": 500},
+        {"n_samples": 20, "oracle": "value"},
+    ]
+    plain = [dmq.DMQ(env, rng=1, **way).learn().theta for way in ways]
+    with np.errstate(all="raise"):
+        raising = [dmq.DMQ(env, rng=1, **way).learn().theta for way in ways]
+    for one, two in zip(plain, raising, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_the_command_line_runs_in_a_thread(tmp_path, capsys):
+    codes = []
+    spec = tmp_path / "s.toml"
+    spec.write_text(
+        "seeds = 1\n[[environments]]\nname = 'lock'\nhorizon = 3\n[[algorithms]]\nname = 'dmq'\nn_samples = 5\n"
+    )
+    for command in (("run", *SHORT), ("sweep", spec, "--out", tmp_path / "sweep", "--workers", 0)):
+        thread = threading.Thread(target=lambda command=command: codes.append(cli.main(list(map(str, command)))))
+        thread.start()
+        thread.join()
+    assert codes == [0, 0], capsys.readouterr().err
+
+
+def test_names_of_files_need_not_be_utf8(tmp_path, run):
+    pytest.importorskip("matplotlib")
+    directory = tmp_path / os.fsdecode(b"d\xff")
+    try:
+        directory.mkdir()
+    except OSError:
+        pytest.skip("this file system has UTF-8 names only")
+    assert run("run", *SHORT, "--out", directory / "run")[0] == 0
+    for command in ("resume", "report"):
+        assert run(command, directory / "run")[0] == 0
+    experiments.sweep(SWEEP, directory / "sweep", workers=0)
+    assert len(experiments.load(directory / "sweep")) == 2
+    assert run("report", directory / "sweep")[0] == 0
+    assert (directory / "sweep" / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_specification_is_read_from_a_directory_that_is_read_only(tmp_path, monkeypatch, run):
+    pytest.importorskip("matplotlib")
+    sweep = tmp_path / "sweep"
+    experiments.sweep(SWEEP | {"name": "the name of it"}, sweep, workers=0)
+    # Whoever may write everywhere, as root may, sees what SQLite is asked instead.
+    opened = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda place, **options: opened.append(place) or connect(place, **options))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: os.fspath(path) != os.fspath(sweep) and access(path, mode))
+    code, _, err = run("report", sweep, "--out", tmp_path / "page.html")
+    assert code == 0, err
+    assert "the name of it" in (tmp_path / "page.html").read_text()
+    assert opened and all("immutable=1" in uri for uri in opened)
+
+
+def test_a_directory_in_the_place_of_the_store_is_refused(tmp_path, run):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "runs.sqlite").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"runs\.sqlite is a directory"):
+        experiments.load(tmp_path)
+    with pytest.raises(IsADirectoryError, match=r"runs\.sqlite is a directory"):
+        experiments.sweep(SWEEP, tmp_path, workers=0)
+    code, _, err = run("report", tmp_path)
+    assert code == 2 and "runs.sqlite is a directory" in err
+
+
+def test_the_hint_to_resume_can_be_pasted(tmp_path, run):
+    directory = tmp_path / "a b"
+    run("run", *SHORT, "--out", directory)
+    code, _, err = run("run", *SHORT, "--out", directory)
+    assert code == 2
+    hint = err[err.index("dmq-fast resume") :]
+    assert shlex.split(hint) == ["dmq-fast", "resume", str(directory)]
+
+
+@pytest.mark.parametrize("size", [4, 8])
+def test_a_recorded_seed_makes_the_same_environment_again(size):
+    sequence = np.random.SeedSequence(7, pool_size=size)
+    generator, record = seeded(sequence)
+    assert record == (7 if size == 4 else "SeedSequence")
+    if isinstance(record, int):
+        assert generator.random() == np.random.default_rng(record).random()
+
+
+@pytest.mark.parametrize("shape", [(2**62, 4), (2**63, 2**63), (2**40,), (-1, 2)])
+def test_sizes_that_overflow_are_refused(tmp_path, run, shape):
+    header = repr({"descr": "<f8", "fortran_order": False, "shape": shape}).encode() + b"\n"
+    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
+    path, lone = tmp_path / "result.npz", tmp_path / "penalty.npy"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("theta.npy", array)
+    lone.write_bytes(array)
+    with pytest.raises(ValueError, match=r"result\.npz: not a result"):
+        dmq.load(path)
+    code, _, err = run("run", *SHORT, "--function-class", f"linear:penalty={lone}")
+    assert code == 2 and "penalty.npy cannot be read" in err
+
+
+def test_standard_output_holds_the_result_alone(tmp_path, run):
+    file = tmp_path / "talkative_env.py"
+    file.write_text(
+        "import dmq_fast as dmq\nprint('at import')\n"
+        "def make_env():\n    print('in the function')\n    return dmq.environments.chain(4, rng=0)\n"
+    )
+    code, out, err = run("run", "--env-file", f"{file}:make_env", "--n-samples", 5, "--json")
+    assert code == 0 and json.loads(out)["status"] == "finished"
+    assert "at import" in err and "in the function" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("rn lock", "'run'"),
+        ("run lock --horizont 5", "'--horizon'"),
+        ("run lock --horizont=5", "'--horizon'"),
+        ("theory --gama 1", "'--gamma'"),
+        ("resume here --jsn", "'--json'"),
+        ("sweep s.toml --out x --worker 1", "'--workers'"),
+        ("bench orcle", "'oracle'"),
+        ("bench oracle --plt x", "'--plot'"),
+        ("run lock --horizon 5 --variant soud", "'sound'"),
+    ],
+)
+def test_a_misspelt_word_is_answered_by_the_one_that_was_meant(run, command, meant):
+    code, out, err = run(*command.split())
+    assert (code, out) == (2, "")
+    assert f"did you mean {meant}?" in err
+
+
+def test_progress_fits_a_narrow_terminal_and_a_dumb_one(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("TERM", "xterm")
+    written = []
+    ProgressLine(lambda _: "x" * 50, write=written.append)(None)
+    assert written == ["\r\x1b[K" + "x" * 19]
+    monkeypatch.setenv("TERM", "dumb")
+    ProgressLine(lambda _: "x" * 50, write=written.append)(None)
+    assert written[1] == "x" * 50 + "\n"
+
+
+def no_environment():
+    return 3
+
+
+def test_a_function_that_makes_no_environment_is_blamed_itself(tmp_path):
+    spec = SWEEP | {"environments": [{"name": f"{__name__}:no_environment"}]}
+    with pytest.raises(ValueError, match=r"specification: environments\[0\]: .*expected a FiniteMDP"):
+        experiments.sweep(spec, tmp_path, workers=0)
+
+
+def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path):
+    script = (
+        "import sys, dmq_fast as dmq; from dmq_fast import environments as e, experiments as x\n"
+        "@e.registry.register('mine')\ndef mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)\n"
+        "spec = {'environments': [{'name': 'mine'}], 'algorithms': [{'name': 'dmq', 'n_samples': 5}]}\n"
+        "try: x.sweep(spec, sys.argv[1], workers=2)\nexcept ValueError as error: print(error)\n"
+        "print(x.sweep(spec, sys.argv[1], workers=0).statuses)\n"
+    )
+    done = python("-c", script, str(tmp_path), text=True)
+    assert "workers: expected 0, since mine is defined in an interactive session" in done.stdout, done.stderr
+    assert "{'finished': 1}" in done.stdout

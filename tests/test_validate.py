@@ -1,0 +1,56 @@
+"""Numbers as arguments of kernels: the usual types are read without an array."""
+
+import numpy as np
+import pytest
+
+from dmq_fast.kernels import ShiftScan, _validate, as_positive, dsec, dsec_decision, dsec_value, ridge_fit
+from dmq_fast.kernels._ridge import Ridge
+
+IDENTITY = np.eye(3)
+
+
+def updated(x):
+    ridge = Ridge(3, x)
+    ridge.update(IDENTITY[0], x)
+    ridge.downdate(IDENTITY[0], x)
+    return ridge.moment.tolist()
+
+
+KERNELS = {
+    "as_positive": lambda x: as_positive("x", x),
+    "dsec_decision": lambda x: dsec_decision(IDENTITY, IDENTITY, x, x),
+    "dsec_value": lambda x: dsec_value(IDENTITY, IDENTITY, x),
+    "dsec": lambda x: dsec(IDENTITY, IDENTITY, x, x).value,
+    "ShiftScan": lambda x: ShiftScan(3, x, x, x, False).eps_r,
+    "ridge_fit": lambda x: ridge_fit(IDENTITY, IDENTITY[0], x, x).tolist(),
+    "Ridge": updated,
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_floats_integers_and_numpy_floats_are_read_without_an_array(name, monkeypatch):
+    expected = KERNELS[name](2.0)
+
+    def refuse(*arguments, **options):
+        raise AssertionError(f"{name}: a number went through an array")
+
+    monkeypatch.setattr(_validate, "as_floats", refuse)
+    for number in (2.0, np.float64(2.0), 2):
+        assert KERNELS[name](number) == expected
+
+
+@pytest.mark.parametrize("number", [np.float32(2.0), np.int64(2), np.uint8(2), np.array(2.0), True, 2**70])
+def test_other_numbers_are_read_as_well(number):
+    assert as_positive("x", number) == float(number)
+
+
+@pytest.mark.parametrize("number", [-1, -1.0, np.float64(-1.0), float("nan"), np.float64("inf"), 0, 0.0, -(2**70)])
+def test_numbers_that_are_not_positive_are_refused_by_name(number):
+    with pytest.raises(ValueError, match="x: expected"):
+        as_positive("x", number)
+    with pytest.raises(ValueError, match="eps1: expected"):
+        dsec_decision(IDENTITY, IDENTITY, number, 1.0)
+
+
+def test_zero_is_accepted_where_it_may_be():
+    assert [as_positive("x", zero, zero=True) for zero in (0, 0.0, np.float64(0.0), -0.0)] == [0.0] * 4
