@@ -14,7 +14,7 @@ HORIZON, EPS_R, RATIO, MEMBERS = 60, 0.01, 2.0, 20
 
 
 def environment(d):
-    """Mountain car with tile coding of about d tiles, 8 at a time for 4,096 and for the default of 324 tiles 4."""
+    """Mountain car with 324 tiles, 4 at a time, or about 4,096, 8 at a time."""
     if d == 324:
         return dmq.environments.mountain_car(horizon=HORIZON, features="tiles")
     low, high = [-1.2, -0.07], [0.6, 0.07]
@@ -76,10 +76,10 @@ def test_one_dense_row(benchmark, d, form):
         oracle.decision(rows, 1.0, 2.0, h)
     benchmark.group = f"one dense row, d = {d}"
     if form == "rows":
-        scan = RowScan(1.0, 2.0)
+        scan = RowScan(1.0, 100.0)
         found, _ = benchmark(scan.scan, oracles, rows, 1, 0, 99, 0)
     else:
         cover, grams = np.stack([o.matrix() for o in oracles]), np.stack([rows.gram(h) for h in range(100)])
-        scan = ShiftScan(d, 1.0, 2.0, EPS_R, False)
+        scan = ShiftScan(d, 1.0, 100.0, EPS_R, False)
         found, _ = benchmark(scan.scan, cover, grams, 1, 0, 99, 0)
     assert found == -1

@@ -14,11 +14,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
+from dmq_fast.moments import SparseMoment
 from dmq_fast.policy import Policy
+from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Batch, Draws
 from dmq_fast.run.history import RETURNED
 from dmq_fast.run.options import Options
-from dmq_fast.run.oracle import CoverMoments, Oracle, Regression
+from dmq_fast.run.oracle import Oracle, Regression
 
 __all__ = ["DifferenceMaximization"]
 
@@ -56,7 +58,7 @@ class DifferenceMaximization:
         self.greedy = Policy([zero] * self.horizon)
         self.learned = [False] * self.horizon
         self.cover = [list(initial) for _ in range(self.horizon)]
-        self.moments = CoverMoments(arithmetic.zeros((self.horizon, self.dimension, self.dimension)))
+        self.moments = CoverMoments(self.horizon, self.dimension, oracle.solver, arithmetic)
 
     def algorithm_1(self) -> None:
         """Algorithm 1: learn every level, from the last to the first. Line 3 returns `greedy`."""
@@ -81,7 +83,8 @@ class DifferenceMaximization:
         second_moment = self.draws.states(self.cover[h], h, data, self.kept(h))  # lines 10 to 13
         # Publish theta_h and S_h together, only now: no step above reads the estimates of level h.
         self.greedy = self.greedy.replace(h, self.arithmetic.greedy(theta))
-        self.moments[h], self.learned[h] = second_moment, True
+        self.moments.replace(h, second_moment)
+        self.learned[h] = True
         assert len(self.cover[h]) == size, "only covers of later levels grow while level h is learned"
         self.report(h)
 
@@ -111,14 +114,14 @@ class DifferenceMaximization:
         """Add a policy to Pi_level: the oracle returned True on `batch`, trajectories of this policy."""
         self.cover[level].append(policy)
         if self.options.accumulate:  # finding C: S_level grows by the M2 of the True
-            self.moments[level] = self.moments[level] + self.draws.second_moment(batch, level)
+            self.moments.add(level, self.draws.second_moment(batch, level))
             size, bound = len(self.cover[level]), self.oracle.cover_bound
             assert size <= bound, f"level {level}: |Pi_h| = {size} exceeds its sure bound {bound}"
         else:
             # D_level is redrawn and may miss states of this batch, so the oracle could return True on it without end.
             self.draws.spend(batch)
 
-    def kept(self, h: int) -> NDArray[Any] | None:
+    def kept(self, h: int) -> NDArray[Any] | SparseMoment | None:
         """Return S_h if `accumulate` keeps it (finding C); None without it, and before level h is first learned."""
         return self.moments[h] if self.options.accumulate and self.learned[h] else None
 

@@ -7,13 +7,14 @@ parameters and the workspace of that run. Both work on moments, never on states.
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels import RidgeFit, ShiftScan, as_floats, as_positive, ridge_fit
-from dmq_fast.moments import Moments
+from dmq_fast.kernels import RidgeFit, RowOracle, RowScan, ShiftScan, as_floats, as_positive, ridge_fit
+from dmq_fast.moments import Moments, SparseMoment
 from dmq_fast.theory.bounds import UNBOUNDED, finite_cover_bound, sure_cover_bound
 
 __all__ = ["FiniteClass", "FiniteSolver", "FunctionClass", "LinearClass", "LinearSolver", "Solver"]
@@ -42,7 +43,8 @@ class Solver(Protocol):
         Parameters
         ----------
         cover_moments : numpy.ndarray, shape (H, d, d)
-            S_h, the sum over Pi_h of the second moments of its policies. The size of the cover cancels: D_h has N
+            S_h, the sum over Pi_h of the second moments of its policies; for a solver with a method `row_oracle` it may
+            be a list of H of what that returns. The size of the cover cancels: D_h has N
             states of each policy, so its mean is S_h / |Pi_h|, and regulariser and eps_1 = eps_s / |Pi_h| are divided
             by |Pi_h| as well.
         moments : Moments
@@ -195,14 +197,19 @@ class LinearSolver:
         penalty: Array | None = None,
     ) -> None:
         self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value", regularizer)
+        self._scan_rows = RowScan(eps_s, eps_t, oracle == "value")
         self._ridge, self._penalty = ridge, None if penalty is None else ridge * penalty
-        self._shift = eps_r * (np.eye(dimension) if regularizer is None else regularizer)
         self._ridge_fit = RidgeFit(dimension, ridge if penalty is None else 0.0)
 
     @property
     def n_marginal(self) -> int:
         """Number of oracle answers so far that were too close to call; see `kernels.DsecResult`."""
-        return self._scan.n_marginal
+        return self._scan.n_marginal + self._scan_rows.n_marginal
+
+    def row_oracle(self) -> RowOracle | None:
+        """Return a `RowOracle` without states; None with a regulariser G."""
+        scan = self._scan
+        return RowOracle(scan.dimension, scan.eps_r) if scan.regularizer is None else None
 
     def fit(self, moments: Moments, level: int) -> Array:
         """Return the ridge estimate theta_h^a, shape (d,); see `Solver.fit`.
@@ -221,15 +228,31 @@ class LinearSolver:
             gram = gram + pairs.n * self._penalty
         return self._ridge_fit(gram, pairs.moment, pairs.n)
 
-    def scan(self, cover_moments: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
+    def scan(
+        self, cover_moments: Array | list[RowOracle], moments: Moments, top: int, bottom: int
+    ) -> tuple[int, Array]:
         """Invoke the oracle level by level; see `Solver.scan`."""
-        level, values = self._scan.scan(cover_moments, moments.grams, moments.n, moments.levels[0], top, bottom)
+        n, base = moments.n, moments.levels[0]
+        if isinstance(cover_moments, list):
+            if moments.rows is not None:
+                level, values = self._scan_rows.scan(cover_moments, moments.rows, n, base, top, bottom)
+                return level, np.asarray(values)
+            dense = np.zeros((top + 1, self._scan.dimension, self._scan.dimension))
+            for h in range(bottom, top + 1):
+                dense[h] = cover_moments[h].matrix()
+            cover_moments = dense
+        level, values = self._scan.scan(cover_moments, moments.grams, n, base, top, bottom)
         return level, np.asarray(values)
 
-    def potential(self, moment: Array) -> float:
+    def potential(self, moment: Array | SparseMoment) -> float:
         """Return log det(S_h + eps_r G); see `Solver.potential`."""
-        sign, logarithm = np.linalg.slogdet(moment + self._shift)
-        return float(logarithm) if sign > 0.0 else float("nan")
+        scan, unseen = self._scan, 0
+        if isinstance(moment, SparseMoment):
+            # Each column outside the support has eps_r on the diagonal and nothing else.
+            unseen, moment = scan.dimension - len(moment.support), moment.gram
+        shift = np.eye(len(moment)) if scan.regularizer is None else scan.regularizer
+        sign, logarithm = np.linalg.slogdet(moment + scan.eps_r * shift)
+        return float(logarithm) + unseen * math.log(scan.eps_r) if sign > 0.0 else float("nan")
 
     def cover_bound(self, initial: int) -> int:
         """Return the bound of `theory.sure_cover_bound`.

@@ -6,14 +6,14 @@ Sums of phi phi^T come in two forms, Gram matrices and rows. `fits_rows` tells w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.kernels import LevelRows
 
-__all__ = ["Moments", "Returns", "fits_rows"]
+__all__ = ["Moments", "Returns", "SparseMoment", "as_matrix", "fits_rows", "summed"]
 
 
 FIXED = (tuple, range)  # sequences that cannot change; a union of the two would be made anew at every call
@@ -25,6 +25,82 @@ class Returns(NamedTuple):
     moment: NDArray[np.float64]
     square: float
     n: int
+
+
+class SparseMoment:
+    """A second moment, or a sum of some, that is 0 outside a few columns.
+
+    Parameters
+    ----------
+    dimension : int
+        d.
+    support : numpy.ndarray of int32, shape (k,)
+        Ascending columns.
+    gram : numpy.ndarray, shape (k, k)
+        The entries there.
+    rows : tuple of (LevelRows, float)
+        Rows of one level and divisors that it is the sum of, where they are at hand.
+
+    Examples
+    --------
+    >>> one = SparseMoment(4, np.array([1]), np.array([[2.0]]))
+    >>> (one + SparseMoment(4, np.array([3]), np.array([[0.5]]))).matrix().diagonal()
+    array([0. , 2. , 0. , 0.5])
+    """
+
+    __slots__ = ("dimension", "gram", "rows", "support")
+
+    def __init__(
+        self,
+        dimension: int,
+        support: NDArray[np.int32],
+        gram: NDArray[np.float64],
+        rows: tuple[tuple[LevelRows, float], ...] = (),
+    ) -> None:
+        self.dimension, self.support, self.gram, self.rows = dimension, support, gram, rows
+
+    def on(self, columns: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the entries on ascending columns that hold the support, shape (len(columns), len(columns))."""
+        out = np.zeros((len(columns), len(columns)))
+        places = np.searchsorted(columns, self.support)
+        out[np.ix_(places, places)] = self.gram
+        return out
+
+    def matrix(self) -> NDArray[np.float64]:
+        """Return all entries, shape (d, d)."""
+        return self.on(np.arange(self.dimension, dtype=np.int32))
+
+    def any(self) -> bool:
+        """Whether an entry is not 0."""
+        return bool(self.gram.any())
+
+    def __add__(self, other: SparseMoment) -> SparseMoment:
+        if not isinstance(other, SparseMoment):
+            return NotImplemented
+        columns = np.union1d(self.support, other.support)
+        return SparseMoment(self.dimension, columns, self.on(columns) + other.on(columns), self.rows + other.rows)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SparseMoment):
+            return NotImplemented
+        return np.array_equal(self.support, other.support) and np.array_equal(self.gram, other.gram)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"SparseMoment(dimension={self.dimension}, <{len(self.support)} columns>)"
+
+
+def as_matrix(moment: NDArray[Any] | SparseMoment) -> NDArray[Any]:
+    """Return a second moment of either form as a matrix, shape (d, d)."""
+    return moment.matrix() if isinstance(moment, SparseMoment) else moment
+
+
+def summed(one: NDArray[Any] | SparseMoment, other: NDArray[Any] | SparseMoment) -> Any:
+    """Return the sum of two second moments: sparse if both are, else a matrix."""
+    if isinstance(one, SparseMoment) and isinstance(other, SparseMoment):
+        return one + other
+    return as_matrix(one) + as_matrix(other)
 
 
 def fits_rows(n: int, nonzeros: int, dimension: int) -> bool:
@@ -96,6 +172,16 @@ class Moments:
     def second_moment(self, level: int) -> NDArray[np.float64]:
         """Return the second moment of one level, (1 / n) Sum phi phi^T, shape (d, d)."""
         return self.gram_at(level) / self.n
+
+    def moment_at(self, level: int, shares: int = 1) -> NDArray[np.float64] | SparseMoment:
+        """Return the second moment of one level divided by `shares`, in the form of the sums."""
+        divisor = self.n * shares
+        if self.rows is None:
+            return self.gram_at(level) / divisor
+        i = self.levels.index(level)
+        support, gram = self.rows.compressed(i)
+        rows = self.rows if self.rows.n_levels == 1 else self.rows.pick((i,))
+        return SparseMoment(self.rows.dimension, support, gram / divisor, ((rows, float(divisor)),))
 
     @property
     def gram(self) -> dict[int, NDArray[np.float64]]:

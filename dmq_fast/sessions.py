@@ -21,6 +21,7 @@ from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.dmq import DifferenceMaximization
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Stream, Uniform
+from dmq_fast.moments import SparseMoment
 from dmq_fast.policy import Policy
 from dmq_fast.run.aim import Aim
 from dmq_fast.run.doubts import Verdict, doubts, exactly, within_shrinkage
@@ -312,7 +313,11 @@ class MonteCarloSession(Session):
             assert isinstance(rule, Greedy)
             if penalty is None:
                 return exactly(rule.theta)
-            return within_shrinkage(rule.theta, algorithm.moments[h] / len(algorithm.cover[h]), penalty)
+            theta, moment, strength = rule.theta, algorithm.moments[h], penalty
+            if isinstance(moment, SparseMoment):  # where theta and the states are 0 there is nothing to tell
+                columns = np.union1d(moment.support, np.flatnonzero(theta.any(axis=0)))
+                theta, moment, strength = theta[:, columns], moment.on(columns), penalty[np.ix_(columns, columns)]
+            return within_shrinkage(theta, moment / len(algorithm.cover[h]), strength)
 
         return [verdict(h) for h in range(algorithm.horizon)]
 

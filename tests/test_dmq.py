@@ -26,7 +26,7 @@ from dmq_fast.environments import (
 from dmq_fast.kernels import Fixed, Greedy, Uniform
 from dmq_fast.moments import Moments
 from dmq_fast.run.draws import mixture
-from dmq_fast.run.memory import Known, Memory, Tables, bytes_of
+from dmq_fast.run.memory import Known, Memory, Tables
 from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler
 
 SEEDS = range(5)
@@ -204,7 +204,7 @@ def test_workers_do_not_change_a_frugal_run():
 def test_moments_dropped_from_memory_are_drawn_again_bit_for_bit(monkeypatch, chosen):
     env = chain(6, rng=0)
     expected = dmq.DMQ(env, n_samples=30, rng=1, **chosen).learn()
-    size = bytes_of(RolloutSampler(env).collect(dmq.Policy.uniform(6), 1, stream=dmq.Stream(0), levels=range(6)))
+    size = RolloutSampler(env).collect(dmq.Policy.uniform(6), 1, stream=dmq.Stream(0), levels=range(6)).nbytes
     draws = []
     for limit in (0, 3 * size, 10**9):
         sampler = Recording(env)
@@ -219,7 +219,7 @@ def test_moments_dropped_from_memory_are_drawn_again_bit_for_bit(monkeypatch, ch
 
 def test_the_memory_drops_what_was_not_looked_at_for_longest():
     moments = [Moments(1, (0,), np.zeros((1, 2, 2)), {}) for _ in range(4)]
-    memory = Memory(3 * bytes_of(moments[0]))
+    memory = Memory(3 * moments[0].nbytes)
     for call in (1, 2, 3):
         memory.note(0, call, Known(call, dmq.Policy.uniform(1)))
         memory.keep(call, moments[call - 1])
@@ -231,7 +231,7 @@ def test_the_memory_drops_what_was_not_looked_at_for_longest():
     assert (memory.find(0, 3), memory.moments(3), memory.find(1, 1)) == (None, None, None)
     memory.forget(0)
     assert (memory.find(0, 1), memory.moments(1)) == (None, None)
-    assert memory.size == bytes_of(moments[3])
+    assert memory.size == moments[3].nbytes
     memory.keep(5, Moments(1, (0,), np.zeros((1, 20, 20)), {}))
     assert (memory.moments(5), memory.size) == (None, 0)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
 from dmq_fast.kernels import Stream
-from dmq_fast.moments import Moments
+from dmq_fast.moments import Moments, SparseMoment, summed
 from dmq_fast.policy import Policy
 from dmq_fast.run.hindsight import Archive
 from dmq_fast.run.ledger import ADDED, Ledger, OutOfBudget
@@ -25,6 +25,7 @@ from dmq_fast.samplers.streams import OWN_CALLS
 __all__ = ["Batch", "Draws", "mixture"]
 
 Levels = Sequence[int]
+Moment = NDArray[Any] | SparseMoment
 
 
 class Batch:
@@ -129,7 +130,7 @@ class Draws:
         chosen = zip(policies, counts, strict=True)
         return [self._collect(pi, n, "regression", h).at(h) for pi, n in chosen if n > 0]
 
-    def states(self, cover: Sequence[Policy], h: int, data: Sequence[Batch], kept: NDArray[Any] | None) -> NDArray[Any]:
+    def states(self, cover: Sequence[Policy], h: int, data: Sequence[Batch], kept: Moment | None) -> Moment:
         """Return S_h, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
 
         Beyond the paper: with `accumulate` the sum is `kept` already; with `reuse` the states are those of `data`, the
@@ -142,20 +143,19 @@ class Draws:
             shares = self.sampler.n_actions
         else:
             data = [self._collect(pi, self.n_samples, "states", h) for pi in cover]
-        return self.ledger.answer_level(h, self._sum_of_moments, data, shares, kept)
+        return self.ledger.answer_level(h, self._sum_of_moments, h, data, shares, kept)
 
-    def _sum_of_moments(self, data: Sequence[Batch], shares: int, kept: NDArray[Any] | None) -> NDArray[Any]:
+    def _sum_of_moments(self, h: int, data: Sequence[Batch], shares: int, kept: Moment | None) -> Moment:
         """Return `kept` plus the second moments of the batches, each a share of that of a policy."""
-        total = self.arithmetic.zeros((self.sampler.dimension, self.sampler.dimension))
-        if kept is not None:
-            total += kept
+        total = kept
         for batch in data:
-            total += batch.moments.grams[0] / (batch.moments.n * shares)
-        return total
+            moment = batch.moments.moment_at(h, shares)
+            total = moment if total is None else summed(total, moment)
+        return self.arithmetic.zeros((self.sampler.dimension, self.sampler.dimension)) if total is None else total
 
-    def second_moment(self, batch: Batch, level: int) -> NDArray[Any]:
+    def second_moment(self, batch: Batch, level: int) -> Moment:
         """Return M2 of one level."""
-        found: NDArray[Any] = self.ledger.answer(ADDED, lambda: (level, batch.moments.second_moment(level)))[1]
+        found: Moment = self.ledger.answer(ADDED, lambda: (level, batch.moments.moment_at(level)))[1]
         return found
 
     def spend(self, batch: Batch) -> None:

@@ -4,7 +4,7 @@ A journal holds decisions, not moments, in the order in which the run made them:
 potential at each True; the fitted thetas; S_h after each run of Algorithm 2; and where moments accumulate, the M2 of
 each True. That of a self-stopping run holds its episodes. A resumed run repeats the control flow with these answers in
 place of trajectories until the journal ends. The size of a journal is O(oracle calls + fits d + (runs of Algorithm 2 +
-Trues) d^2), or O(episodes H + distinct features d).
+Trues) d^2), or O(episodes H + distinct features d). A moment that is sparse is stored on its support only.
 
 The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The payload of the first
 record is the header as JSON. The others hold the elapsed seconds and the number of sampler calls so far, then integers
@@ -42,7 +42,7 @@ except ImportError:  # not a POSIX system: no lock
 __all__ = ["Journal", "JournalError", "check_free", "read_header"]
 
 # Version of the file format: raised whenever an older reader could not understand a newer file.
-FORMAT = 2
+FORMAT = 3
 
 # Head of a record: mark, kind, number, length of the payload; checksum of these and the payload.
 HEAD = struct.Struct("<4sIQQI")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.moments import SparseMoment
 from dmq_fast.run import journal
 from dmq_fast.run.journal import Journal, Record
 from dmq_fast.run.options import Budget
@@ -66,9 +67,25 @@ def unpack_scan(record: Record) -> Scan:
     return Scan(found, record.floats[:end], record.floats[end:], n_marginal)
 
 
-def square(entries: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return d^2 entries as a matrix, shape (d, d)."""
-    return entries.reshape(round(entries.size**0.5), -1)
+def pack_moment(level: int, moment: NDArray[Any] | SparseMoment) -> tuple[Sequence[int], NDArray[Any]]:
+    """Return a level and a second moment as the integers and floats of a record."""
+    if isinstance(moment, SparseMoment):
+        return (level, moment.dimension, *moment.support.tolist()), moment.gram
+    return (level,), moment
+
+
+def unpack_moment(integers: Sequence[int], floats: NDArray[np.float64]) -> tuple[int, NDArray[Any] | SparseMoment]:
+    """Return the level and the second moment of a record."""
+    if len(integers) == 1:
+        return integers[0], floats.reshape(round(floats.size**0.5), -1)
+    support = np.array(integers[2:], dtype=np.int32)
+    return integers[0], SparseMoment(integers[1], support, floats.reshape(len(support), len(support)))
+
+
+def pack_added(added: tuple[int, NDArray[Any] | SparseMoment]) -> tuple[Sequence[int], Sequence[Any]]:
+    """Return the record of a moment that was added to a level."""
+    integers, floats = pack_moment(*added)
+    return integers, (floats,)
 
 
 SCAN = Kind(
@@ -83,8 +100,8 @@ FIT = Kind(
 )
 ADDED = Kind(
     journal.ADDED,
-    lambda added: ((added[0],), (added[1],)),
-    lambda record: (record.integers[0], square(record.floats)),
+    pack_added,
+    lambda record: unpack_moment(record.integers, record.floats),
 )
 
 
@@ -144,18 +161,19 @@ class Ledger:
         self._record(kind.code, *kind.pack(found))
         return found
 
-    def answer_level(self, h: int, find: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+    def answer_level(self, h: int, find: Callable[..., Any], *arguments: Any) -> NDArray[Any] | SparseMoment:
         """Return S_h of a level just learned. Its record also holds `seconds`, and a recalled one restores them."""
 
-        def pack(moment: NDArray[Any]) -> tuple[Sequence[int], Sequence[Any]]:
-            return (h,), (list(self.seconds.values()), moment)
+        def pack(moment: NDArray[Any] | SparseMoment) -> tuple[Sequence[int], Sequence[Any]]:
+            integers, floats = pack_moment(h, moment)
+            return integers, (list(self.seconds.values()), floats)
 
-        def unpack(record: Record) -> NDArray[Any]:
+        def unpack(record: Record) -> NDArray[Any] | SparseMoment:
             split = len(self.seconds)
             self.seconds = dict(zip(self.seconds, record.floats[:split].tolist(), strict=True))
-            return square(record.floats[split:])
+            return unpack_moment(record.integers, record.floats[split:])[1]
 
-        moment: NDArray[Any] = self.answer(Kind(journal.LEVEL, pack, unpack), find, *arguments)
+        moment: NDArray[Any] | SparseMoment = self.answer(Kind(journal.LEVEL, pack, unpack), find, *arguments)
         return moment
 
     def _record(self, kind: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()) -> None:

@@ -10,57 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.function_class import Solver
+from dmq_fast.moments import summed
+from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Batch
 from dmq_fast.run.history import History
 from dmq_fast.run.ledger import FIT, SCAN, Fit, Ledger, Scan
 
-__all__ = ["CoverMoments", "Oracle", "Regression"]
+__all__ = ["Oracle", "Regression"]
 
 NONE = np.empty(0)
-
-
-class CoverMoments:
-    """S_h of all levels, and when each last changed.
-
-    Time is the number of changes so far.
-
-    Parameters
-    ----------
-    sums : numpy.ndarray, shape (H, d, d)
-        S_h by level. Changed by assignments to an index of this object only.
-    """
-
-    def __init__(self, sums: NDArray[Any]) -> None:
-        self.sums = sums
-        self.time = 0
-        self._changed = [0] * len(sums)
-
-    def __getitem__(self, level: int) -> NDArray[Any]:
-        moment: NDArray[Any] = self.sums[level]
-        return moment
-
-    def __setitem__(self, level: int, moment: NDArray[Any]) -> None:
-        if not np.array_equal(self.sums[level], moment):
-            self.time += 1
-            self._changed[level] = self.time
-            self.sums[level] = moment
-
-    def changed(self, level: int, since: int) -> bool:
-        """Return whether S of a level has changed since a time."""
-        return self._changed[level] > since
-
-    def runs(self, top: int, bottom: int, since: int) -> list[tuple[int, int]]:
-        """Return the runs of consecutive levels, top to bottom, whose S changed since a time; all before time 0."""
-        if since < 0:
-            return [(top, bottom)]
-        runs: list[tuple[int, int]] = []
-        if since == self.time:
-            return runs
-        for level in range(top, bottom - 1, -1):
-            if self._changed[level] > since:
-                first = runs.pop()[0] if runs and runs[-1][1] == level + 1 else level
-                runs.append((first, level))
-        return runs
 
 
 class Oracle:
@@ -130,8 +88,8 @@ class Oracle:
             moments, began = batch.moments, perf_counter()
             found, values = self.solver.scan(cover_moments.sums, moments, first, last)
             if found >= 0:
-                before = cover_moments[found]
-                after = before + moments.second_moment(found)
+                before: Any = cover_moments[found]
+                after = summed(before, moments.moment_at(found))
                 potentials = np.array([self.solver.potential(moment) for moment in (before, after)])
             self.ledger.seconds["oracle"] += perf_counter() - began
             if found >= 0:

@@ -1,0 +1,161 @@
+"""Runs whose moments are in rows: the same answers as with matrices, whatever draws them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast.features import TileCoding
+from dmq_fast.kernels import LevelRows, RowOracle
+from dmq_fast.moments import Moments, SparseMoment
+from dmq_fast.run.cover import CoverMoments
+
+
+def tiles():
+    """The first steps of mountain car: few tiles of many are seen."""
+    return dmq.environments.mountain_car(horizon=6, features=TileCoding([-1.2, -0.07], [0.6, 0.07], 6, 4))
+
+
+ENVIRONMENTS = {
+    "deep sea": lambda: dmq.environments.deep_sea(25, rng=0),
+    "tiles": tiles,
+    "dense features": lambda: dmq.environments.mountain_car(horizon=5, order=5),
+}
+
+RUNS = [
+    {"n_samples": 1, "variant": "frugal"},
+    {"n_samples": 5, "variant": "sound", "max_trajectories": 4000},
+    {"n_samples": 3, "variant": "paper", "max_trajectories": 4000},
+    {"n_samples": 3, "variant": "sound", "mixture": "multinomial", "max_trajectories": 4000},
+    {"n_samples": 2, "variant": "frugal", "oracle": "value"},
+    {"n_samples": 2, "variant": "frugal", "hindsight": True},
+]
+
+
+def learned(env, **chosen):
+    options = {"eps_t": 3.0, "max_policies": 60} | chosen
+    return dmq.DMQ(env, rng=0, **options).learn()
+
+
+def same_result(one, other, bits):
+    """The same decisions and covers; theta and potentials to rounding, or to the last bit."""
+    assert (one.status, one.counts, one.warnings) == (other.status, other.counts, other.warnings)
+    assert [len(policies) for policies in one.cover] == [len(policies) for policies in other.cover]
+    if bits:
+        assert (one.theta == other.theta).all() and one.history == other.history
+        return
+    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(one.history.potentials, other.history.potentials, rtol=1e-10)
+    ours, theirs = one.history.columns(), other.history.columns()
+    for column in ours.keys() - {"value"}:
+        assert (ours[column] == theirs[column]).all(), column
+    np.testing.assert_allclose(ours["value"], theirs["value"], rtol=1e-9)
+
+
+@pytest.fixture
+def in_matrices(monkeypatch):
+    """A switch: from then on all moments are matrices."""
+    return lambda: monkeypatch.setattr("dmq_fast.samplers.rollout.fits_rows", lambda *_: False)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+@pytest.mark.parametrize("chosen", RUNS, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_rows_and_matrices_give_the_same_run(name, chosen, in_matrices):
+    env = ENVIRONMENTS[name]()
+    in_rows = learned(env, **chosen)
+    in_matrices()
+    same_result(in_rows, learned(env, **chosen), bits=False)
+    assert in_rows.counts["trues"] > 0
+
+
+@pytest.mark.parametrize("name", ["deep sea", "tiles"])
+def test_workers_and_journals_do_not_change_a_bit(name, tmp_path):
+    env, chosen = ENVIRONMENTS[name](), {"n_samples": 2, "variant": "frugal"}
+    whole = learned(env, **chosen)
+    same_result(learned(env, workers=2, **chosen), whole, bits=True)
+    journal = tmp_path / "journal"
+    limit = whole.counts["trajectories"]["check"] // 2
+    assert learned(env, journal=journal, max_trajectories=limit, **chosen).status == "max_trajectories"
+    same_result(learned(env, journal=journal, **chosen), whole, bits=True)
+    same_result(learned(env, journal=journal, **chosen), whole, bits=True)  # all of it replayed
+    # A moment is stored on its support: less than d^2 numbers a level.
+    assert name == "deep sea" or journal.stat().st_size < whole.counts["algorithm_2_runs"] * env.dimension**2
+
+
+def test_memory_that_drops_moments_draws_the_same_rows_again(monkeypatch):
+    env, chosen = ENVIRONMENTS["tiles"](), {"n_samples": 2, "variant": "frugal"}
+    whole = learned(env, **chosen)
+    monkeypatch.setattr("dmq_fast.run.memory.LIMIT", 3000)
+    same_result(learned(env, **chosen), whole, bits=True)
+
+
+def test_classes_that_know_no_rows_get_matrices():
+    env = ENVIRONMENTS["deep sea"]()
+    with_identity = dmq.LinearClass(regularizer=np.eye(env.dimension), penalty=np.eye(env.dimension))
+    plain = learned(env, n_samples=2, variant="frugal")
+    same_result(learned(env, n_samples=2, variant="frugal", function_class=with_identity), plain, bits=False)
+
+
+def test_moments_of_both_forms_add_up():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2, 4, 30)) * (rng.random((2, 4, 30)) < 0.2)
+    levels = range(3, 7)
+    sparse = [Moments(1, levels, LevelRows.of([row[None] for row in part]), {}) for part in rows]
+    dense = [Moments(1, levels, one.grams, {}) for one in sparse]
+    expected = dense[0] + dense[1]
+    for total in (sparse[0] + sparse[1], sparse[0] + dense[1], dense[0] + sparse[1]):
+        np.testing.assert_allclose(total.grams, expected.grams, atol=1e-15)
+        np.testing.assert_allclose(total.second_moment(4), expected.second_moment(4), atol=1e-15)
+        np.testing.assert_allclose(total.at(5).grams, expected.at(5).grams, atol=1e-15)
+        assert total.n == 2 and total.at(5).levels == (5,)
+    moment = (sparse[0] + sparse[1]).moment_at(6, shares=3)
+    np.testing.assert_allclose(moment.matrix(), expected.second_moment(6) / 3, atol=1e-15)
+    assert 0 < sparse[0].nbytes < dense[0].nbytes / 5
+
+
+@pytest.mark.parametrize("first", ["sparse", "dense"])
+def test_cover_moments_take_both_forms(first):
+    """Whichever comes first, the sums are right and times tell what changed."""
+    solver = dmq.LinearClass().solver(5, ridge=1e-3, eps_s=1.0, eps_t=2.0, eps_r=0.01, oracle="decision")
+    moments = CoverMoments(2, 5, solver, dmq.arithmetic.FLOAT64)
+    assert not moments[0].any()
+    rows = LevelRows.of([np.array([[0.0, 0.6, 0.0, 0.8, 0.0]])])
+    sparse = Moments(1, (0,), rows, {}).moment_at(0)
+    dense = np.diag([0.0, 0.5, 0.5, 0.0, 0.0])
+    given = [sparse, dense] if first == "sparse" else [dense, sparse]
+    for moment in given:
+        moments.add(1, moment)
+    assert isinstance(moments.sums, list) == (first == "sparse")
+    found = moments[1].matrix() if isinstance(moments[1], SparseMoment) else moments[1]
+    np.testing.assert_allclose(found, dense + sparse.matrix(), atol=1e-15)
+    assert moments.changed(1, 1) and not moments.changed(0, 0) and moments.time == 2
+    moments.replace(1, moments[1])
+    assert moments.time == 2 and moments.runs(1, 0, 2) == [] and moments.runs(1, 0, 1) == [(1, 1)]
+    moments.replace(1, given[0])
+    assert moments.time == 3
+    batch, s = Moments(1, (1,), rows, {}), np.zeros((2, 5, 5))
+    s[1] = sparse.matrix() if first == "sparse" else dense
+    assert solver.scan(moments.sums, batch, 1, 1)[0] == solver.scan(s, Moments(1, (1,), batch.grams, {}), 1, 1)[0]
+    probe = Moments(1, (1,), np.diag([0.0, 0.0, 0.0, 0.0, 1.0])[None], {})
+    assert solver.scan(moments.sums, probe, 1, 1)[0] == 1
+
+
+def test_the_form_is_the_cheaper_one():
+    sea = dmq.environments.deep_sea(40, rng=0)
+    stream, levels = dmq.Stream(0), range(40)
+    sampler = dmq.samplers.RolloutSampler(sea)
+    assert sampler.collect(dmq.Policy.uniform(40), 10**6, stream=stream, levels=levels).rows is not None
+    lock = dmq.samplers.RolloutSampler(dmq.environments.combination_lock(horizon=5, rng=0))
+    assert lock.collect(dmq.Policy.uniform(5), 1, stream=stream, levels=range(5)).rows is None
+    fourier = dmq.samplers.RolloutSampler(dmq.environments.mountain_car(horizon=5, order=5))
+    assert fourier.collect(dmq.Policy.uniform(5), 5, stream=stream, levels=range(5)).rows is not None
+    assert fourier.collect(dmq.Policy.uniform(5), 50, stream=stream, levels=range(5)).rows is None
+
+
+def test_potentials_of_sparse_moments():
+    solver = dmq.LinearClass().solver(50, ridge=1e-3, eps_s=1.0, eps_t=2.0, eps_r=0.01, oracle="decision")
+    oracle = RowOracle(50, 0.01)
+    oracle.add_gram([3, 40], [[1.0, 0.5], [0.5, 2.0]])
+    sparse = SparseMoment(50, oracle.support, oracle.gram)
+    assert solver.potential(sparse) == pytest.approx(solver.potential(sparse.matrix()), rel=1e-13)
