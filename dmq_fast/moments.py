@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.kernels import LevelRows
+from dmq_fast.kernels import LevelRows, SecondMoment
 
-__all__ = ["Moments", "Returns", "SparseMoment", "as_matrix", "fits_rows", "summed"]
+__all__ = ["Moments", "Returns", "SparseMoment", "as_matrix", "fits_rows", "summed", "sums_of"]
 
 
 FIXED = (tuple, range)  # sequences that cannot change; a union of the two would be made anew at every call
@@ -109,6 +109,19 @@ def fits_rows(n: int, nonzeros: int, dimension: int) -> bool:
     Below 24 dimensions a Gram matrix and its factorisation cost about as much as one row (bench/test_row_oracle.py).
     """
     return dimension >= 24 and 4 * n * nonzeros <= dimension * dimension
+
+
+def sums_of(blocks: Sequence[NDArray[np.float64]], dimension: int) -> NDArray[np.float64] | LevelRows:
+    """Return the sums of phi phi^T over the rows of each level, each (n, d), in the cheaper form."""
+    nonzeros = max((int(np.count_nonzero(block, axis=1).max(initial=1)) for block in blocks), default=1)
+    if blocks and fits_rows(len(blocks[0]), nonzeros, dimension):
+        return LevelRows.of(blocks)
+    grams = np.zeros((len(blocks), dimension, dimension))
+    for gram, block in zip(grams, blocks, strict=True):
+        total = SecondMoment(dimension)
+        total.add_rows(block)
+        gram[:] = total.matrix
+    return grams
 
 
 class Moments:

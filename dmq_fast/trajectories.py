@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.kernels import SecondMoment
-from dmq_fast.moments import Moments, Returns
+from dmq_fast.moments import Moments, Returns, sums_of
 
 __all__ = ["Trajectories"]
 
@@ -50,17 +49,12 @@ class Trajectories(NamedTuple):
 
     def moments(self, levels: Sequence[int], returns_from: Sequence[int] = ()) -> Moments:
         """Return the moments of these trajectories; see `Sampler.collect`."""
-        dimension = self.features.shape[2]
-        grams = np.zeros((len(levels), dimension, dimension))
-        for gram, level in zip(grams, levels, strict=True):
-            sums = SecondMoment(dimension)
-            sums.add_rows(np.ascontiguousarray(self.features[:, level]))
-            gram[:] = sums.matrix
+        blocks = [np.ascontiguousarray(self.features[:, level]) for level in levels]
         returns = {}
         for level in returns_from:
             y = self.returns_to_go(level)
             returns[level] = Returns(self.features[:, level].T @ y, float(y @ y), self.n)
-        return Moments(self.n, levels, grams, returns)
+        return Moments(self.n, levels, sums_of(blocks, self.features.shape[2]), returns)
 
     @classmethod
     def joined(cls, pieces: Sequence[Trajectories]) -> Trajectories:

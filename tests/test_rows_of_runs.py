@@ -153,6 +153,43 @@ def test_the_form_is_the_cheaper_one():
     assert fourier.collect(dmq.Policy.uniform(5), 50, stream=stream, levels=range(5)).rows is None
 
 
+class Wide:
+    """A walk on 60 states, one-hot, in Python. It reuses its array of features."""
+
+    horizon, n_actions, dimension = 5, 2, 60
+
+    def __init__(self):
+        self.rows = np.zeros((50, 60))
+
+    def reset(self, n, rng):
+        return rng.integers(2, size=n)
+
+    def features(self, level, states):
+        self.rows[:] = 0.0
+        self.rows[range(len(states)), states] = 1.0
+        return self.rows[: len(states)]
+
+    def step(self, level, states, actions, rng):
+        return states * 2 + actions, (level == 4) * (states % 7 == 3).astype(float)
+
+
+def test_samplers_in_python_give_rows():
+    """Of a batch environment, and of the trajectories that it shows: the same as matrices of them."""
+    sampler = dmq.samplers.as_sampler(Wide())
+    for n in (0, 1, 20):
+        given = {"stream": dmq.Stream(3), "levels": [1, 3, 4], "returns_from": [0, 3]}
+        moments = sampler.collect(dmq.Policy.uniform(5), n, **given)
+        shown = sampler.trajectories(dmq.Policy.uniform(5), n, stream=dmq.Stream(3))
+        again = shown.moments([1, 3, 4], [0, 3])
+        assert moments.rows is not None and again.rows is not None
+        for i, level in enumerate((1, 3, 4)):
+            expected = shown.features[:, level].T @ shown.features[:, level]
+            assert (moments.grams[i] == expected).all() and (again.grams[i] == expected).all()
+        assert all((moments.returns[h].moment == again.returns[h].moment).all() for h in (0, 3))
+    learned_run = learned(Wide(), n_samples=3, variant="frugal")
+    assert learned_run.status == "finished" and learned_run.counts["trues"] > 0
+
+
 def test_potentials_of_sparse_moments():
     solver = dmq.LinearClass().solver(50, ridge=1e-3, eps_s=1.0, eps_t=2.0, eps_r=0.01, oracle="decision")
     oracle = RowOracle(50, 0.01)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer, misspelt
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
-from dmq_fast.moments import Moments, Returns
+from dmq_fast.moments import Moments, Returns, fits_rows, sums_of
 from dmq_fast.policy import Optimistic, Policy, check_policy
 from dmq_fast.samplers.base import Sampler
 from dmq_fast.samplers.evaluate import Estimate, estimate
@@ -23,6 +23,9 @@ __all__ = ["BatchEnvironment", "BatchSampler"]
 
 # Largest number of trajectories in one chunk where the environment sets no `chunk_size`. Part of the format.
 CHUNK = 4_096
+
+# Numbers of a chunk that may be kept to see whether rows are cheaper than matrices: 64 MB.
+FEW = 2**23
 
 # How far above 1 a feature norm or a return may lie, for rounding in the environment.
 SLACK = 1e-9
@@ -200,15 +203,19 @@ class BatchSampler(Sampler):
         n = count("n", n, 0)
         request = Request.of(self, policy, n, rng, levels, returns_from, exact=False)
         levels, returns_from = request.levels, request.returns_from
-        grams = [SecondMoment(self.dimension) for _ in levels]
-        gram_of = dict(zip(levels, grams, strict=True))
+        # Rows are few enough to be kept until all are there, or they are added up one level at a time.
+        few = fits_rows(n, 1, self.dimension) and n * self.dimension * len(levels) <= FEW
+        blocks = {level: np.empty((0, self.dimension)) for level in levels}
+        grams = {} if few else {level: SecondMoment(self.dimension) for level in levels}
         starts: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
         def visit(level: int, phi: NDArray[np.float64], earned: NDArray[np.float64]) -> None:
-            if level in gram_of:
-                gram_of[level].add_rows(phi)
-            if level in returns_from:
+            if level in grams:
+                grams[level].add_rows(phi)
+            elif level in blocks:
                 # Copies: the environment may reuse its array.
+                blocks[level] = phi.copy()
+            if level in returns_from:
                 starts[level] = phi.copy(), earned.copy()
 
         last = self.horizon if returns_from else max(request.last, 0)
@@ -218,8 +225,10 @@ class BatchSampler(Sampler):
             phi, before = starts.get(h, (np.empty((0, self.dimension)), np.empty(0)))
             y = np.maximum(total - before, 0.0)
             returns[h] = Returns(np.einsum("nd,n->d", phi, y), float(np.einsum("n,n->", y, y)), n)
-        stacked = np.array([gram.matrix for gram in grams]).reshape(len(levels), self.dimension, self.dimension)
-        return Moments(n, levels, stacked, returns)
+        if few:
+            return Moments(n, levels, sums_of(list(blocks.values()), self.dimension), returns)
+        stacked = np.array([gram.matrix for gram in grams.values()])
+        return Moments(n, levels, stacked.reshape(len(levels), self.dimension, self.dimension), returns)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
         """Roll out one chunk and show it; see `collect_chunk` for the errors."""
