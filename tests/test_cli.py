@@ -981,8 +981,10 @@ def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
         assert again[name] == whole[name]
 
 
-def test_environments_are_closed(run, tmp_path):
+def test_environments_are_closed(run, tmp_path, monkeypatch):
     """By a run, by its workers, and by every run of a sweep: wrappers write in `close`."""
+    # Workers find the module by the name of its file, which other tests may have given to another object.
+    monkeypatch.delitem(sys.modules, "line", raising=False)
     closed = tmp_path / "closed"
     closed.mkdir()
     given = ["--env-file", f"{os.path.dirname(__file__)}/line.py:closing", "--make", f"directory={closed}"]
