@@ -29,7 +29,10 @@ cdef class LevelRows:
     """
 
     def __cinit__(self):
-        self.n_levels = 0
+        self.begins = <Py_ssize_t*> calloc(2, sizeof(Py_ssize_t))
+        self.starts = <Py_ssize_t*> calloc(1, sizeof(Py_ssize_t))
+        if self.begins == NULL or self.starts == NULL:
+            raise MemoryError()
 
     def __dealloc__(self):
         free(self.begins)
@@ -343,11 +346,11 @@ def restored(version, dimension, levels):
 
 cdef LevelRows empty_rows(Py_ssize_t dimension, Py_ssize_t n_levels):
     cdef LevelRows out = LevelRows.__new__(LevelRows)
-    out.dimension = dimension
-    out.begins = <Py_ssize_t*> calloc(n_levels + 2, sizeof(Py_ssize_t))
-    out.starts = <Py_ssize_t*> calloc(1, sizeof(Py_ssize_t))
-    if out.begins == NULL or out.starts == NULL:
+    cdef Py_ssize_t* begins = <Py_ssize_t*> calloc(n_levels + 2, sizeof(Py_ssize_t))
+    if begins == NULL:
         raise MemoryError()
+    free(out.begins)
+    out.dimension, out.begins = dimension, begins
     return out
 
 
