@@ -120,7 +120,13 @@ cdef class RowOracle:
         self.dimension = integer(dimension, "dimension", 1, LARGEST)
         self.eps_r = positive(eps_r, "eps_r")
         self.place = <int32_t*> malloc(self.dimension * sizeof(int32_t))
-        if self.place == NULL:
+        # Room for one column: the pointers are never NULL.
+        self.room = 1
+        self.columns = <int32_t*> calloc(1, sizeof(int32_t))
+        self.s, self.w = <double*> calloc(1, sizeof(double)), <double*> calloc(1, sizeof(double))
+        self.root, self.y = <double*> calloc(1, sizeof(double)), <double*> calloc(1, sizeof(double))
+        if (self.place == NULL or self.columns == NULL or self.s == NULL or self.w == NULL or self.root == NULL
+                or self.y == NULL):
             raise MemoryError()
         memset(self.place, 0xFF, self.dimension * sizeof(int32_t))
 

@@ -31,7 +31,11 @@ cdef class LevelRows:
     def __cinit__(self):
         self.begins = <Py_ssize_t*> calloc(2, sizeof(Py_ssize_t))
         self.starts = <Py_ssize_t*> calloc(1, sizeof(Py_ssize_t))
-        if self.begins == NULL or self.starts == NULL:
+        # Never NULL: not even no bytes may be copied from there.
+        self.columns = <int32_t*> malloc(sizeof(int32_t))
+        self.values, self.weights = <double*> malloc(sizeof(double)), <double*> malloc(sizeof(double))
+        if (self.begins == NULL or self.starts == NULL or self.columns == NULL or self.values == NULL
+                or self.weights == NULL):
             raise MemoryError()
 
     def __dealloc__(self):
