@@ -18,6 +18,8 @@ cdef class RowOracle:
     cdef double* s
     cdef double* w
     cdef double rho
+    # Whether W was computed anew since S last changed.
+    cdef bint fresh
     # Square roots of the diagonal of W, and a vector of workspace.
     cdef double* root
     cdef double* y
@@ -28,8 +30,8 @@ cdef class RowOracle:
     # S <- S + the sum of a level of `rows` / divisor.
     cdef int add_level(self, LevelRows rows, Py_ssize_t level, double divisor) except -1
 
-    # Compute W anew; rho stays infinite where that fails.
-    cdef int rebuild(self) except -1
+    # Compute W anew if it has worn out; rho stays large, or infinite, where that does not help.
+    cdef int refresh(self) except -1
 
     # W <- the inverse after B grows by weight x x^T, for an x inside the support.
     cdef void update(self, const int32_t* columns, const double* values, Py_ssize_t n, double weight) noexcept nogil

@@ -188,7 +188,8 @@ cdef class RowOracle:
         for i in range(k):
             for j in range(k):
                 self.s[self.place[column[i]] * self.room + self.place[column[j]]] += g[i * k + j]
-        self.rho = INFINITY
+        if k:
+            self.rho, self.fresh = INFINITY, False
 
     @property
     def support(self):
@@ -225,8 +226,7 @@ cdef class RowOracle:
         cdef RowScan scan = RowScan(1.0, 1.0)
         cdef Py_ssize_t position = integer(level, "level", 0, rows.n_levels - 1), r, first
         check_rows(self, rows)
-        if not self.rho <= LOOSE:
-            self.rebuild()
+        self.refresh()
         if not isfinite(self.rho):
             raise np.linalg.LinAlgError("S + eps_r I is not positive definite in float64; raise eps_r")
         first = rows.begins[position]
@@ -370,6 +370,7 @@ cdef class RowOracle:
                 free(sums)
         finally:
             free(local)
+        self.fresh = False
         if self.rho <= LOOSE and m * self.order <= 3 * self.order * self.order:
             for r in range(begin, end):
                 self.update(
@@ -414,17 +415,16 @@ cdef class RowOracle:
                 return
             self.root[i] = sqrt(self.w[i * (self.room + 1)])
 
-    cdef int rebuild(self) except -1:
+    cdef int refresh(self) except -1:
         cdef Py_ssize_t i, j, k = self.order
         cdef double* b
         cdef double* w
         cdef double* product
         cdef double t, total, worst = 0.0
         cdef bint fits
-        if k == 0:
-            self.rho = 0.0
+        if self.rho <= LOOSE or self.fresh:
             return 0
-        self.rho = INFINITY
+        self.rho, self.fresh = INFINITY, True
         b = <double*> malloc(3 * k * k * sizeof(double))
         if b == NULL:
             raise MemoryError()
@@ -655,8 +655,7 @@ cdef class RowScan:
         cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, r, widest = 0
         cdef double bound = n * self.eps_t / self.eps_s, trace = 0.0, size = 0.0, largest = 0.0, slack, w, unit
         cdef Answer answer
-        if not oracle.rho <= LOOSE:
-            oracle.rebuild()
+        oracle.refresh()
         if oracle.rho <= LOOSE and 1.0 / VAST <= bound <= VAST and 1.0 / VAST <= oracle.eps_r <= VAST:
             with nogil:
                 self.locate(oracle, rows, level)
