@@ -23,11 +23,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
+from dmq_fast import DMQ, FiniteClass, LinearClass, Policy, Stream, __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.cli.sweep import progress_text
 from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store, toml_lines
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
+from dmq_fast.samplers import ParallelSampler, RolloutSampler, WorkerError
+
+try:
+    import distributed
+except ImportError:
+    distributed = None
+
+needs_dask = pytest.mark.skipif(distributed is None, reason="distributed is not installed")
 
 ROOT = Path(__file__).parent
 
@@ -809,34 +817,206 @@ def test_what_an_executor_cancels_is_no_crash(tmp_path):
     assert experiments.load(tmp_path) == []
 
 
-@pytest.mark.slow
+def test_what_does_not_reach_a_worker_is_no_crash(tmp_path, monkeypatch):
+    monkeypatch.setitem(algorithms.REGISTRY, "homely", obstinate.Homely())
+    with pytest.raises(BrokenExecutor, match="a worker cannot do the runs: RuntimeError: ImportError: not at home"):
+        experiments.sweep(one("homely"), tmp_path, workers=1)
+    monkeypatch.setitem(algorithms.REGISTRY, "local", lambda env, seed: None)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        with pytest.raises(BrokenExecutor, match=r"a worker cannot do the runs: .*pickle"):
+            experiments.sweep(one("local"), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
+
+
+def test_what_a_worker_has_not_registered_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setitem(environments.registry.REGISTRY, "mine", environments.chain)
+    with pytest.raises(BrokenExecutor, match="environment: mine is registered in the sweeping process only"):
+        experiments.sweep(one(n_samples=20, environment={"name": "mine", "horizon": 3}), tmp_path, workers=1)
+    assert experiments.load(tmp_path) == []
+
+
+def test_whatever_a_run_raises_is_its_failure(tmp_path):
+    """A run that asyncio cancels, for example, raises what is no Exception."""
+    data = one("obstinate:failing", kind="cancel", seeds=2)
+    data["algorithms"][0] |= {"seeds": [[1]]}
+    assert experiments.sweep(data, tmp_path, workers=1).statuses == {"failed": 1, "finished": 1}
+
+
+# Dask
+
+
+class Processes:
+    """A scheduler of dask and its workers, each a process of its own."""
+
+    def __init__(self, directory, stack):
+        self.directory, self.stack, self.started = directory, stack, 0
+        ready = directory / "scheduler.json"
+        self.file = ["--scheduler-file", str(ready)]
+        # As on clusters that others look after, the scheduler does not have the package.
+        absent = "import sys\nsys.modules['dmq_fast'] = None\n"
+        self.scheduler = self.start("scheduler", "--host", "127.0.0.1", "--port", "0", begin=absent)
+        wait_until(lambda: ready.exists() and ready.read_text().endswith("}"))
+        self.address = json.loads(ready.read_text())["address"]
+
+    def start(self, kind, *options, begin="", path=()):
+        self.started += 1
+        place = self.directory / f"{kind} {self.started}"
+        place.mkdir()
+        (place / "sitecustomize.py").write_text(begin)
+        found = os.pathsep.join(filter(None, [str(place), *map(str, path), os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, "-P", "-m", "dask", kind, *self.file, "--no-dashboard", *options]
+        env = os.environ | {"PYTHONPATH": found}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": place}
+        process = self.stack.enter_context(subprocess.Popen(command, env=env, **quiet))
+        self.stack.callback(process.kill)
+        return process
+
+    def worker(self, **options):
+        return self.start("worker", "--no-nanny", "--nthreads", "1", **options)
+
+    @contextlib.contextmanager
+    def executor(self):
+        with distributed.Client(self.address) as client, client.get_executor() as executor:
+            yield executor
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A worker that has the package, but none of the modules of the tests."""
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path_factory.mktemp("dask"), stack)
+        processes.worker()
+        yield processes
+
+
+@needs_dask
+def test_a_worker_that_cannot_import_what_runs_name_does_none(tmp_path, bare, monkeypatch):
+    monkeypatch.setitem(algorithms.REGISTRY, "registered", obstinate.leaving)
+    monkeypatch.setitem(environments.registry.REGISTRY, "mine", environments.chain)
+    nowhere = "cannot be imported: ModuleNotFoundError: No module named 'obstinate'"
+    wrong = {
+        f"ImportError: algorithm: 'obstinate:foreign' {nowhere}": one("obstinate:foreign"),
+        f"ImportError: environment: 'obstinate:unlucky' {nowhere}": one(
+            environment={"name": "obstinate:unlucky", "horizon": 3}
+        ),
+        f"ImportError: function_class: 'obstinate:linear' {nowhere}": one(function_class="obstinate:linear"),
+        "ImportError: environment: mine is registered in": one(environment={"name": "mine", "horizon": 3}),
+        "ModuleNotFoundError: No module named 'obstinate'": one("registered"),
+    }
+    asks = scheduler.Cluster.ask_all
+    with bare.executor() as executor:
+        for words, data in wrong.items():
+            with pytest.raises(BrokenExecutor, match=r"a worker cannot do the runs: tcp://127\.0\.0\.1:") as caught:
+                experiments.sweep(data, tmp_path, executor=executor)
+            assert words in str(caught.value)
+            # So does a worker that comes after the workers were asked.
+            answers = [{}]
+            monkeypatch.setattr(
+                scheduler.Cluster, "ask_all", lambda *call, answers=answers: answers.pop() if answers else asks(*call)
+            )
+            with pytest.raises(BrokenExecutor, match=r"a worker cannot do the runs: tcp://127\.0\.0\.1:") as caught:
+                experiments.sweep(data, tmp_path, executor=executor)
+            assert words in str(caught.value)
+            monkeypatch.setattr(scheduler.Cluster, "ask_all", asks)
+        assert experiments.load(tmp_path) == []
+        # The worker lives.
+        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"finished": 3}
+
+
+@needs_dask
+def test_dask_waits_for_a_worker_and_refuses_another_version(tmp_path):
+    old = "import dmq_fast._version\ndmq_fast._version.__version__ = '0.0'\n"
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path, stack)
+        line = [write(tmp_path, SMALL), "--out", tmp_path / "out", "--dask", processes.address]
+        with start(*line) as sweeping:
+            assert sweeping.stderr.readline() == f"warning: waiting for workers at {processes.address}\n"
+            processes.worker()
+            _, err = sweeping.communicate(timeout=60)
+        assert (sweeping.returncode, err) == (0, "")
+        processes.worker(begin=old)
+        with processes.executor() as executor:
+            wait_until(lambda: len(executor._client.nthreads()) == 2)
+            with pytest.raises(
+                BrokenExecutor, match=rf"tcp://.*: ImportError: expected dmq_fast {__version__}, got 0.0"
+            ):
+                experiments.sweep(one(n_samples=20), tmp_path / "other", executor=executor)
+    assert experiments.load(tmp_path / "other") == []
+
+
+@needs_dask
 def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
     """What it cancels did not run, so it is no crash."""
-    pytest.importorskip("distributed")
-    ready = tmp_path / "scheduler.json"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment_of_tests()}
     begun = tmp_path / "begun"
     begun.mkdir()
-    command = [sys.executable, "-P", "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    worker = [sys.executable, "-P", "-m", "dask", "worker", "--scheduler-file", str(ready), "--no-nanny"]
-    with subprocess.Popen([*command, "--scheduler-file", str(ready)], **quiet) as scheduling:
-        wait_until(ready.exists)
-        with subprocess.Popen([*worker, "--nthreads", "1", "--no-dashboard"], **quiet) as working:
-            address = json.loads(ready.read_text())["address"]
-            text = (
-                'seeds = 4\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
-                f'directory = "{begun}"\n'
-            )
-            line = [write(tmp_path, text), "--out", tmp_path / "out", "--dask", address]
-            try:
-                with start(*line) as sweeping:
-                    wait_until(lambda: list(begun.iterdir()))
-                    scheduling.kill()
-                    assert sweeping.wait(timeout=60) == 1
-            finally:
-                scheduling.kill()
-                working.kill()
+    text = (
+        'seeds = 4\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
+        f'directory = "{begun}"\n'
+    )
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path, stack)
+        processes.worker(path=[ROOT])
+        with start(write(tmp_path, text), "--out", tmp_path / "out", "--dask", processes.address) as sweeping:
+            wait_until(lambda: list(begun.iterdir()))
+            processes.scheduler.kill()
+            assert sweeping.wait(timeout=60) == 1
     assert experiments.load(tmp_path / "out") == []
+
+
+@needs_dask
+@pytest.mark.parametrize("work", ["sweep", "sampler"])
+def test_a_client_that_gives_up_ends_what_waits_for_it(tmp_path, bare, work):
+    """Without a word to the futures, as it may when it does not find the scheduler again."""
+    inner = RolloutSampler(environments.chain(3))
+    with distributed.Client(bare.address) as client:
+        executor = client.get_executor()
+
+        class Waiting(type(executor)):
+            def submit(self, *call, **named):
+                client.close()
+                return Future()
+
+        executor.__class__ = Waiting
+        if work == "sweep":
+            with pytest.raises(BrokenExecutor, match=r"the connection to the dask scheduler at tcp://.* is lost"):
+                experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
+            assert experiments.load(tmp_path) == []
+        else:
+            sampler, policy = ParallelSampler(inner, executor), Policy.uniform(3)
+            with pytest.raises(
+                WorkerError, match=r"the connection to the dask scheduler at tcp://.* is lost; .* chunk 0"
+            ):
+                sampler.collect(policy, 40_000, stream=Stream(0), levels=[2])
+
+
+@needs_dask
+def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path):
+    """Dask suspects all tasks that a worker had when it died."""
+
+    class Suspecting(ThreadPoolExecutor):
+        flying = ()
+
+        def submit(self, *call):
+            self.flying += ((Future(), call),)
+            super().submit(self.land)
+            return self.flying[-1][0]
+
+        def land(self):
+            time.sleep(0.01)
+            landed, self.flying = self.flying, ()
+            deadly = any(run.seed == 1 for _, (_, runs, _) in landed for run in runs)
+            for future, (do, *what) in landed:
+                if deadly:
+                    future.set_exception(distributed.KilledWorker("task", None, 3))
+                else:
+                    future.set_result(do(*what))
+
+    with Suspecting(1) as executor:
+        assert experiments.sweep(one(n_samples=20, seeds=8), tmp_path, executor=executor).statuses == {
+            "crashed": 1,
+            "finished": 7,
+        }
+    assert [row["seed"] for row in experiments.load(tmp_path) if row["status"] == "crashed"] == [1]
 
 
 def test_workers_that_do_not_come_up_are_no_failures_of_runs(tmp_path):
@@ -1094,7 +1274,8 @@ def test_a_store_nobody_can_write_is_read(tmp_path, monkeypatch):
 
 
 def test_runs_of_another_version_are_pointed_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("dmq_fast.experiments.sweeps.runs.__version__", "0.0.9")
+    for module in ("runs", "scheduler"):
+        monkeypatch.setattr(f"dmq_fast.experiments.sweeps.{module}.__version__", "0.0.9")
     experiments.sweep(one(n_samples=20, seeds=1), tmp_path, workers=0)
     monkeypatch.undo()
     summary = experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)
