@@ -20,15 +20,15 @@ from pathlib import Path
 import numpy as np
 import obstinate
 import pytest
+from clusters import Processes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmq_fast import DMQ, FiniteClass, LinearClass, Policy, Stream, __version__, baselines, environments, experiments
+from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.cli.sweep import progress_text
 from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store, toml_lines
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
-from dmq_fast.samplers import ParallelSampler, RolloutSampler, WorkerError
 
 try:
     import distributed
@@ -845,41 +845,6 @@ def test_whatever_a_run_raises_is_its_failure(tmp_path):
 # Dask
 
 
-class Processes:
-    """A scheduler of dask and its workers, each a process of its own."""
-
-    def __init__(self, directory, stack):
-        self.directory, self.stack, self.started = directory, stack, 0
-        ready = directory / "scheduler.json"
-        self.file = ["--scheduler-file", str(ready)]
-        # As on clusters that others look after, the scheduler does not have the package.
-        absent = "import sys\nsys.modules['dmq_fast'] = None\n"
-        self.scheduler = self.start("scheduler", "--host", "127.0.0.1", "--port", "0", begin=absent)
-        wait_until(lambda: ready.exists() and ready.read_text().endswith("}"))
-        self.address = json.loads(ready.read_text())["address"]
-
-    def start(self, kind, *options, begin="", path=()):
-        self.started += 1
-        place = self.directory / f"{kind} {self.started}"
-        place.mkdir()
-        (place / "sitecustomize.py").write_text(begin)
-        found = os.pathsep.join(filter(None, [str(place), *map(str, path), os.environ.get("PYTHONPATH")]))
-        command = [sys.executable, "-P", "-m", "dask", kind, *self.file, "--no-dashboard", *options]
-        env = os.environ | {"PYTHONPATH": found}
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": place}
-        process = self.stack.enter_context(subprocess.Popen(command, env=env, **quiet))
-        self.stack.callback(process.kill)
-        return process
-
-    def worker(self, **options):
-        return self.start("worker", "--no-nanny", "--nthreads", "1", **options)
-
-    @contextlib.contextmanager
-    def executor(self):
-        with distributed.Client(self.address) as client, client.get_executor() as executor:
-            yield executor
-
-
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
     """A worker that has the package, but none of the modules of the tests."""
@@ -964,10 +929,8 @@ def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
 
 
 @needs_dask
-@pytest.mark.parametrize("work", ["sweep", "sampler"])
-def test_a_client_that_gives_up_ends_what_waits_for_it(tmp_path, bare, work):
+def test_a_client_that_gives_up_ends_the_sweep(tmp_path, bare):
     """Without a word to the futures, as it may when it does not find the scheduler again."""
-    inner = RolloutSampler(environments.chain(3))
     with distributed.Client(bare.address) as client:
         executor = client.get_executor()
 
@@ -977,16 +940,9 @@ def test_a_client_that_gives_up_ends_what_waits_for_it(tmp_path, bare, work):
                 return Future()
 
         executor.__class__ = Waiting
-        if work == "sweep":
-            with pytest.raises(BrokenExecutor, match=r"the connection to the dask scheduler at tcp://.* is lost"):
-                experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
-            assert experiments.load(tmp_path) == []
-        else:
-            sampler, policy = ParallelSampler(inner, executor), Policy.uniform(3)
-            with pytest.raises(
-                WorkerError, match=r"the connection to the dask scheduler at tcp://.* is lost; .* chunk 0"
-            ):
-                sampler.collect(policy, 40_000, stream=Stream(0), levels=[2])
+        with pytest.raises(BrokenExecutor, match=r"the connection to the dask scheduler at tcp://.* is lost"):
+            experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
 
 
 @needs_dask

@@ -103,8 +103,9 @@ class Cluster(Executor):
     def watch(self) -> int:
         """Return the number of threads of all workers, and log once that there are none; BrokenExecutor if lost."""
         self.check_connected()
-        with contextlib.suppress(OSError, TimeoutError):  # of a scheduler that is busy, or about to be lost
-            self._threads = sum(self._client.nthreads(callback_timeout=PATIENCE).values())
+        with contextlib.suppress(OSError, TimeoutError, AttributeError):  # a busy scheduler, or one that is being lost
+            threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=PATIENCE)
+            self._threads = sum(threads.values())
         waiting = not self._threads
         if waiting and not self._waiting:
             LOGGER.warning("waiting for workers at %s", self.address)
