@@ -851,14 +851,21 @@ def bare(tmp_path_factory):
     with contextlib.ExitStack() as stack:
         processes = Processes(tmp_path_factory.mktemp("dask"), stack)
         processes.worker()
+        with processes.executor() as executor:
+            executor._client.wait_for_workers(1)
         yield processes
 
 
 @needs_dask
-def test_a_worker_that_cannot_import_what_runs_name_does_none(tmp_path, bare, monkeypatch):
+def test_a_worker_that_cannot_import_what_runs_name_does_none(tmp_path, bare, monkeypatch, run):
     monkeypatch.setitem(algorithms.REGISTRY, "registered", obstinate.leaving)
     monkeypatch.setitem(environments.registry.REGISTRY, "mine", environments.chain)
     nowhere = "cannot be imported: ModuleNotFoundError: No module named 'obstinate'"
+    text = SMALL.replace('"dmq"', '"obstinate:foreign"')
+    code, out, err = run("sweep", write(tmp_path, text), "--out", tmp_path, "--dask", bare.address)
+    assert (code, out) == (1, "") and err.startswith(f"dmq-fast sweep {tmp_path}")
+    assert "a worker cannot do the runs: tcp://127.0.0.1:" in err and "No module named 'obstinate'" in err
+    assert err.endswith("; the same command does the remaining runs\n") and err.count("\n") == 1
     wrong = {
         f"ImportError: algorithm: 'obstinate:foreign' {nowhere}": one("obstinate:foreign"),
         f"ImportError: environment: 'obstinate:unlucky' {nowhere}": one(
@@ -925,6 +932,7 @@ def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
             wait_until(lambda: list(begun.iterdir()))
             processes.scheduler.kill()
             assert sweeping.wait(timeout=60) == 1
+            assert "cancelled runs; it may have lost" in sweeping.stderr.read()
     assert experiments.load(tmp_path / "out") == []
 
 

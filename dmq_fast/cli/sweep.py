@@ -110,7 +110,7 @@ def sweep(arguments: Sequence[str]) -> int:
         except experiments.WriteError as error:
             return not_saved(command, error)
         except (BrokenExecutor, WorkerStartError) as error:
-            say(f"dmq-fast {command}: {error}")
+            say(f"dmq-fast {command}: {error}; the same command does the remaining runs")
             return FAILED
         except (ValueError, TypeError, ImportError, OSError) as error:
             return usage_error(f"{command}: {error}")

@@ -27,8 +27,6 @@ from dmq_fast.samplers.parallel import workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
 
-RESUME = "Finished runs are stored; the same call does the remaining ones."
-
 BATCH_SECONDS = 1.0
 """Target duration of a task: long compared with sending it to a worker, short compared with losing it to a kill."""
 
@@ -218,12 +216,12 @@ class Sweep:
         """Do the missing runs."""
         cluster = executor if isinstance(executor, Cluster) else None
         self.report()
-        if cluster is not None:
-            cluster.await_workers()
-            check_workers(cluster, self.missing)
         here = isinstance(executor, Here)
-        self.workers = 1 if here else workers_of(executor)
         try:
+            if cluster is not None:
+                cluster.await_workers()
+                check_workers(cluster, self.missing)
+            self.workers = 1 if here else workers_of(executor)
             while True:
                 window = 1 if here else 2 * self.workers
                 while len(self.flying) < window and (batch := self.next_batch()):
@@ -243,6 +241,9 @@ class Sweep:
                 self.report()
         except KeyboardInterrupt:
             self.keep_finished()
+            raise
+        except (BrokenExecutor, WorkerStartError) as error:
+            error.add_note("Finished runs are stored; the same call does the remaining ones.")
             raise
         finally:
             for future in self.flying:
@@ -273,18 +274,17 @@ class Sweep:
         """
         try:
             rows = future.result()
-        except (BrokenExecutor, WorkerStartError) as error:
-            error.add_note(RESUME)
+        except (BrokenExecutor, WorkerStartError):
             raise
         except CancelledError as error:  # as dask does when it loses its scheduler
             raise BrokenExecutor(
-                f"the executor has cancelled runs; it may have lost its workers or its scheduler. {RESUME}"
+                "the executor has cancelled runs; it may have lost its workers or its scheduler"
             ) from error
         except Exception as error:
             if not (isinstance(error, WorkerDied) or killed(error)):
                 if cluster is not None:
                     check_workers(cluster, batch)  # it names the worker
-                raise BrokenExecutor(f"a worker cannot do the runs: {spelled(error)}. {RESUME}") from error
+                raise BrokenExecutor(f"a worker cannot do the runs: {spelled(error)}") from error
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self.broken.extend((batch[:middle], batch[middle:]))
