@@ -896,6 +896,14 @@ def test_a_worker_that_cannot_import_what_runs_name_does_none(tmp_path, bare, mo
 
 
 @needs_dask
+def test_a_worker_that_leaves_while_it_is_asked_does_not_end_the_sweep(tmp_path, bare, monkeypatch):
+    leaving = {"tcp://127.0.0.1:1": distributed.comm.CommClosedError("Stream is closed")}
+    monkeypatch.setattr(scheduler.Cluster, "ask_all", lambda *call: leaving)
+    with bare.executor() as executor:
+        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"finished": 3}
+
+
+@needs_dask
 def test_a_worker_of_another_version_does_no_runs(tmp_path, bare, monkeypatch):
     monkeypatch.setattr(scheduler, "__version__", "9.9")
     with bare.executor() as executor:

@@ -103,8 +103,9 @@ def sweep(
         each CPU.
     executor : concurrent.futures.Executor, optional
         Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like. It
-        is not shut down, and the number of BLAS threads of its workers is up to the caller. With `workers` and dask,
-        the death of a worker costs one run; one that breaks an executor, as a ``ProcessPoolExecutor``, ends the sweep.
+        is not shut down, and the number of BLAS threads of its workers is up to the caller. With `workers`,
+        the death of a worker costs one run; dask tries the run on several workers before. A death that breaks an
+        executor, such as a ``ProcessPoolExecutor``, ends the sweep.
     retry : bool
         Repeat the runs that failed or crashed.
     progress : callable, optional
@@ -326,7 +327,9 @@ def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:
     """Raise BrokenExecutor if a worker of a cluster cannot do these runs."""
     different = {needs(run): run for run in runs}
     answers = cluster.ask_all(prepare, list(different.values()), __version__)
-    unfit = [f"{worker}: {spelled(error)}" for worker, error in answers.items() if isinstance(error, Exception)]
+    # An OSError is of the connection to a worker that is leaving, as workers do where a cluster adapts.
+    errors = {worker: error for worker, error in answers.items() if isinstance(error, Exception)}
+    unfit = [f"{worker}: {spelled(error)}" for worker, error in errors.items() if not isinstance(error, OSError)]
     if unfit:
         more = f"; and {len(unfit) - 1} more of {len(answers)} workers" if len(unfit) > 1 else ""
         raise BrokenExecutor(f"a worker cannot do the runs: {unfit[0]}{more}")
