@@ -1,5 +1,6 @@
 """Algorithms that fail, die or take their time; importable, so that sweeps find them as obstinate:NAME."""
 
+import asyncio
 import multiprocessing
 import os
 import signal
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dmq_fast import Policy
+from dmq_fast import LinearClass, Policy
 from dmq_fast.environments import chain
 from dmq_fast.experiments import Outcome, algorithms
 from dmq_fast.experiments.sweeps.spec import seeds_of
@@ -63,6 +64,8 @@ def fail(kind):
         raise FileNotFoundError("no \udcff")
     if kind == "exit":
         raise SystemExit(3)
+    if kind == "cancel":
+        raise asyncio.CancelledError
     if kind == "die":
         os._exit(9)
     if kind == "kill":
@@ -104,6 +107,26 @@ def ended_child():
     child.terminate()
     child.join()
     return child.exitcode
+
+
+class Homely:
+    """A factory that is unpickled only in the process that it comes from."""
+
+    def __reduce__(self):
+        return at_home, (os.getpid(),)
+
+    def __call__(self, env, seed):
+        return Obstinate(env, lambda env, budget: uniform(env))
+
+
+def at_home(home):
+    if os.getpid() != home:
+        raise ImportError("not at home")
+    return Homely()
+
+
+def linear():
+    return LinearClass()
 
 
 def leaving(env, seed):

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import obstinate
 import pytest
+from clusters import Processes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,13 @@ from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.cli.sweep import progress_text
 from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store, toml_lines
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
+
+try:
+    import distributed
+except ImportError:
+    distributed = None
+
+needs_dask = pytest.mark.skipif(distributed is None, reason="distributed is not installed")
 
 ROOT = Path(__file__).parent
 
@@ -809,34 +817,179 @@ def test_what_an_executor_cancels_is_no_crash(tmp_path):
     assert experiments.load(tmp_path) == []
 
 
+def test_what_does_not_reach_a_worker_is_no_crash(tmp_path, monkeypatch):
+    monkeypatch.setitem(algorithms.REGISTRY, "homely", obstinate.Homely())
+    with pytest.raises(BrokenExecutor, match="a worker cannot do the runs: RuntimeError: ImportError: not at home"):
+        experiments.sweep(one("homely"), tmp_path, workers=1)
+    monkeypatch.setitem(algorithms.REGISTRY, "local", lambda env, seed: None)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        with pytest.raises(BrokenExecutor, match=r"a worker cannot do the runs: .*pickle"):
+            experiments.sweep(one("local"), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
+
+
+def test_what_a_worker_has_not_registered_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setitem(environments.registry.REGISTRY, "mine", environments.chain)
+    with pytest.raises(BrokenExecutor, match="environment: mine is registered in the sweeping process only"):
+        experiments.sweep(one(n_samples=20, environment={"name": "mine", "horizon": 3}), tmp_path, workers=1)
+    assert experiments.load(tmp_path) == []
+
+
+def test_whatever_a_run_raises_is_its_failure(tmp_path):
+    """A run that asyncio cancels, for example, raises what is no Exception."""
+    data = one("obstinate:failing", kind="cancel", seeds=2)
+    data["algorithms"][0] |= {"seeds": [[1]]}
+    assert experiments.sweep(data, tmp_path, workers=1).statuses == {"failed": 1, "finished": 1}
+
+
+# Dask
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A worker that has the package, but none of the modules of the tests."""
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path_factory.mktemp("dask"), stack)
+        processes.worker()
+        with processes.executor() as executor:
+            executor._client.wait_for_workers(1)
+        yield processes
+
+
+@needs_dask
+def test_a_worker_that_cannot_import_what_runs_name_does_none(tmp_path, bare, monkeypatch, run):
+    monkeypatch.setitem(algorithms.REGISTRY, "registered", obstinate.leaving)
+    monkeypatch.setitem(environments.registry.REGISTRY, "mine", environments.chain)
+    nowhere = "cannot be imported: ModuleNotFoundError: No module named 'obstinate'"
+    text = SMALL.replace('"dmq"', '"obstinate:foreign"')
+    code, out, err = run("sweep", write(tmp_path, text), "--out", tmp_path, "--dask", bare.address)
+    assert (code, out) == (1, "") and err.startswith(f"dmq-fast sweep {tmp_path}")
+    assert "a worker cannot do the runs: tcp://127.0.0.1:" in err and "No module named 'obstinate'" in err
+    assert err.endswith("; the same command does the remaining runs\n") and err.count("\n") == 1
+    wrong = {
+        f"ImportError: algorithm: 'obstinate:foreign' {nowhere}": one("obstinate:foreign"),
+        f"ImportError: environment: 'obstinate:unlucky' {nowhere}": one(
+            environment={"name": "obstinate:unlucky", "horizon": 3}
+        ),
+        f"ImportError: function_class: 'obstinate:linear' {nowhere}": one(function_class="obstinate:linear"),
+        "ImportError: environment: mine is registered in": one(environment={"name": "mine", "horizon": 3}),
+        "ModuleNotFoundError: No module named 'obstinate'": one("registered"),
+    }
+    asks = scheduler.Cluster.ask_all
+    with bare.executor() as executor:
+        for words, data in wrong.items():
+            with pytest.raises(BrokenExecutor, match=r"a worker cannot do the runs: tcp://127\.0\.0\.1:") as caught:
+                experiments.sweep(data, tmp_path, executor=executor)
+            assert words in str(caught.value)
+            # So does a worker that comes after the workers were asked.
+            answers = [{}]
+            monkeypatch.setattr(
+                scheduler.Cluster, "ask_all", lambda *call, answers=answers: answers.pop() if answers else asks(*call)
+            )
+            with pytest.raises(BrokenExecutor, match=r"a worker cannot do the runs: tcp://127\.0\.0\.1:") as caught:
+                experiments.sweep(data, tmp_path, executor=executor)
+            assert words in str(caught.value)
+            monkeypatch.setattr(scheduler.Cluster, "ask_all", asks)
+        assert experiments.load(tmp_path) == []
+        # The worker lives.
+        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"finished": 3}
+
+
+@needs_dask
+def test_a_worker_that_leaves_while_it_is_asked_does_not_end_the_sweep(tmp_path, bare, monkeypatch):
+    leaving = {"tcp://127.0.0.1:1": distributed.comm.CommClosedError("Stream is closed")}
+    monkeypatch.setattr(scheduler.Cluster, "ask_all", lambda *call: leaving)
+    with bare.executor() as executor:
+        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"finished": 3}
+
+
+@needs_dask
+def test_a_worker_of_another_version_does_no_runs(tmp_path, bare, monkeypatch):
+    monkeypatch.setattr(scheduler, "__version__", "9.9")
+    with bare.executor() as executor:
+        with pytest.raises(BrokenExecutor, match=rf"tcp://.*: ImportError: expected dmq_fast 9\.9, got {__version__}"):
+            experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
+
+
+@needs_dask
+def test_a_sweep_on_dask_waits_for_a_worker_and_says_so(tmp_path):
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path, stack)
+        line = [write(tmp_path, SMALL), "--out", tmp_path / "out", "--dask", processes.address]
+        with start(*line) as sweeping:
+            assert sweeping.stderr.readline() == f"warning: waiting for workers at {processes.address}\n"
+            processes.worker()
+            _, err = sweeping.communicate(timeout=60)
+        assert (sweeping.returncode, err) == (0, "")
+
+
 @pytest.mark.slow
+@needs_dask
 def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
     """What it cancels did not run, so it is no crash."""
-    pytest.importorskip("distributed")
-    ready = tmp_path / "scheduler.json"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment_of_tests()}
     begun = tmp_path / "begun"
     begun.mkdir()
-    command = [sys.executable, "-P", "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    worker = [sys.executable, "-P", "-m", "dask", "worker", "--scheduler-file", str(ready), "--no-nanny"]
-    with subprocess.Popen([*command, "--scheduler-file", str(ready)], **quiet) as scheduling:
-        wait_until(ready.exists)
-        with subprocess.Popen([*worker, "--nthreads", "1", "--no-dashboard"], **quiet) as working:
-            address = json.loads(ready.read_text())["address"]
-            text = (
-                'seeds = 4\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
-                f'directory = "{begun}"\n'
-            )
-            line = [write(tmp_path, text), "--out", tmp_path / "out", "--dask", address]
-            try:
-                with start(*line) as sweeping:
-                    wait_until(lambda: list(begun.iterdir()))
-                    scheduling.kill()
-                    assert sweeping.wait(timeout=60) == 1
-            finally:
-                scheduling.kill()
-                working.kill()
+    text = (
+        'seeds = 4\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
+        f'directory = "{begun}"\n'
+    )
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path, stack)
+        processes.worker(path=[ROOT])
+        with start(write(tmp_path, text), "--out", tmp_path / "out", "--dask", processes.address) as sweeping:
+            wait_until(lambda: list(begun.iterdir()))
+            processes.scheduler.kill()
+            assert sweeping.wait(timeout=60) == 1
+            assert "cancelled runs; it may have lost" in sweeping.stderr.read()
     assert experiments.load(tmp_path / "out") == []
+
+
+@needs_dask
+def test_a_client_that_gives_up_ends_the_sweep(tmp_path, bare):
+    """Without a word to the futures, as it may when it does not find the scheduler again."""
+    with distributed.Client(bare.address) as client:
+        executor = client.get_executor()
+
+        class Waiting(type(executor)):
+            def submit(self, *call, **named):
+                client.close()
+                return Future()
+
+        executor.__class__ = Waiting
+        with pytest.raises(BrokenExecutor, match=r"the connection to the dask scheduler at tcp://.* is lost"):
+            experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
+
+
+@needs_dask
+def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path):
+    """Dask suspects all tasks that a worker had when it died."""
+
+    class Suspecting(ThreadPoolExecutor):
+        flying = ()
+
+        def submit(self, *call):
+            self.flying += ((Future(), call),)
+            super().submit(self.land)
+            return self.flying[-1][0]
+
+        def land(self):
+            time.sleep(0.01)
+            landed, self.flying = self.flying, ()
+            deadly = any(run.seed == 1 for _, (_, runs, _) in landed for run in runs)
+            for future, (do, *what) in landed:
+                if deadly:
+                    future.set_exception(distributed.KilledWorker("task", None, 3))
+                else:
+                    future.set_result(do(*what))
+
+    with Suspecting(1) as executor:
+        assert experiments.sweep(one(n_samples=20, seeds=8), tmp_path, executor=executor).statuses == {
+            "crashed": 1,
+            "finished": 7,
+        }
+    assert [row["seed"] for row in experiments.load(tmp_path) if row["status"] == "crashed"] == [1]
 
 
 def test_workers_that_do_not_come_up_are_no_failures_of_runs(tmp_path):
@@ -1094,7 +1247,8 @@ def test_a_store_nobody_can_write_is_read(tmp_path, monkeypatch):
 
 
 def test_runs_of_another_version_are_pointed_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("dmq_fast.experiments.sweeps.runs.__version__", "0.0.9")
+    for module in ("runs", "scheduler"):
+        monkeypatch.setattr(f"dmq_fast.experiments.sweeps.{module}.__version__", "0.0.9")
     experiments.sweep(one(n_samples=20, seeds=1), tmp_path, workers=0)
     monkeypatch.undo()
     summary = experiments.sweep(one(n_samples=20, seeds=2), tmp_path, workers=0)

@@ -1,5 +1,6 @@
 """Chunks on several workers: the same bits, and no death goes unexplained."""
 
+import contextlib
 import functools
 import itertools
 import multiprocessing
@@ -15,6 +16,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 import numpy as np
 import pytest
 import walker
+from clusters import Processes
 from fragile import Counting, Fragile, coins, homely
 
 import dmq_fast as dmq
@@ -102,6 +104,41 @@ def test_dask_gives_the_bits_of_none():
         with pytest.raises(ZeroDivisionError) as caught:
             collect(ParallelSampler(Fragile(ENV, "raise"), executor), MANY)
         assert "chunk 3 of call 9" in caught.value.__notes__[0]
+
+
+def test_only_workers_of_dask_import_what_they_draw_and_a_lost_scheduler_is_noticed(tmp_path):
+    pytest.importorskip("distributed")
+    inner = RolloutSampler(ENV)
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path, stack)
+        processes.worker()
+        with processes.executor(timeout="2s") as executor:
+            sampler = ParallelSampler(inner, executor)
+            assert_same(collect(sampler), collect(inner))  # the scheduler does not have the package
+            with pytest.raises(ModuleNotFoundError, match="fragile") as caught:
+                collect(ParallelSampler(Fragile(ENV, "raise"), executor), MANY)
+            assert "chunk 0 of call 9" in caught.value.__notes__[0]
+            assert_same(collect(sampler), collect(inner))
+            processes.scheduler.kill()
+            with pytest.raises(WorkerError, match=r"dask scheduler at tcp://.*; the loss came while drawing chunk"):
+                for _ in range(3):
+                    collect(sampler)
+
+
+def test_a_client_of_dask_that_gives_up_ends_what_waits_for_it():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        with distributed.Client(cluster) as client:
+            executor = client.get_executor()
+
+            class Waiting(type(executor)):
+                def submit(self, *call, **named):
+                    client.close()
+                    return Future()
+
+            executor.__class__ = Waiting
+            with pytest.raises(WorkerError, match=r"the connection to the dask scheduler .* is lost; .* chunk 0"):
+                collect(ParallelSampler(RolloutSampler(ENV), executor))
 
 
 @pytest.mark.parametrize("settings", [{"workers": 2}, {"workers": 1}, {"executor": SPAWN}, {"max_seconds": 1e6}])

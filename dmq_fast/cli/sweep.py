@@ -34,7 +34,8 @@ __all__ = ["sweep"]
 EXIT_CODES = """\
 exit codes:
   0    every run is stored, and none failed
-  1    every run is stored, some as failed or crashed; or no worker process could be started
+  1    every run is stored, some as failed or crashed; or workers could not be started, were lost, or cannot do the
+       runs; the same command does the remaining ones
   2    the command line, the specification or the directory is wrong; nothing was run
   4    the store or the exported file could not be written
   130  interrupted by Ctrl-C; the same command does the remaining runs
@@ -109,7 +110,7 @@ def sweep(arguments: Sequence[str]) -> int:
         except experiments.WriteError as error:
             return not_saved(command, error)
         except (BrokenExecutor, WorkerStartError) as error:
-            say(f"dmq-fast {command}: {error}")
+            say(f"dmq-fast {command}: {error}; the same command does the remaining runs")
             return FAILED
         except (ValueError, TypeError, ImportError, OSError) as error:
             return usage_error(f"{command}: {error}")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
+from dmq_fast._support.cluster import Cluster, reached
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
@@ -31,7 +32,7 @@ __all__ = ["ParallelSampler", "WorkerError", "pool_of"]
 
 
 class WorkerError(RuntimeError):
-    """A worker process died. The message names the call, chunk and stream that it was drawing."""
+    """Workers died or were lost. The message names the call, chunk and stream that they were drawing."""
 
 
 class Chunk(NamedTuple):
@@ -83,7 +84,7 @@ class ParallelSampler(Sampler):
     Exceptions of `inner` are raised with a note that names call, chunk and stream. When a worker dies, all submitted
     chunks are drawn again, one at a time: on a new pool where `executor` makes one, or on the given one where it still
     works. A chunk on which a worker dies twice raises a `WorkerError`. It is never drawn in the calling process, which
-    could die as well.
+    could die as well. Dask itself tries several workers: what it gives up, and a lost scheduler, raise it at once.
 
     Examples
     --------
@@ -109,7 +110,7 @@ class ParallelSampler(Sampler):
         self.in_flight = None if in_flight is None else integer("in_flight", in_flight, 1)
         self._shipped = Shipped(inner)
         self._make = executor if callable(executor) else None
-        self._executor = None if callable(executor) else executor
+        self._executor = None if callable(executor) else reached(executor)
         self._home = os.getpid()
 
     def chunks(self, n: int) -> Sequence[int]:
@@ -192,7 +193,7 @@ class ParallelSampler(Sampler):
                 task, future = flying[0]
                 got = None
                 with naming(task.chunk), contextlib.suppress(BrokenExecutor):
-                    got = answer(future)
+                    got = answer(self.executor, task, future)
                 if got is not None:
                     flying.popleft()
                     yield got
@@ -204,7 +205,7 @@ class ParallelSampler(Sampler):
                     task, future = flying[0]
                     with naming(task.chunk):
                         try:
-                            got = answer(future if succeeded(future) else submit(task))
+                            got = answer(self.executor, task, future if succeeded(future) else submit(task))
                         except BrokenExecutor as error:
                             self._renew()
                             raise WorkerError(describe(task.chunk, self._make is not None)) from error
@@ -233,7 +234,7 @@ class ParallelSampler(Sampler):
             made = self._make()
             if not isinstance(made, Executor):
                 raise TypeError(f"executor: expected a function that makes an Executor, got {type(made).__name__}")
-            self._executor = made
+            self._executor = reached(made)
         return self._executor
 
     def _renew(self) -> None:
@@ -320,8 +321,13 @@ def travels(error: Exception) -> bool:
     return True
 
 
-def answer(future: Future[Any] | None) -> Any:
+def answer(executor: Executor, task: Task, future: Future[Any] | None) -> Any:
     """Wait for a chunk and return what was drawn; None stands for a chunk that the executor refused."""
+    if isinstance(executor, Cluster):  # it has tried several workers already, and does not come back once it is lost
+        try:
+            return executor.result(future)
+        except BrokenExecutor as error:
+            raise WorkerError(f"{error}; the loss came while drawing {name_of(task.chunk)}") from error
     if future is None:
         raise BrokenExecutor("the executor takes no more work")
     return future.result()
@@ -364,9 +370,9 @@ def describe(chunk: Chunk, renewed: bool) -> str:
 
 def workers_of(executor: Executor) -> int:
     """Return the number of workers of an executor, or of CPUs where it is unknown."""
-    client = getattr(executor, "_client", None)
-    if client is not None and hasattr(client, "nthreads"):  # dask: threads by worker, wherever they are
-        return sum(client.nthreads().values()) or 1
+    executor = reached(executor)
+    if isinstance(executor, Cluster):
+        return executor.watch() or 1
     counts = (getattr(executor, name, None) for name in ("_max_workers", "num_workers"))  # the latter: mpi4py
     return next((count for count in counts if isinstance(count, int) and count > 0), os.cpu_count() or 1)
 

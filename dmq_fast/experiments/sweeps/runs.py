@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
+import importlib
 import json
 import math
 import socket
@@ -15,15 +16,18 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.files import writable
 from dmq_fast._version import __version__
+from dmq_fast.environments import registry
+from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
 from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.run.appraisal import appraise
+from dmq_fast.run.named import imported, named_class
 from dmq_fast.samplers.close import close
 from dmq_fast.samplers.streams import LAST_CALL
 
-__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs"]
+__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs", "needs", "prepare"]
 
 FAILED = "failed"
 """Status of a run that raised an exception."""
@@ -38,15 +42,68 @@ WORTH = ("value", "value_standard_error", "optimal_value", "gap")
 
 
 class SweepRun(NamedTuple):
-    """A cell and a seed. The factory of the algorithm comes with them, as a worker may not have it registered."""
+    """A cell and a seed.
+
+    A factory that was registered comes with them, as a worker may not have it registered. One that is named by its
+    module is None, and imported by the worker.
+    """
 
     cell: Cell
     seed: int
-    factory: Factory
+    factory: Factory | None
+
+    @classmethod
+    def of(cls, cell: Cell, seed: int) -> SweepRun:
+        """Return the run of a cell with a seed."""
+        name = cell.algorithm
+        by_name = name not in algorithms.REGISTRY and not name.startswith("__main__:")
+        return cls(cell, seed, None if by_name else algorithms.find(name))
 
 
-def do_runs(runs: Sequence[SweepRun]) -> list[dict[str, Any]]:
-    """Do runs one after the other, in the worker process, and return the row of each."""
+def needs(run: SweepRun) -> tuple[str, str | None, str | None]:
+    """Return the names that a run needs in the process that does it: environment, algorithm, function class."""
+    cell = run.cell
+    function_class = cell.algorithm_parameters.get("function_class") if cell.algorithm == "dmq" else None
+    return cell.environment, None if run.factory else cell.algorithm, function_class
+
+
+def prepare(runs: Sequence[SweepRun], version: str) -> None:
+    """Raise ImportError if this process cannot do runs that a process with this version of dmq_fast sends.
+
+    So what is missing in a process is told from what fails in a run.
+    """
+    if version != __version__:
+        raise ImportError(f"expected dmq_fast {version}, got {__version__}")
+    for run in runs:
+        try:
+            find(*needs(run))
+        except (TypeError, ValueError) as error:
+            raise ImportError(str(error)) from error
+
+
+@functools.lru_cache(maxsize=1024)
+def find(environment: str, algorithm: str | None, function_class: str | None) -> None:
+    """Import what a run names; raise ImportError, TypeError or ValueError if it is not there."""
+    if environment.startswith(registry.GYMNASIUM_PREFIX):
+        importlib.import_module("gymnasium")
+    elif environment not in registry.REGISTRY:
+        if ":" not in environment:
+            raise ValueError(f"environment: {environment} is registered in the sweeping process only")
+        imported("environment", environment)
+    if algorithm is not None:
+        imported("algorithm", algorithm)
+    named_class(function_class)
+
+
+def do_runs(runs: Sequence[SweepRun], version: str) -> list[dict[str, Any]]:
+    """Do runs one after the other, in the worker process, and return the row of each.
+
+    Raises
+    ------
+    ImportError
+        As `prepare` does; then no run was begun.
+    """
+    prepare(runs, version)
     return [do_run(run) for run in runs]
 
 
@@ -55,7 +112,9 @@ def do_run(run: SweepRun) -> dict[str, Any]:
     clock = Clock()
     try:
         outcome = attempt(run, clock)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # such as SystemExit, or what asyncio raises in a task that is cancelled
         outcome = failure_entries(FAILED, error, traceback.format_exc())
     return identity(run) | outcome | {"seconds": clock.total(), "timings": clock.phases | outcome["timings"]}
 
@@ -79,7 +138,8 @@ def attempt(run: SweepRun, clock: Clock) -> dict[str, Any]:
 
 def learned(run: SweepRun, env: Environment, algorithm_seed: int, clock: Clock) -> dict[str, Any]:
     """Make the algorithm, learn, and appraise the learned policy."""
-    algorithm = run.factory(env, algorithm_seed, **run.cell.algorithm_parameters)
+    factory = run.factory or algorithms.find(run.cell.algorithm)
+    algorithm = factory(env, algorithm_seed, **run.cell.algorithm_parameters)
     clock.tick("making")
     outcome = Outcome.of(algorithm.learn(run.cell.budget))
     clock.tick("learning")
@@ -99,11 +159,12 @@ def learned(run: SweepRun, env: Environment, algorithm_seed: int, clock: Clock) 
         raise ValueError(f"learn: expected a status other than {FAILED} and {CRASHED}, got {row['status']}")
     if row["value"] is not None and not math.isfinite(row["value"]):
         raise ValueError(f"learn: expected a finite value, got {row['value']}")
-    # An outcome that cannot be stored must fail this run, not the sweep.
-    json.dumps(row, default=json_default)
+    # An outcome that cannot be stored must fail this run, not the sweep. What comes back from JSON can be pickled, and
+    # unpickled where the modules of users are not.
+    row = json.loads(to_json(row))
     if not 0 <= row["n_trajectories"] <= 1e308:
         raise ValueError(f"learn: expected n_trajectories in [0, 1e308], got {row['n_trajectories']}")
-    return row
+    return row  # type: ignore[no-any-return]
 
 
 def worth_of(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str, Any]:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmq_fast._support.checks import integer
+from dmq_fast._support.cluster import Cluster, killed, reached
 from dmq_fast._version import __version__
 from dmq_fast.environments import registry
-from dmq_fast.experiments.sweeps import algorithms
-from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs
+from dmq_fast.experiments.sweeps.errors import spelled
+from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, prepare
 from dmq_fast.experiments.sweeps.spec import Spec, read
 from dmq_fast.experiments.sweeps.store import Store
-from dmq_fast.experiments.sweeps.workers import Workers, WorkerStartError
+from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast.samplers.parallel import workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
@@ -102,8 +103,9 @@ def sweep(
         each CPU.
     executor : concurrent.futures.Executor, optional
         Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like. It
-        is not shut down, and the number of BLAS threads of its workers is up to the caller. With `workers`, the death
-        of a worker costs one run; a death that breaks an executor, such as a ``ProcessPoolExecutor``, ends the sweep.
+        is not shut down, and the number of BLAS threads of its workers is up to the caller. With `workers`,
+        the death of a worker costs one run; dask tries the run on several workers before. A death that breaks an
+        executor, such as a ``ProcessPoolExecutor``, ends the sweep.
     retry : bool
         Repeat the runs that failed or crashed.
     progress : callable, optional
@@ -123,13 +125,17 @@ def sweep(
         On Ctrl-C. The same call does the remaining runs, as it does after a kill. `workers` are stopped at once, an
         `executor` finishes its current tasks.
     BrokenExecutor
-        If `executor` breaks.
+        If `executor` breaks, or a worker cannot do the runs, as it has another version of dmq_fast or cannot import
+        what they name. Nothing is stored of runs that did not take place.
 
     Notes
     -----
     Several sweeps on one machine may share a directory. Each does its runs in random order and skips, before each task,
     the runs that others have stored meanwhile. So they share the work, except for runs that two of them do at the same
     time; these are stored once.
+
+    With an executor of dask, every worker is asked before the first run whether it can do the runs. While there is no
+    worker, the sweep waits, and logs this once at the level WARNING under the name `dmq_fast`.
 
     Examples
     --------
@@ -165,7 +171,7 @@ def sweep(
             own = executor is None
             if own and workers != 0:
                 refuse_interactive(job.missing)
-            pool = executor if executor is not None else own_executor(workers, len(job.missing))
+            pool = reached(executor) if executor is not None else own_executor(workers, len(job.missing))
             try:
                 job.run(pool)
             except BaseException:
@@ -192,12 +198,14 @@ class Sweep:
     ) -> None:
         self.store, self.progress, self.began = store, progress, began
         known = store.statuses()
-        factories = {cell.algorithm: algorithms.find(cell.algorithm) for cell in spec.cells}
-        runs = [SweepRun(cell, seed, factories[cell.algorithm]) for cell in spec.cells for seed in spec.seeds]
+        runs = [SweepRun.of(cell, seed) for cell in spec.cells for seed in spec.seeds]
         self.missing = [run for run in runs if (run.cell.id, run.seed) not in known]
         random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
         # Tasks whose worker died, halved again and again until the run that kills its worker is alone.
         self.broken: deque[list[SweepRun]] = deque()
+        # Runs that dask has given up, perhaps because of others on the same workers: each is done once more, alone.
+        self.suspects: deque[list[SweepRun]] = deque()
+        self.alone = False
         self.flying: dict[Future[list[dict[str, Any]]], list[SweepRun]] = {}
         self.total, self.ran = len(runs), 0
         self.failed = sum(known.get((run.cell.id, run.seed)) in FAILURES for run in runs)
@@ -207,23 +215,36 @@ class Sweep:
 
     def run(self, executor: Executor) -> None:
         """Do the missing runs."""
-        here = isinstance(executor, Here)
-        self.workers = 1 if here else workers_of(executor)
-        window = 1 if here else 2 * self.workers
+        cluster = executor if isinstance(executor, Cluster) else None
         self.report()
+        here = isinstance(executor, Here)
         try:
+            if cluster is not None:
+                cluster.await_workers()
+                check_workers(cluster, self.missing)
+            self.workers = 1 if here else workers_of(executor)
             while True:
+                window = 1 if here else 2 * self.workers
                 while len(self.flying) < window and (batch := self.next_batch()):
-                    self.flying[executor.submit(do_runs, batch)] = batch
+                    self.flying[executor.submit(do_runs, batch, __version__)] = batch
+                self.alone = bool(self.suspects) and not self.flying
+                if self.alone:
+                    batch = self.suspects.popleft()
+                    self.flying[executor.submit(do_runs, batch, __version__)] = batch
                 if not self.flying:
                     return
                 done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in done:
-                    self.take(future, self.flying[future])
+                    self.take(future, self.flying[future], cluster)
                     del self.flying[future]
+                if cluster is not None and not done:
+                    self.workers = cluster.watch() or 1
                 self.report()
         except KeyboardInterrupt:
             self.keep_finished()
+            raise
+        except (BrokenExecutor, WorkerStartError) as error:
+            error.add_note("Finished runs are stored; the same call does the remaining ones.")
             raise
         finally:
             for future in self.flying:
@@ -247,22 +268,30 @@ class Sweep:
                 return batch
         return []
 
-    def take(self, future: Future[list[dict[str, Any]]], batch: list[SweepRun]) -> None:
-        """Store the rows of a finished task, or split a task whose worker died."""
+    def take(self, future: Future[list[dict[str, Any]]], batch: list[SweepRun], cluster: Cluster | None = None) -> None:
+        """Store the rows of a finished task, or split a task whose worker died.
+
+        Only a death is stored as a crash: of all else that a task may raise, its runs did not take place.
+        """
         try:
             rows = future.result()
-        except (BrokenExecutor, WorkerStartError) as error:
-            error.add_note("Finished runs are stored; the same call does the remaining ones.")
+        except (BrokenExecutor, WorkerStartError):
             raise
-        except CancelledError as error:  # as dask does when it loses its scheduler: these runs did not take place
+        except CancelledError as error:  # as dask does when it loses its scheduler
             raise BrokenExecutor(
-                "the executor has cancelled runs; it may have lost its workers, or a scheduler that cannot import what "
-                "the sweep names. Finished runs are stored; the same call does the remaining ones."
+                "the executor has cancelled runs; it may have lost its workers or its scheduler"
             ) from error
         except Exception as error:
+            if not (isinstance(error, WorkerDied) or killed(error)):
+                if cluster is not None:
+                    check_workers(cluster, batch)  # it names the worker
+                raise BrokenExecutor(f"a worker cannot do the runs: {spelled(error)}") from error
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self.broken.extend((batch[:middle], batch[middle:]))
+                return
+            if killed(error) and not self.alone:
+                self.suspects.append(batch)
                 return
             rows = [crashed_row(batch[0], error)]
         self.store.add(rows)
@@ -292,6 +321,18 @@ class Sweep:
             done = self.total - self.left.total()
             left, unseen = time_left(self.left, self.timings, self.workers)
             self.progress(SweepProgress(done, self.total, self.failed, time.perf_counter() - self.began, left, unseen))
+
+
+def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:
+    """Raise BrokenExecutor if a worker of a cluster cannot do these runs."""
+    different = {needs(run): run for run in runs}
+    answers = cluster.ask_all(prepare, list(different.values()), __version__)
+    # An OSError is of the connection to a worker that is leaving, as workers do where a cluster adapts.
+    errors = {worker: error for worker, error in answers.items() if isinstance(error, Exception)}
+    unfit = [f"{worker}: {spelled(error)}" for worker, error in errors.items() if not isinstance(error, OSError)]
+    if unfit:
+        more = f"; and {len(unfit) - 1} more of {len(answers)} workers" if len(unfit) > 1 else ""
+        raise BrokenExecutor(f"a worker cannot do the runs: {unfit[0]}{more}")
 
 
 def time_left(
