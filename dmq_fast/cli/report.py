@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.json_text import from_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
@@ -95,7 +95,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
     result = load(npz)
     try:
-        summary = json.loads(text.read_text())
+        summary = from_json(text.read_text())
     except ValueError as error:
         raise ValueError(f"{text}: not the summary of a run ({error})") from error
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
@@ -126,7 +126,7 @@ def resume(arguments: Sequence[str]) -> int:
     if summary is None:
         return finish(job)
     say(f"dmq-fast {command}: this run has finished")
-    return show(command, json.dumps(summary) if given["json"] else summary_table(summary), FINISHED)
+    return show(command, to_json(summary) if given["json"] else summary_table(summary), FINISHED)
 
 
 def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
@@ -160,7 +160,7 @@ def check_environment(command: str, given: Given) -> int:
         report, code = check(env, rng=options["seed"]), FINISHED
     except CheckError as error:
         report, code = error.report, FAILED
-    return show(command, json.dumps(asdict(report)) if options["json"] else str(report), code)
+    return show(command, to_json(asdict(report)) if options["json"] else str(report), code)
 
 
 def prepare(command: str, given: Given) -> Job:
@@ -213,7 +213,7 @@ def finish(job: Job) -> int:
                 save(result, summary, options["out"])
             except OSError as error:
                 code = not_saved(job.command, error)
-        text = json.dumps(summary) if options["json"] else summary_table(summary)
+        text = to_json(summary) if options["json"] else summary_table(summary)
         code = show(job.command, text, code)
         try:
             with signals.held(spare=0):  # all is saved and printed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
@@ -120,7 +120,7 @@ def sweep(arguments: Sequence[str]) -> int:
                 csv_export.export(stored, options.export)
             except OSError as error:
                 code = not_saved(command, error)
-        text = json.dumps(as_dict(summary, rows)) if options.json else sweep_table(summary, rows)
+        text = to_json(as_dict(summary, rows)) if options.json else sweep_table(summary, rows)
         return signals.code(show(command, text, code))
 
 

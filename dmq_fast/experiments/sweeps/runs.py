@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
-import json
 import math
 import socket
 import time
@@ -14,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dmq_fast._support.files import writable
+from dmq_fast._support.json_text import to_json
 from dmq_fast._version import __version__
 from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
 from dmq_fast.experiments.sweeps.errors import spelled
@@ -23,7 +22,7 @@ from dmq_fast.run.appraisal import appraise
 from dmq_fast.samplers.close import close
 from dmq_fast.samplers.streams import LAST_CALL
 
-__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs"]
+__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs", "row_json"]
 
 FAILED = "failed"
 """Status of a run that raised an exception."""
@@ -100,7 +99,7 @@ def learned(run: SweepRun, env: Environment, algorithm_seed: int, clock: Clock) 
     if row["value"] is not None and not math.isfinite(row["value"]):
         raise ValueError(f"learn: expected a finite value, got {row['value']}")
     # An outcome that cannot be stored must fail this run, not the sweep.
-    json.dumps(row, default=json_default)
+    row_json(row)
     if not 0 <= row["n_trajectories"] <= 1e308:
         raise ValueError(f"learn: expected n_trajectories in [0, 1e308], got {row['n_trajectories']}")
     return row
@@ -163,8 +162,9 @@ def json_default(value: Any) -> Any:
     raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
 
 
-to_json = functools.partial(json.dumps, default=json_default, separators=(",", ":"))
-"""Returns the JSON of a structured column."""
+def row_json(value: Any) -> str:
+    """Return the JSON of a structured column."""
+    return to_json(value, default=json_default, separators=(",", ":"))
 
 
 class Clock:
