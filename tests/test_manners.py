@@ -155,6 +155,51 @@ def test_standard_output_holds_the_result_alone(tmp_path, run):
     assert "at import" in err and "in the function" in err
 
 
+LOUD = """
+import atexit, ctypes, os
+import numpy as np
+
+def speak():
+    print("in Python", flush=True)
+    ctypes.CDLL(None).puts(b"in C")
+    os.write(1, b"beneath\\n")
+    os.system("echo another process")
+
+class Loud:
+    horizon, n_actions, dimension, chunk_size = 2, 2, 2, 50
+    reset = lambda self, n, rng: speak() or np.full((n, 2), 0.5)
+    features = lambda self, level, states: states
+    step = lambda self, level, states, actions, rng: (states, states[:, 0] / 4)
+    close = lambda self: speak()
+
+speak()
+atexit.register(speak)
+"""
+
+
+@pytest.mark.parametrize("more", [("--workers", "1"), ("--workers", "2"), ("--check",)])
+def test_whatever_prints_is_not_among_the_results(tmp_path, more):
+    (tmp_path / "loud.py").write_text(LOUD)
+    command = ("run", "--env-file", tmp_path / "loud.py:Loud", "--n-samples", "120", "--evaluate", "1", "--json", *more)
+    done = python("-m", "dmq_fast", *command, text=True)
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+    for words in ("in Python", "in C", "beneath", "another process"):
+        assert words in done.stderr
+
+
+@pytest.mark.parametrize("command", [("--help",), ("envs", "--json"), ("run", *SHORT)])
+def test_a_full_disk_is_one_line_and_an_exit_code(command):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no device is always full here")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dmq_fast", *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 4
+    assert done.stderr.count("\n") == 1 and "could not print" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "meant"),
     [

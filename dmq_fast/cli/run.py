@@ -157,12 +157,14 @@ def check_environment(command: str, given: Given) -> int:
     if env is None:
         raise ValueError(f"--check: expected an environment, got the sampler {type(subject.env).__name__}")
     try:
-        report, code = check(env, rng=options["seed"]), FINISHED
+        with output_apart():
+            report, code = check(env, rng=options["seed"]), FINISHED
     except CheckError as error:
         report, code = error.report, FAILED
     return show(command, to_json(asdict(report)) if options["json"] else str(report), code)
 
 
+@output_apart()
 def prepare(command: str, given: Given) -> Job:
     """Make the run that options describe."""
     from dmq_fast.learner import DMQ
@@ -170,8 +172,7 @@ def prepare(command: str, given: Given) -> Job:
 
     subject, options = given
     chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
-    with output_apart():
-        chosen["function_class"] = named_class(options["function_class"])
+    chosen["function_class"] = named_class(options["function_class"])
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
     progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
@@ -216,7 +217,7 @@ def finish(job: Job) -> int:
         text = to_json(summary) if options["json"] else summary_table(summary)
         code = show(job.command, text, code)
         try:
-            with signals.held(spare=0):  # all is saved and printed
+            with signals.held(spare=0), output_apart():  # all is saved and printed
                 close(job.subject.env)
         except Exception:
             say_where()
