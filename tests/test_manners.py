@@ -1,5 +1,6 @@
 """The package in surroundings that its authors do not have: odd file names, threads, switches of Python, terminals."""
 
+import functools
 import json
 import os
 import shlex
@@ -16,6 +17,7 @@ import dmq_fast as dmq
 from dmq_fast import cli, experiments
 from dmq_fast._support.checks import seeded
 from dmq_fast.cli.terminal import ProgressLine
+from dmq_fast.environments import registry
 
 SHORT = ("lock", "--horizon", "4", "--n-samples", "5")
 SWEEP = {
@@ -241,10 +243,21 @@ def test_a_function_that_makes_no_environment_is_blamed_itself(tmp_path):
         experiments.sweep(spec, tmp_path, workers=0)
 
 
-def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path):
+FUNCTION = "def mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)\n"
+
+
+@pytest.mark.parametrize(
+    "registered",
+    [
+        f"@e.registry.register('mine')\n{FUNCTION}",
+        f"{FUNCTION}e.registry.register('mine')(functools.partial(mine, horizon=4))",
+        f"class Made:\n    {FUNCTION}e.registry.register('mine')(staticmethod(Made.mine).__func__)",
+    ],
+)
+def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path, registered):
     script = (
-        "import sys, dmq_fast as dmq; from dmq_fast import environments as e, experiments as x\n"
-        "@e.registry.register('mine')\ndef mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)\n"
+        "import functools, sys, dmq_fast as dmq; from dmq_fast import environments as e, experiments as x\n"
+        f"{registered}\n"
         "spec = {'environments': [{'name': 'mine'}], 'algorithms': [{'name': 'dmq', 'n_samples': 5}]}\n"
         "try: x.sweep(spec, sys.argv[1], workers=2)\nexcept ValueError as error: print(error)\n"
         "print(x.sweep(spec, sys.argv[1], workers=0).statuses)\n"
@@ -252,3 +265,62 @@ def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path
     done = python("-c", script, str(tmp_path), text=True)
     assert "workers: expected 0, since mine is defined in an interactive session" in done.stdout, done.stderr
     assert "{'finished': 1}" in done.stdout
+
+
+SESSION = """
+import numpy as np, dmq_fast as dmq
+class Even:
+    horizon, n_actions, dimension, chunk_size = 2, 2, 2, 50
+    def reset(self, n, rng): return np.full((n, 2), 0.5)
+    def features(self, level, states): return states
+    def step(self, level, states, actions, rng): return states, states[:, 0] / 4
+try: dmq.DMQ(Even(), n_samples=120, workers=2).learn()
+except ValueError as error: print(error)
+print(dmq.DMQ(Even(), n_samples=120, workers=1, rng=0).learn().status)
+print(dmq.DMQ(dmq.environments.chain(3), n_samples=20_000, workers=2, rng=0).learn().status)
+"""
+
+
+def test_an_environment_of_an_interactive_session_is_refused_by_processes():
+    done = python("-c", SESSION, text=True)
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("workers: expected 1, since Even or what it holds is defined in an interactive session")
+    assert rest == ["finished", "finished"], done.stderr
+
+
+def shifted(horizon: int, shift, rng=None):
+    """Make a chain.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of levels.
+    shift : int
+        What is added to it.
+    """
+    return dmq.environments.chain(horizon + shift, rng=rng)
+
+
+class Maker:
+    """Makes chains, of a length that the instance knows."""
+
+    def __init__(self, horizon: int = 3, rng=None):
+        self.horizon = horizon
+
+    def __call__(self, longer: int = 0, rng=None):
+        return dmq.environments.chain(self.horizon + longer, rng=rng)
+
+
+@pytest.mark.parametrize(
+    ("factory", "given", "names"),
+    [
+        (functools.partial(shifted, shift=1), {"horizon": 3}, {"horizon": int, "shift": int}),
+        (Maker(4), {}, {"longer": int}),
+        (shifted, {"horizon": 2, "shift": 2}, {"horizon": int, "shift": str}),
+    ],
+)
+def test_whatever_can_be_called_can_be_registered(monkeypatch, factory, given, names):
+    monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
+    registry.register("mine")(factory)
+    assert {parameter.name: parameter.type for parameter in registry.describe()["mine"]} == names
+    assert registry.make("mine", rng=0, **given).horizon == 4

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
+from dmq_fast._support.interactive import of_session
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
@@ -394,6 +395,11 @@ def spread(sampler: Sampler, workers: int | None, executor: Executor | Callable[
         return ParallelSampler(sampler, executor)
     if workers is None or workers == 1:
         return sampler
+    if sampler.holds_gil and of_session(sampler):
+        raise ValueError(
+            f"workers: expected 1, since {type(sampler.env or sampler).__name__} or what it holds is defined in an "
+            "interactive session, which worker processes cannot import; or move it to a module"
+        )
     return ParallelSampler(sampler, pool_of(sampler, workers))
 
 
