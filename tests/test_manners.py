@@ -214,12 +214,43 @@ def test_a_full_disk_is_one_line_and_an_exit_code(command):
         ("bench orcle", "'oracle'"),
         ("bench oracle --plt x", "'--plot'"),
         ("run lock --horizon 5 --variant soud", "'sound'"),
+        ("run lock --horizon 5 --make n_action=3", "'n_actions'"),
+        ("run --env-fil x.py:make", "'--env-file'"),
+        ("run --n-sample 5 lock --horizon 5", "'run lock --n-sample 5 --horizon 5'"),
+        ("run --horizon 5 gym:FrozenLake-v1", "'run gym:FrozenLake-v1 --horizon 5'"),
+        ("--verison", "'--version'"),
+        ("--hlep run", "'--help'"),
     ],
 )
 def test_a_misspelt_word_is_answered_by_the_one_that_was_meant(run, command, meant):
     code, out, err = run(*command.split())
     assert (code, out) == (2, "")
     assert f"did you mean {meant}?" in err
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "message"),
+    [
+        ("make", "sise=5", "--make: expected arguments of make among size, slip, got 'sise'; did you mean 'size'?"),
+        ("make", "slip=1", "--make: expected size=VALUE, since make has no default for it, got none"),
+        ("bare", "size=5", "--make: expected none, as bare takes none, got 'size'"),
+        ("mkae", "size=5", "got no such name; did you mean 'make'?"),
+    ],
+)
+def test_arguments_of_ones_own_function_are_compared_with_it(tmp_path, run, function, given, message):
+    file = tmp_path / "mine.py"
+    file.write_text("def make(size, *, slip=0.1): 1 / 0\ndef bare(): 1 / 0\ndef open_ended(**more): 1 / 0\n")
+    code, out, err = run("run", "--env-file", f"{file}:{function}", "--make", given)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"{message}\n")
+    assert "ZeroDivisionError" in run("run", "--env-file", f"{file}:open_ended", "--make", given)[2]
+
+
+def test_arguments_of_gymnasium_are_compared_with_those_of_the_environment(run):
+    pytest.importorskip("gymnasium")
+    lake = ("run", "gym:FrozenLake-v1", "--horizon", 3, "--make")
+    assert "did you mean 'is_slippery'?" in run(*lake, "is_slipery=false")[2]
+    assert "did you mean" not in run(*lake, "map_name=5x5")[2]
 
 
 def test_progress_fits_a_narrow_terminal_and_a_dumb_one(monkeypatch):
@@ -274,7 +305,7 @@ class Even:
     def reset(self, n, rng): return np.full((n, 2), 0.5)
     def features(self, level, states): return states
     def step(self, level, states, actions, rng): return states, states[:, 0] / 4
-try: dmq.DMQ(Even(), n_samples=120, workers=2).learn()
+try: dmq.DMQ(Even(), n_samples=120, workers=2)
 except ValueError as error: print(error)
 print(dmq.DMQ(Even(), n_samples=120, workers=1, rng=0).learn().status)
 print(dmq.DMQ(dmq.environments.chain(3), n_samples=20_000, workers=2, rng=0).learn().status)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import to_json
+from dmq_fast._support.names import suggestion
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
@@ -71,6 +73,8 @@ def run(arguments: Sequence[str]) -> int:
         return run_environment(arguments[0], arguments[1:])
     if any(argument.split("=")[0] == "--env-file" for argument in arguments):
         return run_environment(None, arguments)
+    if arguments and not {"-h", "--help"}.intersection(arguments):
+        return usage_error(f"run: {first_expected(arguments)}")
     parser = command_parser(
         "run",
         usage="dmq-fast run ENV [options]\n       dmq-fast run --env-file FILE:NAME [options]",
@@ -82,6 +86,18 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.parse_args(arguments)
     return usage_error("run: expected the name of an environment first, or --env-file; see dmq-fast envs")
+
+
+def first_expected(arguments: Sequence[str]) -> str:
+    """Return the message about a command line that begins with an option, but not with an environment."""
+    from dmq_fast.environments import registry
+
+    message = "expected the name of an environment first, or --env-file"
+    for i, argument in enumerate(arguments):
+        if argument in registry.REGISTRY or argument.startswith(registry.GYMNASIUM_PREFIX):
+            return f"{message}; did you mean {shlex.join(['run', argument, *arguments[:i], *arguments[i + 1 :]])!r}?"
+    meant = [suggestion(argument.partition("=")[0], ["--env-file"]) for argument in arguments]
+    return f"{message}, got {arguments[0]}{''.join(meant) or '; see dmq-fast envs'}"
 
 
 def run_environment(name: str | None, arguments: Sequence[str]) -> int:
