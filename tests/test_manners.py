@@ -157,6 +157,26 @@ def test_standard_output_holds_the_result_alone(tmp_path, run):
     assert "at import" in err and "in the function" in err
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("sweep none.toml --out x", "sweep none.toml: none.toml: No such file or directory"),
+        ("sweep . --out x", "sweep .: .: Is a directory"),
+        ("sweep s.toml --out x --export x.cvs", "--export: expected a file that ends in .csv or .parquet, got x.cvs"),
+        ("sweep s.toml --out s.toml", "--out: expected a directory, got the file s.toml"),
+        ("run lock --horizon 3 --out s.toml", "run lock: --out: expected a directory, got the file s.toml"),
+        ("run lock --horizon 3 --out s.toml/x", "run lock: s.toml/x: Not a directory"),
+        ("resume none", "resume none: there is no directory none"),
+    ],
+)
+def test_files_that_are_not_there_are_named_without_numbers(tmp_path, monkeypatch, run, command, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text("[[environments]]\nname = 'lock'\nhorizon = 3\n[[algorithms]]\nname = 'dmq'\n")
+    code, out, err = run(*command.split())
+    assert (code, out) == (2, "")
+    assert err.endswith(f"{message}\n")
+
+
 LOUD = """
 import atexit, ctypes, os
 import numpy as np

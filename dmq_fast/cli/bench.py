@@ -13,7 +13,7 @@ from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import claim_file, write_text
 from dmq_fast.cli.options import HelpFormatter, command_parser, positive_integer
-from dmq_fast.cli.terminal import not_saved, say, show, signals, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 __all__ = ["bench"]
 
@@ -68,7 +68,7 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
             if path is not None:
                 claim_file(option, path)
     except (ValueError, ImportError, OSError) as error:
-        return usage_error(f"bench oracle: {error}")
+        return usage_error(f"bench oracle: {told(error)}")
 
     from dmq_fast.experiments import oracle_bench
 

@@ -53,6 +53,8 @@ def claim_directory(directory: Path, overwrite: bool) -> None:
     """Make the output directory, and check before the run that its result can be written there."""
     from dmq_fast.run.journal import check_free
 
+    if directory.exists() and not directory.is_dir():
+        raise NotADirectoryError(f"--out: expected a directory, got the file {directory}")
     directory.mkdir(parents=True, exist_ok=True)
     names = (*OUTPUTS, JOURNAL, COMMAND)
     for name in names:
@@ -86,6 +88,8 @@ def write_command(directory: Path, name: str | None, arguments: Sequence[str]) -
 def read_command(directory: Path) -> tuple[str | None, list[str]]:
     """Return the environment's name (None with --env-file) and the arguments of the run in a directory."""
     path = directory / COMMAND
+    if not directory.is_dir():
+        raise NotADirectoryError(f"there is no directory {directory}")
     if not path.exists():
         raise FileNotFoundError(f"{directory} holds no run: there is no {COMMAND}")
     try:

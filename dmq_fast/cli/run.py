@@ -39,6 +39,7 @@ from dmq_fast.cli.terminal import (
     say_where,
     show,
     signals,
+    told,
     usage_error,
 )
 from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
@@ -112,7 +113,7 @@ def run_environment(name: str | None, arguments: Sequence[str]) -> int:
             claim_directory(job.options["out"], job.options["overwrite"])
             write_command(job.options["out"], name, arguments)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
+        return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
     return finish(job)
 
 
@@ -138,7 +139,7 @@ def resume(arguments: Sequence[str]) -> int:
             job = prepare(command, read_options(name, noted, changes))
             check_writable(directory)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
+        return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
     if summary is None:
         return finish(job)
     say(f"dmq-fast {command}: this run has finished")

@@ -58,7 +58,7 @@ def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampl
         module = load_module(path)
     factory = getattr(module, name, None)
     if not callable(factory):
-        there = f"a {type(factory).__name__}"
+        there = f"{type(factory).__name__} of that name"
         if factory is None:
             own = [key for key, value in vars(module).items() if callable(value)]
             there = f"no such name{suggestion(name, own)}"

@@ -13,6 +13,7 @@ from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
+from dmq_fast.cli.run import with_flags
 from dmq_fast.cli.terminal import (
     ProgressLine,
     not_saved,
@@ -21,6 +22,7 @@ from dmq_fast.cli.terminal import (
     say,
     show,
     signals,
+    told,
     usage_error,
 )
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from dmq_fast.experiments import Spec, Summary, SweepProgress
 
 __all__ = ["sweep"]
+
+OPTIONS = {name: name for name in ("out", "export", "workers")}
+"""Arguments of `sweep` and `export`, and the options that give them."""
 
 EXIT_CODES = """\
 exit codes:
@@ -112,7 +117,7 @@ def sweep(arguments: Sequence[str]) -> int:
             say(f"dmq-fast {command}: {error}")
             return FAILED
         except (ValueError, TypeError, ImportError, OSError) as error:
-            return usage_error(f"{command}: {error}")
+            return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
         rows = rows_of(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
         code = FAILED if summary.failed else FINISHED
         if options.export is not None:

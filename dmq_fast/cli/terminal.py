@@ -30,6 +30,7 @@ __all__ = [
     "show",
     "signals",
     "spoken_log",
+    "told",
     "usage_error",
 ]
 
@@ -83,9 +84,16 @@ def usage_error(message: str) -> int:
     return USAGE
 
 
+def told(error: Exception) -> str:
+    """Return the message of an exception, without the number of an error of the system."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def not_saved(command: str, error: Exception) -> int:
     """Print why the output could not be saved and return the exit code of that."""
-    say(f"dmq-fast {command}: could not save: {error}")
+    say(f"dmq-fast {command}: could not save: {told(error)}")
     return NOT_SAVED
 
 
