@@ -178,7 +178,7 @@ class DMQ:
             max_seconds=max_seconds,
             in_float64=in_float64,
         )
-        self.workers, self.executor = check_workers(workers, executor)
+        self.workers, self.executor = check_workers(workers, executor, self.sampler)
         if progress is not None and not callable(progress):
             raise TypeError(f"progress: expected a callable, got {progress!r}")
         self.progress = progress

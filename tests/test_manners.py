@@ -1,5 +1,6 @@
 """The package in surroundings that its authors do not have: odd file names, threads, switches of Python, terminals."""
 
+import functools
 import json
 import os
 import shlex
@@ -16,6 +17,7 @@ import dmq_fast as dmq
 from dmq_fast import cli, experiments
 from dmq_fast._support.checks import seeded
 from dmq_fast.cli.terminal import ProgressLine
+from dmq_fast.environments import registry
 
 SHORT = ("lock", "--horizon", "4", "--n-samples", "5")
 SWEEP = {
@@ -156,6 +158,71 @@ def test_standard_output_holds_the_result_alone(tmp_path, run):
 
 
 @pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("sweep none.toml --out x", "sweep none.toml: none.toml: No such file or directory"),
+        ("sweep . --out x", "sweep .: .: Is a directory"),
+        ("sweep s.toml --out x --export x.cvs", "--export: expected a file that ends in .csv or .parquet, got x.cvs"),
+        ("sweep s.toml --out s.toml", "--out: expected a directory, got the file s.toml"),
+        ("run lock --horizon 3 --out s.toml", "run lock: --out: expected a directory, got the file s.toml"),
+        ("run lock --horizon 3 --out s.toml/x", "run lock: s.toml/x: Not a directory"),
+        ("resume none", "resume none: there is no directory none"),
+    ],
+)
+def test_files_that_are_not_there_are_named_without_numbers(tmp_path, monkeypatch, run, command, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text("[[environments]]\nname = 'lock'\nhorizon = 3\n[[algorithms]]\nname = 'dmq'\n")
+    code, out, err = run(*command.split())
+    assert (code, out) == (2, "")
+    assert err.endswith(f"{message}\n")
+
+
+LOUD = """
+import atexit, ctypes, os
+import numpy as np
+
+def speak():
+    print("in Python", flush=True)
+    ctypes.CDLL(None).puts(b"in C")
+    os.write(1, b"beneath\\n")
+    os.system("echo another process")
+
+class Loud:
+    horizon, n_actions, dimension, chunk_size = 2, 2, 2, 50
+    reset = lambda self, n, rng: speak() or np.full((n, 2), 0.5)
+    features = lambda self, level, states: states
+    step = lambda self, level, states, actions, rng: (states, states[:, 0] / 4)
+    close = lambda self: speak()
+
+speak()
+atexit.register(speak)
+"""
+
+
+@pytest.mark.parametrize("more", [("--workers", "1"), ("--workers", "2"), ("--check",)])
+def test_whatever_prints_is_not_among_the_results(tmp_path, more):
+    (tmp_path / "loud.py").write_text(LOUD)
+    command = ("run", "--env-file", tmp_path / "loud.py:Loud", "--n-samples", "120", "--evaluate", "1", "--json", *more)
+    done = python("-m", "dmq_fast", *command, text=True)
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+    for words in ("in Python", "in C", "beneath", "another process"):
+        assert words in done.stderr
+
+
+@pytest.mark.parametrize("command", [("--help",), ("envs", "--json"), ("run", *SHORT)])
+def test_a_full_disk_is_one_line_and_an_exit_code(command):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no device is always full here")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dmq_fast", *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 4
+    assert done.stderr.count("\n") == 1 and "could not print" in done.stderr
+
+
+@pytest.mark.parametrize(
     ("command", "meant"),
     [
         ("rn lock", "'run'"),
@@ -167,12 +234,43 @@ def test_standard_output_holds_the_result_alone(tmp_path, run):
         ("bench orcle", "'oracle'"),
         ("bench oracle --plt x", "'--plot'"),
         ("run lock --horizon 5 --variant soud", "'sound'"),
+        ("run lock --horizon 5 --make n_action=3", "'n_actions'"),
+        ("run --env-fil x.py:make", "'--env-file'"),
+        ("run --n-sample 5 lock --horizon 5", "'run lock --n-sample 5 --horizon 5'"),
+        ("run --horizon 5 gym:FrozenLake-v1", "'run gym:FrozenLake-v1 --horizon 5'"),
+        ("--verison", "'--version'"),
+        ("--hlep run", "'--help'"),
     ],
 )
 def test_a_misspelt_word_is_answered_by_the_one_that_was_meant(run, command, meant):
     code, out, err = run(*command.split())
     assert (code, out) == (2, "")
     assert f"did you mean {meant}?" in err
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "message"),
+    [
+        ("make", "sise=5", "--make: expected arguments of make among size, slip, got 'sise'; did you mean 'size'?"),
+        ("make", "slip=1", "--make: expected size=VALUE, since make has no default for it, got none"),
+        ("bare", "size=5", "--make: expected none, as bare takes none, got 'size'"),
+        ("mkae", "size=5", "got no such name; did you mean 'make'?"),
+    ],
+)
+def test_arguments_of_ones_own_function_are_compared_with_it(tmp_path, run, function, given, message):
+    file = tmp_path / "mine.py"
+    file.write_text("def make(size, *, slip=0.1): 1 / 0\ndef bare(): 1 / 0\ndef open_ended(**more): 1 / 0\n")
+    code, out, err = run("run", "--env-file", f"{file}:{function}", "--make", given)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"{message}\n")
+    assert "ZeroDivisionError" in run("run", "--env-file", f"{file}:open_ended", "--make", given)[2]
+
+
+def test_arguments_of_gymnasium_are_compared_with_those_of_the_environment(run):
+    pytest.importorskip("gymnasium")
+    lake = ("run", "gym:FrozenLake-v1", "--horizon", 3, "--make")
+    assert "did you mean 'is_slippery'?" in run(*lake, "is_slipery=false")[2]
+    assert "did you mean" not in run(*lake, "map_name=5x5")[2]
 
 
 def test_progress_fits_a_narrow_terminal_and_a_dumb_one(monkeypatch):
@@ -196,10 +294,21 @@ def test_a_function_that_makes_no_environment_is_blamed_itself(tmp_path):
         experiments.sweep(spec, tmp_path, workers=0)
 
 
-def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path):
+FUNCTION = "def mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)\n"
+
+
+@pytest.mark.parametrize(
+    "registered",
+    [
+        f"@e.registry.register('mine')\n{FUNCTION}",
+        f"{FUNCTION}e.registry.register('mine')(functools.partial(mine, horizon=4))",
+        f"class Made:\n    {FUNCTION}e.registry.register('mine')(staticmethod(Made.mine).__func__)",
+    ],
+)
+def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path, registered):
     script = (
-        "import sys, dmq_fast as dmq; from dmq_fast import environments as e, experiments as x\n"
-        "@e.registry.register('mine')\ndef mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)\n"
+        "import functools, sys, dmq_fast as dmq; from dmq_fast import environments as e, experiments as x\n"
+        f"{registered}\n"
         "spec = {'environments': [{'name': 'mine'}], 'algorithms': [{'name': 'dmq', 'n_samples': 5}]}\n"
         "try: x.sweep(spec, sys.argv[1], workers=2)\nexcept ValueError as error: print(error)\n"
         "print(x.sweep(spec, sys.argv[1], workers=0).statuses)\n"
@@ -207,3 +316,62 @@ def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path
     done = python("-c", script, str(tmp_path), text=True)
     assert "workers: expected 0, since mine is defined in an interactive session" in done.stdout, done.stderr
     assert "{'finished': 1}" in done.stdout
+
+
+SESSION = """
+import numpy as np, dmq_fast as dmq
+class Even:
+    horizon, n_actions, dimension, chunk_size = 2, 2, 2, 50
+    def reset(self, n, rng): return np.full((n, 2), 0.5)
+    def features(self, level, states): return states
+    def step(self, level, states, actions, rng): return states, states[:, 0] / 4
+try: dmq.DMQ(Even(), n_samples=120, workers=2)
+except ValueError as error: print(error)
+print(dmq.DMQ(Even(), n_samples=120, workers=1, rng=0).learn().status)
+print(dmq.DMQ(dmq.environments.chain(3), n_samples=20_000, workers=2, rng=0).learn().status)
+"""
+
+
+def test_an_environment_of_an_interactive_session_is_refused_by_processes():
+    done = python("-c", SESSION, text=True)
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("workers: expected 1, since Even or what it holds is defined in an interactive session")
+    assert rest == ["finished", "finished"], done.stderr
+
+
+def shifted(horizon: int, shift, rng=None):
+    """Make a chain.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of levels.
+    shift : int
+        What is added to it.
+    """
+    return dmq.environments.chain(horizon + shift, rng=rng)
+
+
+class Maker:
+    """Makes chains, of a length that the instance knows."""
+
+    def __init__(self, horizon: int = 3, rng=None):
+        self.horizon = horizon
+
+    def __call__(self, longer: int = 0, rng=None):
+        return dmq.environments.chain(self.horizon + longer, rng=rng)
+
+
+@pytest.mark.parametrize(
+    ("factory", "given", "names"),
+    [
+        (functools.partial(shifted, shift=1), {"horizon": 3}, {"horizon": int, "shift": int}),
+        (Maker(4), {}, {"longer": int}),
+        (shifted, {"horizon": 2, "shift": 2}, {"horizon": int, "shift": str}),
+    ],
+)
+def test_whatever_can_be_called_can_be_registered(monkeypatch, factory, given, names):
+    monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
+    registry.register("mine")(factory)
+    assert {parameter.name: parameter.type for parameter in registry.describe()["mine"]} == names
+    assert registry.make("mine", rng=0, **given).horizon == 4

@@ -13,7 +13,7 @@ from importlib import import_module
 from dmq_fast._support.files import fill_standard
 from dmq_fast._support.threads import one_thread
 from dmq_fast.cli.exit_codes import EXIT_CODES, FINISHED, INTERRUPTED
-from dmq_fast.cli.terminal import forget_output, signals, spoken_log
+from dmq_fast.cli.terminal import forget_output, own_output, signals, spoken_log
 
 __all__ = ["main"]
 
@@ -30,12 +30,15 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code; without `argv` this is the program, which owns the process."""
     fill_standard()
     one_thread()
     with signals.listening(), spoken_log():
         try:
-            return dispatch(list(sys.argv[1:] if argv is None else argv))
+            if argv is not None:
+                return dispatch(list(argv))
+            with own_output():
+                return dispatch(sys.argv[1:])
         except KeyboardInterrupt:
             return signals.code(INTERRUPTED)
         except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe

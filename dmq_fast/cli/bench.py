@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import claim_file, write_text
 from dmq_fast.cli.options import HelpFormatter, command_parser, positive_integer
-from dmq_fast.cli.terminal import not_saved, say, show, signals, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 __all__ = ["bench"]
 
@@ -68,7 +68,7 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
             if path is not None:
                 claim_file(option, path)
     except (ValueError, ImportError, OSError) as error:
-        return usage_error(f"bench oracle: {error}")
+        return usage_error(f"bench oracle: {told(error)}")
 
     from dmq_fast.experiments import oracle_bench
 
@@ -91,12 +91,12 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
             say(f"warning: {warning}")
         try:
             if json_file not in (None, "-"):
-                write_text(Path(str(json_file)), json.dumps(result, indent=2) + "\n")
+                write_text(Path(str(json_file)), to_json(result, indent=2) + "\n")
             if plot is not None:
                 oracle_bench.draw(result, plot)
         except OSError as error:
             code = not_saved("bench oracle", error)
-        text = json.dumps(result) if json_file == "-" else closing_lines(result)
+        text = to_json(result) if json_file == "-" else closing_lines(result)
         return signals.code(show("bench oracle", text, code))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.terminal import show, signals
@@ -45,7 +45,7 @@ def envs(arguments: Sequence[str]) -> int:
             ]
             for name, parameters in known.items()
         }
-        return signals.code(show("envs", json.dumps(listing), FINISHED))
+        return signals.code(show("envs", to_json(listing), FINISHED))
     lines: list[str] = []
     for name, parameters in known.items():
         lines += [name, *parameter_lines(parameters)]

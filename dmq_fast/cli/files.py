@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dmq_fast._support.json_text import from_json, plain, to_json
 
 if TYPE_CHECKING:
     from dmq_fast.run.result import Result
@@ -52,6 +53,8 @@ def claim_directory(directory: Path, overwrite: bool) -> None:
     """Make the output directory, and check before the run that its result can be written there."""
     from dmq_fast.run.journal import check_free
 
+    if directory.exists() and not directory.is_dir():
+        raise NotADirectoryError(f"--out: expected a directory, got the file {directory}")
     directory.mkdir(parents=True, exist_ok=True)
     names = (*OUTPUTS, JOURNAL, COMMAND)
     for name in names:
@@ -79,16 +82,18 @@ def write_command(directory: Path, name: str | None, arguments: Sequence[str]) -
     from dmq_fast._version import __version__
 
     command = {"format": 1, "dmq_fast": __version__, "environment": name, "arguments": list(arguments)}
-    write_text(directory / COMMAND, json.dumps(command, indent=2) + "\n")
+    write_text(directory / COMMAND, to_json(command, indent=2) + "\n")
 
 
 def read_command(directory: Path) -> tuple[str | None, list[str]]:
     """Return the environment's name (None with --env-file) and the arguments of the run in a directory."""
     path = directory / COMMAND
+    if not directory.is_dir():
+        raise NotADirectoryError(f"there is no directory {directory}")
     if not path.exists():
         raise FileNotFoundError(f"{directory} holds no run: there is no {COMMAND}")
     try:
-        command = json.loads(path.read_text())
+        command = plain(path.read_text())
         if command["format"] != 1:
             raise ValueError(f"written in format {command['format']} by dmq_fast {command.get('dmq_fast')}")
         name = command["environment"]
@@ -101,7 +106,7 @@ def finished(directory: Path) -> dict[str, Any] | None:
     """Return the summary of the run in a directory, if it has finished and is saved."""
     npz, text = (directory / name for name in OUTPUTS)
     try:
-        summary = json.loads(text.read_text())
+        summary = from_json(text.read_text())
     except (FileNotFoundError, ValueError):
         return None
     if not npz.exists() or not isinstance(summary, dict) or summary.get("status") != "finished":
@@ -113,4 +118,4 @@ def save(result: Result, summary: dict[str, Any], directory: Path) -> None:
     """Write both files of a run, each in one step."""
     npz, text = (directory / name for name in OUTPUTS)
     result.save(npz)
-    write_text(text, json.dumps(summary, indent=2) + "\n")
+    write_text(text, to_json(summary, indent=2) + "\n")

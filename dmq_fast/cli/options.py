@@ -60,8 +60,9 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse a misspelt option before argparse asks for the required ones, of which it may be one."""
         given = list(itertools.takewhile(lambda argument: argument != "--", args or ()))
-        # A parser of commands leaves the options to the parser of the command.
-        if self._subparsers is None and not {"-h", "--help"}.intersection(given):
+        if self._subparsers is not None:  # what comes after a command is left to the parser of the command
+            given = list(itertools.takewhile(lambda argument: argument.startswith("-"), given))
+        if not {"-h", "--help"}.intersection(given):
             known = self._option_string_actions
             for option in (argument.partition("=")[0] for argument in given if argument.startswith("--")):
                 if option not in known and (near := suggestion(option, known)):
@@ -226,6 +227,11 @@ def run_options() -> argparse.ArgumentParser:
     return parser
 
 
+def add_make(group: argparse._ArgumentGroup, help_text: str) -> None:
+    """Add the option --make."""
+    group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help=help_text)
+
+
 def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[str]]:
     """Return the parser of ``run NAME``, and the names of the environment's parameters."""
     from dmq_fast.environments import registry
@@ -247,21 +253,20 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
             help="the function NAME in the Python file FILE returns a FiniteMDP, CompiledEnv, BatchEnvironment or "
             "Sampler",
         )  # fmt: skip
-        group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of NAME")
+        add_make(group, "argument of NAME")
         return parser, []
     group.add_argument(
         "--env-seed", type=nonnegative_integer, default=0, metavar="S", help="seed of the environment; default: 0"
     )
     if name.startswith(registry.GYMNASIUM_PREFIX):
         parameters = registry.describe_gymnasium()
-        group.add_argument(
-            "--make", action="append", type=key_value, metavar="KEY=VALUE", help="argument of gymnasium.make"
-        )
+        add_make(group, "argument of gymnasium.make")
     else:
         known = registry.describe()
         if name not in known:
             registry.make(name)  # raises the error that lists the names
         parameters = known[name]
+        add_make(group, argparse.SUPPRESS)  # to say what is to be given instead
     for parameter in parameters:
         known_default = not parameter.required and parameter.default is not None
         add_option(

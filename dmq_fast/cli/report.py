@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.json_text import from_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.run import read_options
-from dmq_fast.cli.terminal import not_saved, say, show, signals, usage_error
+from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 if TYPE_CHECKING:
     from dmq_fast.environments import FiniteMDP
@@ -50,7 +50,7 @@ def report(arguments: Sequence[str]) -> int:
             claim_file("--out", path)
             made = signals.attempt(lambda: page_of(directory, options.epsilon))
         except (ValueError, ImportError, OSError) as error:
-            return usage_error(f"report: {error}")
+            return usage_error(f"report: {told(error)}")
         if made is None:
             return signals.code(FINISHED)
         page, notes = made
@@ -95,7 +95,7 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
     result = load(npz)
     try:
-        summary = json.loads(text.read_text())
+        summary = from_json(text.read_text())
     except ValueError as error:
         raise ValueError(f"{text}: not the summary of a run ({error})") from error
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmq_fast._support.json_text import to_json
+from dmq_fast._support.names import suggestion
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
@@ -37,6 +39,7 @@ from dmq_fast.cli.terminal import (
     say_where,
     show,
     signals,
+    told,
     usage_error,
 )
 from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
@@ -71,6 +74,8 @@ def run(arguments: Sequence[str]) -> int:
         return run_environment(arguments[0], arguments[1:])
     if any(argument.split("=")[0] == "--env-file" for argument in arguments):
         return run_environment(None, arguments)
+    if arguments and not {"-h", "--help"}.intersection(arguments):
+        return usage_error(f"run: {first_expected(arguments)}")
     parser = command_parser(
         "run",
         usage="dmq-fast run ENV [options]\n       dmq-fast run --env-file FILE:NAME [options]",
@@ -82,6 +87,18 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.parse_args(arguments)
     return usage_error("run: expected the name of an environment first, or --env-file; see dmq-fast envs")
+
+
+def first_expected(arguments: Sequence[str]) -> str:
+    """Return the message about a command line that begins with an option, but not with an environment."""
+    from dmq_fast.environments import registry
+
+    message = "expected the name of an environment first, or --env-file"
+    for i, argument in enumerate(arguments):
+        if argument in registry.REGISTRY or argument.startswith(registry.GYMNASIUM_PREFIX):
+            return f"{message}; did you mean {shlex.join(['run', argument, *arguments[:i], *arguments[i + 1 :]])!r}?"
+    meant = [suggestion(argument.partition("=")[0], ["--env-file"]) for argument in arguments]
+    return f"{message}, got {arguments[0]}{''.join(meant) or '; see dmq-fast envs'}"
 
 
 def run_environment(name: str | None, arguments: Sequence[str]) -> int:
@@ -96,7 +113,7 @@ def run_environment(name: str | None, arguments: Sequence[str]) -> int:
             claim_directory(job.options["out"], job.options["overwrite"])
             write_command(job.options["out"], name, arguments)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
+        return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
     return finish(job)
 
 
@@ -122,11 +139,11 @@ def resume(arguments: Sequence[str]) -> int:
             job = prepare(command, read_options(name, noted, changes))
             check_writable(directory)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {with_flags(str(error), OPTIONS)}")
+        return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
     if summary is None:
         return finish(job)
     say(f"dmq-fast {command}: this run has finished")
-    return show(command, json.dumps(summary) if given["json"] else summary_table(summary), FINISHED)
+    return show(command, to_json(summary) if given["json"] else summary_table(summary), FINISHED)
 
 
 def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
@@ -157,12 +174,14 @@ def check_environment(command: str, given: Given) -> int:
     if env is None:
         raise ValueError(f"--check: expected an environment, got the sampler {type(subject.env).__name__}")
     try:
-        report, code = check(env, rng=options["seed"]), FINISHED
+        with output_apart():
+            report, code = check(env, rng=options["seed"]), FINISHED
     except CheckError as error:
         report, code = error.report, FAILED
-    return show(command, json.dumps(asdict(report)) if options["json"] else str(report), code)
+    return show(command, to_json(asdict(report)) if options["json"] else str(report), code)
 
 
+@output_apart()
 def prepare(command: str, given: Given) -> Job:
     """Make the run that options describe."""
     from dmq_fast.learner import DMQ
@@ -170,8 +189,7 @@ def prepare(command: str, given: Given) -> Job:
 
     subject, options = given
     chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
-    with output_apart():
-        chosen["function_class"] = named_class(options["function_class"])
+    chosen["function_class"] = named_class(options["function_class"])
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
     progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
@@ -213,10 +231,10 @@ def finish(job: Job) -> int:
                 save(result, summary, options["out"])
             except OSError as error:
                 code = not_saved(job.command, error)
-        text = json.dumps(summary) if options["json"] else summary_table(summary)
+        text = to_json(summary) if options["json"] else summary_table(summary)
         code = show(job.command, text, code)
         try:
-            with signals.held(spare=0):  # all is saved and printed
+            with signals.held(spare=0), output_apart():  # all is saved and printed
                 close(job.subject.env)
         except Exception:
             say_where()

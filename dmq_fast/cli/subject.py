@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dmq_fast._support.names import suggestion
 
 if TYPE_CHECKING:
     from dmq_fast.environments import FiniteMDP
@@ -55,14 +58,35 @@ def load_environment(place: str, arguments: dict[str, Any]) -> FiniteMDP | Sampl
         module = load_module(path)
     factory = getattr(module, name, None)
     if not callable(factory):
-        there = "no such name" if factory is None else f"{type(factory).__name__} of that name"
+        there = f"{type(factory).__name__} of that name"
+        if factory is None:
+            own = [key for key, value in vars(module).items() if callable(value)]
+            there = f"no such name{suggestion(name, own)}"
         raise ValueError(f"--env-file: expected a function {name} in {file}, got {there}")
+    check_call(name, factory, arguments)
     with blaming(f"{name}() in {file} failed", path):
         made = factory(**arguments)
     try:
         return made if isinstance(made, FiniteMDP) else as_sampler(made)
     except (TypeError, ValueError) as error:
         raise ValueError(f"--env-file: {name}() in {file}: {one_line(error)}") from error
+
+
+def check_call(name: str, factory: Callable[..., Any], arguments: Collection[str]) -> None:
+    """Raise ValueError if a function does not take arguments of these names, or needs others."""
+    try:
+        takes = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):  # it is compiled, and does not tell
+        return
+    named = {one.name: one for one in takes if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    if not any(one.kind == one.VAR_KEYWORD for one in takes):
+        for key in arguments:
+            if key not in named:
+                expected = f"arguments of {name} among {', '.join(named)}" if named else f"none, as {name} takes none"
+                raise ValueError(f"--make: expected {expected}, got {key!r}{suggestion(key, named)}")
+    missing = [key for key, one in named.items() if one.default is one.empty and key not in arguments]
+    if missing:
+        raise ValueError(f"--make: expected {missing[0]}=VALUE, since {name} has no default for it, got none")
 
 
 def load_module(path: Path) -> ModuleType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
+from dmq_fast.cli.run import with_flags
 from dmq_fast.cli.terminal import (
     ProgressLine,
     not_saved,
@@ -21,6 +22,7 @@ from dmq_fast.cli.terminal import (
     say,
     show,
     signals,
+    told,
     usage_error,
 )
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from dmq_fast.experiments import Spec, Summary, SweepProgress
 
 __all__ = ["sweep"]
+
+OPTIONS = {name: name for name in ("out", "export", "workers")}
+"""Arguments of `sweep` and `export`, and the options that give them."""
 
 EXIT_CODES = """\
 exit codes:
@@ -113,7 +118,7 @@ def sweep(arguments: Sequence[str]) -> int:
             say(f"dmq-fast {command}: {error}; the same command does the remaining runs")
             return FAILED
         except (ValueError, TypeError, ImportError, OSError) as error:
-            return usage_error(f"{command}: {error}")
+            return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
         rows = rows_of(stored, {cell.id for cell in spec.cells}, set(spec.seeds))
         code = FAILED if summary.failed else FINISHED
         if options.export is not None:
@@ -121,7 +126,7 @@ def sweep(arguments: Sequence[str]) -> int:
                 csv_export.export(stored, options.export)
             except OSError as error:
                 code = not_saved(command, error)
-        text = json.dumps(as_dict(summary, rows)) if options.json else sweep_table(summary, rows)
+        text = to_json(as_dict(summary, rows)) if options.json else sweep_table(summary, rows)
         return signals.code(show(command, text, code))
 
 

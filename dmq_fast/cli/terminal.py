@@ -24,11 +24,13 @@ __all__ = [
     "not_saved",
     "on_terminal",
     "output_apart",
+    "own_output",
     "say",
     "say_where",
     "show",
     "signals",
     "spoken_log",
+    "told",
     "usage_error",
 ]
 
@@ -82,9 +84,16 @@ def usage_error(message: str) -> int:
     return USAGE
 
 
+def told(error: Exception) -> str:
+    """Return the message of an exception, without the number of an error of the system."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def not_saved(command: str, error: Exception) -> int:
     """Print why the output could not be saved and return the exit code of that."""
-    say(f"dmq-fast {command}: could not save: {error}")
+    say(f"dmq-fast {command}: could not save: {told(error)}")
     return NOT_SAVED
 
 
@@ -108,6 +117,34 @@ def forget_output() -> None:
     """Send standard output nowhere, so that what is left in its buffer does not fail once more at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # perhaps there is none
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def own_output() -> Iterator[None]:
+    """Keep standard output for the results of this block, the whole program: descriptor 1 becomes standard error.
+
+    So what compiled code and other processes print is not among the results. It stays so after the block, since C
+    keeps in a buffer what it prints until the process ends, and exit handlers print as well.
+    """
+    given = sys.__stdout__
+    if given is None or sys.stdout is not given:  # closed, or somebody else's
+        yield
+        return
+    given.flush()
+    result = open(os.dup(1), "w", encoding=given.encoding, errors=given.errors)
+    os.dup2(2, 1)
+    sys.stdout = result
+    try:
+        yield
+    finally:
+        sys.stdout = sys.stderr
+        try:
+            result.close()
+        except BrokenPipeError:  # the reader has seen enough
+            pass
+        except OSError as error:  # help on a full disk; what `show` prints it has written
+            say(f"dmq-fast: could not print: {error}")
+            raise SystemExit(NOT_SAVED) from error
 
 
 @contextlib.contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.options import command_parser, positive_integer
 from dmq_fast.cli.terminal import show, signals, usage_error
@@ -86,7 +86,7 @@ def theory(arguments: Sequence[str]) -> int:
         description = constants_summary(**given)
     except ValueError as error:
         return usage_error(f"theory: --{error}")
-    text = json.dumps(description) if as_json else constants_table(description)
+    text = to_json(description) if as_json else constants_table(description)
     return signals.code(show("theory", text, FINISHED))
 
 

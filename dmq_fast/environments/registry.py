@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import textwrap
@@ -160,13 +161,28 @@ def _refuse_unknown(name: str, parameters: dict[str, Any], known: list[str]) -> 
 
 
 def _parameters(factory: Callable[..., Any]) -> tuple[Parameter, ...]:
-    types = typing.get_type_hints(factory)
-    help_of = _help(factory)
+    code = factory
+    while isinstance(code, functools.partial):
+        code = code.func
+    types = typing.get_type_hints(_called(code))
+    help_of = _help(code)
     return tuple(
-        Parameter(name, _one_type(types[name]), parameter.default, help_of.get(name, ""))
-        for name, parameter in inspect.signature(factory).parameters.items()
+        Parameter(name, _one_type(types.get(name, _type_of(given.default))), given.default, help_of.get(name, ""))
+        for name, given in inspect.signature(factory).parameters.items()
         if name != "rng"
     )
+
+
+def _called(code: Any) -> Any:
+    """Return the function that runs when a function, class or other object is called: it has the hints."""
+    if inspect.isclass(code):
+        return code.__init__
+    return code if inspect.isroutine(code) else type(code).__call__
+
+
+def _type_of(default: Any) -> type:
+    """Return the type of an argument that has no hint: that of its default, or else text."""
+    return str if default in (None, inspect.Parameter.empty) else type(default)
 
 
 def _one_type(annotation: Any) -> type:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
 import numpy as np
 
+from dmq_fast._support.json_text import plain, to_json
 from dmq_fast.kernels import Fixed, Greedy
 from dmq_fast.policy import Policy
 from dmq_fast.samplers.base import Fingerprinted, Sampler
@@ -34,7 +34,7 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
         described |= sampler.env.fingerprint()
     elif sampler.env is not None:
         described["class"] = type(sampler.env).__qualname__
-    return dict(json.loads(json.dumps(described, default=repr)))
+    return dict(plain(to_json(described, default=repr)))
 
 
 def policy_fingerprint(policy: Policy) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import struct
 import time
@@ -31,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.files import FileError, above_standard
+from dmq_fast._support.json_text import plain, to_json
 from dmq_fast._version import __version__
 
 fcntl: ModuleType | None
@@ -115,7 +115,7 @@ class Journal:
         self._file = open_locked(self.path)
         OPEN.add(self)
         try:
-            header = json.loads(json.dumps(header | {"format": FORMAT, "dmq_fast": __version__}))
+            header = plain(to_json(header | {"format": FORMAT, "dmq_fast": __version__}))
             contents = self._file.readall()
             first, self._end, self._number = read(self.path, contents)
             if first is None:
@@ -136,7 +136,7 @@ class Journal:
         """Write the header, and sync the file and its directory."""
         try:
             self._file.truncate(0)
-            self._append(HEADER, json.dumps(header).encode())
+            self._append(HEADER, to_json(header).encode())
             os.fsync(self._file.fileno())
         except OSError as error:
             raise JournalError(f"{self.path}: could not be written ({error})") from error
@@ -323,7 +323,7 @@ def read(path: Path, contents: bytes) -> tuple[dict[str, Any] | None, int, int]:
 def header_of(path: Path, payload: memoryview) -> dict[str, Any]:
     """Return the header; raise JournalError if it cannot be read or is in another format."""
     try:
-        header = json.loads(bytes(payload))
+        header = plain(bytes(payload))
         version = header["format"]
     except (ValueError, TypeError, KeyError) as error:
         raise JournalError(f"{path}: damaged: the header cannot be read ({error})") from error

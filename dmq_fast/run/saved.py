@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from fractions import Fraction
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.files import FileError, replacing
+from dmq_fast._support.json_text import from_json, to_json
 from dmq_fast._version import __version__
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
@@ -57,7 +57,7 @@ def write(path: str | os.PathLike[str], result: Any) -> None:
     if result.stopping is not None:
         header["stopping"] = result.stopping
     with replacing(path) as file:
-        np.savez_compressed(file, header=np.array(json.dumps(header)), **arrays)
+        np.savez_compressed(file, header=np.array(to_json(header)), **arrays)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
                 if (damaged := archive.zip.testzip()) is not None:
                     raise ValueError(f"wrong checksum of {damaged}")
                 arrays = {name: archive[name] for name in archive.files}
-            header = json.loads(arrays["header"].item())
+            header = from_json(arrays["header"].item())
             version = header["format"]
         except Exception as error:  # zipfile and NumPy raise many kinds of errors on damaged archives
             raise FileError(f"{path}: not a result saved by dmq_fast, or damaged ({error})") from error

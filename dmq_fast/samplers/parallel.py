@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
 from dmq_fast._support.cluster import Cluster, reached
+from dmq_fast._support.interactive import of_session
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
@@ -384,14 +385,20 @@ def check_executor(executor: Any) -> None:
 
 
 def check_workers(
-    workers: int | None, executor: Executor | Callable[[], Executor] | None
+    workers: int | None, executor: Executor | Callable[[], Executor] | None, sampler: Sampler
 ) -> tuple[int | None, Executor | Callable[[], Executor] | None]:
-    """Check a number of workers and an executor, at most one of which may be given, and return both."""
+    """Check what draws the chunks of a sampler: a number of workers or an executor, or neither; return both."""
     if workers is not None and executor is not None:
         raise ValueError("workers, executor: expected at most one of them, got both")
     if executor is not None:
         check_executor(executor)
-    return None if workers is None else count("workers", workers, 1), executor
+    number = None if workers is None else count("workers", workers, 1)
+    if number is not None and number > 1 and sampler.holds_gil and of_session(sampler):
+        raise ValueError(
+            f"workers: expected 1, since {type(sampler.env or sampler).__name__} or what it holds is defined in an "
+            "interactive session, which worker processes cannot import; or move it to a module"
+        )
+    return number, executor
 
 
 def spread(sampler: Sampler, workers: int | None, executor: Executor | Callable[[], Executor] | None) -> Sampler:

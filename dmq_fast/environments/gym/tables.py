@@ -6,6 +6,7 @@ terminated). Gymnasium itself is imported only where an environment is made from
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.checks import integer
+from dmq_fast._support.names import suggestion
 from dmq_fast.environments.arrays import as_float64
 
 __all__ = ["Tables", "has_table", "import_gymnasium", "make_environment", "read_tables", "scalar_arguments"]
@@ -89,7 +91,19 @@ def make_environment(identifier: str, **arguments: Any) -> Any:
     try:
         return gymnasium.make(identifier, **arguments)
     except Exception as error:  # environments raise exceptions of any type for wrong arguments
-        raise ValueError(f"env: gymnasium.make({identifier!r}) failed: {error}") from error
+        hint = meant(gymnasium, identifier, arguments)
+        raise ValueError(f"env: gymnasium.make({identifier!r}) failed: {error}{hint}") from error
+
+
+def meant(gymnasium: Any, identifier: str, arguments: Mapping[str, Any]) -> str:
+    """Return a suggestion for the first argument that neither Gymnasium nor the environment has, if there is any."""
+    try:
+        creator = gymnasium.spec(identifier).entry_point
+        creator = creator if callable(creator) else gymnasium.envs.registration.load_env_creator(creator)
+        known = {*inspect.signature(creator).parameters, *inspect.signature(gymnasium.make).parameters}
+    except Exception:  # of any type: the environment may be the reason why it cannot be made
+        return ""
+    return next((suggestion(given, known) for given in arguments if given not in known), "")
 
 
 def read_tables(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dmq_fast._support.files import replacing
+from dmq_fast._support.json_text import to_json
 from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 
 __all__ = ["as_specified", "check_format", "columns", "export"]
@@ -112,7 +112,7 @@ def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> N
 
 def as_text(value: Any) -> Any:
     """Return a list or dict as JSON, any other value as it is."""
-    return json.dumps(value) if isinstance(value, list | dict) else value
+    return to_json(value) if isinstance(value, list | dict) else value
 
 
 def as_csv(table: dict[str, list[Any]]) -> bytes:
@@ -140,7 +140,7 @@ def parquet(table: dict[str, list[Any]]) -> bytes:
         if kinds == {int, float} or (kinds == {int} and beyond(values)):
             values = [None if value is None else float(value) for value in values]
         elif len(kinds) > 1:
-            values = [None if value is None else json.dumps(value) for value in values]
+            values = [None if value is None else to_json(value) for value in values]
         arrays[name] = pyarrow.array(values)
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.table(arrays), sink)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import io
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmq_fast._support.json_text import to_json
 from dmq_fast.experiments.report import style
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def value_text(value: Any) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:g}"
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else to_json(value)
 
 
 def parameters_text(parameters: Mapping[str, Any]) -> str:

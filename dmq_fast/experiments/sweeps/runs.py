@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import functools
 import importlib
-import json
 import math
 import socket
 import time
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dmq_fast._support.files import writable
+from dmq_fast._support.json_text import from_json, to_json
 from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
@@ -27,7 +27,7 @@ from dmq_fast.run.named import imported, named_class
 from dmq_fast.samplers.close import close
 from dmq_fast.samplers.streams import LAST_CALL
 
-__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs", "needs", "prepare"]
+__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs", "needs", "prepare", "row_json"]
 
 FAILED = "failed"
 """Status of a run that raised an exception."""
@@ -161,7 +161,7 @@ def learned(run: SweepRun, env: Environment, algorithm_seed: int, clock: Clock) 
         raise ValueError(f"learn: expected a finite value, got {row['value']}")
     # An outcome that cannot be stored must fail this run, not the sweep. What comes back from JSON can be pickled, and
     # unpickled where the modules of users are not.
-    row = json.loads(to_json(row))
+    row = from_json(row_json(row))
     if not 0 <= row["n_trajectories"] <= 1e308:
         raise ValueError(f"learn: expected n_trajectories in [0, 1e308], got {row['n_trajectories']}")
     return row  # type: ignore[no-any-return]
@@ -224,8 +224,9 @@ def json_default(value: Any) -> Any:
     raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
 
 
-to_json = functools.partial(json.dumps, default=json_default, separators=(",", ":"))
-"""Returns the JSON of a structured column."""
+def row_json(value: Any) -> str:
+    """Return the JSON of a structured column."""
+    return to_json(value, default=json_default, separators=(",", ":"))
 
 
 class Clock:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.checks import integer
 from dmq_fast._support.cluster import Cluster, killed, reached
+from dmq_fast._support.interactive import of_session
 from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps.errors import spelled
@@ -365,12 +365,10 @@ class Here(Executor):
 
 def refuse_interactive(runs: list[SweepRun]) -> None:
     """Raise ValueError if a worker process would not find the code of a run, as it imports files only."""
-    if hasattr(sys.modules["__main__"], "__file__"):
-        return
     used: dict[str, Any] = {run.cell.algorithm: run.factory for run in runs}
     used |= {run.cell.environment: registry.REGISTRY.get(run.cell.environment) for run in runs}
     for name, factory in used.items():
-        if name.startswith("__main__:") or getattr(factory, "__module__", None) == "__main__":
+        if of_session(name) or of_session(factory):  # a name is "module:function", or one that is registered
             raise ValueError(
                 f"workers: expected 0, since {name} is defined in an interactive session, which worker processes "
                 "cannot import; or move it to a module"

@@ -59,7 +59,6 @@ import functools
 import hashlib
 import inspect
 import itertools
-import json
 import logging
 import math
 import os
@@ -72,6 +71,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmq_fast._support.json_text import to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
@@ -125,7 +125,7 @@ class Cell:
             [self.budget.max_trajectories, self.budget.max_seconds],
             self.evaluate,
         ]
-        return hashlib.sha256(json.dumps(canonical(content), sort_keys=True).encode()).hexdigest()[:20]
+        return hashlib.sha256(to_json(canonical(content), sort_keys=True).encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Spec:
         warned: Counter[str] = Counter()
         for cell in self.cells:
             with self.blaming(cell, "environments"):
-                wanted = json.dumps([cell.environment, cell.environment_parameters, cell.environment_seed])
+                wanted = to_json([cell.environment, cell.environment_parameters, cell.environment_seed])
                 if made[0] != wanted:
                     dismiss(made[1])
                     made = (wanted, None)
@@ -228,7 +228,7 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     if isinstance(spec, Spec):
         return spec
     if isinstance(spec, Mapping):
-        return build(dict(spec), "sweep", json.dumps(spec, default=str), Source("specification", {}))
+        return build(dict(spec), "sweep", to_json(spec, default=str), Source("specification", {}))
     if not isinstance(spec, str | os.PathLike):
         raise TypeError(f"spec: expected a path, a mapping or a Spec, got {spec!r}")
     path = Path(spec)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
-import json
 import os
 import sqlite3
 import time
@@ -18,7 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmq_fast.experiments.sweeps.runs import FAILURES, to_json
+from dmq_fast._support.json_text import from_json
+from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
 from dmq_fast.experiments.sweeps.spec import Spec
 
 __all__ = ["FILE", "Store", "StoreError", "WriteError", "load", "load_specs"]
@@ -271,7 +271,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 def stored(name: str, value: Any) -> Any:
     """Return an entry of a row in the form in which SQLite stores it."""
     if name in STRUCTURED:
-        return to_json(value)
+        return row_json(value)
     # SQLite's integers have 64 bits; exact samplers count beyond.
     return float(value) if name == "n_trajectories" and value is not None and value >= 2**63 else value
 
@@ -279,7 +279,7 @@ def stored(name: str, value: Any) -> Any:
 def loaded(name: str, value: Any) -> Any:
     """Return the entry of a row that `stored` was given; of n_trajectories beyond 2^63, the first 53 bits."""
     if name in STRUCTURED:
-        return json.loads(value)
+        return from_json(value)
     return int(value) if name == "n_trajectories" and value is not None else value
 
 

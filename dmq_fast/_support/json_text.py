@@ -1,0 +1,74 @@
+"""JSON as the package writes it: always valid, with infinities and NaN as the texts ``float`` reads."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["from_json", "plain", "to_json"]
+
+NUMBERS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+"""The texts for numbers that JSON does not have, and the numbers."""
+
+
+def to_json(value: Any, *, default: Callable[[Any], Any] | None = None, **layout: Any) -> str:
+    """Return a value as JSON in which infinities and NaN are the texts "Infinity", "-Infinity" and "NaN".
+
+    `default` turns values of other types into such as JSON has; `layout` is that of ``json.dumps``, such as `indent`.
+
+    Raises
+    ------
+    TypeError
+        If a value has another type, and there is no `default`.
+    ValueError, RecursionError
+        If a value contains itself.
+    """
+    try:
+        return json.dumps(value, default=default, allow_nan=False, **layout)
+    except ValueError:  # some number is not finite, which is rare
+        return json.dumps(spelled(value, default), default=default, allow_nan=False, **layout)
+
+
+def spelled(value: Any, default: Callable[[Any], Any] | None) -> Any:
+    """Return a value with texts in place of the numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else spelling(value)
+    if isinstance(value, dict):
+        return {
+            spelling(key) if isinstance(key, float) and not math.isfinite(key) else key: spelled(one, default)
+            for key, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [spelled(one, default) for one in value]
+    if value is None or isinstance(value, str | int) or default is None:
+        return value
+    return spelled(default(value), default)
+
+
+def spelling(number: float) -> str:
+    """Return the text of a number that is not finite."""
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def from_json(text: str | bytes) -> Any:
+    """Read JSON that `to_json` wrote: the texts "Infinity", "-Infinity" and "NaN" are numbers again, except as keys.
+
+    Bare words of that kind, which Python's own writer makes, are read too. ValueError if the text is not JSON.
+    """
+    return numbers(json.loads(text))
+
+
+def numbers(value: Any) -> Any:
+    """Return a value with numbers in place of their texts."""
+    if isinstance(value, dict):
+        return {key: numbers(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [numbers(one) for one in value]
+    return NUMBERS.get(value, value) if isinstance(value, str) else value
+
+
+def plain(text: str | bytes) -> Any:
+    """Read JSON as it stands, to be compared: a NaN is a text, which equals itself. ValueError if it is not JSON."""
+    return json.loads(text, parse_constant=str)
