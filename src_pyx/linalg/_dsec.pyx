@@ -20,6 +20,12 @@ from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_w
 from dmq_fast.kernels._double_double cimport Double2, add, divide, multiply, negate, scale, two_product, two_sum
 from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, refuse_not_finite
 
+cdef extern from "dmq_double_double.h":
+    void dmq_add_multiple(
+        double* row_high, double* row_low, const double* x_high, const double* x_low,
+        double factor_high, double factor_low, Py_ssize_t n
+    ) noexcept nogil
+
 import numpy as np
 
 from dmq_fast.kernels._dsec_numpy import DsecResult, singular
@@ -40,6 +46,10 @@ cdef double TINY = 2.0 ** -800
 
 # Directions with larger entries are not tried in double-double arithmetic.
 cdef double LARGE = 2.0 ** 100
+
+# Pivot rows that `eliminate_exactly` applies at once: those of d = 1000 fit the second cache.
+cdef enum:
+    PANEL = 16
 
 # Stands for the exponent of 0: less than that of any number or product of two.
 cdef enum:
@@ -292,26 +302,38 @@ cdef bint form_exactly(
 
 
 cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
-    # `eliminate` in double-double arithmetic; -1 where a pivot is not a number.
+    # `eliminate` in double-double arithmetic; -1 where a pivot is not a number. A panel of pivot rows is finished before
+    # the rows below see it, so that these are read once a panel.
     cdef double* high = work
     cdef double* low = work + d * d
-    cdef Py_ssize_t i, j, k
-    cdef Double2 pivot, factor, entry, other
-    for k in range(d):
-        pivot.hi, pivot.lo = high[k * d + k], low[k * d + k]
-        if not pivot.hi > 0.0:
-            return <int> (k + 1) if pivot.hi <= 0.0 else -1
-        for i in range(k + 1, d):
-            factor.hi, factor.lo = high[k * d + i], low[k * d + i]
-            if factor.hi == 0.0:
-                continue
-            factor = negate(divide(factor, pivot))
-            for j in range(i, d):
-                other.hi, other.lo = high[k * d + j], low[k * d + j]
-                entry.hi, entry.lo = high[i * d + j], low[i * d + j]
-                entry = add(entry, multiply(factor, other))
-                high[i * d + j], low[i * d + j] = entry.hi, entry.lo
+    cdef Py_ssize_t panel, first, end, i, k
+    cdef double pivot
+    for panel in range((d + PANEL - 1) // PANEL):
+        first = panel * PANEL
+        end = min(first + PANEL, d)
+        for k in range(first, end):
+            pivot = high[k * d + k]
+            if not pivot > 0.0:
+                return <int> (k + 1) if pivot <= 0.0 else -1
+            for i in range(k + 1, end):
+                subtract_pivot_row(high, low, k, i, d)
+        for i in range(end, d):
+            for k in range(first, end):
+                subtract_pivot_row(high, low, k, i, d)
     return 0
+
+
+cdef inline void subtract_pivot_row(double* high, double* low, Py_ssize_t k, Py_ssize_t i, Py_ssize_t d) noexcept nogil:
+    # Row i -= (A_ki / A_kk) row k, from the diagonal on.
+    cdef Double2 pivot, factor
+    factor.hi, factor.lo = high[k * d + i], low[k * d + i]
+    if factor.hi == 0.0:
+        return
+    pivot.hi, pivot.lo = high[k * d + k], low[k * d + k]
+    factor = negate(divide(factor, pivot))
+    dmq_add_multiple(
+        high + i * d + i, low + i * d + i, high + k * d + i, low + k * d + i, factor.hi, factor.lo, d - i
+    )
 
 
 cdef bint negative_exactly(const double* work, const double* x, Py_ssize_t order, Py_ssize_t d) noexcept nogil:
