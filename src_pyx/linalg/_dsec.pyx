@@ -17,7 +17,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, top_eigenpair
-from dmq_fast.kernels._double_double cimport Double2, add, divide, multiply, negate, scale, two_product, two_sum
+from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
 from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
@@ -28,7 +28,7 @@ cdef extern from "dmq_double_double.h":
 
 import numpy as np
 
-from dmq_fast.kernels._dsec_numpy import DsecResult, singular
+from dmq_fast.kernels._dsec_numpy import DsecResult, rank_deficient, singular
 from dmq_fast.kernels._validate import as_floats
 
 cnp.import_array()
@@ -178,27 +178,35 @@ cdef void bad_direction(const double* a, int minor, double* x, Py_ssize_t d) noe
 cdef Answer decide(
     const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil:
+    cdef Answer answer = decide_robustly(s, m2, eps1, eps2, eps_r, work, d)
+    return decide_exactly(s, m2, eps1, eps2, eps_r, work, d) if answer == NOT_FINITE else answer
+
+
+cdef Answer decide_robustly(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+) noexcept nogil:
+    # An answer that float64 proves, which leaves room for rounding of the entries themselves; else NOT_FINITE.
     cdef double ratio = eps2 / eps1
     cdef double* x = work + 2 * d * d
     cdef Answer answer
     cdef int minor
-    if TINY < ratio < 1.0 / TINY:
-        answer = form(s, m2, ratio, eps_r, work, d)
-        if answer == SHIFT:
+    if not TINY < ratio < 1.0 / TINY:
+        return NOT_FINITE
+    answer = form(s, m2, ratio, eps_r, work, d)
+    if answer != NO_SHIFT:
+        return answer
+    if d >= SMALL:
+        largest_column(m2, x, d)
+        if proves_shift(s, m2, ratio, eps_r, x, d, d):
             return SHIFT
-        if answer == NO_SHIFT:
-            if d >= SMALL:
-                largest_column(m2, x, d)
-                if proves_shift(s, m2, ratio, eps_r, x, d, d):
-                    return SHIFT
-            minor = factor(work, d)
-            if minor == 0:
-                return NO_SHIFT
-            if minor > 0:
-                bad_direction(work, minor, x, d)
-                if proves_shift(s, m2, ratio, eps_r, x, minor, d):
-                    return SHIFT
-    return decide_exactly(s, m2, eps1, eps2, eps_r, work, d)
+    minor = factor(work, d)
+    if minor == 0:
+        return NO_SHIFT
+    if minor > 0:
+        bad_direction(work, minor, x, d)
+        if proves_shift(s, m2, ratio, eps_r, x, minor, d):
+            return SHIFT
+    return NOT_FINITE
 
 
 cdef inline int factor(double* a, Py_ssize_t d) noexcept nogil:
@@ -302,8 +310,8 @@ cdef bint form_exactly(
 
 
 cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
-    # `eliminate` in double-double arithmetic; -1 where a pivot is not a number. A panel of pivot rows is finished before
-    # the rows below see it, so that these are read once a panel.
+    # `eliminate` in double-double arithmetic; -1 where a pivot is not a number. A panel of pivot rows is finished
+    # before the rows below see it, so that these are read once a panel.
     cdef double* high = work
     cdef double* low = work + d * d
     cdef Py_ssize_t panel, first, end, i, k
@@ -323,7 +331,9 @@ cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
     return 0
 
 
-cdef inline void subtract_pivot_row(double* high, double* low, Py_ssize_t k, Py_ssize_t i, Py_ssize_t d) noexcept nogil:
+cdef inline void subtract_pivot_row(
+    double* high, double* low, Py_ssize_t k, Py_ssize_t i, Py_ssize_t d
+) noexcept nogil:
     # Row i -= (A_ki / A_kk) row k, from the diagonal on.
     cdef Double2 pivot, factor
     factor.hi, factor.lo = high[k * d + i], low[k * d + i]
@@ -416,23 +426,30 @@ cdef cnp.ndarray square(value, str name, Py_ssize_t d):
     return array
 
 
-cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2) except *:
+cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2, bint* singular_m1) except *:
+    # `singular_m1`: whether the answer hangs on rounding of m1, which is singular within it.
     cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
     cdef const double* first = entries(m1)
     cdef const double* second = entries(m2)
     cdef double stack[2 * 16 * 16 + 2 * 16]
+    cdef double* work = stack
     cdef Answer answer
     cdef Buffer buffer
-    if d <= 16:
-        answer = decide(first, second, eps1, eps2, 0.0, stack, d)
-    else:
+    singular_m1[0] = False
+    if d > 16:
         buffer = Buffer(decide_work_size(d))
-        with nogil:
-            answer = decide(first, second, eps1, eps2, 0.0, buffer.data, d)
+        work = buffer.data
+    with nogil:
+        answer = decide_robustly(first, second, eps1, eps2, 0.0, work, d)
+    if answer != NOT_FINITE:
+        return answer
+    with nogil:
+        answer = decide_exactly(first, second, eps1, eps2, 0.0, work, d)
     if answer == NOT_FINITE:
         refuse_not_finite("m1", m1)
         refuse_not_finite("m2", m2)
         raise ValueError("m1, m2: expected positive semidefinite matrices, got entries far larger than those allow")
+    singular_m1[0] = rank_deficient(m1)
     return answer
 
 
@@ -456,8 +473,9 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
     decision : bool
         Whether v >= eps2: whether (eps2 / eps1) m1 - m2 is not positive definite, rows of zeros in both left out.
     marginal : bool
-        Only with `return_marginal`: whether v is too close to eps2 for arithmetic of 100 bits. Decisions without
-        the flag are certain.
+        Only with `return_marginal`: whether v is too close to eps2 for arithmetic of 100 bits, or the decision hangs
+        on the rounding of a singular m1, whose numerical null space then decides. Decisions without the flag are
+        certain for the entries given.
 
     Raises
     ------
@@ -466,10 +484,15 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
     """
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
-    cdef Answer answer = answer_of(first, second, positive(eps1, "eps1"), positive(eps2, "eps2"))
+    cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2")
+    cdef bint singular_m1
+    cdef Answer answer = answer_of(first, second, scale1, threshold, &singular_m1)
+    cdef bint decision = says_true(answer), marginal = answer >= MARGINAL_NO_SHIFT
+    if singular_m1:
+        decision, _, _, marginal = singular(first, second, scale1, threshold, False, True)
     if return_marginal:
-        return says_true(answer), answer >= MARGINAL_NO_SHIFT
-    return says_true(answer)
+        return decision, marginal
+    return decision
 
 
 def dsec_value(m1, m2, eps1):
@@ -502,7 +525,19 @@ cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double* value, double* witness) e
         info = shift_value(s, m, 0.0, value, witness, buffer.data, d)
     if info < NOT_FINITE:
         raise np.linalg.LinAlgError(f"dsec: the eigenvalue routine failed (info {info + 100})")
+    if info == 0 and small_pivot(s, buffer.data, d) and rank_deficient(m1):
+        # Definite by rounding.
+        return <int> d
     return info
+
+
+cdef bint small_pivot(const double* m1, const double* u, Py_ssize_t d) noexcept nogil:
+    # Whether a pivot of m1 = U^T U is of the size of rounding.
+    cdef Py_ssize_t i
+    for i in range(d):
+        if u[i * d + i] * u[i * d + i] <= 4.0 * d * d * DBL_EPSILON * m1[i * d + i]:
+            return True
+    return False
 
 
 def dsec(m1, m2, eps1, eps2):
@@ -527,14 +562,17 @@ def dsec(m1, m2, eps1, eps2):
     """
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
-    cdef double scale1 = positive(eps1, "eps1"), value = 0.0, root
-    cdef Answer answer = answer_of(first, second, scale1, positive(eps2, "eps2"))
+    cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2"), value = 0.0, root
+    cdef bint singular_m1
+    cdef Answer answer = answer_of(first, second, scale1, threshold, &singular_m1)
     cdef Py_ssize_t i, d = cnp.PyArray_DIM(first, 0)
     cdef cnp.ndarray witness = np.empty(d)
     cdef double* x = entries(witness)
     cdef int info = solve(first, second, &value, x)
-    if info > 0:
-        return singular(first, second, scale1, float(eps2), says_true(answer), answer >= MARGINAL_NO_SHIFT)
+    if info > 0 or singular_m1:
+        return singular(
+            first, second, scale1, threshold, says_true(answer), singular_m1 or answer >= MARGINAL_NO_SHIFT
+        )
     value *= scale1
     root = sqrt(scale1)
     for i in range(d):

@@ -9,7 +9,7 @@
 /* Veltkamp: 2^27 + 1 splits a double into halves of 26 bits. */
 #define DMQ_SPLITTER 134217729.0
 
-/* row <- row + factor x, entry by entry: the operations of `multiply` and of `add`, in their order. */
+/* row <- row + factor x, entry by entry: a product of Dekker, renormalised, and the operations of `add`. */
 DMQ_WIDE static void dmq_add_multiple(
     double* restrict row_high, double* restrict row_low, const double* restrict x_high, const double* restrict x_low,
     double factor_high, double factor_low, ptrdiff_t n)
