@@ -3,11 +3,13 @@
 pytest bench/test_oracle.py
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from dmq_fast.experiments import oracle_bench
-from dmq_fast.kernels import ShiftScan
+from dmq_fast.kernels import ShiftScan, dsec_decision, dsec_value
 
 ROUNDS = 9
 NAMES = [method.name for method in oracle_bench.methods(oracle_bench.ITERATIVE)]
@@ -71,3 +73,26 @@ def test_decision_kernel_against_dpotrf(benchmark, d):
     benchmark.extra_info["kernel us"] = round(float(ours) * 1e6, 3)
     benchmark.extra_info["dpotrf us"] = round(float(floor) * 1e6, 3)
     benchmark.extra_info["kernel / dpotrf"] = round(float(ours / floor), 2)
+
+
+@pytest.mark.parametrize("d", [64, 256, 1000])
+def test_decisions_near_the_threshold(benchmark, d):
+    """Time decisions at relative distances of 1e-9 and 1e-12 from the threshold, and at a hundredth, in turn."""
+    m1, m2 = oracle_bench.instance(d)
+    v = dsec_value(m1, m2, 1.0)
+    compared = [
+        oracle_bench.Method(
+            f"{decision}, {distance:g}", oracle_bench.OURS, None,
+            partial(dsec_decision, m1, m2, 1.0, v * (1 - distance if decision else 1 + distance)),
+            oracle_bench.is_true if decision else oracle_bench.is_false,
+        )
+        for distance in (1e-2, 1e-9, 1e-12)
+        for decision in (True, False)
+    ]  # fmt: skip
+    benchmark.group = "decisions near the threshold in turn"
+    rounds = 1 if not benchmark.enabled else 3 if d > 500 else ROUNDS
+
+    samples = benchmark.pedantic(oracle_bench.interleaved, args=(compared, rounds, d), rounds=1)
+
+    for method, times in zip(compared, samples, strict=True):
+        benchmark.extra_info[method.name] = f"{np.median(times) * 1e6:.4g} us"

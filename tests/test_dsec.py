@@ -65,21 +65,30 @@ def definite(m1, m2, eps1, eps2):
     return True
 
 
+def exact(m1, m2, eps1, eps2):
+    """The answer of a scan, with its flag: for the entries given, without a view on their rounding."""
+    scan = ShiftScan(len(m1), eps1, eps2, 1.0, False, regularizer=np.zeros((len(m1), len(m1))))
+    level, _ = scan.scan(np.ascontiguousarray(m1)[None], np.ascontiguousarray(m2)[None], 1, 0, 0, 0)
+    return level == 0, scan.n_marginal == 1
+
+
 def decide(m1, m2, eps1, eps2):
-    """A decision with its flag; without the flag it is checked to be right."""
-    decision, marginal = dsec_decision(m1, m2, eps1, eps2, return_marginal=True)
+    """An answer with its flag; without the flag it is checked to be right, and a public decision to be the same."""
+    decision, marginal = exact(m1, m2, eps1, eps2)
     assert marginal or decision is not definite(m1, m2, eps1, eps2), (len(m1), eps1, eps2)
+    public = dsec_decision(m1, m2, eps1, eps2, return_marginal=True)
+    assert public[1] or public == (decision, marginal)
     return decision, marginal
 
 
 def threshold(m1, m2):
     """Neighbouring floats lo, hi between which decisions for eps1 = 1 turn from True to False; None for none."""
     lo, hi = 0, int(np.float64(np.finfo(np.float64).max).view(np.int64))
-    if dsec_decision(m1, m2, 1.0, float(np.int64(hi).view(np.float64))):
+    if exact(m1, m2, 1.0, float(np.int64(hi).view(np.float64)))[0]:
         return None
     while hi - lo > 1:
         middle = (lo + hi) // 2
-        lo, hi = (middle, hi) if dsec_decision(m1, m2, 1.0, float(np.int64(middle).view(np.float64))) else (lo, middle)
+        lo, hi = (middle, hi) if exact(m1, m2, 1.0, float(np.int64(middle).view(np.float64)))[0] else (lo, middle)
     return float(np.int64(lo).view(np.float64)), float(np.int64(hi).view(np.float64))
 
 
@@ -523,6 +532,39 @@ def test_rows_of_zeros(d):
 
 
 class TestSingular:
+    @staticmethod
+    def agree(m1, m2, eps2):
+        """The answer of `dsec`, which the other two functions share."""
+        answer = dsec(m1, m2, 1.0, eps2)
+        decision, marginal = dsec_decision(m1, m2, 1.0, eps2, return_marginal=True)
+        assert decision is answer.decision and (answer.marginal or not marginal)
+        assert dsec_value(m1, m2, 1.0) == pytest.approx(answer.value, rel=1e-6)
+        assert decision is (answer.value >= eps2) or answer.value == pytest.approx(eps2, rel=1e-6)
+        return decision, marginal, answer.value
+
+    def test_a_singular_matrix_that_is_not_singular_along_the_axes(self):
+        decision, marginal, value = self.agree(np.ones((2, 2)), np.full((2, 2), 0.5), 2.0)
+        assert (decision, marginal) == (False, True) and value == pytest.approx(0.5)
+
+    def test_fewer_rows_than_columns(self):
+        for seed in range(40):
+            rows = np.random.default_rng(seed).normal(size=(5, 8))
+            gram = rows.T @ rows
+            decision, marginal, value = self.agree(gram, gram / 2, 5.0)
+            assert (decision, marginal) == (False, True) and value == pytest.approx(0.5)
+            # What a regulariser makes definite is certain.
+            assert self.agree(gram + 1e-6 * np.eye(8), gram / 2, 5.0)[:2] == (False, False)
+
+    @settings(deadline=None, max_examples=100)
+    @given(st.integers(2, 20), st.integers(0, 2**32), st.sampled_from([1e-3, 0.1, 0.4, 0.6, 10.0, 1e4]))
+    def test_the_three_functions_agree_on_deficient_grams(self, d, seed, eps2):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(int(rng.integers(1, d)), d))
+        gram = rows.T @ rows
+        assert self.agree(gram, gram / 2, eps2)[0] is (eps2 < 0.5)
+        fresh = moment(rng, d, 1)
+        assert self.agree(gram, fresh, eps2)[0] is True
+
     @pytest.mark.parametrize("d", [2, 3, 8, 12, 17, 40])
     @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
     def test_mass_in_the_null_space_is_unbounded(self, d, scale):
@@ -586,13 +628,15 @@ class TestSingular:
                     oracle(hollow, np.zeros((d, d)), 1, 1)
 
     def test_a_definite_matrix_that_float64_cannot_factor(self):
-        """det = 2^-56: certain decisions stay, v is flagged."""
+        """det = 2^-56: a scan decides the entries given; the functions let the null space decide, and say so."""
         x = 1 - 2.0**-28
         m1 = np.array([[1, x], [x, x * x]])
         m1[1, 1] = 1 - 2.0**-27 + 2.0**-53
-        expected = definite(m1, np.eye(2), 1.0, 1e20)
+        assert definite(m1, np.eye(2), 1.0, 1e20)
+        assert exact(m1, np.eye(2), 1.0, 1e20) == (False, False)
         answer = dsec(m1, np.eye(2), 1.0, 1e20)
-        assert answer.decision is not expected
+        assert answer[:2] == (True, np.inf) and answer.marginal is True
+        assert dsec_decision(m1, np.eye(2), 1.0, 1e20, return_marginal=True) == (True, True)
         assert dsec_decision(m1, np.eye(2), 1.0, 1.0, return_marginal=True) == (True, False)
 
 

@@ -47,10 +47,6 @@ cdef inline Double2 negate(Double2 a) noexcept nogil:
     out.lo = -a.lo
     return out
 
-cdef inline Double2 multiply(Double2 a, Double2 b) noexcept nogil:
-    cdef Double2 product = two_product(a.hi, b.hi)
-    return fast_two_sum(product.hi, product.lo + (a.hi * b.lo + a.lo * b.hi))
-
 cdef inline Double2 scale(Double2 a, double b) noexcept nogil:
     cdef Double2 product = two_product(a.hi, b)
     return fast_two_sum(product.hi, product.lo + a.lo * b)

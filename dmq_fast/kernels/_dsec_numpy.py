@@ -10,9 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.kernels._validate import as_floats, as_positive
 
-__all__ = ["DsecResult", "dsec_rows", "singular"]
+__all__ = ["DsecResult", "dsec_rows", "rank_deficient", "singular"]
 
 EPSILON = float(np.finfo(np.float64).eps)
+
+# Eigenvalues below minus that many tolerances are no rounding of zero.
+INDEFINITE = 8.0
 
 
 class DsecResult(NamedTuple):
@@ -20,15 +23,37 @@ class DsecResult(NamedTuple):
 
     The witness is the theta_1 - theta_2 that attains v: x^T M1 x = eps1 and x^T M2 x = v. If v is infinite, x is a
     direction with x^T M1 x = 0 and x^T M2 x = 1. A decision that is not marginal is certain for the numbers given; a
-    marginal one lies so close to the threshold that arithmetic of 100 bits does not resolve it, or value and witness
-    rest on the numerical rank of a singular M1. The value is rounded, so it may contradict a decision within its
-    error, which grows with the condition number of M1.
+    marginal one lies so close to the threshold that arithmetic of 100 bits does not resolve it, or decision, value or
+    witness rest on the numerical rank of a singular M1. The value is rounded, so it may contradict a decision within
+    its error, which grows with the condition number of M1.
     """
 
     decision: bool
     value: float
     witness: NDArray[np.float64]
     marginal: bool
+
+
+def rank_deficient(m1: NDArray[np.float64]) -> bool:
+    """Return whether m1 (d, d) is singular within its own rounding, rows of zeros left out.
+
+    With units in which its diagonal is 1, an eigenvalue of d units in the last place of the largest counts as zero; an
+    m1 that is indefinite beyond rounding is not deficient.
+    """
+    lengths = np.diag(m1)
+    kept = lengths > 0.0
+    units = np.sqrt(lengths[kept])
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.triu(m1[np.ix_(kept, kept)]) / units / units[:, None]
+    if (lengths < 0.0).any() or not kept.any() or not np.isfinite(scaled).all():
+        return False
+    spectrum = np.linalg.eigvalsh(scaled, UPLO="U")
+    tolerance = _tolerance(len(m1), spectrum[-1])
+    return bool(-INDEFINITE * tolerance <= spectrum[0] <= tolerance)
+
+
+def _tolerance(d: int, largest: float) -> float:
+    return d * EPSILON * max(largest, 1.0)
 
 
 def singular(
@@ -58,8 +83,8 @@ def singular(
     if not np.isfinite(second).all():
         raise ValueError("m1, m2: v or its witness overflows; rescale")
     spectrum, axes = np.linalg.eigh(first)
-    tolerance = d * EPSILON * max(spectrum[-1], 1.0)
-    if spectrum[0] < -8.0 * tolerance:
+    tolerance = _tolerance(d, spectrum[-1])
+    if spectrum[0] < -INDEFINITE * tolerance:
         raise np.linalg.LinAlgError(f"m1: expected a positive semidefinite matrix, got eigenvalue {spectrum[0]:.3g}")
     null = axes[:, spectrum <= tolerance]
     kept = axes[:, spectrum > tolerance] / np.sqrt(spectrum[spectrum > tolerance])
@@ -69,7 +94,7 @@ def singular(
     if mass[-1] > tolerance * np.diag(second).max():
         x = null @ directions[:, -1] / np.sqrt(mass[-1])
         # A certain False stays: M1 is definite then, but v cannot be computed in float64.
-        return DsecResult(decision, np.inf, x / units, True)
+        return DsecResult(decision or open_question, np.inf, x / units, True)
     if kept.size == 0:
         return DsecResult(decision and not open_question, 0.0, np.zeros(d), marginal)
     values, directions = np.linalg.eigh(kept.T @ second @ kept)

@@ -17,12 +17,18 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, top_eigenpair
-from dmq_fast.kernels._double_double cimport Double2, add, divide, multiply, negate, scale, two_product, two_sum
+from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
 from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, refuse_not_finite
+
+cdef extern from "dmq_double_double.h":
+    void dmq_add_multiple(
+        double* row_high, double* row_low, const double* x_high, const double* x_low,
+        double factor_high, double factor_low, Py_ssize_t n
+    ) noexcept nogil
 
 import numpy as np
 
-from dmq_fast.kernels._dsec_numpy import DsecResult, singular
+from dmq_fast.kernels._dsec_numpy import DsecResult, rank_deficient, singular
 from dmq_fast.kernels._validate import as_floats
 
 cnp.import_array()
@@ -40,6 +46,10 @@ cdef double TINY = 2.0 ** -800
 
 # Directions with larger entries are not tried in double-double arithmetic.
 cdef double LARGE = 2.0 ** 100
+
+# Pivot rows that `eliminate_exactly` applies at once: those of d = 1000 fit the second cache.
+cdef enum:
+    PANEL = 16
 
 # Stands for the exponent of 0: less than that of any number or product of two.
 cdef enum:
@@ -168,27 +178,35 @@ cdef void bad_direction(const double* a, int minor, double* x, Py_ssize_t d) noe
 cdef Answer decide(
     const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil:
+    cdef Answer answer = decide_robustly(s, m2, eps1, eps2, eps_r, work, d)
+    return decide_exactly(s, m2, eps1, eps2, eps_r, work, d) if answer == NOT_FINITE else answer
+
+
+cdef Answer decide_robustly(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+) noexcept nogil:
+    # An answer that float64 proves, which leaves room for rounding of the entries themselves; else NOT_FINITE.
     cdef double ratio = eps2 / eps1
     cdef double* x = work + 2 * d * d
     cdef Answer answer
     cdef int minor
-    if TINY < ratio < 1.0 / TINY:
-        answer = form(s, m2, ratio, eps_r, work, d)
-        if answer == SHIFT:
+    if not TINY < ratio < 1.0 / TINY:
+        return NOT_FINITE
+    answer = form(s, m2, ratio, eps_r, work, d)
+    if answer != NO_SHIFT:
+        return answer
+    if d >= SMALL:
+        largest_column(m2, x, d)
+        if proves_shift(s, m2, ratio, eps_r, x, d, d):
             return SHIFT
-        if answer == NO_SHIFT:
-            if d >= SMALL:
-                largest_column(m2, x, d)
-                if proves_shift(s, m2, ratio, eps_r, x, d, d):
-                    return SHIFT
-            minor = factor(work, d)
-            if minor == 0:
-                return NO_SHIFT
-            if minor > 0:
-                bad_direction(work, minor, x, d)
-                if proves_shift(s, m2, ratio, eps_r, x, minor, d):
-                    return SHIFT
-    return decide_exactly(s, m2, eps1, eps2, eps_r, work, d)
+    minor = factor(work, d)
+    if minor == 0:
+        return NO_SHIFT
+    if minor > 0:
+        bad_direction(work, minor, x, d)
+        if proves_shift(s, m2, ratio, eps_r, x, minor, d):
+            return SHIFT
+    return NOT_FINITE
 
 
 cdef inline int factor(double* a, Py_ssize_t d) noexcept nogil:
@@ -292,26 +310,40 @@ cdef bint form_exactly(
 
 
 cdef int eliminate_exactly(double* work, Py_ssize_t d) noexcept nogil:
-    # `eliminate` in double-double arithmetic; -1 where a pivot is not a number.
+    # `eliminate` in double-double arithmetic; -1 where a pivot is not a number. A panel of pivot rows is finished
+    # before the rows below see it, so that these are read once a panel.
     cdef double* high = work
     cdef double* low = work + d * d
-    cdef Py_ssize_t i, j, k
-    cdef Double2 pivot, factor, entry, other
-    for k in range(d):
-        pivot.hi, pivot.lo = high[k * d + k], low[k * d + k]
-        if not pivot.hi > 0.0:
-            return <int> (k + 1) if pivot.hi <= 0.0 else -1
-        for i in range(k + 1, d):
-            factor.hi, factor.lo = high[k * d + i], low[k * d + i]
-            if factor.hi == 0.0:
-                continue
-            factor = negate(divide(factor, pivot))
-            for j in range(i, d):
-                other.hi, other.lo = high[k * d + j], low[k * d + j]
-                entry.hi, entry.lo = high[i * d + j], low[i * d + j]
-                entry = add(entry, multiply(factor, other))
-                high[i * d + j], low[i * d + j] = entry.hi, entry.lo
+    cdef Py_ssize_t panel, first, end, i, k
+    cdef double pivot
+    for panel in range((d + PANEL - 1) // PANEL):
+        first = panel * PANEL
+        end = min(first + PANEL, d)
+        for k in range(first, end):
+            pivot = high[k * d + k]
+            if not pivot > 0.0:
+                return <int> (k + 1) if pivot <= 0.0 else -1
+            for i in range(k + 1, end):
+                subtract_pivot_row(high, low, k, i, d)
+        for i in range(end, d):
+            for k in range(first, end):
+                subtract_pivot_row(high, low, k, i, d)
     return 0
+
+
+cdef inline void subtract_pivot_row(
+    double* high, double* low, Py_ssize_t k, Py_ssize_t i, Py_ssize_t d
+) noexcept nogil:
+    # Row i -= (A_ki / A_kk) row k, from the diagonal on.
+    cdef Double2 pivot, factor
+    factor.hi, factor.lo = high[k * d + i], low[k * d + i]
+    if factor.hi == 0.0:
+        return
+    pivot.hi, pivot.lo = high[k * d + k], low[k * d + k]
+    factor = negate(divide(factor, pivot))
+    dmq_add_multiple(
+        high + i * d + i, low + i * d + i, high + k * d + i, low + k * d + i, factor.hi, factor.lo, d - i
+    )
 
 
 cdef bint negative_exactly(const double* work, const double* x, Py_ssize_t order, Py_ssize_t d) noexcept nogil:
@@ -394,23 +426,30 @@ cdef cnp.ndarray square(value, str name, Py_ssize_t d):
     return array
 
 
-cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2) except *:
+cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2, bint* singular_m1) except *:
+    # `singular_m1`: whether the answer hangs on rounding of m1, which is singular within it.
     cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
     cdef const double* first = entries(m1)
     cdef const double* second = entries(m2)
     cdef double stack[2 * 16 * 16 + 2 * 16]
+    cdef double* work = stack
     cdef Answer answer
     cdef Buffer buffer
-    if d <= 16:
-        answer = decide(first, second, eps1, eps2, 0.0, stack, d)
-    else:
+    singular_m1[0] = False
+    if d > 16:
         buffer = Buffer(decide_work_size(d))
-        with nogil:
-            answer = decide(first, second, eps1, eps2, 0.0, buffer.data, d)
+        work = buffer.data
+    with nogil:
+        answer = decide_robustly(first, second, eps1, eps2, 0.0, work, d)
+    if answer != NOT_FINITE:
+        return answer
+    with nogil:
+        answer = decide_exactly(first, second, eps1, eps2, 0.0, work, d)
     if answer == NOT_FINITE:
         refuse_not_finite("m1", m1)
         refuse_not_finite("m2", m2)
         raise ValueError("m1, m2: expected positive semidefinite matrices, got entries far larger than those allow")
+    singular_m1[0] = rank_deficient(m1)
     return answer
 
 
@@ -434,8 +473,9 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
     decision : bool
         Whether v >= eps2: whether (eps2 / eps1) m1 - m2 is not positive definite, rows of zeros in both left out.
     marginal : bool
-        Only with `return_marginal`: whether v is too close to eps2 for arithmetic of 100 bits. Decisions without
-        the flag are certain.
+        Only with `return_marginal`: whether v is too close to eps2 for arithmetic of 100 bits, or the decision hangs
+        on the rounding of a singular m1, whose numerical null space then decides. Decisions without the flag are
+        certain for the entries given.
 
     Raises
     ------
@@ -444,10 +484,15 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
     """
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
-    cdef Answer answer = answer_of(first, second, positive(eps1, "eps1"), positive(eps2, "eps2"))
+    cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2")
+    cdef bint singular_m1
+    cdef Answer answer = answer_of(first, second, scale1, threshold, &singular_m1)
+    cdef bint decision = says_true(answer), marginal = answer >= MARGINAL_NO_SHIFT
+    if singular_m1:
+        decision, _, _, marginal = singular(first, second, scale1, threshold, False, True)
     if return_marginal:
-        return says_true(answer), answer >= MARGINAL_NO_SHIFT
-    return says_true(answer)
+        return decision, marginal
+    return decision
 
 
 def dsec_value(m1, m2, eps1):
@@ -480,7 +525,19 @@ cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double* value, double* witness) e
         info = shift_value(s, m, 0.0, value, witness, buffer.data, d)
     if info < NOT_FINITE:
         raise np.linalg.LinAlgError(f"dsec: the eigenvalue routine failed (info {info + 100})")
+    if info == 0 and small_pivot(s, buffer.data, d) and rank_deficient(m1):
+        # Definite by rounding.
+        return <int> d
     return info
+
+
+cdef bint small_pivot(const double* m1, const double* u, Py_ssize_t d) noexcept nogil:
+    # Whether a pivot of m1 = U^T U is of the size of rounding.
+    cdef Py_ssize_t i
+    for i in range(d):
+        if u[i * d + i] * u[i * d + i] <= 4.0 * d * d * DBL_EPSILON * m1[i * d + i]:
+            return True
+    return False
 
 
 def dsec(m1, m2, eps1, eps2):
@@ -505,14 +562,17 @@ def dsec(m1, m2, eps1, eps2):
     """
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
-    cdef double scale1 = positive(eps1, "eps1"), value = 0.0, root
-    cdef Answer answer = answer_of(first, second, scale1, positive(eps2, "eps2"))
+    cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2"), value = 0.0, root
+    cdef bint singular_m1
+    cdef Answer answer = answer_of(first, second, scale1, threshold, &singular_m1)
     cdef Py_ssize_t i, d = cnp.PyArray_DIM(first, 0)
     cdef cnp.ndarray witness = np.empty(d)
     cdef double* x = entries(witness)
     cdef int info = solve(first, second, &value, x)
-    if info > 0:
-        return singular(first, second, scale1, float(eps2), says_true(answer), answer >= MARGINAL_NO_SHIFT)
+    if info > 0 or singular_m1:
+        return singular(
+            first, second, scale1, threshold, says_true(answer), singular_m1 or answer >= MARGINAL_NO_SHIFT
+        )
     value *= scale1
     root = sqrt(scale1)
     for i in range(d):
