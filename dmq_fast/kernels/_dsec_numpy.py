@@ -47,6 +47,15 @@ def rank_deficient(m1: NDArray[np.float64]) -> bool:
         scaled = np.triu(m1[np.ix_(kept, kept)]) / units / units[:, None]
     if (lengths < 0.0).any() or not kept.any() or not np.isfinite(scaled).all():
         return False
+    # A factorisation settles most cases: the largest eigenvalue is at most d, and elimination that succeeds is exact
+    # for a matrix that is off by less than one of these four tolerances.
+    shift = 4.0 * _tolerance(len(m1), len(scaled))
+    try:
+        np.linalg.cholesky(scaled.T - shift * np.eye(len(scaled)))
+    except np.linalg.LinAlgError:
+        pass
+    else:
+        return False
     spectrum = np.linalg.eigvalsh(scaled, UPLO="U")
     tolerance = _tolerance(len(m1), spectrum[-1])
     return bool(-INDEFINITE * tolerance <= spectrum[0] <= tolerance)
