@@ -21,6 +21,9 @@ __all__ = ["FiniteClass", "FiniteSolver", "FunctionClass", "LinearClass", "Linea
 
 Array = NDArray[np.float64]
 
+REFINEMENTS = 4
+"""Rounds in which `dual_ridge` has to converge."""
+
 EPSILON = float(np.finfo(np.float64).eps)
 """Distance of 1 from the next larger float64."""
 
@@ -218,6 +221,13 @@ class LinearSolver:
         """
         pairs = moments.returns[level]
         if moments.rows is not None and self._penalty is None:
+            rows, _, _, weights = moments.rows.arrays(moments.levels.index(level))
+            # Rows that are all of length d are dense.
+            if 2 * len(weights) < moments.rows.dimension and len(rows) == len(weights) * moments.rows.dimension:
+                dense = rows.reshape(len(weights), -1) * np.sqrt(weights)[:, None]
+                theta = dual_ridge(dense, pairs.moment, pairs.n * self._ridge)
+                if theta is not None:
+                    return theta
             support, gram = moments.rows.compressed(moments.levels.index(level))
             theta = np.zeros(moments.rows.dimension)
             if len(support):
@@ -267,6 +277,25 @@ class LinearSolver:
         if least * scan.eps_r <= 0.0:
             return UNBOUNDED
         return sure_cover_bound(scan.dimension, scan.eps_t / scan.eps_s, scan.eps_r * least, initial=initial)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is left to the other way
+def dual_ridge(rows: Array, moment: Array, penalty: float) -> Array | None:
+    """Solve (X^T X + p I) theta = b for n rows X (n, d), n < d, by equations of order n.
+
+    theta = (b - X^T (X X^T + p I)^{-1} X b) / p subtracts nearly equal vectors where p is small, so it is refined until
+    its residual is that of rounding. None if it is not after a few rounds.
+    """
+    inner = rows @ rows.T
+    inner[np.diag_indices_from(inner)] += penalty
+    theta, residual = np.zeros_like(moment), moment
+    allowed = 8.0 * EPSILON * float(np.linalg.norm(moment))
+    for _ in range(REFINEMENTS if penalty > 0.0 else 0):
+        theta = theta + (residual - rows.T @ np.linalg.solve(inner, rows @ residual)) / penalty
+        residual = moment - rows.T @ (rows @ theta) - penalty * theta
+        if not np.linalg.norm(residual) > allowed:
+            return theta if np.isfinite(theta).all() else None
+    return None
 
 
 class FiniteClass:

@@ -7,8 +7,9 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast.features import TileCoding
+from dmq_fast.function_class import dual_ridge
 from dmq_fast.kernels import LevelRows, RowOracle
-from dmq_fast.moments import Moments, SparseMoment
+from dmq_fast.moments import Moments, Returns, SparseMoment
 from dmq_fast.run.cover import CoverMoments
 
 
@@ -196,3 +197,24 @@ def test_potentials_of_sparse_moments():
     oracle.add_gram([3, 40], [[1.0, 0.5], [0.5, 2.0]])
     sparse = SparseMoment(50, oracle.support, oracle.gram)
     assert solver.potential(sparse) == pytest.approx(solver.potential(sparse.matrix()), rel=1e-13)
+
+
+@pytest.mark.parametrize("ridge", [1.0, 1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize(("n", "d"), [(1, 24), (5, 60), (20, 100)])
+def test_few_dense_pairs_are_fitted_by_equations_of_their_number(n, d, ridge, monkeypatch):
+    """The same estimate as by equations of order d, to the error of those; and no equations of order d are solved."""
+    rng = np.random.default_rng([n, d])
+    phi, y = rng.normal(size=(n, d)) / np.sqrt(d), rng.random(n)
+    returns = {0: Returns(phi.T @ y, float(y @ y), n)}
+    solver = dmq.LinearClass().solver(d, ridge=ridge, eps_s=1.0, eps_t=2.0, eps_r=0.01, oracle="decision")
+    expected = solver.fit(Moments(n, (0,), (phi.T @ phi)[None], returns), 0)
+    monkeypatch.setattr("dmq_fast.function_class.ridge_fit", None)
+    theta = solver.fit(Moments(n, (0,), LevelRows.of([phi]), returns), 0)
+    np.testing.assert_allclose(theta, expected, rtol=0, atol=100 * np.finfo(float).eps * np.abs(theta).max() / ridge)
+
+
+def test_equations_that_do_not_converge_are_left():
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(3, 40))
+    assert dual_ridge(rows, rows.sum(axis=0), 0.0) is None
+    assert dual_ridge(rows, np.full(40, np.inf), 1.0) is None
