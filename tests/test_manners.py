@@ -29,7 +29,7 @@ SWEEP = {
 
 def python(*arguments, **settings):
     """Run Python in a process of its own."""
-    return subprocess.run([sys.executable, *arguments], capture_output=True, check=False, timeout=120, **settings)
+    return subprocess.run([sys.executable, "-P", *arguments], capture_output=True, check=False, timeout=120, **settings)
 
 
 @pytest.mark.parametrize("command", [("run", *SHORT, "--json"), ("envs", "--json"), ("run", "lock", "--help")])
@@ -216,7 +216,11 @@ def test_a_full_disk_is_one_line_and_an_exit_code(command):
         pytest.skip("no device is always full here")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "dmq_fast", *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-P", "-m", "dmq_fast", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert done.returncode == 4
     assert done.stderr.count("\n") == 1 and "could not print" in done.stderr
