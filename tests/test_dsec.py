@@ -1137,3 +1137,16 @@ class TestRange:
     def test_masks_are_refused(self):
         with pytest.raises(TypeError, match="m1: expected an array without a mask"):
             dsec_decision(np.ma.masked_array(np.eye(2), mask=np.eye(2)), np.eye(2), 1.0, 1.0)
+
+
+@pytest.mark.parametrize("d", [1, 5, 17, 40])
+def test_what_float64_cannot_prove_can_be_left_to_the_value(d):
+    """Far from the threshold nothing changes; near it the answer is that of the value, and flagged."""
+    m1, m2 = pair(d, d)
+    value = dsec_value(m1, m2, 1.5)
+    for eps2, expected in ((0.9 * value, True), (1.1 * value, False)):
+        assert dsec_decision(m1, m2, 1.5, eps2, exact=False, return_marginal=True) == (expected, False)
+    assert dsec_decision(m1, m2, 1.5, value, exact=False, return_marginal=True) == (True, True)
+    assert dsec_decision(m1, m2, 1.5, value, exact=False) is True
+    with pytest.raises(TypeError, match="exact: "):
+        dsec_decision(m1, m2, 1.5, value, exact=1)

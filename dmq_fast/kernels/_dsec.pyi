@@ -10,11 +10,17 @@ def dsec(m1: ArrayLike, m2: ArrayLike, eps1: float, eps2: float) -> DsecResult: 
 def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: float) -> float: ...
 @overload
 def dsec_decision(
-    m1: ArrayLike, m2: ArrayLike, eps1: float, eps2: float, *, return_marginal: Literal[False] = False
+    m1: ArrayLike,
+    m2: ArrayLike,
+    eps1: float,
+    eps2: float,
+    *,
+    return_marginal: Literal[False] = False,
+    exact: bool = True,
 ) -> bool: ...
 @overload
 def dsec_decision(
-    m1: ArrayLike, m2: ArrayLike, eps1: float, eps2: float, *, return_marginal: Literal[True]
+    m1: ArrayLike, m2: ArrayLike, eps1: float, eps2: float, *, return_marginal: Literal[True], exact: bool = True
 ) -> tuple[bool, bool]: ...
 
 @disjoint_base

@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 
 from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, top_eigenpair
 from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
-from dmq_fast.kernels._validate cimport all_finite, entries, matrix, positive, refuse_not_finite
+from dmq_fast.kernels._validate cimport all_finite, entries, flag, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
     void dmq_add_multiple(
@@ -426,8 +426,11 @@ cdef cnp.ndarray square(value, str name, Py_ssize_t d):
     return array
 
 
-cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2, bint* singular_m1) except *:
-    # `singular_m1`: whether the answer hangs on rounding of m1, which is singular within it.
+cdef Answer answer_of(
+    cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2, bint thorough, bint* singular_m1
+) except *:
+    # NOT_FINITE, unless `thorough`, for what float64 cannot prove. `singular_m1`: whether the answer hangs on rounding of
+    # m1, which is singular within it.
     cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
     cdef const double* first = entries(m1)
     cdef const double* second = entries(m2)
@@ -441,7 +444,7 @@ cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2, 
         work = buffer.data
     with nogil:
         answer = decide_robustly(first, second, eps1, eps2, 0.0, work, d)
-    if answer != NOT_FINITE:
+    if answer != NOT_FINITE or not thorough:
         return answer
     with nogil:
         answer = decide_exactly(first, second, eps1, eps2, 0.0, work, d)
@@ -453,7 +456,7 @@ cdef Answer answer_of(cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2, 
     return answer
 
 
-def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
+def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False, exact=True):
     """Return the decision of the DSEC oracle, by a Cholesky factorisation of (eps2 / eps1) m1 - m2.
 
     Parameters
@@ -467,6 +470,9 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
         epsilon_1 > 0 and epsilon_2 > 0 of the oracle.
     return_marginal : bool, default False
         Whether to return the flag as well.
+    exact : bool, default True
+        Whether to decide in double-double arithmetic what float64 cannot prove. If not, the value of `dsec_value`
+        decides, flagged as marginal, in less time than that.
 
     Returns
     -------
@@ -485,10 +491,12 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False):
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
     cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2")
-    cdef bint singular_m1
-    cdef Answer answer = answer_of(first, second, scale1, threshold, &singular_m1)
+    cdef bint singular_m1, thorough = flag(exact, "exact")
+    cdef Answer answer = answer_of(first, second, scale1, threshold, thorough, &singular_m1)
     cdef bint decision = says_true(answer), marginal = answer >= MARGINAL_NO_SHIFT
-    if singular_m1:
+    if answer == NOT_FINITE:
+        decision, marginal = dsec_value(first, second, scale1) >= threshold, True
+    elif singular_m1:
         decision, _, _, marginal = singular(first, second, scale1, threshold, False, True)
     if return_marginal:
         return decision, marginal
@@ -564,7 +572,7 @@ def dsec(m1, m2, eps1, eps2):
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
     cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2"), value = 0.0, root
     cdef bint singular_m1
-    cdef Answer answer = answer_of(first, second, scale1, threshold, &singular_m1)
+    cdef Answer answer = answer_of(first, second, scale1, threshold, True, &singular_m1)
     cdef Py_ssize_t i, d = cnp.PyArray_DIM(first, 0)
     cdef cnp.ndarray witness = np.empty(d)
     cdef double* x = entries(witness)
