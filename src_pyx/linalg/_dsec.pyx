@@ -429,8 +429,8 @@ cdef cnp.ndarray square(value, str name, Py_ssize_t d):
 cdef Answer answer_of(
     cnp.ndarray m1, cnp.ndarray m2, double eps1, double eps2, bint thorough, bint* singular_m1
 ) except *:
-    # NOT_FINITE, unless `thorough`, for what float64 cannot prove. `singular_m1`: whether the answer hangs on rounding of
-    # m1, which is singular within it.
+    # NOT_FINITE, unless `thorough`, for what float64 cannot prove. `singular_m1`: whether the answer hangs on rounding
+    # of m1, which is singular within it.
     cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
     cdef const double* first = entries(m1)
     cdef const double* second = entries(m2)
