@@ -78,7 +78,9 @@ class SparseMoment:
         if not isinstance(other, SparseMoment):
             return NotImplemented
         columns = np.union1d(self.support, other.support)
-        return SparseMoment(self.dimension, columns, self.on(columns) + other.on(columns), self.rows + other.rows)
+        # Rows of one part alone would not be those of the sum.
+        rows = self.rows + other.rows if self.rows and other.rows else ()
+        return SparseMoment(self.dimension, columns, self.on(columns) + other.on(columns), rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SparseMoment):

@@ -9,7 +9,7 @@ import dmq_fast as dmq
 from dmq_fast.features import TileCoding
 from dmq_fast.function_class import dual_ridge
 from dmq_fast.kernels import LevelRows, RowOracle
-from dmq_fast.moments import Moments, Returns, SparseMoment
+from dmq_fast.moments import Moments, Returns, SparseMoment, as_matrix
 from dmq_fast.run.cover import CoverMoments
 
 
@@ -128,13 +128,16 @@ def test_cover_moments_take_both_forms(first):
     for moment in given:
         moments.add(1, moment)
     assert isinstance(moments.sums, list) == (first == "sparse")
-    found = moments[1].matrix() if isinstance(moments[1], SparseMoment) else moments[1]
-    np.testing.assert_allclose(found, dense + sparse.matrix(), atol=1e-15)
+    np.testing.assert_allclose(as_matrix(moments[1]), dense + sparse.matrix(), atol=1e-15)
     assert moments.changed(1, 1) and not moments.changed(0, 0) and moments.time == 2
     moments.replace(1, moments[1])
     assert moments.time == 2 and moments.runs(1, 0, 2) == [] and moments.runs(1, 0, 1) == [(1, 1)]
     moments.replace(1, given[0])
     assert moments.time == 3
+    # A sum of which only one part has its rows at hand.
+    both = SparseMoment(5, np.array([2], np.int32), np.array([[0.25]])) + sparse
+    moments.replace(0, both)
+    assert (as_matrix(moments[0]) == both.matrix()).all() and moments[0].any()
     batch, s = Moments(1, (1,), rows, {}), np.zeros((2, 5, 5))
     s[1] = sparse.matrix() if first == "sparse" else dense
     assert solver.scan(moments.sums, batch, 1, 1)[0] == solver.scan(s, Moments(1, (1,), batch.grams, {}), 1, 1)[0]
