@@ -185,7 +185,13 @@ class LinearClass:
 
 
 class LinearSolver:
-    """Ridge regression and oracle of a `LinearClass`, with v = eps_s lambda_max((S_h + eps_r G)^{-1} M2)."""
+    """Ridge regression and oracle of a `LinearClass`, with v = eps_s lambda_max((S_h + eps_r G)^{-1} M2).
+
+    Attributes
+    ----------
+    row_scan : RowScan
+        What answers for moments in rows.
+    """
 
     def __init__(
         self,
@@ -200,14 +206,14 @@ class LinearSolver:
         penalty: Array | None = None,
     ) -> None:
         self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value", regularizer)
-        self._scan_rows = RowScan(eps_s, eps_t, oracle == "value")
+        self.row_scan = RowScan(eps_s, eps_t, oracle == "value")
         self._ridge, self._penalty = ridge, None if penalty is None else ridge * penalty
         self._ridge_fit = RidgeFit(dimension, ridge if penalty is None else 0.0)
 
     @property
     def n_marginal(self) -> int:
         """Number of oracle answers so far that were too close to call; see `kernels.DsecResult`."""
-        return self._scan.n_marginal + self._scan_rows.n_marginal
+        return self._scan.n_marginal + self.row_scan.n_marginal
 
     def row_oracle(self) -> RowOracle | None:
         """Return a `RowOracle` without states; None with a regulariser G."""
@@ -245,7 +251,7 @@ class LinearSolver:
         n, base = moments.n, moments.levels[0]
         if isinstance(cover_moments, list):
             if moments.rows is not None:
-                level, values = self._scan_rows.scan(cover_moments, moments.rows, n, base, top, bottom)
+                level, values = self.row_scan.scan(cover_moments, moments.rows, n, base, top, bottom)
                 return level, np.asarray(values)
             dense = np.zeros((top + 1, self._scan.dimension, self._scan.dimension))
             for h in range(bottom, top + 1):

@@ -222,6 +222,22 @@ class Moments:
         sums = self.grams[positions] if self.rows is None else self.rows.pick(positions)
         return Moments(self.n, levels, sums, {h: self.returns[h] for h in returns_from})
 
+    @staticmethod
+    def total(parts: Sequence[Moments], level: int) -> Moments:
+        """Return the moments of one level, summed over `parts` in order: second moments and returns to go from it."""
+        first = parts[0].at(level)
+        if len(parts) == 1:
+            return first
+        if any(part.rows is None for part in parts):
+            return sum((part.at(level) for part in parts[1:]), start=first)
+        rows = LevelRows.total([part.rows for part in parts], [part.levels.index(level) for part in parts])
+        pairs = [part.returns[level] for part in parts]
+        moment = pairs[0].moment.copy()
+        for pair in pairs[1:]:
+            moment += pair.moment
+        returns = Returns(moment, sum([pair.square for pair in pairs]), sum([pair.n for pair in pairs]))
+        return Moments(sum([part.n for part in parts]), (level,), rows, {level: returns})
+
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -56,11 +56,12 @@ class Policy:
     array([0, 1])
     """
 
-    __slots__ = ("origin", "rules")
+    __slots__ = ("_rules", "origin")
 
-    rules: tuple[Rule, ...]
-    origin: tuple[Policy, int, Policy] | None
-    """Of a policy that `deviate` returned: the policy followed before a level, that level, and the policy after it."""
+    _rules: tuple[Rule, ...] | None
+    origin: tuple[Policy, int, Rule, Policy] | None
+    """Of a policy that `deviate` returned: the policy followed before a level, that level, its rule, and the policy
+    followed after it."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         rules = tuple(rules)
@@ -69,16 +70,27 @@ class Policy:
         for level, rule in enumerate(rules):
             if not isinstance(rule, Rule):
                 raise TypeError(f"rules: expected a Rule at level {level}, got {type(rule).__name__}")
-        object.__setattr__(self, "rules", rules)
-        object.__setattr__(self, "origin", None)
+        set_rules(self, rules)
+        set_origin(self, None)
 
     @classmethod
-    def _of(cls, rules: tuple[Rule, ...], origin: tuple[Policy, int, Policy] | None = None) -> Policy:
-        """Return the policy of these rules, without checks."""
+    def _of(cls, rules: tuple[Rule, ...] | None, origin: tuple[Policy, int, Rule, Policy] | None = None) -> Policy:
+        """Return the policy of these rules, or of that origin, without checks."""
         policy = object.__new__(cls)
-        object.__setattr__(policy, "rules", rules)
-        object.__setattr__(policy, "origin", origin)
+        set_rules(policy, rules)
+        set_origin(policy, origin)
         return policy
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """One rule for each level."""
+        if self._rules is None:  # most deviations of a run are known by their content, and never followed
+            assert self.origin is not None
+            before, level, rule, after = self.origin
+            # Concatenation takes two thirds of the time of unpacking.
+            set_rules(self, before.rules[:level] + (rule,) + after.rules[level + 1 :])  # noqa: RUF005
+            assert self._rules is not None
+        return self._rules
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Policy is immutable; {name} cannot be set")
@@ -123,10 +135,8 @@ class Policy:
         tail = theta if isinstance(theta, Policy) else Policy.greedy(theta)
         if len(tail.rules) != len(self.rules):
             raise ValueError(f"theta: expected {len(self.rules)} levels, got {len(tail.rules)}")
-        # Concatenation takes two thirds of the time of unpacking, and this runs once for every batch of trajectories.
         rule = fixed(action) if type(action) is int else Fixed(action)
-        rules = self.rules[:level] + (rule,) + tail.rules[level + 1 :]  # noqa: RUF005
-        return Policy._of(rules, (self, level, tail))
+        return Policy._of(None, (self, level, rule, tail))
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
@@ -228,6 +238,11 @@ class Policy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Policy, (self.rules,))
+
+
+# What `__setattr__` refuses, for the constructors.
+set_rules: Callable[[Policy, tuple[Rule, ...] | None], None] = Policy._rules.__set__  # type: ignore[union-attr]
+set_origin: Callable[[Policy, tuple[Policy, int, Rule, Policy] | None], None] = Policy.origin.__set__  # type: ignore[union-attr]
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ beside this one, and the sources in ``src_pyx``, a folder a topic: ``base``, ``l
 
 try:
     from dmq_fast.kernels._block import BlockModel
+    from dmq_fast.kernels._candidates import draw_until_shift
     from dmq_fast.kernels._control import CartPole, MountainCar
     from dmq_fast.kernels._dsec import ShiftScan, dsec, dsec_decision, dsec_value
     from dmq_fast.kernels._dsec_numpy import DsecResult, dsec_rows
@@ -94,6 +95,7 @@ __all__ = [
     "as_numbers",
     "as_positive",
     "capsule_at",
+    "draw_until_shift",
     "dsec",
     "dsec_decision",
     "dsec_rows",

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int32_t
 
+from dmq_fast.kernels._plan cimport Model
+
 cdef enum Rewards:
     NONE = 0
     BY_ROW = 1
@@ -34,10 +36,7 @@ cdef inline Py_ssize_t outcome(const double* threshold, const int32_t* alias, Py
     return k if x - k < threshold[k] else alias[k]
 
 # Immutable. Whoever uses the pointers below must keep the model alive.
-cdef class FiniteModel:
-    cdef readonly Py_ssize_t horizon
-    cdef readonly Py_ssize_t n_actions
-    cdef readonly Py_ssize_t dimension
+cdef class FiniteModel(Model):
     # levels (H,); offset (H + 1,), offset[h] the states of the levels before h; `widest`, the most states of a level.
     cdef Level* levels
     cdef Py_ssize_t* offset

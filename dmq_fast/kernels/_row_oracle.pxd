@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int32_t
 
+from dmq_fast.kernels._dsec cimport NOT_FINITE, Answer
 from dmq_fast.kernels._rows cimport LevelRows
 
 cdef class RowOracle:
@@ -38,3 +39,43 @@ cdef class RowOracle:
 
     # Bound on the loss from errors in the scale of W to errors relative to B^-1; see the head of the source.
     cdef double spread(self) noexcept nogil
+
+cdef class RowScan:
+    cdef readonly double eps_s
+    cdef readonly double eps_t
+    cdef readonly bint with_values
+    cdef readonly Py_ssize_t n_marginal
+    cdef readonly Py_ssize_t n_exact
+    # By entry of the level: its place in the support, those inside first, or its column; and its value.
+    cdef int32_t* index
+    cdef double* value
+    # By row of the level: the number of entries inside; phi^T B^{-1} phi, and m(phi)^2; the room for rows and entries.
+    cdef Py_ssize_t* inside
+    cdef double* lever
+    cdef double* size
+    cdef Py_ssize_t _rows
+    cdef Py_ssize_t _entries
+    cdef double* _work
+    cdef Py_ssize_t _work_size
+
+    # `scan`; the values are appended to a list.
+    cdef Py_ssize_t first_shift(
+        self, list oracles, LevelRows rows, double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom, list values
+    ) except -2
+    cdef Answer answer(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE
+
+    # Room for the rows and entries of a level, and workspace.
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil
+    cdef double* work(self, Py_ssize_t size) except NULL nogil
+
+    # The steps of an answer; see the source.
+    cdef int locate(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1 nogil
+    cdef Answer factor(
+        self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double bound, double slack
+    ) except? NOT_FINITE
+    cdef void products(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double* e, double* y) noexcept nogil
+    cdef Answer exactly(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE
+    cdef double level_value(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? -1.0
+    cdef Py_ssize_t dense(
+        self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double** s, double** gram, double** work
+    ) except -1

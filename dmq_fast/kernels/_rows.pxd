@@ -31,8 +31,8 @@ cdef class LevelRows:
     # The same sums with equal rows of a level merged, in the order of their first appearance.
     cdef LevelRows merged(self)
 
-    # Fill this empty object with the merged rows of one, or of two of the same levels.
-    cdef int take(self, LevelRows first, LevelRows second) except -1
+    # Add a level: the merged rows of one level of each part, `places` its position there.
+    cdef int take(self, list parts, list places) except -1
     cdef int take_level(self, LevelRows other, Py_ssize_t level, Py_ssize_t* table, Py_ssize_t size) except -1
 
 # No levels yet, with room for `n_levels` of them.

@@ -106,7 +106,7 @@ class Draws:
         # By purpose: whether earlier draws may serve it, and whether draws for it are remembered.
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
-        self._wanted = cache(self._levels)
+        self.wanted = cache(self._levels)
 
     def begin_action(self, h: int) -> None:
         """Begin with an action of level h in Algorithm 2: without `memo`, forget earlier draws for that level."""
@@ -179,15 +179,19 @@ class Draws:
             return range(h, horizon), (h,)
         return ((h,), (h,)) if purpose == "regression" else (range(h + 1, horizon), ())
 
+    def last_rule(self, purpose: str, h: int) -> int:
+        """Return how many rules affect the trajectories of a purpose: all, or those before the last level wanted."""
+        levels, returns_from = self.wanted(purpose, h)
+        return self.sampler.horizon if returns_from else levels[-1]
+
     def _collect(self, policy: Policy, n: int, purpose: str, h: int) -> Batch:
         """Return n trajectories: from memory if they may be used again, otherwise drawn on a stream of their own."""
-        levels, returns_from = self._wanted(purpose, h)
+        levels, returns_from = self.wanted(purpose, h)
         if self.archive is not None:
             return self._in_hindsight(self.archive, policy, n, purpose, levels, returns_from)
         if not self.remembered[purpose]:
             return self._draw(policy, n, purpose, levels, returns_from)
-        # The rules of later levels do not affect these trajectories.
-        content = self.memory.content(policy, self.sampler.horizon if returns_from else levels[-1])
+        content = self.memory.content(policy, self.last_rule(purpose, h))
         known = self.memory.find(h, content) if self.serves[purpose] else None
         if known is not None:
             self.ledger.check_time()

@@ -8,6 +8,7 @@ what was found is recorded.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -193,6 +194,11 @@ class Ledger:
         if limit is not None and self.n_trajectories + n > limit:
             raise OutOfBudget("max_trajectories")
         self.check_time()
+
+    def affordable(self, n: int) -> float:
+        """Return how many times the budget still holds n trajectories."""
+        limit = self.budget.max_trajectories
+        return math.inf if limit is None else max(0, limit - self.n_trajectories) // n
 
     def count_policy(self) -> None:
         """Count a policy to be added; raise `OutOfBudget` if the budget holds no more."""

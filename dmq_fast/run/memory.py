@@ -95,14 +95,18 @@ class Memory:
         of the two policies that it was made of.
         """
         if policy.origin is None:
-            return self._sums(policy)[levels]
-        before, level, after = policy.origin
+            return self.sums(policy)[levels]
+        before, level, rule, after = policy.origin
         if level >= levels:
-            return self._sums(before)[levels]
-        sums = self._sums(after)
-        return self._sums(before)[level] + self._tables[level, policy.rules[level]] + sums[levels] - sums[level + 1]
+            return self.sums(before)[levels]
+        return self.sums(before)[level] + self.deviation(level, rule, after, levels)
 
-    def _sums(self, policy: Policy) -> list[int]:
+    def deviation(self, level: int, rule: Rule, after: Policy, levels: int) -> int:
+        """Return what `content` adds, for levels up to `levels`, to that of the policy followed before `level`."""
+        sums = self.sums(after)
+        return self._tables[level, rule] + sums[levels] - sums[level + 1]
+
+    def sums(self, policy: Policy) -> list[int]:
         """Return the content of 0, 1, ..., H levels of a policy; remembered, as many policies are made of it."""
         known = self._contents.get(id(policy))
         if known is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.function_class import Solver
-from dmq_fast.moments import summed
+from dmq_fast.moments import Moments, summed
 from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Batch
 from dmq_fast.run.history import History
@@ -117,9 +117,7 @@ class Regression:
         return fit.theta
 
     def _fit(self, pairs: Sequence[Batch], h: int) -> Fit:
-        total = pairs[0].moments
-        for batch in pairs[1:]:
-            total = total + batch.moments
+        total = Moments.total([batch.moments for batch in pairs], h)
         began = perf_counter()
         theta, rewarded = self.solver.fit(total, h), total.returns[h].square > 0.0
         self.ledger.seconds["regression"] += perf_counter() - began

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import CompiledModel, FiniteModel, Rule, Stream
+from dmq_fast.kernels import CompiledModel, FiniteModel, LevelRows, RowOracle, RowScan, Rule, Stream, draw_until_shift
 from dmq_fast.moments import Moments, Returns, fits_rows
 from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere
@@ -95,11 +95,59 @@ class RolloutSampler(Sampler):
         n = count("n", n, 0)
         check_stream("rng", rng)
         in_rows = fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
-        sums, moments, squares = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, in_rows)
-        returns = {}
-        if len(returns_from):  # not so for most calls: they are checks of Algorithm 3
-            returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
-        return Moments(n, levels, sums, returns)
+        return moments_of(
+            n, levels, returns_from, *self._model.rollout(rules_of(policy), n, rng, levels, returns_from, in_rows)
+        )
+
+    def gives_rows(self, n: int) -> bool:
+        """Return whether n trajectories are one chunk, and their moments come in rows."""
+        return 0 < n <= self.chunk_size and fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
+
+    def draw_until_shift(
+        self,
+        policies: Sequence[Policy],
+        n: int,
+        scan: RowScan,
+        oracles: list[RowOracle],
+        h: int,
+        *,
+        stream: Stream,
+        levels: range,
+        returns_from: tuple[int, ...],
+    ) -> tuple[list[Moments], bool, float]:
+        """Draw n trajectories with each policy in turn, as `collect` does, and scan the levels after h.
+
+        Parameters
+        ----------
+        policies : sequence of Policy
+            They differ only before level h. At least one.
+        n : int
+            Number of trajectories of each, such that `gives_rows`.
+        scan : RowScan
+        oracles : list of RowOracle
+            By level, that of S_h.
+        h : int
+            0 <= h < H - 1.
+        stream : Stream
+            The call of the first policy; the next ones are drawn on the calls that follow.
+        levels : range
+            Levels whose second moment is wanted: those after h, with or without h.
+        returns_from : tuple of int
+            (h,), or empty.
+
+        Returns
+        -------
+        drawn : list of Moments
+            Those of the policies up to the first for which an answer is not False for certain.
+        certain : bool
+            Whether there is none.
+        seconds : float
+            Time of the scans.
+        """
+        drawn, certain, seconds = draw_until_shift(
+            self._model, scan, oracles, [rules_of(policy) for policy in policies], n, stream, h, levels, returns_from
+        )
+        return [moments_of(n, levels, returns_from, *sums) for sums in drawn], certain, seconds
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
         """Roll out one chunk and show it; see `Sampler.trajectories_chunk`."""
@@ -125,6 +173,21 @@ class RolloutSampler(Sampler):
 
     def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP | CompiledEnv]]:
         return (RolloutSampler, (self.env,))
+
+
+def moments_of(
+    n: int,
+    levels: Sequence[int],
+    returns_from: Sequence[int],
+    sums: NDArray[np.float64] | LevelRows,
+    moments: NDArray[np.float64],
+    squares: NDArray[np.float64],
+) -> Moments:
+    """Return the moments of n trajectories from the sums of a model."""
+    returns = {}
+    if len(returns_from):  # not so for most calls: they are checks of Algorithm 3
+        returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
+    return Moments(n, levels, sums, returns)
 
 
 def chunk_size(env: CompiledEnv) -> int:

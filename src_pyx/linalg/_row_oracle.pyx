@@ -495,23 +495,6 @@ cdef class RowScan:
         Number of answers so far that needed a factorisation on all columns.
     """
 
-    cdef readonly double eps_s
-    cdef readonly double eps_t
-    cdef readonly bint with_values
-    cdef readonly Py_ssize_t n_marginal
-    cdef readonly Py_ssize_t n_exact
-    # By entry of the level: its place in the support, those inside first, or its column; and its value.
-    cdef int32_t* index
-    cdef double* value
-    # By row of the level: the number of entries inside; phi^T B^{-1} phi, and m(phi)^2; the room for rows and entries.
-    cdef Py_ssize_t* inside
-    cdef double* lever
-    cdef double* size
-    cdef Py_ssize_t _rows
-    cdef Py_ssize_t _entries
-    cdef double* _work
-    cdef Py_ssize_t _work_size
-
     def __cinit__(self, eps_s, eps_t, with_values=False):
         self.eps_s, self.eps_t = positive(eps_s, "eps_s"), positive(eps_t, "eps_t")
         self.with_values = with_values
@@ -549,12 +532,17 @@ cdef class RowScan:
         values : list of float
             v of each level tested, in order; empty without `with_values`.
         """
+        cdef list values = []
+        return self.first_shift(oracles, rows, n, base, top, bottom, values), values
+
+    cdef Py_ssize_t first_shift(
+        self, list oracles, LevelRows rows, double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom, list values
+    ) except -2:
         cdef Py_ssize_t level
         cdef RowOracle oracle
         cdef Answer answer
-        cdef list values = []
         if top < bottom:
-            return -1, values
+            return -1
         if not (0 <= base <= bottom and top < len(oracles) and top < base + rows.n_levels and 0.0 < n < INFINITY):
             raise ValueError("scan: rows and levels do not fit together")
         for level in range(top, bottom - 1, -1):
@@ -567,8 +555,8 @@ cdef class RowScan:
                 raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
             self.n_marginal += answer >= MARGINAL_NO_SHIFT
             if says_true(answer):
-                return level, values
-        return -1, values
+                return level
+        return -1
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil:
         if rows > self._rows:

@@ -21,7 +21,7 @@ cdef int VERSION = 1
 cdef class LevelRows:
     """Weighted rows of features by level, which stand for the sums of w phi phi^T. Immutable for Python.
 
-    Made by `LevelRows.of`, by samplers, and by `+`, `pick` and pickles.
+    Made by `LevelRows.of`, by samplers, and by `+`, `total`, `pick` and pickles.
 
     Attributes
     ----------
@@ -166,37 +166,30 @@ cdef class LevelRows:
 
     cdef LevelRows merged(self):
         cdef LevelRows out = empty_rows(self.dimension, self.n_levels)
-        out.take(self, None)
+        cdef Py_ssize_t level
+        for level in range(self.n_levels):
+            out.take([self], [level])
         return out
 
-    cdef int take(self, LevelRows first, LevelRows second) except -1:
-        cdef Py_ssize_t level, most = 0, rows, size = 2
+    cdef int take(self, list parts, list places) except -1:
+        cdef Py_ssize_t i, rows = 0, size = 2
         cdef Py_ssize_t* table
-        for level in range(first.n_levels):
-            rows = first.begins[level + 1] - first.begins[level]
-            if second is not None:
-                rows += second.begins[level + 1] - second.begins[level]
-            most = max(most, rows)
-        while size < 2 * most:
+        cdef LevelRows part
+        for i in range(len(parts)):
+            part = parts[i]
+            rows += part.begins[<Py_ssize_t> places[i] + 1] - part.begins[<Py_ssize_t> places[i]]
+        while size < 2 * rows:
             size *= 2
         table = <Py_ssize_t*> malloc(size * sizeof(Py_ssize_t))
         if table == NULL:
             raise MemoryError()
+        memset(table, 0xFF, size * sizeof(Py_ssize_t))
         try:
-            for level in range(first.n_levels):
-                rows = first.begins[level + 1] - first.begins[level]
-                if second is not None:
-                    rows += second.begins[level + 1] - second.begins[level]
-                size = 2
-                while size < 2 * rows:
-                    size *= 2
-                memset(table, 0xFF, size * sizeof(Py_ssize_t))
-                self.take_level(first, level, table, size)
-                if second is not None:
-                    self.take_level(second, level, table, size)
-                self.end_level()
+            for i in range(len(parts)):
+                self.take_level(parts[i], places[i], table, size)
         finally:
             free(table)
+        self.end_level()
         return 0
 
     cdef int take_level(self, LevelRows other, Py_ssize_t level, Py_ssize_t* table, Py_ssize_t size) except -1:
@@ -222,13 +215,43 @@ cdef class LevelRows:
 
     def __add__(self, other):
         cdef LevelRows out, first, second
+        cdef Py_ssize_t level
         if not isinstance(self, LevelRows) or not isinstance(other, LevelRows):
             return NotImplemented
         first, second = self, other
         if first.n_levels != second.n_levels or first.dimension != second.dimension:
             raise ValueError("rows of other levels or dimensions do not add up")
         out = empty_rows(first.dimension, first.n_levels)
-        out.take(first, second)
+        for level in range(first.n_levels):
+            out.take([first, second], [level, level])
+        return out
+
+    @staticmethod
+    def total(parts, levels):
+        """Return the sum of one level of each of some rows, in order: rows of one level, equal ones merged.
+
+        Parameters
+        ----------
+        parts : sequence of LevelRows
+            At least one, all of the same dimension.
+        levels : sequence of int
+            The position of the level in each.
+        """
+        cdef list wholes = list(parts), places = list(levels)
+        cdef LevelRows out, part
+        cdef Py_ssize_t i, place
+        if len(wholes) == 0 or len(places) != len(wholes):
+            raise ValueError(f"levels: expected one for each of at least one part, got {len(places)} for {len(wholes)}")
+        for i in range(len(wholes)):
+            if not isinstance(wholes[i], LevelRows):
+                raise TypeError(f"parts: expected LevelRows, got {type(wholes[i]).__name__}")
+            part, place = wholes[i], places[i]
+            if part.dimension != (<LevelRows> wholes[0]).dimension:
+                raise ValueError("rows of other dimensions do not add up")
+            if not 0 <= place < part.n_levels:
+                raise IndexError(f"levels: expected a position in [0, {part.n_levels}), got {place}")
+        out = empty_rows((<LevelRows> wholes[0]).dimension, 1)
+        out.take(wholes, places)
         return out
 
     def pick(self, levels):

@@ -18,9 +18,10 @@ from libc.string cimport memcpy, memset
 from dmq_fast.kernels._greedy cimport greedy_action, greedy_action_sparse
 from dmq_fast.kernels._moments cimport add_outer, add_outer_sparse, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
-from dmq_fast.kernels._plan cimport Plan
+from dmq_fast.kernels._plan cimport Plan, RowDraws
 from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, UNIFORM
+from dmq_fast.kernels._validate cimport entries
 
 import numpy as np
 
@@ -100,7 +101,7 @@ cdef int check_shapes(tuple transitions, tuple rewards, tuple features, start, c
     return 0
 
 
-cdef class FiniteModel:
+cdef class FiniteModel(Model):
     """A finite-horizon MDP packed for simulation. Immutable, and shared freely between threads.
 
     Parameters
@@ -280,30 +281,30 @@ cdef class FiniteModel:
         """
         cdef Py_ssize_t d = self.dimension, i, failed
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
-        cdef _CountedRollout job = _CountedRollout(self, plan, n)
-        cdef LevelRows rows = empty_rows(d, plan.n_levels) if in_rows else None
-        grams = np.zeros((0 if in_rows else plan.n_levels, d, d))
-        moments = np.zeros((plan.n_returns, d))
-        squares = np.zeros(plan.n_returns)
+        cdef _CountedRollout job
+        moments, squares = np.zeros((plan.n_returns, d)), np.zeros(plan.n_returns)
+        cdef double* moment = entries(moments)
+        cdef double* square = entries(squares)
+        if in_rows:
+            return self.row_draws(plan, n).draw(stream, moment, square), moments, squares
+        job = _CountedRollout(self, plan, n)
+        grams = np.zeros((plan.n_levels, d, d))
         cdef double[:, :, ::1] gram = grams
-        cdef double[:, ::1] moment = moments
-        cdef double[::1] square = squares
-        philox_open(&job.generator, stream)
+        job.begin(stream)
         with nogil:
             failed = job.run()
             if failed < 0:
                 for i in range(plan.n_levels):
-                    if in_rows:
-                        job.write_rows(plan.wanted[i], rows)
-                        plan.check_after(rows.starts[rows.begins[i + 1]])
-                    else:
-                        job.write_gram(plan.wanted[i], &gram[i, 0, 0])
-                        plan.check_after(d * d + job.products(plan.wanted[i]) // 32)
-                for i in range(plan.n_returns):
-                    job.write_return(i, &moment[i, 0])
-                    square[i] = job.squares[i]
+                    job.write_gram(plan.wanted[i], &gram[i, 0, 0])
+                    plan.check_after(d * d + job.products(plan.wanted[i]) // 32)
+                job.write_returns(moment, square)
         refuse_overflow(failed)
-        return rows if in_rows else grams, moments, squares
+        return grams, moments, squares
+
+    cdef RowDraws row_draws(self, Plan plan, Py_ssize_t n):
+        cdef _RowCounts draws = _RowCounts.__new__(_RowCounts)
+        draws.plan, draws.job = plan, _CountedRollout(self, plan, n)
+        return draws
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
         """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
@@ -314,7 +315,7 @@ cdef class FiniteModel:
         cdef double[::1] y = earned
         if n > 0:
             job.earned = &y[0]
-            philox_open(&job.generator, stream)
+            job.begin(stream)
             with nogil:
                 failed = job.run()
         refuse_overflow(failed)
@@ -337,7 +338,7 @@ cdef class FiniteModel:
         job.seen, job.taken, job.paid = states, actions, rewards
         job.shown = True
         if n > 0:
-            philox_open(&job.generator, stream)
+            job.begin(stream)
             with nogil:
                 failed = job.run()
         refuse_overflow(failed)
@@ -358,7 +359,10 @@ cdef class _CountedRollout:
     cdef Py_ssize_t n
     cdef Py_ssize_t block
     cdef Philox generator
-    # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not computed yet).
+    # The second moments in rows, if they are wanted: level by level where one block is all, else at the end.
+    cdef LevelRows found
+    # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not computed yet); no actions
+    # are kept of one trajectory, which sees each state once.
     cdef Py_ssize_t* visits
     cdef int32_t* actions
     # By trajectory of the block.
@@ -402,7 +406,6 @@ cdef class _CountedRollout:
                 or self.uniforms == NULL or self.rewards == NULL or self.origin == NULL or self.so_far == NULL
                 or self.totals == NULL or self.squares == NULL):
             raise MemoryError()
-        memset(self.actions, 0xFF, n_rows * sizeof(int32_t))
 
     def __dealloc__(self):
         free(self.visits)
@@ -415,6 +418,12 @@ cdef class _CountedRollout:
         free(self.so_far)
         free(self.totals)
         free(self.squares)
+
+    cdef int begin(self, Stream stream) except -1:
+        philox_open(&self.generator, stream)
+        if self.n > 1:
+            memset(self.actions, 0xFF, self.model.offset[self.model.horizon] * sizeof(int32_t))
+        return 0
 
     cdef Py_ssize_t run(self) except -2 nogil:
         # Returns -1, or the level at which a greedy score was not finite.
@@ -453,18 +462,24 @@ cdef class _CountedRollout:
             k = outcome(self.model.start_threshold, self.model.start_alias, self.model.n_start, self.uniforms[i])
             self.states[i] = self.model.start_state[k]
 
-    cdef void arrive(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+    cdef int arrive(self, Py_ssize_t h, Py_ssize_t size) except -1 nogil:
         # Count the states of level h, if its moment is wanted; keep them, if a return starts here.
         cdef Py_ssize_t i, r
         cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
-        if self.plan.counted[h]:
+        if self.plan.counted[h] and self.found is not None and self.n == 1:
+            self.push_state(h, self.states[0], 1.0)
+            self.found.end_level()
+        elif self.plan.counted[h]:
             for i in range(size):
                 visits[self.states[i]] += 1
+            if self.found is not None and self.n <= self.block:
+                self.write_rows(h)
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] == h:
                 for i in range(size):
                     self.origin[r * self.block + i] = self.states[i]
                     self.so_far[r * self.block + i] = 0.0
+        return 0
 
     cdef int act(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         # rows[i] <- s_i K + a_i
@@ -481,7 +496,7 @@ cdef class _CountedRollout:
         else:
             for i in range(size):
                 s = self.states[i]
-                if known[s] < 0:
+                if self.n == 1 or known[s] < 0:
                     known[s] = self.greedy(h, s)
                     if known[s] < 0:
                         return -1
@@ -587,41 +602,75 @@ cdef class _CountedRollout:
                 )
         mirror(gram, d)
 
-    cdef int write_rows(self, Py_ssize_t h, LevelRows rows) except -1 nogil:
-        cdef Level* level = &self.model.levels[h]
+    cdef int write_rows(self, Py_ssize_t h) except -1 nogil:
+        # A row for each state that was visited; nothing has been visited afterwards.
         cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
-        cdef Py_ssize_t s, d = self.model.dimension
-        cdef int32_t first
-        for s in range(level.n_states):
-            if visits[s] == 0:
-                continue
-            if level.dense != NULL:
-                rows.push(NULL, level.dense + s * d, d, <double> visits[s])
-            else:
-                first = level.phi_start[s]
-                rows.push(
-                    level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first,
-                    <double> visits[s],
-                )
-        rows.end_level()
+        cdef Py_ssize_t s
+        for s in range(self.model.levels[h].n_states):
+            if visits[s] != 0:
+                self.push_state(h, s, <double> visits[s])
+                visits[s] = 0
+        self.found.end_level()
         return 0
+
+    cdef int push_state(self, Py_ssize_t h, Py_ssize_t s, double weight) except -1 nogil:
+        cdef Level* level = &self.model.levels[h]
+        cdef Py_ssize_t d = self.model.dimension, first
+        if level.dense != NULL:
+            return self.found.push(NULL, level.dense + s * d, d, weight)
+        first = level.phi_start[s]
+        return self.found.push(
+            level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first, weight
+        )
 
     cdef Py_ssize_t products(self, Py_ssize_t h) noexcept nogil:
         # Multiplications of `write_gram`, at most.
         cdef Level* level = &self.model.levels[h]
         return 0 if level.dense == NULL else level.n_states * self.model.dimension * self.model.dimension
 
-    cdef void write_return(self, Py_ssize_t r, double* moment) noexcept nogil:
-        # moment = sum_s totals(s) phi(s)
-        cdef Level* level = &self.model.levels[self.plan.returns[r]]
-        cdef double* totals = self.totals + r * self.model.widest
-        cdef Py_ssize_t s, i, d = self.model.dimension
-        for s in range(level.n_states):
-            if totals[s] == 0.0:
-                continue
-            if level.dense != NULL:
-                for i in range(d):
-                    moment[i] += totals[s] * level.dense[s * d + i]
-            else:
-                for i in range(level.phi_start[s], level.phi_start[s + 1]):
-                    moment[level.phi_column[i]] += totals[s] * level.phi_value[i]
+    cdef void write_returns(self, double* moments, double* squares) noexcept nogil:
+        # moments_r = sum_s totals(s) phi(s); nothing is left of the totals and squares afterwards.
+        cdef Py_ssize_t r, s, n_states
+        cdef double* totals
+        for r in range(self.plan.n_returns):
+            squares[r], self.squares[r] = self.squares[r], 0.0
+            totals = self.totals + r * self.model.widest
+            s, n_states = 0, self.model.levels[self.plan.returns[r]].n_states
+            if self.n == 1:
+                s = self.origin[r]
+                n_states = s + 1
+            while s < n_states:
+                if totals[s] != 0.0:
+                    self.add_return(self.plan.returns[r], s, totals[s], moments + r * self.model.dimension)
+                    totals[s] = 0.0
+                s += 1
+
+    cdef void add_return(self, Py_ssize_t h, Py_ssize_t s, double total, double* moment) noexcept nogil:
+        cdef Level* level = &self.model.levels[h]
+        cdef Py_ssize_t i, d = self.model.dimension
+        if level.dense != NULL:
+            for i in range(d):
+                moment[i] += total * level.dense[s * d + i]
+        else:
+            for i in range(level.phi_start[s], level.phi_start[s + 1]):
+                moment[level.phi_column[i]] += total * level.phi_value[i]
+
+
+cdef class _RowCounts(RowDraws):
+    cdef _CountedRollout job
+
+    cdef LevelRows draw(self, Stream stream, double* moments, double* squares):
+        cdef Py_ssize_t i, failed
+        cdef Plan plan = self.plan
+        cdef LevelRows rows = empty_rows(self.job.model.dimension, plan.n_levels)
+        self.job.found = rows
+        self.job.begin(stream)
+        with nogil:
+            failed = self.job.run()
+            if failed < 0:
+                for i in range(0 if 0 < self.job.n <= self.job.block else plan.n_levels):
+                    self.job.write_rows(plan.wanted[i])
+                    plan.check_after(rows.starts[rows.begins[i + 1]])
+                self.job.write_returns(moments, squares)
+        refuse_overflow(failed)
+        return rows

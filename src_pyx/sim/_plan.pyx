@@ -3,6 +3,8 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdlib cimport calloc, free
 
+from dmq_fast.kernels._philox cimport Stream
+from dmq_fast.kernels._rows cimport LevelRows
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, INTERPRETED, Fixed, Greedy, Rule
 
 from dmq_fast.kernels._stop import Stopped, heeded
@@ -115,3 +117,15 @@ cdef int ascending(str name, levels, Py_ssize_t horizon, Py_ssize_t* out) except
         before = h
         out[i] = h
     return 0
+
+
+cdef class RowDraws:
+
+    cdef LevelRows draw(self, Stream stream, double* moments, double* squares):
+        raise NotImplementedError
+
+
+cdef class Model:
+
+    cdef RowDraws row_draws(self, Plan plan, Py_ssize_t n):
+        raise NotImplementedError

@@ -14,10 +14,11 @@ from dmq_fast.kernels._features cimport FeatureMap
 from dmq_fast.kernels._greedy cimport greedy_action_sparse, greedy_rows, pack_theta, packed_size
 from dmq_fast.kernels._moments cimport add_block, add_outer_sparse, block_work_size, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open
-from dmq_fast.kernels._plan cimport Plan
+from dmq_fast.kernels._plan cimport Model, Plan, RowDraws
 from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM
 from dmq_fast.kernels._simulator cimport Simulator, mapped_dimension
+from dmq_fast.kernels._validate cimport entries
 
 import numpy as np
 
@@ -43,7 +44,7 @@ cdef enum:
     BLOCK = 256
 
 
-cdef class CompiledModel:
+cdef class CompiledModel(Model):
     """A compiled environment, with the map that makes features of its observations, ready to simulate.
 
     Immutable, and shared freely between threads.
@@ -62,9 +63,6 @@ cdef class CompiledModel:
 
     cdef readonly EnvironmentHandle handle
     cdef readonly FeatureMap feature_map
-    cdef readonly Py_ssize_t horizon
-    cdef readonly Py_ssize_t n_actions
-    cdef readonly Py_ssize_t dimension
 
     def __cinit__(self, EnvironmentHandle handle not None, FeatureMap feature_map=None):
         self.dimension = mapped_dimension(handle, feature_map)
@@ -113,25 +111,27 @@ cdef class CompiledModel:
         """
         cdef Py_ssize_t d = self.dimension, i
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
-        grams = np.zeros((0 if in_rows else plan.n_levels, d, d))
-        moments = np.zeros((plan.n_returns, d))
-        squares = np.zeros(plan.n_returns)
-        cdef double[:, :, ::1] gram = grams
-        cdef double[:, ::1] moment = moments
-        cdef double[::1] square = squares
-        cdef _Rollout job = _Rollout(self, plan, n)
+        cdef _Rollout job
+        moments, squares = np.zeros((plan.n_returns, d)), np.zeros(plan.n_returns)
+        cdef double* moment = entries(moments)
+        cdef double* square = entries(squares)
         if in_rows:
-            job.total = job.fresh = empty_rows(d, plan.n_levels)
-            for _ in range(plan.n_levels if n == 0 else 0):
-                job.total.end_level()
-        for i in range(0 if in_rows else plan.n_levels):
+            return self.row_draws(plan, n).draw(stream, moment, square), moments, squares
+        job = _Rollout(self, plan, n)
+        grams = np.zeros((plan.n_levels, d, d))
+        cdef double[:, :, ::1] gram = grams
+        for i in range(plan.n_levels):
             job.grams[plan.wanted[i]] = &gram[i, 0, 0]
-        if plan.n_returns > 0:
-            job.moments, job.squares = &moment[0, 0], &square[0]
+        job.moments, job.squares = moment, square
         job.simulate(stream)
-        for i in range(0 if in_rows else plan.n_levels):
+        for i in range(plan.n_levels):
             mirror(&gram[i, 0, 0], d)
-        return job.total if in_rows else grams, moments, squares
+        return grams, moments, squares
+
+    cdef RowDraws row_draws(self, Plan plan, Py_ssize_t n):
+        cdef _RowRollouts draws = _RowRollouts.__new__(_RowRollouts)
+        draws.plan, draws.job = plan, _Rollout(self, plan, n)
+        return draws
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
         """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
@@ -389,3 +389,16 @@ cdef class _Rollout(Simulator):
         for i in range(size):
             for k in range(self.width):
                 moment[columns[i * self.width + k]] += y[i] * phi[i * self.width + k]
+
+
+cdef class _RowRollouts(RowDraws):
+    cdef _Rollout job
+
+    cdef LevelRows draw(self, Stream stream, double* moments, double* squares):
+        cdef _Rollout job = self.job
+        job.total = job.fresh = empty_rows(job.dimension, self.plan.n_levels)
+        for _ in range(self.plan.n_levels if job.n == 0 else 0):
+            job.total.end_level()
+        job.moments, job.squares = moments, squares
+        job.simulate(stream)
+        return job.total

@@ -1,0 +1,23 @@
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.kernels._finite import FiniteModel
+from dmq_fast.kernels._philox import Stream
+from dmq_fast.kernels._rollout import CompiledModel
+from dmq_fast.kernels._row_oracle import RowOracle, RowScan
+from dmq_fast.kernels._rows import LevelRows
+from dmq_fast.kernels._rules import Rule
+
+def draw_until_shift(
+    model: FiniteModel | CompiledModel,
+    scan: RowScan,
+    oracles: list[RowOracle],
+    policies: list[tuple[Rule, ...]],
+    n: int,
+    stream: Stream,
+    h: int,
+    levels: Sequence[int],
+    returns_from: Sequence[int],
+) -> tuple[list[tuple[LevelRows, NDArray[np.float64], NDArray[np.float64]]], bool, float]: ...
