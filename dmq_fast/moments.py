@@ -206,14 +206,20 @@ class Moments:
     @property
     def nbytes(self) -> int:
         """Number of bytes of the arrays."""
-        sums = self.grams.nbytes if self.rows is None else self.rows.nbytes
-        return sums + sum(returns.moment.nbytes for returns in self.returns.values())
+        size: int = self.grams.nbytes if self.rows is None else self.rows.nbytes
+        for returns in self.returns.values():
+            size += returns.moment.nbytes
+        return size
 
     def at(self, level: int) -> Moments:
         """Return the moments of one level: its second moment, and the return to go from it if it is there."""
         if len(self.levels) == 1:
             return self
-        return self.only((level,), (level,) if level in self.returns else ())
+        i = self.levels.index(level)
+        # A copy, so that the other levels need not be kept.
+        sums = self.grams[i : i + 1].copy() if self.rows is None else self.rows.pick((i,))
+        returns = self.returns.get(level)
+        return Moments(self.n, (level,), sums, {} if returns is None else {level: returns})
 
     def only(self, levels: Sequence[int], returns_from: Sequence[int]) -> Moments:
         """Return the moments of some ascending levels, and of the returns to go from some."""

@@ -131,10 +131,11 @@ class Policy:
         TypeError, ValueError
             If level or action is no such integer, or theta of another shape or not finite; the message names it.
         """
-        self._rule(level)
-        tail = theta if isinstance(theta, Policy) else Policy.greedy(theta)
-        if len(tail.rules) != len(self.rules):
-            raise ValueError(f"theta: expected {len(self.rules)} levels, got {len(tail.rules)}")
+        tail, horizon = theta if isinstance(theta, Policy) else Policy.greedy(theta), len(self.rules)
+        if not (type(level) is int and 0 <= level < horizon):  # most deviations of a run go on here
+            self._rule(level)
+        if len(tail.rules) != horizon:
+            raise ValueError(f"theta: expected {horizon} levels, got {len(tail.rules)}")
         rule = fixed(action) if type(action) is int else Fixed(action)
         return Policy._of(None, (self, level, rule, tail))
 

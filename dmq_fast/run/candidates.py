@@ -116,9 +116,11 @@ class Candidates:
             return 0
         began, call = perf_counter(), ledger.calls
         levels, returns_from = self.draws.wanted("check", h)
-        policies = [pi.deviate(h, a, greedy) for pi in cover[: len(contents)]]
+        cover = cover[: len(contents)]
+        policies = [pi.deviate(h, a, greedy) for pi in cover]
         drawn, certain, seconds = sampler.draw_until_shift(
-            policies,
+            cover,
+            policies[0],
             n,
             self._scan,
             moments.sums,

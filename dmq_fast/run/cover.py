@@ -38,14 +38,17 @@ class CoverMoments:
         self.time = 0
         self._horizon, self._dimension, self._solver, self._arithmetic = horizon, dimension, solver, arithmetic
         self._changed = [0] * horizon
+        self._sparse: dict[int, SparseMoment] = {}
 
     def __getitem__(self, level: int) -> NDArray[Any] | SparseMoment:
         """Return S of a level; not to be changed."""
         if len(self.sums) == 0:
             return self._arithmetic.zeros((self._dimension, self._dimension))
         if isinstance(self.sums, list):
-            oracle = self.sums[level]
-            return SparseMoment(self._dimension, oracle.support, oracle.gram)
+            if level not in self._sparse:
+                oracle = self.sums[level]
+                self._sparse[level] = SparseMoment(self._dimension, oracle.support, oracle.gram)
+            return self._sparse[level]
         moment: NDArray[Any] = self.sums[level]
         return moment
 
@@ -62,7 +65,7 @@ class CoverMoments:
         """S_level <- moment; no change where they are equal."""
         self._begin(moment)
         if isinstance(self.sums, list):
-            if self[level] != moment:
+            if self[level] is not moment and self[level] != moment:
                 self._note(level)
                 self.sums[level] = self._row_oracle()
                 grow(self.sums[level], moment)
@@ -94,6 +97,7 @@ class CoverMoments:
     def _note(self, level: int) -> None:
         self.time += 1
         self._changed[level] = self.time
+        self._sparse.pop(level, None)
 
     def _begin(self, moment: NDArray[Any] | SparseMoment) -> None:
         """Choose the form, if this is the first moment."""

@@ -157,7 +157,8 @@ class Memory:
 
     def keep(self, call: int, moments: Moments) -> None:
         """Keep the moments of a call; drop those unused for longest while the limit is exceeded."""
-        self._drop(call)
+        if call in self._moments:
+            self._drop(call)
         self._moments[call] = moments
         self.size += moments.nbytes
         while self.size > self.limit:

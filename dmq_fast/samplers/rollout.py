@@ -105,7 +105,8 @@ class RolloutSampler(Sampler):
 
     def draw_until_shift(
         self,
-        policies: Sequence[Policy],
+        before: Sequence[Policy],
+        policy: Policy,
         n: int,
         scan: RowScan,
         oracles: list[RowOracle],
@@ -115,12 +116,14 @@ class RolloutSampler(Sampler):
         levels: range,
         returns_from: tuple[int, ...],
     ) -> tuple[list[Moments], bool, float]:
-        """Draw n trajectories with each policy in turn, as `collect` does, and scan the levels after h.
+        """Draw n trajectories with each of some policies in turn, as `collect` does, and scan the levels after h.
 
         Parameters
         ----------
-        policies : sequence of Policy
-            They differ only before level h. At least one.
+        before : sequence of Policy
+            What each policy follows before level h. At least one.
+        policy : Policy
+            What they follow from level h on.
         n : int
             Number of trajectories of each, such that `gives_rows`.
         scan : RowScan
@@ -145,7 +148,7 @@ class RolloutSampler(Sampler):
             Time of the scans.
         """
         drawn, certain, seconds = draw_until_shift(
-            self._model, scan, oracles, [rules_of(policy) for policy in policies], n, stream, h, levels, returns_from
+            self._model, scan, oracles, [pi.rules for pi in before], policy.rules, n, stream, h, levels, returns_from
         )
         return [moments_of(n, levels, returns_from, *sums) for sums in drawn], certain, seconds
 

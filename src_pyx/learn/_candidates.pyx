@@ -15,10 +15,10 @@ cnp.import_array()
 
 
 def draw_until_shift(
-    Model model not None, RowScan scan not None, list oracles not None, list policies not None, Py_ssize_t n,
-    Stream stream not None, Py_ssize_t h, levels, returns_from,
+    Model model not None, RowScan scan not None, list oracles not None, list before not None, tuple policy not None,
+    Py_ssize_t n, Stream stream not None, Py_ssize_t h, levels, returns_from,
 ):
-    """Draw n trajectories with each policy in turn, as `rollout` does, and scan them, as `RowScan.scan` does.
+    """Draw n trajectories with each of some policies in turn, as `rollout` does, and scan them, as `RowScan.scan` does.
 
     Ends after the first policy for which an answer is True, or marginal.
 
@@ -28,8 +28,10 @@ def draw_until_shift(
     scan : RowScan
     oracles : list of H RowOracle
         By level, that of S_h.
-    policies : list of tuple of H Rule
-        At least one. They differ only before level h.
+    before : list of tuple of H Rule
+        What each policy follows before level h. At least one.
+    policy : tuple of H Rule
+        What they follow from level h on.
     n : int
         Number of trajectories of each policy, > 0.
     stream : Stream
@@ -59,25 +61,25 @@ def draw_until_shift(
     cdef Plan plan
     cdef RowDraws draws
     cdef LevelRows rows
-    cdef tuple rules, before = tuple(policies[0])
+    cdef tuple rules, last = before[0]
     cdef list drawn = []
     cdef bint certain = True
     cdef double seconds = 0.0, began
-    plan = Plan(before, model.horizon, model.n_actions, d, levels, returns_from)
     if not 0 <= h < model.horizon - 1:
         raise ValueError(f"h: expected an integer in [0, {model.horizon - 1}), got {h}")
+    plan = Plan(last[:h] + policy[h:], model.horizon, model.n_actions, d, levels, returns_from)
     if plan.n_levels == 0 or plan.wanted[plan.n_levels - 1] - plan.wanted[0] != plan.n_levels - 1:
         raise ValueError(f"levels: expected consecutive levels, got {levels!r}")
     base = plan.wanted[0]
     draws = model.row_draws(plan, n)
-    for i in range(len(policies)):
-        rules = policies[i]
+    for i in range(len(before)):
+        rules = before[i]
         if len(rules) != model.horizon:
-            raise ValueError(f"policies: expected {model.horizon} rules, one a level, got {len(rules)}")
+            raise ValueError(f"before: expected {model.horizon} rules, one a level, got {len(rules)}")
         for level in range(h):
-            if rules[level] is not before[level]:
+            if rules[level] is not last[level]:
                 plan.set_rule(level, rules[level], model.n_actions, d)
-        before = rules
+        last = rules
         moments, squares = np.zeros((plan.n_returns, d)), np.zeros(plan.n_returns)
         rows = draws.draw(stream.at(stream.call + i), entries(moments), entries(squares))
         drawn.append((rows, moments, squares))
