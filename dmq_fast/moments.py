@@ -154,16 +154,53 @@ class Moments:
            [0.        , 0.66666667]])
     """
 
-    __slots__ = ("_grams", "levels", "n", "returns", "rows")
+    __slots__ = ("_grams", "_returns", "_simulated", "levels", "n", "rows")
+
+    _simulated: tuple[Sequence[int], NDArray[np.float64], NDArray[np.float64]]
 
     def __init__(
-        self, n: int, levels: Sequence[int], sums: NDArray[np.float64] | LevelRows, returns: dict[int, Returns]
+        self, n: int, levels: Sequence[int], sums: NDArray[np.float64] | LevelRows, returns: dict[int, Returns] | None
     ) -> None:
         self.n = n
         self.levels = levels if isinstance(levels, FIXED) else tuple(levels)
         self.rows: LevelRows | None = sums if isinstance(sums, LevelRows) else None
         self._grams: NDArray[np.float64] | None = None if isinstance(sums, LevelRows) else sums
-        self.returns = returns
+        self._returns = returns
+
+    @classmethod
+    def simulated(
+        cls,
+        n: int,
+        levels: Sequence[int],
+        returns_from: Sequence[int],
+        sums: NDArray[np.float64] | LevelRows,
+        moments: NDArray[np.float64],
+        squares: NDArray[np.float64],
+    ) -> Moments:
+        """Return the moments of n trajectories from what compiled code returns.
+
+        `moments` has shape (len(returns_from), d), `squares` (len(returns_from),). The entries of `returns` are made
+        when they are first read: a run makes these objects by the ten thousand and reads few.
+        """
+        made = cls(n, levels, sums, None)
+        made._simulated = returns_from, moments, squares
+        return made
+
+    @property
+    def returns(self) -> dict[int, Returns]:
+        """By level h, the moments of the return to go from h."""
+        if self._returns is None:
+            returns_from, moments, squares = self._simulated
+            self._returns = {h: Returns(moments[i], squares[i], self.n) for i, h in enumerate(returns_from)}
+        return self._returns
+
+    def pair(self, level: int) -> tuple[NDArray[np.float64], float, int]:
+        """Return the entry of `returns` of a level, as a tuple."""
+        if self._returns is not None:
+            return self._returns[level]
+        returns_from, moments, squares = self._simulated
+        i = returns_from.index(level)
+        return moments[i], squares[i], self.n
 
     @property
     def grams(self) -> NDArray[np.float64]:
@@ -206,10 +243,10 @@ class Moments:
     @property
     def nbytes(self) -> int:
         """Number of bytes of the arrays."""
-        size: int = self.grams.nbytes if self.rows is None else self.rows.nbytes
-        for returns in self.returns.values():
-            size += returns.moment.nbytes
-        return size
+        size = self.grams.nbytes if self.rows is None else self.rows.nbytes
+        if self._returns is None:
+            return size + self._simulated[1].nbytes
+        return size + sum(returns.moment.nbytes for returns in self._returns.values())
 
     def at(self, level: int) -> Moments:
         """Return the moments of one level: its second moment, and the return to go from it if it is there."""
@@ -234,14 +271,15 @@ class Moments:
         first = parts[0].at(level)
         if len(parts) == 1:
             return first
-        if any(part.rows is None for part in parts):
+        wholes = [part.rows for part in parts if part.rows is not None]
+        if len(wholes) < len(parts):
             return sum((part.at(level) for part in parts[1:]), start=first)
-        rows = LevelRows.total([part.rows for part in parts], [part.levels.index(level) for part in parts])
-        pairs = [part.returns[level] for part in parts]
-        moment = pairs[0].moment.copy()
-        for pair in pairs[1:]:
-            moment += pair.moment
-        returns = Returns(moment, sum([pair.square for pair in pairs]), sum([pair.n for pair in pairs]))
+        rows = LevelRows.total(wholes, [part.levels.index(level) for part in parts])
+        pairs = [part.pair(level) for part in parts]
+        moment = pairs[0][0].copy()
+        for other, _, _ in pairs[1:]:
+            moment += other
+        returns = Returns(moment, sum([square for _, square, _ in pairs]), sum([n for _, _, n in pairs]))
         return Moments(sum([part.n for part in parts]), (level,), rows, {level: returns})
 
     def __add__(self, other: Moments) -> Moments:

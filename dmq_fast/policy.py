@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence, Sized
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,17 @@ from dmq_fast.kernels import (
     greedy_actions,
 )
 
-__all__ = ["FOLLOWS_EXACT", "Optimistic", "Policy", "Sizes", "check_horizon", "check_policy", "check_rule", "rules_of"]
+__all__ = [
+    "FOLLOWS_EXACT",
+    "Deviations",
+    "Optimistic",
+    "Policy",
+    "Sizes",
+    "check_horizon",
+    "check_policy",
+    "check_rule",
+    "rules_of",
+]
 
 FOLLOWS_EXACT = "only ExactSampler(env, arithmetic=...) in extended precision can follow it"
 """End of messages about an `ExactGreedy` rule where it cannot be followed."""
@@ -241,9 +251,38 @@ class Policy:
         return (Policy, (self.rules,))
 
 
+class Deviations(Sequence[Policy]):
+    """pi_h^a of each policy pi of a cover (paper, equation 1), made when it is read.
+
+    Parameters
+    ----------
+    cover : sequence of Policy
+        Pi_h, not copied: a policy that is added to it later has its deviation here.
+    level, action, after
+        As in `Policy.deviate`.
+    """
+
+    __slots__ = ("after", "cover", "level", "rule")
+
+    def __init__(self, cover: Sequence[Policy], level: int, action: int, after: Policy) -> None:
+        self.cover, self.level, self.rule, self.after = cover, level, fixed(action), after
+
+    def __len__(self) -> int:
+        return len(self.cover)
+
+    @overload
+    def __getitem__(self, index: int) -> Policy: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Policy]: ...
+    def __getitem__(self, index: int | slice) -> Policy | list[Policy]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self.cover[index].deviate(self.level, self.rule.action, self.after)
+
+
 # What `__setattr__` refuses, for the constructors.
-set_rules: Callable[[Policy, tuple[Rule, ...] | None], None] = Policy._rules.__set__  # type: ignore[union-attr]
-set_origin: Callable[[Policy, tuple[Policy, int, Rule, Policy] | None], None] = Policy.origin.__set__  # type: ignore[union-attr]
+set_rules: Callable[[Policy, tuple[Rule, ...] | None], None] = Policy._rules.__set__  # type: ignore[misc, union-attr]
+set_origin: Callable[[Policy, tuple[Policy, int, Rule, Policy] | None], None] = Policy.origin.__set__  # type: ignore[misc, union-attr]
 
 
 @lru_cache(maxsize=256)

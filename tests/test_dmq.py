@@ -221,12 +221,12 @@ def test_the_memory_drops_what_was_not_looked_at_for_longest():
     moments = [Moments(1, (0,), np.zeros((1, 2, 2)), {}) for _ in range(4)]
     memory = Memory(3 * moments[0].nbytes)
     for call in (1, 2, 3):
-        memory.note(0, call, Known(call, dmq.Policy.uniform(1)))
+        memory.note(0, call, Known(call, (dmq.Policy.uniform(1),)))
         memory.keep(call, moments[call - 1])
     assert memory.moments(1) is moments[0]
     memory.keep(4, moments[3])
     assert [memory.moments(call) is not None for call in (1, 2, 3, 4)] == [True, False, True, True]
-    assert memory.find(0, 2) == Known(2, dmq.Policy.uniform(1))
+    assert memory.find(0, 2) == Known(2, (dmq.Policy.uniform(1),))
     memory.spend(3)
     assert (memory.find(0, 3), memory.moments(3), memory.find(1, 1)) == (None, None, None)
     memory.forget(0)

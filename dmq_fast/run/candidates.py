@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import perf_counter
 
 from dmq_fast.function_class import LinearSolver
-from dmq_fast.policy import Policy, fixed
+from dmq_fast.policy import Deviations
 from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Draws
 from dmq_fast.run.ledger import SCAN, Scan
@@ -36,53 +35,44 @@ class Candidates:
     def __init__(self, draws: Draws, oracle: Oracle) -> None:
         self.draws, self.oracle = draws, oracle
         self._remembers = draws.serves["check"] and draws.archive is None
-        # By target level, the content of the members of its cover before that level.
-        self._before: list[list[int]] = [[] for _ in range(draws.sampler.horizon)]
         sampler, solver = draws.sampler.unwrapped(), oracle.solver
         # A subclass may do something else.
         self._sampler: RolloutSampler | None = None
         if type(sampler) is RolloutSampler and type(solver) is LinearSolver and not solver.row_scan.with_values:
             self._sampler, self._scan = sampler, solver.row_scan
 
-    def next(
-        self, moments: CoverMoments, cover: Sequence[Policy], greedy: Policy, h: int, a: int, later: range, member: int
-    ) -> int:
-        """Return the first position in the cover, from `member` on, that is not passed over; its length if none is.
+    def next(self, moments: CoverMoments, policies: Deviations, a: int, member: int) -> int:
+        """Return the position of the first candidate, from `member` on, not passed over; their number if none is.
 
         Parameters
         ----------
         moments : CoverMoments
             S_h' by level.
-        cover : sequence of Policy
-            Pi_h; between two calls for h it may only grow.
-        greedy : Policy
-            Followed after level h.
-        h, a : int
-            The target level of the candidates, and its action.
-        later : range
-            The levels h' after h, ascending.
+        policies : Deviations
+            The candidates pi_h^a of all members of Pi_h.
+        a : int
+            Their action.
         member : int
             Position in the cover.
         """
         if not self._remembers:
             return member
-        draws, memory = self.draws, self.draws.memory
+        draws, history, find, h = self.draws, self.oracle.history, self.draws.memory.find, policies.level
         draws.ledger.check_time()
-        before, latest = self._before[h], moments.latest(later)
-        before += [memory.sums(pi)[h] for pi in cover[len(before) :]]
-        after = memory.deviation(h, fixed(a), greedy, draws.last_rule("check", h))
-        while member < len(cover):
-            known = memory.find(h, before[member] + after)
+        later = range(h + 1, draws.sampler.horizon)
+        contents, latest = draws.memory.contents(policies, draws.last_rule("check", h)), moments.latest(later)
+        while member < len(contents):
+            known = find(h, contents[member])
             if known is None:
-                unknown = self._unknown(h, [content + after for content in before[member : member + AT_ONCE]])
-                passed = self._draw(unknown, moments, cover[member:], greedy, h, a, later, member)
+                unknown = self._unknown(h, contents[member : member + AT_ONCE])
+                passed = self._draw(unknown, moments, policies, a, member) if unknown else 0
                 member += passed
-                if passed < len(unknown) or not unknown:
+                if passed == 0 or passed < len(unknown):
                     break
             elif known.refuted < latest:
                 break
             else:
-                self.oracle.history.append(known.call, h, a, member, later[-1], later[0], False, NONE)
+                history.append(known.call, h, a, member, later[-1], later[0], False, NONE)
                 member += 1
         return member
 
@@ -99,47 +89,37 @@ class Candidates:
             found.add(content)
         return contents
 
-    def _draw(
-        self,
-        contents: list[int],
-        moments: CoverMoments,
-        cover: Sequence[Policy],
-        greedy: Policy,
-        h: int,
-        a: int,
-        later: range,
-        member: int,
-    ) -> int:
-        """Draw candidates until one is not passed over; return the number of those before it."""
-        sampler, ledger, memory, n = self._sampler, self.draws.ledger, self.draws.memory, self.draws.n_samples
-        if not contents or sampler is None or not isinstance(moments.sums, list) or not moments.sums:
+    def _draw(self, contents: list[int], moments: CoverMoments, policies: Deviations, a: int, member: int) -> int:
+        """Draw candidates, of these contents, until one is not passed over; return the number of those before it."""
+        draws, history, h = self.draws, self.oracle.history, policies.level
+        sampler, ledger, memory, n = self._sampler, draws.ledger, draws.memory, draws.n_samples
+        if sampler is None or not isinstance(moments.sums, list) or not moments.sums:
             return 0
-        began, call = perf_counter(), ledger.calls
-        levels, returns_from = self.draws.wanted("check", h)
-        cover = cover[: len(contents)]
-        policies = [pi.deviate(h, a, greedy) for pi in cover]
+        levels, returns_from = draws.wanted("check", h)
+        began, call, top = perf_counter(), ledger.calls, draws.sampler.horizon - 1
         drawn, certain, seconds = sampler.draw_until_shift(
-            cover,
-            policies[0],
+            policies.cover[member : member + len(contents)],
+            policies[member],
             n,
             self._scan,
             moments.sums,
             h,
-            stream=self.draws.stream.at(call + 1),
+            stream=draws.stream.at(call + 1),
             levels=levels,
             returns_from=returns_from,
         )
         ledger.seconds["oracle"] += seconds
         ledger.seconds["rollouts"] += perf_counter() - began - seconds
+        passed = len(drawn) if certain else len(drawn) - 1
         refuted = Scan(-1, NONE, NONE, self.oracle.n_marginal)
-        for i, (content, policy, batch) in enumerate(zip(contents, policies, drawn, strict=False)):
-            ledger.calls += 1
+        for i, batch in enumerate(drawn):
+            ledger.calls = call = call + 1
             ledger.trajectories["check"] += n
-            known = Known(ledger.calls, policy)
-            memory.note(h, content, known)
-            memory.keep(known.call, batch)
-            if i + 1 < len(drawn) or certain:
+            known = Known(call, policies, member + i)
+            memory.note(h, contents[i], known)
+            memory.keep(call, batch)
+            if i < passed:
                 known.refuted = moments.time
                 ledger.answer(SCAN, lambda: refuted)
-                self.oracle.history.append(known.call, h, a, member + i, later[-1], later[0], False, NONE)
-        return len(drawn) - (not certain)
+                history.append(call, h, a, member + i, top, h + 1, False, NONE)
+        return passed

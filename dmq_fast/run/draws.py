@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dmq_fast.arithmetic import Arithmetic
 from dmq_fast.kernels import Stream
 from dmq_fast.moments import Moments, SparseMoment, summed
-from dmq_fast.policy import Policy
+from dmq_fast.policy import Deviations, Policy
 from dmq_fast.run.hindsight import Archive
 from dmq_fast.run.ledger import ADDED, Ledger, OutOfBudget
 from dmq_fast.run.memory import Known, Memory
@@ -121,14 +121,25 @@ class Draws:
         """Return N trajectories of the policy to be returned, for all levels."""
         return self._collect(policy, self.n_samples, "final", -1)
 
-    def pairs(self, policies: Sequence[Policy], h: int) -> list[Batch]:
+    def pairs(self, policies: Deviations, h: int) -> list[Batch]:
         """Return N |Pi_h| pairs (phi(s_h), y), of policies drawn uniformly or N of each (Algorithm 2, lines 5 to 8)."""
         if self.options.mixture == "stratified":
             counts = [self.n_samples] * len(policies)
         else:
             counts = self._mixture(len(policies))
-        chosen = zip(policies, counts, strict=True)
-        return [self._collect(pi, n, "regression", h).at(h) for pi, n in chosen if n > 0]
+        contents: Sequence[int | None] = [None] * len(counts)
+        if self.serves["regression"] and self.archive is None:
+            contents = self.memory.contents(policies, self.last_rule("regression", h))
+            self.ledger.check_time()
+        pairs = []
+        for member, (content, n) in enumerate(zip(contents, counts, strict=True)):
+            known = None if content is None else self.memory.find(h, content)
+            moments = None if known is None else self.memory.moments(known.call)
+            if known is not None and moments is not None:  # all levels, which the memory holds in any case
+                pairs.append(Batch(known, moments))
+            elif n > 0:
+                pairs.append(self._collect(policies[member], n, "regression", h).at(h))
+        return pairs
 
     def states(self, cover: Sequence[Policy], h: int, data: Sequence[Batch], kept: Moment | None) -> Moment:
         """Return S_h, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
@@ -222,7 +233,7 @@ class Draws:
             ledger.seconds["rollouts"] += perf_counter() - began
             found.append(len(archive.calls) - 1)
         pieces = [self._archived(archive, position).only(levels, returns_from) for position in found]
-        return Batch(Known(archive.calls[found[-1]], policy), sum(pieces[1:], start=pieces[0]))
+        return Batch(Known(archive.calls[found[-1]], (policy,)), sum(pieces[1:], start=pieces[0]))
 
     def _archived(self, archive: Archive, position: int) -> Moments:
         """Return the moments of a call of the archive, computed again where they were dropped from memory."""
@@ -238,7 +249,7 @@ class Draws:
         ledger = self.ledger
         ledger.check_trajectories(n)
         ledger.calls += 1
-        known = Known(ledger.calls, policy)
+        known = Known(ledger.calls, (policy,))
         if ledger.replaying:
             ledger.count_trajectories(purpose, n)
             return Batch(known, draw=partial(self._draw_again, known, n, levels, returns_from))

@@ -59,7 +59,7 @@ class History(Sequence[OracleCall]):
 
     def __init__(self) -> None:
         self._records: list[tuple[int, ...]] = []
-        self._values: list[NDArray[np.float64]] = []
+        self._values: dict[int, NDArray[np.float64]] = {}
         self._potentials: list[tuple[float, float]] = []
         self._columns: dict[str, NDArray[Any]] | None = None
         self.n_calls = 0
@@ -76,8 +76,9 @@ class History(Sequence[OracleCall]):
         values: NDArray[np.float64],
     ) -> None:
         """Append the calls on levels top, top - 1, ..., bottom: all False, except for `decision` at the bottom."""
+        if len(values):
+            self._values[len(self._records)] = values
         self._records.append((call, target, action, member, top, bottom, decision))
-        self._values.append(values)
         self._columns = None
         self.n_calls += top - bottom + 1
 
@@ -97,7 +98,7 @@ class History(Sequence[OracleCall]):
     def freeze(self) -> History:
         """Return a copy that later appends do not change."""
         copy = History()
-        copy._records, copy._values, copy.n_calls = list(self._records), list(self._values), self.n_calls
+        copy._records, copy._values, copy.n_calls = list(self._records), dict(self._values), self.n_calls
         copy._potentials = list(self._potentials)
         return copy
 
@@ -121,10 +122,10 @@ class History(Sequence[OracleCall]):
         columns["level"] = np.repeat(tops, lengths) - offset
         columns["decision"] = np.zeros(self.n_calls, dtype=bool)
         columns["decision"][last] = records[:, 6] != 0
-        values = [
-            v if len(v) == length else np.full(length, np.nan) for v, length in zip(self._values, lengths, strict=True)
-        ]
-        columns["value"] = np.concatenate([np.empty(0), *values])
+        columns["value"] = np.full(self.n_calls, np.nan)
+        for i, values in self._values.items():
+            if len(values) == lengths[i]:
+                columns["value"][last[i] + 1 - lengths[i] : last[i] + 1] = values
         return columns
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import is_
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dmq_fast.kernels import Rule
 from dmq_fast.moments import Moments
-from dmq_fast.policy import Policy
+from dmq_fast.policy import Deviations, Policy
 
 __all__ = ["Known", "Memory"]
 
@@ -29,13 +29,19 @@ REMEMBERED = 2**18
 class Known:
     """Number of a call of the sampler, the policy that it followed, and what the oracle found on it.
 
-    The oracle certainly answers False on the trajectories of this call for every S_h that has not changed since time
-    `refuted` of `CoverMoments`.
+    The policy is one of several, which share most of what they are. The oracle certainly answers False on the
+    trajectories of this call for every S_h that has not changed since time `refuted` of `CoverMoments`.
     """
 
     call: int
-    policy: Policy
+    policies: Sequence[Policy]
+    member: int = 0
     refuted: int = -1
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that was followed."""
+        return self.policies[self.member]
 
 
 class Tables(dict[tuple[int, Rule], int]):
@@ -83,6 +89,7 @@ class Memory:
         self.size = 0
         self._tables = Tables(actions)
         self._contents: dict[int, tuple[Policy, list[int]]] = {}
+        self._covers: dict[int, tuple[Sequence[Policy], list[int]]] = {}
         self._last: tuple[Policy | None, list[int]] = None, []
         self._known: dict[int, dict[int, Known]] = {}
         self._spent: set[int] = set()
@@ -95,18 +102,31 @@ class Memory:
         of the two policies that it was made of.
         """
         if policy.origin is None:
-            return self.sums(policy)[levels]
+            return self._sums(policy)[levels]
         before, level, rule, after = policy.origin
         if level >= levels:
-            return self.sums(before)[levels]
-        return self.sums(before)[level] + self.deviation(level, rule, after, levels)
+            return self._sums(before)[levels]
+        return self._sums(before)[level] + self._deviation(level, rule, after, levels)
 
-    def deviation(self, level: int, rule: Rule, after: Policy, levels: int) -> int:
-        """Return what `content` adds, for levels up to `levels`, to that of the policy followed before `level`."""
-        sums = self.sums(after)
+    def contents(self, policies: Deviations, levels: int) -> list[int]:
+        """Return the `content` of deviations at a level below `levels`, in the order of their cover.
+
+        What a cover of that level contributes is remembered; it may grow, but not change.
+        """
+        cover, level = policies.cover, policies.level
+        if self._covers.get(level, (None, []))[0] is not cover:
+            self._covers[level] = cover, []
+        before = self._covers[level][1]
+        before += [self._sums(pi)[level] for pi in cover[len(before) :]]
+        after = self._deviation(level, policies.rule, policies.after, levels)
+        return [content + after for content in before]
+
+    def _deviation(self, level: int, rule: Rule, after: Policy, levels: int) -> int:
+        """Return what a deviation at a level adds to the content of the policy followed before."""
+        sums = self._sums(after)
         return self._tables[level, rule] + sums[levels] - sums[level + 1]
 
-    def sums(self, policy: Policy) -> list[int]:
+    def _sums(self, policy: Policy) -> list[int]:
         """Return the content of 0, 1, ..., H levels of a policy; remembered, as many policies are made of it."""
         known = self._contents.get(id(policy))
         if known is not None:

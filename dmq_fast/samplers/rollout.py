@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import CompiledModel, FiniteModel, LevelRows, RowOracle, RowScan, Rule, Stream, draw_until_shift
-from dmq_fast.moments import Moments, Returns, fits_rows
+from dmq_fast.kernels import CompiledModel, FiniteModel, RowOracle, RowScan, Rule, Stream, draw_until_shift
+from dmq_fast.moments import Moments, fits_rows
 from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere
 from dmq_fast.samplers.base import Sampler
@@ -95,9 +95,8 @@ class RolloutSampler(Sampler):
         n = count("n", n, 0)
         check_stream("rng", rng)
         in_rows = fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
-        return moments_of(
-            n, levels, returns_from, *self._model.rollout(rules_of(policy), n, rng, levels, returns_from, in_rows)
-        )
+        simulated = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, in_rows)
+        return Moments.simulated(n, levels, returns_from, *simulated)
 
     def gives_rows(self, n: int) -> bool:
         """Return whether n trajectories are one chunk, and their moments come in rows."""
@@ -113,8 +112,8 @@ class RolloutSampler(Sampler):
         h: int,
         *,
         stream: Stream,
-        levels: range,
-        returns_from: tuple[int, ...],
+        levels: Sequence[int],
+        returns_from: Sequence[int],
     ) -> tuple[list[Moments], bool, float]:
         """Draw n trajectories with each of some policies in turn, as `collect` does, and scan the levels after h.
 
@@ -133,10 +132,10 @@ class RolloutSampler(Sampler):
             0 <= h < H - 1.
         stream : Stream
             The call of the first policy; the next ones are drawn on the calls that follow.
-        levels : range
+        levels : sequence of int
             Levels whose second moment is wanted: those after h, with or without h.
-        returns_from : tuple of int
-            (h,), or empty.
+        returns_from : sequence of int
+            Levels whose return to go is wanted.
 
         Returns
         -------
@@ -150,7 +149,7 @@ class RolloutSampler(Sampler):
         drawn, certain, seconds = draw_until_shift(
             self._model, scan, oracles, [pi.rules for pi in before], policy.rules, n, stream, h, levels, returns_from
         )
-        return [moments_of(n, levels, returns_from, *sums) for sums in drawn], certain, seconds
+        return [Moments.simulated(n, levels, returns_from, *sums) for sums in drawn], certain, seconds
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
         """Roll out one chunk and show it; see `Sampler.trajectories_chunk`."""
@@ -176,21 +175,6 @@ class RolloutSampler(Sampler):
 
     def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP | CompiledEnv]]:
         return (RolloutSampler, (self.env,))
-
-
-def moments_of(
-    n: int,
-    levels: Sequence[int],
-    returns_from: Sequence[int],
-    sums: NDArray[np.float64] | LevelRows,
-    moments: NDArray[np.float64],
-    squares: NDArray[np.float64],
-) -> Moments:
-    """Return the moments of n trajectories from the sums of a model."""
-    returns = {}
-    if len(returns_from):  # not so for most calls: they are checks of Algorithm 3
-        returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
-    return Moments(n, levels, sums, returns)
 
 
 def chunk_size(env: CompiledEnv) -> int:
