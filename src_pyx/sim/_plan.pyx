@@ -104,8 +104,14 @@ cdef Py_ssize_t length(str name, levels) except -1:
 
 
 cdef int ascending(str name, levels, Py_ssize_t horizon, Py_ssize_t* out) except -1:
-    cdef Py_ssize_t i, h, before = -1
-    for i in range(len(levels)):
+    cdef Py_ssize_t i, h, before = -1, size = len(levels)
+    if type(levels) is range and size > 0 and 0 <= levels[0] and levels[size - 1] == levels[0] + size - 1 < horizon:
+        # What most calls want: no integer objects are made.
+        h = levels[0]
+        for i in range(size):
+            out[i] = h + i
+        return 0
+    for i in range(size):
         try:
             h = levels[i]
         except TypeError:
