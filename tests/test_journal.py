@@ -323,13 +323,13 @@ def test_resuming_with_workers_and_without_gives_the_same(tmp_path, variant):
 def questions(result):
     """Return how often the oracle was asked: not where all levels are as they were when the answer was False before."""
     changed, refuted, open_since, n = np.full(result.policy.horizon, -1.0), {}, {}, 0
-    for time, (call, target, _, _, top, bottom, decision) in enumerate(result.history._records):
+    for i, (call, target, _, _, top, bottom, decision) in enumerate(result.history._records):
         if target < 0 or call in open_since or changed[bottom : top + 1].max() > refuted.get(call, -2.0):
             n += 1
-            began = open_since.pop(call, time - 0.5)
+            began = open_since.pop(call, i - 0.5)
             (open_since if decision and bottom > target + 1 else refuted)[call] = began
         if decision:
-            changed[bottom] = time
+            changed[bottom] = i
     return n
 
 
