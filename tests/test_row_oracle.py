@@ -159,6 +159,28 @@ def test_leverages(kind):
             np.testing.assert_allclose(oracle.leverages(rows), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_potentials(kind):
+    rng = np.random.default_rng(4)
+    for eps_r, pieces in ((1.0, 0), (1e-3, 1), (1e-3, 100)):
+        oracle = covered(rng, kind, 40, pieces, eps_r)
+        blocks = [rows_of(rng, kind, n, 40) for n in (3, 7)]
+        rows = LevelRows.of(blocks)
+        before = oracle.matrix() + eps_r * np.eye(40)
+        assert oracle.log_det() == pytest.approx(np.linalg.slogdet(before)[1], rel=1e-10)
+        after = np.linalg.slogdet(before + blocks[1].T @ blocks[1] / 3.0)[1]
+        assert oracle.log_det(rows, 1, 3.0) == pytest.approx(after, rel=1e-10, abs=1e-9)
+        assert (oracle.matrix() + eps_r * np.eye(40) == before).all()
+    assert np.isnan(indefinite().log_det())
+
+
+def indefinite():
+    """An oracle of rounded moments that float64 has no Cholesky factor of."""
+    oracle = RowOracle(2, 1e-300)
+    oracle.add_gram([0, 1], [[1.0, 1.0], [1.0, 1.0]])
+    return oracle
+
+
 class TestKeptInverse:
     def test_many_additions_do_not_wear_it_out(self):
         """Thousands of updates of one inverse: leverages stay right, and answers quick."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dmq_fast.arithmetic import Arithmetic
 from dmq_fast.function_class import Solver
 from dmq_fast.kernels import RowOracle
-from dmq_fast.moments import SparseMoment, as_matrix
+from dmq_fast.moments import SparseMoment, as_matrix, summed
 
 __all__ = ["CoverMoments"]
 
@@ -72,6 +72,14 @@ class CoverMoments:
         elif not np.array_equal(self.sums[level], as_matrix(moment)):
             self._note(level)
             self.sums[level] = as_matrix(moment)
+
+    def potentials(self, level: int, moment: NDArray[Any] | SparseMoment) -> tuple[float, float]:
+        """Return log det(S_level + eps_r G) before and after a moment is added; see `Solver.potential`."""
+        if isinstance(self.sums, list) and isinstance(moment, SparseMoment) and len(moment.rows) == 1:
+            oracle, (rows, divisor) = self.sums[level], moment.rows[0]
+            return oracle.log_det(), oracle.log_det(rows, 0, divisor)
+        before = self[level]
+        return self._solver.potential(before), self._solver.potential(summed(before, moment))
 
     def changed(self, level: int, since: int) -> bool:
         """Return whether S of a level has changed since a time."""

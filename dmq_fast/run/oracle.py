@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.function_class import Solver
-from dmq_fast.moments import Moments, summed
+from dmq_fast.moments import Moments
 from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Batch
 from dmq_fast.run.history import History
@@ -88,9 +88,7 @@ class Oracle:
             moments, began = batch.moments, perf_counter()
             found, values = self.solver.scan(cover_moments.sums, moments, first, last)
             if found >= 0:
-                before: Any = cover_moments[found]
-                after = summed(before, moments.moment_at(found))
-                potentials = np.array([self.solver.potential(moment) for moment in (before, after)])
+                potentials = np.array(cover_moments.potentials(found, moments.moment_at(found)))
             self.ledger.seconds["oracle"] += perf_counter() - began
             if found >= 0:
                 break

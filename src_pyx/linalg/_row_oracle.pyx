@@ -23,7 +23,7 @@ Answers that these bounds leave open are found by `decide`, on the columns that 
 
 cimport numpy as cnp
 from libc.float cimport DBL_EPSILON
-from libc.math cimport INFINITY, fabs, isfinite, sqrt
+from libc.math cimport INFINITY, NAN, fabs, isfinite, log, sqrt
 from libc.stdint cimport int32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -34,7 +34,7 @@ from dmq_fast.kernels._dsec cimport (
     value_work_size,
 )
 from dmq_fast.kernels._moments cimport add_outer_sparse, mirror
-from dmq_fast.kernels._rows cimport LevelRows, compress
+from dmq_fast.kernels._rows cimport LevelRows, compress, empty_rows
 from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, positive, refuse_not_finite
 
 import numpy as np
@@ -217,6 +217,34 @@ cdef class RowOracle:
         columns = np.empty(self.order, np.int32)
         memcpy(cnp.PyArray_DATA(columns), self.columns, self.order * sizeof(int32_t))
         return columns
+
+    def log_det(self, LevelRows rows=None, level=0, divisor=1.0):
+        """Return log det(S + eps_r I), or that of S plus the sum of a level of rows / divisor.
+
+        The potential of the paper's Lemma A.5. NaN where there is no Cholesky factor in float64.
+        """
+        cdef Py_ssize_t position = 0, k = self.order, i
+        cdef double* s = NULL
+        cdef double* gram = NULL
+        cdef double* work = NULL
+        cdef double total = 0.0, scale = positive(divisor, "divisor")
+        cdef RowScan scan = RowScan(1.0, 1.0)
+        cdef int info
+        if rows is None:
+            rows = empty_rows(self.dimension, 1)
+            rows.end_level()
+        check_rows(self, rows)
+        position = integer(level, "level", 0, rows.n_levels - 1)
+        k = scan.dense(self, rows, position, &s, &gram, &work)
+        with nogil:
+            for i in range(k * k):
+                s[i] += gram[i] / scale
+            for i in range(k):
+                s[i * (k + 1)] += self.eps_r
+            info = cholesky_upper(s, k)
+            for i in range(k):
+                total += log(s[i * (k + 1)])
+        return 2.0 * total + (self.dimension - k) * log(self.eps_r) if info == 0 else NAN
 
     def leverages(self, LevelRows rows not None, level=0):
         """Return phi_r^T (S + eps_r I)^-1 phi_r of the rows of a level, without their weights, shape (n,).
