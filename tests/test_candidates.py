@@ -11,6 +11,7 @@ from dmq_fast.kernels import Fixed, LevelRows, RowOracle, RowScan, Uniform, draw
 from dmq_fast.policy import Deviations
 from dmq_fast.run import candidates, journal
 from dmq_fast.run.candidates import Candidates
+from dmq_fast.run.oracle import Regression
 from dmq_fast.samplers import RolloutSampler
 
 pytestmark = pytest.mark.kernels
@@ -216,6 +217,22 @@ def test_a_budget_ends_a_run_where_it_ends_one_by_one(tmp_path):
         assert expected.n_trajectories == limit
         whole = {"n_samples": 1, "variant": "frugal", "max_policies": 10**6}
         same(run(RolloutSampler(env), one, **whole), run(OneByOne(env), many, **whole))
+
+
+@pytest.mark.parametrize("chosen", RUNS, ids=lambda chosen: "-".join(map(str, chosen.values())))
+def test_the_pairs_of_a_level_keep_no_other_level(chosen, monkeypatch):
+    """Algorithm 2 holds them while it runs for later levels, up to H of it at a time."""
+    fit, held = Regression.fit, []
+
+    def fit_and_look(self, pairs, h):
+        held.extend(tuple(pair.moments.levels) == (h,) for pair in pairs)
+        return fit(self, pairs, h)
+
+    monkeypatch.setattr(Regression, "fit", fit_and_look)
+    for env in (ENVIRONMENTS["deep sea"](), dmq.environments.combination_lock(6, 3, rng=0)):
+        run(env, None, **chosen)
+    assert len(held) > 100
+    assert all(held)
 
 
 def test_deviations_are_those_of_each_policy():

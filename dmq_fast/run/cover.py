@@ -78,7 +78,7 @@ class CoverMoments:
         if isinstance(self.sums, list) and isinstance(moment, SparseMoment) and len(moment.rows) == 1:
             oracle, (rows, divisor) = self.sums[level], moment.rows[0]
             return oracle.log_det(), oracle.log_det(rows, 0, divisor)
-        before = self[level]
+        before: Any = self[level]
         return self._solver.potential(before), self._solver.potential(summed(before, moment))
 
     def changed(self, level: int, since: int) -> bool:

@@ -135,8 +135,8 @@ class Draws:
         for member, (content, n) in enumerate(zip(contents, counts, strict=True)):
             known = None if content is None else self.memory.find(h, content)
             moments = None if known is None else self.memory.moments(known.call)
-            if known is not None and moments is not None:  # all levels, which the memory holds in any case
-                pairs.append(Batch(known, moments))
+            if known is not None and moments is not None:
+                pairs.append(Batch(known, moments.at(h)))
             elif n > 0:
                 pairs.append(self._collect(policies[member], n, "regression", h).at(h))
         return pairs
