@@ -27,9 +27,9 @@ from dmq_fast.kernels import (
 )
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array, sparray, spmatrix
 
-    from dmq_fast.kernels._greedy import Sparse
+    Sparse = sparray[Any, Any] | spmatrix[Any]
 
 __all__ = ["FOLLOWS_EXACT", "Optimistic", "Policy", "Sizes", "check_horizon", "check_policy", "check_rule", "rules_of"]
 

@@ -310,6 +310,55 @@ def test_baselines_and_block_mdps_show_dense_rows():
         block_mdp(env, embedding=[sp.eye_array(30)] * 5)
 
 
+class Ring:
+    """A table in the form of Gymnasium: a step onwards, or one back; the last state ends the episode and pays."""
+
+    def __init__(self, n, slippery=0.0):
+        ends = [(1.0, n - 1, 1.0, True)]
+        self.P = {
+            s: {0: [(1.0, max(s - 1, 0), 0.0, False)], 1: ends if s == n - 2 else self.onwards(s, slippery)}
+            for s in range(n)
+        }
+        self.initial_state_distrib = np.full(n, 1 / n)
+
+    def onwards(self, s, slippery):
+        return [(1.0 - slippery, (s + 1) % 7 if slippery else s + 1, -0.5 if slippery else 0.0, False)] + (
+            [(slippery, s, 0.0, False)] if slippery else []
+        )
+
+
+def ring(n, slippery=0.0):
+    env = Ring(n, slippery)
+    env.P[n - 1] = env.P[0]
+    return env
+
+
+@pytest.mark.parametrize("slippery", [0.0, 0.25])
+def test_large_tables_of_gymnasium_are_sparse_and_the_same(slippery, monkeypatch):
+    """Transitions stay dense where rewards depend on the next state."""
+    dense = FiniteMDP.from_gymnasium(ring(60, slippery), 4)
+    monkeypatch.setattr("dmq_fast.environments.gym.tables.MOST_DENSE", 1000)
+    env = FiniteMDP.from_gymnasium(ring(60, slippery), 4)
+    assert isinstance(dense.features[0], np.ndarray) and sp.issparse(env.features[0])
+    assert sp.issparse(env.P[0]) == (slippery == 0.0) and isinstance(dense.P[0], np.ndarray)
+    assert (env.features[0].toarray() == dense.features[0]).all() and env.n_states == dense.n_states
+    for ours, theirs in zip(env.P, dense.P, strict=True):
+        assert ((ours.toarray() if sp.issparse(ours) else ours) == theirs.reshape(ours.shape)).all()
+    assert all((ours == theirs).all() for ours, theirs in zip(env.R, dense.R, strict=True))
+    options = {"n_samples": 2, "variant": "frugal", "eps_t": 3.0, "max_policies": 30, "rng": 0}
+    same_result(dmq.DMQ(env, **options).learn(), dmq.DMQ(dense, **options).learn(), bits=True)
+    assert dmq.DMQ(env, **options).learn().counts["trues"] > 0
+
+
+def test_tables_of_gymnasium_take_sparse_features():
+    rng = np.random.default_rng(0)
+    phi = np.where(rng.random((60, 40)) < 0.1, 0.2, 0.0)
+    ours, theirs = (FiniteMDP.from_gymnasium(ring(60), 4, features=given) for given in (sp.csc_array(phi), phi))
+    assert (ours.features[0].toarray() == theirs.features[0]).all()
+    with pytest.raises(ValueError, match="features: expected 60 rows, one for each state"):
+        FiniteMDP.from_gymnasium(ring(60), 4, features=sp.csr_array(phi[:50]))
+
+
 LARGE = """
 import sys, numpy as np, scipy.sparse as sp, dmq_fast as dmq
 n, horizon = 20_000, 5

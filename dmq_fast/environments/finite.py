@@ -204,7 +204,7 @@ class FiniteMDP:
         env: Any,
         horizon: int,
         *,
-        features: ArrayLike | Callable[[int], ArrayLike] | None = None,
+        features: ArrayLike | Sparse | Callable[[int], ArrayLike] | None = None,
         name: str | None = None,
     ) -> FiniteMDP:
         """Read a tabular Gymnasium environment (FrozenLake, CliffWalking, Taxi) from its transition table.
@@ -216,10 +216,12 @@ class FiniteMDP:
             plays 2,000 random steps, which the table must have; where it cannot be copied, it plays them itself.
         horizon : int
             Number of levels H >= 1. Episodes that end earlier stay in an absorbing state.
-        features : array_like or callable, optional
+        features : array_like, SciPy sparse matrix or array, or callable, optional
             Shape (number of Gymnasium states, d), or a function from a Gymnasium state to a vector of length
             d. Default: one-hot over the states that can be reached within the horizon. The absorbing state
             has features 0, except that by default it gets a slot of its own where it pays the reward shift.
+            One-hot features of 2,048 states or more are sparse, and so are transitions of 2^22 entries or more unless
+            rewards depend on the next state.
         name : str, optional
             Default: the environment's id.
 

@@ -1,9 +1,12 @@
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from typing_extensions import TypeIs
+
+class _Sparse(Protocol):
+    def tocsr(self) -> Any: ...
 
 def as_numbers(name: str, value: Any) -> NDArray[Any]: ...
 def as_floats(name: str, value: Any, shape: tuple[int | None, ...], *, finite: bool = True) -> NDArray[np.float64]: ...
