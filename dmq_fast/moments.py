@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from dmq_fast.kernels import LevelRows, SecondMoment, is_sparse
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-    Sparse = csr_array[np.float64, tuple[int, int]]
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = [
     "DENSE_BELOW",

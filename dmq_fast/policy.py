@@ -27,9 +27,7 @@ from dmq_fast.kernels import (
 )
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array, sparray, spmatrix
-
-    Sparse = sparray[Any, Any] | spmatrix[Any]
+    from dmq_fast._support.arrays import AnySparse, Sparse
 
 __all__ = ["FOLLOWS_EXACT", "Optimistic", "Policy", "Sizes", "check_horizon", "check_policy", "check_rule", "rules_of"]
 
@@ -165,7 +163,7 @@ class Policy:
     def act(
         self,
         level: int,
-        features: ArrayLike | Sparse,
+        features: ArrayLike | AnySparse,
         *,
         n_actions: int | None = None,
         rng: np.random.Generator | None = None,
@@ -207,7 +205,7 @@ class Policy:
             actions = rng.integers(integer("n_actions", n_actions, 1), size=n)
         return int(actions[0]) if single else actions
 
-    def probabilities(self, level: int, features: ArrayLike | Sparse, n_actions: int) -> NDArray[np.float64]:
+    def probabilities(self, level: int, features: ArrayLike | AnySparse, n_actions: int) -> NDArray[np.float64]:
         """Return P[a | s], shape (n, K), for the states whose features (n, d), dense or sparse, are given.
 
         Raises
@@ -241,7 +239,7 @@ class Policy:
         return (Policy, (self.rules,))
 
 
-def block_of(features: Any, dimension: int | None) -> NDArray[np.float64] | csr_array[np.float64, tuple[int, int]]:
+def block_of(features: Any, dimension: int | None) -> NDArray[np.float64] | Sparse:
     """Return features (n, d), checked, in the form in which they came: dense or sparse."""
     convert: Any = as_csr if is_sparse(features) else as_floats
     rows: NDArray[np.float64] = convert("features", features, (None, dimension))

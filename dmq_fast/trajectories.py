@@ -12,7 +12,7 @@ from dmq_fast.kernels import as_csr, is_sparse
 from dmq_fast.moments import Moments, Returns, sums_of
 
 if TYPE_CHECKING:
-    from dmq_fast.moments import Sparse
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["Trajectories"]
 

@@ -15,7 +15,7 @@ from dmq_fast.kernels import Episode, LeastSquaresLearner, LinearQLearner, SpanL
 from dmq_fast.policy import Policy
 
 if TYPE_CHECKING:
-    from dmq_fast.environments.arrays import Sparse
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["LSVIUCB", "OCP", "RLSVI", "LinearQ", "UniformLeastSquares"]
 

@@ -13,7 +13,7 @@ from dmq_fast.kernels import is_sparse
 from dmq_fast.policy import Policy
 
 if TYPE_CHECKING:
-    from dmq_fast.environments.arrays import Sparse
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["TablePolicy", "greedy_on_table"]
 

@@ -13,9 +13,7 @@ from dmq_fast._support.arrays import once_each
 from dmq_fast.kernels import as_csr, as_numbers, is_sparse
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-    Sparse = csr_array[np.float64, tuple[int, int]]
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["as_dense", "as_float64", "as_table", "digest", "frozen", "frozen_csr", "refuse_where"]
 

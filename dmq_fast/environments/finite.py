@@ -31,7 +31,7 @@ from dmq_fast.moments import DENSE_BELOW
 from dmq_fast.policy import check_horizon
 
 if TYPE_CHECKING:
-    from dmq_fast.environments.arrays import Sparse
+    from dmq_fast._support.arrays import AnySparse, Sparse
 
 __all__ = ["FiniteMDP", "PolicyLike", "scaled_mdp"]
 
@@ -204,7 +204,7 @@ class FiniteMDP:
         env: Any,
         horizon: int,
         *,
-        features: ArrayLike | Sparse | Callable[[int], ArrayLike] | None = None,
+        features: ArrayLike | AnySparse | Callable[[int], ArrayLike] | None = None,
         name: str | None = None,
     ) -> FiniteMDP:
         """Read a tabular Gymnasium environment (FrozenLake, CliffWalking, Taxi) from its transition table.

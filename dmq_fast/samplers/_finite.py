@@ -16,7 +16,7 @@ from dmq_fast.moments import entries_of, fits_rows
 from dmq_fast.policy import FOLLOWS_EXACT
 
 if TYPE_CHECKING:
-    from dmq_fast.environments.arrays import Sparse
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["FeatureTables", "action_of", "actions_everywhere", "most_nonzeros"]
 

@@ -22,7 +22,7 @@ from dmq_fast.samplers.base import Sampler, check_tables
 from dmq_fast.samplers.request import Request
 
 if TYPE_CHECKING:
-    from dmq_fast.environments.arrays import Sparse
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["ExactSampler"]
 

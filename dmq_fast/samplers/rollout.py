@@ -22,7 +22,7 @@ from dmq_fast.samplers.streams import check_stream
 from dmq_fast.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from dmq_fast.environments.arrays import Sparse
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["RolloutSampler"]
 

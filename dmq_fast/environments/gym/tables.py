@@ -24,7 +24,7 @@ from dmq_fast.environments.arrays import as_float64, as_table
 from dmq_fast.kernels import is_sparse
 
 if TYPE_CHECKING:
-    from dmq_fast.environments.arrays import Sparse
+    from dmq_fast._support.arrays import AnySparse, Sparse
 
 __all__ = ["Tables", "has_table", "import_gymnasium", "make_environment", "read_tables", "scalar_arguments"]
 
@@ -127,7 +127,7 @@ def read_tables(
     env: Any,
     horizon: int,
     *,
-    features: ArrayLike | Sparse | Callable[[int], ArrayLike] | None = None,
+    features: ArrayLike | AnySparse | Callable[[int], ArrayLike] | None = None,
     name: str | None = None,
 ) -> Tables:
     """Read the tables of `FiniteMDP.from_gymnasium`, where arguments and errors are described.
