@@ -6,14 +6,31 @@ Sums of phi phi^T come in two forms, Gram matrices and rows. `fits_rows` tells w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.kernels import LevelRows, SecondMoment
+from dmq_fast.kernels import LevelRows, SecondMoment, is_sparse
 
-__all__ = ["Moments", "Returns", "SparseMoment", "as_matrix", "fits_rows", "summed", "sums_of"]
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import Sparse
+
+__all__ = [
+    "DENSE_BELOW",
+    "Moments",
+    "Returns",
+    "SparseMoment",
+    "as_matrix",
+    "entries_of",
+    "fits_rows",
+    "summed",
+    "sums_of",
+]
+
+DENSE_BELOW = 24
+"""Number of dimensions below which a Gram matrix and its factorisation cost about as much as one row
+(bench/test_row_oracle.py)."""
 
 
 FIXED = (tuple, range)  # sequences that cannot change; a union of the two would be made anew at every call
@@ -106,17 +123,14 @@ def summed(one: NDArray[Any] | SparseMoment, other: NDArray[Any] | SparseMoment)
 
 
 def fits_rows(n: int, nonzeros: int, dimension: int) -> bool:
-    """Whether n rows of so many entries that are not 0 are cheaper than a Gram matrix of this dimension.
-
-    Below 24 dimensions a Gram matrix and its factorisation cost about as much as one row (bench/test_row_oracle.py).
-    """
-    return dimension >= 24 and 4 * n * nonzeros <= dimension * dimension
+    """Whether n rows of so many entries that are not 0 are cheaper than a Gram matrix of this dimension."""
+    return dimension >= DENSE_BELOW and 4 * n * nonzeros <= dimension * dimension
 
 
-def sums_of(blocks: Sequence[NDArray[np.float64]], dimension: int) -> NDArray[np.float64] | LevelRows:
+def sums_of(blocks: Sequence[NDArray[np.float64] | Sparse], dimension: int) -> NDArray[np.float64] | LevelRows:
     """Return the sums of phi phi^T over the rows of each level, each (n, d), in the cheaper form."""
-    nonzeros = max((int(np.count_nonzero(block, axis=1).max(initial=1)) for block in blocks), default=1)
-    if blocks and fits_rows(len(blocks[0]), nonzeros, dimension):
+    nonzeros = max((int(entries_of(block).max(initial=1)) for block in blocks), default=1)
+    if blocks and fits_rows(blocks[0].shape[0], nonzeros, dimension):
         return LevelRows.of(blocks)
     grams = np.zeros((len(blocks), dimension, dimension))
     for gram, block in zip(grams, blocks, strict=True):
@@ -124,6 +138,11 @@ def sums_of(blocks: Sequence[NDArray[np.float64]], dimension: int) -> NDArray[np
         total.add_rows(block)
         gram[:] = total.matrix
     return grams
+
+
+def entries_of(rows: NDArray[np.float64] | Sparse) -> NDArray[np.integer]:
+    """Return the number of entries of each row that are not 0."""
+    return np.diff(rows.indptr) if is_sparse(rows) else np.count_nonzero(rows, axis=1)
 
 
 class Moments:

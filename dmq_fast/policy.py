@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence, Sized
 from functools import lru_cache
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,10 +19,15 @@ from dmq_fast.kernels import (
     OptimisticPlanner,
     Rule,
     Uniform,
+    as_csr,
     as_floats,
     as_numbers,
     greedy_actions,
+    is_sparse,
 )
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import AnySparse, Sparse
 
 __all__ = [
     "FOLLOWS_EXACT",
@@ -179,13 +184,15 @@ class Policy:
     def act(
         self,
         level: int,
-        features: ArrayLike,
+        features: ArrayLike | AnySparse,
         *,
         n_actions: int | None = None,
         rng: np.random.Generator | None = None,
         earned: ArrayLike | None = None,
     ) -> NDArray[np.int64] | int:
         """Return the action of one state, features (d,), or the actions (n,) of a block, features (n, d).
+
+        A block may be a SciPy sparse matrix or array.
 
         A uniform rule needs `n_actions` and an `rng` to draw from. An `Optimistic` one needs an `rng` for ties, and
         what the trajectories earned before this level, `earned`, a number or (n,); 0 by default.
@@ -198,40 +205,42 @@ class Policy:
         """
         rule = self._rule(level)
         dimension = rule.theta.shape[1] if isinstance(rule, Greedy | ExactGreedy) else None
-        single = as_numbers("features", features).ndim == 1
-        rows = as_floats("features", [features] if single else features, (None, dimension))
+        single = not is_sparse(features) and as_numbers("features", features).ndim == 1
+        rows = block_of([features] if single else features, dimension)
+        n: int = rows.shape[0]
         if isinstance(rule, Greedy):
             actions = greedy_actions(rows, rule.theta)
         elif isinstance(rule, ExactGreedy):
-            actions = rule.actions(rows)
+            actions = rule.actions(rows.toarray() if is_sparse(rows) else rows)
         elif isinstance(rule, Fixed):
-            actions = np.full(len(rows), rule.action, dtype=np.int64)
+            actions = np.full(n, rule.action, dtype=np.int64)
         elif isinstance(rule, Optimistic):
             if rng is None:
                 raise ValueError(f"act: the rule of level {level} is optimistic and needs rng")
-            before = np.broadcast_to(as_numbers("earned", 0.0 if earned is None else earned), len(rows))
-            actions = rule.actions(rows, before, rng.random(len(rows)))
+            before = np.broadcast_to(as_numbers("earned", 0.0 if earned is None else earned), n)
+            dense = rows.toarray() if is_sparse(rows) else rows
+            actions = rule.actions(dense, before, rng.random(len(dense)))
         elif n_actions is None or rng is None:
             raise ValueError(f"act: the rule of level {level} is uniform and needs n_actions and rng")
         else:
-            actions = rng.integers(integer("n_actions", n_actions, 1), size=len(rows))
+            actions = rng.integers(integer("n_actions", n_actions, 1), size=n)
         return int(actions[0]) if single else actions
 
-    def probabilities(self, level: int, features: ArrayLike, n_actions: int) -> NDArray[np.float64]:
-        """Return P[a | s], shape (n, K), for the states whose features (n, d) are given.
+    def probabilities(self, level: int, features: ArrayLike | AnySparse, n_actions: int) -> NDArray[np.float64]:
+        """Return P[a | s], shape (n, K), for the states whose features (n, d), dense or sparse, are given.
 
         Raises
         ------
         TypeError, ValueError
             As `act`, or if `n_actions` does not fit the rule of the level.
         """
-        rows = as_floats("features", features, (None, None))
+        rows = block_of(features, None)
         rule, n_actions = self._rule(level), integer("n_actions", n_actions, 1)
         check_rule(rule, level, n_actions, None, name="n_actions")
         if isinstance(rule, Uniform):
-            return np.full((len(rows), n_actions), 1.0 / n_actions)
-        out = np.zeros((len(rows), n_actions))
-        out[np.arange(len(rows)), self.act(level, rows)] = 1.0
+            return np.full((rows.shape[0], n_actions), 1.0 / n_actions)
+        out = np.zeros((rows.shape[0], n_actions))
+        out[np.arange(rows.shape[0]), self.act(level, rows)] = 1.0
         return out
 
     def __eq__(self, other: object) -> bool:
@@ -283,6 +292,13 @@ class Deviations(Sequence[Policy]):
 # What `__setattr__` refuses, for the constructors.
 set_rules: Callable[[Policy, tuple[Rule, ...] | None], None] = Policy._rules.__set__  # type: ignore[misc, union-attr]
 set_origin: Callable[[Policy, tuple[Policy, int, Rule, Policy] | None], None] = Policy.origin.__set__  # type: ignore[misc, union-attr]
+
+
+def block_of(features: Any, dimension: int | None) -> NDArray[np.float64] | Sparse:
+    """Return features (n, d), checked, in the form in which they came: dense or sparse."""
+    convert: Any = as_csr if is_sparse(features) else as_floats
+    rows: NDArray[np.float64] = convert("features", features, (None, dimension))
+    return rows
 
 
 @lru_cache(maxsize=256)

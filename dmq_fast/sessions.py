@@ -199,12 +199,15 @@ class MonteCarlo:
         if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
             yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
 
-    def penalty(self) -> NDArray[np.float64] | None:
-        """Return the matrix that the regression adds to second moments, shape (d, d); None for other classes."""
+    def penalty(self) -> NDArray[np.float64] | float | None:
+        """Return what the regression adds to second moments, a matrix (d, d) or a multiple of the identity.
+
+        None for classes that are not linear.
+        """
         if not isinstance(self.function_class, LinearClass):
             return None
         penalty = self.function_class.penalty
-        return self.parameters.ridge * (np.eye(self.dimension) if penalty is None else penalty)
+        return float(self.parameters.ridge) if penalty is None else self.parameters.ridge * penalty
 
     def session(self, resources: Resources, journal: Path | None) -> MonteCarloSession:
         """Open the journal, and return a run that has not begun."""
@@ -316,7 +319,8 @@ class MonteCarloSession(Session):
             theta, moment, strength = rule.theta, algorithm.moments[h], penalty
             if isinstance(moment, SparseMoment):  # where theta and the states are 0 there is nothing to tell
                 columns = np.union1d(moment.support, np.flatnonzero(theta.any(axis=0)))
-                theta, moment, strength = theta[:, columns], moment.on(columns), penalty[np.ix_(columns, columns)]
+                theta, moment = theta[:, columns], moment.on(columns)
+                strength = penalty if isinstance(penalty, float) else penalty[np.ix_(columns, columns)]
             return within_shrinkage(theta, moment / len(algorithm.cover[h]), strength)
 
         return [verdict(h) for h in range(algorithm.horizon)]

@@ -1,9 +1,16 @@
-"""Sequences in which an object may repeat, such as the tables of an MDP whose levels share arrays."""
+"""Sequences in which an object may repeat, such as the tables of an MDP whose levels share arrays; sparse types."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:  # importing scipy.sparse takes time, and only users of sparse arrays need it
+    import numpy as np
+    from scipy.sparse import csr_array, sparray, spmatrix
+
+    Sparse = csr_array[np.float64, tuple[int, int]]
+    AnySparse = sparray[Any, Any] | spmatrix[Any]
 
 __all__ = ["first_positions", "once_each"]
 

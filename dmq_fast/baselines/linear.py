@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmq_fast._support.checks import flag
 from dmq_fast.baselines.base import Baseline, Estimates, register
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Episode, LeastSquaresLearner, LinearQLearner, SpanLearner, as_positive
+from dmq_fast.kernels import Episode, LeastSquaresLearner, LinearQLearner, SpanLearner, as_positive, transition_edges
 from dmq_fast.policy import Policy
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["LSVIUCB", "OCP", "RLSVI", "LinearQ", "UniformLeastSquares"]
 
@@ -288,13 +292,18 @@ class OCP(Baseline):
         return [f"{learner.n_conflicts} equations contradict earlier ones: Q* is not linear in the features"]
 
 
+def is_certain(transitions: NDArray[np.float64] | Sparse) -> bool:
+    """Return whether every action has one next state."""
+    return bool((transition_edges(transitions)[2] == 1.0).all())
+
+
 def refuse_chance(env: Environment) -> None:
     """Raise ValueError for an environment whose steps or observations are random."""
     if isinstance(env, FiniteMDP):
-        fixed = all(np.isin(P, (0.0, 1.0)).all() for P in env.P[: env.horizon - 1]) and all(
+        fixed = all(map(is_certain, env.P[: env.horizon - 1])) and all(
             cap == 0.0 or np.isin(R, (0.0, cap)).all() for R, cap in zip(env.R, env.caps, strict=True)
         )
-        fixed = fixed and (env.R[-1].ndim == 2 or bool(np.isin(env.P[-1], (0.0, 1.0)).all()))
+        fixed = fixed and (env.R[-1].ndim == 2 or is_certain(env.P[-1]))
     else:
         fixed = not any(env.handle.step_uniforms) and not any(env.handle.feature_uniforms)
     if not fixed:

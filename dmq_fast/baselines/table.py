@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels import is_sparse
 from dmq_fast.policy import Policy
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["TablePolicy", "greedy_on_table"]
 
@@ -39,14 +44,15 @@ class TablePolicy:
         actions: NDArray[np.int64] = self.rules[level][states]
         return actions
 
-    def probabilities(self, level: int, features: NDArray[np.float64], n_actions: int) -> NDArray[np.float64]:
+    def probabilities(self, level: int, features: NDArray[np.float64] | Sparse, n_actions: int) -> NDArray[np.float64]:
         """Return P[a | s], shape (S_h, K), for all states of a level in order.
 
         Only the number of rows of `features` is used: different states may have equal features.
         """
         rule = self.rules[level]
-        if len(features) != len(rule):
-            raise ValueError(f"features: level {level}: expected those of all {len(rule)} states, got {len(features)}")
+        n = np.shape(features)[0]
+        if n != len(rule):
+            raise ValueError(f"features: level {level}: expected those of all {len(rule)} states, got {n}")
         if rule.max(initial=0) >= n_actions:
             raise ValueError(f"n_actions: expected more than {rule.max()}, an action of level {level}, got {n_actions}")
         return np.eye(n_actions)[rule]
@@ -76,7 +82,8 @@ def greedy_on_table(table: Sequence[NDArray[np.float64]], latent: FiniteMDP, obs
     return Policy.greedy(np.array(theta))
 
 
-def distinct_units(features: NDArray[np.float64]) -> bool:
+def distinct_units(features: NDArray[np.float64] | Sparse) -> bool:
     """Return whether the rows are distinct unit vectors."""
-    units = np.isin(features, (0.0, 1.0)).all() and (features.sum(axis=1) == 1.0).all()
+    stored = features.data if is_sparse(features) else features
+    units = np.isin(stored, (0.0, 1.0)).all() and (features.sum(axis=1) == 1.0).all()
     return bool(units and (features.sum(axis=0) <= 1.0).all())

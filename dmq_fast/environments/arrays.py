@@ -1,21 +1,27 @@
-"""Arrays as environments keep them: float64, C-contiguous, read-only, with checks that name the wrong element."""
+"""Arrays as environments keep them: float64, C-contiguous or CSR, read-only, with checks that name what is wrong."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arrays import once_each
-from dmq_fast.kernels import as_numbers
+from dmq_fast.kernels import as_csr, as_numbers, is_sparse
 
-__all__ = ["as_float64", "digest", "frozen", "refuse_where"]
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import Sparse
+
+__all__ = ["as_dense", "as_float64", "as_table", "digest", "frozen", "frozen_csr", "refuse_where"]
 
 Array = NDArray[np.float64]
 Scalar = TypeVar("Scalar", bound=np.generic)
+
+MOST_DENSE = 2**26
+"""Number of entries up to which a sparse array is made dense where that is needed; they take 512 MB."""
 
 
 def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
@@ -24,13 +30,62 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     return array
 
 
-def digest(arrays: Sequence[NDArray[Any]]) -> str:
-    """Return the SHA-256 of arrays, their shapes included; those that repeat are read once."""
+def frozen_csr(array: Sparse) -> Sparse:
+    """Make the arrays of a sparse array read-only, in place, and return it."""
+    for part in (array.data, array.indices, array.indptr):
+        part.setflags(write=False)
+    return array
+
+
+def digest(arrays: Sequence[NDArray[Any] | Sparse]) -> str:
+    """Return the SHA-256 of arrays, their shapes and forms included; those that repeat are read once."""
     whole = hashlib.sha256()
-    digests = once_each(lambda array: hashlib.sha256(np.ascontiguousarray(array).data).digest(), arrays)
-    for array, own in zip(arrays, digests, strict=True):
+    for array, own in zip(arrays, once_each(_digest, arrays), strict=True):
         whole.update(repr(array.shape).encode() + own)
     return whole.hexdigest()
+
+
+def _digest(array: NDArray[Any] | Sparse) -> bytes:
+    if not is_sparse(array):
+        return hashlib.sha256(np.ascontiguousarray(array).data).digest()
+    whole = hashlib.sha256(b"csr")
+    for part in (array.data, array.indices, array.indptr):
+        whole.update(np.ascontiguousarray(part).data)
+    return whole.digest()
+
+
+def as_dense(label: str, array: Array | Sparse, purpose: str) -> Array:
+    """Return a dense array as it is, and a sparse one in dense form, read-only.
+
+    Raises
+    ------
+    ValueError
+        If that has more than 2^26 entries. The message names the argument `label`, and what needs it, `purpose`.
+    """
+    if not is_sparse(array):
+        return array
+    if array.shape[0] * array.shape[1] > MOST_DENSE:
+        raise ValueError(
+            f"{label}: {purpose} needs them dense, and sparse ones of at most {MOST_DENSE} entries, zeros included, "
+            f"are made so; got shape {array.shape}"
+        )
+    return frozen(array.toarray())
+
+
+def as_table(label: str, value: Any, axes: Sequence[str]) -> Array | Sparse:
+    """Copy dense numbers as `as_float64` does, and a SciPy sparse matrix or array into a read-only `csr_array`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_float64`, and if a sparse array is malformed or has other than two axes.
+    """
+    if not is_sparse(value):
+        return as_float64(label, value, axes)
+    array = as_csr(label, value, (None, None))
+    if 0 in array.shape:
+        raise ValueError(f"{label}: expected at least one element along each axis, got shape {array.shape}")
+    return frozen_csr(array)
 
 
 def as_float64(label: str, value: ArrayLike, axes: Sequence[str]) -> Array:

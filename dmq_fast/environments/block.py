@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arrays import once_each
 from dmq_fast._support.checks import Seed, integer, number, one_of, seeded
-from dmq_fast.environments.arrays import as_float64
+from dmq_fast.environments.arrays import as_dense, as_float64
 from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
@@ -398,7 +398,9 @@ def _environment(
 def _rows(latent: FiniteMDP, embedding: ArrayLike | Sequence[ArrayLike] | None) -> tuple[Array, ...]:
     """Return H arrays (S_h, m), shared where the arrays given are."""
     if embedding is None:
-        return latent.features
+        purpose = "what a compiled environment shows of them"
+        label = f"features of {latent.name}"
+        return tuple(once_each(lambda rows: as_dense(label, rows, purpose), latent.features))
     try:
         given: list[Any] = list(embedding)  # type: ignore[arg-type]
     except TypeError as error:

@@ -10,15 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arrays import first_positions, once_each
-from dmq_fast.environments.arrays import as_float64, digest, frozen, refuse_where
+from dmq_fast.environments.arrays import (
+    MOST_DENSE,
+    as_float64,
+    as_table,
+    digest,
+    frozen,
+    frozen_csr,
+    refuse_where,
+)
 from dmq_fast.environments.gym.tables import read_tables
+from dmq_fast.kernels import is_sparse, transition_edges
+from dmq_fast.moments import DENSE_BELOW
 from dmq_fast.policy import check_horizon
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import AnySparse, Sparse
 
 __all__ = ["FiniteMDP", "PolicyLike", "scaled_mdp"]
 
@@ -32,6 +45,9 @@ TRANSITION = ("state", "action", "next state")
 FEATURE = ("state", "feature")
 
 
+T = TypeVar("T")
+
+
 class PolicyLike(Protocol):
     """The members of a policy that `FiniteMDP.value` and `FiniteMDP.occupancy` use."""
 
@@ -39,12 +55,12 @@ class PolicyLike(Protocol):
     def rules(self) -> Sized:
         """One rule a level."""
 
-    def probabilities(self, level: int, features: Array, n_actions: int, /) -> Array:
+    def probabilities(self, level: int, features: Array | Sparse, n_actions: int, /) -> Array:
         """Return the action probabilities, (n, n_actions), of the n states whose features are the rows."""
 
 
 class _Support(NamedTuple):
-    """The positive entries of a transition array (S, K, S'), in row-major order.
+    """The positive entries of a transition array, in the order of its rows.
 
     Row s * K + a holds the entries from ``starts[s * K + a]`` on; ``targets`` are their next states. Rows sum
     to 1, so none is empty and ``np.maximum.reduceat(x, starts)`` is the maximum of each row.
@@ -65,15 +81,17 @@ class FiniteMDP:
 
     Parameters
     ----------
-    P : sequence of array_like
+    P : sequence of array_like or SciPy sparse matrices or arrays
         H-1 transition arrays; ``P[h]`` has shape (S_h, K, S_{h+1}) and rows that sum to 1. With H arrays the
         last one leads to a terminal layer, which only serves rewards that depend on where the last action
-        leads. An array object that appears at several levels is converted once and stays shared.
+        leads. An array object that appears at several levels is converted once and stays shared. A sparse ``P[h]``
+        has shape (S_h K, S_{h+1}), and its row s K + a is the distribution of the next state after action a in state s.
     R : sequence of array_like
         H arrays of nonnegative mean rewards, each (S_h, K), or (S_h, K, S_{h+1}) where the reward depends on
-        the next state.
-    features : sequence of array_like
-        H arrays (S_h, d); the rows are the features of the states, of Euclidean norm at most 1.
+        the next state; the latter with a dense ``P[h]`` only.
+    features : sequence of array_like or SciPy sparse matrices or arrays
+        H arrays (S_h, d); the rows are the features of the states, of Euclidean norm at most 1. Of sparse ones, nothing
+        of size S_h d is made.
     start : array_like, optional
         Distribution of the first state, shape (S_0,). Default: state 0.
     caps : array_like, optional
@@ -89,8 +107,9 @@ class FiniteMDP:
 
     Attributes
     ----------
-    P, R, features : tuple of ndarray
-        The arrays above: float64, C-contiguous, read-only.
+    P, R, features : tuple of ndarray or csr_array
+        The arrays above: float64, C-contiguous, read-only. Sparse ones are `scipy.sparse.csr_array`, without stored
+        zeros or duplicates; sparse features of fewer than 24 dimensions become dense.
     start, caps : ndarray
         Shapes (S_0,) and (H,), read-only.
     horizon, n_actions, dimension : int
@@ -130,9 +149,9 @@ class FiniteMDP:
     @np.errstate(over="ignore")  # sums of absurdly large input become inf, which the checks refuse
     def __init__(
         self,
-        P: Iterable[ArrayLike],
+        P: Iterable[Any],
         R: Iterable[ArrayLike],
-        features: Iterable[ArrayLike],
+        features: Iterable[Any],
         start: ArrayLike | None = None,
         caps: ArrayLike | None = None,
         *,
@@ -141,9 +160,9 @@ class FiniteMDP:
         name: str = "finite-mdp",
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
-        self.R = _arrays("R", R, TRANSITION, _check_rewards)
-        self.P = _arrays("P", P, TRANSITION, _check_probabilities)
-        self.features = _arrays("features", features, FEATURE, _check_features)
+        self.R: tuple[Array, ...] = _arrays("R", R, _rewards)
+        self.P: tuple[Array | Sparse, ...] = _arrays("P", P, _probabilities)
+        self.features: tuple[Array | Sparse, ...] = _arrays("features", features, _features)
         _check_shapes(self.P, self.R, self.features)
         self.horizon = len(self.R)
         self.n_states = tuple(rewards.shape[0] for rewards in self.R)
@@ -177,7 +196,7 @@ class FiniteMDP:
         """Restore the arrays as read-only, which neither pickling nor deep copying keeps."""
         vars(self).update(state)
         for array in (*self.P, *self.R, *self.features, self.start, self.caps):
-            array.setflags(write=False)
+            frozen_csr(array) if is_sparse(array) else frozen(array)
 
     @classmethod
     def from_gymnasium(
@@ -185,7 +204,7 @@ class FiniteMDP:
         env: Any,
         horizon: int,
         *,
-        features: ArrayLike | Callable[[int], ArrayLike] | None = None,
+        features: ArrayLike | AnySparse | Callable[[int], ArrayLike] | None = None,
         name: str | None = None,
     ) -> FiniteMDP:
         """Read a tabular Gymnasium environment (FrozenLake, CliffWalking, Taxi) from its transition table.
@@ -197,10 +216,12 @@ class FiniteMDP:
             plays 2,000 random steps, which the table must have; where it cannot be copied, it plays them itself.
         horizon : int
             Number of levels H >= 1. Episodes that end earlier stay in an absorbing state.
-        features : array_like or callable, optional
+        features : array_like, SciPy sparse matrix or array, or callable, optional
             Shape (number of Gymnasium states, d), or a function from a Gymnasium state to a vector of length
             d. Default: one-hot over the states that can be reached within the horizon. The absorbing state
             has features 0, except that by default it gets a slot of its own where it pays the reward shift.
+            One-hot features of 2,048 states or more are sparse, and so are transitions of 2^22 entries or more unless
+            rewards depend on the next state.
         name : str, optional
             Default: the environment's id.
 
@@ -226,7 +247,7 @@ class FiniteMDP:
     def expected_rewards(self) -> tuple[Array, ...]:
         """Mean reward of every state and action: H read-only arrays (S_h, K)."""
         return tuple(
-            rewards if rewards.ndim == 2 else frozen((self.P[level] * rewards).sum(axis=2))
+            rewards if rewards.ndim == 2 else frozen((_dense(self.P[level]) * rewards).sum(axis=2))
             for level, rewards in enumerate(self.R)
         )
 
@@ -280,12 +301,16 @@ class FiniteMDP:
 
     @cached_property
     def optimal_theta(self) -> Array:
-        """Least-squares (minimum norm) fit of Q* on the reachable states, read-only, shape (H, K, d)."""
+        """Least-squares (minimum norm) fit of Q* on the reachable states, read-only, shape (H, K, d).
+
+        Sparse features are fitted part by part, no two of which have a state or a feature in common; ValueError where a
+        part has more than 2^26 entries, zeros included.
+        """
         theta = np.empty((self.horizon, self.n_actions, self.dimension))
         for levels in self._levels_alike():
             mask, features = self.reachable[levels[0]], self.features[levels[0]]
             targets = np.hstack([self.optimal_q[level][mask] for level in levels])
-            fit = np.linalg.lstsq(features[mask], targets, rcond=None)[0]
+            fit = _least_squares(features[mask], targets)
             theta[levels] = fit.T.reshape(len(levels), self.n_actions, self.dimension)
         return frozen(theta)
 
@@ -347,8 +372,41 @@ class FiniteMDP:
         distributions = [self.start.copy()]
         for level in range(self.horizon - 1):
             joint = distributions[-1][:, None] * self._action_probabilities(policy, level)
-            distributions.append(joint.ravel() @ self.P[level].reshape(joint.size, -1))
+            distributions.append(joint.ravel() @ _flat(self.P[level]))
         return tuple(distributions)
+
+    def expected_ahead(self, level: int, values: Array) -> Array:
+        """Return the expected value of the next state, (S_h, K), from the values (S_{h+1},) of the states there."""
+        transitions: Any = self.P[level]
+        expected: Array = transitions @ values
+        return expected.reshape(-1, self.n_actions)
+
+    def transitions_under(self, level: int, taken: Array) -> Array | Sparse:
+        """Return P[s' | s], (S_h, S_{h+1}), where action a is taken in state s with probability ``taken[s, a]``.
+
+        In the form of ``P[level]``, dense or sparse.
+        """
+        transitions = self.P[level]
+        if not is_sparse(transitions):
+            return (taken[:, None, :] @ transitions)[:, 0]
+        from scipy.sparse import csr_array
+
+        n = transitions.shape[0]
+        choices = taken.ravel(), np.arange(n), np.arange(0, n + 1, self.n_actions)
+        chosen: Any = csr_array(choices, shape=(len(taken), n))
+        followed: Sparse = chosen @ transitions
+        return followed
+
+    def distributions_ahead(self, level: int, distributions: Array) -> Array:
+        """Return the distributions of the next state, (m, K, S_{h+1}), from m of the state, (m, S_h), by action."""
+        transitions = self.P[level]
+        if not is_sparse(transitions):
+            return np.tensordot(distributions, transitions, axes=1)
+        ahead = np.empty((len(distributions), self.n_actions, transitions.shape[1]))
+        for action in range(self.n_actions):
+            rows: Any = transitions[action :: self.n_actions]
+            ahead[:, action] = distributions @ rows
+        return ahead
 
     def fingerprint(self) -> dict[str, Any]:
         """Describe the MDP, JSON-able: name, parameters, units of the rewards, and a digest of its arrays."""
@@ -377,7 +435,7 @@ class FiniteMDP:
         rewards = self.expected_rewards[level]
         if ahead is None:
             return rewards.copy()
-        return rewards + self.P[level] @ ahead
+        return rewards + self.expected_ahead(level, ahead)
 
     def _action_probabilities(self, policy: PolicyLike, level: int) -> Array:
         return policy.probabilities(level, self.features[level], self.n_actions)
@@ -396,7 +454,7 @@ class FiniteMDP:
     def _largest_path_sum(self) -> float:
         """Largest reward sum from a start state; refuse sums above 1."""
         supports = self._supports()
-        ahead: list[Array] = [np.zeros(self.P[-1].shape[2] if len(self.P) == self.horizon else 1)]
+        ahead: list[Array] = [np.zeros(self.P[-1].shape[-1] if len(self.P) == self.horizon else 1)]
         for level in reversed(range(self.horizon)):
             ahead.append(self._largest_sums(level, supports, ahead[-1]).max(axis=1))
         ahead.reverse()
@@ -419,7 +477,7 @@ class FiniteMDP:
         support = supports[level]
         sums = ahead[support.targets]
         if rewards.ndim == 3:
-            sums = sums + rewards[self.P[level] > 0]
+            sums = sums + rewards[_dense(self.P[level]) > 0]
         best = np.maximum.reduceat(sums, support.starts).reshape(rewards.shape[:2])
         return best if rewards.ndim == 3 else best + rewards
 
@@ -446,15 +504,16 @@ class FiniteMDP:
         rewards = self._largest_rewards(level)[state, action]
         if level == len(self.P):
             return float(rewards), 0
-        sums = np.where(self.P[level][state, action] > 0, rewards + ahead, -np.inf)
+        row = _flat(self.P[level])[[state * self.n_actions + action]]
+        sums = np.where((row.toarray() if is_sparse(row) else row)[0] > 0, rewards + ahead, -np.inf)
         following = int(sums.argmax())
         return float(np.broadcast_to(rewards, ahead.shape)[following]), following
 
 
 def scaled_mdp(
-    P: Sequence[Array],
+    P: Sequence[Array | Sparse],
     R: Sequence[Array],
-    features: Sequence[ArrayLike],
+    features: Sequence[Any],
     start: ArrayLike | None = None,
     *,
     reward_shift: float = 0.0,
@@ -493,53 +552,115 @@ def scaled_mdp(
     return build(trial.reward_scale / trial.max_reward_sum if trial.max_reward_sum > 0 else 1.0)
 
 
-def _arrays(
-    name: str, values: Iterable[ArrayLike], axes: Sequence[str], check: Callable[[str, Array], None]
-) -> tuple[Array, ...]:
-    """Convert and check a sequence of arrays, each distinct object once."""
+def _arrays(name: str, values: Iterable[Any], convert: Callable[[str, Any], T]) -> tuple[T, ...]:
+    """Convert and check a sequence of arrays, each distinct object once; `convert` takes a label and an array."""
+    if is_sparse(values):
+        raise TypeError(f"{name}: expected a sequence of arrays, one a level, got one sparse array")
     try:
         items = tuple(values)
     except TypeError as error:
         raise TypeError(f"{name}: expected a sequence of arrays, one a level, got {type(values).__name__}") from error
-
-    def convert(item: ArrayLike, level: int) -> Array:
-        label = f"{name}: level {level}"
-        array = as_float64(label, item, axes)
-        check(label, array)
-        return array
-
-    return tuple(once_each(convert, items, range(len(items))))
+    return tuple(once_each(lambda item, level: convert(f"{name}: level {level}", item), items, range(len(items))))
 
 
-def _support(transitions: Array) -> _Support:
+def _support(transitions: Array | Sparse) -> _Support:
     """Positive entries of a transition array."""
-    rows, targets = np.nonzero(transitions.reshape(-1, transitions.shape[2]))
-    counts = np.bincount(rows, minlength=transitions.shape[0] * transitions.shape[1])
+    rows, targets, _ = transition_edges(transitions)
+    counts = np.bincount(rows, minlength=_flat(transitions).shape[0])
     return _Support(np.cumsum(counts) - counts, counts, targets)
 
 
-def _check_probabilities(label: str, transitions: Array) -> None:
+def _flat(transitions: Array | Sparse) -> Any:
+    """Return transitions with a row s K + a for each state and action."""
+    return transitions if is_sparse(transitions) else transitions.reshape(-1, transitions.shape[2])
+
+
+def _dense(transitions: Array | Sparse) -> Array:
+    """Return transitions that are dense: others come with no rewards that depend on the next state."""
+    assert not is_sparse(transitions)
+    return transitions
+
+
+def _probabilities(label: str, value: Any) -> Array | Sparse:
+    transitions = as_table(label, value, TRANSITION)
+    if is_sparse(transitions):
+        negative = np.flatnonzero(transitions.data < 0)
+        if negative.size:
+            row = int(np.searchsorted(transitions.indptr, negative[0], side="right")) - 1
+            raise ValueError(
+                f"{label}, row {row}, next state {transitions.indices[negative[0]]}: expected a probability >= 0, got "
+                f"{transitions.data[negative[0]]:.12g}"
+            )
+        totals: Array = transitions.sum(axis=1)
+        refuse_where(np.abs(totals - 1) > TOLERANCE, label, totals, ("row",), "probabilities that sum to 1")
+        return transitions
     if transitions.ndim != 3:
         raise ValueError(f"{label}: expected shape (S, K, S'), got {transitions.shape}")
     refuse_where(transitions < 0, label, transitions, TRANSITION, "a probability >= 0")
     sums = transitions.sum(axis=2)
     refuse_where(np.abs(sums - 1) > TOLERANCE, label, sums, TRANSITION, "probabilities that sum to 1")
+    return transitions
 
 
-def _check_rewards(label: str, rewards: Array) -> None:
+def _rewards(label: str, value: ArrayLike) -> Array:
+    rewards = as_float64(label, value, TRANSITION)
     if rewards.ndim not in (2, 3):
         raise ValueError(f"{label}: expected shape (S, K) or (S, K, S'), got {rewards.shape}")
     refuse_where(rewards < 0, label, rewards, TRANSITION, "a reward >= 0")
+    return rewards
 
 
-def _check_features(label: str, features: Array) -> None:
+def _features(label: str, value: Any) -> Array | Sparse:
+    features = as_table(label, value, FEATURE)
     if features.ndim != 2:
         raise ValueError(f"{label}: expected shape (S, d), got {features.shape}")
-    norms = np.linalg.norm(features, axis=1)
+    if is_sparse(features):
+        norms = np.sqrt(features.power(2).sum(axis=1))
+    else:
+        norms = np.linalg.norm(features, axis=1)
     refuse_where(norms > 1 + TOLERANCE, label, norms, FEATURE, "features of Euclidean norm at most 1")
+    if is_sparse(features) and features.shape[1] < DENSE_BELOW:
+        return frozen(features.toarray())
+    return features
 
 
-def _check_shapes(P: tuple[Array, ...], R: tuple[Array, ...], features: tuple[Array, ...]) -> None:
+def _least_squares(features: Array | Sparse, targets: Array) -> Array:
+    """Least-squares fit of minimum norm, (d, m), of targets (n, m) to features (n, d)."""
+    if not is_sparse(features):
+        dense: Any = np.linalg.lstsq(features, targets, rcond=None)[0]
+        return np.asarray(dense, np.float64)
+    from scipy.sparse import block_array, csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    n, d = features.shape
+    # Rows and columns that no entries connect have nothing to do with each other.
+    graph: Any = block_array([[None, features], [features.T, None]])  # type: ignore[arg-type]
+    n_parts, part = connected_components(graph, directed=False)
+    heights, widths = np.bincount(part[:n], minlength=n_parts), np.bincount(part[n:], minlength=n_parts)
+    fit = np.zeros((d, targets.shape[1]))
+    squares: Array = features.power(2).sum(axis=0)
+    columns_first: Any = features.T
+    products: Array = columns_first @ targets
+    alone = (widths[part[n:]] == 1) & (squares > 0)
+    fit[alone] = products[alone] / squares[alone, None]
+    rows, columns = np.argsort(part[:n], kind="stable"), np.argsort(part[n:], kind="stable")
+    sorted_rows = features[rows][:, columns]
+    for height, width, bottom, right in zip(heights, widths, heights.cumsum(), widths.cumsum(), strict=True):
+        if height == 0 or width < 2:
+            continue
+        if height * width > MOST_DENSE:
+            raise ValueError(
+                f"optimal_theta: expected features that fall into parts of at most {MOST_DENSE} entries, zeros "
+                f"included, got one of {height} states and {width} features"
+            )
+        some = sorted_rows[bottom - height : bottom]
+        block = csr_array((some.data, some.indices - (right - width), some.indptr), shape=(height, width)).toarray()
+        ours = targets[rows[bottom - height : bottom]]
+        fit[columns[right - width : right]] = np.linalg.lstsq(block, ours, rcond=None)[0]
+    return fit
+
+
+def _check_shapes(P: tuple[Array | Sparse, ...], R: tuple[Array, ...], features: tuple[Array | Sparse, ...]) -> None:
     """Agreement of the arrays with one another: H, K, d and the number of states of every level."""
     horizon = len(R)
     if horizon == 0:
@@ -554,13 +675,19 @@ def _check_shapes(P: tuple[Array, ...], R: tuple[Array, ...], features: tuple[Ar
         _expect_shape(f"R: level {level}", rewards.shape[:2], pair)
         _expect_shape(f"features: level {level}", features[level].shape, (pair[0], dimension))
         if level < len(P):
-            last = R[level + 1].shape[0] if level + 1 < horizon else P[level].shape[2]
-            _expect_shape(f"P: level {level}", P[level].shape, (*pair, last))
+            last = R[level + 1].shape[0] if level + 1 < horizon else P[level].shape[-1]
+            whole = (pair[0] * pair[1], last) if is_sparse(P[level]) else (*pair, last)
+            _expect_shape(f"P: level {level}", P[level].shape, whole)
         if rewards.ndim == 3:
             if level == len(P):
                 raise ValueError(
                     f"R: level {level}: expected shape (S, K), got {rewards.shape}; rewards of the last "
                     "level that depend on the next state need a transition array P for that level"
+                )
+            if is_sparse(P[level]):
+                raise ValueError(
+                    f"R: level {level}: expected shape (S, K), got {rewards.shape}; rewards that depend on the next "
+                    "state need a dense P of that level"
                 )
             _expect_shape(f"R: level {level}", rewards.shape, P[level].shape)
 

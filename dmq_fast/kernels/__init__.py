@@ -23,7 +23,7 @@ try:
         RandomFourier,
         TileCoding,
     )
-    from dmq_fast.kernels._finite import FiniteModel, alias_tables
+    from dmq_fast.kernels._finite import FiniteModel, alias_tables, transition_edges
     from dmq_fast.kernels._greedy import greedy_actions
     from dmq_fast.kernels._lsvi import LeastSquaresLearner
     from dmq_fast.kernels._moments import SecondMoment
@@ -40,7 +40,7 @@ try:
     from dmq_fast.kernels._stop import heeding
     from dmq_fast.kernels._tabular_model import BernsteinLearner, PolicyOptimisationLearner
     from dmq_fast.kernels._tabular_q import DelayedQLearner, UCBQLearner
-    from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
+    from dmq_fast.kernels._validate import as_csr, as_floats, as_numbers, as_positive, is_sparse
 except ModuleNotFoundError as _missing:
     if not (_missing.name or "").startswith("dmq_fast.kernels"):
         raise
@@ -91,6 +91,7 @@ __all__ = [
     "UCBQLearner",
     "Uniform",
     "alias_tables",
+    "as_csr",
     "as_floats",
     "as_numbers",
     "as_positive",
@@ -102,5 +103,7 @@ __all__ = [
     "dsec_value",
     "greedy_actions",
     "heeding",
+    "is_sparse",
     "ridge_fit",
+    "transition_edges",
 ]

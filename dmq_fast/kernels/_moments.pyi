@@ -1,11 +1,10 @@
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
-class _Sparse(Protocol):
-    def tocsr(self) -> Any: ...
+from dmq_fast.kernels._validate import _Sparse
 
 @disjoint_base
 class SecondMoment:

@@ -57,6 +57,11 @@ cdef class RowScan:
     cdef Py_ssize_t _entries
     cdef double* _work
     cdef Py_ssize_t _work_size
+    # S and the sum of the rows of a level on the columns that either has, both (k, k), and workspace; k is 0 while they
+    # are not those of the level at hand.
+    cdef double* _dense
+    cdef Py_ssize_t _dense_size
+    cdef Py_ssize_t _k
 
     # `scan`; the values are appended to a list.
     cdef Py_ssize_t first_shift(
@@ -64,9 +69,9 @@ cdef class RowScan:
     ) except -2
     cdef Answer answer(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE
 
-    # Room for the rows and entries of a level, and workspace.
+    # Room for the rows and entries of a level, and for numbers of a buffer.
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil
-    cdef double* work(self, Py_ssize_t size) except NULL nogil
+    cdef double* room(self, double** at, Py_ssize_t* have, Py_ssize_t size) except NULL nogil
 
     # The steps of an answer; see the source.
     cdef int locate(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1 nogil
@@ -76,6 +81,4 @@ cdef class RowScan:
     cdef void products(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double* e, double* y) noexcept nogil
     cdef Answer exactly(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE
     cdef double level_value(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? -1.0
-    cdef Py_ssize_t dense(
-        self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double** s, double** gram, double** work
-    ) except -1
+    cdef int expand(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1

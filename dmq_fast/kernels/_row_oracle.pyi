@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 from dmq_fast.kernels._rows import LevelRows
+from dmq_fast.kernels._validate import _Sparse
 
 def restored(
     version: int, dimension: int, eps_r: float, support: NDArray[np.int32], gram: NDArray[np.float64]
@@ -24,14 +25,14 @@ class RowOracle:
     @property
     def gram(self) -> NDArray[np.float64]: ...
     def matrix(self) -> NDArray[np.float64]: ...
-    def add(self, rows: LevelRows, level: int = 0, divisor: float = 1.0) -> None: ...
+    def add(self, rows: LevelRows | ArrayLike | _Sparse, level: int = 0, divisor: float = 1.0) -> None: ...
     def add_gram(self, support: ArrayLike, gram: ArrayLike) -> None: ...
     def log_det(self, rows: LevelRows | None = None, level: int = 0, divisor: float = 1.0) -> float: ...
-    def leverages(self, rows: LevelRows, level: int = 0) -> NDArray[np.float64]: ...
+    def leverages(self, rows: LevelRows | ArrayLike | _Sparse, level: int = 0) -> NDArray[np.float64]: ...
     @overload
     def decision(
         self,
-        rows: LevelRows,
+        rows: LevelRows | ArrayLike | _Sparse,
         eps1: float,
         eps2: float,
         level: int = 0,
@@ -42,7 +43,7 @@ class RowOracle:
     @overload
     def decision(
         self,
-        rows: LevelRows,
+        rows: LevelRows | ArrayLike | _Sparse,
         eps1: float,
         eps2: float,
         level: int = 0,

@@ -38,5 +38,8 @@ cdef class LevelRows:
 # No levels yet, with room for `n_levels` of them.
 cdef LevelRows empty_rows(Py_ssize_t dimension, Py_ssize_t n_levels)
 
+# The rows of `LevelRows.of`, not merged; rows of zeros are left out.
+cdef LevelRows collected(levels, weights)
+
 # The distinct of n columns, ascending; `places` <- the place of each column among them. Returns how many there are.
 cdef Py_ssize_t compress(const int32_t* columns, Py_ssize_t n, int32_t* distinct, int32_t* places) noexcept nogil

@@ -28,7 +28,7 @@ def exactly(values: Floats) -> Verdict:
     return Verdict.ALIKE if (values == values[0]).all() else Verdict.TOLD_APART
 
 
-def within_shrinkage(theta: Floats, moment: Floats, penalty: Floats) -> Verdict:
+def within_shrinkage(theta: Floats, moment: Floats, penalty: Floats | float) -> Verdict:
     """Return the verdict on the ridge estimates of a level.
 
     Actions are alike where their values differ by no more than the regression itself may have shifted them. If all had
@@ -40,16 +40,16 @@ def within_shrinkage(theta: Floats, moment: Floats, penalty: Floats) -> Verdict:
     theta : numpy.ndarray, shape (K, d)
     moment : numpy.ndarray, shape (d, d)
         Second moment M of the states that theta was fitted to.
-    penalty : numpy.ndarray, shape (d, d)
-        lambda_ridge times the matrix of the penalty.
+    penalty : numpy.ndarray of shape (d, d), or float
+        lambda_ridge times the matrix of the penalty; a number stands for itself times the identity.
 
     Examples
     --------
     >>> import numpy as np
-    >>> states, penalty = np.diag([0.75, 0.25]), 1e-3 * np.eye(2)
-    >>> within_shrinkage(np.array([[0.7, 0.2], [0.7001, 0.2001]]), states, penalty).name
+    >>> states = np.diag([0.75, 0.25])
+    >>> within_shrinkage(np.array([[0.7, 0.2], [0.7001, 0.2001]]), states, 1e-3).name
     'ALIKE'
-    >>> within_shrinkage(np.array([[0.7, 0.2], [0.7, 0.3]]), states, penalty).name
+    >>> within_shrinkage(np.array([[0.7, 0.2], [0.7, 0.3]]), states, 1e-3).name
     'TOLD_APART'
     """
     if not theta.any():
@@ -58,9 +58,11 @@ def within_shrinkage(theta: Floats, moment: Floats, penalty: Floats) -> Verdict:
     apart = theta - middle
     difference = float(((apart @ moment) * apart).sum(axis=1).max())
     # The square of the shift is at most a quarter of x^T P x, which spares most levels the linear equations.
-    if difference > middle @ penalty @ middle:
+    pull: Floats = penalty * middle if isinstance(penalty, float) else penalty @ middle
+    if difference > middle @ pull:
         return Verdict.TOLD_APART
-    shift = np.linalg.lstsq(moment + penalty, penalty @ middle, rcond=None)[0]
+    matrix = penalty * np.eye(len(middle)) if isinstance(penalty, float) else penalty
+    shift = np.linalg.lstsq(moment + matrix, pull, rcond=None)[0]
     return Verdict.ALIKE if difference <= 4.0 * float(shift @ moment @ shift) else Verdict.TOLD_APART
 
 

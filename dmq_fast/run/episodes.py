@@ -130,7 +130,7 @@ class Episodes:
         greedy = all(piece.level == self.planner.horizon for piece in waiting)
         sampler = self.sampler if greedy else self.sampler.unwrapped()
         for drawn in sampler.series(self._drawings(allowed)):
-            for episode in zip(drawn.features, drawn.actions, drawn.rewards, strict=True):
+            for episode in zip(drawn.dense(), drawn.actions, drawn.rewards, strict=True):
                 self.planner.add(*episode)
             yield
 

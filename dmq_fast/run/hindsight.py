@@ -71,8 +71,9 @@ class Archive:
 
     def add(self, call: int, policy: Policy, trajectories: Trajectories) -> None:
         """Add the trajectories of a call that followed a policy."""
+        features = trajectories.dense()
         for h, level in enumerate(self.levels):
-            level.add(trajectories.features[:, h], trajectories.actions[:, h])
+            level.add(features[:, h], trajectories.actions[:, h])
         self.calls.append(call)
         self.sizes.append(trajectories.n)
         self._policies.append(policy)

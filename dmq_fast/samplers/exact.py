@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 from dmq_fast._support.arrays import once_each
 from dmq_fast._support.checks import integer
 from dmq_fast.arithmetic import ExactGreedy, Extended, as_arithmetic
+from dmq_fast.environments.arrays import as_dense
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
+from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform, is_sparse, transition_edges
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
-from dmq_fast.samplers._finite import FeatureRows, action_of, actions_everywhere
+from dmq_fast.samplers._finite import FeatureTables, action_of, actions_everywhere
 from dmq_fast.samplers.base import Sampler, check_tables
 from dmq_fast.samplers.request import Request
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["ExactSampler"]
 
@@ -78,7 +82,7 @@ class ExactSampler(Sampler):
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
-        self._rows = once_each(FeatureRows, env.features)
+        self._features = FeatureTables(env.features)
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
@@ -88,19 +92,25 @@ class ExactSampler(Sampler):
         request = Request.of(self, policy, n, rng, levels, returns_from)
         if self._extended is not None:
             return self._extended.moments(request)
-        grams = np.zeros((len(request.levels), self.dimension, self.dimension))
+        weights = {h: np.zeros(self.env.n_states[h]) for h in request.levels}
         returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
-        if n == 0 or request.last < 0:
-            return Moments(n, request.levels, grams, returns)
+        if n > 0 and request.last >= 0:
+            self._expect(request, weights, returns)
+        # The number of trajectories is a factor, and the number of rows that of states.
+        in_rows = self._features.fits_rows(self._features.most_rows)
+        return Moments(n, request.levels, self._features.sums(weights, in_rows), returns)
+
+    def _expect(self, request: Request, weights: dict[int, Floats], returns: dict[int, Returns]) -> None:
+        """Fill in the expected visits of the states, by level, and the returns of n >= 1 trajectories."""
+        n = request.n
         occupancy, actions = self._forwards(request.rules, request.last, bool(request.returns_from))
-        for gram, h in zip(grams, request.levels, strict=True):
-            gram[...] = self._rows[h].second_moment(n * occupancy[h])
+        for h in weights:
+            weights[h] = n * occupancy[h]
         if request.returns_from:
             first, second = self._backwards(actions, request.returns_from[0])
             for h in request.returns_from:
-                moment = self._rows[h].weighted_sum(n * (occupancy[h] * first[h]))
+                moment = self._features.weighted_sum(h, n * (occupancy[h] * first[h]))
                 returns[h] = Returns(moment, float(n * (occupancy[h] @ second[h])), n)
-        return Moments(n, request.levels, grams, returns)
 
     def _forwards(
         self, rules: Sequence[Rule], last: int, act_at_last: bool
@@ -110,7 +120,7 @@ class ExactSampler(Sampler):
         for h in range(last + act_at_last):
             actions.append(action_of(rules[h], h, self.env.features[h], occupancy[h] > 0.0))
             if h < last:
-                occupancy.append(occupancy[h] @ _under(self.env.P[h], actions[h]))
+                occupancy.append(occupancy[h] @ self._transitions(h, actions[h]))
         return occupancy, actions
 
     def _backwards(
@@ -128,7 +138,7 @@ class ExactSampler(Sampler):
             last = h == env.horizon - 1
             if rewards.ndim == 3:
                 # r depends on the next state, and so on y'.
-                P = env.P[h]
+                P: Any = env.P[h]  # dense, where rewards depend on the next state
                 ahead = np.zeros(P.shape[2]) if last else first[h + 1]
                 beyond = np.zeros(P.shape[2]) if last else second[h + 1]
                 mean = (P * (rewards + ahead)).sum(axis=2)
@@ -139,12 +149,22 @@ class ExactSampler(Sampler):
             # A Bernoulli reward is its cap with probability r / cap.
             square = cap * mean if cap > 0.0 else _under(rewards * rewards, actions[h])
             if not last:
-                later = env.P[h] @ first[h + 1]
+                later = env.expected_ahead(h, first[h + 1])
                 square = square + _under(2.0 * rewards * later, actions[h])
-                transitions = _under(env.P[h], actions[h])
+                transitions = self._transitions(h, actions[h])
                 mean, square = mean + transitions @ first[h + 1], square + transitions @ second[h + 1]
             first[h], second[h] = mean, square
         return first, second
+
+    def _transitions(self, level: int, actions: NDArray[np.int64] | None) -> Any:
+        """Return P[s' | s], (S_h, S_{h+1}), under the actions of the states (None: uniform); dense or sparse, as P."""
+        P = self.env.P[level]
+        if not is_sparse(P):
+            return _under(P, actions)
+        n, n_actions = self.env.n_states[level], self.env.n_actions
+        if actions is None:
+            return self.env.transitions_under(level, np.full((n, n_actions), 1.0 / n_actions))
+        return P[np.arange(n) * n_actions + actions]
 
     def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
         """Return the action of a rule in each state of a level; see `Sampler.actions`.
@@ -196,17 +216,23 @@ class Expectations:
         self._successors = once_each(self._support, env.P)
         self._rewards = once_each(arithmetic.convert_array, env.R)
         self._caps = list(arithmetic.convert_array(env.caps))
-        self._features = once_each(arithmetic.convert_array, env.features)
+        purpose = "extended precision"
+        dense = once_each(lambda phi: as_dense("features", phi, purpose), env.features)
+        self._dense, self._features = dense, once_each(arithmetic.convert_array, dense)
         self._zero, self._n_actions = arithmetic.convert(0), arithmetic.convert(env.n_actions)
         self._outer = once_each(lambda phi: [np.multiply.outer(row, row) for row in phi], self._features)
         self._occupancy = lru_cache(CACHE)(self._find_occupancy)
         self._second_moment = lru_cache(CACHE)(self._find_second_moment)
         self._ahead = lru_cache(CACHE)(self._find_ahead)
 
-    def _support(self, P: Floats) -> list[list[list[tuple[int, Any]]]]:
+    def _support(self, P: Floats | Sparse) -> list[list[list[tuple[int, Any]]]]:
         """Next states and their probabilities, by state and action."""
-        convert = self.arithmetic.convert
-        return [[[(int(t), convert(float(row[t]))) for t in np.flatnonzero(row)] for row in rows] for rows in P]
+        n_actions, convert = self.env.n_actions, self.arithmetic.convert
+        n_rows = P.shape[0] if is_sparse(P) else P.shape[0] * n_actions
+        out: list[list[list[tuple[int, Any]]]] = [[[] for _ in range(n_actions)] for _ in range(n_rows // n_actions)]
+        for row, target, probability in zip(*(part.tolist() for part in transition_edges(P)), strict=True):
+            out[row // n_actions][row % n_actions].append((target, convert(probability)))
+        return out
 
     def moments(self, request: Request) -> Moments:
         """Return n times the expectations that a checked request asks for."""
@@ -230,7 +256,7 @@ class Expectations:
 
     def table(self, level: int, rule: Rule) -> Table:
         """Return the action in each state of a level."""
-        features = self.env.features[level]
+        features = self._dense[level]
         if isinstance(rule, Uniform):
             return None
         if isinstance(rule, Fixed):

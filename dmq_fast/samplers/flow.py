@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.arrays import first_positions, once_each
+from dmq_fast._support.arrays import first_positions
 from dmq_fast._support.checks import count, one_of
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import Rule, Stream
+from dmq_fast.kernels import Rule, Stream, transition_edges
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
 from dmq_fast.samplers._binomial import binomial
-from dmq_fast.samplers._finite import FeatureRows, action_of, actions_everywhere
+from dmq_fast.samplers._finite import FeatureTables, action_of, actions_everywhere
 from dmq_fast.samplers.base import Sampler, check_tables
 from dmq_fast.samplers.request import Request
 
@@ -89,7 +89,7 @@ class FlowSampler(Sampler):
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
-        self._rows = once_each(FeatureRows, env.features)
+        self._features = FeatureTables(env.features)
         self._start = _outcomes(
             np.zeros(env.start.size, dtype=np.int64), np.arange(env.start.size), np.zeros(env.start.size), env.start
         )
@@ -112,18 +112,17 @@ class FlowSampler(Sampler):
         """
         n = count("n", n, 0, "; ExactSampler takes any number")
         request = Request.of(self, policy, n, rng, levels, returns_from)
-        grams = np.zeros((len(request.levels), self.dimension, self.dimension))
+        counts = {h: np.zeros(self.env.n_states[h]) for h in request.levels}
         returns = {h: Returns(np.zeros(self.dimension), 0.0, n) for h in request.returns_from}
         if n > 0 and request.last >= 0:
-            self._flow(request, rng.generator(), grams, returns)
-        return Moments(n, request.levels, grams, returns)
+            self._flow(request, rng.generator(), counts, returns)
+        return Moments(n, request.levels, self._features.sums(counts, self._features.fits_rows(n)), returns)
 
     def _flow(
-        self, request: Request, generator: np.random.Generator, grams: Floats, returns: dict[int, Returns]
+        self, request: Request, generator: np.random.Generator, counts: dict[int, Floats], returns: dict[int, Returns]
     ) -> None:
-        """Fill in the moments of n >= 1 trajectories."""
+        """Fill in the visits of the states, by level, and the returns of n >= 1 trajectories."""
         n, env, stop = request.n, self.env, not request.returns_from
-        wanted = {h: gram for h, gram in zip(request.levels, grams, strict=True)}
         nowhere = np.zeros(1, dtype=np.int64)
         step = self._start.draw(generator, nowhere, np.array([n]))
         groups = Groups(nowhere, np.array([n]), ()).after(step, env.n_states[0], False)
@@ -134,8 +133,8 @@ class FlowSampler(Sampler):
                 np.add.at(visits, groups.state, groups.size)
             else:
                 visits[groups.state] = groups.size
-            if h in wanted:
-                wanted[h][...] = self._rows[h].second_moment(visits.astype(np.float64))
+            if h in counts:
+                counts[h] = visits.astype(np.float64)
             if h in returns:
                 groups = groups.watched(n_states)
             if h == request.last and stop:
@@ -152,7 +151,7 @@ class FlowSampler(Sampler):
         count = groups.size.astype(np.float64)
         for h, seen in zip(request.returns_from, groups.seen, strict=True):
             totals = _sums(seen.origin, count * seen.mean, env.n_states[h])
-            returns[h] = Returns(self._rows[h].weighted_sum(totals), float(count @ seen.square), n)
+            returns[h] = Returns(self._features.weighted_sum(h, totals), float(count @ seen.square), n)
 
     def _outcomes_of(self, h: int, paying: bool, uniform: bool) -> Outcomes:
         """Outcomes of a step from level h; rows are states under a uniform rule, state K + action under others."""
@@ -169,10 +168,8 @@ class FlowSampler(Sampler):
         by_edge = env.R[h].ndim == 3
         if transitions is None or (last and not by_edge):
             # The next state of the last action does not matter.
-            transitions = np.ones((pairs, 1))
-        flat = transitions.reshape(pairs, -1)
-        row, following = np.nonzero(flat)
-        share = flat[row, following]
+            transitions = np.ones((pairs, 1, 1))
+        row, following, share = transition_edges(transitions)
         reward = np.zeros(len(row))
         if paying and by_edge:
             reward = env.R[h].reshape(pairs, -1)[row, following]

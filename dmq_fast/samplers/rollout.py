@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.arrays import once_each
 from dmq_fast._support.checks import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import CompiledModel, FiniteModel, RowOracle, RowScan, Rule, Stream, draw_until_shift
+from dmq_fast.kernels import CompiledModel, FiniteModel, RowOracle, RowScan, Rule, Stream, draw_until_shift, is_sparse
 from dmq_fast.moments import Moments, fits_rows
 from dmq_fast.policy import Policy, rules_of
-from dmq_fast.samplers._finite import actions_everywhere
+from dmq_fast.samplers._finite import actions_everywhere, most_nonzeros
 from dmq_fast.samplers.base import Sampler
 from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.streams import check_stream
 from dmq_fast.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["RolloutSampler"]
 
@@ -80,9 +85,8 @@ class RolloutSampler(Sampler):
             self._model = FiniteModel(env.P, env.R, env.features, env.start, env.caps)
             self.chunk_size = CHUNK
             # Rows of a level are those of its states, so there are never more.
-            self._most_rows = max(len(rows) for rows in env.features)
-            distinct = {id(rows): rows for rows in env.features}.values()
-            self._nonzeros = max(1, *(int((rows != 0.0).sum(axis=1).max()) for rows in distinct))
+            self._most_rows = max(env.n_states)
+            self._nonzeros = max(once_each(most_nonzeros, env.features))
         else:
             self._model = CompiledModel(env.handle, env.features)
             self.chunk_size = self._most_rows = chunk_size(env)
@@ -157,7 +161,7 @@ class RolloutSampler(Sampler):
         check_stream("rng", rng)
         seen, actions, rewards = self._model.trajectories(rules, n, rng)
         if isinstance(self.env, FiniteMDP):  # then `seen` are states
-            seen = np.stack([rows[states] for rows, states in zip(self.env.features, seen.T, strict=True)], axis=1)
+            return Trajectories(shown(self.env.features, seen.astype(np.int32, copy=False)), actions, rewards)
         return Trajectories(seen.astype(np.float64, copy=False), actions, rewards)
 
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
@@ -175,6 +179,16 @@ class RolloutSampler(Sampler):
 
     def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP | CompiledEnv]]:
         return (RolloutSampler, (self.env,))
+
+
+def shown(features: Sequence[NDArray[np.float64] | Sparse], states: NDArray[np.int32]) -> Any:
+    """Return the features of states (n, H), given those of all states by level: (n, H, d), or H sparse (n, d)."""
+    chosen: list[Any] = [rows[visited] for rows, visited in zip(features, states.T, strict=True)]
+    if not any(map(is_sparse, chosen)):
+        return np.stack(chosen, axis=1)
+    from scipy.sparse import csr_array
+
+    return tuple(rows if is_sparse(rows) else csr_array(rows) for rows in chosen)
 
 
 def chunk_size(env: CompiledEnv) -> int:

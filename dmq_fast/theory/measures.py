@@ -58,7 +58,7 @@ def policy_values(mdp: FiniteMDP, policy: Policy) -> tuple[Floats, ...]:
         # Q^pi = r + P V^pi
         q = mdp.expected_rewards[level]
         if values:
-            q = q + mdp.P[level] @ values[-1]
+            q = q + mdp.expected_ahead(level, values[-1])
         probabilities = policy.probabilities(level, mdp.features[level], mdp.n_actions)
         values.append((probabilities * q).sum(axis=1))
     return tuple(values[::-1])
@@ -219,15 +219,14 @@ def checked_policies(mdp: FiniteMDP, result: Learned) -> Checked:
             ratios[level] = spread.max(initial=1.0)
         if level == mdp.horizon - 1:
             break
-        transitions = mdp.P[level]
         taken = result.policy.probabilities(level, mdp.features[level], mdp.n_actions)
-        onwards = (taken[:, None, :] @ transitions)[:, 0]
+        onwards = mdp.transitions_under(level, taken)
         for policy in result.cover[level]:
             if policy not in occupancies:
                 check_policy(mdp, policy)
                 occupancies[policy] = mdp.occupancy(policy)
         arrivals = np.array([occupancies[policy][level] for policy in result.cover[level]])
-        deviations = np.tensordot(arrivals, transitions, axes=1)  # (|Pi_h|, K, S_h+1)
+        deviations = mdp.distributions_ahead(level, arrivals)  # (|Pi_h|, K, S_h+1)
         rows = np.concatenate([rows @ onwards, deviations.reshape(-1, deviations.shape[-1])])
         # Different ways to the same distribution need not be followed twice.
         rows = np.unique(rows, axis=0)

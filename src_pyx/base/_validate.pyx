@@ -169,7 +169,7 @@ def as_numbers(name, value):
     Raises
     ------
     TypeError
-        If the entries are not such numbers (complex, object, string, long double).
+        If the entries are not such numbers (complex, object, string, long double), or the array is sparse.
     ValueError
         If nested sequences differ in length.
     """
@@ -177,6 +177,8 @@ def as_numbers(name, value):
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(value, masked.MaskedArray):
         raise TypeError(f"{name}: expected an array without a mask, got a masked array")
+    if is_sparse(value):
+        raise TypeError(f"{name}: expected a dense array, such as its method toarray returns, got a sparse one")
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -186,6 +188,14 @@ def as_numbers(name, value):
     if array.dtype.itemsize > 8:
         raise TypeError(f"{name}: expected numbers that fit float64, got dtype {array.dtype}")
     return array
+
+
+cdef int check_shape(str name, tuple have, tuple want) except -1:
+    # None leaves an axis free.
+    if len(have) != len(want) or not all([w is None or w == h for w, h in zip(want, have)]):
+        wanted = "(" + ", ".join(["any" if w is None else str(w) for w in want]) + ")"
+        raise ValueError(f"{name}: expected shape {wanted}, got {have}")
+    return 0
 
 
 def as_floats(name, value, shape, *, finite=True):
@@ -208,16 +218,65 @@ def as_floats(name, value, shape, *, finite=True):
         As `as_numbers` does, and if the shape differs or an entry is not finite.
     """
     array = as_numbers(name, value)
-    fits = array.ndim == len(shape) and all(
-        want is None or want == have for want, have in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
-        wanted = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
-        raise ValueError(f"{name}: expected shape {wanted}, got {array.shape}")
+    check_shape(name, array.shape, shape)
     out = np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED"])
     if finite:
         refuse_not_finite(name, out)
     return out
+
+
+def is_sparse(value):
+    """Return whether `value` is a SciPy sparse matrix or array: whether it has a method `tocsr`."""
+    return hasattr(value, "tocsr")
+
+
+def as_csr(name, value, shape):
+    """Return a SciPy sparse matrix or array of any format as a new `csr_array` in one form.
+
+    Its data are of float64 and its indices of int32. The columns of a row ascend, each there once, and no stored entry
+    is 0: entries at one place are added up.
+
+    Parameters
+    ----------
+    name : str
+        Argument name for messages.
+    value : SciPy sparse matrix or array
+        Of bools, integers or floats of at most 64 bits.
+    shape : tuple of int or None
+        Expected shape; None leaves an axis free.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On another dtype or shape, indices out of range, an entry that is not finite, or 2^31 rows, columns or entries.
+    """
+    from scipy.sparse import csr_array
+
+    if value.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: expected real numbers, got dtype {value.dtype}")
+    if value.dtype.itemsize > 8:
+        raise TypeError(f"{name}: expected numbers that fit float64, got dtype {value.dtype}")
+    check_shape(name, value.shape, shape)
+    if max(*value.shape, value.nnz) > LARGEST:
+        raise ValueError(
+            f"{name}: expected fewer than 2^31 rows, columns and entries, got {value.shape} and {value.nnz}"
+        )
+    # Formats with index pointers can be changed after they were made, and conversions read what these point at.
+    if hasattr(value, "check_format"):
+        try:
+            value.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
+    out = csr_array(value, dtype=np.float64, copy=True)
+    out.sum_duplicates()
+    out.eliminate_zeros()
+    wrong = np.flatnonzero(~np.isfinite(out.data))
+    if wrong.size:
+        where = int(np.searchsorted(out.indptr, wrong[0], side="right")) - 1, int(out.indices[wrong[0]])
+        raise ValueError(f"{name}: expected finite numbers, got {out.data[wrong[0]]} at index {where}")
+    return csr_array(
+        (out.data, out.indices.astype(np.int32, copy=False), out.indptr.astype(np.int32, copy=False)), shape=out.shape
+    )
 
 
 def as_positive(name, value, *, zero=False):

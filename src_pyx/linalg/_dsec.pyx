@@ -645,7 +645,6 @@ cdef class ShiftScan:
         self.eps_r = positive(eps_r, "eps_r")
         self.with_values = with_values
         self.n_marginal = 0
-        self._work = Buffer(max(decide_work_size(dimension), value_work_size(dimension)))
         if regularizer is not None:
             self.regularizer = np.array(as_floats("regularizer", regularizer, (dimension, dimension)))
             self.regularizer.setflags(write=False)
@@ -693,6 +692,9 @@ cdef class ShiftScan:
             raise ValueError("scan: arrays and levels do not fit together")
         if not n * self.eps_t < INFINITY:
             raise ValueError(f"n: expected n eps_t within the range of float64, got {n} * {self.eps_t}")
+        # A run whose moments are in rows never gets here, and its d may be such that d^2 numbers are too many.
+        if self._work is None:
+            self._work = Buffer(max(decide_work_size(d), value_work_size(d)))
         for level in range(top, bottom - 1, -1):
             s = &cover[level, 0, 0]
             gram = &grams[level - base, 0, 0]

@@ -9,6 +9,8 @@ from libc.string cimport memset
 
 from dmq_fast.kernels._validate cimport entries, matrix, refuse_not_finite
 
+from dmq_fast.kernels._validate import as_csr, is_sparse
+
 cnp.import_array()
 
 cdef extern from "dmq_greedy.h":
@@ -60,7 +62,8 @@ def greedy_actions(features, theta, *, return_values=False):
 
     Parameters
     ----------
-    features : array_like, shape (n, d)
+    features : array_like or SciPy sparse matrix or array, shape (n, d)
+        Scores of sparse rows are sums over their stored entries.
     theta : array_like, shape (K, d)
         One weight vector per action.
     return_values : bool, default False
@@ -77,6 +80,9 @@ def greedy_actions(features, theta, *, return_values=False):
     TypeError, ValueError
         On a wrong dtype or shape, K = 0, or scores that are not finite.
     """
+    if is_sparse(features):
+        actions, values = sparse_actions(as_csr("features", features, (None, None)), theta)
+        return (actions, values) if return_values else actions
     cdef cnp.ndarray phi = matrix(features, "features", -1, -1)
     cdef cnp.npy_intp n = cnp.PyArray_DIM(phi, 0)
     cdef Py_ssize_t d = cnp.PyArray_DIM(phi, 1), failed = -1
@@ -84,8 +90,8 @@ def greedy_actions(features, theta, *, return_values=False):
     cdef Py_ssize_t n_actions = cnp.PyArray_DIM(weights, 0)
     if n_actions == 0 or d == 0:
         raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {(n_actions, d)}")
-    cdef cnp.ndarray actions = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_INT64)
-    cdef cnp.ndarray values = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
+    actions = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_INT64)
+    values = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
     cdef const double* rows = entries(phi)
     cdef const double* columns = entries(weights)
     cdef int64_t* action = <int64_t*> cnp.PyArray_DATA(actions)
@@ -114,6 +120,45 @@ def greedy_actions(features, theta, *, return_values=False):
         refuse_not_finite("theta", weights)
         raise ValueError(f"greedy_actions: a score of row {failed} is not finite (overflow)")
     return (actions, values) if return_values else actions
+
+
+cdef tuple sparse_actions(csr, theta):
+    # The actions of the rows of a `csr_array` from `as_csr`, and their scores.
+    cdef cnp.npy_intp n = csr.shape[0]
+    cdef Py_ssize_t d = csr.shape[1], first = 0, failed = -1
+    cdef cnp.ndarray weights = matrix(theta, "theta", -1, d), data = csr.data, indices = csr.indices
+    cdef cnp.ndarray indptr = csr.indptr
+    cdef Py_ssize_t n_actions = cnp.PyArray_DIM(weights, 0)
+    if n_actions == 0 or d == 0:
+        raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {(n_actions, d)}")
+    cdef cnp.ndarray actions = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_INT64)
+    cdef cnp.ndarray scores = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
+    cdef int64_t* action = <int64_t*> cnp.PyArray_DATA(actions)
+    cdef double* score = entries(scores)
+    cdef const int32_t* start = <const int32_t*> cnp.PyArray_DATA(indptr)
+    cdef const int32_t* columns = <const int32_t*> cnp.PyArray_DATA(indices)
+    cdef const double* values = entries(data)
+    cdef const double* w = entries(weights)
+    cdef Py_ssize_t piece = max(<Py_ssize_t> 1, (1 << 22) // n_actions), end, i
+    while first < n and failed < 0:
+        # Some million products, or one row.
+        end = first + 1
+        while end < n and start[end + 1] - start[first] + end - first < piece:
+            end += 1
+        with nogil:
+            for i in range(first, end):
+                action[i] = greedy_action_sparse(
+                    columns + start[i], values + start[i], start[i + 1] - start[i], w, n_actions, d, score + i
+                )
+                if action[i] < 0:
+                    failed = i
+                    break
+        first = end
+        PyErr_CheckSignals()
+    if failed >= 0:
+        refuse_not_finite("theta", weights)
+        raise ValueError(f"greedy_actions: a score of row {failed} is not finite (overflow)")
+    return actions, scores
 
 
 cdef void pack_theta(const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* packed) noexcept nogil:

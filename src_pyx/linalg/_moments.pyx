@@ -11,7 +11,7 @@ from dmq_fast.kernels._validate cimport all_finite, entries, matrix, refuse_not_
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_numbers
+from dmq_fast.kernels._validate import as_csr, as_numbers, is_sparse
 
 cnp.import_array()
 
@@ -234,7 +234,7 @@ cdef class SecondMoment:
         Parameters
         ----------
         rows : array_like or sparse, shape (n, d)
-            Anything with a method `tocsr` is taken as a SciPy sparse matrix or array, see `add_csr`.
+            Dense, or a SciPy sparse matrix or array, see `add_csr`.
         weights : array_like, shape (n,), optional
             Non-negative weights, ones by default.
 
@@ -245,10 +245,8 @@ cdef class SecondMoment:
         """
         cdef cnp.ndarray block, scales
         cdef Rows given
-        if not cnp.PyArray_CheckExact(rows) and hasattr(rows, "tocsr"):
-            csr = rows.tocsr()
-            if csr.ndim != 2 or csr.shape[1] != self.dimension:
-                raise ValueError(f"rows: expected shape (any, {self.dimension}), got {csr.shape}")
+        if not cnp.PyArray_CheckExact(rows) and is_sparse(rows):
+            csr = as_csr("rows", rows, (None, self.dimension))
             self._add_csr(csr.data, csr.indices, csr.indptr, weights, "rows.")
             return
         block = matrix(rows, "rows", -1, self.dimension)

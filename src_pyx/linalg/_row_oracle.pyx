@@ -34,10 +34,12 @@ from dmq_fast.kernels._dsec cimport (
     value_work_size,
 )
 from dmq_fast.kernels._moments cimport add_outer_sparse, mirror
-from dmq_fast.kernels._rows cimport LevelRows, compress, empty_rows
+from dmq_fast.kernels._rows cimport LevelRows, collected, compress, empty_rows
 from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, positive, refuse_not_finite
 
 import numpy as np
+
+from dmq_fast.kernels._validate import as_csr, is_sparse
 
 cnp.import_array()
 
@@ -138,12 +140,13 @@ cdef class RowOracle:
         free(self.root)
         free(self.y)
 
-    def add(self, LevelRows rows not None, level=0, divisor=1.0):
+    def add(self, rows, level=0, divisor=1.0):
         """Add rows in place: S <- S + (sum_r w_r phi_r phi_r^T) / divisor.
 
         Parameters
         ----------
-        rows : LevelRows
+        rows : LevelRows, or array_like or SciPy sparse matrix or array of shape (n, d)
+            Of an array, each row has weight 1.
         level : int, default 0
             Position of the level of `rows` to add.
         divisor : float, default 1.0
@@ -154,8 +157,8 @@ cdef class RowOracle:
         TypeError, ValueError
             On an argument of a wrong type or out of range, or if the sum overflows.
         """
-        check_rows(self, rows)
-        self.add_level(rows, integer(level, "level", 0, rows.n_levels - 1), positive(divisor, "divisor"))
+        cdef LevelRows given = level_rows(self, rows)[0]
+        self.add_level(given, integer(level, "level", 0, given.n_levels - 1), positive(divisor, "divisor"))
 
     def add_gram(self, support, gram):
         """Add a matrix in place, on some columns.
@@ -223,10 +226,8 @@ cdef class RowOracle:
 
         The potential of the paper's Lemma A.5. NaN where there is no Cholesky factor in float64.
         """
-        cdef Py_ssize_t position = 0, k = self.order, i
-        cdef double* s = NULL
-        cdef double* gram = NULL
-        cdef double* work = NULL
+        cdef Py_ssize_t position, k, i
+        cdef double* s
         cdef double total = 0.0, scale = positive(divisor, "divisor")
         cdef RowScan scan = RowScan(1.0, 1.0)
         cdef int info
@@ -235,10 +236,11 @@ cdef class RowOracle:
             rows.end_level()
         check_rows(self, rows)
         position = integer(level, "level", 0, rows.n_levels - 1)
-        k = scan.dense(self, rows, position, &s, &gram, &work)
+        scan.expand(self, rows, position)
+        k, s = scan._k, scan._dense
         with nogil:
             for i in range(k * k):
-                s[i] += gram[i] / scale
+                s[i] += s[k * k + i] / scale
             for i in range(k):
                 s[i * (k + 1)] += self.eps_r
             info = cholesky_upper(s, k)
@@ -246,37 +248,56 @@ cdef class RowOracle:
                 total += log(s[i * (k + 1)])
         return 2.0 * total + (self.dimension - k) * log(self.eps_r) if info == 0 else NAN
 
-    def leverages(self, LevelRows rows not None, level=0):
+    def leverages(self, rows, level=0):
         """Return phi_r^T (S + eps_r I)^-1 phi_r of the rows of a level, without their weights, shape (n,).
 
         Their relative error is about 1e-6 at most, and that of a factorisation of S + eps_r I where that is larger.
+
+        Parameters
+        ----------
+        rows : LevelRows, or array_like or SciPy sparse matrix or array of shape (n, d)
+            Of an array, each row has a leverage, equal rows and rows of zeros as well.
+        level : int, default 0
+            Position of the level of `rows`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On an argument of a wrong type, shape or range, or an entry that is not finite.
+        numpy.linalg.LinAlgError
+            If S + eps_r I is not positive definite in float64.
         """
         cdef RowScan scan = RowScan(1.0, 1.0)
-        cdef Py_ssize_t position = integer(level, "level", 0, rows.n_levels - 1), r, first
-        check_rows(self, rows)
+        cdef LevelRows given
+        given, filled = level_rows(self, rows)
+        cdef Py_ssize_t position = integer(level, "level", 0, given.n_levels - 1), r, n
         self.refresh()
         if not isfinite(self.rho):
             raise np.linalg.LinAlgError("S + eps_r I is not positive definite in float64; raise eps_r")
-        first = rows.begins[position]
-        out = np.empty(rows.begins[position + 1] - first)
+        n = given.begins[position + 1] - given.begins[position]
+        out = np.empty(n)
         cdef double* x = entries(out)
-        scan.locate(self, rows, position)
-        for r in range(rows.begins[position + 1] - first):
+        scan.locate(self, given, position)
+        for r in range(n):
             x[r] = scan.lever[r]
-        return out
+        if filled is None:
+            return out
+        every = np.zeros(len(filled))
+        every[filled] = out
+        return every
 
-    def decision(self, LevelRows rows not None, eps1, eps2, level=0, *, n=None, return_marginal=False):
+    def decision(self, rows, eps1, eps2, level=0, *, n=None, return_marginal=False):
         """Return the decision of the oracle on D1, of second moment S + eps_r I, and D2 in rows.
 
         Parameters
         ----------
-        rows : LevelRows
+        rows : LevelRows, or array_like or SciPy sparse matrix or array of shape (n, d)
         eps1, eps2 : float
             Thresholds > 0.
         level : int, default 0
             Position of the level of `rows` that is D2.
         n : float, optional
-            Number of states in D2; by default the sum of the weights.
+            Number of states in D2; by default the sum of the weights, or the number of rows of an array.
         return_marginal : bool, default False
             Whether to return the flag as well.
 
@@ -293,16 +314,19 @@ cdef class RowOracle:
             On an argument of a wrong type or out of range.
         """
         cdef RowScan scan = RowScan(positive(eps1, "eps1"), positive(eps2, "eps2"))
-        cdef Py_ssize_t position = integer(level, "level", 0, rows.n_levels - 1), r
+        cdef LevelRows given
+        given, filled = level_rows(self, rows)
+        cdef Py_ssize_t position = integer(level, "level", 0, given.n_levels - 1), r
         cdef double total = 0.0
         cdef Answer answer
-        check_rows(self, rows)
-        if n is None:
-            for r in range(rows.begins[position], rows.begins[position + 1]):
-                total += rows.weights[r]
-        else:
+        if n is not None:
             total = positive(n, "n")
-        answer = scan.answer(self, rows, position, total)
+        elif filled is not None:
+            total = len(filled)
+        else:
+            for r in range(given.begins[position], given.begins[position + 1]):
+                total += given.weights[r]
+        answer = scan.answer(self, given, position, total)
         if return_marginal:
             return says_true(answer), answer >= MARGINAL_NO_SHIFT
         return says_true(answer)
@@ -503,6 +527,20 @@ cdef int check_rows(RowOracle oracle, LevelRows rows) except -1:
     return 0
 
 
+cdef tuple level_rows(RowOracle oracle, rows):
+    # The rows of an argument; and of an array, which of its rows are among them: those that are not 0.
+    cdef cnp.ndarray block
+    if isinstance(rows, LevelRows):
+        check_rows(oracle, rows)
+        return rows, None
+    if is_sparse(rows):
+        csr = as_csr("rows", rows, (None, oracle.dimension))
+        return collected([csr], None), np.diff(csr.indptr) > 0
+    block = matrix(rows, "rows", -1, oracle.dimension)
+    refuse_not_finite("rows", block)
+    return collected([block], None), np.any(block, axis=1)
+
+
 cdef class RowScan:
     """The oracle calls of one batch of trajectories in rows: levels scanned downwards, up to the first True.
 
@@ -534,6 +572,7 @@ cdef class RowScan:
         free(self.lever)
         free(self.size)
         free(self._work)
+        free(self._dense)
 
     def __reduce__(self):
         return RowScan, (self.eps_s, self.eps_t, bool(self.with_values))
@@ -576,6 +615,7 @@ cdef class RowScan:
         for level in range(top, bottom - 1, -1):
             oracle = oracles[level]
             check_rows(oracle, rows)
+            self._k = 0
             if self.with_values:
                 values.append(self.level_value(oracle, rows, level - base, n))
             answer = self.answer(oracle, rows, level - base, n)
@@ -609,16 +649,17 @@ cdef class RowScan:
             self._entries = n_entries
         return 0
 
-    cdef double* work(self, Py_ssize_t size) except NULL nogil:
-        if size > self._work_size:
-            free(self._work)
-            self._work_size = 0
-            self._work = <double*> malloc(size * sizeof(double))
-            if self._work == NULL:
+    cdef double* room(self, double** at, Py_ssize_t* have, Py_ssize_t size) except NULL nogil:
+        # Memory for `size` numbers, in a buffer of this object.
+        if size > have[0]:
+            free(at[0])
+            have[0] = 0
+            at[0] = <double*> malloc(size * sizeof(double))
+            if at[0] == NULL:
                 with gil:
                     raise MemoryError()
-            self._work_size = size
-        return self._work
+            have[0] = size
+        return at[0]
 
     cdef int locate(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1 nogil:
         # Fill index, value, inside, lever and size for the rows of a level.
@@ -700,7 +741,7 @@ cdef class RowScan:
     ) except? NOT_FINITE:
         # Whether bound I - E is positive definite, for certain; MARGINAL_NO_SHIFT where that cannot be told.
         cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, i, j, minor
-        cdef double* e = self.work(2 * m * m + 2 * m + oracle.order)
+        cdef double* e = self.room(&self._work, &self._work_size, 2 * m * m + 2 * m + oracle.order)
         cdef double* a = e + m * m
         cdef double* x = a + m * m
         cdef double* y = x + m
@@ -779,27 +820,23 @@ cdef class RowScan:
                 e[r * m + s] = root * sqrt(rows.weights[begin + s]) * (total + outside / oracle.eps_r)
 
     cdef Answer exactly(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE:
-        cdef Py_ssize_t k
-        cdef double* s
-        cdef double* gram
-        cdef double* work
         cdef Answer answer
         self.n_exact += 1
-        k = self.dense(oracle, rows, level, &s, &gram, &work)
+        self.expand(oracle, rows, level)
+        cdef Py_ssize_t k = self._k
+        cdef double* s = self._dense
         with nogil:
-            answer = decide(s, gram, self.eps_s, n * self.eps_t, oracle.eps_r, work, k)
+            answer = decide(s, s + k * k, self.eps_s, n * self.eps_t, oracle.eps_r, s + 2 * k * k, k)
         return answer
 
     cdef double level_value(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? -1.0:
-        cdef Py_ssize_t k
-        cdef double* s
-        cdef double* gram
-        cdef double* work
         cdef double value = 0.0
         cdef int info
-        k = self.dense(oracle, rows, level, &s, &gram, &work)
+        self.expand(oracle, rows, level)
+        cdef Py_ssize_t k = self._k
+        cdef double* s = self._dense
         with nogil:
-            info = shift_value(s, gram, oracle.eps_r, &value, NULL, work, k)
+            info = shift_value(s, s + k * k, oracle.eps_r, &value, NULL, s + 2 * k * k, k)
         if info > 0:
             # The regularised S is not definite in float64, so v has no bound.
             return INFINITY
@@ -810,10 +847,12 @@ cdef class RowScan:
             raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
         return value
 
-    cdef Py_ssize_t dense(
-        self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double** s, double** gram, double** work
-    ) except -1:
-        # S and the sum of the rows on the columns that either has, ascending, and the workspace behind them.
+    cdef int expand(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1:
+        # Fill `_dense`, unless it is filled: S, the sum of the rows, and room for `decide` and `shift_value`.
+        cdef double* s
+        cdef double* gram
+        if self._k > 0:
+            return 0
         cdef Py_ssize_t begin = rows.begins[level], end = rows.begins[level + 1], r, i, j, k
         cdef Py_ssize_t first = rows.starts[begin], n = rows.starts[end] - first, size = oracle.order + n
         cdef int32_t* columns = <int32_t*> malloc((3 * size + 1) * sizeof(int32_t))
@@ -828,18 +867,21 @@ cdef class RowScan:
             if k == 0:
                 # No row has an entry that is not 0; a matrix of zeros of order one stands for all.
                 k = 1
-            s[0] = self.work(2 * k * k + max(decide_work_size(k), value_work_size(k)))
-            gram[0], work[0] = s[0] + k * k, s[0] + 2 * k * k
-            memset(s[0], 0, 2 * k * k * sizeof(double))
+            s = self.room(
+                &self._dense, &self._dense_size, 2 * k * k + max(decide_work_size(k), value_work_size(k))
+            )
+            gram = s + k * k
+            memset(s, 0, 2 * k * k * sizeof(double))
             for i in range(oracle.order):
                 for j in range(oracle.order):
-                    s[0][places[i] * k + places[j]] = oracle.s[i * oracle.room + j]
+                    s[places[i] * k + places[j]] = oracle.s[i * oracle.room + j]
             for r in range(begin, end):
                 add_outer_sparse(
-                    gram[0], places + oracle.order + (rows.starts[r] - first), rows.values + rows.starts[r],
+                    gram, places + oracle.order + (rows.starts[r] - first), rows.values + rows.starts[r],
                     rows.starts[r + 1] - rows.starts[r], rows.weights[r], k,
                 )
-            mirror(gram[0], k)
+            mirror(gram, k)
         finally:
             free(columns)
-        return k
+        self._k = k
+        return 0

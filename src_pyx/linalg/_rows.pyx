@@ -13,6 +13,8 @@ from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, refus
 
 import numpy as np
 
+from dmq_fast.kernels._validate import as_csr, is_sparse
+
 cnp.import_array()
 
 cdef int VERSION = 1
@@ -55,7 +57,7 @@ cdef class LevelRows:
         Parameters
         ----------
         levels : sequence of array_like, each of shape (n, d)
-            Dense, or anything with a method `tocsr`. At least one, all of the same d.
+            Dense, or SciPy sparse matrices or arrays. At least one, all of the same d.
         weights : sequence of array_like, each of shape (n,), optional
             Positive; ones by default.
 
@@ -64,53 +66,7 @@ cdef class LevelRows:
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a weight that is not positive.
         """
-        cdef LevelRows out
-        cdef cnp.ndarray indices, indptr, block, scales
-        cdef Py_ssize_t i, first, d = -1, n
-        cdef const double* w
-        if len(levels) == 0:
-            raise ValueError("levels: expected at least one")
-        if weights is not None and len(weights) != len(levels):
-            raise ValueError(f"weights: expected {len(levels)} arrays, one a level, got {len(weights)}")
-        out = empty_rows(1, len(levels))
-        for level, given in enumerate(levels):
-            name = f"levels[{level}]"
-            sparse = hasattr(given, "tocsr")
-            if sparse:
-                given = given.tocsr().copy()
-                given.sum_duplicates()
-                if given.ndim != 2:
-                    raise ValueError(f"{name}: expected shape (n, d), got {given.shape}")
-                block = vector(given.data, name, -1)
-                shape = given.shape
-            else:
-                block = matrix(given, name, -1, -1)
-                shape = (cnp.PyArray_DIM(block, 0), cnp.PyArray_DIM(block, 1))
-            refuse_not_finite(name, block)
-            if d < 0:
-                out.dimension = d = integer(shape[1], "d", 1, LARGEST)
-            elif shape[1] != d:
-                raise ValueError(f"{name}: expected shape (any, {d}), got {shape}")
-            n = shape[0]
-            scales = vector(np.ones(n) if weights is None else weights[level], f"weights[{level}]", n)
-            refuse_not_finite(f"weights[{level}]", scales)
-            w = entries(scales)
-            if sparse:
-                indices = np.ascontiguousarray(given.indices, np.int32)
-                indptr = np.ascontiguousarray(given.indptr, np.int64)
-            for i in range(n):
-                if not w[i] > 0.0:
-                    raise ValueError(f"weights[{level}]: expected positive numbers, got {w[i]} at index {i}")
-                if sparse:
-                    first = indptr[i]
-                    out.push(
-                        <const int32_t*> cnp.PyArray_DATA(indices) + first, entries(block) + first,
-                        <Py_ssize_t> indptr[i + 1] - first, w[i],
-                    )
-                else:
-                    out.push(NULL, entries(block) + i * d, d, w[i])
-            out.end_level()
-        return out.merged()
+        return collected(levels, weights).merged()
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil:
         cdef Py_ssize_t have = self.begins[self.n_levels + 1], size
@@ -367,6 +323,48 @@ def restored(version, dimension, levels):
                 <const int32_t*> cnp.PyArray_DATA(indices) + <Py_ssize_t> indptr[i],
                 entries(data) + <Py_ssize_t> indptr[i], <Py_ssize_t> (indptr[i + 1] - indptr[i]), weights[i],
             )
+        out.end_level()
+    return out
+
+
+cdef LevelRows collected(levels, weights):
+    cdef LevelRows out
+    cdef cnp.ndarray indices = None, indptr = None, block, scales
+    cdef Py_ssize_t i, d = -1, n
+    cdef const int32_t* starts
+    cdef const double* w
+    if len(levels) == 0:
+        raise ValueError("levels: expected at least one")
+    if weights is not None and len(weights) != len(levels):
+        raise ValueError(f"weights: expected {len(levels)} arrays, one a level, got {len(weights)}")
+    out = empty_rows(1, len(levels))
+    for level, given in enumerate(levels):
+        name = f"levels[{level}]"
+        sparse = is_sparse(given)
+        if sparse:
+            csr = as_csr(name, given, (None, None if d < 0 else d))
+            block, indices, indptr, shape = csr.data, csr.indices, csr.indptr, csr.shape
+        else:
+            block = matrix(given, name, -1, d)
+            shape = (cnp.PyArray_DIM(block, 0), cnp.PyArray_DIM(block, 1))
+            refuse_not_finite(name, block)
+        if d < 0:
+            out.dimension = d = integer(shape[1], "d", 1, LARGEST)
+        n = shape[0]
+        scales = vector(np.ones(n) if weights is None else weights[level], f"weights[{level}]", n)
+        refuse_not_finite(f"weights[{level}]", scales)
+        w = entries(scales)
+        for i in range(n):
+            if not w[i] > 0.0:
+                raise ValueError(f"weights[{level}]: expected positive numbers, got {w[i]} at index {i}")
+            if sparse:
+                starts = <const int32_t*> cnp.PyArray_DATA(indptr)
+                out.push(
+                    <const int32_t*> cnp.PyArray_DATA(indices) + starts[i], entries(block) + starts[i],
+                    starts[i + 1] - starts[i], w[i],
+                )
+            else:
+                out.push(NULL, entries(block) + i * d, d, w[i])
         out.end_level()
     return out
 

@@ -25,7 +25,7 @@ from dmq_fast.kernels._validate cimport entries
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels._validate import as_csr, as_floats, is_sparse
 
 # Trajectories simulated together: their states, rewards and uniforms stay in the first-level cache.
 # Part of the format: it fixes the order in which uniforms are used.
@@ -92,8 +92,9 @@ cdef int check_shapes(tuple transitions, tuple rewards, tuple features, start, c
             raise ValueError(f"features: level {h}: expected one row a state and one d, got {features[h].shape}")
         if h < len(transitions):
             ahead = rewards[h + 1].shape[0] if h + 1 < horizon else transitions[h].shape[transitions[h].ndim - 1]
-            if transitions[h].shape != (*here, ahead):
-                raise ValueError(f"transitions: level {h}: expected shape {(*here, ahead)}, got {transitions[h].shape}")
+            expected = (here[0] * here[1], ahead) if is_sparse(transitions[h]) else (*here, ahead)
+            if transitions[h].shape != expected:
+                raise ValueError(f"transitions: level {h}: expected shape {expected}, got {transitions[h].shape}")
         if rewards[h].ndim == 3 and (h >= len(transitions) or rewards[h].shape != transitions[h].shape):
             raise ValueError(f"rewards: level {h}: expected the shape of the transitions, got {rewards[h].shape}")
     if np.shape(start) != (rewards[0].shape[0],) or not np.any(start):
@@ -101,14 +102,34 @@ cdef int check_shapes(tuple transitions, tuple rewards, tuple features, start, c
     return 0
 
 
+def transition_edges(transitions):
+    """Return the transitions of positive probability, in the order of their rows s K + a.
+
+    Parameters
+    ----------
+    transitions : numpy.ndarray of shape (S, K, S'), or csr_array of shape (S K, S') in the form of `as_csr`
+
+    Returns
+    -------
+    rows, targets : numpy.ndarray of int, shape (m,)
+    probabilities : numpy.ndarray, shape (m,)
+    """
+    if is_sparse(transitions):
+        rows = np.repeat(np.arange(transitions.shape[0]), np.diff(transitions.indptr))
+        return rows, transitions.indices, transitions.data
+    flat = transitions.reshape(-1, transitions.shape[2])
+    rows, targets = np.nonzero(flat)
+    return rows, targets, flat[rows, targets]
+
+
 cdef class FiniteModel(Model):
     """A finite-horizon MDP packed for simulation. Immutable, and shared freely between threads.
 
     Parameters
     ----------
-    transitions : sequence of numpy.ndarray, H - 1 or H of shape (S_h, K, S_{h+1})
+    transitions : sequence of H - 1 or H numpy.ndarray of shape (S_h, K, S_{h+1}) or csr_array of shape (S_h K, S_{h+1})
     rewards : sequence of H numpy.ndarray, each (S_h, K) or (S_h, K, S_{h+1})
-    features : sequence of H numpy.ndarray, each (S_h, d)
+    features : sequence of H numpy.ndarray or csr_array, each (S_h, d)
     start : numpy.ndarray, shape (S_0,)
     caps : numpy.ndarray, shape (H,)
         caps[h] > 0: the reward of level h is caps[h] with probability rewards[h] / caps[h], else 0.
@@ -172,6 +193,12 @@ cdef class FiniteModel(Model):
             level.phi_column, level.phi_value = first.phi_column, first.phi_value
             return 0
         packed[id(features)] = h
+        if is_sparse(features):
+            csr = as_csr(f"features: level {h}", features, (None, self.dimension))
+            level.phi_start = self.keep_integers(csr.indptr)
+            level.phi_column = self.keep_integers(np.append(csr.indices, 0))
+            level.phi_value = self.keep_doubles(np.append(csr.data, 0.0))
+            return 0
         nonzero = features != 0.0
         counts = nonzero.sum(axis=1)
         # Indirect access costs about as much as three dense entries.
@@ -201,7 +228,9 @@ cdef class FiniteModel(Model):
             level.threshold, level.alias = first.threshold, first.alias
             return 0
         packed[key] = h
-        rows, targets = np.nonzero(table.reshape(-1, table.shape[2]))
+        if is_sparse(table):
+            table = as_csr(f"transitions: level {h}", table, (None, None))
+        rows, targets, flat = transition_edges(table)
         counts = np.bincount(rows, minlength=level.n_states * self.n_actions)
         if not counts.all():
             raise ValueError(f"transitions: level {h}: expected some next state of every state and action")
@@ -212,12 +241,11 @@ cdef class FiniteModel(Model):
         if len(rows) >= 2**31:
             raise ValueError(f"level {h}: {len(rows)} transitions exceed 2^31")
         starts = np.concatenate([[0], np.cumsum(counts)])
-        flat = table.reshape(-1, table.shape[2])[rows, targets]
         threshold = np.empty(len(flat))
         alias = np.empty(len(flat), dtype=np.int32)
         for row in range(len(counts)):
-            edges = slice(starts[row], starts[row + 1])
-            fill_alias(flat[edges], threshold[edges], alias[edges])
+            here = slice(starts[row], starts[row + 1])
+            fill_alias(flat[here], threshold[here], alias[here])
         level.row_start = self.keep_integers(starts)
         level.next_state = self.keep_integers(targets)
         level.threshold = self.keep_doubles(threshold)

@@ -13,26 +13,33 @@ from copy import deepcopy
 from math import isfinite
 from numbers import Real
 from operator import index
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.checks import integer
 from dmq_fast._support.names import suggestion
-from dmq_fast.environments.arrays import as_float64
+from dmq_fast.environments.arrays import as_float64, as_table
+from dmq_fast.kernels import is_sparse
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import AnySparse, Sparse
 
 __all__ = ["Tables", "has_table", "import_gymnasium", "make_environment", "read_tables", "scalar_arguments"]
 
 Array = NDArray[np.float64]
 
+MOST_DENSE = 2**22
+"""Number of entries up to which transitions and features are dense; they take 32 MB."""
+
 
 class Tables(NamedTuple):
     """Arguments of `scaled_mdp`: a finite MDP whose rewards are shifted, but not yet scaled."""
 
-    P: list[Array]
+    P: list[Array | Sparse]
     R: list[Array]
-    features: list[Array]
+    features: list[Array | Sparse]
     start: Array
     reward_shift: float
     name: str
@@ -47,14 +54,24 @@ class _Table(NamedTuple):
 
 
 class _Model(NamedTuple):
-    """One level of the MDP: rows are the kept states, the absorbing state, and copies of either.
+    """The transitions of one level of the MDP: states are the kept ones, the absorbing state, and copies of either.
 
-    ``origin[i]`` is the row that state i is a copy of. Rewards (S, K, S) are raw.
+    ``origin[i]`` is the state that state i is a copy of. The other arrays have an entry for each transition, those of a
+    state together; rewards are raw.
     """
 
-    transitions: Array
-    rewards: Array
     origin: NDArray[np.intp]
+    states: NDArray[np.intp]
+    actions: NDArray[np.intp]
+    targets: NDArray[np.intp]
+    probabilities: Array
+    rewards: Array
+
+    def table(self, values: Array, n_actions: int) -> Array:
+        """Return a value of every transition as an array (S, K, S), 0 elsewhere."""
+        out = np.zeros((len(self.origin), n_actions, len(self.origin)))
+        out[self.states, self.actions, self.targets] = values
+        return out
 
 
 def import_gymnasium(what: str = "this") -> Any:
@@ -110,7 +127,7 @@ def read_tables(
     env: Any,
     horizon: int,
     *,
-    features: ArrayLike | Callable[[int], ArrayLike] | None = None,
+    features: ArrayLike | AnySparse | Callable[[int], ArrayLike] | None = None,
     name: str | None = None,
 ) -> Tables:
     """Read the tables of `FiniteMDP.from_gymnasium`, where arguments and errors are described.
@@ -134,18 +151,27 @@ def read_tables(
         raise ValueError(f"env: expected a table that is the environment's own, but {difference}; {INSTEAD}")
     kept = _reached(table, horizon)
     model = _model(table, kept)
-    support = model.transitions > 0
-    shift = max(0.0, -float(model.rewards[support].min()))
-    rewards = np.where(support, model.rewards + shift, 0.0)
-    depends_on_target = _varies(rewards, support)
+    n_actions, possible = len(table.outcomes[0]), model.probabilities > 0
+    shift = max(0.0, -float(model.rewards[possible].min()))
+    rewards = np.where(possible, model.rewards + shift, 0.0)
+    largest, depends_on_target = _largest(model, rewards, possible, n_actions)
     phi = _features(features, table, kept, pays_when_absorbed=shift > 0)[model.origin]
+    P: Array | Sparse
+    if depends_on_target or len(model.origin) ** 2 * n_actions <= MOST_DENSE:
+        P = model.table(model.probabilities, n_actions)
+    else:
+        from scipy.sparse import coo_array
+
+        pairs = model.states * n_actions + model.actions
+        shape = (len(model.origin) * n_actions, len(model.origin))
+        P = coo_array((model.probabilities, (pairs, model.targets)), shape=shape).tocsr()
     start = np.zeros(len(model.origin))
     start[: len(kept)] = table.initial[kept]
     spec = getattr(env, "spec", None)
     identifier = spec.id if spec is not None else type(_bare(env)).__name__
     return Tables(
-        P=[model.transitions] * (horizon if depends_on_target else horizon - 1),
-        R=[rewards if depends_on_target else rewards.max(axis=2)] * horizon,
+        P=[P] * (horizon if depends_on_target else horizon - 1),
+        R=[model.table(rewards, n_actions) if depends_on_target else largest] * horizon,
         features=[phi] * horizon,
         start=start,
         reward_shift=shift,
@@ -357,15 +383,20 @@ def _model(table: _Table, kept: Sequence[int]) -> _Model:
                 targets[target][reward] += probability
             merged[row, action] = targets
     places, origin = _copies(merged, n_kept + 1)
-    transitions = np.zeros((n_kept + 1, n_actions, len(origin)))
-    rewards = np.zeros_like(transitions)
-    for (row, action), targets in merged.items():
-        for target, chances in targets.items():
-            for place, (reward, probability) in zip(places[target], sorted(chances.items()), strict=False):
-                transitions[row, action, place] = probability
-                rewards[row, action, place] = reward
-    transitions[absorbing, :, absorbing] = 1
-    return _Model(transitions[origin], rewards[origin], origin)
+    edges = [
+        (row, action, place, probability, reward)
+        for (row, action), targets in merged.items()
+        for target, chances in targets.items()
+        for place, (reward, probability) in zip(places[target], sorted(chances.items()), strict=False)
+    ]
+    edges += [(absorbing, action, absorbing, 1.0, 0.0) for action in range(n_actions)]
+    rows, choices, onwards, probabilities, rewards = map(np.array, zip(*edges, strict=True))
+    # A copy has the transitions of its origin.
+    counts = np.bincount(rows, minlength=n_kept + 1)
+    own = counts[origin]
+    index = np.arange(own.sum()) + np.repeat((counts.cumsum() - counts)[origin] - (own.cumsum() - own), own)
+    states = np.repeat(np.arange(len(origin)), own)
+    return _Model(origin, states, choices[index], onwards[index], probabilities[index], rewards[index])
 
 
 def _copies(
@@ -385,34 +416,46 @@ def _copies(
     return places, np.array(origin)
 
 
-def _varies(rewards: Array, support: NDArray[np.bool_]) -> bool:
-    """Whether some action has rewards that depend on where it leads."""
-    largest = rewards.max(axis=2)
-    smallest = np.where(support, rewards, np.inf).min(axis=2)
-    return bool((largest > smallest).any())
+def _largest(model: _Model, rewards: Array, possible: NDArray[np.bool_], n_actions: int) -> tuple[Array, bool]:
+    """Return the largest reward of each action, (S, K), and whether some action has several."""
+    largest, smallest = np.zeros((2, len(model.origin), n_actions))
+    smallest[...] = np.inf
+    np.maximum.at(largest, (model.states, model.actions), rewards)
+    np.minimum.at(smallest, (model.states[possible], model.actions[possible]), rewards[possible])
+    return largest, bool((largest > smallest).any())
 
 
 def _features(
-    features: ArrayLike | Callable[[int], ArrayLike] | None,
+    features: Any,
     table: _Table,
     kept: Sequence[int],
     pays_when_absorbed: bool,
-) -> Array:
-    """Features of the kept states and, in the last row, of the absorbing state."""
+) -> Any:
+    """Features of the kept states and, in the last row, of the absorbing state; one-hot ones of many states sparse."""
     if features is None:
-        return np.eye(len(kept) + 1, len(kept) + pays_when_absorbed)
+        shape = len(kept) + 1, len(kept) + pays_when_absorbed
+        if shape[0] * shape[1] <= MOST_DENSE:
+            return np.eye(*shape)
+        from scipy.sparse import eye_array
+
+        return eye_array(*shape, format="csr")
+    phi: Any
     if callable(features):
         rows = [as_float64(f"features: state {state}", features(state), ("feature",)) for state in kept]
         if len({row.shape for row in rows}) > 1:
             raise ValueError("features: expected vectors of one length d for every state, got several")
         phi = np.array(rows)
     else:
-        phi = as_float64("features", features, ("state", "feature"))
-        if len(phi) != len(table.outcomes):
+        phi = as_table("features", features, ("state", "feature"))
+        if phi.shape[0] != len(table.outcomes):
             raise ValueError(
                 f"features: expected {len(table.outcomes)} rows, one for each state, got shape {phi.shape}"
             )
         phi = phi[kept]
+    if is_sparse(phi):
+        from scipy.sparse import csr_array, vstack
+
+        return vstack([phi, csr_array((1, phi.shape[1]))], format="csr")
     if phi.ndim != 2:
         raise ValueError(f"features: expected vectors of one length d, got shape {phi.shape}")
     return np.vstack([phi, np.zeros(phi.shape[1])])
