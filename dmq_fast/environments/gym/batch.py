@@ -35,9 +35,9 @@ class GymnasiumBatch:
     """Episodes of a Gymnasium environment, cut or prolonged to `horizon` levels: a `BatchEnvironment`.
 
     An episode that ends before the horizon, terminated or truncated (a `TimeLimit` shorter than the horizon
-    included), is absorbed: from then on its features are 0, and it earns nothing. What the shift would have paid until the
-    horizon, scale times shift for each level left, is paid with the step that ends it, since early endings would look
-    bad otherwise.
+    included), is absorbed: from then on its features are 0, and it earns nothing. What the shift would have paid until
+    the horizon, scale times shift for each level left, is paid with the step that ends it, since early endings would
+    look bad otherwise.
 
     Parameters
     ----------
