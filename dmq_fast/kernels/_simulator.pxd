@@ -128,9 +128,9 @@ cdef class Simulator:
             return True
         return self.halt(NORM, h, 0, square_in_order(self.rows + wrong * self.width, self.width) ** 0.5)
 
-    # States and rewards <- those after `actions`; rewards as the learner sees them, after shift and scale. The step that
-    # ends an episode is paid the shifts of all levels that are left: the features are 0 from then on, and so is the
-    # value that a learner makes of them.
+    # States and rewards <- those after `actions`; rewards as the learner sees them, after shift and scale. The step
+    # that ends an episode is paid the shifts of all levels that are left: the features are 0 from then on, and so is
+    # the value that a learner makes of them.
     cdef inline bint move_block(self, Philox* generator, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t i, wrong, count = 0 if self.env.step_uniforms == NULL else self.env.step_uniforms[h]
         cdef const double* u = self.draw_block(generator, size, count)

@@ -1114,7 +1114,7 @@ cdef class OptimisticPlanner:
     ) noexcept nogil:
         # `values` has the values of the next level's rows in row (h + 1) % 2, `greedy` their actions. `carry` has the
         # targets of the next level by episode, or no entries.
-        cdef Py_ssize_t h, e, a, i, j, p, k, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t h, e, a, j, p, k, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
         cdef double y, count, best, less
         cdef double* moment
         cdef const double* phi
