@@ -61,9 +61,12 @@ def roll_out(env, policy, n, stream, levels, returns_from):
                 actions = (draw(size, 1)[:, 0] * env.n_actions).astype(np.int64)
             else:
                 actions = np.argmax(phi @ rule.theta.T, axis=1)
+            before = handle.ended(h, states)
             raw = handle.step(h, states, actions, draw(size, handle.step_uniforms[h]))
+            over = handle.ended(h + 1, states) if h + 1 < env.horizon else before
+            shifts = np.where(before & (h > 0), 0, np.where(over, env.horizon - h, 1))
             for y in so_far.values():
-                y += env.reward_scale * (raw + env.reward_shift)
+                y += env.reward_scale * (raw + shifts * env.reward_shift)
         for r, h in enumerate(returns_from):
             moments[r] += so_far[h] @ origin[h]
             squares[r] += so_far[h] @ so_far[h]

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dmq_fast import Policy, Stream
 from dmq_fast.environments import REGISTRY, cart_pole, describe, make, mountain_car
-from dmq_fast.features import Fourier
+from dmq_fast.features import Fourier, Identity
 from dmq_fast.kernels._control import CartPole, MountainCar
 from dmq_fast.kernels._env import EnvironmentHandle
+from dmq_fast.samplers import RolloutSampler
 
 ENDED = ("ended", np.int64)
 CAR = np.dtype([("position", np.float64), ("velocity", np.float64), ENDED])
@@ -220,3 +222,17 @@ def test_bad_arguments_are_refused(arguments, error, words):
     for factory in (mountain_car, cart_pole):
         with pytest.raises(error, match=words):
             factory(**arguments)
+
+
+@pytest.mark.parametrize("horizon", [200, 230])
+def test_arriving_is_paid_at_once(horizon):
+    """What follows earns nothing: features are 0 there, and with them every linear value."""
+    env = mountain_car(horizon, Identity([-1.2, -0.07], [0.6, 0.07]))
+    push = Policy.greedy([[[0.0, -1.0], [0.0, 0.0], [0.0, 1.0]]] * horizon)  # the way it moves
+    shown = RolloutSampler(env).trajectories(push, 50, stream=Stream(1))
+    running = shown.features.any(axis=2)
+    steps = running.sum(axis=1)
+    assert steps.max() < 190
+    np.testing.assert_array_equal(np.argmax(shown.rewards, axis=1), steps - 1)
+    np.testing.assert_allclose(shown.rewards.max(axis=1), (horizon - steps) / horizon, rtol=1e-15)
+    assert (np.count_nonzero(shown.rewards, axis=1) == 1).all() and not shown.rewards[~running].any()

@@ -497,6 +497,10 @@ def test_mountain_car_pays_for_arriving_early():
     found = sampler.evaluate(policy, 100, stream=Stream(0))
     assert -150 < env.original_value(found.value) < -100
     assert sampler.evaluate(Policy.uniform(200), 100, stream=Stream(0)).value == 0.0
+    shown = sampler.trajectories(policy, 20, stream=Stream(0))
+    steps = shown.features.any(axis=2).sum(axis=1)
+    expected = np.where(np.arange(200) == steps[:, None] - 1, (200 - steps[:, None]) / 200, 0.0)
+    np.testing.assert_allclose(shown.rewards, expected, rtol=0, atol=1e-15)
 
 
 # By id

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmq_fast.environments import chain, combination_lock
+from dmq_fast import Policy
+from dmq_fast.environments import chain, combination_lock, mountain_car
 from dmq_fast.environments.block import block_mdp
+from dmq_fast.features import Identity
 from dmq_fast.kernels import Episode, OptimisticPlanner, Stream
 
 pytestmark = pytest.mark.kernels
@@ -108,6 +110,8 @@ def made_up(rng, n, horizon, n_actions, d, kind):
     """Return features, actions and rewards of n episodes of no particular environment."""
     if kind == "one-hot":
         x = np.eye(d)[rng.integers(d, size=(n, horizon))]
+    elif kind == "tiles":  # a tile of each of two tilings
+        x = (np.eye(d)[rng.integers(d // 2, size=(n, horizon))] + np.eye(d)[rng.integers(d // 2, d, (n, horizon))]) / 2
     else:
         pool = rng.normal(size=(5, d)) if kind == "few" else rng.normal(size=(n * horizon, d))
         pool /= np.maximum(np.linalg.norm(pool, axis=1, keepdims=True), 1e-300) * rng.uniform(1, 3)
@@ -182,10 +186,43 @@ def test_agrees_with_the_twin(seed, n, horizon, n_actions, d, kind, floor, impat
     agree(planner, Twin(x, a, r, n_actions), floor, rng, impatience)
 
 
-def test_agrees_after_thousands_of_rank_one_changes():
+@pytest.mark.parametrize(("kind", "d"), [("few", 6), ("tiles", 12)])
+def test_agrees_after_thousands_of_rank_one_changes(kind, d):
     rng = np.random.default_rng(0)
-    x, a, r = made_up(rng, 3000, 2, 2, 6, "few")
+    x, a, r = made_up(rng, 3000, 2, 2, d, kind)
     agree(planner_of(x, a, r, 2), Twin(x, a, r, 2), 0.05, rng)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sparse_rows_of_columns_that_appear_late_agree_with_the_twin(seed):
+    rng = np.random.default_rng(seed)
+    x, a, r = made_up(rng, 25, 3, 3, 20, "tiles")
+    agree(planner_of(x, a, r, 3), Twin(x, a, r, 3), 0.05, rng)
+
+
+def test_factors_are_as_large_as_their_data():
+    """Matrices over all 200,000 columns would take 2.6 terabytes."""
+    d = 200_000
+    planner = OptimisticPlanner(2, 4, d, RIDGE, LOG_CONFIDENCE)
+    x = np.zeros((2, d))
+    x[:, [7, d - 1]] = 0.5
+    planner.add(x, np.array([1, 2]), [0.0, 0.5])
+    planner.plan(0.5)
+    value = 0.25 / (0.5 + RIDGE)  # 0.5 |phi|^2 / (|phi|^2 + ridge)
+    close(planner.table(1)[2], [value])
+    close(planner.table(1)[0][0, [2, 0]], [0.5 / (0.5 + RIDGE), 0.5 / RIDGE])
+
+
+def test_what_the_end_of_an_episode_earns_is_seen_from_its_start():
+    """Features are 0 after the end, so nothing could be fitted to what was earned there."""
+    env = mountain_car(200, Identity([-1.2, -0.07], [0.6, 0.07]))
+    push = Policy.greedy([[[0.0, -1.0], [0.0, 0.0], [0.0, 1.0]]] * 200)  # the way it moves
+    planner = OptimisticPlanner(200, 3, 2, 1e-12, LOG_CONFIDENCE)
+    planner.play(Episode(env.handle, env.features, Stream(0)), 20, np.array([rule.theta for rule in push.rules]), 200)
+    planner.plan(1.0)
+    returns = planner.returns(np.arange(20))
+    assert returns.min() > 0.15
+    assert planner.predicted(np.arange(20)).mean() > returns.mean() / 2
 
 
 def test_plans_between_episodes_change_nothing():

@@ -57,7 +57,8 @@ class CompiledEnv:
     horizon, n_actions, dimension : int
         H, K and d, the latter after the feature map.
     reward_shift, reward_scale : float
-        The learner sees r' = reward_scale (r + reward_shift).
+        The learner sees r' = reward_scale (r + reward_shift). The step that ends an episode before the last level is
+        paid the shifts of all levels that are left; what follows earns nothing.
     name : str
     parameters : dict
     features : FeatureMap or None

@@ -21,7 +21,7 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
 
     Observations are position and velocity, as single precision holds them; actions 0, 1, 2 push left, not at all and
     right. Every step costs 1 until the car has arrived, or until Gymnasium's limit of 200 steps. The learner sees
-    r' = (r + 1)/H: nothing on the way, and 1/H for every level after the end.
+    r' = (r + 1)/H: nothing on the way, and on arrival 1/H for every level that is left.
 
     Parameters
     ----------

@@ -30,7 +30,8 @@ cdef struct Environment:
     int64_t reset_uniforms
     const int64_t* feature_uniforms
     const int64_t* step_uniforms
-    # The learner sees r' = reward_scale (r + reward_shift), which must be >= 0 and sum to at most 1 a trajectory.
+    # The learner sees r' = reward_scale (r + reward_shift), which must be >= 0 and sum to at most 1 a trajectory. Where
+    # a trajectory ends early, the step that ends it is paid the shifts of all levels that are left.
     double reward_shift
     double reward_scale
     # Passed to every function; must not change during a simulation.

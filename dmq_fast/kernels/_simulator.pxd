@@ -53,8 +53,10 @@ cdef class Simulator:
     cdef int32_t* columns
     cdef double* uniforms
     # The rest of the workspace: what `states` is aligned in, flags and observations by trajectory, and the map's own.
+    # Flags are those of the present states, and of the states before.
     cdef void* _states
     cdef int8_t* _ended
+    cdef int8_t* _ended_before
     cdef double* _observed
     cdef double* _map_work
 
@@ -86,7 +88,16 @@ cdef class Simulator:
         code = self.env.reset(self.env.context, size, u, self.states)
         if code != 0:
             return self.halt(RESET, 0, code, 0.0)
-        return not has_blank(self.states, size, self.env.state_bytes) or self.halt(BLANK, 0, 0, 0.0)
+        if has_blank(self.states, size, self.env.state_bytes):
+            return self.halt(BLANK, 0, 0, 0.0)
+        return self.env.ended == NULL or self.find_ended(0, size)
+
+    # Flags of the episodes that are over before level h.
+    cdef inline bint find_ended(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+        cdef int code
+        self._ended, self._ended_before = self._ended_before, self._ended
+        code = self.env.ended(self.env.context, h, size, self.states, self._ended)
+        return code == 0 or self.halt(ENDED, h, code, 0.0)
 
     # Rows and columns <- the features of the states of level h.
     cdef inline bint observe_block(self, Philox* generator, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
@@ -106,9 +117,6 @@ cdef class Simulator:
         elif mapped:
             self.feature_map.apply(out, size, self.rows, self._map_work)
         if self.env.ended != NULL:
-            code = self.env.ended(self.env.context, h, size, self.states, self._ended)
-            if code != 0:
-                return self.halt(ENDED, h, code, 0.0)
             for i in range(size):
                 if self._ended[i]:
                     memset(self.rows + i * self.width, 0, self.width * sizeof(double))
@@ -120,15 +128,26 @@ cdef class Simulator:
             return True
         return self.halt(NORM, h, 0, square_in_order(self.rows + wrong * self.width, self.width) ** 0.5)
 
-    # States and rewards <- those after `actions`; rewards as the learner sees them, after shift and scale.
+    # States and rewards <- those after `actions`; rewards as the learner sees them, after shift and scale. The step
+    # that ends an episode is paid the shifts of all levels that are left: the features are 0 from then on, and so is
+    # the value that a learner makes of them.
     cdef inline bint move_block(self, Philox* generator, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
-        cdef Py_ssize_t wrong, count = 0 if self.env.step_uniforms == NULL else self.env.step_uniforms[h]
+        cdef Py_ssize_t i, wrong, count = 0 if self.env.step_uniforms == NULL else self.env.step_uniforms[h]
         cdef const double* u = self.draw_block(generator, size, count)
+        cdef const int8_t* before = self._ended
         cdef int code
         memset(self.rewards, 0xFF, size * sizeof(double))
         code = self.env.step(self.env.context, h, size, self.states, self.actions, u, self.rewards)
         if code != 0:
             return self.halt(STEP, h, code, 0.0)
+        if self.env.ended != NULL:
+            if h + 1 < self.horizon and not self.find_ended(h + 1, size):
+                return False
+            for i in range(size):
+                if before[i] and h > 0:
+                    self.rewards[i] -= self.env.reward_shift
+                elif self._ended[i]:
+                    self.rewards[i] += (self.horizon - h - 1) * self.env.reward_shift
         if size == 1:
             self.rewards[0] = self.env.reward_scale * (self.rewards[0] + self.env.reward_shift)
             wrong = -1 if self.rewards[0] >= 0.0 and self.rewards[0] <= 1.0 + SLACK else 0

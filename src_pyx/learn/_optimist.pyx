@@ -17,15 +17,17 @@ episodes maximise that explore, and W - F bounds what is left to find.
 Equal feature rows of a level are kept once, and equal transitions (row, action, next row) once with their number, so
 with m rows and t transitions a level a plan costs
 
-    O(H (m K d + t + K d^2))
+    O(H (m K d + t + K s^2))
 
-whatever the number of episodes; where all rows differ, m and t are that number.
+whatever the number of episodes; where all rows differ, m and t are that number. s <= d is the support of a level and
+action: the columns in which a feature of its data is not 0. V is ridge I elsewhere, so its factor is kept on the
+support alone.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from dmq_fast.kernels._episode cimport UNCHECKED, Episode
@@ -42,6 +44,8 @@ cdef enum:
     # Rank-one changes of V after which its leverages are computed afresh, to bound rounding.
     REFRESH = 1024
     FIRST_ROOM = 16
+    # Rows with at most one entry in so many that is not 0 are kept by entries.
+    SPARSE = 4
     # Halvings of the argument of exp, see `chance_of`.
     HALVINGS = 10
 
@@ -55,6 +59,11 @@ cdef struct Move:
     double count
     double least
     double most
+
+# An entry of a feature row that is not 0.
+cdef struct Entry:
+    Py_ssize_t column
+    double x
 
 cdef struct Level:
     Py_ssize_t n
@@ -71,12 +80,90 @@ cdef struct Level:
     double* earned
     double* target
     double* hope
+    # Where the entries of a row end (room,), those of all rows one after the other. A row of many has none here, and is
+    # read from `rows`.
+    Py_ssize_t* ends
+    Py_ssize_t entry_room
+    Entry* entries
     # Open addressing by content: index + 1, or 0; a power of two, at least twice the room.
     Py_ssize_t* slots
     Py_ssize_t n_moves
     Py_ssize_t move_room
     Move* moves
     Py_ssize_t* move_slots
+
+
+# U (n, n) in the upper triangle, on the columns (n,) of the support, ascending; sqrt(ridge) I on the others.
+cdef struct Factor:
+    Py_ssize_t n
+    Py_ssize_t* columns
+    double* u
+
+
+cdef void gather(const Factor* factor, const double* x, double scale, double* out) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(factor.n):
+        out[i] = scale * x[factor.columns[i]]
+
+
+cdef void scatter(const Factor* factor, const double* x, double* out) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(factor.n):
+        out[factor.columns[i]] = x[i]
+
+
+cdef void solve_on_support(const Factor* factor, const double* u, double* x, double* work) noexcept nogil:
+    # x <- V^{-1} x for an x (d,) that is 0 outside of the support, with a factor u on it.
+    gather(factor, x, 1.0, work)
+    solve_factor_transposed(u, work, factor.n)
+    solve_factor(u, work, factor.n)
+    scatter(factor, work, x)
+
+
+cdef void ridge_alone(double* u, double root, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t i
+    memset(u, 0, n * n * sizeof(double))
+    for i in range(n):
+        u[i * n + i] = root
+
+
+cdef bint widen(Factor* factor, const double* phi, double root, Py_ssize_t d) noexcept nogil:
+    # The support takes in the columns of phi. False, and nothing changed, if memory ran out.
+    cdef Py_ssize_t n = 0, i, j, old = 0, into
+    cdef Py_ssize_t* columns
+    cdef Py_ssize_t* place
+    cdef double* u
+    for j in range(d):
+        if old < factor.n and factor.columns[old] == j:
+            old += 1
+            n += 1
+        elif phi[j] != 0.0:
+            n += 1
+    if n == factor.n:
+        return True
+    columns, u = <Py_ssize_t*> malloc(2 * n * sizeof(Py_ssize_t)), <double*> malloc(n * n * sizeof(double))
+    if columns == NULL or u == NULL:
+        free(columns)
+        free(u)
+        return False
+    # Where the old columns go.
+    place, old, into = columns + n, 0, 0
+    for j in range(d):
+        if old < factor.n and factor.columns[old] == j:
+            place[old] = into
+            old += 1
+        elif phi[j] == 0.0:
+            continue
+        columns[into] = j
+        into += 1
+    ridge_alone(u, root, n)
+    for i in range(factor.n):
+        for j in range(i, factor.n):
+            u[place[i] * n + place[j]] = factor.u[i * factor.n + j]
+    free(factor.columns)
+    free(factor.u)
+    factor.n, factor.columns, factor.u = n, columns, u
+    return True
 
 
 cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
@@ -131,7 +218,8 @@ cdef bint make_room(Level* level, Py_ssize_t n_actions, Py_ssize_t d) noexcept n
     for j in range(5):
         if not grown(<void**> tables[j], room * n_actions * sizeof(double)):
             return False
-    if not grown(<void**> &level.rows, room * d * sizeof(double)):
+    if not (grown(<void**> &level.rows, room * d * sizeof(double))
+            and grown(<void**> &level.ends, room * sizeof(Py_ssize_t))):
         return False
     slots = <Py_ssize_t*> calloc(2 * room, sizeof(Py_ssize_t))
     if slots == NULL:
@@ -141,6 +229,49 @@ cdef bint make_room(Level* level, Py_ssize_t n_actions, Py_ssize_t d) noexcept n
     for j in range(level.n):
         slot_of(level, level.rows + j * d, d)[0] = j + 1
     return True
+
+
+cdef bint keep_row(Level* level, const double* phi, Py_ssize_t d) noexcept nogil:
+    # Row number `level.n` <- phi; `level.n` stays.
+    cdef Py_ssize_t i, many = 0, j = level.n, end = level.ends[j - 1] if j > 0 else 0
+    for i in range(d):
+        many += phi[i] != 0.0
+    if SPARSE * many > d:
+        many = 0
+    if end + many > level.entry_room:
+        if not grown(<void**> &level.entries, 2 * (end + many) * sizeof(Entry)):
+            return False
+        level.entry_room = 2 * (end + many)
+    memcpy(level.rows + j * d, phi, d * sizeof(double))
+    level.ends[j] = end + many
+    if many > 0:
+        for i in range(d):
+            if phi[i] != 0.0:
+                level.entries[end].column, level.entries[end].x = i, phi[i]
+                end += 1
+    return True
+
+
+cdef double row_dot(const Level* level, Py_ssize_t j, const double* y, Py_ssize_t d) noexcept nogil:
+    # Row j . y.
+    cdef Py_ssize_t k, start = level.ends[j - 1] if j > 0 else 0
+    cdef double total = 0.0
+    if start == level.ends[j]:
+        return dot(level.rows + j * d, y, d)
+    for k in range(start, level.ends[j]):
+        total += level.entries[k].x * y[level.entries[k].column]
+    return total
+
+
+cdef void add_row(double* y, const Level* level, Py_ssize_t j, double scale, Py_ssize_t d) noexcept nogil:
+    # y <- y + scale row j.
+    cdef Py_ssize_t k, start = level.ends[j - 1] if j > 0 else 0
+    if start == level.ends[j]:
+        for k in range(d):
+            y[k] += scale * level.rows[j * d + k]
+        return
+    for k in range(start, level.ends[j]):
+        y[level.entries[k].column] += scale * level.entries[k].x
 
 
 cdef bint make_room_for_moves(Level* level) noexcept nogil:
@@ -194,12 +325,6 @@ cdef inline double clip(double x, double most) noexcept nogil:
     return 0.0 if not x > 0.0 else min(x, most)
 
 
-cdef inline void add_scaled(double* y, const double* x, double scale, Py_ssize_t d) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(d):
-        y[i] += scale * x[i]
-
-
 cdef class OptimisticPlanner:
     """The data of a run, and the plans made from them.
 
@@ -233,9 +358,9 @@ cdef class OptimisticPlanner:
     cdef int32_t* visited
     cdef int32_t* taken
     cdef double* paid
-    cdef object _factors, _theta, _omega, _scratch, _since
-    # U (H, K, d, d) in upper triangles; estimates (H, K, d).
-    cdef double* factors
+    cdef object _theta, _omega, _scratch, _since
+    # (H, K) factors; estimates (H, K, d).
+    cdef Factor* factors
     cdef double* theta
     cdef double* omega
     # (H, d) features of an episode, (d,), (d,), (K,), (H,) rewards.
@@ -254,14 +379,13 @@ cdef class OptimisticPlanner:
         self.dimension = d = integer(dimension, "dimension", 1, most)
         self.ridge, self.log_confidence = positive(ridge, "ridge"), positive(log_confidence, "log_confidence")
         self.levels = <Level*> calloc(self.horizon, sizeof(Level))
-        if self.levels == NULL:
+        self.factors = <Factor*> calloc(self.horizon * self.n_actions, sizeof(Factor))
+        if self.levels == NULL or self.factors == NULL:
             raise MemoryError()
-        self._factors = np.zeros((self.horizon, self.n_actions, d, d))
-        self._factors[:, :, np.arange(d), np.arange(d)] = sqrt(self.ridge)
         self._theta = np.zeros((self.horizon, self.n_actions, d))
         self._omega = np.zeros((self.horizon, self.n_actions, d))
         self._scratch = np.zeros((self.horizon + 2) * d + self.n_actions + self.horizon)
-        self.factors, self.theta, self.omega = entries(self._factors), entries(self._theta), entries(self._omega)
+        self.theta, self.omega = entries(self._theta), entries(self._omega)
         self.record = entries(self._scratch)
         self.x = self.record + self.horizon * d
         self.w = self.x + d
@@ -277,6 +401,8 @@ cdef class OptimisticPlanner:
             for h in range(self.horizon):
                 level = self.levels + h
                 free(level.rows)
+                free(level.ends)
+                free(level.entries)
                 free(level.visits)
                 free(level.before)
                 free(level.plain)
@@ -289,6 +415,11 @@ cdef class OptimisticPlanner:
                 free(level.slots)
                 free(level.moves)
                 free(level.move_slots)
+        if self.factors != NULL:
+            for h in range(self.horizon * self.n_actions):
+                free(self.factors[h].columns)
+                free(self.factors[h].u)
+        free(self.factors)
         free(self.levels)
         free(self.visited)
         free(self.taken)
@@ -494,13 +625,21 @@ cdef class OptimisticPlanner:
         if not well:
             raise MemoryError()
 
-    cdef inline double* factor(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
-        return self.factors + (h * self.n_actions + a) * self.dimension * self.dimension
+    cdef inline Factor* factor(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
+        return self.factors + h * self.n_actions + a
 
     cdef double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
-        memcpy(self.w, phi, self.dimension * sizeof(double))
-        solve_factor_transposed(self.factor(h, a), self.w, self.dimension)
-        return dot(self.w, self.w, self.dimension)
+        cdef const Factor* factor = self.factor(h, a)
+        cdef Py_ssize_t j, i = 0
+        cdef double outside = 0.0, root = sqrt(self.ridge)
+        gather(factor, phi, 1.0, self.w)
+        solve_factor_transposed(factor.u, self.w, factor.n)
+        for j in range(self.dimension):
+            if i < factor.n and factor.columns[i] == j:
+                i += 1
+            elif phi[j] != 0.0:
+                outside += (phi[j] / root) * (phi[j] / root)
+        return dot(self.w, self.w, factor.n) + outside
 
     cdef bint absorb(self) noexcept nogil:
         # The recorded episode enters the data.
@@ -526,7 +665,8 @@ cdef class OptimisticPlanner:
             visited[h] = <int32_t> j
             self.taken[e * horizon + h] = <int32_t> self.actions[h]
             self.paid[e * horizon + h] = self.rewards[h]
-            self.enter(h, self.actions[h], self.record + h * self.dimension)
+            if not self.enter(h, self.actions[h], self.record + h * self.dimension):
+                return False
         for h in range(horizon):
             j = visited[h + 1] if h + 1 < horizon else 0
             if not add_move(self.levels + h, visited[h] * n_actions + self.actions[h], j, self.rewards[h]):
@@ -545,7 +685,8 @@ cdef class OptimisticPlanner:
         slot = slot_of(level, phi, d)
         if slot[0] == 0:
             j = level.n
-            memcpy(level.rows + j * d, phi, d * sizeof(double))
+            if not keep_row(level, phi, d):
+                return -1
             level.visits[j] = level.before[j] = level.plain[j] = level.hopeful[j] = 0.0
             for a in range(n_actions):
                 level.earned[j * n_actions + a] = 0.0
@@ -559,28 +700,31 @@ cdef class OptimisticPlanner:
         level.leverage[j * self.n_actions + a] = u
         level.chance[j * self.n_actions + a] = chance_of(self.log_confidence * u)
 
-    cdef void enter(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+    cdef bint enter(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
         # V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1} phi.
         cdef Py_ssize_t j, n_actions = self.n_actions, d = self.dimension
         cdef Level* level = self.levels + h
+        cdef Factor* factor = self.factor(h, a)
         cdef double denominator, t, u
+        if not widen(factor, phi, sqrt(self.ridge), d):
+            return False
         memcpy(self.x, phi, d * sizeof(double))
-        solve_factor_transposed(self.factor(h, a), self.x, d)
-        solve_factor(self.factor(h, a), self.x, d)
-        memcpy(self.w, phi, d * sizeof(double))
-        update_factor(self.factor(h, a), self.w, d)
+        solve_on_support(factor, factor.u, self.x, self.w)
+        gather(factor, phi, 1.0, self.w)
+        update_factor(factor.u, self.w, factor.n)
         self.since[h, a] += 1
         denominator = 1.0 + dot(self.x, phi, d)
         if self.since[h, a] == REFRESH:
             self.since[h, a] = 0
         for j in range(level.n):
-            t = dot(level.rows + j * d, self.x, d)
+            t = row_dot(level, j, self.x, d)
             u = level.leverage[j * n_actions + a] - t * t / denominator
             # After most of a leverage has gone the difference has lost digits.
             if self.since[h, a] == 0 or u < 0.5 * level.leverage[j * n_actions + a]:
                 u = self.leverage(h, a, level.rows + j * d)
             if t != 0.0 or self.since[h, a] == 0:
                 self.set_leverage(h, j, a, u)
+        return True
 
     # Plans
 
@@ -628,7 +772,6 @@ cdef class OptimisticPlanner:
         cdef double largest = 0.0, most, q, f, value
         cdef double* theta
         cdef double* omega
-        cdef const double* phi
         cdef Level* level
         cdef Level* following
         cdef const Move* move
@@ -649,20 +792,20 @@ cdef class OptimisticPlanner:
                     p = j * n_actions + a
                     if level.hope[p] != 0.0 or level.target[p] != 0.0:
                         level.hope[p] /= 1.0 + self.impatience * level.leverage[p]
-                        add_scaled(theta + a * d, level.rows + j * d, level.target[p], d)
-                        add_scaled(omega + a * d, level.rows + j * d, level.hope[p], d)
+                        add_row(theta + a * d, level, j, level.target[p], d)
+                        add_row(omega + a * d, level, j, level.hope[p], d)
             for a in range(n_actions):
                 self.solve(h, a, theta + a * d)
                 self.solve(h, a, omega + a * d)
             for j in range(level.n):
-                phi, most = level.rows + j * d, ceiling(level.before[j])
+                most = ceiling(level.before[j])
                 level.plain[j] = level.hopeful[j] = 0.0
                 for a in range(n_actions):
                     p = j * n_actions + a
-                    q = level.target[p] = dot(phi, theta + a * d, d)
+                    q = level.target[p] = row_dot(level, j, theta + a * d, d)
                     f = clip(q, most)
                     level.plain[j] = max(level.plain[j], f)
-                    value = self.hoped(f, level.chance[p], dot(phi, omega + a * d, d), most)
+                    value = self.hoped(f, level.chance[p], row_dot(level, j, omega + a * d, d), most)
                     level.hopeful[j] = max(level.hopeful[j], value)
             for t in range(level.n_moves):
                 move = level.moves + t
@@ -672,8 +815,8 @@ cdef class OptimisticPlanner:
         return largest
 
     cdef inline void solve(self, Py_ssize_t h, Py_ssize_t a, double* moment) noexcept nogil:
-        solve_factor_transposed(self.factor(h, a), moment, self.dimension)
-        solve_factor(self.factor(h, a), moment, self.dimension)
+        cdef const Factor* factor = self.factor(h, a)
+        solve_on_support(factor, factor.u, moment, self.w)
 
     cdef inline double hoped(self, double f, double chance, double later, double most) noexcept nogil:
         # W of a pair whose F is f and whose phi^T omega is `later`.
@@ -807,7 +950,7 @@ cdef class OptimisticPlanner:
                     continue
                 best = 0.0
                 for a in range(n_actions):
-                    self.scores[a] = clip(dot(level.rows + j * d, weights + (h * n_actions + a) * d, d), 1.0)
+                    self.scores[a] = clip(row_dot(level, j, weights + (h * n_actions + a) * d, d), 1.0)
                     best = max(best, self.scores[a])
                 for a in range(n_actions):
                     total += counts[j * n_actions + a] * (best - self.scores[a])
@@ -922,6 +1065,7 @@ cdef class OptimisticPlanner:
         cdef double* theta
         cdef double* omega
         cdef const double* phi
+        cdef const Factor* support
         cdef Level* level
         cdef Level* following
         for h in range(self.horizon - 1, -1, -1):
@@ -942,30 +1086,26 @@ cdef class OptimisticPlanner:
                 theta, omega = self.theta + (h * n_actions + a) * d, self.omega + (h * n_actions + a) * d
                 memset(theta, 0, d * sizeof(double))
                 memset(omega, 0, d * sizeof(double))
-                memset(factor, 0, d * d * sizeof(double))
-                for i in range(d):
-                    factor[i * d + i] = sqrt(self.ridge)
+                support = self.factor(h, a)
+                ridge_alone(factor, sqrt(self.ridge), support.n)
                 for j in range(level.n):
                     p, phi = j * n_actions + a, level.rows + j * d
                     if pairs[0, p] == 0.0:
                         continue
-                    add_scaled(theta, phi, pairs[1, p], d)
-                    add_scaled(omega, phi, pairs[2, p], d)
-                    memset(self.w, 0, d * sizeof(double))
-                    add_scaled(self.w, phi, sqrt(pairs[0, p]), d)
-                    update_factor(factor, self.w, d)
-                solve_factor_transposed(factor, theta, d)
-                solve_factor(factor, theta, d)
-                solve_factor_transposed(factor, omega, d)
-                solve_factor(factor, omega, d)
+                    add_row(theta, level, j, pairs[1, p], d)
+                    add_row(omega, level, j, pairs[2, p], d)
+                    gather(support, phi, sqrt(pairs[0, p]), self.w)
+                    update_factor(factor, self.w, support.n)
+                solve_on_support(support, factor, theta, self.w)
+                solve_on_support(support, factor, omega, self.w)
             theta, omega = self.theta + h * n_actions * d, self.omega + h * n_actions * d
             for j in range(level.n):
-                phi, most = level.rows + j * d, ceiling(level.before[j])
+                most = ceiling(level.before[j])
                 level.plain[j] = level.hopeful[j] = 0.0
                 for a in range(n_actions):
-                    f = clip(dot(phi, theta + a * d, d), most)
+                    f = clip(row_dot(level, j, theta + a * d, d), most)
                     level.plain[j] = max(level.plain[j], f)
-                    z = self.hoped(f, level.chance[j * n_actions + a], dot(phi, omega + a * d, d), most)
+                    z = self.hoped(f, level.chance[j * n_actions + a], row_dot(level, j, omega + a * d, d), most)
                     level.hopeful[j] = max(level.hopeful[j], z)
 
     cdef void refit(
@@ -974,10 +1114,11 @@ cdef class OptimisticPlanner:
     ) noexcept nogil:
         # `values` has the values of the next level's rows in row (h + 1) % 2, `greedy` their actions. `carry` has the
         # targets of the next level by episode, or no entries.
-        cdef Py_ssize_t h, e, a, i, j, p, k, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t h, e, a, j, p, k, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
         cdef double y, count, best, less
         cdef double* moment
         cdef const double* phi
+        cdef const Factor* support
         cdef Level* level
         cdef Level* following
         for h in range(horizon - 1, -1, -1):
@@ -993,7 +1134,7 @@ cdef class OptimisticPlanner:
                         less = 0.0
                         if greedy[j] != self.taken[k + 1]:
                             moment = theta + ((h + 1) * n_actions + self.taken[k + 1]) * d
-                            less = values[(h + 1) % 2, j] - clip(dot(following.rows + j * d, moment, d), 1.0)
+                            less = values[(h + 1) % 2, j] - clip(row_dot(following, j, moment, d), 1.0)
                             if less > near:
                                 less = -1.0
                     y += carry[e] + less if less >= 0.0 else values[(h + 1) % 2, j]
@@ -1005,19 +1146,16 @@ cdef class OptimisticPlanner:
             for a in range(n_actions):
                 moment = theta + (h * n_actions + a) * d
                 # Rows are rotated in: a sum of squares would lose what is shorter than the root of the rounding.
-                memset(gram, 0, d * d * sizeof(double))
-                for i in range(d):
-                    gram[i * d + i] = sqrt(self.ridge)
+                support = self.factor(h, a)
+                ridge_alone(gram, sqrt(self.ridge), support.n)
                 for j in range(level.n):
                     count, phi = pairs[0, j * n_actions + a], level.rows + j * d
                     if count == 0.0:
                         continue
-                    add_scaled(moment, phi, pairs[1, j * n_actions + a], d)
-                    memset(self.w, 0, d * sizeof(double))
-                    add_scaled(self.w, phi, sqrt(count), d)
-                    update_factor(gram, self.w, d)
-                solve_factor_transposed(gram, moment, d)
-                solve_factor(gram, moment, d)
+                    add_row(moment, level, j, pairs[1, j * n_actions + a], d)
+                    gather(support, phi, sqrt(count), self.w)
+                    update_factor(gram, self.w, support.n)
+                solve_on_support(support, gram, moment, self.w)
             for j in range(level.n):
                 greedy[j] = greedy_action(level.rows + j * d, theta + h * n_actions * d, n_actions, d, &best)
                 values[h % 2, j] = clip(best, 1.0)

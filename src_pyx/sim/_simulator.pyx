@@ -62,11 +62,12 @@ cdef class Simulator:
         self.columns = <int32_t*> calloc(block * self.width, sizeof(int32_t))
         self.uniforms = <double*> calloc(block * self.most_uniforms, sizeof(double))
         self._ended = <int8_t*> calloc(block, sizeof(int8_t))
+        self._ended_before = <int8_t*> calloc(block, sizeof(int8_t))
         self._observed = <double*> calloc(block * observed + 1, sizeof(double))
         self._map_work = <double*> calloc(map_work + 1, sizeof(double))
         if (self._states == NULL or self.actions == NULL or self.rewards == NULL or self.rows == NULL
-                or self.columns == NULL or self.uniforms == NULL or self._ended == NULL or self._observed == NULL
-                or self._map_work == NULL):
+                or self.columns == NULL or self.uniforms == NULL or self._ended == NULL or self._ended_before == NULL
+                or self._observed == NULL or self._map_work == NULL):
             raise MemoryError()
         return 0
 
@@ -78,5 +79,6 @@ cdef class Simulator:
         free(self.columns)
         free(self.uniforms)
         free(self._ended)
+        free(self._ended_before)
         free(self._observed)
         free(self._map_work)

@@ -35,8 +35,9 @@ class GymnasiumBatch:
     """Episodes of a Gymnasium environment, cut or prolonged to `horizon` levels: a `BatchEnvironment`.
 
     An episode that ends before the horizon, terminated or truncated (a `TimeLimit` shorter than the horizon
-    included), is absorbed: from then on its features are 0, every action earns the raw reward 0, and
-    r' = scale (r + shift) is paid all the same, since early endings would look bad otherwise.
+    included), is absorbed: from then on its features are 0, and it earns nothing. What the shift would have paid until
+    the horizon, scale times shift for each level left, is paid with the step that ends it, since early endings would
+    look bad otherwise.
 
     Parameters
     ----------
@@ -183,9 +184,14 @@ class GymnasiumBatch:
     def step(
         self, level: int, states: Episodes, actions: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[Episodes, Array]:
-        """Step the episodes that have not ended; see `BatchEnvironment.step`."""
+        """Step the episodes that have not ended; see `BatchEnvironment.step`.
+
+        The step that ends an episode is paid the shifts of all levels that are left.
+        """
+        before = states.alive.copy()
         raw = states.step(actions + int(self._actions.start))
-        return states, self.reward_scale * (raw + self.reward_shift)
+        shifts = np.where(states.alive, 1, np.where(before, self.horizon - level, 0))
+        return states, self.reward_scale * (raw + shifts * self.reward_shift)
 
     def release(self, states: Episodes) -> None:
         """Keep the copies for the next block; close those in which something went wrong."""
