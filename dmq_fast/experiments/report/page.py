@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import to_json
-from dmq_fast.experiments.report import style
+from dmq_fast.drawing import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

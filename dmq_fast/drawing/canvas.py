@@ -6,18 +6,21 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dmq_fast.experiments.report.style import in_style
+from dmq_fast.drawing.style import in_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["canvas"]
+__all__ = ["WIDTH", "canvas"]
+
+WIDTH = 3.3
+"""Width of a column in inches."""
 
 
 @contextlib.contextmanager
 def canvas(width: float, height: float) -> Iterator[Figure]:
     """Yield a styled figure, in inches, without global state; its axes must be made within the block."""
-    from dmq_fast.experiments.report.figure import StyledFigure
+    from dmq_fast.drawing.figure import StyledFigure
 
     with in_style():
         yield StyledFigure(figsize=(width, height), layout="constrained", dpi=200)
