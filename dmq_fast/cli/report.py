@@ -1,24 +1,37 @@
-"""``dmq-fast report``: write an HTML page about the run or the sweep in a directory."""
+"""``dmq-fast report``: write a page, tables or figures about the run or the sweep in a directory."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import from_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
-from dmq_fast.cli.run import read_options
+from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 if TYPE_CHECKING:
     from dmq_fast.environments import FiniteMDP
+    from dmq_fast.experiments import Rows
     from dmq_fast.run.result import Result
 
 __all__ = ["page_of", "report"]
+
+OPTIONS = {name: name for name in ("export", "export_curves", "epsilon", "out")}
+"""Arguments in messages, and the options that give them."""
+
+
+class Output(NamedTuple):
+    """A file that the command makes, and the function that writes it to a path."""
+
+    path: Path
+    write: Callable[[Path], None]
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -27,7 +40,7 @@ def report(arguments: Sequence[str]) -> int:
         "report",
         description="Write an HTML page about the run or the sweep in DIR: tables, pictures, a comparison of the run "
         "with the lemmas of the paper, and the command that repeats it. The page loads no other file. Needs "
-        "matplotlib.",
+        "matplotlib. With --export, write tables instead.",
         epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out of run or sweep named")
@@ -38,29 +51,73 @@ def report(arguments: Sequence[str]) -> int:
         metavar="X",
         help="accuracy for which the certificate of a run checks the premises of the lemmas",
     )
+    tables = parser.add_argument_group("tables of a sweep", "Files end in .csv or .parquet, which needs pyarrow.")
+    tables.add_argument("--export", type=Path, metavar="FILE", help="write a line for each run")
+    tables.add_argument(
+        "--export-curves", type=Path, metavar="FILE", help="write a line for each checkpoint of each learning curve"
+    )
     options = parser.parse_args(arguments)
-    directory: Path = options.directory
-    path = directory / "report.html" if options.out is None else options.out
     with signals.held():
         try:
-            if importlib.util.find_spec("matplotlib") is None:
-                raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
-            if not directory.is_dir():
-                raise NotADirectoryError(f"there is no directory {directory}")
-            claim_file("--out", path)
-            made = signals.attempt(lambda: page_of(directory, options.epsilon))
+            if not options.directory.is_dir():
+                raise NotADirectoryError(f"there is no directory {options.directory}")
+            made = signals.attempt(lambda: outputs(options))
         except (ValueError, ImportError, OSError) as error:
-            return usage_error(f"report: {told(error)}")
+            return usage_error(f"report: {with_flags(told(error), OPTIONS)}")
         if made is None:
             return signals.code(FINISHED)
-        page, notes = made
+        files, notes = made
         for note in notes:
             say(f"note: {note}")
         try:
-            write_text(path, page)
+            for file in files:
+                file.write(file.path)
         except OSError as error:
             return not_saved("report", error)
-        return signals.code(show("report", str(path), FINISHED))
+        return signals.code(show("report", "\n".join(str(file.path) for file in files), FINISHED))
+
+
+def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
+    """Return the files to write, and notes on what could not be computed; errors as in `page_of`."""
+    files: list[Output] = list(table_files(options))
+    notes: list[str] = []
+    if options.epsilon is not None and files and options.out is None:
+        raise ValueError("epsilon: expected with a page only; --out names one")
+    if options.out is not None or not files:
+        path = options.directory / "report.html" if options.out is None else options.out
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+        claim_file("--out", path)
+        page, notes = page_of(options.directory, options.epsilon)
+        files.append(Output(path, lambda path: write_text(path, page)))
+    return files, notes
+
+
+def table_files(options: Namespace) -> Iterator[Output]:
+    """Yield the tables that are asked for."""
+    from dmq_fast import experiments
+    from dmq_fast.experiments.report.csv_export import check_format
+
+    for name, curves in (("export", False), ("export_curves", True)):
+        path = getattr(options, name)
+        if path is not None:
+            claim_file(f"--{name.replace('_', '-')}", path)
+            check_format(path, name)
+            rows = rows_of(options.directory, name)
+            yield Output(path, partial(experiments.export, rows, curves=curves))
+
+
+def rows_of(directory: Path, argument: str) -> Rows:
+    """Return the runs of the sweep in a directory, for an argument that needs a sweep."""
+    from dmq_fast import experiments
+    from dmq_fast.experiments.sweeps.store import FILE
+
+    if not (directory / FILE).exists():
+        raise ValueError(f"{argument}: expected the directory of a sweep, and {directory} holds none")
+    rows = experiments.load(directory)
+    if not rows:
+        raise ValueError(f"{directory}: no run of this sweep has ended yet")
+    return rows
 
 
 def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
@@ -75,16 +132,13 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
     """
     from dmq_fast.experiments.report.reports import run_report, sweep_report
     from dmq_fast.experiments.sweeps.store import FILE as STORE
-    from dmq_fast.experiments.sweeps.store import load as load_rows
     from dmq_fast.experiments.sweeps.store import load_specs
     from dmq_fast.run.result import load
 
     if (directory / STORE).exists():
         if epsilon is not None:
             raise ValueError("--epsilon: expected with a run only, and this is a sweep")
-        rows = load_rows(directory)
-        if not rows:
-            raise ValueError(f"{directory}: no run of this sweep has ended yet")
+        rows = rows_of(directory, "out")
         specs = load_specs(directory)
         names = dict.fromkeys(name for name, _, _ in specs) or {directory.absolute().name: None}
         wanted = max((runs for _, _, runs in specs), default=0)

@@ -104,15 +104,15 @@ def spread(prefix: str, value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
             yield prefix + name, entry
 
 
-def check_format(path: str | os.PathLike[str]) -> Path:
-    """Return `path` if runs can be exported to it; raise ValueError, OSError or ImportError if not."""
+def check_format(path: str | os.PathLike[str], argument: str = "export") -> Path:
+    """Return `path` if runs can be exported to it; raise ValueError, OSError or ImportError, on `argument`, if not."""
     path = Path(path)
     if path.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"export: expected a file that ends in .csv or .parquet, got {path}")
+        raise ValueError(f"{argument}: expected a file that ends in .csv or .parquet, got {path}")
     if path.is_dir():
-        raise IsADirectoryError(f"export: {path} is a directory")
+        raise IsADirectoryError(f"{argument}: {path} is a directory")
     if path.suffix.lower() == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ImportError(f"export: {NEEDS_PYARROW}")
+        raise ImportError(f"{argument}: {NEEDS_PYARROW}")
     return path
 
 
