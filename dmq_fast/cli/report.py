@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import from_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
-from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
+from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, figure_files, settings_of
+from dmq_fast.cli.files import OUTPUTS, Output, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dmq_fast.cli.figures import FigureSettings
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.experiments import Rows
     from dmq_fast.run.result import Result
 
-__all__ = ["page_of", "report"]
+__all__ = ["report"]
 
-OPTIONS = {name: name for name in ("export", "export_curves", "epsilon", "out")}
+OPTIONS = {name: name for name in ("export", "export_curves", "epsilon", "out")} | FIGURE_OPTIONS
 """Arguments in messages, and the options that give them."""
-
-
-class Output(NamedTuple):
-    """A file that the command makes, and the function that writes it to a path."""
-
-    path: Path
-    write: Callable[[Path], None]
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -40,7 +38,7 @@ def report(arguments: Sequence[str]) -> int:
         "report",
         description="Write an HTML page about the run or the sweep in DIR: tables, pictures, a comparison of the run "
         "with the lemmas of the paper, and the command that repeats it. The page loads no other file. Needs "
-        "matplotlib. With --export, write tables instead.",
+        "matplotlib. With --figures, write single pictures for papers instead; with --export, tables.",
         epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out of run or sweep named")
@@ -56,6 +54,7 @@ def report(arguments: Sequence[str]) -> int:
     tables.add_argument(
         "--export-curves", type=Path, metavar="FILE", help="write a line for each checkpoint of each learning curve"
     )
+    add_figure_options(parser)
     options = parser.parse_args(arguments)
     with signals.held():
         try:
@@ -78,19 +77,39 @@ def report(arguments: Sequence[str]) -> int:
 
 
 def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
-    """Return the files to write, and notes on what could not be computed; errors as in `page_of`."""
+    """Return the files to write, and notes on what could not be computed.
+
+    Raises
+    ------
+    OSError
+        If there is neither a run nor a sweep, or a file cannot be written.
+    ValueError
+        If a file there is damaged, or an option does not fit.
+    ImportError
+        If matplotlib or pyarrow is needed and missing.
+    """
+    directory = options.directory
+    drawn = settings_of(options)
     files: list[Output] = list(table_files(options))
-    notes: list[str] = []
-    if options.epsilon is not None and files and options.out is None:
+    page = options.out is not None or (drawn is None and not files)
+    if options.epsilon is not None and not page:
         raise ValueError("epsilon: expected with a page only; --out names one")
-    if options.out is not None or not files:
-        path = options.directory / "report.html" if options.out is None else options.out
-        if importlib.util.find_spec("matplotlib") is None:
-            raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+    if not page and drawn is None:
+        return files, []
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+    path = directory / "report.html" if options.out is None else options.out
+    if page:
         claim_file("--out", path)
-        page, notes = page_of(options.directory, options.epsilon)
-        files.append(Output(path, lambda path: write_text(path, page)))
-    return files, notes
+    from dmq_fast.experiments.sweeps.store import FILE
+
+    subject = sweep_of(directory) if (directory / FILE).exists() else run_of(directory)
+    if drawn is not None:
+        files += figure_files(drawn, subject.pictures(drawn))
+    if page:
+        source = subject.page(options.epsilon)
+        files.append(Output(path, lambda path: write_text(path, source)))
+    return files, subject.notes
 
 
 def table_files(options: Namespace) -> Iterator[Output]:
@@ -120,30 +139,78 @@ def rows_of(directory: Path, argument: str) -> Rows:
     return rows
 
 
-def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
-    """Return the page of the run or sweep in a directory, and notes on what could not be computed.
+class SavedSweep(NamedTuple):
+    """The sweep of a directory, and notes to the reader."""
 
-    Raises
-    ------
-    OSError
-        If there is neither.
-    ValueError
-        If a file there is damaged, or epsilon does not fit.
-    """
-    from dmq_fast.experiments.report.reports import run_report, sweep_report
-    from dmq_fast.experiments.sweeps.store import FILE as STORE
+    rows: Rows
+    name: str
+    specs: list[str]
+    notes: list[str]
+
+    def page(self, epsilon: float | None) -> str:
+        """Return the HTML page; ValueError if there is an epsilon."""
+        from dmq_fast.experiments.report.reports import sweep_report
+
+        if epsilon is not None:
+            raise ValueError("epsilon: expected with a run only, and this is a sweep")
+        return sweep_report(self.rows, name=self.name, specs=self.specs, notes=self.notes)
+
+    def pictures(self, drawn: FigureSettings) -> Iterator[tuple[str, Figure]]:
+        """Yield names and figures: those of the page, or a quantity against a parameter."""
+        return drawn.of_a_sweep(self.rows)
+
+
+class SavedRun(NamedTuple):
+    """The run of a directory, its environment if that has tables, and notes to the reader."""
+
+    result: Result
+    summary: dict[str, Any]
+    summary_path: Path
+    command: list[str]
+    mdp: FiniteMDP | None
+    notes: list[str]
+
+    def page(self, epsilon: float | None) -> str:
+        """Return the HTML page; ValueError if epsilon does not fit, or the summary is damaged."""
+        from dmq_fast.experiments.report.reports import run_report
+
+        if self.mdp is None and epsilon is not None:
+            raise ValueError("epsilon: expected where errors are known exactly; " + "; ".join(self.notes))
+        with a_summary(self.summary_path):
+            return run_report(
+                self.result, self.summary, command=self.command, mdp=self.mdp, epsilon=epsilon, notes=self.notes
+            )
+
+    def pictures(self, drawn: FigureSettings) -> Iterator[tuple[str, Figure]]:
+        """Yield names and figures, those of the page."""
+        return drawn.of_a_run(self.result, self.mdp)
+
+
+@contextlib.contextmanager
+def a_summary(path: Path) -> Iterator[None]:
+    """Turn errors at entries of the summary of a run that are missing or wrong into ValueError."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not the summary of a run ({type(error).__name__}: {error})") from error
+
+
+def sweep_of(directory: Path) -> SavedSweep:
+    """Return the sweep in a directory; errors as in `outputs`."""
     from dmq_fast.experiments.sweeps.store import load_specs
+
+    rows = rows_of(directory, "out")
+    specs = load_specs(directory)
+    names = dict.fromkeys(name for name, _, _ in specs) or {directory.absolute().name: None}
+    wanted = max((runs for _, _, runs in specs), default=0)
+    notes = [f"{len(rows):,} of {wanted:,} runs are stored; the sweep has not ended"] if wanted > len(rows) else []
+    return SavedSweep(rows, ", ".join(names), [text for _, text, _ in specs], notes)
+
+
+def run_of(directory: Path) -> SavedRun:
+    """Return the run in a directory; errors as in `outputs`."""
     from dmq_fast.run.result import load
 
-    if (directory / STORE).exists():
-        if epsilon is not None:
-            raise ValueError("--epsilon: expected with a run only, and this is a sweep")
-        rows = rows_of(directory, "out")
-        specs = load_specs(directory)
-        names = dict.fromkeys(name for name, _, _ in specs) or {directory.absolute().name: None}
-        wanted = max((runs for _, _, runs in specs), default=0)
-        notes = [f"{len(rows):,} of {wanted:,} runs are stored; the sweep has not ended"] if wanted > len(rows) else []
-        return sweep_report(rows, name=", ".join(names), specs=[text for _, text, _ in specs], notes=notes), notes
     npz, text = (directory / name for name in OUTPUTS)
     if not npz.exists() or not text.exists():
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
@@ -152,15 +219,11 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         summary = from_json(text.read_text())
     except ValueError as error:
         raise ValueError(f"{text}: not the summary of a run ({error})") from error
-    try:
-        name, arguments = read_command(directory)
+    name, arguments = read_command(directory)
+    with a_summary(text):
         mdp, notes = remade_tables(name, arguments, result, summary)
-        if mdp is None and epsilon is not None:
-            raise ValueError("--epsilon: expected where errors are known exactly; " + "; ".join(notes))
-        command = ["dmq-fast", "run", *([] if name is None else [name]), *arguments]
-        return run_report(result, summary, command=command, mdp=mdp, epsilon=epsilon, notes=notes), notes
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{text}: not the summary of a run ({type(error).__name__}: {error})") from error
+    command = ["dmq-fast", "run", *([] if name is None else [name]), *arguments]
+    return SavedRun(result, summary, text, command, mdp, notes)
 
 
 def remade_tables(

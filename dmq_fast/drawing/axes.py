@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from dmq_fast.drawing.style import LINE, Look, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["End", "label_ends", "room_for", "shorten", "tall", "whole_numbers"]
 
@@ -34,16 +35,22 @@ def tall(name: str) -> float:
     return LINE * (1.0 + 1.2 * name.count("\n"))
 
 
-def label_ends(axes: Axes, ends: Sequence[End]) -> None:
+def label_ends(figure: Figure, ends: Mapping[Axes, Sequence[End]], *, pieces: bool = False) -> None:
     """Write the name of each line to the right of its end, moved apart if ends are close.
 
-    Where lines share a colour, a piece of each line is drawn beside its name.
+    A piece of each line is drawn beside its name, with `pieces` or where lines of one axes share a colour.
     """
+    figure.draw_without_rendering()  # computes the positions of the axes, whose heights the names do not change
+    for axes, own in ends.items():
+        write_names(axes, own, pieces)
+
+
+def write_names(axes: Axes, ends: Sequence[End], pieces: bool) -> None:
+    """Write the names beside axes whose position is computed."""
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
     from scipy.optimize import isotonic_regression
 
     figure = axes.figure
-    figure.draw_without_rendering()  # type: ignore[union-attr]  # computes the position of the axes
     height = axes.bbox.height / figure.dpi
     bottom = float(axes.bbox.y0) / figure.dpi
     to_display = axes.transData.transform
@@ -54,16 +61,16 @@ def label_ends(axes: Axes, ends: Sequence[End]) -> None:
     steps = np.cumsum(sizes) - sizes / 2 - sizes[0] / 2
     at = isotonic_regression(places[order] - steps).x
     at = np.clip(at, 0.0, max(0.0, height - steps[-1])) + steps
-    shared = len({end.look.colour for end in ends}) < len(ends)
+    pieces = pieces or len({end.look.colour for end in ends}) < len(ends)
     # Inches to the right of the axes, so that the room for the names does not depend on the width of the axes.
     beside = figure.dpi_scale_trans + ScaledTranslation(1.0, 0.0, axes.transAxes)  # type: ignore[arg-type]
     transform = blended_transform_factory(beside, axes.transAxes)
     for y, index in zip(at / height, order, strict=True):
         name, own, _, _ = ends[index]
-        if shared:
+        if pieces:
             axes.plot([0.05, 0.22, 0.39], [y] * 3, color=own.colour, linestyle=own.line, marker=own.marker,
                       markevery=[1], transform=transform, clip_on=False)  # fmt: skip
-        axes.text(0.44 if shared else 0.05, y, name, color=own.colour, va="center", ha="left", linespacing=1.05,
+        axes.text(0.44 if pieces else 0.05, y, name, color=own.colour, va="center", ha="left", linespacing=1.05,
                   transform=transform, clip_on=False)  # fmt: skip
 
 
@@ -74,9 +81,9 @@ def whole_numbers(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def shorten(axes: Axes) -> None:
-    """Write thousands as k and millions as M on the abscissa."""
+def shorten(axis: Any) -> None:
+    """Write thousands as k and millions as M on an axis."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(EngFormatter(sep=""))
+    axis.set_major_locator(MaxNLocator(5))

@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast.drawing.axes import End, label_ends, room_for, shorten
 from dmq_fast.drawing.canvas import WIDTH, canvas
 from dmq_fast.drawing.style import COLOURS, INK, MUTED, REFERENCE, Look, look, wrapped
-from dmq_fast.experiments.report.metrics import by_policy
-from dmq_fast.experiments.sweeps.runs import FAILURES
+from dmq_fast.experiments.report.metrics import GOOD, by_policy, is_solved
 from dmq_fast.run.pictures import cover_and_potential, oracle_values, trajectories_by_purpose, visits
 
 if TYPE_CHECKING:
@@ -47,36 +46,6 @@ __all__ = [
 COUNTABLE = 6
 
 
-def is_solved(row: Mapping[str, Any], share: float = 0.95) -> bool:
-    """Return whether a run found a policy that is worth at least `share` of the optimum.
-
-    Parameters
-    ----------
-    row : mapping
-        Row of a sweep. Its entry "solved" decides, if it has one; otherwise "value" and "optimal_value" do.
-    share : float, default 0.95
-
-    Raises
-    ------
-    ValueError
-        If the row has neither "solved" nor "optimal_value".
-
-    Examples
-    --------
-    >>> is_solved({"value": 0.69, "optimal_value": 0.7})
-    True
-    """
-    if row.get("solved") is not None:
-        return bool(row["solved"])
-    if row.get("status") in FAILURES:
-        return False
-    if row.get("optimal_value") is None:
-        raise ValueError('rows: expected "solved" or "optimal_value" in every run')
-    value = row.get("value")
-    # If the optimum is 0, every policy is optimal.
-    return value is not None and value >= share * row["optimal_value"]
-
-
 def field(row: Mapping[str, Any], name: str) -> Any:
     """Return an entry of a row or of its parameters; None if there is none."""
     for place in (row, row.get("environment_parameters") or {}, row.get("algorithm_parameters") or {}):
@@ -91,7 +60,7 @@ def episodes_to_solve(
     x: str = "horizon",
     by: str | Callable[[Mapping[str, Any]], Hashable] = "algorithm",
     n_actions: int | None = None,
-    share: float = 0.95,
+    share: float = GOOD,
     quantiles: tuple[float, float] = (0.25, 0.75),
     xlabel: str = "horizon $H$",
     ylabel: str = "episodes until solved",
@@ -168,7 +137,7 @@ def episodes_to_solve(
         axes.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
         axes.set_xticks([], minor=True)
         if len(ends) > 1:
-            label_ends(axes, ends)
+            label_ends(figure, {axes: ends})
     return figure
 
 
@@ -289,6 +258,6 @@ def learning_curves(
             ends.append(End(wrapped(label, width), own, float(at[-1]), float(median[-1])))
         if xscale == "linear":
             axes.set_xlim(left=0)
-            shorten(axes)
-        label_ends(axes, ends)
+            shorten(axes.xaxis)
+        label_ends(figure, {axes: ends})
     return figure
