@@ -160,8 +160,14 @@ def draw(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
     texts, columns = legend_texts(names, width)
     # Names beside the lines need room, in inches; so do titles, legend and note.
     beside = 0.0 if legend else max(room_for([line.name for line in panel.lines], own, 0.0) for panel in panels)
-    names_room = 0.0 if legend or len(names) < 2 else 0.5 + LETTER * longest([wrapped(name, own) for name in names])
-    height = down * (max(TALL, beside) + 1.1 * LINE * most_lines(titles)) + 1.25 * NOTE / 72 * most_lines([below])
+    room = (
+        own - 0.7 - (0.0 if legend or len(names) < 2 else 0.5 + LETTER * longest(wrapped(name, own) for name in names))
+    )
+    labels, upright = category_texts(shown.categories, room) if shown.categories else ([], True)
+    label_room = LINE * most_lines(labels) if upright else LETTER * longest(labels)
+    height = down * (max(TALL, beside) + label_room + 1.1 * LINE * most_lines(titles)) + 1.25 * NOTE / 72 * most_lines(
+        [below]
+    )
     if legend:
         height += 0.1 + 1.15 * LINE * math.ceil(len(texts) / columns) * most_lines(texts)
     with canvas(width, height) as figure:
@@ -178,7 +184,7 @@ def draw(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
             for i, line in enumerate(panel.lines):
                 aside = (i - (len(panel.lines) - 1) / 2) * (5.0 if shown.categories else 2.5)
                 draw_line(axes, line, low, high, aside, joined=not shown.categories)
-            set_ticks(axes, numbers, shown.categories, own - 0.7 - names_room)
+            set_ticks(axes, numbers, shown.categories, room)
             if shown.y == "episodes" and not powers:
                 shorten(axes.yaxis)
         for axes, title in zip(used, titles, strict=False):
@@ -331,16 +337,20 @@ def add_legend(figure: Figure, lines: Sequence[Line], texts: Sequence[str], colu
                   handletextpad=0.5, borderpad=0, labelspacing=0.3)  # fmt: skip
 
 
+def category_texts(categories: Sequence[str], room: float) -> tuple[list[str], bool]:
+    """Return the labels of categories in lines, and whether they are upright on an axis of `room` inches."""
+    letters = max(1, int(room / len(categories) / LETTER) - 1)
+    upright = all(len(word) <= letters for text in categories for word in text.split())
+    return [plain("\n".join(textwrap.wrap(text, letters if upright else 20))) for text in categories], upright
+
+
 def set_ticks(axes: Axes, numbers: NDArray[np.float64], categories: Sequence[str], room: float) -> None:
     """Put ticks at the values of x, as many as have room for their labels on an axis of `room` inches."""
     axes.minorticks_off()
     if categories:
-        letters = max(1, int(room / len(categories) / LETTER) - 1)
-        fits = all(len(word) <= letters for text in categories for word in text.split())
-        texts = ["\n".join(textwrap.wrap(plain(text), letters)) if fits else plain(text) for text in categories]
+        texts, upright = category_texts(categories, room)
         axes.set_xticks(range(len(categories)), texts)
-        if not fits:
-            axes.tick_params(axis="x", labelrotation=90)
+        axes.tick_params(axis="x", labelrotation=0 if upright else 90)
         return
     first, last = axes.get_xlim()
     log = axes.get_xscale() == "log"

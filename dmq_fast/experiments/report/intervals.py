@@ -121,7 +121,7 @@ def wilson(successes: int, n: int, *, level: float = 0.95) -> Interval:
     rate, z = successes / n, NormalDist().inv_cdf((1 + level) / 2)
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     reach = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-    return Interval(rate, max(0.0, centre - reach), min(1.0, centre + reach))
+    return Interval(rate, centre - reach if successes else 0.0, centre + reach if successes < n else 1.0)
 
 
 def check_level(level: float) -> None:
