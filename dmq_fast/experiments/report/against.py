@@ -198,11 +198,10 @@ def draw(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
         figure.supxlabel(below, x=0.01, ha="left", fontsize=NOTE, color=MUTED, linespacing=1.2)
         if legend:
             add_legend(figure, panels[0].lines, texts, columns, joined=not shown.categories)
-        else:
+        elif len(names) > 1:
             ends = {
                 axes: [end_of(line, own, *limits[panel.setting]) for line in panel.lines]
                 for axes, panel in used.items()
-                if len(panel.lines) > 1
             }
             label_ends(figure, ends, pieces=True)
     return figure
@@ -248,12 +247,10 @@ def by_ratios(numbers: NDArray[np.float64]) -> bool:
 
 def spans_a_decade(shown: Panels) -> bool:
     """Whether losses, episodes or seconds are all positive and span more than a decade."""
-    middles = [point.interval.middle for point in points_of(shown.panels) if math.isfinite(point.interval.middle)]
+    drawn = [end for point in points_of(shown.panels) for end in (point.interval.middle, point.spent)]
+    drawn = [end for end in drawn if math.isfinite(end)]
     return (
-        shown.y in ("loss", "episodes", "seconds")
-        and bool(middles)
-        and min(middles) > 0
-        and max(middles) > 10 * min(middles)
+        shown.y in ("loss", "episodes", "seconds") and bool(drawn) and min(drawn) > 0 and max(drawn) > 10 * min(drawn)
     )
 
 

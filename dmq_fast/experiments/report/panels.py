@@ -239,13 +239,14 @@ def points(
 
 
 def facets(title: str, lines: Mapping[str, Line], algorithm_of: Mapping[str, str]) -> Iterator[Panel]:
-    """Yield the panels of a setting: lines of one algorithm stay together where eight lines are enough for them."""
+    """Yield the panels of a setting: as even as lines of one algorithm can stay together, of at most eight lines."""
+    even = math.ceil(len(lines) / math.ceil(len(lines) / MOST))
     pieces: list[list[str]] = []
     for algorithm in dict.fromkeys(algorithm_of.values()):
         own = [name for name in lines if algorithm_of[name] == algorithm]
         n = math.ceil(len(own) / MOST)
         for part in (own[len(own) * i // n : len(own) * (i + 1) // n] for i in range(n)):
-            if pieces and len(pieces[-1]) + len(part) <= MOST:
+            if pieces and len(pieces[-1]) + len(part) <= even:
                 pieces[-1].extend(part)
             else:
                 pieces.append(list(part))
