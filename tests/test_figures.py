@@ -243,6 +243,8 @@ def test_more_than_eight_lines_make_facets_that_keep_algorithms_together():
     assert [[line.name[0] for line in panel.lines] for panel in panels] == [
         ["a"] * 5, ["b"] * 5 + ["c"] * 2, ["d"] * 5, ["d"] * 6
     ]  # fmt: skip
+    nine = [row(of={"horizon": h}, algorithm=a) for a in "abcdefghi" for h in (2, 4)]
+    assert [len(panel.lines) for panel in panels_of(nine, "horizon").panels] == [5, 4]
     looks = {(line.look.colour, line.look.line) for panel in panels for line in panel.lines}
     assert len(looks) == 23
     assert [panel.title for panel in panels] == [f"lock, {i} of 4" for i in (1, 2, 3, 4)]

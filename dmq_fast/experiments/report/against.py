@@ -263,7 +263,8 @@ def limits_of(panels: Sequence[Panel], y: str, powers: bool) -> tuple[float, flo
         positive = [end for end in ends if end > 0]
         if not positive:
             raise ValueError(f"log_y: expected some {y} > 0, got none")
-        return min(positive) / (1.3 if min(ends) > 0 else 3.0), max(positive) * 1.3
+        room = max(1.3, (max(positive) / min(positive)) ** 0.05)
+        return min(positive) / (room if min(ends) > 0 else max(room, 3.0)), max(positive) * room
     low, high = min(ends, default=0.0), max(ends, default=1.0)
     pad = 0.05 * (high - min(low, 0.0)) or 0.5
     return (-0.6 * pad if low >= 0 else low - pad), high + pad
@@ -304,7 +305,7 @@ def draw_line(axes: Axes, line: Line, low: float, high: float, aside: float, *, 
     unsolved = [point for point in line.points if point.unsolved]
     axes.plot([point.x for point in unsolved], [point.spent for point in unsolved], linestyle="", marker=marker,
               markersize=4, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=0.7,
-              transform=moved)  # fmt: skip
+              transform=moved, clip_on=False)  # fmt: skip
 
 
 def end_of(line: Line, width: float, low: float, high: float) -> End:
