@@ -302,10 +302,10 @@ def draw_line(axes: Axes, line: Line, low: float, high: float, aside: float, *, 
         axes.vlines(x[has], lower[has], upper[has], color=colour, linewidth=0.8, transform=moved)
     style = {"linestyle": dashes} if joined else {"linestyle": "", "transform": moved}
     axes.plot(x, middle, color=colour, marker=marker, **style)
-    unsolved = [point for point in line.points if point.unsolved]
-    axes.plot([point.x for point in unsolved], [point.spent for point in unsolved], linestyle="", marker=marker,
-              markersize=4, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=0.7,
-              transform=moved, clip_on=False)  # fmt: skip
+    if unsolved := [point for point in line.points if point.unsolved]:
+        axes.plot([point.x for point in unsolved], [point.spent for point in unsolved], linestyle="", marker=marker,
+                  markersize=4, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=0.7,
+                  transform=moved, clip_on=False, in_layout=False)  # fmt: skip
 
 
 def end_of(line: Line, width: float, low: float, high: float) -> End:
