@@ -18,6 +18,8 @@ def data_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
     """
     try:
         import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError as error:
-        raise ImportError('to_dataframe: expected pandas: pip install "dmq-fast[dataframe]"') from error
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            'to_dataframe: expected pandas: pip install "dmq-fast[dataframe]"', name="pandas"
+        ) from error
     return pandas.DataFrame(dict(columns))

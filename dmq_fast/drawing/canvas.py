@@ -19,7 +19,18 @@ WIDTH = 3.3
 
 @contextlib.contextmanager
 def canvas(width: float, height: float) -> Iterator[Figure]:
-    """Yield a styled figure, in inches, without global state; its axes must be made within the block."""
+    """Yield a styled figure, in inches, without global state; its axes must be made within the block.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError as error:
+        message = 'pictures: expected matplotlib: pip install "dmq-fast[plot]"'
+        raise ModuleNotFoundError(message, name="matplotlib") from error
     from dmq_fast.drawing.figure import StyledFigure
 
     with in_style():

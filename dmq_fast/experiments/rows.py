@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.frames import data_frame
+from dmq_fast._support.html_text import card, grid
+from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.cells import CellRuns, cells_of
 from dmq_fast.experiments.report.csv_export import columns, write_csv, write_parquet
+from dmq_fast.experiments.report.page import parameters_text
 from dmq_fast.experiments.sweeps import store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Rows", "load"]
 
@@ -68,6 +74,38 @@ class Rows(list[dict[str, Any]]):
             If the file cannot be written; a file that was there before is unharmed.
         """
         write_parquet(self.columns(curves=curves), path)
+
+    def plot(self, x: str | None = None, y: str = "value", **options: Any) -> Figure:
+        """Draw a quantity of the runs against a parameter; see `dmq_fast.experiments.report.against.against`.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If an argument is out of range, or no run has both x and y.
+        """
+        return against(self, x, y, **options)
+
+    def _repr_html_(self) -> str:
+        """Return the cells for notebooks."""
+        rows = [
+            [cell.environment, parameters_text(cell.environment_parameters), cell.algorithm,
+             parameters_text(cell.algorithm_parameters), len(cell.rows)]
+            for cell in self.cells[:SHOWN]
+        ]  # fmt: skip
+        more = len(self.cells) - len(rows)
+        below = grid(["environment", "", "algorithm", "", "runs"], rows, numbers=(4,))
+        return card(
+            "Rows",
+            f"{len(self):,} runs, {len(self.cells):,} cells{', the first of which' if more else ''}",
+            {},
+            below=below,
+        )
+
+
+SHOWN = 20
+"""Largest number of cells that a notebook shows."""
 
 
 def load(directory: str | os.PathLike[str]) -> Rows:

@@ -41,10 +41,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["cover_and_potential", "oracle_values", "trajectories_by_purpose", "visits"]
+__all__ = ["cover_and_potential", "has_potential", "oracle_values", "trajectories_by_purpose", "visits"]
 
 # Number of markers from which a picture draws them as pixels, so that its file stays small.
 MANY = 4000
+
+
+def has_potential(result: RunRecord) -> bool:
+    """Whether `cover_and_potential` can draw a run that has covers."""
+    potentials = result.history.potentials
+    return is_plain_linear(result) and not (potentials.size > 0 and bool(np.isnan(potentials).all()))
 
 
 def cover_and_potential(result: RunRecord, *, width: float = WIDTH, height: float = 3.9) -> Figure:

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast.drawing.axes import End, label_ends, room_for, shorten
 from dmq_fast.drawing.canvas import WIDTH, canvas
 from dmq_fast.drawing.style import COLOURS, INK, MUTED, REFERENCE, Look, look, wrapped
+from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.metrics import GOOD, by_policy, is_solved
 from dmq_fast.run.pictures import cover_and_potential, oracle_values, trajectories_by_purpose, visits
 
@@ -33,6 +34,7 @@ __all__ = [
     "COLOURS",
     "INK",
     "MUTED",
+    "against",
     "cover_and_potential",
     "episodes_to_solve",
     "is_solved",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmq_fast._support.html_text import escape
 from dmq_fast._version import __version__
 from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
@@ -36,7 +37,6 @@ from dmq_fast.experiments.report.metrics import GOOD, by_policy, by_reward, chec
 from dmq_fast.experiments.report.page import (
     Picture,
     definitions,
-    escape,
     formula,
     gallery,
     header,
@@ -49,8 +49,8 @@ from dmq_fast.experiments.report.page import (
 )
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.run.named import class_text
+from dmq_fast.run.pictures import has_potential
 from dmq_fast.run.result import Result
-from dmq_fast.theory.certificate import is_plain_linear
 from dmq_fast.theory.certificate_table import four_digits, level_columns, level_groups
 
 if TYPE_CHECKING:
@@ -133,9 +133,8 @@ def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str,
 
 def run_pictures(result: Result, mdp: FiniteMDP | None, width: float = WIDTH) -> Iterator[Picture]:
     """Yield the pictures for which a run has the data, `width` inches wide."""
-    potentials = result.history.potentials
     covered = result.stopping is None
-    if covered and is_plain_linear(result) and not (potentials.size and np.isnan(potentials).all()):
+    if covered and has_potential(result):
         yield Picture(
             pictures.cover_and_potential(result, width=width),
             "Policies by level, and the potential",
