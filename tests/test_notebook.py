@@ -212,9 +212,17 @@ class FakeBar:
         self.total, self.n, self.shown, self.closed = total, 0, [], False
         FakeBar.made.append(self)
 
-    def set_postfix_str(self, text):
+    def set_description_str(self, text, refresh):
+        assert not refresh  # which would draw at every call
+        self.text = text
+
+    def update(self, n):
         assert not self.closed
-        self.shown.append((self.n, text))
+        self.n += n
+        self.shown.append((self.n, self.text))
+
+    def refresh(self):
+        assert not self.closed
 
     def close(self):
         self.closed = True
@@ -243,10 +251,10 @@ def test_a_run_shows_its_progress(bars, lock, result):
 
 
 def test_a_run_that_is_interrupted_closes_its_bar(bars, lock, monkeypatch):
-    def interrupt(self, text):
+    def interrupt(self, n):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(FakeBar, "set_postfix_str", interrupt)
+    monkeypatch.setattr(FakeBar, "update", interrupt)
     with pytest.raises(KeyboardInterrupt):
         dmq.DMQ(lock, n_samples=5, rng=1, progress=True).learn()
     assert bars[0].closed

@@ -46,12 +46,17 @@ class Bar:
         from tqdm.auto import tqdm  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         self.done, self.text = done, text
-        self.bar: Any = tqdm(total=total, bar_format="{l_bar}{bar}{postfix}" if total else "{n_fmt}{postfix}")
+        self.bar: Any = tqdm(total=total, bar_format="{percentage:3.0f}%|{bar}| {desc}" if total else "{desc}")
 
     def __call__(self, progress: Any) -> None:
-        """Show the progress."""
-        self.bar.n = self.done(progress)
-        self.bar.set_postfix_str(self.text(progress))
+        """Show the progress, if it was not shown a moment ago."""
+        self.bar.set_description_str(self.text(progress), refresh=False)
+        self.bar.update(self.done(progress) - self.bar.n)
+
+    def close(self) -> None:
+        """Leave the bar as it is, with the last progress."""
+        self.bar.refresh()
+        self.bar.close()
 
 
 @contextlib.contextmanager
@@ -64,4 +69,4 @@ def showing(progress: Any, bar: Callable[[], Bar]) -> Iterator[Callable[[Any], o
     try:
         yield shown
     finally:
-        shown.bar.close()
+        shown.close()
