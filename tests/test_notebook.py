@@ -117,7 +117,7 @@ def test_rows(tmp_path):
     assert "4 runs, 2 cells" in text and "horizon = 4" in text
     many = [{"cell": str(i), "environment": NASTY, "algorithm": "a", "environment_parameters": {}, "seed": 0,
              "algorithm_parameters": {"k": i}} for i in range(100)]  # fmt: skip
-    assert "100 cells, the first of which" in shown(experiments.Rows(many))
+    assert "100 cells, the first 20 of which" in shown(experiments.Rows(many))
 
 
 # Comparisons

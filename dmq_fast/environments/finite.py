@@ -180,7 +180,8 @@ class FiniteMDP:
             "dimension d": self.dimension,
             "states of a level": self._states(),
         }
-        return card(self.name, "FiniteMDP", entries | {name: str(value) for name, value in self.parameters.items()})
+        given = ", ".join(f"{name}={value}" for name, value in self.parameters.items() if value is not None)
+        return card(self.name, "FiniteMDP", entries | ({"parameters": given} if given else {}))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all attributes but the cached solution, which is cheap to compute again and large to pickle."""

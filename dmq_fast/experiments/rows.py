@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.frames import data_frame
 from dmq_fast._support.html_text import card, grid
 from dmq_fast.experiments.report.against import against
-from dmq_fast.experiments.report.cells import CellRuns, cells_of
+from dmq_fast.experiments.report.cells import CellRuns, cells_of, parameters_by_name
 from dmq_fast.experiments.report.csv_export import columns, write_csv, write_parquet
 from dmq_fast.experiments.report.page import parameters_text
 from dmq_fast.experiments.sweeps import store
@@ -88,20 +89,25 @@ class Rows(list[dict[str, Any]]):
         return against(self, x, y, **options)
 
     def _repr_html_(self) -> str:
-        """Return the cells for notebooks."""
+        """Return the cells for notebooks, with the parameters in which they differ."""
+        cells, names = self.cells, parameters_by_name(self.cells)
+
+        def text(name: str, given: Mapping[str, Any]) -> str:
+            return parameters_text({key: given[key] for key in names[name][0] if given.get(key) is not None})
+
         rows = [
-            [cell.environment, parameters_text(cell.environment_parameters), cell.algorithm,
-             parameters_text(cell.algorithm_parameters), len(cell.rows)]
-            for cell in self.cells[:SHOWN]
-        ]  # fmt: skip
-        more = len(self.cells) - len(rows)
+            [
+                cell.environment,
+                text(cell.environment, cell.environment_parameters),
+                cell.algorithm,
+                text(cell.algorithm, cell.algorithm_parameters),
+                f"{len(cell.rows):,}",
+            ]
+            for cell in cells[:SHOWN]
+        ]
+        of_which = f", the first {SHOWN} of which" if len(cells) > SHOWN else ""
         below = grid(["environment", "", "algorithm", "", "runs"], rows, numbers=(4,))
-        return card(
-            "Rows",
-            f"{len(self):,} runs, {len(self.cells):,} cells{', the first of which' if more else ''}",
-            {},
-            below=below,
-        )
+        return card("Rows", f"{len(self):,} runs, {len(cells):,} cells{of_which}", {}, below=below)
 
 
 SHOWN = 20

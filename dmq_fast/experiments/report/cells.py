@@ -18,6 +18,7 @@ __all__ = [
     "known",
     "labeller",
     "natural",
+    "parameters_by_name",
     "settings",
     "sortable",
     "split_parameters",
@@ -94,6 +95,15 @@ def split_parameters(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str]
         if all(name in some and some[name] == parameters[0][name] for some in parameters)
     }
     return [name for name in names if name not in common], common
+
+
+def parameters_by_name(cells: Iterable[CellRuns]) -> dict[str, tuple[list[str], dict[str, Any]]]:
+    """Return what `split_parameters` finds in the cells of each environment and of each algorithm, by its name."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        found.setdefault(cell.environment, []).append(cell.environment_parameters)
+        found.setdefault(cell.algorithm, []).append(cell.algorithm_parameters)
+    return {name: split_parameters(some) for name, some in found.items()}
 
 
 def known(rows: Iterable[Mapping[str, Any]], name: str) -> list[Any]:

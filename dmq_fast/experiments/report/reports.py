@@ -28,6 +28,7 @@ from dmq_fast.experiments.report.cells import (
     known,
     labeller,
     natural,
+    parameters_by_name,
     settings,
     split_parameters,
     warned,
@@ -352,12 +353,7 @@ def cell_table(cells: Sequence[CellRuns]) -> str:
     rewarded = any(has_curve(row) for cell in cells for row in cell.rows)
     heads = ["environment", "algorithm", "runs", "solved", "median episodes", *["by reward"] * rewarded, "median value",
              "median seconds"]  # fmt: skip
-    environments: dict[str, list[Mapping[str, Any]]] = {cell.environment: [] for cell in cells}
-    algorithms: dict[str, list[Mapping[str, Any]]] = {cell.algorithm: [] for cell in cells}
-    for cell in cells:
-        environments[cell.environment].append(cell.environment_parameters)
-        algorithms[cell.algorithm].append(cell.algorithm_parameters)
-    split = {name: split_parameters(some) for name, some in (environments | algorithms).items()}
+    split = parameters_by_name(cells)
     lines = []
     for cell in cells:
         verdicts = [verdict_on(row) for row in cell.rows]
