@@ -151,7 +151,7 @@ def write_csv(table: Mapping[str, list[Any]], path: str | os.PathLike[str]) -> N
 def write_parquet(table: Mapping[str, list[Any]], path: str | os.PathLike[str]) -> None:
     """Write columns to a Parquet file, lists and dicts as JSON; errors as in `export`."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise ImportError(f"to_parquet: {NEEDS_PYARROW}")
+        raise ModuleNotFoundError(f"to_parquet: {NEEDS_PYARROW}", name="pyarrow")
     put(parquet(as_texts(table)), path)
 
 
