@@ -112,6 +112,16 @@ def test_series_are_told_apart_without_colour():
     assert len(markers) == len(set(pictures.COLOURS)) == 9
 
 
+def test_curves_are_told_apart_without_colour():
+    t = np.arange(100.0)
+    (axes,) = pictures.learning_curves({name: (t, t + i) for i, name in enumerate("abcd")}).axes
+    curves = [line for line in axes.lines if line.get_clip_on()]
+    assert len({line.get_marker() for line in curves} - {"None"}) == 4
+    assert len({line.get_markevery() for line in curves}) == 4
+    pieces = {(line.get_color(), line.get_marker()) for line in axes.lines if not line.get_clip_on()}
+    assert pieces == {(line.get_color(), line.get_marker()) for line in curves}
+
+
 def test_any_number_of_series_can_be_told_apart():
     looks = [look(i) for i in range(500)]
     assert len({(one.colour, one.line) for one in looks}) == 500

@@ -161,8 +161,8 @@ def width_of(text: str) -> float:
         width = float(text)
     except ValueError:
         width = 0.0
-    if not 2.0 <= width <= 20.0:
-        raise ValueError(f"width: expected {', '.join(WIDTHS)} or a number of inches in [2, 20], got {text!r}")
+    if not 2.5 <= width <= 20.0:
+        raise ValueError(f"width: expected {', '.join(WIDTHS)} or a number of inches in [2.5, 20], got {text!r}")
     return width
 
 

@@ -35,17 +35,18 @@ def tall(name: str) -> float:
     return LINE * (1.0 + 1.2 * name.count("\n"))
 
 
-def label_ends(figure: Figure, ends: Mapping[Axes, Sequence[End]], *, pieces: bool = False) -> None:
+def label_ends(figure: Figure, ends: Mapping[Axes, Sequence[End]]) -> None:
     """Write the name of each line to the right of its end, moved apart if ends are close.
 
-    A piece of each line is drawn beside its name, with `pieces` or where lines of one axes share a colour.
+    A piece of each line is drawn beside its name, unless there is only one, so that no colour has to tell them apart.
     """
     figure.draw_without_rendering()  # computes the positions of the axes, whose heights the names do not change
+    several = any(len(own) > 1 for own in ends.values())
     for axes, own in ends.items():
-        write_names(axes, own, pieces)
+        write_names(axes, own, pieces=several)
 
 
-def write_names(axes: Axes, ends: Sequence[End], pieces: bool) -> None:
+def write_names(axes: Axes, ends: Sequence[End], *, pieces: bool) -> None:
     """Write the names beside axes whose position is computed."""
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
     from scipy.optimize import isotonic_regression
@@ -61,7 +62,6 @@ def write_names(axes: Axes, ends: Sequence[End], pieces: bool) -> None:
     steps = np.cumsum(sizes) - sizes / 2 - sizes[0] / 2
     at = isotonic_regression(places[order] - steps).x
     at = np.clip(at, 0.0, max(0.0, height - steps[-1])) + steps
-    pieces = pieces or len({end.look.colour for end in ends}) < len(ends)
     # Inches to the right of the axes, so that the room for the names does not depend on the width of the axes.
     beside = figure.dpi_scale_trans + ScaledTranslation(1.0, 0.0, axes.transAxes)  # type: ignore[arg-type]
     transform = blended_transform_factory(beside, axes.transAxes)

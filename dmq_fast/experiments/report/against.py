@@ -203,7 +203,7 @@ def draw(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
                 axes: [end_of(line, own, *limits[panel.setting]) for line in panel.lines]
                 for axes, panel in used.items()
             }
-            label_ends(figure, ends, pieces=True)
+            label_ends(figure, ends)
     return figure
 
 

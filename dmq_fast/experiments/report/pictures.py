@@ -241,7 +241,7 @@ def learning_curves(
         if optimum is not None:
             axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=REFERENCE)
             ends.append(End("$V^*$", Look(MUTED, "", REFERENCE), 0.0, optimum))
-        for label, (x, y) in curves.items():
+        for i, (label, (x, y)) in enumerate(curves.items()):
             own = looks[label]
             at, values = np.asarray(x, dtype=np.float64), np.atleast_2d(np.asarray(y, dtype=np.float64))
             if at.ndim != 1 or values.ndim != 2 or values.shape[1] != at.size or values.size == 0:
@@ -255,8 +255,10 @@ def learning_curves(
                 axes.vlines(at, lower, upper, color=own.colour, linewidth=0.8)
             elif len(values) > 1:
                 axes.fill_between(at, lower, upper, color=own.colour, alpha=0.18, linewidth=0)
-            own = own._replace(line="") if at.size == 1 else own._replace(marker="")
-            axes.plot(at, median, color=own.colour, linestyle=own.line, marker=own.marker)
+            own = own._replace(line="") if at.size == 1 else own
+            # Markers where those of other curves are not, a fifth of the diagonal of the axes apart.
+            every = None if at.size == 1 else (0.02 + 0.2 * (i % 7) / 7, 0.2)
+            axes.plot(at, median, color=own.colour, linestyle=own.line, marker=own.marker, markevery=every)
             ends.append(End(wrapped(label, width), own, float(at[-1]), float(median[-1])))
         if xscale == "linear":
             axes.set_xlim(left=0)
