@@ -21,7 +21,7 @@ def check_progress(progress: object) -> None:
     """
     if progress is True:
         try:
-            import tqdm  # type: ignore[import-untyped,import-not-found,unused-ignore]  # noqa: F401
+            import tqdm  # noqa: F401
         except ModuleNotFoundError as error:
             message = 'progress: True needs tqdm: pip install "dmq-fast[progress]"'
             raise ModuleNotFoundError(message, name="tqdm") from error
@@ -43,7 +43,7 @@ class Bar:
     """
 
     def __init__(self, total: int | None, done: Callable[[Any], int], text: Callable[[Any], str]) -> None:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped,import-not-found,unused-ignore]
+        from tqdm.auto import tqdm
 
         self.done, self.text = done, text
         self.bar: Any = tqdm(total=total, bar_format="{percentage:3.0f}%|{bar}| {desc}" if total else "{desc}")

@@ -17,7 +17,7 @@ def data_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
         If pandas is not installed.
     """
     try:
-        import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        import pandas
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             'to_dataframe: expected pandas: pip install "dmq-fast[dataframe]"', name="pandas"

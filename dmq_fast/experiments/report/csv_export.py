@@ -187,8 +187,8 @@ def beyond(values: Iterable[int | None]) -> bool:
 
 def parquet(table: dict[str, list[Any]]) -> bytes:
     """Return a table as Parquet; columns of mixed types hold JSON texts, columns of longer integers float64."""
-    import pyarrow  # type: ignore[import-not-found,unused-ignore]
-    import pyarrow.parquet  # type: ignore[import-not-found,unused-ignore]
+    import pyarrow
+    import pyarrow.parquet
 
     arrays = {}
     for name, values in table.items():
