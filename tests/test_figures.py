@@ -307,6 +307,24 @@ def test_an_ordinate_is_logarithmic_where_positive_numbers_span_more_than_a_deca
     assert axes.get_yscale() == "linear"
 
 
+def test_a_logarithmic_ordinate_has_two_labels_at_least():
+    for values in ((0.1, 0.3), (0.2, 0.5), (0.02, 0.5), (0.001, 0.6)):
+        rows = [row(of={"horizon": h}, value=0.7 - value) for h, value in enumerate(values, 1)]
+        figure = against(rows, "horizon", "loss", log_y=True)
+        (axes,) = figure.axes
+        labels = [text.get_text() for text in texts(figure) if text in axes.get_yticklabels()]
+        assert len(labels) >= 2 and len(axes.yaxis.get_minorticklocs()) > 0, values
+
+
+def test_categories_do_not_reach_into_each_other():
+    rows = [row(seed, by={"kind": kind, "k": k}) for kind in "abcd" for k in range(8) for seed in range(2)]
+    figure = against(rows, "kind", "success")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    x = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in axes.lines if line.get_clip_on()])
+    assert x.shape == (8, 4) and (x[:, 1:].min(axis=0) > x[:, :-1].max(axis=0)).all()
+
+
 def test_zeros_are_at_the_bottom_of_a_logarithmic_axis_and_told():
     rows = [row(seed, of={"horizon": h}, value=value) for h, value in ((2, 0.7), (4, 0.6)) for seed in (0, 1)]
     figure = against(rows, "horizon", "loss", log_y=True)

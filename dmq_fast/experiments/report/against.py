@@ -182,10 +182,12 @@ def draw(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
                 ylim=(low, high),
             )
             for i, line in enumerate(panel.lines):
-                aside = (i - (len(panel.lines) - 1) / 2) * (5.0 if shown.categories else 2.5)
+                aside = (i - (len(panel.lines) - 1) / 2) * step_aside(shown, panel, room)
                 draw_line(axes, line, low, high, aside, joined=not shown.categories)
             set_ticks(axes, numbers, shown.categories, room)
-            if shown.y == "episodes" and not powers:
+            if powers:
+                label_powers(axes, low, high)
+            elif shown.y == "episodes":
                 shorten(axes.yaxis)
         for axes, title in zip(used, titles, strict=False):
             axes.set_title(title)
@@ -335,6 +337,22 @@ def add_legend(figure: Figure, lines: Sequence[Line], texts: Sequence[str], colu
                   handletextpad=0.5, borderpad=0, labelspacing=0.3)  # fmt: skip
 
 
+def step_aside(shown: Panels, panel: Panel, room: float) -> float:
+    """Return how far lines are moved aside from each other, in points; categories stay apart on `room` inches."""
+    if not shown.categories:
+        return 2.5
+    return min(5.0, 0.8 * 72 * max(room, 0.5) / len(shown.categories) / len(panel.lines))
+
+
+def label_powers(axes: Axes, low: float, high: float) -> None:
+    """Label more ticks of a logarithmic ordinate than the powers of ten where fewer than two of these are in sight."""
+    if math.floor(math.log10(high)) <= math.ceil(math.log10(low)):
+        from matplotlib.ticker import LogLocator, StrMethodFormatter
+
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
 def category_texts(categories: Sequence[str], room: float) -> tuple[list[str], bool]:
     """Return the labels of categories in lines, and whether they are upright on an axis of `room` inches."""
     letters = max(1, int(room / len(categories) / LETTER) - 1)
@@ -344,7 +362,9 @@ def category_texts(categories: Sequence[str], room: float) -> tuple[list[str], b
 
 def set_ticks(axes: Axes, numbers: NDArray[np.float64], categories: Sequence[str], room: float) -> None:
     """Put ticks at the values of x, as many as have room for their labels on an axis of `room` inches."""
-    axes.minorticks_off()
+    from matplotlib.ticker import NullLocator
+
+    axes.xaxis.set_minor_locator(NullLocator())
     if categories:
         texts, upright = category_texts(categories, room)
         axes.set_xticks(range(len(categories)), texts)
