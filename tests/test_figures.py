@@ -312,8 +312,9 @@ def test_a_logarithmic_ordinate_has_two_labels_at_least():
         rows = [row(of={"horizon": h}, value=0.7 - value) for h, value in enumerate(values, 1)]
         figure = against(rows, "horizon", "loss", log_y=True)
         (axes,) = figure.axes
-        labels = [text.get_text() for text in texts(figure) if text in axes.get_yticklabels()]
+        labels = [text for text in texts(figure) if text in axes.get_yticklabels()]
         assert len(labels) >= 2 and len(axes.yaxis.get_minorticklocs()) > 0, values
+        assert not any(text.get_text() for text in axes.get_yticklabels(minor=True)), values
 
 
 def test_categories_do_not_reach_into_each_other():

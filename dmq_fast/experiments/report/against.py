@@ -345,10 +345,11 @@ def step_aside(shown: Panels, panel: Panel, room: float) -> float:
 
 
 def label_powers(axes: Axes, low: float, high: float) -> None:
-    """Label more ticks of a logarithmic ordinate than the powers of ten where fewer than two of these are in sight."""
-    if math.floor(math.log10(high)) <= math.ceil(math.log10(low)):
-        from matplotlib.ticker import LogLocator, StrMethodFormatter
+    """Label the powers of ten on a logarithmic ordinate; where fewer than two are in sight, 2 and 5 of each as well."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    if math.floor(math.log10(high)) <= math.ceil(math.log10(low)):
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
