@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["Bar", "check_progress", "showing"]
 
 
-def check_progress(progress: object) -> None:
+def check_progress(progress: Any) -> None:
     """Check an argument `progress`.
 
     Raises
