@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dmq_fast.learner import DMQ, Progress
     from dmq_fast.moments import Moments
     from dmq_fast.policy import Policy
+    from dmq_fast.run.comparison import compare
     from dmq_fast.run.journal import JournalError
     from dmq_fast.run.result import Result, load
     from dmq_fast.theory import certificate, certificate_table, misspecification
@@ -45,6 +46,7 @@ __all__ = [
     "baselines",
     "certificate",
     "certificate_table",
+    "compare",
     "environments",
     "experiments",
     "features",
@@ -73,6 +75,7 @@ _HOMES = {
     "baselines": "baselines",
     "certificate": "theory.certificate",
     "certificate_table": "theory.certificate_table",
+    "compare": "run.comparison:compare",
     "environments": "environments",
     "experiments": "experiments",
     "features": "features",

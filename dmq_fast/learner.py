@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dmq_fast._support.bars import Bar, check_progress, showing
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FunctionClass
@@ -94,8 +95,9 @@ class DMQ:
         File in which the run records its decisions. If the file exists, `learn` continues the run in it, and the result
         is that of an undisturbed run, byte for byte. Without `rng`, the key in the file is used. Budgets may differ;
         every other argument must be the same. See `run.journal`.
-    progress : callable, optional
-        Called with a `Progress` each time a level has been learned, or the adaptive variant has planned.
+    progress : callable or bool, optional
+        Called with a `Progress` each time a level has been learned, or the adaptive variant has planned. True shows a
+        progress bar, on terminals and in notebooks, and needs tqdm.
     rng : None, int, SeedSequence, Generator or Stream, optional
         Source of the run's 128-bit key.
 
@@ -151,7 +153,7 @@ class DMQ:
         workers: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         journal: str | os.PathLike[str] | None = None,
-        progress: Callable[[Progress], object] | None = None,
+        progress: Callable[[Progress], object] | bool | None = None,
         rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
     ) -> None:
         self.sampler = as_sampler(env_or_sampler)
@@ -179,8 +181,7 @@ class DMQ:
             in_float64=in_float64,
         )
         self.workers, self.executor = check_workers(workers, executor, self.sampler)
-        if progress is not None and not callable(progress):
-            raise TypeError(f"progress: expected a callable, got {progress!r}")
+        check_progress(progress)
         self.progress = progress
         self._session: Session | None = None
 
@@ -202,16 +203,17 @@ class DMQ:
         JournalError
             If the journal is that of another run, damaged, or in use.
         """
-        resources = Resources(
-            self.variant, self.sampler, self.stream, self.budget, self.workers, self.executor, self.progress
-        )
-        self._session = session = self.settings.session(resources, self.journal)
-        for warning in self.warnings():
-            LOGGER.warning("%s", warning)
-        try:
-            session.run()
-        finally:
-            session.end()
+        with showing(self.progress, self.bar) as progress:
+            resources = Resources(
+                self.variant, self.sampler, self.stream, self.budget, self.workers, self.executor, progress
+            )
+            self._session = session = self.settings.session(resources, self.journal)
+            for warning in self.warnings():
+                LOGGER.warning("%s", warning)
+            try:
+                session.run()
+            finally:
+                session.end()
         return session.result()
 
     def result(self) -> Result:
@@ -225,6 +227,13 @@ class DMQ:
         if self._session is None:
             raise RuntimeError("result: learn was never called")
         return self._session.result()
+
+    def bar(self) -> Bar:
+        """Return a progress bar of a run: over the levels, or without an end where the run stops by itself."""
+        horizon = self.sampler.horizon
+        if self.variant == ADAPTIVE:
+            return Bar(None, lambda progress: progress.n_trajectories, lambda progress: progress.text(horizon))
+        return Bar(horizon, lambda progress: horizon - progress.level, lambda progress: progress.text(horizon))
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning for each known way in which these parameters fail (docs/findings.md, A and G)."""

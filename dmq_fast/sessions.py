@@ -70,6 +70,18 @@ class Progress(NamedTuple):
     phase: str = ""
     gap: float = math.nan
 
+    def text(self, horizon: int) -> str:
+        """Return the progress of a run with this horizon on one line."""
+        if self.phase:
+            return (
+                f"{self.phase}: {self.n_trajectories:,} trajectories, {self.gap:.3g} may still be missed, "
+                f"{self.seconds:.1f} s"
+            )
+        return (
+            f"learned level {self.level} of {horizon}, {self.n_trajectories:,} trajectories, "
+            f"{self.n_policies:,} policies, {self.seconds:.1f} s"
+        )
+
 
 @dataclass(frozen=True)
 class Resources:

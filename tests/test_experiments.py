@@ -675,7 +675,7 @@ def test_arguments_of_a_sweep_are_checked(tmp_path):
             experiments.sweep(one(), tmp_path / "out", workers=wrong)
     with pytest.raises(TypeError, match="executor: expected an Executor, got 'dask'"):
         experiments.sweep(one(), tmp_path / "out", executor="dask")
-    with pytest.raises(TypeError, match="progress: expected a callable, got 3"):
+    with pytest.raises(TypeError, match="progress: expected a callable or a bool, got 3"):
         experiments.sweep(one(), tmp_path / "out", workers=0, progress=3)
     with pytest.raises((AttributeError, TypeError), match="pickle"):
         experiments.algorithms.REGISTRY["local"] = lambda env, seed: None

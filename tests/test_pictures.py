@@ -9,10 +9,10 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast import Policy
+from dmq_fast.drawing.style import look
 from dmq_fast.environments import combination_lock, river_swim
 from dmq_fast.experiments import oracle_bench
 from dmq_fast.experiments.report import pictures
-from dmq_fast.experiments.report.style import look
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -110,6 +110,16 @@ def test_series_are_told_apart_without_colour():
     (axes,) = pictures.episodes_to_solve(rows).axes
     markers = {line.get_marker() for line in axes.lines if line.get_marker() != "None"}
     assert len(markers) == len(set(pictures.COLOURS)) == 9
+
+
+def test_curves_are_told_apart_without_colour():
+    t = np.arange(100.0)
+    (axes,) = pictures.learning_curves({name: (t, t + i) for i, name in enumerate("abcd")}).axes
+    curves = [line for line in axes.lines if line.get_clip_on()]
+    assert len({line.get_marker() for line in curves} - {"None"}) == 4
+    assert len({line.get_markevery() for line in curves}) == 4
+    pieces = {(line.get_color(), line.get_marker()) for line in axes.lines if not line.get_clip_on()}
+    assert pieces == {(line.get_color(), line.get_marker()) for line in curves}
 
 
 def test_any_number_of_series_can_be_told_apart():

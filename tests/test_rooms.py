@@ -12,6 +12,7 @@ import dmq_fast
 ROOMS = [
     "_version",
     "_support",
+    "drawing",
     "kernels",
     "theory.bounds",
     "moments",

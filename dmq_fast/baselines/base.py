@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
+from dmq_fast._support.html_text import card
 from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
@@ -131,6 +132,16 @@ class BaselineResult:
             f"<BaselineResult: {self.algorithm}, {self.status}, {self.n_trajectories} episodes, "
             f"value {self.value:.6g}, {len(self.warnings)} warning(s)>"
         )
+
+    def _repr_html_(self) -> str:
+        """Return the most important numbers for notebooks."""
+        entries = {
+            "status": self.status,
+            "episodes": f"{self.n_trajectories:,}",
+            "value": f"{self.value:.6g}",
+            "seconds": f"{self.seconds['total']:.3g}",
+        }
+        return card(self.algorithm, "BaselineResult", entries, notes=self.warnings)
 
 
 class Estimates(NamedTuple):

@@ -23,7 +23,7 @@ COMMANDS = {
     "envs": ("envs", "list the environments and their parameters"),
     "bench": ("bench", "time the kernels on this machine"),
     "theory": ("theory", "compute the constants of the paper's theorem, and check whether its proof holds with them"),
-    "report": ("report", "write an HTML page about a saved run or a sweep"),
+    "report": ("report", "write a page, figures or tables about a saved run or a sweep"),
     "sweep": ("sweep", "do many runs: environments x algorithms x parameters x seeds"),
 }
 """By name of the command: the module whose function of that name runs it, and its line in ``--help``."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import from_json, plain, to_json
 
@@ -17,18 +17,27 @@ __all__ = [
     "COMMAND",
     "JOURNAL",
     "OUTPUTS",
+    "Output",
     "check_writable",
     "claim_directory",
     "claim_file",
     "finished",
     "read_command",
     "save",
+    "write_bytes",
     "write_command",
     "write_text",
 ]
 
 OUTPUTS = ("result.npz", "run.json")
 COMMAND, JOURNAL = "command.json", "journal"
+
+
+class Output(NamedTuple):
+    """A file that a command makes, and the function that writes it to a path."""
+
+    path: Path
+    write: Callable[[Path], None]
 
 
 def claim_file(option: str, path: Path) -> None:
@@ -43,10 +52,17 @@ def claim_file(option: str, path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file in one step."""
-    from dmq_fast._support.files import replacing, writable
+    from dmq_fast._support.files import writable
+
+    write_bytes(path, writable(text).encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file in one step."""
+    from dmq_fast._support.files import replacing
 
     with replacing(path) as file:
-        file.write(writable(text).encode())
+        file.write(data)
 
 
 def claim_directory(directory: Path, overwrite: bool) -> None:

@@ -1,24 +1,35 @@
-"""``dmq-fast report``: write an HTML page about the run or the sweep in a directory."""
+"""``dmq-fast report``: write a page, tables or figures about the run or the sweep in a directory."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import from_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
-from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, write_text
+from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, figure_files, settings_of
+from dmq_fast.cli.files import OUTPUTS, Output, claim_file, read_command, write_text
 from dmq_fast.cli.options import command_parser
-from dmq_fast.cli.run import read_options
+from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dmq_fast.cli.figures import FigureSettings
     from dmq_fast.environments import FiniteMDP
+    from dmq_fast.experiments import Rows
     from dmq_fast.run.result import Result
 
-__all__ = ["page_of", "report"]
+__all__ = ["report"]
+
+OPTIONS = {name: name for name in ("export", "export_curves", "epsilon", "out")} | FIGURE_OPTIONS
+"""Arguments in messages, and the options that give them."""
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -27,7 +38,7 @@ def report(arguments: Sequence[str]) -> int:
         "report",
         description="Write an HTML page about the run or the sweep in DIR: tables, pictures, a comparison of the run "
         "with the lemmas of the paper, and the command that repeats it. The page loads no other file. Needs "
-        "matplotlib.",
+        "matplotlib. With --figures, write single pictures for papers instead; with --export, tables.",
         epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out of run or sweep named")
@@ -38,58 +49,168 @@ def report(arguments: Sequence[str]) -> int:
         metavar="X",
         help="accuracy for which the certificate of a run checks the premises of the lemmas",
     )
+    tables = parser.add_argument_group("tables of a sweep", "Files end in .csv or .parquet, which needs pyarrow.")
+    tables.add_argument("--export", type=Path, metavar="FILE", help="write a line for each run")
+    tables.add_argument(
+        "--export-curves", type=Path, metavar="FILE", help="write a line for each checkpoint of each learning curve"
+    )
+    add_figure_options(parser)
     options = parser.parse_args(arguments)
-    directory: Path = options.directory
-    path = directory / "report.html" if options.out is None else options.out
     with signals.held():
         try:
-            if importlib.util.find_spec("matplotlib") is None:
-                raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
-            if not directory.is_dir():
-                raise NotADirectoryError(f"there is no directory {directory}")
-            claim_file("--out", path)
-            made = signals.attempt(lambda: page_of(directory, options.epsilon))
+            if not options.directory.is_dir():
+                raise NotADirectoryError(f"there is no directory {options.directory}")
+            made = signals.attempt(lambda: outputs(options))
         except (ValueError, ImportError, OSError) as error:
-            return usage_error(f"report: {told(error)}")
+            return usage_error(f"report: {with_flags(told(error), OPTIONS)}")
         if made is None:
             return signals.code(FINISHED)
-        page, notes = made
+        files, notes = made
         for note in notes:
             say(f"note: {note}")
         try:
-            write_text(path, page)
+            for file in files:
+                file.write(file.path)
         except OSError as error:
             return not_saved("report", error)
-        return signals.code(show("report", str(path), FINISHED))
+        return signals.code(show("report", "\n".join(str(file.path) for file in files), FINISHED))
 
 
-def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
-    """Return the page of the run or sweep in a directory, and notes on what could not be computed.
+def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
+    """Return the files to write, and notes on what could not be computed.
 
     Raises
     ------
     OSError
-        If there is neither.
+        If there is neither a run nor a sweep, or a file cannot be written.
     ValueError
-        If a file there is damaged, or epsilon does not fit.
+        If a file there is damaged, or an option does not fit.
+    ImportError
+        If matplotlib or pyarrow is needed and missing.
     """
-    from dmq_fast.experiments.report.reports import run_report, sweep_report
-    from dmq_fast.experiments.sweeps.store import FILE as STORE
-    from dmq_fast.experiments.sweeps.store import load as load_rows
+    directory = options.directory
+    drawn = settings_of(options)
+    files: list[Output] = list(table_files(options))
+    page = options.out is not None or (drawn is None and not files)
+    if options.epsilon is not None and not page:
+        raise ValueError("epsilon: expected with a page only; --out names one")
+    if not page and drawn is None:
+        return files, []
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+    path = directory / "report.html" if options.out is None else options.out
+    if page:
+        claim_file("--out", path)
+    from dmq_fast.experiments.sweeps.store import FILE
+
+    subject = sweep_of(directory) if (directory / FILE).exists() else run_of(directory)
+    if drawn is not None:
+        files += figure_files(drawn, subject.pictures(drawn))
+    if page:
+        source = subject.page(options.epsilon)
+        files.append(Output(path, lambda path: write_text(path, source)))
+    return files, subject.notes
+
+
+def table_files(options: Namespace) -> Iterator[Output]:
+    """Yield the tables that are asked for."""
+    from dmq_fast import experiments
+    from dmq_fast.experiments.report.csv_export import check_format
+
+    for name, curves in (("export", False), ("export_curves", True)):
+        path = getattr(options, name)
+        if path is not None:
+            claim_file(f"--{name.replace('_', '-')}", path)
+            check_format(path, name)
+            rows = rows_of(options.directory, name)
+            yield Output(path, partial(experiments.export, rows, curves=curves))
+
+
+def rows_of(directory: Path, argument: str) -> Rows:
+    """Return the runs of the sweep in a directory, for an argument that needs a sweep."""
+    from dmq_fast import experiments
+    from dmq_fast.experiments.sweeps.store import FILE
+
+    if not (directory / FILE).exists():
+        raise ValueError(f"{argument}: expected the directory of a sweep, and {directory} holds none")
+    rows = experiments.load(directory)
+    if not rows:
+        raise ValueError(f"{directory}: no run of this sweep has ended yet")
+    return rows
+
+
+class SavedSweep(NamedTuple):
+    """The sweep of a directory, and notes to the reader."""
+
+    rows: Rows
+    name: str
+    specs: list[str]
+    notes: list[str]
+
+    def page(self, epsilon: float | None) -> str:
+        """Return the HTML page; ValueError if there is an epsilon."""
+        from dmq_fast.experiments.report.reports import sweep_report
+
+        if epsilon is not None:
+            raise ValueError("epsilon: expected with a run only, and this is a sweep")
+        return sweep_report(self.rows, name=self.name, specs=self.specs, notes=self.notes)
+
+    def pictures(self, drawn: FigureSettings) -> Iterator[tuple[str, Figure]]:
+        """Yield names and figures: those of the page, or a quantity against a parameter."""
+        return drawn.of_a_sweep(self.rows)
+
+
+class SavedRun(NamedTuple):
+    """The run of a directory, its environment if that has tables, and notes to the reader."""
+
+    result: Result
+    summary: dict[str, Any]
+    summary_path: Path
+    command: list[str]
+    mdp: FiniteMDP | None
+    notes: list[str]
+
+    def page(self, epsilon: float | None) -> str:
+        """Return the HTML page; ValueError if epsilon does not fit, or the summary is damaged."""
+        from dmq_fast.experiments.report.reports import run_report
+
+        if self.mdp is None and epsilon is not None:
+            raise ValueError("epsilon: expected where errors are known exactly; " + "; ".join(self.notes))
+        with a_summary(self.summary_path):
+            return run_report(
+                self.result, self.summary, command=self.command, mdp=self.mdp, epsilon=epsilon, notes=self.notes
+            )
+
+    def pictures(self, drawn: FigureSettings) -> Iterator[tuple[str, Figure]]:
+        """Yield names and figures, those of the page."""
+        return drawn.of_a_run(self.result, self.mdp)
+
+
+@contextlib.contextmanager
+def a_summary(path: Path) -> Iterator[None]:
+    """Turn errors at entries of the summary of a run that are missing or wrong into ValueError."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not the summary of a run ({type(error).__name__}: {error})") from error
+
+
+def sweep_of(directory: Path) -> SavedSweep:
+    """Return the sweep in a directory; errors as in `outputs`."""
     from dmq_fast.experiments.sweeps.store import load_specs
+
+    rows = rows_of(directory, "out")
+    specs = load_specs(directory)
+    names = dict.fromkeys(name for name, _, _ in specs) or {directory.absolute().name: None}
+    wanted = max((runs for _, _, runs in specs), default=0)
+    notes = [f"{len(rows):,} of {wanted:,} runs are stored; the sweep has not ended"] if wanted > len(rows) else []
+    return SavedSweep(rows, ", ".join(names), [text for _, text, _ in specs], notes)
+
+
+def run_of(directory: Path) -> SavedRun:
+    """Return the run in a directory; errors as in `outputs`."""
     from dmq_fast.run.result import load
 
-    if (directory / STORE).exists():
-        if epsilon is not None:
-            raise ValueError("--epsilon: expected with a run only, and this is a sweep")
-        rows = load_rows(directory)
-        if not rows:
-            raise ValueError(f"{directory}: no run of this sweep has ended yet")
-        specs = load_specs(directory)
-        names = dict.fromkeys(name for name, _, _ in specs) or {directory.absolute().name: None}
-        wanted = max((runs for _, _, runs in specs), default=0)
-        notes = [f"{len(rows):,} of {wanted:,} runs are stored; the sweep has not ended"] if wanted > len(rows) else []
-        return sweep_report(rows, name=", ".join(names), specs=[text for _, text, _ in specs], notes=notes), notes
     npz, text = (directory / name for name in OUTPUTS)
     if not npz.exists() or not text.exists():
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
@@ -98,15 +219,11 @@ def page_of(directory: Path, epsilon: float | None) -> tuple[str, list[str]]:
         summary = from_json(text.read_text())
     except ValueError as error:
         raise ValueError(f"{text}: not the summary of a run ({error})") from error
-    try:
-        name, arguments = read_command(directory)
+    name, arguments = read_command(directory)
+    with a_summary(text):
         mdp, notes = remade_tables(name, arguments, result, summary)
-        if mdp is None and epsilon is not None:
-            raise ValueError("--epsilon: expected where errors are known exactly; " + "; ".join(notes))
-        command = ["dmq-fast", "run", *([] if name is None else [name]), *arguments]
-        return run_report(result, summary, command=command, mdp=mdp, epsilon=epsilon, notes=notes), notes
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{text}: not the summary of a run ({type(error).__name__}: {error})") from error
+    command = ["dmq-fast", "run", *([] if name is None else [name]), *arguments]
+    return SavedRun(result, summary, text, command, mdp, notes)
 
 
 def remade_tables(

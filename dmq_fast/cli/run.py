@@ -45,7 +45,7 @@ from dmq_fast.cli.terminal import (
 from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
 
 if TYPE_CHECKING:
-    from dmq_fast.learner import DMQ, Progress
+    from dmq_fast.learner import DMQ
     from dmq_fast.run.result import Result
 
 __all__ = ["Job", "prepare", "read_options", "resume", "run"]
@@ -244,19 +244,7 @@ def finish(job: Job) -> int:
 
 def progress_line(horizon: int) -> ProgressLine:
     """Return the progress line of a run of this horizon."""
-
-    def text_of(progress: Progress) -> str:
-        if progress.phase:
-            return (
-                f"{progress.phase}: {progress.n_trajectories:,} trajectories, {progress.gap:.3g} may still be missed, "
-                f"{progress.seconds:.1f} s"
-            )
-        return (
-            f"learned level {progress.level} of {horizon}, {progress.n_trajectories:,} trajectories, "
-            f"{progress.n_policies:,} policies, {progress.seconds:.1f} s"
-        )
-
-    return ProgressLine(text_of)
+    return ProgressLine(lambda progress: progress.text(horizon))
 
 
 @output_apart()

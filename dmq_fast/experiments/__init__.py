@@ -3,23 +3,26 @@
     from dmq_fast import experiments
     experiments.sweep("locks.toml", "locks", workers=8)
     rows = experiments.load("locks")
+    table = rows.to_dataframe()
 
 `dmq_fast.experiments.sweeps.spec` explains the format of specifications, and
 `dmq_fast.experiments.sweeps.algorithms` how to add an algorithm.
 """
 
 from dmq_fast.experiments.report.csv_export import columns, export
+from dmq_fast.experiments.rows import Rows, load
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Algorithm, Budget, Outcome
 from dmq_fast.experiments.sweeps.scheduler import Summary, SweepProgress, sweep
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, SpecError, read
-from dmq_fast.experiments.sweeps.store import StoreError, WriteError, load
+from dmq_fast.experiments.sweeps.store import StoreError, WriteError
 
 __all__ = [
     "Algorithm",
     "Budget",
     "Cell",
     "Outcome",
+    "Rows",
     "Spec",
     "SpecError",
     "StoreError",

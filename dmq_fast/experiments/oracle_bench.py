@@ -31,7 +31,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from dmq_fast import kernels
 from dmq_fast._support import threads
 from dmq_fast._version import __version__
-from dmq_fast.experiments.report.canvas import canvas
+from dmq_fast.drawing.canvas import canvas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

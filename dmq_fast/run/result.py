@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.html_text import card
+from dmq_fast._support.names import suggestion
+from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.policy import Policy
-from dmq_fast.run import saved
+from dmq_fast.run import pictures, saved
 from dmq_fast.run.history import History
-from dmq_fast.theory.certificate import certificate
+from dmq_fast.theory.certificate import Certificate, certificate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Result", "load"]
+
+PICTURES = ("cover", "oracle", "trajectories", "visits")
+"""What `Result.plot` draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +104,7 @@ class Result:
         """Number of trajectories drawn for all purposes."""
         return sum(self.counts["trajectories"].values())
 
-    def certificate(self, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> dict[str, Any]:
+    def certificate(self, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> Certificate:
         """Compare the run with the lemmas of the paper; see `dmq_fast.theory.certificate.certificate`.
 
         Raises
@@ -116,6 +125,62 @@ class Result:
             If the file cannot be written; an earlier file at `path` is unharmed.
         """
         saved.write(path, self)
+
+    def plot(self, what: str | None = None, *, mdp: FiniteMDP | None = None, width: float = WIDTH) -> Figure:
+        """Draw a picture of the run, which notebooks show; ``result.plot().savefig("run.pdf")`` saves it.
+
+        Parameters
+        ----------
+        what : {"cover", "oracle", "trajectories", "visits"}, optional
+            "cover": the policies by level, and the potential of Lemma A.5. "oracle": the value of every call of a run
+            with ``oracle="value"``. "trajectories": their numbers by purpose. "visits": where the returned policy goes
+            in `mdp`. By default "cover", or "trajectories" where a run has no cover of linear functions.
+        mdp : FiniteMDP, optional
+            The environment, for "visits".
+        width : float, default 3.3
+            Width in inches.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If there is no such picture, or it cannot be drawn of this run.
+        """
+        covered = self.stopping is None
+        if what is None:
+            what = "cover" if covered and pictures.has_potential(self) else "trajectories"
+        if what not in PICTURES:
+            raise ValueError(f"what: expected one of {', '.join(PICTURES)}, got {what!r}{suggestion(what, PICTURES)}")
+        if what == "visits":
+            if mdp is None:
+                raise ValueError("mdp: expected the environment of the run for its visits, got none")
+            return pictures.visits(mdp, self.policy, width=width)
+        if what == "trajectories":
+            return pictures.trajectories_by_purpose({self.variant: self}, width=width)
+        if not covered:
+            raise ValueError(f"what: expected trajectories or visits of a run without a cover, got {what!r}")
+        draw = pictures.cover_and_potential if what == "cover" else pictures.oracle_values
+        return draw(self, width=width)
+
+    def _repr_html_(self) -> str:
+        """Return the most important numbers for notebooks."""
+        counts = self.counts
+        purposes = ", ".join(f"{name} {n:,}" for name, n in counts["trajectories"].items() if n)
+        entries: dict[str, object] = {
+            "status": self.status,
+            "trajectories": f"{self.n_trajectories:,}" + (f" ({purposes})" if purposes else ""),
+        }
+        if self.stopping is None:
+            entries["oracle calls"] = f"{counts['oracle_calls']:,}, {counts['trues']:,} True"
+            entries["largest cover"] = f"{max(self.cover_sizes):,} policies"
+        else:
+            low, high = self.stopping["interval"]
+            entries["why it stopped"] = self.stopping["reason"]
+            entries["value of the policy"] = f"in [{low:.3g}, {high:.3g}]"
+        entries["seconds"] = f"{self.seconds['total']:.3g}"
+        sizes = "H = {}, K = {}, d = {}".format(*self.theta.shape)
+        return card("Result", f"DMQ, {self.variant}, {sizes}", entries, notes=self.warnings)
 
     def __repr__(self) -> str:
         covers = "" if self.stopping is not None else f"|Pi_h| <= {max(self.cover_sizes)}, "

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.html_text import card, grid
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import as_positive
 from dmq_fast.policy import Policy
 from dmq_fast.theory.bounds import finite_cover_bound, printed_cover_bound, ridge_norm_bound, sure_cover_bound
+from dmq_fast.theory.certificate_table import four_digits
 from dmq_fast.theory.measures import (
     checked_policies,
     low_variance,
@@ -29,6 +31,7 @@ from dmq_fast.theory.measures import (
 )
 
 __all__ = [
+    "Certificate",
     "Statement",
     "certificate",
     "checked_policies",
@@ -115,7 +118,25 @@ class Statement(NamedTuple):
         return self.left <= self.right + abs(self.right) * ROUNDING
 
 
-def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> dict[str, Any]:
+class Certificate(dict[str, Any]):
+    """A dict that `certificate` returned; notebooks show it as a table."""
+
+    def _repr_html_(self) -> str:
+        """Return the statements with both sides, and the exact values, for notebooks."""
+        rows = [
+            [one["formula"], four_digits(one["left"]), four_digits(one["right"]), "✓" if one["holds"] else "✗ fails"]
+            for one in self["statements"]
+        ]
+        exact = self["exact"] or {}
+        names = {"value": "V", "optimal_value": "V*", "loss": "loss", "gap": "gap γ"}
+        entries = {shown: four_digits(exact[name]) for name, shown in names.items() if name in exact}
+        failing = sum(not one["holds"] for one in self["statements"])
+        summary = f"{len(rows)} statements, " + (f"{failing} fail" if failing else "all hold")
+        below = grid(["statement", "left", "right", ""], rows, numbers=(1, 2))
+        return card("Certificate", f"{self['variant']}, {self['status']}: {summary}", entries, below=below)
+
+
+def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> Certificate:
     """Compare a run with the lemmas of the paper.
 
     Parameters
@@ -129,8 +150,8 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
 
     Returns
     -------
-    dict
-        JSON values; None where something was not measured.
+    Certificate
+        A dict of JSON values; None where something was not measured.
 
         - "parameters", "horizon", "n_actions", "dimension", "variant", "status": of the run.
         - "statements": a list of `Statement` as dicts, with "holds".
@@ -186,7 +207,7 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
             "exact": exact,
         }
     )
-    return found
+    return Certificate(found)
 
 
 def level_records(result: RunRecord) -> Iterator[dict[str, Any]]:

@@ -8,8 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dmq_fast.experiments.report.csv_export import as_specified
+from dmq_fast.experiments.report.page import parameters_text, value_text
 
-__all__ = ["CellRuns", "cells_of", "counted", "known", "natural", "sortable", "split_parameters", "warned"]
+__all__ = [
+    "CellRuns",
+    "cells_of",
+    "counted",
+    "in_order",
+    "known",
+    "labeller",
+    "natural",
+    "parameters_by_name",
+    "settings",
+    "sortable",
+    "split_parameters",
+    "warned",
+]
 
 
 class CellRuns(NamedTuple):
@@ -83,6 +97,15 @@ def split_parameters(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str]
     return [name for name in names if name not in common], common
 
 
+def parameters_by_name(cells: Iterable[CellRuns]) -> dict[str, tuple[list[str], dict[str, Any]]]:
+    """Return what `split_parameters` finds in the cells of each environment and of each algorithm, by its name."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        found.setdefault(cell.environment, []).append(cell.environment_parameters)
+        found.setdefault(cell.algorithm, []).append(cell.algorithm_parameters)
+    return {name: split_parameters(some) for name, some in found.items()}
+
+
 def known(rows: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
     """Return the entries of a column that are not None."""
     return [row[name] for row in rows if row[name] is not None]
@@ -121,3 +144,48 @@ def warned(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the warnings of runs with their numbers; those that differ in numbers only, such as levels, are one."""
     said = (f"of {row['algorithm']}: {warning}" for row in rows for warning in row.get("warnings") or ())
     return counted(said, without_numbers)
+
+
+def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows in order of environment, algorithm and its parameters."""
+    return sorted(
+        rows,
+        key=lambda row: (
+            natural(row["environment"]),
+            natural(row["algorithm"]),
+            *sortable(row["algorithm_parameters"]),
+        ),
+    )
+
+
+def settings(
+    rows: Sequence[Mapping[str, Any]], but: str | None = None
+) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """Yield title and runs of each environment; those that differ in a parameter other than `but` are separate."""
+    for environment in dict.fromkeys(row["environment"] for row in rows):
+        here = [row for row in rows if row["environment"] == environment]
+        names = split_parameters([row["environment_parameters"] for row in here])[0]
+        found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for row in here:
+            others = {name: row["environment_parameters"].get(name) for name in names if name != but}
+            title = ", ".join([environment, *([parameters_text(others)] if others else [])])
+            found.setdefault((*sortable(others), title), []).append(row)
+        for (*_, title), some in sorted(found.items()):
+            yield title, some
+
+
+def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that names the algorithm of a run, with the parameters in which its runs differ."""
+    names = {
+        algorithm: split_parameters([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
+        for algorithm in {row["algorithm"] for row in rows}
+    }
+
+    def label(row: Mapping[str, Any]) -> str:
+        given = row["algorithm_parameters"]
+        own = {name: given[name] for name in names[row["algorithm"]] if given.get(name) is not None}
+        # Where several parameters differ, two of them may have the same value.
+        text = parameters_text(own) if len(names[row["algorithm"]]) > 1 else ", ".join(map(value_text, own.values()))
+        return f"{row['algorithm']}, {text}" if text else str(row["algorithm"])
+
+    return label

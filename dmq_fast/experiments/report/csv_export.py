@@ -14,7 +14,7 @@ from dmq_fast._support.files import replacing
 from dmq_fast._support.json_text import to_json
 from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 
-__all__ = ["as_specified", "check_format", "columns", "export"]
+__all__ = ["as_specified", "check_format", "columns", "export", "write_csv", "write_parquet"]
 
 # The entries of these dicts become columns of their own, with this prefix to the name.
 SPREAD = {
@@ -40,11 +40,27 @@ def as_specified(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+# What a checkpoint has of its run.
+OF_THE_RUN = (
+    "cell",
+    "seed",
+    "environment",
+    "environment_parameters",
+    "algorithm",
+    "algorithm_parameters",
+    "optimal_value",
+)
+
+
+def columns(rows: Iterable[Mapping[str, Any]], *, curves: bool = False) -> dict[str, list[Any]]:
     """Return the rows that `load` returned as columns, all of one length.
 
     Each parameter, count and timing has a column ("environment.horizon", "algorithm.n_samples", "counts.oracle_calls"),
     with None for runs without it. The entries of "warnings" are lists, those of "details" dicts.
+
+    With `curves`, there is a line for each checkpoint of each learning curve instead of one for each run: the cell, the
+    seed, the names and the parameters of the run, its "optimal_value", and "episodes", "value", "standard_error",
+    "reward" and "regret" at the checkpoint. Runs without a learning curve, such as those of DMQ, have no lines.
 
     Examples
     --------
@@ -53,12 +69,21 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     >>> experiments.columns([row])
     {'seed': [0], 'environment.horizon': [3], 'value': [0.7]}
     """
-    flat = [dict(flatten(row)) for row in rows]
+    flat = [dict(flatten(row)) for row in (checkpoints(rows) if curves else rows)]
     names: dict[str, None] = {}
     for row in flat:
         # In the order of the first run, columns that later runs add at the end.
         names |= dict.fromkeys(row)
     return {name: [row.get(name) for row in flat] for name in names}
+
+
+def checkpoints(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """Yield a row for each checkpoint of the learning curves."""
+    for row in rows:
+        curve = (row.get("details") or {}).get("curve") or {}
+        run = {name: row[name] for name in OF_THE_RUN if name in row}
+        for values in zip(*curve.values(), strict=True):
+            yield run | dict(zip(curve, values, strict=True))
 
 
 def flatten(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -79,20 +104,30 @@ def spread(prefix: str, value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
             yield prefix + name, entry
 
 
-def check_format(path: str | os.PathLike[str]) -> Path:
-    """Return `path` if runs can be exported to it; raise ValueError, OSError or ImportError if not."""
+def check_format(path: str | os.PathLike[str], argument: str = "export") -> Path:
+    """Return `path` if runs can be exported to it; raise ValueError, OSError or ImportError, on `argument`, if not."""
     path = Path(path)
     if path.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"export: expected a file that ends in .csv or .parquet, got {path}")
+        raise ValueError(f"{argument}: expected a file that ends in .csv or .parquet, got {path}")
     if path.is_dir():
-        raise IsADirectoryError(f"export: {path} is a directory")
+        raise IsADirectoryError(f"{argument}: {path} is a directory")
     if path.suffix.lower() == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ImportError('export: Parquet needs pyarrow: pip install "dmq-fast[parquet]"')
+        raise ImportError(f"{argument}: {NEEDS_PYARROW}")
     return path
 
 
-def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
+NEEDS_PYARROW = 'Parquet needs pyarrow: pip install "dmq-fast[parquet]"'
+
+
+def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], *, curves: bool = False) -> None:
     """Write the runs that `load` returned to a .csv or .parquet file; lists and dicts are written as JSON.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+    path : str or path-like
+    curves : bool, default False
+        Write a line for each checkpoint of the learning curves instead of one for each run; see `columns`.
 
     Raises
     ------
@@ -104,10 +139,31 @@ def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> N
         If the file cannot be written; a file that was there before is unharmed.
     """
     path = check_format(path)
-    table = {name: [as_text(value) for value in values] for name, values in columns(rows).items()}
-    data = parquet(table) if path.suffix.lower() == ".parquet" else as_csv(table)
-    with replacing(path.absolute()) as file:
+    write = write_parquet if path.suffix.lower() == ".parquet" else write_csv
+    write(columns(rows, curves=curves), path)
+
+
+def write_csv(table: Mapping[str, list[Any]], path: str | os.PathLike[str]) -> None:
+    """Write columns to a CSV file, lists and dicts as JSON; errors as in `export`."""
+    put(as_csv(as_texts(table)), path)
+
+
+def write_parquet(table: Mapping[str, list[Any]], path: str | os.PathLike[str]) -> None:
+    """Write columns to a Parquet file, lists and dicts as JSON; errors as in `export`."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ModuleNotFoundError(f"to_parquet: {NEEDS_PYARROW}", name="pyarrow")
+    put(parquet(as_texts(table)), path)
+
+
+def put(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Write a file in one step."""
+    with replacing(Path(path).absolute()) as file:
         file.write(data)
+
+
+def as_texts(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return a table with its lists and dicts as JSON."""
+    return {name: [as_text(value) for value in values] for name, values in table.items()}
 
 
 def as_text(value: Any) -> Any:
@@ -131,8 +187,8 @@ def beyond(values: Iterable[int | None]) -> bool:
 
 def parquet(table: dict[str, list[Any]]) -> bytes:
     """Return a table as Parquet; columns of mixed types hold JSON texts, columns of longer integers float64."""
-    import pyarrow  # type: ignore[import-not-found,unused-ignore]
-    import pyarrow.parquet  # type: ignore[import-not-found,unused-ignore]
+    import pyarrow
+    import pyarrow.parquet
 
     arrays = {}
     for name, values in table.items():

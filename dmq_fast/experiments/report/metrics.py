@@ -13,12 +13,68 @@ number of its trajectories.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from dmq_fast.experiments.sweeps.algorithms import GOOD, REWARD_EVERY
+from dmq_fast.experiments.sweeps.runs import FAILURES
 
-__all__ = ["GOOD", "by_policy", "by_reward", "for_good", "has_curve"]
+__all__ = [
+    "GOOD",
+    "QUANTITIES",
+    "Quantity",
+    "by_policy",
+    "by_reward",
+    "check_share",
+    "for_good",
+    "has_curve",
+    "is_solved",
+    "verdict_on",
+]
+
+
+def is_solved(row: Mapping[str, Any], share: float = GOOD) -> bool:
+    """Return whether a run found a policy that is worth at least `share` of the optimum.
+
+    Parameters
+    ----------
+    row : mapping
+        Row of a sweep. Its entry "solved" decides, if it has one; otherwise "value" and "optimal_value" do.
+    share : float, default 0.95
+
+    Raises
+    ------
+    ValueError
+        If the row has neither "solved" nor "optimal_value".
+
+    Examples
+    --------
+    >>> is_solved({"value": 0.69, "optimal_value": 0.7})
+    True
+    """
+    if row.get("solved") is not None:
+        return bool(row["solved"])
+    if row.get("status") in FAILURES:
+        return False
+    if row.get("optimal_value") is None:
+        raise ValueError('rows: expected "solved" or "optimal_value" in every run')
+    value = row.get("value")
+    # If the optimum is 0, every policy is optimal.
+    return value is not None and value >= share * row["optimal_value"]
+
+
+def verdict_on(row: Mapping[str, Any], share: float = GOOD) -> bool | None:
+    """Whether a run solved its environment, by its policy; None if the optimum is unknown."""
+    try:
+        return is_solved(by_policy(row, share), share)
+    except ValueError:
+        return None
+
+
+def check_share(share: float) -> None:
+    """Raise ValueError unless the share of the optimum from which a run counts as solved is in (0, 1]."""
+    if not 0 < share <= 1:
+        raise ValueError(f"share: expected a number in (0, 1], got {share}")
 
 
 def has_curve(row: Mapping[str, Any]) -> bool:
@@ -61,3 +117,61 @@ def by_reward(row: Mapping[str, Any]) -> Mapping[str, Any]:
 def with_episodes(row: Mapping[str, Any], at: int | None) -> Mapping[str, Any]:
     """Return a row that was solved `at` this number of episodes; for None, one that was not solved."""
     return {**row, "solved": at is not None, "n_trajectories": row.get("n_trajectories") if at is None else at}
+
+
+class Quantity(NamedTuple):
+    """What a figure shows of each run.
+
+    Attributes
+    ----------
+    label : str
+        Label of the axis.
+    of : callable
+        Function of a row and of the share of the optimum from which a run counts as solved; None where it is unknown.
+    statistic : str
+        The statistic of several runs that figures show unless told otherwise, one of `intervals.STATISTICS`.
+    """
+
+    label: str
+    of: Callable[[Mapping[str, Any], float], float | None]
+    statistic: str = "mean"
+
+
+def value(row: Mapping[str, Any], share: float) -> float | None:
+    """Return the value of the learned policy."""
+    return None if row["status"] in FAILURES else row.get("value")
+
+
+def loss(row: Mapping[str, Any], share: float) -> float | None:
+    """Return how far the learned policy is from the optimum."""
+    own, best = value(row, share), row.get("optimal_value")
+    return None if own is None or best is None else best - own
+
+
+def success(row: Mapping[str, Any], share: float) -> float | None:
+    """Return 1 if a run solved its environment, 0 if not or if it failed."""
+    verdict = verdict_on(row, share)
+    return None if verdict is None else float(verdict)
+
+
+def episodes(row: Mapping[str, Any], share: float) -> float | None:
+    """Return the episodes until an environment was solved, by policy; infinity if it was not, or if the run failed."""
+    verdict = verdict_on(row, share)
+    if not verdict:
+        return None if verdict is None else math.inf
+    return float(by_policy(row, share)["n_trajectories"])
+
+
+def seconds(row: Mapping[str, Any], share: float) -> float | None:
+    """Return the wall-clock time of a run."""
+    return None if row["status"] in FAILURES else row.get("seconds")
+
+
+QUANTITIES = {
+    "value": Quantity("value $V$", value),
+    "loss": Quantity("loss $V^*-V$", loss),
+    "success": Quantity("success rate", success),
+    "episodes": Quantity("episodes until solved", episodes, "median"),
+    "seconds": Quantity("seconds", seconds, "median"),
+}
+"""The quantities of figures, by name."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmq_fast._support.html_text import escape
 from dmq_fast._support.json_text import to_json
-from dmq_fast.experiments.report import style
+from dmq_fast.drawing import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Picture",
     "definitions",
-    "escape",
     "formula",
     "gallery",
     "header",
@@ -85,11 +84,6 @@ def gallery(shown: Iterable[Picture]) -> str:
         for i, one in enumerate(shown)
     ]
     return f'<div class="gallery">{"".join(figures)}</div>' if figures else "<p>There are none.</p>"
-
-
-def escape(value: object) -> str:
-    """Return a value as text that is safe in elements and quoted attributes."""
-    return html.escape(str(value), quote=True)
 
 
 GREEK = {"lambda": "λ", "theta": "θ", "gamma": "γ", "epsilon": "ε", "eps": "ε", "phi": "φ", "Pi": "Π", "pi": "π"}

@@ -15,25 +15,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dmq_fast._support.html_text import escape
 from dmq_fast._version import __version__
+from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
 from dmq_fast.experiments.report.cells import (
     CellRuns,
     cells_of,
     counted,
+    in_order,
     known,
+    labeller,
     natural,
-    sortable,
+    parameters_by_name,
+    settings,
     split_parameters,
     warned,
 )
 from dmq_fast.experiments.report.csv_export import as_specified
-from dmq_fast.experiments.report.metrics import GOOD, by_policy, by_reward, has_curve
+from dmq_fast.experiments.report.metrics import GOOD, by_policy, by_reward, check_share, has_curve, verdict_on
 from dmq_fast.experiments.report.page import (
     Picture,
     definitions,
-    escape,
     formula,
     gallery,
     header,
@@ -43,18 +47,17 @@ from dmq_fast.experiments.report.page import (
     parameters_text,
     section,
     tiles,
-    value_text,
 )
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.run.named import class_text
+from dmq_fast.run.pictures import has_potential
 from dmq_fast.run.result import Result
-from dmq_fast.theory.certificate import is_plain_linear
 from dmq_fast.theory.certificate_table import four_digits, level_columns, level_groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["run_report", "sweep_report"]
+__all__ = ["run_pictures", "run_report", "sweep_pictures", "sweep_report"]
 
 
 def run_report(
@@ -129,13 +132,12 @@ def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str,
     yield "seconds", f"{result.seconds['total']:.3g}", result.status.replace("_", " ")
 
 
-def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
-    """Yield the pictures for which a run has the data."""
-    potentials = result.history.potentials
+def run_pictures(result: Result, mdp: FiniteMDP | None, width: float = WIDTH) -> Iterator[Picture]:
+    """Yield the pictures for which a run has the data, `width` inches wide."""
     covered = result.stopping is None
-    if covered and is_plain_linear(result) and not (potentials.size and np.isnan(potentials).all()):
+    if covered and has_potential(result):
         yield Picture(
-            pictures.cover_and_potential(result),
+            pictures.cover_and_potential(result, width=width),
             "Policies by level, and the potential",
             "Above: |Π_h| of every level. Below: log det(S + ε_r I) after each True of the oracle. It stays between "
             "the least that n Trues add and the most that n policies can reach, as in the proof of Lemma A.5. Covers "
@@ -144,27 +146,27 @@ def run_pictures(result: Result, mdp: FiniteMDP | None) -> Iterator[Picture]:
     values = result.history.columns()["value"]
     if covered and not np.isnan(values).all():
         yield Picture(
-            pictures.oracle_values(result),
+            pictures.oracle_values(result, width=width),
             "The oracle",
             "The value v of each call, in order. From ε_t on the answer is True: the distribution of states has "
             "shifted from that of the cover.",
         )
     if covered:
         yield Picture(
-            pictures.trajectories_by_purpose({"this run": result}, height=0.9),
+            pictures.trajectories_by_purpose({"this run": result}, width=width, height=0.9),
             "Trajectories by purpose",
             "Algorithm 3 draws for checks, Algorithm 2 for regression and states. The last part tests the returned "
             "policy.",
         )
     if mdp is not None and max(mdp.n_states) > 1:
         yield Picture(
-            pictures.visits(mdp, result.policy),
+            pictures.visits(mdp, result.policy, width=width),
             "Visits of the returned policy",
             "Exact probability of each state at each level. Blank states are never visited.",
         )
         if covered:
             yield Picture(
-                pictures.visits(mdp, result.cover),
+                pictures.visits(mdp, result.cover, width=width),
                 "Visits of the covers",
                 "Exact probability under the policies of Π_h, the distribution that level h is fitted on.",
             )
@@ -333,14 +335,6 @@ def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "<h3>Warnings of the runs</h3><ul>" + "".join(f"<li>{escape(one)}</li>" for one in said) + "</ul>"
 
 
-def verdict_on(row: Mapping[str, Any]) -> bool | None:
-    """Whether a run solved its environment, by its policy; None if the optimum is unknown."""
-    try:
-        return pictures.is_solved(by_policy(row), GOOD)
-    except ValueError:
-        return None
-
-
 def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[CellRuns]) -> Iterator[tuple[str, str, str]]:
     """Yield the most important numbers of a sweep: label, number, and the line below."""
     verdicts = [verdict for row in rows if (verdict := verdict_on(row)) is not None]
@@ -359,12 +353,7 @@ def cell_table(cells: Sequence[CellRuns]) -> str:
     rewarded = any(has_curve(row) for cell in cells for row in cell.rows)
     heads = ["environment", "algorithm", "runs", "solved", "median episodes", *["by reward"] * rewarded, "median value",
              "median seconds"]  # fmt: skip
-    environments: dict[str, list[Mapping[str, Any]]] = {cell.environment: [] for cell in cells}
-    algorithms: dict[str, list[Mapping[str, Any]]] = {cell.algorithm: [] for cell in cells}
-    for cell in cells:
-        environments[cell.environment].append(cell.environment_parameters)
-        algorithms[cell.algorithm].append(cell.algorithm_parameters)
-    split = {name: split_parameters(some) for name, some in (environments | algorithms).items()}
+    split = parameters_by_name(cells)
     lines = []
     for cell in cells:
         verdicts = [verdict_on(row) for row in cell.rows]
@@ -453,31 +442,31 @@ def parts(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
         yield f", {first + 1} to {end} of {len(every)}" if n > 1 else "", every[first:end]
 
 
-def sweep_pictures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Picture]:
-    """Yield the pictures of every environment, the last of them those of its trajectories by purpose."""
+def sweep_pictures(rows: Sequence[Mapping[str, Any]], width: float = WIDTH, share: float = GOOD) -> Iterator[Picture]:
+    """Yield the pictures of every environment, the last of them those of its trajectories by purpose.
+
+    They are `width` inches wide, and count a run as solved from this share of the optimum on.
+    """
+    check_share(share)
     label = labeller(rows)
     # In this order a line has the same look in every picture of an environment.
-    rows = sorted(
-        rows,
-        key=lambda row: (
-            natural(row["environment"]),
-            natural(row["algorithm"]),
-            *sortable(row["algorithm_parameters"]),
-        ),
-    )
+    rows = in_order(rows)
     for title, size, here in by_setting(rows):
         ended = [row for row in here if row["status"] not in FAILURES]
         if not ended:
             continue
         failed = len(here) - len(ended)
         left_out = f"Left out: {failed:,} failed {'run' if failed == 1 else 'runs'}." if failed else ""
-        shown = curve_pictures(title, ended, label) if size is None else size_pictures(title, size, ended, label)
-        for picture in itertools.chain(shown, purpose_pictures(title, ended, label)):
+        if size is None:
+            shown = curve_pictures(title, ended, label, width)
+        else:
+            shown = size_pictures(title, size, ended, label, width, share)
+        for picture in itertools.chain(shown, purpose_pictures(title, ended, label, width)):
             yield picture._replace(left_out=f"{picture.left_out} {left_out}".strip())
 
 
 def purpose_pictures(
-    title: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+    title: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str], width: float
 ) -> Iterator[Picture]:
     """Yield pictures of the trajectories by purpose, with a bar for each algorithm and its parameters."""
     groups: dict[str, list[Mapping[str, int]]] = {}
@@ -493,7 +482,7 @@ def purpose_pictures(
             for name in names
         }
         yield Picture(
-            pictures.trajectories_by_purpose(means),
+            pictures.trajectories_by_purpose(means, width=width),
             f"{title}: trajectories by purpose{part}",
             "Means over all runs of an algorithm with the same parameters.",
         )
@@ -513,17 +502,17 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | N
         here = [row for row in rows if row["environment"] == environment]
         names = split_parameters([row["environment_parameters"] for row in here])[0]
         size = next((name for name in SIZES if name in names), None)
-        settings: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-        for row in here:
-            others = {name: row["environment_parameters"].get(name) for name in names if name != size}
-            title = ", ".join([environment, *([parameters_text(others)] if others else [])])
-            settings.setdefault((*sortable(others), title), []).append(row)
-        for (*_, title), some in sorted(settings.items()):
+        for title, some in settings(here, but=size):
             yield title, size, some
 
 
 def size_pictures(
-    title: str, size: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+    title: str,
+    size: str,
+    rows: Sequence[Mapping[str, Any]],
+    label: Callable[[Mapping[str, Any]], str],
+    width: float,
+    share: float,
 ) -> Iterator[Picture]:
     """Yield pictures of the episodes until solved against the size of an environment."""
     if not all(isinstance(pictures.field(row, size), int) and verdict_on(row) is not None for row in rows):
@@ -532,11 +521,13 @@ def size_pictures(
     def drawn(names: Sequence[str], metric: Callable[[Mapping[str, Any]], Mapping[str, Any]], ylabel: str) -> Figure:
         xlabel = {"horizon": "horizon $H$", "size": "size $N$"}.get(size, size)
         shown = [metric(row) for row in rows if label(row) in names]
-        return pictures.episodes_to_solve(shown, x=size, by=label, share=GOOD, xlabel=xlabel, ylabel=ylabel, height=2.7)
+        return pictures.episodes_to_solve(
+            shown, x=size, by=label, share=share, xlabel=xlabel, ylabel=ylabel, width=width, height=2.7
+        )
 
     for part, names in parts(map(label, rows)):
         yield Picture(
-            drawn(names, by_policy, "episodes until solved"),
+            drawn(names, lambda row: by_policy(row, share), "episodes until solved"),
             f"{title}: episodes until solved{part}",
             "Median and quartiles over the seeds. Open markers: the episodes of runs that did not solve it, one for "
             "many runs. There is no median where most runs did not solve it.",
@@ -551,7 +542,7 @@ def size_pictures(
 
 
 def curve_pictures(
-    title: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+    title: str, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str], width: float
 ) -> Iterator[Picture]:
     """Yield pictures of value and regret against episodes."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
@@ -576,7 +567,7 @@ def curve_pictures(
     for part, names in parts(values):
         yield Picture(
             pictures.learning_curves(
-                {name: values[name] for name in names}, optimum=1.0, ylabel="$V/V^*$", xscale="log"
+                {name: values[name] for name in names}, optimum=1.0, ylabel="$V/V^*$", xscale="log", width=width
             ),
             f"{title}: value{part}",
             "Value of the policy that would be returned: median and quartiles over the seeds. A marker is the end of "
@@ -588,7 +579,7 @@ def curve_pictures(
             continue
         others = "; ".join(name for name in names if name not in regrets)
         yield Picture(
-            pictures.learning_curves(shown, among=names, ylabel="regret", xscale="log", yscale="log"),
+            pictures.learning_curves(shown, among=names, ylabel="regret", xscale="log", yscale="log", width=width),
             f"{title}: regret{part}",
             "Reward of the optimal policy minus the reward so far.",
             f"{left_out} Without a learning curve: {others}.".strip() if others else left_out,
@@ -608,23 +599,6 @@ def on_one_grid(
         ]
     )
     return at, y
-
-
-def labeller(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that names the algorithm of a run, with the parameters in which its runs differ."""
-    names = {
-        algorithm: split_parameters([row["algorithm_parameters"] for row in rows if row["algorithm"] == algorithm])[0]
-        for algorithm in {row["algorithm"] for row in rows}
-    }
-
-    def label(row: Mapping[str, Any]) -> str:
-        given = row["algorithm_parameters"]
-        own = {name: given[name] for name in names[row["algorithm"]] if given.get(name) is not None}
-        # Where several parameters differ, two of them may have the same value.
-        text = parameters_text(own) if len(names[row["algorithm"]]) > 1 else ", ".join(map(value_text, own.values()))
-        return f"{row['algorithm']}, {text}" if text else str(row["algorithm"])
-
-    return label
 
 
 def reproduce_sweep(rows: Sequence[Mapping[str, Any]], specs: Sequence[str]) -> str:

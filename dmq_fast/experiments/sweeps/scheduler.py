@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmq_fast._support.bars import Bar, check_progress, showing
 from dmq_fast._support.checks import integer
 from dmq_fast._support.cluster import Cluster, killed, reached
 from dmq_fast._support.interactive import of_session
@@ -88,7 +89,7 @@ def sweep(
     workers: int | None = None,
     executor: Executor | None = None,
     retry: bool = False,
-    progress: Callable[[SweepProgress], object] | None = None,
+    progress: Callable[[SweepProgress], object] | bool | None = None,
 ) -> Summary:
     """Do the runs of a specification that a directory does not hold yet, and store them there.
 
@@ -108,8 +109,9 @@ def sweep(
         executor, such as a ``ProcessPoolExecutor``, ends the sweep.
     retry : bool
         Repeat the runs that failed or crashed.
-    progress : callable, optional
-        Called with a `SweepProgress` at the beginning and about once a second.
+    progress : callable or bool, optional
+        Called with a `SweepProgress` at the beginning and about once a second. True shows a progress bar, on terminals
+        and in notebooks, and needs tqdm.
 
     Returns
     -------
@@ -158,15 +160,14 @@ def sweep(
     workers = None if workers is None else integer("workers", workers, 0)
     if executor is not None and not isinstance(executor, Executor):
         raise TypeError(f"executor: expected an Executor, got {executor!r}")
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress: expected a callable, got {progress!r}")
+    check_progress(progress)
     spec, out = read(spec), Path(out)
     spec.check()
-    with Store(out) as store:
+    with Store(out) as store, showing(progress, lambda: bar_of(spec)) as shown:
         store.note(spec)
         if retry:
             store.forget_failures(spec)
-        job = Sweep(spec, store, progress, began)
+        job = Sweep(spec, store, shown, began)
         if job.missing:
             own = executor is None
             if own and workers != 0:
@@ -321,6 +322,11 @@ class Sweep:
             done = self.total - self.left.total()
             left, unseen = time_left(self.left, self.timings, self.workers)
             self.progress(SweepProgress(done, self.total, self.failed, time.perf_counter() - self.began, left, unseen))
+
+
+def bar_of(spec: Spec) -> Bar:
+    """Return a progress bar over the runs of a specification."""
+    return Bar(spec.n_runs, lambda one: one.done, lambda one: f"{one.done:,} of {one.total:,}, {one.failed:,} failed")
 
 
 def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:

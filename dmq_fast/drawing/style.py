@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import textwrap
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "BLUE",
@@ -87,7 +87,7 @@ class Look(NamedTuple):
 
     colour: str
     marker: str
-    line: str | tuple[float, tuple[float, ...]]
+    line: Literal["-", ""] | tuple[float, tuple[float, ...]]
 
 
 def look(i: int) -> Look:
@@ -96,8 +96,8 @@ def look(i: int) -> Look:
     From the tenth series on colours come again, with another marker, and with a dash and one dot, two dots, and so on.
     """
     around, place = divmod(i, len(COLOURS))
-    line = (0.0, (6.0, 1.5) + (1.0, 1.5) * around) if around else "-"
-    return Look(COLOURS[place], MARKERS[(place + around) % len(MARKERS)], line)
+    dashes = (0.0, (6.0, 1.5) + (1.0, 1.5) * around)
+    return Look(COLOURS[place], MARKERS[(place + around) % len(MARKERS)], dashes if around else "-")
 
 
 def plain(name: object) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 
-from dmq_fast.experiments.report.style import in_style
+from dmq_fast.drawing.style import in_style
 
 __all__ = ["StyledFigure"]
 
@@ -27,3 +28,9 @@ class StyledFigure(Figure):
         """Save the figure; see `matplotlib.figure.Figure.savefig`."""
         with in_style():
             super().savefig(fname, **options)
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture for notebooks, on white paper."""
+        file = io.BytesIO()
+        self.savefig(file, format="png", dpi=150, facecolor="white")
+        return file.getvalue()

@@ -1,0 +1,1 @@
+"""How every picture is drawn: figures, colours, lines, names. This room knows nothing of runs; it needs matplotlib."""

@@ -1,0 +1,137 @@
+"""`load`: the runs of a sweep, as rows, as cells, and as tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dmq_fast._support.frames import data_frame
+from dmq_fast._support.html_text import card, grid
+from dmq_fast.experiments.report.against import against
+from dmq_fast.experiments.report.cells import CellRuns, cells_of, parameters_by_name
+from dmq_fast.experiments.report.csv_export import columns, write_csv, write_parquet
+from dmq_fast.experiments.report.page import parameters_text
+from dmq_fast.experiments.sweeps import store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Rows", "load"]
+
+
+class Rows(list[dict[str, Any]]):
+    """A list of the runs of a sweep, one dict for each, as `load` describes them.
+
+    ``Rows(row for row in rows if ...)`` makes one of some of the runs. Tables are in long form: a line for each run, a
+    column for each parameter, count and timing, as `columns` names them. With ``curves=True`` they have a line for
+    each checkpoint of each learning curve instead.
+
+    Examples
+    --------
+    >>> from dmq_fast import experiments
+    >>> row = {"cell": "a", "seed": 0, "environment_parameters": {"horizon": 3}, "value": 0.7}
+    >>> experiments.Rows([row]).columns()
+    {'cell': ['a'], 'seed': [0], 'environment.horizon': [3], 'value': [0.7]}
+    """
+
+    @property
+    def cells(self) -> list[CellRuns]:
+        """The runs by cell, in order of environment, algorithm and their parameters."""
+        return cells_of(self)
+
+    def columns(self, *, curves: bool = False) -> dict[str, list[Any]]:
+        """Return the runs as columns of one length; see `dmq_fast.experiments.columns`."""
+        return columns(self, curves=curves)
+
+    def to_dataframe(self, *, curves: bool = False) -> Any:
+        """Return the runs as a `pandas.DataFrame`.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        return data_frame(self.columns(curves=curves))
+
+    def to_csv(self, path: str | os.PathLike[str], *, curves: bool = False) -> None:
+        """Write the runs to a CSV file, lists and dicts as JSON.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; a file that was there before is unharmed.
+        """
+        write_csv(self.columns(curves=curves), path)
+
+    def to_parquet(self, path: str | os.PathLike[str], *, curves: bool = False) -> None:
+        """Write the runs to a Parquet file, lists and dicts as JSON.
+
+        Raises
+        ------
+        ImportError
+            If pyarrow is not installed.
+        OSError
+            If the file cannot be written; a file that was there before is unharmed.
+        """
+        write_parquet(self.columns(curves=curves), path)
+
+    def plot(self, x: str | None = None, y: str = "value", **options: Any) -> Figure:
+        """Draw a quantity of the runs against a parameter; see `dmq_fast.experiments.report.against.against`.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If an argument is out of range, or no run has both x and y.
+        """
+        return against(self, x, y, **options)
+
+    def _repr_html_(self) -> str:
+        """Return the cells for notebooks, with the parameters in which they differ."""
+        cells, names = self.cells, parameters_by_name(self.cells)
+
+        def text(name: str, given: Mapping[str, Any]) -> str:
+            return parameters_text({key: given[key] for key in names[name][0] if given.get(key) is not None})
+
+        rows = [
+            [
+                cell.environment,
+                text(cell.environment, cell.environment_parameters),
+                cell.algorithm,
+                text(cell.algorithm, cell.algorithm_parameters),
+                f"{len(cell.rows):,}",
+            ]
+            for cell in cells[:SHOWN]
+        ]
+        of_which = f", the first {SHOWN} of which" if len(cells) > SHOWN else ""
+        below = grid(["environment", "", "algorithm", "", "runs"], rows, numbers=(4,))
+        return card("Rows", f"{len(self):,} runs, {len(cells):,} cells{of_which}", {}, below=below)
+
+
+SHOWN = 20
+"""Largest number of cells that a notebook shows."""
+
+
+def load(directory: str | os.PathLike[str]) -> Rows:
+    """Return the runs stored in a directory, ordered by cell and seed, even while a sweep is writing to it.
+
+    Parameters
+    ----------
+    directory : str or path-like
+        The ``out`` of `sweep`.
+
+    Returns
+    -------
+    Rows
+        A list with one dict for each run; `dmq_fast.experiments.sweeps.store.load` describes its entries.
+
+    Raises
+    ------
+    FileNotFoundError, IsADirectoryError
+        If there is no store, or a directory of its name.
+    StoreError
+        If the file is not a store of this version.
+    """
+    return Rows(store.load(directory))

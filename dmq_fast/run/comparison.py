@@ -1,0 +1,208 @@
+"""`compare`: several results side by side, as a table and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dmq_fast._support.frames import data_frame
+from dmq_fast._support.html_text import card, grid
+from dmq_fast.drawing.canvas import WIDTH
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.run.pictures import trajectories_by_purpose
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Comparison", "compare"]
+
+
+class Comparable(Protocol):
+    """What results of DMQ and of baselines have in common."""
+
+    @property
+    def policy(self) -> Any:
+        """The learned policy."""
+
+    @property
+    def status(self) -> str:
+        """How the run ended."""
+
+    @property
+    def n_trajectories(self) -> int:
+        """Number of trajectories."""
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Counts of the run."""
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Wall-clock time, with its "total"."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the result."""
+
+
+class Comparison:
+    """Results side by side. `compare` makes it; notebooks show it as a table, and `str` returns the table as text.
+
+    Parameters
+    ----------
+    results : mapping of str to Result or BaselineResult
+        By name.
+    mdp : FiniteMDP, optional
+        The environment of all of them.
+
+    Attributes
+    ----------
+    columns : dict of str to list
+        "name", "algorithm", "status", "trajectories", with `mdp` or of baselines "value", with `mdp` "loss", and
+        "oracle_calls", "largest_cover", "seconds" and "warnings", the number of them. None where a result has no such
+        number.
+    """
+
+    def __init__(self, results: Mapping[str, Comparable], mdp: FiniteMDP | None = None) -> None:
+        self.results = dict(results)
+        table = [row_of(name, result, mdp) for name, result in self.results.items()]
+        names = [name for name in table[0] if any(row[name] is not None for row in table)]
+        self.columns: dict[str, list[Any]] = {name: [row[name] for row in table] for name in names}
+
+    def to_dataframe(self) -> Any:
+        """Return the table as a `pandas.DataFrame`.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        return data_frame(self.columns)
+
+    def plot(self, *, width: float = WIDTH) -> Figure:
+        """Draw the trajectories of each result by purpose, `width` inches wide.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        drawn = {
+            name: result.counts.get("trajectories") or {"episodes": result.n_trajectories}
+            for name, result in self.results.items()
+        }
+        return trajectories_by_purpose(drawn, width=width)
+
+    def texts(self) -> list[list[str]]:
+        """Return the table with its heads, as texts."""
+        lines = [[text_of(value) for value in row] for row in zip(*self.columns.values(), strict=True)]
+        return [[name.replace("_", " ") for name in self.columns], *lines]
+
+    def numbers(self) -> list[int]:
+        """Return the indices of the columns that hold numbers."""
+        return [i for i, values in enumerate(self.columns.values()) if not any(isinstance(v, str) for v in values)]
+
+    def __str__(self) -> str:
+        texts, right = self.texts(), set(self.numbers())
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        lines = (
+            "  ".join(
+                cell.rjust(n) if i in right else cell.ljust(n)
+                for i, (cell, n) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in texts
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.results)}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        heads, *rows = self.texts()
+        notes = [f"{name}: {warning}" for name, result in self.results.items() for warning in result.warnings]
+        return card(
+            "Comparison", f"{len(rows)} results", {}, notes=notes, below=grid(heads, rows, numbers=self.numbers())
+        )
+
+
+def compare(results: Iterable[Comparable] | Mapping[str, Comparable], mdp: FiniteMDP | None = None) -> Comparison:
+    """Put results side by side: `Result` of DMQ, and `BaselineResult`.
+
+    Parameters
+    ----------
+    results : iterable of results, or mapping of str to result
+        A mapping names them. Otherwise they have the names of algorithms and variants, numbered where these repeat.
+    mdp : FiniteMDP, optional
+        The environment of all of them, which adds exact values and losses.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    TypeError
+        If something is not a result, or `mdp` not a FiniteMDP.
+    ValueError
+        If there are no results, or the MDP does not fit one.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
+    >>> runs = {f"N = {n}": dmq.DMQ(env, n_samples=n, rng=1).learn() for n in (10, 20)}
+    >>> dmq.compare(runs, env).columns["trajectories"]
+    [940, 1880]
+    """
+    if mdp is not None and not isinstance(mdp, FiniteMDP):
+        raise TypeError(f"mdp: expected a FiniteMDP, got {type(mdp).__name__}")
+    if not isinstance(results, Mapping | Iterable):
+        raise TypeError(f"results: expected several results, got {type(results).__name__}")
+    given = list(results.values() if isinstance(results, Mapping) else results)
+    for one in given:
+        if not all(hasattr(one, name) for name in ("policy", "status", "n_trajectories", "counts", "seconds")):
+            raise TypeError(f"results: expected results of runs, got {type(one).__name__}")
+    if not given:
+        raise ValueError("results: expected at least one, got none")
+    names = list(map(str, results)) if isinstance(results, Mapping) else different(map(algorithm_of, given))
+    return Comparison(dict(zip(names, given, strict=True)), mdp)
+
+
+def algorithm_of(result: Comparable) -> str:
+    """Return the name of a baseline, or "dmq" with its variant."""
+    return str(getattr(result, "algorithm", None) or f"dmq {getattr(result, 'variant', '')}".strip())
+
+
+def different(names: Iterable[str]) -> list[str]:
+    """Return names that are different: repeated ones have a number.
+
+    >>> different(["a", "b", "a"])
+    ['a 1', 'b', 'a 2']
+    """
+    every = list(names)
+    return [f"{name} {every[: i + 1].count(name)}" if every.count(name) > 1 else name for i, name in enumerate(every)]
+
+
+def row_of(name: str, result: Comparable, mdp: FiniteMDP | None) -> dict[str, Any]:
+    """Return the row of a result."""
+    value = getattr(result, "value", None) if mdp is None else mdp.value(result.policy)
+    return {
+        "name": name,
+        "algorithm": algorithm_of(result),
+        "status": result.status,
+        "trajectories": result.n_trajectories,
+        "value": value,
+        "loss": None if mdp is None or value is None else float(mdp.optimal_value) - value,
+        "oracle_calls": result.counts.get("oracle_calls"),
+        "largest_cover": max(getattr(result, "cover_sizes", ()), default=0) or None,
+        "seconds": result.seconds["total"],
+        "warnings": len(result.warnings),
+    }
+
+
+def text_of(value: Any) -> str:
+    """Return an entry as text."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,359 @@
+"""Pictures of runs: covers, oracle, visits, trajectories.
+
+Every function returns a matplotlib `Figure` of the width of a column, 3.3 inches. Needs the extra ``plot``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.drawing.axes import End, label_ends, shorten, tall, whole_numbers
+from dmq_fast.drawing.canvas import WIDTH, canvas
+from dmq_fast.drawing.style import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    MUTED,
+    OLIVE,
+    ORANGE,
+    PURPLE,
+    REFERENCE,
+    SKY,
+    WINE,
+    YELLOW,
+    Look,
+    plain,
+    wrapped,
+)
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.policy import Policy
+from dmq_fast.theory import printed_cover_bound, sure_cover_bound
+from dmq_fast.theory.certificate import RunRecord, is_plain_linear, level_records, n_initial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["cover_and_potential", "has_potential", "oracle_values", "trajectories_by_purpose", "visits"]
+
+# Number of markers from which a picture draws them as pixels, so that its file stays small.
+MANY = 4000
+
+
+def has_potential(result: RunRecord) -> bool:
+    """Whether `cover_and_potential` can draw a run that has covers."""
+    potentials = result.history.potentials
+    return is_plain_linear(result) and not (potentials.size > 0 and bool(np.isnan(potentials).all()))
+
+
+def cover_and_potential(result: RunRecord, *, width: float = WIDTH, height: float = 3.9) -> Figure:
+    """Draw |Pi_h| by level with its bounds, and the potential of Lemma A.5 after each True.
+
+    The second panel shows the proof of the lemma: log det(S + eps_r I) starts at d log eps_r, every True raises it by
+    at least log(1 + R), and n policies raise it to d log(eps_r + n / d) at most. The sure bound is the n at which these
+    two bounds meet.
+
+    Parameters
+    ----------
+    result : Result
+
+    Raises
+    ------
+    ValueError
+        If the function class is not `LinearClass()`, or the result was saved without the potential.
+    """
+    if not is_plain_linear(result):
+        raise ValueError(f"result: expected the linear class without matrices, got {result.function_class}")
+    dimension, horizon = result.theta.shape[2], len(result.cover)
+    given = result.parameters
+    ratio, eps_r, initial = given["ratio"], given["eps_r"], n_initial(result)
+    printed, sure = printed_cover_bound(dimension, eps_r), sure_cover_bound(dimension, ratio, eps_r, initial)
+    records = list(level_records(result))
+    steps = [step for record in records for step in record["raises"]]
+    if steps and all(math.isnan(step["after"]) for step in steps):
+        raise ValueError("result: expected the potential at each True, which its file does not hold")
+    with canvas(width, height) as figure:
+        top, bottom = figure.subplots(2, 1, height_ratios=(1, 1.35))
+        draw_cover(top, result.cover_sizes, printed, sure)
+        top.set(xlabel="level $h$", xlim=(-0.7, horizon - 0.3))
+        base = dimension * math.log(eps_r)
+        far = min(max(sure, printed), 3 * max(result.cover_sizes) + 10) * 1.04
+        n = np.linspace(float(initial), far, 300)
+        ceiling = dimension * np.log1p(n / (dimension * eps_r))
+        floor = (n - initial) * math.log1p(ratio)
+        bottom.fill_between(n, floor, ceiling, where=(floor <= ceiling).tolist(), color=FAINT, linewidth=0)
+        bottom.plot(n, floor, color=MUTED, linewidth=0.8)
+        bottom.plot(n, ceiling, color=MUTED, linewidth=0.8)
+        shades = level_shades(horizon)
+        for record in records:
+            path = potential_path(record["raises"])
+            if path:
+                x, y = zip(*path, strict=True)
+                bottom.plot(x, np.array(y) - base, color=shades[record["level"]], linewidth=0.8, marker="o",
+                            markersize=2)  # fmt: skip
+        bottom.set(xlabel="policies $n$", ylabel=r"$\log\det(S+\varepsilon_r I)-d\,\log\varepsilon_r$", xlim=(0.6, far))
+        bottom.set_ylim(0, max(1.2 * float(ceiling[-1]), 1.0))
+        write = {"color": MUTED, "fontsize": 6.5, "transform": bottom.transAxes}
+        bottom.text(0.02, 0.98, r"most: $d\,\log(1+n/d\varepsilon_r)$", ha="left", va="top", **write)
+        bottom.text(0.98, 0.03, rf"least: $(n-{initial})\log(1+R)$", ha="right", va="bottom", **write)
+        if sure <= far:
+            meet = dimension * math.log1p(sure / (dimension * eps_r))
+            bottom.plot(sure, meet, marker="o", color=GREEN, markersize=3)
+            bottom.annotate(f"sure: {sure}", (sure, meet), (-2, 5), textcoords="offset points", ha="center",
+                            va="bottom", color=GREEN, fontsize=6.5)  # fmt: skip
+        if steps:
+            name_levels(figure, bottom, horizon)
+    return figure
+
+
+def level_shades(horizon: int) -> list[Any]:
+    """Return the colours of the levels, from dark to light."""
+    import matplotlib
+
+    return list(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, horizon)))
+
+
+def name_levels(figure: Figure, axes: Axes, horizon: int) -> None:
+    """Add the colour bar of the levels."""
+    import matplotlib
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    colours = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.88, 256)))
+    scale = ScalarMappable(Normalize(0, max(horizon - 1, 1)), colours)
+    bar = figure.colorbar(scale, ax=axes, fraction=0.04, pad=0.02, aspect=30)
+    bar.set_ticks([0, horizon - 1] if horizon > 1 else [0])
+    bar.set_label("level $h$", labelpad=-4)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2)
+
+
+def potential_path(steps: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    """Return the points (policies, potential) of one level: before and after each True, and after D_h was redrawn."""
+    path: list[tuple[int, float]] = []
+    for step in steps:
+        path += [(step["policies"] - 1, step["before"]), (step["policies"], step["after"])]
+    return path
+
+
+def draw_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> None:
+    """Draw |Pi_h| as bars and its bounds as lines, or as text if they are far above."""
+    levels, largest = len(sizes), max(sizes)
+    axes.bar(range(levels), sizes, width=0.8 if levels <= 60 else 1.0, color=BLUE, linewidth=0)
+    bounds = [
+        (printed, rf"printed: $2d\,\log(d/\varepsilon_r)$ = {printed:.1f}", ORANGE),
+        (sure, f"sure: {sure}", GREEN),
+    ]
+    top = 1.25 * max(printed, sure)
+    if top > 12 * largest:
+        # With the bounds in sight, the bars would be too small to see.
+        top = 1.5 * largest
+        text = f"bounds above: sure {sure}, printed {printed:.1f}"
+        axes.text(0.99, 0.97, text, transform=axes.transAxes, ha="right", va="top", color=MUTED, fontsize=6.5)
+    else:
+        for value, label, colour in bounds:
+            axes.axhline(value, color=colour, linewidth=0.9, linestyle=REFERENCE)
+            axes.annotate(label, (1, value), (0, 1.5), xycoords=("axes fraction", "data"), textcoords="offset points",
+                          ha="right", va="bottom", color=colour, fontsize=6.5)  # fmt: skip
+    axes.set(ylim=(0, top), ylabel=r"$|\Pi_h|$")
+    whole_numbers(axes.xaxis)
+    whole_numbers(axes.yaxis)
+
+
+def oracle_values(result: RunRecord, *, width: float = WIDTH, height: float = 2.3) -> Figure:
+    """Draw the value v of every oracle call, the threshold eps_t, and which calls were True.
+
+    Parameters
+    ----------
+    result : Result
+        Result of a run with ``oracle="value"``.
+
+    Raises
+    ------
+    ValueError
+        If the run has made no oracle calls, or computed no values.
+    """
+    columns = result.history.columns()
+    v, trues = columns["value"], columns["decision"]
+    if v.size == 0:
+        raise ValueError("result: expected a run with oracle calls, got none")
+    if np.isnan(v).all():
+        raise ValueError('result: expected values of the oracle; this run had oracle="decision"')
+    threshold = result.parameters["eps_t"]
+    calls = np.arange(1, v.size + 1)
+    # v is 0 if all features seen were 0; a logarithmic axis has no 0.
+    positive = v[v > 0.0]
+    least = min(threshold, float(np.quantile(positive, 0.01)) if positive.size else threshold) / 1.5
+    shown = np.maximum(v, least)
+    pixels = v.size > MANY
+    with canvas(width, height) as figure:
+        axes = figure.subplots()
+        axes.set(yscale="log", xlabel="oracle call", ylabel="$v$")
+        axes.axhline(threshold, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
+        axes.plot(calls[~trues], shown[~trues], linestyle="", marker="o", markersize=1.6 if v.size > 500 else 2.2,
+                  markeredgewidth=0, color=BLUE, alpha=0.6, rasterized=pixels)  # fmt: skip
+        axes.plot(calls[trues], shown[trues], linestyle="", marker="^", markersize=4, markeredgewidth=0, color=ORANGE)
+        axes.set_xlim(0, v.size * 1.01 + 1)
+        axes.set_ylim(bottom=least / 1.3)
+        shorten(axes.xaxis)
+        label_ends(figure, {axes: [End(r"$\varepsilon_t$", Look(MUTED, "", REFERENCE), 0.0, threshold)]})
+        n_trues = int(trues.sum())
+        axes.set_title(f"{v.size:,} calls", color=MUTED, loc="left")
+        axes.set_title(f"False {v.size - n_trues:,}", color=BLUE, loc="center")
+        axes.set_title(f"True {n_trues:,}", color=ORANGE, loc="right")
+    return figure
+
+
+def visits(
+    mdp: FiniteMDP,
+    policies: Policy | Sequence[Sequence[Policy]],
+    *,
+    least: float = 1e-4,
+    width: float = WIDTH,
+    height: float = 2.4,
+) -> Figure:
+    """Draw the probability of each state at each level as a heat map, exactly.
+
+    Parameters
+    ----------
+    mdp : FiniteMDP
+    policies : Policy, or sequence of H sequences of Policy
+        A policy; or covers such as `Result.cover`, for which level h shows the mean over Pi_h, the distribution of D_h.
+    least : float, default 1e-4
+        Probability of the palest colour. States with a smaller positive probability have this colour, too; states that
+        are never visited have none.
+
+    Raises
+    ------
+    ValueError
+        If a policy does not fit the MDP, or there is not a cover for every level.
+    """
+    if isinstance(policies, Policy):
+        levels = list(mdp.occupancy(policies))
+    else:
+        if len(policies) != mdp.horizon or not all(policies):
+            raise ValueError(f"policies: expected {mdp.horizon} covers of at least one policy, got {len(policies)}")
+        known: dict[Policy, tuple[NDArray[np.float64], ...]] = {}
+        for policy in itertools.chain.from_iterable(policies):
+            if policy not in known:
+                known[policy] = mdp.occupancy(policy)
+        levels = [
+            np.mean([known[policy][level] for policy in members], axis=0) for level, members in enumerate(policies)
+        ]
+    size = max(mdp.n_states)
+    table = np.full((size, mdp.horizon), np.nan)
+    for level, distribution in enumerate(levels):
+        table[: len(distribution), level] = np.where(distribution > 0, np.maximum(distribution, least), np.nan)
+    with canvas(width, height) as figure:
+        from matplotlib.colors import LogNorm
+
+        axes = figure.subplots()
+        image = axes.imshow(
+            table, norm=LogNorm(least, 1.0), cmap="viridis_r", aspect="auto", interpolation="nearest", origin="upper"
+        )
+        for level, distribution in enumerate(levels):
+            if len(distribution) < size:
+                # No such states at this level.
+                axes.fill_between(
+                    [level - 0.5, level + 0.5], len(distribution) - 0.5, size - 0.5, color=FAINT, linewidth=0
+                )
+        axes.set(xlabel="level $h$", ylabel="state")
+        whole_numbers(axes.xaxis)
+        whole_numbers(axes.yaxis)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=25)
+        bar.set_label("probability")
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=2)
+        bar.ax.minorticks_off()
+    return figure
+
+
+PURPOSES = {
+    "check": ("checks", BLUE),
+    "regression": ("regression", ORANGE),
+    "states": ("states $D_h$", GREEN),
+    "final": ("returned policy", PURPLE),
+    "explore": ("explore", SKY),
+    "refine": ("refine", YELLOW),
+    "test": ("test", WINE),
+}
+"""Names and colours of the purposes of Algorithms 1 to 3, and of the run that stops by itself."""
+
+OTHERS = (OLIVE, INK)
+"""Colours of further purposes; from the third on, hatches differ."""
+
+
+class Counted(Protocol):
+    """A `Result`, as far as the numbers of its trajectories go."""
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Counts of the run, "trajectories" by purpose among them."""
+
+
+def trajectories_by_purpose(
+    results: Mapping[str, Counted | Mapping[str, int]], *, width: float = WIDTH, height: float | None = None
+) -> Figure:
+    """Draw the numbers of trajectories by purpose, with one bar for each run.
+
+    Parameters
+    ----------
+    results : mapping of str to Result, or to a mapping of purpose to number
+        By name; `Result.counts` has the numbers as "trajectories".
+
+    Raises
+    ------
+    ValueError
+        If there are no results.
+    """
+    if not results:
+        raise ValueError("results: expected at least one, got none")
+    counts = {
+        name: dict(one if isinstance(one, Mapping) else one.counts["trajectories"]) for name, one in results.items()
+    }
+    total = max(max(sum(one.values()) for one in counts.values()), 1)
+    drawn = {name for one in counts.values() for name, n in one.items() if n}
+    purposes = {name: (*PURPOSES[name], "") for name in PURPOSES if name in drawn}
+    for i, name in enumerate(sorted(drawn - PURPOSES.keys())):
+        purposes[name] = (plain(name), OTHERS[i % len(OTHERS)], "/" * (i // len(OTHERS)))
+    names = [wrapped(name, width) for name in counts]
+    # Room for each bar, or for its name, in inches; the ordinate is in inches, too.
+    room = np.maximum(0.27, [0.1 + tall(name) for name in names])
+    places = np.cumsum(room) - room / 2
+    columns = 4
+    from matplotlib.patches import Patch
+
+    legend = 0.16 * math.ceil(len(purposes) / columns)
+    with canvas(width, height or 0.39 + legend + float(room.sum())) as figure:
+        axes = figure.subplots()
+        for place, one in zip(places.tolist(), counts.values(), strict=True):
+            left = 0
+            for name, (_, colour, hatch) in purposes.items():
+                n = one.get(name, 0)
+                axes.barh(place, float(n), left=float(left), color=colour, height=0.17, hatch=hatch, edgecolor="white",
+                          linewidth=0.4)  # fmt: skip
+                if n > 0.16 * total:
+                    axes.text(left + n / 2, place, f"{n:,}", ha="center", va="center", color="white", fontsize=6.5)
+                left += n
+            axes.text(left + 0.012 * total, place, f"{left:,}", ha="left", va="center", fontsize=6.5)
+        axes.set_yticks(places, labels=names, linespacing=1.05)
+        axes.set_ylim(room.sum(), 0.0)
+        axes.set_xlim(0, 1.16 * total)
+        axes.tick_params(axis="y", length=0)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        axes.set_xticks([])
+        handles = [
+            Patch(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.4, label=label)
+            for label, colour, hatch in purposes.values()
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=0.8, handleheight=0.8,
+                      columnspacing=1.0, handletextpad=0.4, borderpad=0)  # fmt: skip
+    return figure

@@ -1,0 +1,283 @@
+"""What notebooks show: results, environments and certificates as HTML, comparisons, pictures, and progress bars."""
+
+import json
+import pickle
+import sys
+import types
+from html.parser import HTMLParser
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast import experiments
+from dmq_fast.baselines import RLSVI
+from dmq_fast.environments import FiniteMDP, chain, combination_lock
+from dmq_fast.experiments.report import pictures
+
+NASTY = "<script>alert('&\"')</script>"
+
+
+class Texts(HTMLParser):
+    """Checks that elements are closed in order, and collects texts, tags and styles."""
+
+    def __init__(self, source):
+        super().__init__(convert_charrefs=True)
+        self.open, self.texts, self.tags, self.styles = [], [], [], []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.open.append(tag)
+        self.tags.append(tag)
+        self.styles += [value for name, value in attributes if name == "style"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def shown(thing):
+    """What a notebook shows of a thing; its colours are those of the page, light or dark."""
+    source = thing._repr_html_()
+    assert len(source) < 20_000
+    found = Texts(source)
+    assert not {"script", "style", "link", "img"} & set(found.tags)
+    for style in found.styles:
+        for rule in filter(None, style.split(";")):
+            name, value = rule.split(":", 1)
+            assert name not in ("color", "background") or value in ("inherit", "none")
+    return found.text
+
+
+@pytest.fixture(scope="module")
+def lock():
+    return combination_lock(5, n_actions=3, rng=0)
+
+
+@pytest.fixture(scope="module")
+def result(lock):
+    return dmq.DMQ(lock, n_samples=20, oracle="value", rng=1).learn()
+
+
+@pytest.fixture(scope="module")
+def stopped(lock):
+    return dmq.DMQ(lock, epsilon=0.2, rng=1).learn()
+
+
+@pytest.fixture(scope="module")
+def baseline(lock):
+    return RLSVI(lock, sigma=0.1, n_episodes=30, rng=0).learn()
+
+
+def test_results(result, stopped, baseline):
+    text = shown(result)
+    for words in ("DMQ, sound, H = 5, K = 3, d = 2", f"{result.n_trajectories:,}", "largest cover 2 policies"):
+        assert words in text, words
+    text = shown(stopped)
+    assert "why it stopped " + stopped.stopping["reason"] in text and "largest cover" not in text
+    assert "rlsvi" in shown(baseline) and "30" in shown(baseline)
+
+
+def test_warnings_are_shown_and_escaped(result):
+    fields = vars(result) | {"warnings": (NASTY, "another")}
+    text = shown(dmq.Result(**fields))
+    assert f"⚠ {NASTY}" in text and "⚠ another" in text
+
+
+def test_environments(lock):
+    assert "horizon H 5 actions K 3 dimension d 2" in shown(lock)
+    states, actions = np.zeros((1, 1)), np.ones((1, 1))
+    named = FiniteMDP([], [states], [actions], name=NASTY, parameters={NASTY: NASTY})
+    assert shown(named).count(NASTY) == 3
+
+
+def test_certificates(lock, result):
+    certificate = result.certificate(lock, epsilon=0.2)
+    text = shown(certificate)
+    assert text.count("✗ fails") == sum(not one["holds"] for one in certificate["statements"])
+    assert "V* 0.7" in text and certificate["statements"][0]["formula"] in text
+    assert "V*" not in shown(result.certificate())
+    # It is a dict in every other respect.
+    assert json.loads(json.dumps(certificate)) == certificate == pickle.loads(pickle.dumps(certificate))
+
+
+def test_rows(tmp_path):
+    spec = {"seeds": 2, "environments": [{"name": "lock", "horizon": [3, 4]}], "algorithms": [{"name": "dmq"}]}
+    experiments.sweep(spec, tmp_path, workers=0)
+    text = shown(experiments.load(tmp_path))
+    assert "4 runs, 2 cells" in text and "horizon = 4" in text
+    many = [{"cell": str(i), "environment": NASTY, "algorithm": "a", "environment_parameters": {}, "seed": 0,
+             "algorithm_parameters": {"k": i}} for i in range(100)]  # fmt: skip
+    assert "100 cells, the first 20 of which" in shown(experiments.Rows(many))
+
+
+# Comparisons
+
+
+def test_comparisons(lock, result, stopped, baseline):
+    table = dmq.compare({"one": result, NASTY: stopped, "three": baseline}, lock)
+    assert table.columns["name"] == ["one", NASTY, "three"]
+    assert table.columns["algorithm"] == ["dmq sound", "dmq adaptive", "rlsvi"]
+    assert table.columns["value"] == [lock.value(one.policy) for one in (result, stopped, baseline)]
+    assert table.columns["loss"] == [0.7 - value for value in table.columns["value"]]
+    assert table.columns["trajectories"] == [result.n_trajectories, stopped.n_trajectories, 30]
+    assert table.columns["oracle_calls"] == [result.counts["oracle_calls"], None, None]
+    assert NASTY in shown(table)
+    lines = str(table).splitlines()
+    assert len(lines) == 4 and lines[0].startswith("name ") and "oracle calls" in lines[0]
+    ends = {
+        line.index(f"{n:,}") + len(f"{n:,}") for line, n in zip(lines[1:], table.columns["trajectories"], strict=True)
+    }
+    assert ends == {lines[0].index("trajectories") + len("trajectories")}
+
+
+def test_results_without_names_have_those_of_their_algorithms(result, baseline):
+    table = dmq.compare([result, result, baseline])
+    assert table.columns["name"] == ["dmq sound 1", "dmq sound 2", "rlsvi"]
+    assert table.columns["value"] == [None, None, baseline.value] and "loss" not in table.columns
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(table.to_dataframe(), pandas.DataFrame)
+
+
+def test_what_cannot_be_compared_is_refused(result):
+    with pytest.raises(ValueError, match="results: expected at least one, got none"):
+        dmq.compare([])
+    with pytest.raises(TypeError, match="results: expected several results, got Result"):
+        dmq.compare(result)
+    with pytest.raises(TypeError, match="results: expected results of runs, got int"):
+        dmq.compare([result, 3])
+    with pytest.raises(TypeError, match="mdp: expected a FiniteMDP, got str"):
+        dmq.compare([result], "lock")
+    with pytest.raises(ValueError, match="expected 7"):
+        dmq.compare([result], chain(7, rng=0))
+
+
+# Pictures
+
+
+def test_a_result_draws_itself(lock, result, stopped):
+    pytest.importorskip("matplotlib")
+    png = result.plot()._repr_png_()
+    assert png.startswith(b"\x89PNG") and png == pictures.cover_and_potential(result)._repr_png_()
+    assert len(result.plot("oracle").axes[0].lines) >= 3
+    assert result.plot("visits", mdp=lock, width=5).get_figwidth() == 5
+    bars = stopped.plot().axes[0].patches
+    assert sum(bar.get_width() for bar in bars) == stopped.n_trajectories
+    with pytest.raises(
+        ValueError, match="what: expected one of cover, oracle, trajectories, visits, got 'covr'; did you"
+    ):
+        result.plot("covr")
+    with pytest.raises(
+        ValueError, match="what: expected trajectories or visits of a run without a cover, got 'oracle'"
+    ):
+        stopped.plot("oracle")
+    with pytest.raises(ValueError, match="mdp: expected the environment of the run for its visits, got none"):
+        result.plot("visits")
+
+
+def test_comparisons_and_rows_draw_themselves(result, baseline, tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = dmq.compare([result, baseline]).plot(width=4)
+    assert sum(bar.get_width() for bar in figure.axes[0].patches) == result.n_trajectories + 30
+    spec = {"environments": [{"name": "lock", "horizon": [3, 4]}], "algorithms": [{"name": "dmq"}]}
+    experiments.sweep(spec, tmp_path, workers=0)
+    (axes,) = experiments.load(tmp_path).plot("horizon", "episodes").axes
+    assert axes.lines[0].get_xdata().tolist() == [3, 4]
+
+
+def test_pictures_without_matplotlib_name_the_extra(result, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r'pictures: expected matplotlib: pip install "dmq-fast\[plot\]"'):
+        result.plot()
+
+
+# Progress bars
+
+
+class FakeBar:
+    """Stands for tqdm's bar: records what is shown."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, total=None, bar_format=None):
+        self.total, self.n, self.shown, self.closed = total, 0, [], False
+        FakeBar.made.append(self)
+
+    def set_description_str(self, text, refresh):
+        assert not refresh  # which would draw at every call
+        self.text = text
+
+    def update(self, n):
+        assert not self.closed
+        self.n += n
+        self.shown.append((self.n, self.text))
+
+    def refresh(self):
+        assert not self.closed
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    package, auto = types.ModuleType("tqdm"), types.ModuleType("tqdm.auto")
+    auto.tqdm = FakeBar
+    monkeypatch.setitem(sys.modules, "tqdm", package)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", auto)
+    monkeypatch.setattr(FakeBar, "made", [])
+    return FakeBar.made
+
+
+def test_a_run_shows_its_progress(bars, lock, result):
+    again = dmq.DMQ(lock, n_samples=20, oracle="value", rng=1, progress=True).learn()
+    assert (again.theta == result.theta).all()
+    (bar,) = bars
+    assert bar.closed and bar.total == 5
+    assert {n for n, _ in bar.shown} == {1, 2, 3, 4, 5} and bar.shown[0][1].startswith("learned level 4 of 5, ")
+    dmq.DMQ(lock, epsilon=0.2, rng=1, progress=True).learn()
+    assert bars[1].closed and bars[1].total is None and bars[1].shown[-1][0] > 0
+    dmq.DMQ(lock, n_samples=5, rng=1, progress=False).learn()
+    assert len(bars) == 2
+
+
+def test_a_run_that_is_interrupted_closes_its_bar(bars, lock, monkeypatch):
+    def interrupt(self, n):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FakeBar, "update", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        dmq.DMQ(lock, n_samples=5, rng=1, progress=True).learn()
+    assert bars[0].closed
+
+
+def test_a_sweep_shows_its_progress(bars, tmp_path):
+    spec = {"seeds": 3, "environments": [{"name": "lock", "horizon": 3}], "algorithms": [{"name": "dmq"}]}
+    experiments.sweep(spec, tmp_path, workers=0, progress=True)
+    (bar,) = bars
+    assert bar.closed and bar.total == 3 and bar.shown[-1] == (3, "3 of 3, 0 failed")
+
+
+def test_a_real_bar(lock, capsys):
+    pytest.importorskip("tqdm")
+    dmq.DMQ(lock, n_samples=5, rng=1, progress=True).learn()
+    assert "100%" in capsys.readouterr().err
+
+
+def test_a_bar_without_tqdm_is_refused_at_once(lock, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with pytest.raises(ImportError, match=r'progress: True needs tqdm: pip install "dmq-fast\[progress\]"'):
+        dmq.DMQ(lock, progress=True)
+    with pytest.raises(ImportError, match="progress: True needs tqdm"):
+        experiments.sweep({"environments": [], "algorithms": []}, tmp_path / "out", progress=True)
+    with pytest.raises(TypeError, match="progress: expected a callable or a bool, got 1"):
+        dmq.DMQ(lock, progress=1)

@@ -1,0 +1,126 @@
+"""The runs of a sweep as tables: columns, data frames, CSV and Parquet files, learning curves."""
+
+import csv
+import json
+import sys
+
+import pytest
+
+from dmq_fast import experiments
+
+SPEC = {
+    "seeds": 2,
+    "environments": [{"name": "lock", "horizon": [3, 4]}],
+    "algorithms": [
+        {"name": "dmq", "n_samples": 10},
+        {"name": "rlsvi", "sigma": 0.03, "n_episodes": 40, "checkpoints": 4},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    out = tmp_path_factory.mktemp("sweep")
+    experiments.sweep(SPEC, out, workers=0)
+    return out
+
+
+@pytest.fixture
+def rows(stored):
+    return experiments.load(stored)
+
+
+def curves_of(rows):
+    """(cell, seed, episodes, value) of every checkpoint."""
+    return [
+        (row["cell"], row["seed"], *point)
+        for row in rows
+        if "curve" in row["details"]
+        for point in zip(row["details"]["curve"]["episodes"], row["details"]["curve"]["value"], strict=True)
+    ]
+
+
+def read_csv(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_are_a_list_with_cells(rows):
+    assert isinstance(rows, list) and len(rows) == 8
+    assert [(cell.algorithm, cell.environment_parameters["horizon"], len(cell.rows)) for cell in rows.cells] == [
+        ("dmq", 3, 2), ("rlsvi", 3, 2), ("dmq", 4, 2), ("rlsvi", 4, 2)
+    ]  # fmt: skip
+    some = experiments.Rows(row for row in rows if row["algorithm"] == "dmq")
+    assert len(some.cells) == 2
+    assert rows.columns() == experiments.columns(rows)
+
+
+def test_curves_have_a_line_for_each_checkpoint(rows):
+    table = rows.columns(curves=True)
+    assert {len(column) for column in table.values()} == {len(curves_of(rows))}
+    columns = (table[name] for name in ("cell", "seed", "episodes", "value"))
+    assert list(zip(*columns, strict=True)) == curves_of(rows)
+    assert set(table["algorithm"]) == {"rlsvi"} and set(table["algorithm.sigma"]) == {0.03}
+    assert {"standard_error", "reward", "regret", "environment.horizon", "optimal_value"} <= table.keys()
+    without = experiments.Rows(row for row in rows if row["algorithm"] == "dmq")
+    assert without.columns(curves=True) == {}
+
+
+def test_data_frames(rows):
+    pytest.importorskip("pandas")
+    frame = rows.to_dataframe()
+    assert list(frame.columns) == list(rows.columns()) and len(frame) == 8
+    means = frame.groupby(["algorithm", "environment.horizon"])["value"].mean()
+    assert means["dmq", 3] == pytest.approx(sum(row["value"] for row in rows.cells[0].rows) / 2)
+    curves = rows.to_dataframe(curves=True)
+    assert curves["value"].tolist() == [value for *_, value in curves_of(rows)]
+
+
+def test_files(rows, tmp_path):
+    rows.to_csv(tmp_path / "runs.txt")  # the method names the format
+    assert [float(one["value"]) for one in read_csv(tmp_path / "runs.txt")] == [row["value"] for row in rows]
+    rows.to_csv(tmp_path / "curves.csv", curves=True)
+    assert [float(one["value"]) for one in read_csv(tmp_path / "curves.csv")] == [v for *_, v in curves_of(rows)]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows.to_parquet(tmp_path / "runs.parquet")
+    read = parquet.read_table(tmp_path / "runs.parquet").to_pydict()
+    assert read["value"] == [row["value"] for row in rows]
+    assert [json.loads(text) for text in read["details"]] == [row["details"] for row in rows]
+    rows.to_parquet(tmp_path / "curves.parquet", curves=True)
+    assert parquet.read_table(tmp_path / "curves.parquet").num_rows == len(curves_of(rows))
+
+
+def test_what_is_missing_is_named(rows, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r'to_dataframe: expected pandas: pip install "dmq-fast\[dataframe\]"'):
+        rows.to_dataframe()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r'to_parquet: Parquet needs pyarrow: pip install "dmq-fast\[parquet\]"'):
+        rows.to_parquet(tmp_path / "runs.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_runs_are_exported_from_the_shell(run, stored, tmp_path):
+    runs, curves = tmp_path / "runs.csv", tmp_path / "curves.csv"
+    code, out, err = run("report", stored, "--export", runs, "--export-curves", curves)
+    assert (code, out.split(), err) == (0, [str(runs), str(curves)], "")
+    assert len(read_csv(runs)) == 8 and len(read_csv(curves)) == len(curves_of(experiments.load(stored)))
+    assert not (stored / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--export", "runs.xls"], "--export: expected a file that ends in .csv or .parquet, got runs.xls"),
+        (["--export-curves", "none/x.csv"], "--export-curves: there is no directory"),
+    ],
+)
+def test_exports_that_cannot_be_written_are_refused(run, stored, options, message):
+    code, out, err = run("report", stored, *options)
+    assert (code, out) == (2, "") and message in err
+
+
+def test_a_run_has_no_rows_to_export(run, tmp_path):
+    assert run("run", "lock", "--horizon", 3, "--n-samples", 5, "--out", tmp_path)[0] == 0
+    code, _, err = run("report", tmp_path, "--export", tmp_path / "x.csv")
+    assert code == 2 and "--export: expected the directory of a sweep" in err
