@@ -25,6 +25,7 @@ COMMANDS = {
     "theory": ("theory", "compute the constants of the paper's theorem, and check whether its proof holds with them"),
     "report": ("report", "write an HTML page about a saved run or a sweep"),
     "sweep": ("sweep", "do many runs: environments x algorithms x parameters x seeds"),
+    "merge": ("merge", "make one store of several, such as those of the shards of a sweep"),
 }
 """By name of the command: the module whose function of that name runs it, and its line in ``--help``."""
 

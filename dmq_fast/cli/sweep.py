@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +73,13 @@ def sweep(arguments: Sequence[str]) -> int:
     group.add_argument(
         "--dask", metavar="ADDRESS", help="do the runs on the dask cluster whose scheduler is at ADDRESS"
     )
+    parser.add_argument(
+        "--shard",
+        type=read_shard,
+        metavar="I/N",
+        help="do part I of N of the runs only, I = 0, ..., N - 1, each with a DIR of its own, which dmq-fast merge "
+        "joins; slurm: the task of the job array of Slurm",
+    )
     parser.add_argument("--retry", action="store_true", help="repeat the runs that failed or crashed")
     parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs in DIR to a .csv or .parquet file")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
@@ -99,7 +108,13 @@ def sweep(arguments: Sequence[str]) -> int:
         with ExitStack() as stack:
             executor = None if options.dask is None else dask_executor(options.dask, stack)
             return spec, experiments.sweep(
-                spec, options.out, workers=options.workers, executor=executor, retry=options.retry, progress=progress
+                spec,
+                options.out,
+                workers=options.workers,
+                executor=executor,
+                shard=options.shard,
+                retry=options.retry,
+                progress=progress,
             )
 
     with signals.held():
@@ -128,6 +143,36 @@ def sweep(arguments: Sequence[str]) -> int:
                 code = not_saved(command, error)
         text = to_json(as_dict(summary, rows)) if options.json else sweep_table(summary, rows)
         return signals.code(show(command, text, code))
+
+
+def read_shard(text: str) -> tuple[int, int]:
+    """Read the pair (i, n) of I/N, or that of the task of Slurm's job array in which this process runs."""
+    if text == "slurm":
+        return slurm_shard(os.environ)
+    i, slash, n = text.partition("/")
+    if not slash or not i.isdecimal() or not n.isdecimal() or int(i) >= int(n):
+        raise argparse.ArgumentTypeError(f"expected I/N with 0 <= I < N, such as 0/3, or slurm, got {text!r}")
+    return int(i), int(n)
+
+
+def slurm_shard(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return (i, n) for the task i of the n tasks of a job array, whatever number the first of them has."""
+    prefix = "SLURM_ARRAY_TASK_"
+    try:
+        task, n, first = (int(environment[prefix + name]) for name in ("ID", "COUNT", "MIN"))
+        step = int(environment.get(prefix + "STEP", "1"))
+    except (KeyError, ValueError) as error:
+        raise argparse.ArgumentTypeError(
+            f"slurm: expected the numbers {prefix}ID, {prefix}COUNT and {prefix}MIN in the environment, as Slurm sets "
+            f"them for the tasks of a job array ({type(error).__name__}: {error})"
+        ) from error
+    i, rest = divmod(task - first, max(step, 1))
+    if rest or not 0 <= i < n:
+        raise argparse.ArgumentTypeError(
+            f"slurm: expected an array of consecutive tasks, got task {task} of {n} that begin with {first}; give the "
+            "part as I/N"
+        )
+    return i, n
 
 
 def dask_executor(address: str, stack: ExitStack) -> Executor:

@@ -11,6 +11,7 @@
 from dmq_fast.experiments.report.csv_export import columns, export
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Algorithm, Budget, Outcome
+from dmq_fast.experiments.sweeps.merge import Merged, MergeError, merge
 from dmq_fast.experiments.sweeps.scheduler import Summary, SweepProgress, sweep
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, SpecError, read
 from dmq_fast.experiments.sweeps.store import StoreError, WriteError, load
@@ -19,6 +20,8 @@ __all__ = [
     "Algorithm",
     "Budget",
     "Cell",
+    "MergeError",
+    "Merged",
     "Outcome",
     "Spec",
     "SpecError",
@@ -30,6 +33,7 @@ __all__ = [
     "columns",
     "export",
     "load",
+    "merge",
     "read",
     "sweep",
 ]

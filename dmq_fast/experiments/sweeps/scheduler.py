@@ -20,7 +20,7 @@ from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, prepare
-from dmq_fast.experiments.sweeps.spec import Spec, read
+from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
 from dmq_fast.experiments.sweeps.store import Store
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast.samplers.parallel import workers_of
@@ -58,7 +58,7 @@ class Summary:
     name : str
     out : Path
     runs : int
-        Number of runs in the specification; `ran` of them were done by this call.
+        Number of runs in the specification, or in its shard; `ran` of them were done by this call.
     ran : int
     statuses : dict
         Number of these runs by status.
@@ -87,6 +87,7 @@ def sweep(
     *,
     workers: int | None = None,
     executor: Executor | None = None,
+    shard: tuple[int, int] | None = None,
     retry: bool = False,
     progress: Callable[[SweepProgress], object] | None = None,
 ) -> Summary:
@@ -106,6 +107,9 @@ def sweep(
         is not shut down, and the number of BLAS threads of its workers is up to the caller. With `workers`,
         the death of a worker costs one run; dask tries the run on several workers before. A death that breaks an
         executor, such as a ``ProcessPoolExecutor``, ends the sweep.
+    shard : (int, int), optional
+        Do the part i of n of the runs only, for (i, n) with 0 <= i < n. The parts are disjoint, and the same at every
+        call. Each may have a directory of its own, on a machine of its own; `merge` makes one store of them.
     retry : bool
         Repeat the runs that failed or crashed.
     progress : callable, optional
@@ -160,13 +164,15 @@ def sweep(
         raise TypeError(f"executor: expected an Executor, got {executor!r}")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress: expected a callable, got {progress!r}")
+    shard = check_shard(shard)
     spec, out = read(spec), Path(out)
     spec.check()
+    runs = list(spec.runs(shard))
     with Store(out) as store:
         store.note(spec)
         if retry:
-            store.forget_failures(spec)
-        job = Sweep(spec, store, progress, began)
+            store.forget_failures(runs)
+        job = Sweep(runs, store, progress, began)
         if job.missing:
             own = executor is None
             if own and workers != 0:
@@ -183,22 +189,26 @@ def sweep(
                     pool.shutdown()
         job.report()
         known = store.statuses()
-        statuses = Counter(known[cell.id, seed] for cell in spec.cells for seed in spec.seeds)
+        statuses = Counter(known[cell.id, seed] for cell, seed in runs)
         others = [version for version in store.versions() if version != __version__]
     warnings = [f"some of the runs stored in {out} are of dmq_fast {', '.join(others)}"] if others else []
     seconds = time.perf_counter() - began
-    return Summary(spec.name, out, spec.n_runs, job.ran, dict(sorted(statuses.items())), seconds, tuple(warnings))
+    return Summary(spec.name, out, len(runs), job.ran, dict(sorted(statuses.items())), seconds, tuple(warnings))
 
 
 class Sweep:
     """The state of a sweep under way."""
 
     def __init__(
-        self, spec: Spec, store: Store, progress: Callable[[SweepProgress], object] | None, began: float
+        self,
+        wanted: list[tuple[Cell, int]],
+        store: Store,
+        progress: Callable[[SweepProgress], object] | None,
+        began: float,
     ) -> None:
         self.store, self.progress, self.began = store, progress, began
         known = store.statuses()
-        runs = [SweepRun.of(cell, seed) for cell in spec.cells for seed in spec.seeds]
+        runs = [SweepRun.of(cell, seed) for cell, seed in wanted]
         self.missing = [run for run in runs if (run.cell.id, run.seed) not in known]
         random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
         # Tasks whose worker died, halved again and again until the run that kills its worker is alone.

@@ -71,6 +71,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmq_fast._support.checks import integer
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments import registry
@@ -81,7 +82,7 @@ from dmq_fast.run.named import imported
 from dmq_fast.samplers import as_sampler
 from dmq_fast.samplers.close import close
 
-__all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
+__all__ = ["Cell", "Spec", "SpecError", "check_shard", "make_environment", "read", "seeds_of"]
 
 LOGGER = logging.getLogger(__name__)
 
@@ -142,6 +143,16 @@ class Spec:
     def n_runs(self) -> int:
         """Number of runs."""
         return len(self.cells) * len(self.seeds)
+
+    def runs(self, shard: tuple[int, int] | None = None) -> Iterator[tuple[Cell, int]]:
+        """Yield cell and seed of every run, or of those of the shard i of n, given as the pair (i, n).
+
+        A shard has one of every n consecutive runs, each time the next one: so no shard gets a single algorithm, or a
+        single seed, where their number divides n.
+        """
+        for number, run in enumerate(itertools.product(self.cells, self.seeds)):
+            if shard is None or (number + number // shard[1]) % shard[1] == shard[0]:
+                yield run
 
     def check(self) -> None:
         """Make every environment and every algorithm once, so that wrong values are refused before the sweep.
@@ -239,6 +250,18 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SpecError(f"{path}: not TOML: {error}") from error
     return build(data, path.stem, text, Source(str(path), key_lines(text)))
+
+
+def check_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return a shard as a pair of integers (i, n) with 0 <= i < n; TypeError or ValueError for anything else."""
+    if shard is None:
+        return None
+    if not isinstance(shard, tuple | list) or len(shard) != 2:
+        raise TypeError(f"shard: expected a pair (i, n) with 0 <= i < n, got {shard!r}")
+    i, n = (integer("shard", number, 0) for number in shard)
+    if i >= n:
+        raise ValueError(f"shard: expected a pair (i, n) with 0 <= i < n, got {shard!r}")
+    return i, n
 
 
 def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:

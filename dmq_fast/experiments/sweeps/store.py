@@ -19,9 +19,9 @@ from typing import Any
 
 from dmq_fast._support.json_text import from_json
 from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
-from dmq_fast.experiments.sweeps.spec import Spec
+from dmq_fast.experiments.sweeps.spec import Cell, Spec
 
-__all__ = ["FILE", "Store", "StoreError", "WriteError", "load", "load_specs"]
+__all__ = ["COLUMNS", "FILE", "Store", "StoreError", "WriteError", "load", "load_specs", "reading"]
 
 FILE = "runs.sqlite"
 """Name of the file in the directory of a sweep."""
@@ -171,11 +171,12 @@ class Store:
         with self.writing():
             self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
 
-    def forget_failures(self, spec: Spec) -> None:
-        """Delete the runs of a specification that failed or crashed."""
-        keys = ((cell.id, seed, *FAILURES) for cell in spec.cells for seed in spec.seeds)
+    def forget_failures(self, runs: Iterable[tuple[Cell, int]]) -> None:
+        """Delete those of some runs that failed."""
+        keys = ((cell.id, seed, *FAILURES) for cell, seed in runs)
+        marks = ", ".join("?" * len(FAILURES))
         with self.writing():
-            self.connection.executemany("DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN (?, ?)", keys)
+            self.connection.executemany(f"DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN ({marks})", keys)
 
     def known(self, keys: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
         """Return those pairs of cell and seed that are stored, of up to a few hundred."""
