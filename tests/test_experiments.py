@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import tomllib
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 
 import numpy as np
 import obstinate
@@ -604,7 +604,7 @@ def test_arguments_of_a_sweep_are_checked(tmp_path):
     for wrong, error in ((-1, ValueError), (1.5, TypeError), (True, TypeError)):
         with pytest.raises(error, match=r"^workers: expected an integer.*, got"):
             experiments.sweep(one(), tmp_path / "out", workers=wrong)
-    with pytest.raises(TypeError, match="executor: expected an Executor, got 'dask'"):
+    with pytest.raises(TypeError, match="executor: expected an Executor or a function that makes one, got 'dask'"):
         experiments.sweep(one(), tmp_path / "out", executor="dask")
     with pytest.raises(TypeError, match="progress: expected a callable, got 3"):
         experiments.sweep(one(), tmp_path / "out", workers=0, progress=3)
@@ -733,6 +733,44 @@ def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_pat
             experiments.sweep(data, tmp_path, executor=executor)
     assert any("the same call does the remaining ones" in note for note in caught.value.__notes__)
     assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 5}
+
+
+def processes(n=2):
+    return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
+
+
+def test_an_executor_that_breaks_is_made_again(tmp_path):
+    """And only the run that breaks it is a crash."""
+    made = []
+
+    def make():
+        made.append(processes())
+        return made[-1]
+
+    data = one("obstinate:failing", kind="die", seeds=12)
+    data["algorithms"][0] |= {"seeds": [[3]]}
+    assert experiments.sweep(data, tmp_path, executor=make).statuses == {"crashed": 1, "finished": 11}
+    (row,) = (row for row in experiments.load(tmp_path) if row["status"] == "crashed")
+    assert row["seed"] == 3 and "BrokenProcessPool" in row["error"]
+    assert len(made) == 3  # the second broke with the run alone
+    for pool in made:
+        with pytest.raises(RuntimeError, match=r"shutdown|not usable"):
+            pool.submit(os.getpid)
+
+
+def test_an_executor_that_never_works_stores_no_crash(tmp_path):
+    made = []
+
+    def make():
+        made.append(ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), os._exit, (3,)))
+        return made[-1]
+
+    with pytest.raises(BrokenExecutor) as caught:
+        experiments.sweep(one(n_samples=20), tmp_path, executor=make)
+    assert any("the same call does the remaining ones" in note for note in caught.value.__notes__)
+    assert experiments.load(tmp_path) == [] and len(made) == 2
+    with pytest.raises(TypeError, match="executor: expected a function that makes an Executor, got int"):
+        experiments.sweep(one(n_samples=20), tmp_path, executor=lambda: 3)
 
 
 def test_what_an_executor_cancels_is_no_crash(tmp_path):
@@ -877,25 +915,28 @@ def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
 
 
 @needs_dask
-def test_a_client_that_gives_up_ends_the_sweep(tmp_path, bare):
+def test_a_client_that_gives_up_ends_the_sweep(tmp_path, bare, monkeypatch):
     """Without a word to the futures, as it may when it does not find the scheduler again."""
     with distributed.Client(bare.address) as client:
         executor = client.get_executor()
 
-        class Waiting(type(executor)):
-            def submit(self, *call, **named):
-                client.close()
-                return Future()
+        def waiting(self, *call):
+            client.close()
+            return Future()
 
-        executor.__class__ = Waiting
+        monkeypatch.setattr(scheduler.Cluster, "submit", waiting)
         with pytest.raises(BrokenExecutor, match=r"the connection to the dask scheduler at tcp://.* is lost"):
             experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
     assert experiments.load(tmp_path) == []
 
 
 @needs_dask
-def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path):
-    """Dask suspects all tasks that a worker had when it died."""
+@pytest.mark.parametrize("patience", [1.0, 0.001])
+def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path, monkeypatch, patience):
+    """Dask suspects all tasks that a worker had when it died, and may take its time until it gives a task up."""
+    monkeypatch.setattr(
+        scheduler, "wait", lambda futures, timeout, return_when: wait(futures, patience, return_when=return_when)
+    )
 
     class Suspecting(ThreadPoolExecutor):
         flying = ()

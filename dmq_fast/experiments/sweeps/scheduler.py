@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import random
@@ -23,7 +24,7 @@ from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
 from dmq_fast.experiments.sweeps.store import Store
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers, WorkerStartError
-from dmq_fast.samplers.parallel import workers_of
+from dmq_fast.samplers.parallel import check_executor, made, succeeded, workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
 
@@ -86,7 +87,7 @@ def sweep(
     out: str | os.PathLike[str],
     *,
     workers: int | None = None,
-    executor: Executor | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
     shard: tuple[int, int] | None = None,
     retry: bool = False,
     progress: Callable[[SweepProgress], object] | None = None,
@@ -102,11 +103,12 @@ def sweep(
     workers : int, optional
         Number of worker processes, each with one BLAS thread; 0 does all runs in the calling process. Default: one for
         each CPU.
-    executor : concurrent.futures.Executor, optional
-        Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like. It
-        is not shut down, and the number of BLAS threads of its workers is up to the caller. With `workers`,
-        the death of a worker costs one run; dask tries the run on several workers before. A death that breaks an
-        executor, such as a ``ProcessPoolExecutor``, ends the sweep.
+    executor : concurrent.futures.Executor or callable, optional
+        Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like; the
+        number of BLAS threads of its workers is up to the caller. It is not shut down. If it is a function without
+        arguments, it is called to make an executor, and again after that one has broken; what it makes is shut down.
+        With `workers` or a function, the death of a worker costs one run; dask tries the run on several workers
+        before. A death that breaks another executor, such as a ``ProcessPoolExecutor``, ends the sweep.
     shard : (int, int), optional
         Do the part i of n of the runs only, for (i, n) with 0 <= i < n. The parts are disjoint, and the same at every
         call. Each may have a directory of its own, on a machine of its own; `merge` makes one store of them.
@@ -129,8 +131,8 @@ def sweep(
         On Ctrl-C. The same call does the remaining runs, as it does after a kill. `workers` are stopped at once, an
         `executor` finishes its current tasks.
     BrokenExecutor
-        If `executor` breaks, or a worker cannot do the runs, as it has another version of dmq_fast or cannot import
-        what they name. Nothing is stored of runs that did not take place.
+        If `executor` breaks, or a new one breaks at once, or a worker cannot do the runs, as it has another version of
+        dmq_fast or cannot import what they name. Nothing is stored of runs that did not take place.
 
     Notes
     -----
@@ -160,8 +162,8 @@ def sweep(
     if workers is not None and executor is not None:
         raise ValueError("workers, executor: expected at most one of them, got both")
     workers = None if workers is None else integer("workers", workers, 0)
-    if executor is not None and not isinstance(executor, Executor):
-        raise TypeError(f"executor: expected an Executor, got {executor!r}")
+    if executor is not None:
+        check_executor(executor)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress: expected a callable, got {progress!r}")
     shard = check_shard(shard)
@@ -174,19 +176,19 @@ def sweep(
             store.forget_failures(runs)
         job = Sweep(runs, store, progress, began)
         if job.missing:
-            own = executor is None
-            if own and workers != 0:
-                refuse_interactive(job.missing)
-            pool = reached(executor) if executor is not None else own_executor(workers, len(job.missing))
+            if executor is None:
+                if workers != 0:
+                    refuse_interactive(job.missing)
+                executor = functools.partial(own_executor, workers, len(job.missing))
+            pool = Pool(executor)
             try:
                 job.run(pool)
             except BaseException:
-                if isinstance(pool, Workers):
-                    pool.kill()
+                if isinstance(pool.executor, Workers):
+                    pool.executor.kill()
                 raise
             finally:
-                if own:
-                    pool.shutdown()
+                pool.close()
         job.report()
         known = store.statuses()
         statuses = Counter(known[cell.id, seed] for cell, seed in runs)
@@ -194,6 +196,31 @@ def sweep(
     warnings = [f"some of the runs stored in {out} are of dmq_fast {', '.join(others)}"] if others else []
     seconds = time.perf_counter() - began
     return Summary(spec.name, out, len(runs), job.ran, dict(sorted(statuses.items())), seconds, tuple(warnings))
+
+
+class UnfitWorker(BrokenExecutor):
+    """A worker cannot do the runs, nor could that of a new executor."""
+
+
+class Pool:
+    """The executor of a sweep: one that was given, or one that a function makes, and makes again if it breaks."""
+
+    def __init__(self, executor: Executor | Callable[[], Executor]) -> None:
+        self.make = executor if callable(executor) else None
+        self.executor = made(executor) if callable(executor) else reached(executor)
+
+    def renew(self) -> None:
+        """Replace a broken executor; BrokenExecutor if the new one breaks as well, before it has had a run."""
+        assert self.make is not None
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.executor = made(self.make)
+        if not isinstance(self.executor, Cluster):
+            self.executor.submit(os.getpid).result()
+
+    def close(self) -> None:
+        """Shut down an executor that was made here."""
+        if self.make is not None:
+            self.executor.shutdown(cancel_futures=True)
 
 
 class Sweep:
@@ -213,42 +240,33 @@ class Sweep:
         random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
         # Tasks whose worker died, halved again and again until the run that kills its worker is alone.
         self.broken: deque[list[SweepRun]] = deque()
-        # Runs that dask has given up, perhaps because of others on the same workers: each is done once more, alone.
+        # Tasks whose executor broke, or that dask has given up, perhaps because of others on the same workers: each is
+        # done once more, alone.
         self.suspects: deque[list[SweepRun]] = deque()
-        self.alone = False
+        self.alone: list[SweepRun] | None = None
         self.flying: dict[Future[list[dict[str, Any]]], list[SweepRun]] = {}
         self.total, self.ran = len(runs), 0
+        self.recovered: int | None = None  # what `ran` was when the executor broke last
         self.failed = sum(known.get((run.cell.id, run.seed)) in FAILURES for run in runs)
         self.left = Counter(run.cell.id for run in self.missing)
         self.timings = store.timings()
         self.workers = 1
 
-    def run(self, executor: Executor) -> None:
+    def run(self, pool: Pool) -> None:
         """Do the missing runs."""
-        cluster = executor if isinstance(executor, Cluster) else None
         self.report()
-        here = isinstance(executor, Here)
         try:
-            if cluster is not None:
-                cluster.await_workers()
-                check_workers(cluster, self.missing)
-            self.workers = 1 if here else workers_of(executor)
+            self.greet(pool.executor)
             while True:
-                window = 1 if here else 2 * self.workers
-                while len(self.flying) < window and (batch := self.next_batch()):
-                    self.flying[executor.submit(do_runs, batch, __version__)] = batch
-                self.alone = bool(self.suspects) and not self.flying
-                if self.alone:
-                    batch = self.suspects.popleft()
-                    self.flying[executor.submit(do_runs, batch, __version__)] = batch
-                if not self.flying:
-                    return
-                done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
-                for future in done:
-                    self.take(future, self.flying[future], cluster)
-                    del self.flying[future]
-                if cluster is not None and not done:
-                    self.workers = cluster.watch() or 1
+                try:
+                    self.fill(pool.executor)
+                    if not self.flying:
+                        return
+                    self.wait(pool.executor)
+                except UnfitWorker:
+                    raise
+                except BrokenExecutor as error:
+                    self.recover(pool, error)
                 self.report()
         except KeyboardInterrupt:
             self.keep_finished()
@@ -259,6 +277,69 @@ class Sweep:
         finally:
             for future in self.flying:
                 future.cancel()
+
+    def greet(self, executor: Executor) -> None:
+        """Ask an executor for the number of its workers, and those of dask whether they can do the runs."""
+        if isinstance(executor, Cluster):
+            executor.await_workers()
+            check_workers(executor, self.missing)
+        self.workers = 1 if isinstance(executor, Here) else workers_of(executor)
+
+    def fill(self, executor: Executor) -> None:
+        """Submit tasks, so that each worker has one to go on with."""
+        window = 1 if isinstance(executor, Here) else 2 * self.workers
+        while len(self.flying) < window and (batch := self.next_batch()):
+            self.submit(executor, batch)
+        if self.suspects and not self.flying:
+            self.alone = self.suspects.popleft()
+            self.submit(executor, self.alone)
+
+    def submit(self, executor: Executor, batch: list[SweepRun]) -> None:
+        """Submit one task."""
+        try:
+            self.flying[executor.submit(do_runs, batch, __version__)] = batch
+        except BrokenExecutor:
+            self.broken.append(batch)
+            raise
+
+    def wait(self, executor: Executor) -> None:
+        """Wait up to a second for tasks, and take the rows of those that have ended."""
+        cluster = executor if isinstance(executor, Cluster) else None
+        done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
+        for future in done:
+            self.take(future, self.flying[future], cluster)
+            del self.flying[future]
+        if cluster is not None and not done:
+            self.workers = cluster.watch() or 1
+
+    def recover(self, pool: Pool, error: BrokenExecutor) -> None:
+        """Go on with a new executor after one has broken; raise the error if there is none.
+
+        A run that breaks an executor while it is alone there has crashed. A connection to dask breaks by no fault of a
+        run, and breaks for good if no run has ended since it broke before.
+        """
+        cluster = isinstance(pool.executor, Cluster)
+        if pool.make is None or (cluster and self.ran == self.recovered):
+            raise error
+        self.recovered = self.ran
+        lost = []
+        for future, batch in self.flying.items():
+            if succeeded(future):
+                self.add(future.result())
+            else:
+                lost.append(batch)
+        self.flying.clear()
+        if cluster:
+            self.broken.extend(lost)
+        elif lost and lost[0] is self.alone:
+            if len(self.alone) == 1:
+                self.add([crashed_row(self.alone[0], error)])
+            else:
+                self.suspects.extend(halves(self.alone))
+        else:
+            self.suspects.extend(lost)
+        pool.renew()
+        self.greet(pool.executor)
 
     def next_batch(self) -> list[SweepRun]:
         """Return the runs of the next task, an empty list when no run is left."""
@@ -295,15 +376,18 @@ class Sweep:
             if not (isinstance(error, WorkerDied) or killed(error)):
                 if cluster is not None:
                     check_workers(cluster, batch)  # it names the worker
-                raise BrokenExecutor(f"a worker cannot do the runs: {spelled(error)}") from error
+                raise UnfitWorker(f"a worker cannot do the runs: {spelled(error)}") from error
             if len(batch) > 1:
-                middle = len(batch) // 2
-                self.broken.extend((batch[:middle], batch[middle:]))
+                self.broken.extend(halves(batch))
                 return
-            if killed(error) and not self.alone:
+            if killed(error) and batch is not self.alone:
                 self.suspects.append(batch)
                 return
             rows = [crashed_row(batch[0], error)]
+        self.add(rows)
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Store the rows of runs that have ended."""
         self.store.add(rows)
         self.ran += len(rows)
         for row in rows:
@@ -317,7 +401,7 @@ class Sweep:
     def keep_finished(self) -> None:
         """Store the rows of finished tasks, but no failure: what stops the sweep may have caused it."""
         for future in self.flying:
-            if future.done() and not future.cancelled() and future.exception() is None:
+            if succeeded(future):
                 self.store.add(row for row in future.result() if row["status"] not in FAILURES)
 
     def mean(self, cell: str) -> float | None:
@@ -342,7 +426,13 @@ def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:
     unfit = [f"{worker}: {spelled(error)}" for worker, error in errors.items() if not isinstance(error, OSError)]
     if unfit:
         more = f"; and {len(unfit) - 1} more of {len(answers)} workers" if len(unfit) > 1 else ""
-        raise BrokenExecutor(f"a worker cannot do the runs: {unfit[0]}{more}")
+        raise UnfitWorker(f"a worker cannot do the runs: {unfit[0]}{more}")
+
+
+def halves(batch: list[SweepRun]) -> tuple[list[SweepRun], list[SweepRun]]:
+    """Return both halves of the runs of a task."""
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
 
 
 def time_left(
