@@ -685,7 +685,7 @@ def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monk
         ("nothing", "TypeError: learn: expected a result with the attribute status, got NoneType"),
         ("no count", "TypeError: learn: expected a result with the attribute n_trajectories, got Result"),
         ("object", "TypeError: expected a value that JSON can hold, got object"),
-        ("status", "ValueError: learn: expected a status other than failed and crashed, got crashed"),
+        ("status", "ValueError: learn: expected a status other than failed, crashed, timeout, got crashed"),
         ("nan", "ValueError: learn: expected a finite value, got nan"),
         ("infinity", "ValueError: learn: expected a finite value, got inf"),
         ("negative", "ValueError: learn: expected n_trajectories in [0, 1e308], got -1"),

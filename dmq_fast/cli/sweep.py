@@ -41,8 +41,8 @@ OPTIONS = {name: name for name in ("out", "export", "workers")}
 EXIT_CODES = """\
 exit codes:
   0    every run is stored, and none failed
-  1    every run is stored, some as failed or crashed; or workers could not be started, were lost, or cannot do the
-       runs; the same command does the remaining ones
+  1    every run is stored, some as failed, crashed or timeout; or workers could not be started, were lost, or cannot do
+       the runs; the same command does the remaining ones
   2    the command line, the specification or the directory is wrong; nothing was run
   4    the store or the exported file could not be written
   130  interrupted by Ctrl-C; the same command does the remaining runs
@@ -80,7 +80,11 @@ def sweep(arguments: Sequence[str]) -> int:
         help="do part I of N of the runs only, I = 0, ..., N - 1, each with a DIR of its own, which dmq-fast merge "
         "joins; slurm: the task of the job array of Slurm",
     )
-    parser.add_argument("--retry", action="store_true", help="repeat the runs that failed or crashed")
+    parser.add_argument(
+        "--retry",
+        action="store_true",
+        help="repeat the runs that failed, crashed or timed out",
+    )
     parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs in DIR to a .csv or .parquet file")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group = parser.add_mutually_exclusive_group()
@@ -208,7 +212,7 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def count_errors(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Count the error messages of the runs that failed or crashed."""
+    """Count the error messages of the runs that failed, crashed or timed out."""
     return dict(Counter(row["error"] for row in rows if row["error"] is not None).most_common())
 
 

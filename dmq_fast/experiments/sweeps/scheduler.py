@@ -20,7 +20,7 @@ from dmq_fast._support.interactive import of_session
 from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps.errors import spelled
-from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, prepare
+from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, overdue_row, prepare
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
 from dmq_fast.experiments.sweeps.store import Store
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers, WorkerStartError
@@ -78,7 +78,7 @@ class Summary:
 
     @property
     def failed(self) -> int:
-        """Number of runs that failed or crashed."""
+        """Number of runs that failed, crashed, or were ended at their limit."""
         return sum(self.statuses.get(status, 0) for status in FAILURES)
 
 
@@ -113,7 +113,7 @@ def sweep(
         Do the part i of n of the runs only, for (i, n) with 0 <= i < n. The parts are disjoint, and the same at every
         call. Each may have a directory of its own, on a machine of its own; `merge` makes one store of them.
     retry : bool
-        Repeat the runs that failed or crashed.
+        Repeat the runs that failed, crashed, or were ended at their limit of time.
     progress : callable, optional
         Called with a `SweepProgress` at the beginning and about once a second.
 
@@ -377,6 +377,12 @@ class Sweep:
                 if cluster is not None:
                     check_workers(cluster, batch)  # it names the worker
                 raise UnfitWorker(f"a worker cannot do the runs: {spelled(error)}") from error
+            if isinstance(error, WorkerDied) and error.overdue is not None:
+                late = next(run for run in batch if run.name == error.overdue.name)
+                if rest := [run for run in batch if run is not late]:
+                    self.broken.append(rest)
+                self.add([overdue_row(late, error.overdue.trace)])
+                return
             if len(batch) > 1:
                 self.broken.extend(halves(batch))
                 return

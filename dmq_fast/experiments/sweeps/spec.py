@@ -5,6 +5,7 @@
     name = "locks"                     # default: the name of the file
     seeds = 25                         # 0, ..., 24; or a list: [0, 1, 7]
     max_seconds = 60                   # budget of each run: max_seconds, max_trajectories
+    grace = 30                         # seconds beyond max_seconds after which a run that still goes on is ended
     evaluate = 1000                    # trajectories that estimate a value if there are no tables to compute it from
 
     [[environments]]
@@ -89,7 +90,13 @@ LOGGER = logging.getLogger(__name__)
 LARGEST = 1_000_000
 """Largest number of runs of a specification; more are taken for a mistake."""
 
-TOP = ("name", "seeds", "max_trajectories", "max_seconds", "evaluate", "environments", "algorithms")
+GRACE = 600.0
+"""Default of ``grace``. It covers the making of the environment and the estimate of the value, too."""
+
+LONGEST = 1e8
+"""Largest limit of a run in seconds, three years: what is longer has none."""
+
+TOP = ("name", "seeds", "max_trajectories", "max_seconds", "grace", "evaluate", "environments", "algorithms")
 BUDGETS = ("max_trajectories", "max_seconds")
 
 
@@ -102,7 +109,8 @@ class Cell:
     """One combination of environment, algorithm and parameters.
 
     Parameters that were not given have their defaults; those whose default is None are left out. `places` records where
-    in the specification each parameter stands.
+    in the specification each parameter stands. A run that still goes on `grace` seconds after its budget of seconds is
+    ended; this is no part of what the cell is, as it changes no result of a run that ends.
     """
 
     environment: str
@@ -113,6 +121,14 @@ class Cell:
     budget: Budget
     evaluate: int
     places: dict[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    grace: float = field(default=GRACE, compare=False)
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds after which a run is ended; None if it has no limit."""
+        budget = self.budget.max_seconds
+        limit = math.inf if budget is None else budget + self.grace
+        return limit if limit < LONGEST else None
 
     @functools.cached_property
     def id(self) -> str:
@@ -277,6 +293,9 @@ def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
     evaluate = data.get("evaluate", 1000)
     if not is_integer(evaluate, 0):
         raise source.error(("evaluate",), f"expected an integer >= 0, got {evaluate!r}")
+    grace = data.get("grace", GRACE)
+    if isinstance(grace, bool) or not isinstance(grace, int | float) or not grace >= 0:
+        raise source.error(("grace",), f"expected a number of seconds >= 0, got {grace!r}")
     sides = [
         list(
             itertools.chain.from_iterable(
@@ -291,7 +310,7 @@ def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
         )
     cells: dict[str, Cell] = {}
     for environment, algorithm in itertools.product(*sides):
-        cell = make_cell(source, environment, algorithm, limits, evaluate)
+        cell = make_cell(source, environment, algorithm, limits, evaluate, grace)
         if (twin := cells.setdefault(cell.id, cell)) is not cell:
             there = [line_of(source.lines, twin.places[table]) for table in ("environments", "algorithms")]
             first = f" (lines {there[0]} and {there[1]})" if None not in there else ""
@@ -375,7 +394,12 @@ def combinations(source: Source, key: str, index: int, table: dict[str, Any]) ->
 
 
 def make_cell(
-    source: Source, environment: dict[str, Choice], algorithm: dict[str, Choice], limits: dict[str, Any], evaluate: int
+    source: Source,
+    environment: dict[str, Choice],
+    algorithm: dict[str, Choice],
+    limits: dict[str, Any],
+    evaluate: int,
+    grace: float,
 ) -> Cell:
     """Return one cell, after checking the names of its parameters."""
     places: dict[str, Place] = {
@@ -399,6 +423,7 @@ def make_cell(
         budget=Budget(**(limits | own)),
         evaluate=evaluate,
         places=places,
+        grace=grace,
     )
 
 
