@@ -1180,10 +1180,10 @@ def test_a_store_that_others_keep_locked_is_given_up(tmp_path, run, monkeypatch)
     assert run("sweep", spec, "--out", out, "--workers", 0)[0] == 0
     note = store.Store.note
 
-    def meanwhile(self, spec):
+    def meanwhile(self, *given):
         with contextlib.closing(sqlite3.connect(out / store.FILE, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            note(self, spec)
+            note(self, *given)
 
     monkeypatch.setattr(store, "PATIENCE", 0.1)
     monkeypatch.setattr(store.Store, "note", meanwhile)

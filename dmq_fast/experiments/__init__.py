@@ -9,6 +9,7 @@
 """
 
 from dmq_fast.experiments.report.csv_export import columns, export
+from dmq_fast.experiments.status import CellStatus, Status, status
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Algorithm, Budget, Outcome
 from dmq_fast.experiments.sweeps.merge import Merged, MergeError, merge
@@ -20,11 +21,13 @@ __all__ = [
     "Algorithm",
     "Budget",
     "Cell",
+    "CellStatus",
     "MergeError",
     "Merged",
     "Outcome",
     "Spec",
     "SpecError",
+    "Status",
     "StoreError",
     "Summary",
     "SweepProgress",
@@ -35,5 +38,6 @@ __all__ = [
     "load",
     "merge",
     "read",
+    "status",
     "sweep",
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
 import random
+import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -22,7 +24,7 @@ from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, overdue_row, prepare
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
-from dmq_fast.experiments.sweeps.store import Store
+from dmq_fast.experiments.sweeps.store import Store, WriteError
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast.samplers.parallel import check_executor, made, succeeded, workers_of
 
@@ -171,7 +173,7 @@ def sweep(
     spec.check()
     runs = list(spec.runs(shard))
     with Store(out) as store:
-        store.note(spec)
+        store.note(spec, shard)
         if retry:
             store.forget_failures(runs)
         job = Sweep(runs, store, progress, began)
@@ -189,6 +191,8 @@ def sweep(
                 raise
             finally:
                 pool.close()
+                with contextlib.suppress(WriteError, sqlite3.Error):  # which the sweep itself reports
+                    store.rest()
         job.report()
         known = store.statuses()
         statuses = Counter(known[cell.id, seed] for cell, seed in runs)
@@ -296,6 +300,7 @@ class Sweep:
 
     def submit(self, executor: Executor, batch: list[SweepRun]) -> None:
         """Submit one task."""
+        self.store.begin((run.cell.id, run.seed) for run in batch)
         try:
             self.flying[executor.submit(do_runs, batch, __version__)] = batch
         except BrokenExecutor:

@@ -73,7 +73,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmq_fast._support.checks import integer
-from dmq_fast._support.json_text import to_json
+from dmq_fast._support.json_text import from_json, to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
@@ -83,7 +83,7 @@ from dmq_fast.run.named import imported
 from dmq_fast.samplers import as_sampler
 from dmq_fast.samplers.close import close
 
-__all__ = ["Cell", "Spec", "SpecError", "check_shard", "make_environment", "read", "seeds_of"]
+__all__ = ["Cell", "Spec", "SpecError", "check_shard", "make_environment", "read", "reread", "seeds_of"]
 
 LOGGER = logging.getLogger(__name__)
 
@@ -266,6 +266,15 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SpecError(f"{path}: not TOML: {error}") from error
     return build(data, path.stem, text, Source(str(path), key_lines(text)))
+
+
+def reread(text: str, name: str) -> Spec:
+    """Read the text of a specification that a store holds: TOML, or JSON where it was given from Python; see `read`."""
+    try:
+        data = from_json(text) if text.startswith("{") else tomllib.loads(text)
+    except ValueError as error:
+        raise SpecError(f"{name}: not a specification: {error}") from error
+    return build(data, name, text, Source(name, {}))
 
 
 def check_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
