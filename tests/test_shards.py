@@ -3,6 +3,9 @@
 import contextlib
 import itertools
 import json
+import os
+import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -10,11 +13,11 @@ import sys
 from collections import Counter
 
 import pytest
-from sweeping import content, environment_of_tests, one, slow_spec, start, wait_until, write
+from sweeping import ROOT, content, environment_of_tests, one, slow_spec, start, wait_until, write
 
 from dmq_fast import experiments
 from dmq_fast.cli import sweep as command
-from dmq_fast.experiments.sweeps import store
+from dmq_fast.experiments.sweeps import scheduler, store
 
 
 def test_shards_are_disjoint_even_and_mixed():
@@ -73,11 +76,19 @@ def test_wrong_shards_of_the_command(tmp_path, run, monkeypatch, shard, words):
     assert (code, out) == (2, "") and words in err and not (tmp_path / "out").exists()
 
 
-def test_an_array_with_gaps_is_refused(tmp_path, run, monkeypatch):
-    for name, value in {"ID": 7, "COUNT": 3, "MIN": 1}.items():  # of --array=1,5,7
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        ({"ID": 7, "COUNT": 3, "MIN": 1}, "an array of consecutive tasks, got task 7 of 3 that begin with 1"),
+        ({"ID": 3, "COUNT": 1, "MIN": 3}, "an array of at least 2 tasks, got one with the task 3 alone"),
+    ],
+    ids=["--array=1,5,7", "--array=3"],
+)
+def test_an_array_that_says_nothing_about_shards_is_refused(tmp_path, run, monkeypatch, array, words):
+    for name, value in array.items():
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", str(value))
     code, _, err = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--shard", "slurm")
-    assert code == 2 and "expected an array of consecutive tasks, got task 7 of 3 that begin with 1" in err
+    assert code == 2 and f"slurm: expected {words}" in err
 
 
 def test_shards_that_are_killed_and_merged_give_the_rows_of_an_undivided_sweep(tmp_path, run):
@@ -207,3 +218,42 @@ def test_what_a_store_holds_besides_comes_along(tmp_path):
     experiments.sweep(one(n_samples=20, seeds=6), b, workers=0)
     assert experiments.merge(tmp_path / "out", [a, b]).runs == 6
     assert len(store.load_specs(tmp_path / "out")) == 2
+
+
+# What docs/large-sweeps.md says
+
+
+def of_the_page(heading, language):
+    """The blocks of a section in a language."""
+    page = (ROOT.parent / "docs" / "large-sweeps.md").read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+
+def test_the_commands_of_the_page_run(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(scheduler, "own_executor", lambda workers, n: scheduler.Here())
+    write(tmp_path, of_the_page("Shards", "toml")[0], "locks.toml")
+    for block in of_the_page("Shards", "sh") + of_the_page("Seeing a sweep", "sh"):
+        for line in block.splitlines():
+            program, *arguments = shlex.split(line, comments=True)
+            assert program == "dmq-fast" and run(*arguments)[0] == 0, line
+    assert experiments.status("locks").counts == {"runs": 24, "done": 24, "failed": 0, "running": 0, "waiting": 0}
+
+
+def test_the_job_array_of_the_page_runs(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, of_the_page("Shards", "toml")[0], "locks.toml")
+    script = write(tmp_path, of_the_page("Slurm", "bash")[0], "locks.sbatch")
+    shim = write(tmp_path, f'#!/bin/sh\nexec "{sys.executable}" -P -m dmq_fast "$@"\n', "dmq-fast")
+    shim.chmod(0o755)
+    base = environment_of_tests() | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    tasks = []
+    for task in (4, 5):  # of --array=4-5
+        array = {"ID": task, "COUNT": 2, "MIN": 4, "MAX": 5, "STEP": 1}
+        slurm = {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in array.items()}
+        env = base | slurm | {"SLURM_CPUS_PER_TASK": "1"}
+        tasks.append(subprocess.Popen(["bash", str(script)], env=env, stdout=subprocess.DEVNULL))
+    assert [task.wait(timeout=60) for task in tasks] == [0, 0]
+    assert run("merge", "locks", "parts/4", "parts/5")[0] == 0
+    assert experiments.status("locks").counts["done"] == 24

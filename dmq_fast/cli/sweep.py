@@ -191,6 +191,10 @@ def slurm_shard(environment: Mapping[str, str]) -> tuple[int, int]:
             f"slurm: expected the numbers {prefix}ID, {prefix}COUNT and {prefix}MIN in the environment, as Slurm sets "
             f"them for the tasks of a job array ({type(error).__name__}: {error})"
         ) from error
+    if n == 1:  # as of one task that is submitted again, which would do all runs
+        raise argparse.ArgumentTypeError(
+            f"slurm: expected an array of at least 2 tasks, got one with the task {task} alone; give its part as I/N"
+        )
     i, rest = divmod(task - first, max(step, 1))
     if rest or not 0 <= i < n:
         raise argparse.ArgumentTypeError(
