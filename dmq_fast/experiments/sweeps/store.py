@@ -2,7 +2,8 @@
 
 A row is identified by cell and seed, and is added whole or not at all. If two sweeps do the same run, the first row is
 kept; the rows differ in timings only. SQLite's write-ahead log requires that all processes that open the directory are
-on one machine. On a cluster, one process sweeps and stores, and an executor takes the work to the nodes.
+on one machine. On a cluster, one process sweeps and stores, and an executor takes the work to the nodes; or each node
+does a shard into a store of its own, and `merge` joins them.
 """
 
 from __future__ import annotations
