@@ -197,3 +197,26 @@ def unlucky(horizon, rng):
     if rng == seeds_of(0)[0]:
         raise LookupError("no such luck")
     return chain(horizon, rng=rng)
+
+
+def endless(env, seed, *, kind, seeds=()):
+    """Runs of these `seeds` go on for ever: asleep, in Python, or in compiled code that keeps the GIL."""
+
+    def learn(env, budget):
+        if seed_of(seed) in seeds:
+            block(kind)
+        return uniform(env)
+
+    return Obstinate(env, learn)
+
+
+def block(kind):
+    if kind in ("sleep", "brief"):
+        time.sleep(600.0 if kind == "sleep" else 2.0)
+    while kind == "python":
+        try:
+            time.sleep(0.01)
+        except BaseException:  # nothing that is raised here ends it
+            continue
+    if kind == "compiled":
+        sum(range(10**15))

@@ -370,7 +370,10 @@ def test_help_names_exit_codes(run, arguments):
 
 @pytest.mark.parametrize(
     ("command", "codes"),
-    [("envs", "024"), ("theory", "024"), ("report", "024"), ("bench oracle", "024"), ("run lock", "01234")],
+    [
+        *((name, "024") for name in ("envs", "algorithms", "status", "merge", "theory", "report", "bench oracle")),
+        ("run lock", "01234"),
+    ],
 )
 def test_help_names_the_exit_codes_that_the_command_has(run, command, codes):
     _, out, _ = run(*command.split(), "--help")
@@ -389,6 +392,43 @@ def test_envs_lists_what_there_is(run):
         for parameter in parameters:
             assert f"--{parameter['name'].replace('_', '-')}" in out
     assert "gym:ID" in out and "--through" in out
+
+
+def test_one_environment_is_described(run):
+    code, out, _ = run("envs", "lock")
+    assert code == 0 and out.startswith("lock\n") and "--p-success" in out and "chain" not in out
+    (found,) = json.loads(run("envs", "lock", "--json")[1]).values()
+    assert found["parameters"] == json.loads(run("envs", "--json")[1])["lock"] and found["summary"]
+    assert "--through" in run("envs", "gym:FrozenLake-v1")[1]
+    assert "--horizon" in run("envs", "obstinate:unlucky")[1] and "--rng" not in run("envs", "obstinate:unlucky")[1]
+    for name, words in (("lok", "did you mean 'lock'?"), ("no_such:x", "No module named")):
+        code, out, err = run("envs", name)
+        assert (code, out, err.count("\n")) == (2, "", 1) and words in err
+
+
+def test_algorithms_are_described_with_every_parameter_that_a_sweep_takes(run):
+    listing = json.loads(run("algorithms", "--json")[1])
+    assert list(listing) == list(algorithms.REGISTRY)
+    out = run("algorithms")[1]
+    for name, found in listing.items():
+        assert f"  {name} " in out and found["summary"]
+        names = list(inspect.signature(algorithms.find(name)).parameters)[2:]
+        assert [parameter["name"] for parameter in found["parameters"]] == names
+        assert all(parameter["help"] for parameter in found["parameters"]), name
+        code, one, _ = run("algorithms", name)
+        assert code == 0 and all(f"\n  {parameter} " in one for parameter in names)
+    defaults = {parameter["name"]: parameter["default"] for parameter in listing["dmq"]["parameters"]}
+    assert defaults["n_samples"] == 100 and defaults["variant"] == "sound"
+    assert "(default 1000)" in run("algorithms", "rlsvi")[1]
+    assert run("algorithms", "obstinate:sleepy")[1].splitlines() == [
+        "obstinate:sleepy",
+        "Leaves its process id in `directory` and sleeps.",
+        "  directory       (required)",
+        "  seconds         (default 600.0)",
+    ]
+    for name, words in (("rlsv", "did you mean 'rlsvi'?"), ("no_such:x", "No module named")):
+        code, out, err = run("algorithms", name)
+        assert (code, out, err.count("\n")) == (2, "", 1) and words in err
 
 
 def test_version(run):

@@ -14,8 +14,7 @@ import sys
 import threading
 import time
 import tomllib
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 
 import numpy as np
 import obstinate
@@ -23,6 +22,7 @@ import pytest
 from clusters import Processes
 from hypothesis import given
 from hypothesis import strategies as st
+from sweeping import ROOT, alive, content, environment_of_tests, one, slow_spec, start, wait_until, write
 
 from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
@@ -36,75 +36,6 @@ except ImportError:
     distributed = None
 
 needs_dask = pytest.mark.skipif(distributed is None, reason="distributed is not installed")
-
-ROOT = Path(__file__).parent
-
-SPEC = """\
-name = "small"
-seeds = 3
-
-[[environments]]
-name = "lock"
-horizon = [3, 4]
-n_actions = 3
-
-[[environments]]
-name = "deep-sea"   # a comment
-size = 4
-seed = 42
-
-[[algorithms]]
-name = "dmq"
-variant = ["sound", "paper"]
-n_samples = [
-    20,
-    50,
-]
-"""
-
-TIMES = {"seconds", "timings", "ended", "host"}
-
-
-def write(tmp_path, text=SPEC, name="spec.toml"):
-    path = tmp_path / name
-    path.write_text(text)
-    return path
-
-
-def one(algorithm="dmq", seeds=3, environment=None, **parameters):
-    """A specification with one cell, unless parameters are lists."""
-    return {
-        "seeds": seeds,
-        "environments": [environment or {"name": "chain", "horizon": 3}],
-        "algorithms": [{"name": algorithm, **parameters}],
-    }
-
-
-def content(rows):
-    """Everything but times."""
-    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
-
-
-def environment_of_tests():
-    """Of a process that finds the modules beside this one."""
-    # An empty entry would be the current directory.
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return os.environ | {"PYTHONPATH": path}
-
-
-def start(*arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "dmq_fast", "sweep", *map(str, arguments)],
-        env=environment_of_tests(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-
-
-def wait_until(condition, timeout=40.0):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
 
 # Specifications
 
@@ -673,7 +604,7 @@ def test_arguments_of_a_sweep_are_checked(tmp_path):
     for wrong, error in ((-1, ValueError), (1.5, TypeError), (True, TypeError)):
         with pytest.raises(error, match=r"^workers: expected an integer.*, got"):
             experiments.sweep(one(), tmp_path / "out", workers=wrong)
-    with pytest.raises(TypeError, match="executor: expected an Executor, got 'dask'"):
+    with pytest.raises(TypeError, match="executor: expected an Executor or a function that makes one, got 'dask'"):
         experiments.sweep(one(), tmp_path / "out", executor="dask")
     with pytest.raises(TypeError, match="progress: expected a callable or a bool, got 3"):
         experiments.sweep(one(), tmp_path / "out", workers=0, progress=3)
@@ -754,7 +685,7 @@ def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monk
         ("nothing", "TypeError: learn: expected a result with the attribute status, got NoneType"),
         ("no count", "TypeError: learn: expected a result with the attribute n_trajectories, got Result"),
         ("object", "TypeError: expected a value that JSON can hold, got object"),
-        ("status", "ValueError: learn: expected a status other than failed and crashed, got crashed"),
+        ("status", "ValueError: learn: expected a status other than failed, crashed, timeout, got crashed"),
         ("nan", "ValueError: learn: expected a finite value, got nan"),
         ("infinity", "ValueError: learn: expected a finite value, got inf"),
         ("negative", "ValueError: learn: expected n_trajectories in [0, 1e308], got -1"),
@@ -802,6 +733,44 @@ def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_pat
             experiments.sweep(data, tmp_path, executor=executor)
     assert any("the same call does the remaining ones" in note for note in caught.value.__notes__)
     assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 5}
+
+
+def processes(n=2):
+    return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
+
+
+def test_an_executor_that_breaks_is_made_again(tmp_path):
+    """And only the run that breaks it is a crash."""
+    made = []
+
+    def make():
+        made.append(processes())
+        return made[-1]
+
+    data = one("obstinate:failing", kind="die", seeds=12)
+    data["algorithms"][0] |= {"seeds": [[3]]}
+    assert experiments.sweep(data, tmp_path, executor=make).statuses == {"crashed": 1, "finished": 11}
+    (row,) = (row for row in experiments.load(tmp_path) if row["status"] == "crashed")
+    assert row["seed"] == 3 and "BrokenProcessPool" in row["error"]
+    assert len(made) == 3  # the second broke with the run alone
+    for pool in made:
+        with pytest.raises(RuntimeError, match=r"shutdown|not usable"):
+            pool.submit(os.getpid)
+
+
+def test_an_executor_that_never_works_stores_no_crash(tmp_path):
+    made = []
+
+    def make():
+        made.append(ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), os._exit, (3,)))
+        return made[-1]
+
+    with pytest.raises(BrokenExecutor) as caught:
+        experiments.sweep(one(n_samples=20), tmp_path, executor=make)
+    assert any("the same call does the remaining ones" in note for note in caught.value.__notes__)
+    assert experiments.load(tmp_path) == [] and len(made) == 2
+    with pytest.raises(TypeError, match="executor: expected a function that makes an Executor, got int"):
+        experiments.sweep(one(n_samples=20), tmp_path, executor=lambda: 3)
 
 
 def test_what_an_executor_cancels_is_no_crash(tmp_path):
@@ -946,25 +915,28 @@ def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
 
 
 @needs_dask
-def test_a_client_that_gives_up_ends_the_sweep(tmp_path, bare):
+def test_a_client_that_gives_up_ends_the_sweep(tmp_path, bare, monkeypatch):
     """Without a word to the futures, as it may when it does not find the scheduler again."""
     with distributed.Client(bare.address) as client:
         executor = client.get_executor()
 
-        class Waiting(type(executor)):
-            def submit(self, *call, **named):
-                client.close()
-                return Future()
+        def waiting(self, *call):
+            client.close()
+            return Future()
 
-        executor.__class__ = Waiting
+        monkeypatch.setattr(scheduler.Cluster, "submit", waiting)
         with pytest.raises(BrokenExecutor, match=r"the connection to the dask scheduler at tcp://.* is lost"):
             experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
     assert experiments.load(tmp_path) == []
 
 
 @needs_dask
-def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path):
-    """Dask suspects all tasks that a worker had when it died."""
+@pytest.mark.parametrize("patience", [1.0, 0.001])
+def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path, monkeypatch, patience):
+    """Dask suspects all tasks that a worker had when it died, and may take its time until it gives a task up."""
+    monkeypatch.setattr(
+        scheduler, "wait", lambda futures, timeout, return_when: wait(futures, patience, return_when=return_when)
+    )
 
     class Suspecting(ThreadPoolExecutor):
         flying = ()
@@ -1046,24 +1018,6 @@ def test_a_run_that_has_ended_is_stored_all_the_same(tmp_path, monkeypatch):
 
 
 # Kills
-
-
-def slow_spec(tmp_path, seconds=0.02):
-    begun = tmp_path / "begun"
-    begun.mkdir(exist_ok=True)
-    text = (
-        f'seeds = 25\n[[environments]]\nname = "lock"\nhorizon = [3, 5]\n[[algorithms]]\nname = "obstinate:slow_dmq"\n'
-        f'directory = "{begun}"\nseconds = {seconds}\n'
-    )
-    return write(tmp_path, text), begun
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "zombie" not in Path(f"/proc/{pid}/status").read_text() if Path("/proc").exists() else True
 
 
 @pytest.mark.slow
@@ -1226,10 +1180,10 @@ def test_a_store_that_others_keep_locked_is_given_up(tmp_path, run, monkeypatch)
     assert run("sweep", spec, "--out", out, "--workers", 0)[0] == 0
     note = store.Store.note
 
-    def meanwhile(self, spec):
+    def meanwhile(self, *given):
         with contextlib.closing(sqlite3.connect(out / store.FILE, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            note(self, spec)
+            note(self, *given)
 
     monkeypatch.setattr(store, "PATIENCE", 0.1)
     monkeypatch.setattr(store.Store, "note", meanwhile)

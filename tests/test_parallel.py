@@ -20,6 +20,7 @@ from clusters import Processes
 from fragile import Counting, Fragile, coins, homely
 
 import dmq_fast as dmq
+from dmq_fast._support.cluster import Cluster
 from dmq_fast.environments import chain, deep_sea
 from dmq_fast.samplers import (
     EqualChunks,
@@ -125,20 +126,18 @@ def test_only_workers_of_dask_import_what_they_draw_and_a_lost_scheduler_is_noti
                     collect(sampler)
 
 
-def test_a_client_of_dask_that_gives_up_ends_what_waits_for_it():
+def test_a_client_of_dask_that_gives_up_ends_what_waits_for_it(monkeypatch):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         with distributed.Client(cluster) as client:
-            executor = client.get_executor()
 
-            class Waiting(type(executor)):
-                def submit(self, *call, **named):
-                    client.close()
-                    return Future()
+            def waiting(self, *call):
+                client.close()
+                return Future()
 
-            executor.__class__ = Waiting
+            monkeypatch.setattr(Cluster, "submit", waiting)
             with pytest.raises(WorkerError, match=r"the connection to the dask scheduler .* is lost; .* chunk 0"):
-                collect(ParallelSampler(RolloutSampler(ENV), executor))
+                collect(ParallelSampler(RolloutSampler(ENV), client.get_executor()))
 
 
 @pytest.mark.parametrize("settings", [{"workers": 2}, {"workers": 1}, {"executor": SPAWN}, {"max_seconds": 1e6}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -45,6 +46,25 @@ def packed(fn: Callable[..., Any], *args: Any) -> bytes:
     return data
 
 
+async def pass_on(task: Any, future: Future[Any]) -> None:
+    """Give the outcome of a task of dask to a future.
+
+    Dask's own executor leaves a future without one, for ever, where a result was lost with its worker before it arrived
+    and the task was given up when it was repeated.
+    """
+    try:
+        result = await task
+    except (CancelledError, asyncio.CancelledError):
+        future.cancel()
+        future.set_running_or_notify_cancel()
+    except Exception as error:
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
+    else:
+        if future.set_running_or_notify_cancel():
+            future.set_result(result)
+
+
 class Cluster(Executor):
     """Calls functions on the workers of dask; only they import what a call names.
 
@@ -62,6 +82,7 @@ class Cluster(Executor):
     def __init__(self, executor: Any) -> None:
         self._inner, self._client = executor, executor._client
         self.address = getattr(self._client.scheduler, "address", "an unknown address")
+        self._options = {**getattr(executor, "_kwargs", {}), "pure": False}
         self._threads, self._waiting = 1, False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -69,10 +90,13 @@ class Cluster(Executor):
         assert not kwargs
         self.check_connected()
         try:
-            future: Future[Any] = self._inner.submit(pickle.loads, packed(fn, *args), pure=False)
+            task = self._client.submit(pickle.loads, packed(fn, *args), **self._options)
         except RuntimeError:  # of a client that has closed since
             self.check_connected()
             raise
+        future: Future[Any] = Future()
+        future.add_done_callback(lambda future: task.cancel() if future.cancelled() and not task.cancelled() else None)
+        self._client.loop.add_callback(pass_on, task, future)
         return future
 
     def result(self, future: Future[Any] | None) -> Any:
@@ -92,7 +116,7 @@ class Cluster(Executor):
             raise
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Shut down the executor of dask; see `Executor.shutdown`."""
+        """Shut down the executor of dask, which has no calls of its own; those that were submitted here go on."""
         self._inner.shutdown(wait=wait and not cancel_futures)
 
     def check_connected(self) -> None:
@@ -106,11 +130,22 @@ class Cluster(Executor):
         with contextlib.suppress(OSError, TimeoutError, AttributeError):  # a busy scheduler, or one that is being lost
             threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=PATIENCE)
             self._threads = sum(threads.values())
+        self.restore_workers()
         waiting = not self._threads
         if waiting and not self._waiting:
             LOGGER.warning("waiting for workers at %s", self.address)
         self._waiting = waiting
         return self._threads
+
+    def restore_workers(self) -> None:
+        """Let the client's cluster start those of its workers again that it has given up.
+
+        It gives up a worker process that is not there some seconds after a death, as one may be that dies repeatedly.
+        """
+        cluster = getattr(self._client, "cluster", None)
+        wanted, there = (getattr(cluster, name, ()) for name in ("worker_spec", "workers"))
+        if cluster is not None and set(wanted) - set(there):
+            cluster.scale(len(wanted))
 
     def await_workers(self) -> None:
         """Wait until there is a worker."""

@@ -21,10 +21,13 @@ COMMANDS = {
     "run": ("run", "learn an environment; dmq-fast run ENV --help lists the parameters of ENV"),
     "resume": ("run", "continue a run that was saved with --out"),
     "envs": ("envs", "list the environments and their parameters"),
+    "algorithms": ("algorithms", "list the algorithms of sweeps and their parameters"),
     "bench": ("bench", "time the kernels on this machine"),
     "theory": ("theory", "compute the constants of the paper's theorem, and check whether its proof holds with them"),
     "report": ("report", "write a page, figures or tables about a saved run or a sweep"),
     "sweep": ("sweep", "do many runs: environments x algorithms x parameters x seeds"),
+    "status": ("status", "tell what has become of the runs of a sweep"),
+    "merge": ("merge", "make one store of several, such as those of the shards of a sweep"),
 }
 """By name of the command: the module whose function of that name runs it, and its line in ``--help``."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import statistics
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
 from dmq_fast.cli.run import with_flags
+from dmq_fast.cli.status import status_dict, status_table
+from dmq_fast.cli.tables import clock, count_errors, failure_dict, failure_lines, grid
 from dmq_fast.cli.terminal import (
     ProgressLine,
     not_saved,
@@ -39,8 +42,8 @@ OPTIONS = {name: name for name in ("out", "export", "workers")}
 EXIT_CODES = """\
 exit codes:
   0    every run is stored, and none failed
-  1    every run is stored, some as failed or crashed; or workers could not be started, were lost, or cannot do the
-       runs; the same command does the remaining ones
+  1    every run is stored, some as failed, crashed or timeout; or workers could not be started, were lost, or cannot do
+       the runs; the same command does the remaining ones
   2    the command line, the specification or the directory is wrong; nothing was run
   4    the store or the exported file could not be written
   130  interrupted by Ctrl-C; the same command does the remaining runs
@@ -71,7 +74,21 @@ def sweep(arguments: Sequence[str]) -> int:
     group.add_argument(
         "--dask", metavar="ADDRESS", help="do the runs on the dask cluster whose scheduler is at ADDRESS"
     )
-    parser.add_argument("--retry", action="store_true", help="repeat the runs that failed or crashed")
+    parser.add_argument(
+        "--shard",
+        type=read_shard,
+        metavar="I/N",
+        help="do part I of N of the runs only, I = 0, ..., N - 1, each with a DIR of its own, which dmq-fast merge "
+        "joins; slurm: the task of the job array of Slurm",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="run nothing: list the cells, their runs, and which of them DIR holds"
+    )
+    parser.add_argument(
+        "--retry",
+        action="store_true",
+        help="repeat the runs that failed, crashed or timed out",
+    )
     parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs in DIR to a .csv or .parquet file")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group = parser.add_mutually_exclusive_group()
@@ -86,6 +103,8 @@ def sweep(arguments: Sequence[str]) -> int:
     from dmq_fast.experiments.sweeps.workers import WorkerStartError
 
     command = f"sweep {options.spec}"
+    if options.dry_run:
+        return dry_run(command, options.spec, options.out, options.shard, options.json)
     shown = options.progress or (on_terminal() and not options.quiet)
     progress = ProgressLine(progress_text, terminal=on_terminal()) if shown else None
 
@@ -99,7 +118,13 @@ def sweep(arguments: Sequence[str]) -> int:
         with ExitStack() as stack:
             executor = None if options.dask is None else dask_executor(options.dask, stack)
             return spec, experiments.sweep(
-                spec, options.out, workers=options.workers, executor=executor, retry=options.retry, progress=progress
+                spec,
+                options.out,
+                workers=options.workers,
+                executor=executor,
+                shard=options.shard,
+                retry=options.retry,
+                progress=progress,
             )
 
     with signals.held():
@@ -130,6 +155,55 @@ def sweep(arguments: Sequence[str]) -> int:
         return signals.code(show(command, text, code))
 
 
+def dry_run(command: str, spec: Path, out: Path, shard: tuple[int, int] | None, as_json: bool) -> int:
+    """Print what a sweep would do, after all checks of its specification."""
+    from dmq_fast import experiments
+
+    try:
+        with output_apart():
+            wanted = experiments.read(spec)
+            wanted.check()
+            found = experiments.status(out, wanted, shard=shard)
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
+    text = to_json(status_dict(found)) if as_json else status_table(found)
+    return signals.code(show(command, text, FINISHED))
+
+
+def read_shard(text: str) -> tuple[int, int]:
+    """Read the pair (i, n) of I/N, or that of the task of Slurm's job array in which this process runs."""
+    if text == "slurm":
+        return slurm_shard(os.environ)
+    i, slash, n = text.partition("/")
+    if not slash or not i.isdecimal() or not n.isdecimal() or int(i) >= int(n):
+        raise argparse.ArgumentTypeError(f"expected I/N with 0 <= I < N, such as 0/3, or slurm, got {text!r}")
+    return int(i), int(n)
+
+
+def slurm_shard(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return (i, n) for the task i of the n tasks of a job array, whatever number the first of them has."""
+    prefix = "SLURM_ARRAY_TASK_"
+    try:
+        task, n, first = (int(environment[prefix + name]) for name in ("ID", "COUNT", "MIN"))
+        step = int(environment.get(prefix + "STEP", "1"))
+    except (KeyError, ValueError) as error:
+        raise argparse.ArgumentTypeError(
+            f"slurm: expected the numbers {prefix}ID, {prefix}COUNT and {prefix}MIN in the environment, as Slurm sets "
+            f"them for the tasks of a job array ({type(error).__name__}: {error})"
+        ) from error
+    if n == 1:  # as of one task that is submitted again, which would do all runs
+        raise argparse.ArgumentTypeError(
+            f"slurm: expected an array of at least 2 tasks, got one with the task {task} alone; give its part as I/N"
+        )
+    i, rest = divmod(task - first, max(step, 1))
+    if rest or not 0 <= i < n:
+        raise argparse.ArgumentTypeError(
+            f"slurm: expected an array of consecutive tasks, got task {task} of {n} that begin with {first}; give the "
+            "part as I/N"
+        )
+    return i, n
+
+
 def dask_executor(address: str, stack: ExitStack) -> Executor:
     """Connect to a dask scheduler."""
     try:
@@ -139,6 +213,20 @@ def dask_executor(address: str, stack: ExitStack) -> Executor:
     client = stack.enter_context(distributed.Client(address))
     executor: Executor = client.get_executor()
     return executor
+
+
+MEANS = {
+    "value": "mean value",
+    "optimal_value": "mean optimum",
+    "n_trajectories": "mean trajectories",
+    "seconds": "mean seconds",
+}
+"""Columns of the table of means, and their titles."""
+
+
+def failures_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of the runs that failed, crashed or timed out."""
+    return [row for row in rows if row["error"] is not None]
 
 
 def rows_of(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> list[dict[str, Any]]:
@@ -158,13 +246,9 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "warnings": list(summary.warnings),
         "run_warnings": run_warnings(rows),
         "errors": count_errors(rows),
+        "failures": [failure_dict(row) for row in failures_of(rows)],
         "cells": summarise_cells(rows),
     }
-
-
-def count_errors(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Count the error messages of the runs that failed or crashed."""
-    return dict(Counter(row["error"] for row in rows if row["error"] is not None).most_common())
 
 
 def run_warnings(rows: list[dict[str, Any]]) -> list[str]:
@@ -192,7 +276,7 @@ def summarise_cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             **{name: cell.rows[0][name] for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
             "runs": len(cell.rows),
             "failed": sum(row["status"] in FAILURES for row in cell.rows),
-            **{name: mean(cell.rows, name) for name in ("value", "optimal_value", "n_trajectories", "seconds")},
+            **{name: mean(cell.rows, name) for name in MEANS},
         }
         for cell in cells_of(rows)
     ]
@@ -203,55 +287,17 @@ def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
     from dmq_fast.experiments.sweeps.store import FILE
 
     statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
+    cells = summarise_cells(rows)
     lines = [
-        *grid(summarise_cells(rows)),
+        *grid(cells, ("runs", "failed"), MEANS),
         "",
         f"{summary.name}: {summary.runs:,} runs ({statuses}), {summary.ran:,} of them now, in {clock(summary.seconds)}",
         f"stored in {summary.out / FILE}",
         *(f"warning: {warning}" for warning in summary.warnings),
         *(f"warning: {warning}" for warning in run_warnings(rows)),
-        *(f"{count:,} x {message}" for message, count in count_errors(rows).items()),
+        *failure_lines(failures_of(rows), cells),
     ]
     return "\n".join(lines)
-
-
-def grid(cells: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of the cells; a parameter that all cells of an environment or algorithm share is left out."""
-    from dmq_fast.experiments.report.cells import split_parameters
-
-    columns: list[tuple[str, list[str]]] = []
-    for kind in ("environment", "algorithm"):
-        by_name: dict[str, list[Mapping[str, Any]]] = {cell[kind]: [] for cell in cells}
-        for cell in cells:
-            by_name[cell[kind]].append(cell[f"{kind}_parameters"])
-        columns.append((kind, [cell[kind] for cell in cells]))
-        for name in dict.fromkeys(name for given in by_name.values() for name in split_parameters(given)[0]):
-            columns.append((name, [spell(cell[f"{kind}_parameters"].get(name)) for cell in cells]))
-    budgets = [{name: cell[name] for name in ("max_trajectories", "max_seconds")} for cell in cells]
-    columns += [(name, [spell(given[name]) for given in budgets]) for name in split_parameters(budgets)[0]]
-    columns += [(name, [f"{cell[name]:,}" for cell in cells]) for name in ("runs", "failed")]
-    titles = {"value": "value", "optimal_value": "optimum", "n_trajectories": "trajectories", "seconds": "seconds"}
-    columns += [(f"mean {title}", [spell(cell[name]) for cell in cells]) for name, title in titles.items()]
-    widths = [max(map(len, [title, *entries])) for title, entries in columns]
-    for row in zip(*([title, *entries] for title, entries in columns), strict=True):
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-
-
-def spell(value: Any) -> str:
-    """Return an entry of the grid as text."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value)
-
-
-def clock(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours."""
-    if seconds < 100:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
 def progress_text(progress: SweepProgress) -> str:

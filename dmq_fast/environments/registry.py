@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import inspect
-import re
-import textwrap
-import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from dmq_fast._support.checks import Seed
+from dmq_fast._support.described import Parameter, parameters_of
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
@@ -63,20 +59,6 @@ def register(name: str) -> Callable[[Factory], Factory]:
     return add
 
 
-class Parameter(NamedTuple):
-    """One argument of an environment; ``default`` is ``inspect.Parameter.empty`` where it has to be given."""
-
-    name: str
-    type: type
-    default: Any
-    help: str
-
-    @property
-    def required(self) -> bool:
-        """Whether there is no default."""
-        return self.default is inspect.Parameter.empty
-
-
 def describe() -> dict[str, tuple[Parameter, ...]]:
     """List the arguments of every environment in :data:`REGISTRY`, but for ``rng``.
 
@@ -86,7 +68,7 @@ def describe() -> dict[str, tuple[Parameter, ...]]:
         From name, in alphabetical order, to the arguments in order. The type of an argument that may be None is that of
         its other values.
     """
-    return {name: _parameters(factory) for name, factory in sorted(REGISTRY.items())}
+    return {name: parameters_of(factory) for name, factory in sorted(REGISTRY.items())}
 
 
 def describe_gymnasium() -> tuple[Parameter, ...]:
@@ -96,7 +78,7 @@ def describe_gymnasium() -> tuple[Parameter, ...]:
     -------
     tuple of Parameter
     """
-    return tuple(parameter for parameter in _parameters(gymnasium_environment) if parameter.name not in ("env", "make"))
+    return parameters_of(gymnasium_environment, but=("env", "make"))
 
 
 def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
@@ -133,7 +115,7 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
             f"{suggestion(name, REGISTRY)}"
         )
     factory = REGISTRY[name]
-    known = _parameters(factory)
+    known = parameters_of(factory)
     _refuse_unknown(name, parameters, [parameter.name for parameter in known])
     for parameter in known:
         if parameter.required and parameter.name not in parameters:
@@ -158,53 +140,3 @@ def _refuse_unknown(name: str, parameters: dict[str, Any], known: list[str]) -> 
             raise ValueError(
                 f"{name}: expected parameters among {', '.join(known)}, got {given!r}{suggestion(given, known)}"
             )
-
-
-def _parameters(factory: Callable[..., Any]) -> tuple[Parameter, ...]:
-    code = factory
-    while isinstance(code, functools.partial):
-        code = code.func
-    types = typing.get_type_hints(_called(code))
-    help_of = _help(code)
-    return tuple(
-        Parameter(name, _one_type(types.get(name, _type_of(given.default))), given.default, help_of.get(name, ""))
-        for name, given in inspect.signature(factory).parameters.items()
-        if name != "rng"
-    )
-
-
-def _called(code: Any) -> Any:
-    """Return the function that runs when a function, class or other object is called: it has the hints."""
-    if inspect.isclass(code):
-        return code.__init__
-    return code if inspect.isroutine(code) else type(code).__call__
-
-
-def _type_of(default: Any) -> type:
-    """Return the type of an argument that has no hint: that of its default, or else text."""
-    return str if default in (None, inspect.Parameter.empty) else type(default)
-
-
-def _one_type(annotation: Any) -> type:
-    """Return the one type of an annotation ``T`` or ``T | None``."""
-    choices: list[type] = [choice for choice in typing.get_args(annotation) if choice is not type(None)]
-    return choices[0] if choices else annotation
-
-
-def _documentation(factory: Callable[..., Any]) -> str | None:
-    """Return the docstring of a function, read from its source where ``python -OO`` has removed it."""
-    if (text := inspect.getdoc(factory)) is not None:
-        return text
-    try:
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(factory))).body
-    except (OSError, TypeError, SyntaxError, ValueError):  # there is no source, or it is no definition of its own
-        return None
-    return ast.get_docstring(definition) if isinstance(definition, ast.FunctionDef | ast.ClassDef) else None
-
-
-def _help(factory: Callable[..., Any]) -> dict[str, str]:
-    """Read the description of each parameter, on one line, from a numpydoc docstring."""
-    sections = re.split(r"^(\w+)\n-+\n", f"{_documentation(factory)}\n", flags=re.MULTILINE)
-    text = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
-    entries = re.findall(r"^(\w+) : .*\n((?:^(?: +.*)?\n)+)", text, flags=re.MULTILINE)
-    return {name: " ".join(description.split()) for name, description in entries}

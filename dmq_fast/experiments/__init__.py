@@ -11,8 +11,10 @@
 
 from dmq_fast.experiments.report.csv_export import columns, export
 from dmq_fast.experiments.rows import Rows, load
+from dmq_fast.experiments.status import CellStatus, Status, status
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Algorithm, Budget, Outcome
+from dmq_fast.experiments.sweeps.merge import Merged, MergeError, merge
 from dmq_fast.experiments.sweeps.scheduler import Summary, SweepProgress, sweep
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, SpecError, read
 from dmq_fast.experiments.sweeps.store import StoreError, WriteError
@@ -21,10 +23,14 @@ __all__ = [
     "Algorithm",
     "Budget",
     "Cell",
+    "CellStatus",
+    "MergeError",
+    "Merged",
     "Outcome",
     "Rows",
     "Spec",
     "SpecError",
+    "Status",
     "StoreError",
     "Summary",
     "SweepProgress",
@@ -33,6 +39,8 @@ __all__ = [
     "columns",
     "export",
     "load",
+    "merge",
     "read",
+    "status",
     "sweep",
 ]

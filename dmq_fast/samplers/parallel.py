@@ -232,10 +232,7 @@ class ParallelSampler(Sampler):
             self._executor, self._home = None, os.getpid()
         if self._executor is None:
             assert self._make is not None
-            made = self._make()
-            if not isinstance(made, Executor):
-                raise TypeError(f"executor: expected a function that makes an Executor, got {type(made).__name__}")
-            self._executor = reached(made)
+            self._executor = made(self._make)
         return self._executor
 
     def _renew(self) -> None:
@@ -382,6 +379,14 @@ def check_executor(executor: Any) -> None:
     """Raise TypeError for anything but an executor or a function."""
     if isinstance(executor, type) or not (isinstance(executor, Executor) or callable(executor)):
         raise TypeError(f"executor: expected an Executor or a function that makes one, got {executor!r}")
+
+
+def made(make: Callable[[], Executor]) -> Executor:
+    """Return the executor that a function makes; TypeError if it makes something else."""
+    executor = make()
+    if not isinstance(executor, Executor):
+        raise TypeError(f"executor: expected a function that makes an Executor, got {type(executor).__name__}")
+    return reached(executor)
 
 
 def check_workers(

@@ -36,6 +36,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dmq_fast import baselines
+from dmq_fast._support.described import Parameter, summary_of
+from dmq_fast._support.described import parameters_of as of_function
 from dmq_fast._support.names import suggestion
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.environments import CompiledEnv, FiniteMDP
@@ -48,7 +50,7 @@ from dmq_fast.run.options import Budget
 from dmq_fast.run.result import Result
 from dmq_fast.samplers import BatchEnvironment, Sampler
 
-__all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "find", "parameters_of"]
+__all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "describe", "find", "parameters_of"]
 
 Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
 """What a factory may get as its environment."""
@@ -285,6 +287,30 @@ def find(name: str) -> Factory:
     raise ValueError(
         f"name: expected one of {', '.join(REGISTRY)} or module:function, got {name!r}{suggestion(name, REGISTRY)}"
     )
+
+
+def describe(name: str) -> tuple[str, tuple[Parameter, ...]]:
+    """Return what an algorithm is, and its parameters with their defaults and meanings.
+
+    They come from signatures and docstrings, those of `DMQ` from `dmq_fast.run.arguments`.
+
+    Raises
+    ------
+    ValueError
+        As `find` does.
+    """
+    factory = find(name)
+    names = list(inspect.signature(factory).parameters)[2:]
+    if isinstance(factory, DMQFactory):
+        arguments = {argument.name: argument for argument in (*SAMPLING, *ARGUMENTS)}
+        return summary_of(DMQ), tuple(
+            Parameter(name, read if isinstance(read := arguments[name].read, type) else str, *arguments[name][2:4])
+            for name in names
+        )
+    if isinstance(factory, BaselineFactory):
+        known = {parameter.name: parameter for kind in (Baseline, factory.kind) for parameter in of_function(kind)}
+        return summary_of(factory.kind), tuple(known[name] for name in names)
+    return summary_of(factory), tuple(parameter for parameter in of_function(factory) if parameter.name in names)
 
 
 def parameters_of(factory: Callable[..., Any], *, but: Iterable[str]) -> dict[str, Any] | None:

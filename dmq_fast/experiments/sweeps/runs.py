@@ -20,6 +20,7 @@ from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
 from dmq_fast.experiments.sweeps.errors import spelled
+from dmq_fast.experiments.sweeps.limits import OverdueError, limited
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.run.appraisal import appraise
@@ -27,7 +28,19 @@ from dmq_fast.run.named import imported, named_class
 from dmq_fast.samplers.close import close
 from dmq_fast.samplers.streams import LAST_CALL
 
-__all__ = ["CRASHED", "FAILED", "FAILURES", "SweepRun", "crashed_row", "do_runs", "needs", "prepare", "row_json"]
+__all__ = [
+    "CRASHED",
+    "FAILED",
+    "FAILURES",
+    "TIMEOUT",
+    "SweepRun",
+    "crashed_row",
+    "do_runs",
+    "needs",
+    "overdue_row",
+    "prepare",
+    "row_json",
+]
 
 FAILED = "failed"
 """Status of a run that raised an exception."""
@@ -35,7 +48,10 @@ FAILED = "failed"
 CRASHED = "crashed"
 """Status of a run whose process died."""
 
-FAILURES = (FAILED, CRASHED)
+TIMEOUT = "timeout"
+"""Status of a run that was ended as it went on beyond its budget of seconds."""
+
+FAILURES = (FAILED, CRASHED, TIMEOUT)
 
 WORTH = ("value", "value_standard_error", "optimal_value", "gap")
 """Those entries of `appraise` that a row keeps."""
@@ -58,6 +74,11 @@ class SweepRun(NamedTuple):
         name = cell.algorithm
         by_name = name not in algorithms.REGISTRY and not name.startswith("__main__:")
         return cls(cell, seed, None if by_name else algorithms.find(name))
+
+    @property
+    def name(self) -> str:
+        """Text that no other run of a sweep has."""
+        return f"{self.cell.id} {self.seed}"
 
 
 def needs(run: SweepRun) -> tuple[str, str | None, str | None]:
@@ -104,7 +125,15 @@ def do_runs(runs: Sequence[SweepRun], version: str) -> list[dict[str, Any]]:
         As `prepare` does; then no run was begun.
     """
     prepare(runs, version)
-    return [do_run(run) for run in runs]
+    return [within_limit(run) for run in runs]
+
+
+def within_limit(run: SweepRun) -> dict[str, Any]:
+    """Do one run and return its row, within the limit of its cell."""
+    try:
+        return limited(functools.partial(do_run, run), run.cell.limit, run.name)
+    except OverdueError as error:
+        return overdue_row(run, str(error))
 
 
 def do_run(run: SweepRun) -> dict[str, Any]:
@@ -156,7 +185,7 @@ def learned(run: SweepRun, env: Environment, algorithm_seed: int, clock: Clock) 
         "details": dict(outcome.details),
     }
     if row["status"] in FAILURES:
-        raise ValueError(f"learn: expected a status other than {FAILED} and {CRASHED}, got {row['status']}")
+        raise ValueError(f"learn: expected a status other than {', '.join(FAILURES)}, got {row['status']}")
     if row["value"] is not None and not math.isfinite(row["value"]):
         raise ValueError(f"learn: expected a finite value, got {row['value']}")
     # An outcome that cannot be stored must fail this run, not the sweep. What comes back from JSON can be pickled, and
@@ -199,7 +228,7 @@ def identity(run: SweepRun) -> dict[str, Any]:
 
 
 def failure_entries(status: str, error: BaseException, trace: str | None = None) -> dict[str, Any]:
-    """Return the other part of the row, for a run that failed or crashed."""
+    """Return the other part of the row, for a run that failed, crashed or timed out."""
     return {
         "status": status,
         "error": spelled(error),
@@ -215,6 +244,17 @@ def failure_entries(status: str, error: BaseException, trace: str | None = None)
 def crashed_row(run: SweepRun, error: BaseException) -> dict[str, Any]:
     """Return the row of a run whose process died."""
     return identity(run) | failure_entries(CRASHED, error)
+
+
+def overdue_row(run: SweepRun, trace: str) -> dict[str, Any]:
+    """Return the row of a run that was ended at its limit, where its traceback was this."""
+    cell = run.cell
+    assert cell.limit is not None and cell.budget.max_seconds is not None
+    error = TimeoutError(
+        f"the run went on {cell.limit:g} s after its beginning: max_seconds = {cell.budget.max_seconds:g} and "
+        f"grace = {cell.grace:g}"
+    )
+    return identity(run) | failure_entries(TIMEOUT, error, writable(trace)) | {"seconds": cell.limit}
 
 
 def json_default(value: Any) -> Any:

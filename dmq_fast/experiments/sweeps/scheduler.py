@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import os
 import random
+import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -20,11 +23,11 @@ from dmq_fast._support.interactive import of_session
 from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps.errors import spelled
-from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, prepare
-from dmq_fast.experiments.sweeps.spec import Spec, read
-from dmq_fast.experiments.sweeps.store import Store
+from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, overdue_row, prepare
+from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
+from dmq_fast.experiments.sweeps.store import Store, WriteError
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers, WorkerStartError
-from dmq_fast.samplers.parallel import workers_of
+from dmq_fast.samplers.parallel import check_executor, made, succeeded, workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
 
@@ -59,7 +62,7 @@ class Summary:
     name : str
     out : Path
     runs : int
-        Number of runs in the specification; `ran` of them were done by this call.
+        Number of runs in the specification, or in its shard; `ran` of them were done by this call.
     ran : int
     statuses : dict
         Number of these runs by status.
@@ -78,7 +81,7 @@ class Summary:
 
     @property
     def failed(self) -> int:
-        """Number of runs that failed or crashed."""
+        """Number of runs that failed, crashed, or were ended at their limit."""
         return sum(self.statuses.get(status, 0) for status in FAILURES)
 
 
@@ -87,7 +90,8 @@ def sweep(
     out: str | os.PathLike[str],
     *,
     workers: int | None = None,
-    executor: Executor | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
+    shard: tuple[int, int] | None = None,
     retry: bool = False,
     progress: Callable[[SweepProgress], object] | bool | None = None,
 ) -> Summary:
@@ -102,13 +106,17 @@ def sweep(
     workers : int, optional
         Number of worker processes, each with one BLAS thread; 0 does all runs in the calling process. Default: one for
         each CPU.
-    executor : concurrent.futures.Executor, optional
-        Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like. It
-        is not shut down, and the number of BLAS threads of its workers is up to the caller. With `workers`,
-        the death of a worker costs one run; dask tries the run on several workers before. A death that breaks an
-        executor, such as a ``ProcessPoolExecutor``, ends the sweep.
+    executor : concurrent.futures.Executor or callable, optional
+        Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like; the
+        number of BLAS threads of its workers is up to the caller. It is not shut down. If it is a function without
+        arguments, it is called to make an executor, and again after that one has broken; what it makes is shut down.
+        With `workers` or a function, the death of a worker costs one run; dask tries the run on several workers
+        before. A death that breaks another executor, such as a ``ProcessPoolExecutor``, ends the sweep.
+    shard : (int, int), optional
+        Do the part i of n of the runs only, for (i, n) with 0 <= i < n. The parts are disjoint, and the same at every
+        call. Each may have a directory of its own, on a machine of its own; `merge` makes one store of them.
     retry : bool
-        Repeat the runs that failed or crashed.
+        Repeat the runs that failed, crashed, or were ended at their limit of time.
     progress : callable or bool, optional
         Called with a `SweepProgress` at the beginning and about once a second. True shows a progress bar, on terminals
         and in notebooks, and needs tqdm.
@@ -127,8 +135,8 @@ def sweep(
         On Ctrl-C. The same call does the remaining runs, as it does after a kill. `workers` are stopped at once, an
         `executor` finishes its current tasks.
     BrokenExecutor
-        If `executor` breaks, or a worker cannot do the runs, as it has another version of dmq_fast or cannot import
-        what they name. Nothing is stored of runs that did not take place.
+        If `executor` breaks, or a new one breaks at once, or a worker cannot do the runs, as it has another version of
+        dmq_fast or cannot import what they name. Nothing is stored of runs that did not take place.
 
     Notes
     -----
@@ -158,88 +166,112 @@ def sweep(
     if workers is not None and executor is not None:
         raise ValueError("workers, executor: expected at most one of them, got both")
     workers = None if workers is None else integer("workers", workers, 0)
-    if executor is not None and not isinstance(executor, Executor):
-        raise TypeError(f"executor: expected an Executor, got {executor!r}")
+    if executor is not None:
+        check_executor(executor)
     check_progress(progress)
+    shard = check_shard(shard)
     spec, out = read(spec), Path(out)
     spec.check()
-    with Store(out) as store, showing(progress, lambda: bar_of(spec)) as shown:
-        store.note(spec)
+    runs = list(spec.runs(shard))
+    with Store(out) as store, showing(progress, lambda: bar_of(len(runs))) as shown:
+        store.note(spec, shard)
         if retry:
-            store.forget_failures(spec)
-        job = Sweep(spec, store, shown, began)
+            store.forget_failures(runs)
+        job = Sweep(runs, store, shown, began)
         if job.missing:
-            own = executor is None
-            if own and workers != 0:
-                refuse_interactive(job.missing)
-            pool = reached(executor) if executor is not None else own_executor(workers, len(job.missing))
+            if executor is None:
+                if workers != 0:
+                    refuse_interactive(job.missing)
+                executor = functools.partial(own_executor, workers, len(job.missing))
+            pool = Pool(executor)
             try:
                 job.run(pool)
             except BaseException:
-                if isinstance(pool, Workers):
-                    pool.kill()
+                if isinstance(pool.executor, Workers):
+                    pool.executor.kill()
                 raise
             finally:
-                if own:
-                    pool.shutdown()
+                pool.close()
+                with contextlib.suppress(WriteError, sqlite3.Error):  # which the sweep itself reports
+                    store.rest()
         job.report()
         known = store.statuses()
-        statuses = Counter(known[cell.id, seed] for cell in spec.cells for seed in spec.seeds)
+        statuses = Counter(known[cell.id, seed] for cell, seed in runs)
         others = [version for version in store.versions() if version != __version__]
     warnings = [f"some of the runs stored in {out} are of dmq_fast {', '.join(others)}"] if others else []
     seconds = time.perf_counter() - began
-    return Summary(spec.name, out, spec.n_runs, job.ran, dict(sorted(statuses.items())), seconds, tuple(warnings))
+    return Summary(spec.name, out, len(runs), job.ran, dict(sorted(statuses.items())), seconds, tuple(warnings))
+
+
+class UnfitWorker(BrokenExecutor):
+    """A worker cannot do the runs, nor could that of a new executor."""
+
+
+class Pool:
+    """The executor of a sweep: one that was given, or one that a function makes, and makes again if it breaks."""
+
+    def __init__(self, executor: Executor | Callable[[], Executor]) -> None:
+        self.make = executor if callable(executor) else None
+        self.executor = made(executor) if callable(executor) else reached(executor)
+
+    def renew(self) -> None:
+        """Replace a broken executor; BrokenExecutor if the new one breaks as well, before it has had a run."""
+        assert self.make is not None
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.executor = made(self.make)
+        if not isinstance(self.executor, Cluster):
+            self.executor.submit(os.getpid).result()
+
+    def close(self) -> None:
+        """Shut down an executor that was made here."""
+        if self.make is not None:
+            self.executor.shutdown(cancel_futures=True)
 
 
 class Sweep:
     """The state of a sweep under way."""
 
     def __init__(
-        self, spec: Spec, store: Store, progress: Callable[[SweepProgress], object] | None, began: float
+        self,
+        wanted: list[tuple[Cell, int]],
+        store: Store,
+        progress: Callable[[SweepProgress], object] | None,
+        began: float,
     ) -> None:
         self.store, self.progress, self.began = store, progress, began
         known = store.statuses()
-        runs = [SweepRun.of(cell, seed) for cell in spec.cells for seed in spec.seeds]
+        runs = [SweepRun.of(cell, seed) for cell, seed in wanted]
         self.missing = [run for run in runs if (run.cell.id, run.seed) not in known]
         random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
         # Tasks whose worker died, halved again and again until the run that kills its worker is alone.
         self.broken: deque[list[SweepRun]] = deque()
-        # Runs that dask has given up, perhaps because of others on the same workers: each is done once more, alone.
+        # Tasks whose executor broke, or that dask has given up, perhaps because of others on the same workers: each is
+        # done once more, alone.
         self.suspects: deque[list[SweepRun]] = deque()
-        self.alone = False
+        self.alone: list[SweepRun] | None = None
         self.flying: dict[Future[list[dict[str, Any]]], list[SweepRun]] = {}
         self.total, self.ran = len(runs), 0
+        self.recovered: int | None = None  # what `ran` was when the executor broke last
         self.failed = sum(known.get((run.cell.id, run.seed)) in FAILURES for run in runs)
         self.left = Counter(run.cell.id for run in self.missing)
         self.timings = store.timings()
         self.workers = 1
 
-    def run(self, executor: Executor) -> None:
+    def run(self, pool: Pool) -> None:
         """Do the missing runs."""
-        cluster = executor if isinstance(executor, Cluster) else None
         self.report()
-        here = isinstance(executor, Here)
         try:
-            if cluster is not None:
-                cluster.await_workers()
-                check_workers(cluster, self.missing)
-            self.workers = 1 if here else workers_of(executor)
+            self.greet(pool.executor)
             while True:
-                window = 1 if here else 2 * self.workers
-                while len(self.flying) < window and (batch := self.next_batch()):
-                    self.flying[executor.submit(do_runs, batch, __version__)] = batch
-                self.alone = bool(self.suspects) and not self.flying
-                if self.alone:
-                    batch = self.suspects.popleft()
-                    self.flying[executor.submit(do_runs, batch, __version__)] = batch
-                if not self.flying:
-                    return
-                done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
-                for future in done:
-                    self.take(future, self.flying[future], cluster)
-                    del self.flying[future]
-                if cluster is not None and not done:
-                    self.workers = cluster.watch() or 1
+                try:
+                    self.fill(pool.executor)
+                    if not self.flying:
+                        return
+                    self.wait(pool.executor)
+                except UnfitWorker:
+                    raise
+                except BrokenExecutor as error:
+                    self.recover(pool, error)
                 self.report()
         except KeyboardInterrupt:
             self.keep_finished()
@@ -250,6 +282,70 @@ class Sweep:
         finally:
             for future in self.flying:
                 future.cancel()
+
+    def greet(self, executor: Executor) -> None:
+        """Ask an executor for the number of its workers, and those of dask whether they can do the runs."""
+        if isinstance(executor, Cluster):
+            executor.await_workers()
+            check_workers(executor, self.missing)
+        self.workers = 1 if isinstance(executor, Here) else workers_of(executor)
+
+    def fill(self, executor: Executor) -> None:
+        """Submit tasks, so that each worker has one to go on with."""
+        window = 1 if isinstance(executor, Here) else 2 * self.workers
+        while len(self.flying) < window and (batch := self.next_batch()):
+            self.submit(executor, batch)
+        if self.suspects and not self.flying:
+            self.alone = self.suspects.popleft()
+            self.submit(executor, self.alone)
+
+    def submit(self, executor: Executor, batch: list[SweepRun]) -> None:
+        """Submit one task."""
+        self.store.begin((run.cell.id, run.seed) for run in batch)
+        try:
+            self.flying[executor.submit(do_runs, batch, __version__)] = batch
+        except BrokenExecutor:
+            self.broken.append(batch)
+            raise
+
+    def wait(self, executor: Executor) -> None:
+        """Wait up to a second for tasks, and take the rows of those that have ended."""
+        cluster = executor if isinstance(executor, Cluster) else None
+        done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
+        for future in done:
+            self.take(future, self.flying[future], cluster)
+            del self.flying[future]
+        if cluster is not None and not done:
+            self.workers = cluster.watch() or 1
+
+    def recover(self, pool: Pool, error: BrokenExecutor) -> None:
+        """Go on with a new executor after one has broken; raise the error if there is none.
+
+        A run that breaks an executor while it is alone there has crashed. A connection to dask breaks by no fault of a
+        run, and breaks for good if no run has ended since it broke before.
+        """
+        cluster = isinstance(pool.executor, Cluster)
+        if pool.make is None or (cluster and self.ran == self.recovered):
+            raise error
+        self.recovered = self.ran
+        lost = []
+        for future, batch in self.flying.items():
+            if succeeded(future):
+                self.add(future.result())
+            else:
+                lost.append(batch)
+        self.flying.clear()
+        if cluster:
+            self.broken.extend(lost)
+        elif lost and lost[0] is self.alone:
+            if len(self.alone) == 1:
+                self.add([crashed_row(self.alone[0], error)])
+            else:
+                self.suspects.extend(halves(self.alone))
+        else:
+            self.suspects.extend(lost)
+        pool.renew()
+        self.greet(pool.executor)
 
     def next_batch(self) -> list[SweepRun]:
         """Return the runs of the next task, an empty list when no run is left."""
@@ -286,15 +382,24 @@ class Sweep:
             if not (isinstance(error, WorkerDied) or killed(error)):
                 if cluster is not None:
                     check_workers(cluster, batch)  # it names the worker
-                raise BrokenExecutor(f"a worker cannot do the runs: {spelled(error)}") from error
-            if len(batch) > 1:
-                middle = len(batch) // 2
-                self.broken.extend((batch[:middle], batch[middle:]))
+                raise UnfitWorker(f"a worker cannot do the runs: {spelled(error)}") from error
+            if isinstance(error, WorkerDied) and error.overdue is not None:
+                late = next(run for run in batch if run.name == error.overdue.name)
+                if rest := [run for run in batch if run is not late]:
+                    self.broken.append(rest)
+                self.add([overdue_row(late, error.overdue.trace)])
                 return
-            if killed(error) and not self.alone:
+            if len(batch) > 1:
+                self.broken.extend(halves(batch))
+                return
+            if killed(error) and batch is not self.alone:
                 self.suspects.append(batch)
                 return
             rows = [crashed_row(batch[0], error)]
+        self.add(rows)
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Store the rows of runs that have ended."""
         self.store.add(rows)
         self.ran += len(rows)
         for row in rows:
@@ -308,7 +413,7 @@ class Sweep:
     def keep_finished(self) -> None:
         """Store the rows of finished tasks, but no failure: what stops the sweep may have caused it."""
         for future in self.flying:
-            if future.done() and not future.cancelled() and future.exception() is None:
+            if succeeded(future):
                 self.store.add(row for row in future.result() if row["status"] not in FAILURES)
 
     def mean(self, cell: str) -> float | None:
@@ -324,9 +429,9 @@ class Sweep:
             self.progress(SweepProgress(done, self.total, self.failed, time.perf_counter() - self.began, left, unseen))
 
 
-def bar_of(spec: Spec) -> Bar:
-    """Return a progress bar over the runs of a specification."""
-    return Bar(spec.n_runs, lambda one: one.done, lambda one: f"{one.done:,} of {one.total:,}, {one.failed:,} failed")
+def bar_of(n_runs: int) -> Bar:
+    """Return a progress bar over so many runs."""
+    return Bar(n_runs, lambda one: one.done, lambda one: f"{one.done:,} of {one.total:,}, {one.failed:,} failed")
 
 
 def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:
@@ -338,7 +443,13 @@ def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:
     unfit = [f"{worker}: {spelled(error)}" for worker, error in errors.items() if not isinstance(error, OSError)]
     if unfit:
         more = f"; and {len(unfit) - 1} more of {len(answers)} workers" if len(unfit) > 1 else ""
-        raise BrokenExecutor(f"a worker cannot do the runs: {unfit[0]}{more}")
+        raise UnfitWorker(f"a worker cannot do the runs: {unfit[0]}{more}")
+
+
+def halves(batch: list[SweepRun]) -> tuple[list[SweepRun], list[SweepRun]]:
+    """Return both halves of the runs of a task."""
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
 
 
 def time_left(

@@ -5,6 +5,7 @@
     name = "locks"                     # default: the name of the file
     seeds = 25                         # 0, ..., 24; or a list: [0, 1, 7]
     max_seconds = 60                   # budget of each run: max_seconds, max_trajectories
+    grace = 30                         # seconds beyond max_seconds after which a run that still goes on is ended
     evaluate = 1000                    # trajectories that estimate a value if there are no tables to compute it from
 
     [[environments]]
@@ -71,7 +72,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmq_fast._support.json_text import to_json
+from dmq_fast._support.checks import integer
+from dmq_fast._support.json_text import from_json, to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
@@ -81,14 +83,20 @@ from dmq_fast.run.named import imported
 from dmq_fast.samplers import as_sampler
 from dmq_fast.samplers.close import close
 
-__all__ = ["Cell", "Spec", "SpecError", "make_environment", "read", "seeds_of"]
+__all__ = ["Cell", "Spec", "SpecError", "check_shard", "make_environment", "read", "reread", "seeds_of"]
 
 LOGGER = logging.getLogger(__name__)
 
 LARGEST = 1_000_000
 """Largest number of runs of a specification; more are taken for a mistake."""
 
-TOP = ("name", "seeds", "max_trajectories", "max_seconds", "evaluate", "environments", "algorithms")
+GRACE = 600.0
+"""Default of ``grace``. It covers the making of the environment and the estimate of the value, too."""
+
+LONGEST = 1e8
+"""Largest limit of a run in seconds, three years: what is longer has none."""
+
+TOP = ("name", "seeds", "max_trajectories", "max_seconds", "grace", "evaluate", "environments", "algorithms")
 BUDGETS = ("max_trajectories", "max_seconds")
 
 
@@ -101,7 +109,8 @@ class Cell:
     """One combination of environment, algorithm and parameters.
 
     Parameters that were not given have their defaults; those whose default is None are left out. `places` records where
-    in the specification each parameter stands.
+    in the specification each parameter stands. A run that still goes on `grace` seconds after its budget of seconds is
+    ended; this is no part of what the cell is, as it changes no result of a run that ends.
     """
 
     environment: str
@@ -112,6 +121,14 @@ class Cell:
     budget: Budget
     evaluate: int
     places: dict[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    grace: float = field(default=GRACE, compare=False)
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds after which a run is ended; None if it has no limit."""
+        budget = self.budget.max_seconds
+        limit = math.inf if budget is None else budget + self.grace
+        return limit if limit < LONGEST else None
 
     @functools.cached_property
     def id(self) -> str:
@@ -142,6 +159,16 @@ class Spec:
     def n_runs(self) -> int:
         """Number of runs."""
         return len(self.cells) * len(self.seeds)
+
+    def runs(self, shard: tuple[int, int] | None = None) -> Iterator[tuple[Cell, int]]:
+        """Yield cell and seed of every run, or of those of the shard i of n, given as the pair (i, n).
+
+        A shard has one of every n consecutive runs, each time the next one: so no shard gets a single algorithm, or a
+        single seed, where their number divides n.
+        """
+        for number, run in enumerate(itertools.product(self.cells, self.seeds)):
+            if shard is None or (number + number // shard[1]) % shard[1] == shard[0]:
+                yield run
 
     def check(self) -> None:
         """Make every environment and every algorithm once, so that wrong values are refused before the sweep.
@@ -241,6 +268,27 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     return build(data, path.stem, text, Source(str(path), key_lines(text)))
 
 
+def reread(text: str, name: str) -> Spec:
+    """Read the text of a specification that a store holds: TOML, or JSON where it was given from Python; see `read`."""
+    try:
+        data = from_json(text) if text.startswith("{") else tomllib.loads(text)
+    except ValueError as error:
+        raise SpecError(f"{name}: not a specification: {error}") from error
+    return build(data, name, text, Source(name, {}))
+
+
+def check_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return a shard as a pair of integers (i, n) with 0 <= i < n; TypeError or ValueError for anything else."""
+    if shard is None:
+        return None
+    if not isinstance(shard, tuple | list) or len(shard) != 2:
+        raise TypeError(f"shard: expected a pair (i, n) with 0 <= i < n, got {shard!r}")
+    i, n = (integer("shard", number, 0) for number in shard)
+    if i >= n:
+        raise ValueError(f"shard: expected a pair (i, n) with 0 <= i < n, got {shard!r}")
+    return i, n
+
+
 def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
     """Return the specification with these contents."""
     refuse_unknown(source, (), data, TOP)
@@ -254,6 +302,9 @@ def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
     evaluate = data.get("evaluate", 1000)
     if not is_integer(evaluate, 0):
         raise source.error(("evaluate",), f"expected an integer >= 0, got {evaluate!r}")
+    grace = data.get("grace", GRACE)
+    if isinstance(grace, bool) or not isinstance(grace, int | float) or not grace >= 0:
+        raise source.error(("grace",), f"expected a number of seconds >= 0, got {grace!r}")
     sides = [
         list(
             itertools.chain.from_iterable(
@@ -268,7 +319,7 @@ def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
         )
     cells: dict[str, Cell] = {}
     for environment, algorithm in itertools.product(*sides):
-        cell = make_cell(source, environment, algorithm, limits, evaluate)
+        cell = make_cell(source, environment, algorithm, limits, evaluate, grace)
         if (twin := cells.setdefault(cell.id, cell)) is not cell:
             there = [line_of(source.lines, twin.places[table]) for table in ("environments", "algorithms")]
             first = f" (lines {there[0]} and {there[1]})" if None not in there else ""
@@ -352,7 +403,12 @@ def combinations(source: Source, key: str, index: int, table: dict[str, Any]) ->
 
 
 def make_cell(
-    source: Source, environment: dict[str, Choice], algorithm: dict[str, Choice], limits: dict[str, Any], evaluate: int
+    source: Source,
+    environment: dict[str, Choice],
+    algorithm: dict[str, Choice],
+    limits: dict[str, Any],
+    evaluate: int,
+    grace: float,
 ) -> Cell:
     """Return one cell, after checking the names of its parameters."""
     places: dict[str, Place] = {
@@ -376,6 +432,7 @@ def make_cell(
         budget=Budget(**(limits | own)),
         evaluate=evaluate,
         places=places,
+        grace=grace,
     )
 
 

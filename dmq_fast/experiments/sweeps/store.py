@@ -2,7 +2,8 @@
 
 A row is identified by cell and seed, and is added whole or not at all. If two sweeps do the same run, the first row is
 kept; the rows differ in timings only. SQLite's write-ahead log requires that all processes that open the directory are
-on one machine. On a cluster, one process sweeps and stores, and an executor takes the work to the nodes.
+on one machine. On a cluster, one process sweeps and stores, and an executor takes the work to the nodes; or each node
+does a shard into a store of its own, and `merge` joins them.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import contextlib
 import datetime
 import itertools
 import os
+import secrets
+import socket
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmq_fast._support.json_text import from_json
 from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
-from dmq_fast.experiments.sweeps.spec import Spec
+from dmq_fast.experiments.sweeps.spec import Cell, Spec
 
-__all__ = ["FILE", "Store", "StoreError", "WriteError", "load", "load_specs"]
+__all__ = ["COLUMNS", "FILE", "Store", "StoreError", "WriteError", "load", "load_specs", "load_state", "reading"]
 
 FILE = "runs.sqlite"
 """Name of the file in the directory of a sweep."""
@@ -66,6 +69,15 @@ CREATE TABLE IF NOT EXISTS specs (text TEXT PRIMARY KEY, name TEXT NOT NULL, run
     began TEXT NOT NULL);
 """
 
+# What sweeps are doing, for `load_state`. A sweep that was killed leaves its rows here. These tables are made when a
+# sweep opens the store, and do not belong to its format: who does not know them need not look at them.
+WORK = """
+CREATE TABLE IF NOT EXISTS sweeps (id TEXT PRIMARY KEY, text TEXT NOT NULL, shard TEXT NOT NULL, host TEXT NOT NULL,
+    pid INTEGER NOT NULL, seen TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS running (cell TEXT NOT NULL, seed INTEGER NOT NULL, sweep TEXT NOT NULL,
+    PRIMARY KEY (cell, seed, sweep));
+"""
+
 # Seconds to wait while another sweep is writing.
 PATIENCE = 60.0
 
@@ -98,6 +110,7 @@ class Store:
             raise IsADirectoryError(f"out: {path} is a directory")
         if not os.access(path if path.exists() else directory, os.W_OK):
             raise PermissionError(f"{path} is not writable")
+        self.id = secrets.token_hex(8)
         with naming(path):
             self.connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
         try:
@@ -114,10 +127,15 @@ class Store:
             else:
                 self.connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 self.connection.execute(f"PRAGMA user_version = {FORMAT}")
-                for statement in SCHEMA.strip().removesuffix(";").split(";\n"):
-                    self.connection.execute(statement)
+                self._execute(SCHEMA)
+            self._execute(WORK)
         self._write_ahead()
         self.connection.execute("PRAGMA synchronous = NORMAL")
+
+    def _execute(self, script: str) -> None:
+        """Execute statements within the transaction, which SQLite's own function for scripts would end."""
+        for statement in script.strip().removesuffix(";").split(";\n"):
+            self.connection.execute(statement)
 
     def _write_ahead(self) -> None:
         """Switch to write-ahead logging, waiting for other sweeps that switch at the same time, as SQLite does not."""
@@ -156,13 +174,14 @@ class Store:
     def _number(self, query: str, *arguments: Any) -> int:
         return int(self.connection.execute(query, arguments).fetchone()[0])
 
-    def note(self, spec: Spec) -> None:
-        """Store the text of a specification."""
-        began = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    def note(self, spec: Spec, shard: tuple[int, int] | None = None) -> None:
+        """Store the text of a specification, and that this process does the runs of its shard."""
+        work = self.id, spec.text, "" if shard is None else f"{shard[0]}/{shard[1]}", socket.gethostname(), os.getpid()
         with self.writing():
             self.connection.execute(
-                "INSERT OR IGNORE INTO specs VALUES (?, ?, ?, ?)", (spec.text, spec.name, spec.n_runs, began)
+                "INSERT OR IGNORE INTO specs VALUES (?, ?, ?, ?)", (spec.text, spec.name, spec.n_runs, now())
             )
+            self.connection.execute("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (*work, now()))
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
         """Store rows; a row that is stored already stays as it is."""
@@ -170,12 +189,30 @@ class Store:
         values = [tuple(stored(name, row[name]) for name in COLUMNS) for row in rows]
         with self.writing():
             self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
+            self._seen()
 
-    def forget_failures(self, spec: Spec) -> None:
-        """Delete the runs of a specification that failed or crashed."""
-        keys = ((cell.id, seed, *FAILURES) for cell in spec.cells for seed in spec.seeds)
+    def begin(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Note that runs, given as pairs of cell and seed, were sent to a worker."""
         with self.writing():
-            self.connection.executemany("DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN (?, ?)", keys)
+            running = ((cell, seed, self.id) for cell, seed in keys)
+            self.connection.executemany("INSERT OR IGNORE INTO running VALUES (?, ?, ?)", running)
+            self._seen()
+
+    def rest(self) -> None:
+        """Note that this sweep does nothing any more."""
+        with self.writing():
+            self.connection.execute("DELETE FROM running WHERE sweep = ?", (self.id,))
+            self._seen()
+
+    def _seen(self) -> None:
+        self.connection.execute("UPDATE sweeps SET seen = ? WHERE id = ?", (now(), self.id))
+
+    def forget_failures(self, runs: Iterable[tuple[Cell, int]]) -> None:
+        """Delete those of some runs that failed."""
+        keys = ((cell.id, seed, *FAILURES) for cell, seed in runs)
+        marks = ", ".join("?" * len(FAILURES))
+        with self.writing():
+            self.connection.executemany(f"DELETE FROM runs WHERE cell = ? AND seed = ? AND status IN ({marks})", keys)
 
     def known(self, keys: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
         """Return those pairs of cell and seed that are stored, of up to a few hundred."""
@@ -224,10 +261,10 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
     list of dict
         One dict for each run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``,
         ``environment_seed``; ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``,
-        ``max_seconds``, ``evaluate``; ``status`` ("failed", "crashed" or a status of the algorithm), ``error``;
-        ``value``, ``value_standard_error`` (None if the value is exact), ``optimal_value``, ``gap``; ``n_trajectories``
-        (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``, ``details``;
-        ``version``, ``host``, ``ended`` (UTC).
+        ``max_seconds``, ``evaluate``; ``status`` ("failed", "crashed", "timeout" or a status of the algorithm),
+        ``error``; ``value``, ``value_standard_error`` (None if the value is exact), ``optimal_value``, ``gap``;
+        ``n_trajectories`` (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``,
+        ``details``; ``version``, ``host``, ``ended`` (UTC).
 
     Raises
     ------
@@ -249,6 +286,76 @@ def load_specs(directory: str | os.PathLike[str]) -> list[tuple[str, str, int]]:
     """Return names, texts and numbers of runs of the specifications that a directory has seen; errors as in `load`."""
     with reading(Path(directory) / FILE) as connection:
         return list(connection.execute("SELECT name, text, runs FROM specs ORDER BY began"))
+
+
+class State(NamedTuple):
+    """What a store holds besides the results of its runs.
+
+    Attributes
+    ----------
+    specs : list of (str, str, int)
+        Name, text and number of runs of each specification.
+    statuses : dict
+        Status of each stored run by cell and seed.
+    examples : dict
+        One row of each cell.
+    failures : list of dict
+        The rows of the runs that failed.
+    shards : set of (str, str)
+        Text of a specification and shard "i/n", or "" for the whole, that sweeps have worked on.
+    working : list of Work
+        Sweeps that have sent runs to workers and have not ended, some of which may have been killed.
+    """
+
+    specs: list[tuple[str, str, int]]
+    statuses: dict[tuple[str, int], str]
+    examples: dict[str, dict[str, Any]]
+    failures: list[dict[str, Any]]
+    shards: set[tuple[str, str]]
+    working: list[Work]
+
+
+class Work(NamedTuple):
+    """A sweep under way: its process, when it last stored something (UTC), and the runs it has sent to workers."""
+
+    host: str
+    pid: int
+    seen: str
+    running: list[tuple[str, int]]
+
+
+def load_state(directory: str | os.PathLike[str]) -> State:
+    """Return what a directory holds besides results; errors as in `load`."""
+    path = Path(directory) / FILE
+    names = ", ".join(COLUMNS)
+    failing = f"status IN ({', '.join('?' * len(FAILURES))})"
+    with reading(path) as connection:
+        connection.execute("BEGIN")  # all of it at one moment
+
+        def rows(query: str, *arguments: Any) -> list[dict[str, Any]]:
+            found = connection.execute(f"SELECT {names} FROM runs {query}", arguments)
+            return [{name: loaded(name, value) for name, value in zip(COLUMNS, row, strict=True)} for row in found]
+
+        specs = list(connection.execute("SELECT name, text, runs FROM specs ORDER BY began"))
+        found = connection.execute("SELECT cell, seed, status FROM runs ORDER BY cell, seed")
+        statuses = {(cell, seed): status for cell, seed, status in found}
+        examples = {row["cell"]: row for row in rows("GROUP BY cell")}
+        failures = rows(f"WHERE {failing} ORDER BY cell, seed", *FAILURES)
+        shards: set[tuple[str, str]] = set()
+        working = []
+        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'running'").fetchone()[0]:
+            shards = set(connection.execute("SELECT DISTINCT text, shard FROM sweeps"))
+            sweeps = connection.execute("SELECT id, host, pid, seen FROM sweeps ORDER BY seen").fetchall()
+            for sweep, host, pid, seen in sweeps:
+                running = list(connection.execute("SELECT cell, seed FROM running WHERE sweep = ?", (sweep,)))
+                if running:
+                    working.append(Work(host, pid, seen, running))
+    return State(specs, statuses, examples, failures, shards, working)
+
+
+def now() -> str:
+    """Return the time (UTC) as text."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from typing import Any
 from dmq_fast._support.files import fill_standard
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.experiments.sweeps.errors import spelled
+from dmq_fast.experiments.sweeps.limits import LastWords, Overdue
 
 __all__ = ["WorkerDied", "WorkerStartError", "Workers"]
 
@@ -30,7 +31,14 @@ PATIENCE = 10.0
 
 
 class WorkerDied(RuntimeError):
-    """A worker process died while it ran a task."""
+    """A worker process died while it ran a task.
+
+    `overdue` is the part of the task that went on beyond its limit, if the process ended itself for that.
+    """
+
+    def __init__(self, message: str, overdue: Overdue | None = None) -> None:
+        super().__init__(message)
+        self.overdue = overdue
 
 
 class WorkerStartError(RuntimeError):
@@ -41,7 +49,8 @@ class Workers(Executor):
     """An executor of `n` spawned processes, with one BLAS thread each.
 
     Unlike a ``ProcessPoolExecutor`` it survives the death of a worker: only the future of the task that the worker was
-    running raises `WorkerDied`. `kill` stops it at once. The workers exit when this process ends, in whatever way.
+    running raises `WorkerDied`. A task may limit the time of its parts by `limits.limited`. `kill` stops all workers at
+    once. They exit when this process ends, in whatever way.
 
     Parameters
     ----------
@@ -106,6 +115,7 @@ class Workers(Executor):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         process: SpawnProcess | None = None
         link: Connection[Any, Any] | None = None
+        words = LastWords()
         try:
             while (item := self._tasks.get()) is not None:
                 future, task = item
@@ -115,8 +125,8 @@ class Workers(Executor):
                     if process is None or link is None or not process.is_alive():
                         if link is not None:
                             link.close()
-                        process, link = self._start()
-                    succeeded, answer = self._ask(process, link, task)
+                        process, link = self._start(words)
+                    succeeded, answer = self._ask(process, link, task, words)
                 except Exception as error:
                     future.set_exception(error)
                     continue
@@ -125,15 +135,17 @@ class Workers(Executor):
                 else:
                     future.set_exception(RuntimeError(answer))
         finally:
+            words.close()
             if process is not None and link is not None:
                 link.close()
                 self._bury(process)
 
-    def _start(self) -> tuple[SpawnProcess, Connection[Any, Any]]:
+    def _start(self, words: LastWords) -> tuple[SpawnProcess, Connection[Any, Any]]:
         """Start a process; return it when it is ready."""
         context = multiprocessing.get_context("spawn")
         link, other = context.Pipe()
-        process = context.Process(target=work, args=(other,))
+        words.empty()
+        process = context.Process(target=work, args=(other, words))
         try:
             with self._lock:
                 if self._closed_at_once:
@@ -157,7 +169,9 @@ class Workers(Executor):
             ) from error
         return process, link
 
-    def _ask(self, process: SpawnProcess, link: Connection[Any, Any], task: memoryview) -> tuple[bool, Any]:
+    def _ask(
+        self, process: SpawnProcess, link: Connection[Any, Any], task: memoryview, words: LastWords
+    ) -> tuple[bool, Any]:
         """Send a task and wait for the answer."""
         try:
             link.send_bytes(task)
@@ -165,7 +179,7 @@ class Workers(Executor):
         except (EOFError, OSError) as error:
             link.close()
             self._bury(process)
-            raise WorkerDied(f"the worker process died: {exit_text(process.exitcode)}") from error
+            raise WorkerDied(f"the worker process died: {exit_text(process.exitcode)}", words.read()) from error
         return answer
 
     def _bury(self, process: SpawnProcess) -> None:
@@ -208,8 +222,8 @@ def one_blas_thread() -> Iterator[None]:
                     os.environ[variable] = value
 
 
-def work(link: Connection[Any, Any]) -> None:
-    """Run tasks until the other side closes the pipe; the main function of a worker."""
+def work(link: Connection[Any, Any], words: LastWords) -> None:
+    """Run tasks until the other side closes the pipe; the main function of a worker, which has received its words."""
     leave_signals_to_parent()
     threading.Thread(target=leave_with_parent, daemon=True).start()
     # The output of runs goes to standard error, as the sweep writes its results to standard output.

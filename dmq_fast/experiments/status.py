@@ -1,0 +1,192 @@
+"""`status`: what has become of the runs of a sweep."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dmq_fast.experiments.report.csv_export import as_specified
+from dmq_fast.experiments.sweeps.runs import FAILURES
+from dmq_fast.experiments.sweeps.spec import BUDGETS, Cell, Spec, SpecError, check_shard, read, reread
+from dmq_fast.experiments.sweeps.store import FILE, State, Work, load_state
+
+__all__ = ["CellStatus", "Status", "status"]
+
+
+class CellStatus(NamedTuple):
+    """One cell: its parameters as specified, and how many of its runs are done, failed, running and waiting.
+
+    A run is "done" if it ended without a failure, and "running" if it was sent to a worker, which does it now or next.
+    """
+
+    cell: str
+    environment: str
+    environment_parameters: dict[str, Any]
+    algorithm: str
+    algorithm_parameters: dict[str, Any]
+    done: int
+    failed: int
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of the runs in a directory.
+
+    Attributes
+    ----------
+    directory : Path
+    names : tuple of str
+        Names of the specifications.
+    cells : tuple of CellStatus
+    failures : tuple of dict
+        The rows of the runs that failed, as `load` returns them.
+    working : tuple of Work
+        Sweeps under way: ``host``, ``pid``, ``seen`` (when it last sent or stored a run, UTC) and ``running``, a list
+        of (cell, seed). Of a sweep on another machine nobody knows whether it was killed.
+    notes : tuple of str
+        What could not be found out.
+    """
+
+    directory: Path
+    names: tuple[str, ...]
+    cells: tuple[CellStatus, ...]
+    failures: tuple[dict[str, Any], ...]
+    working: tuple[Work, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of runs: "runs" in all, "done", "failed", "running" and "waiting"."""
+        states = ("done", "failed", "running", "waiting")
+        counts = {state: sum(getattr(cell, state) for cell in self.cells) for state in states}
+        return {"runs": sum(counts.values()), **counts}
+
+
+def status(
+    directory: str | os.PathLike[str],
+    spec: str | os.PathLike[str] | Mapping[str, Any] | Spec | None = None,
+    *,
+    shard: tuple[int, int] | None = None,
+) -> Status:
+    """Return what has become of the runs in a directory, even while a sweep is writing to it.
+
+    Parameters
+    ----------
+    directory : str or path-like
+        The ``out`` of `sweep`.
+    spec : path, mapping or Spec, optional
+        Count the runs of this specification, as a sweep of it would find them; there need be no directory yet. Default:
+        the specifications and shards that the directory has seen, and all other runs that it holds.
+    shard : (int, int), optional
+        The part of `spec`; see `sweep`.
+
+    Raises
+    ------
+    SpecError
+        If `spec` is wrong.
+    FileNotFoundError, IsADirectoryError, StoreError
+        As `load` does; without a store there is no error if `spec` is given.
+
+    Examples
+    --------
+    >>> from dmq_fast import experiments
+    >>> spec = {
+    ...     "seeds": 4,
+    ...     "environments": [{"name": "lock", "horizon": [3, 4]}],
+    ...     "algorithms": [{"name": "dmq"}],
+    ... }
+    >>> experiments.status("not yet", spec, shard=(0, 2)).counts
+    {'runs': 4, 'done': 0, 'failed': 0, 'running': 0, 'waiting': 4}
+    """
+    directory, shard = Path(directory), check_shard(shard)
+    if shard is not None and spec is None:
+        raise ValueError("shard: expected with a specification only")
+    known = None if spec is None else read(spec)
+    if known is not None and not (directory / FILE).exists():
+        state = State([], {}, {}, [], set(), [])
+    else:
+        state = load_state(directory)
+    cells: dict[str, Cell | None] = {}
+    wanted: dict[tuple[str, int], None] = {}
+    notes: list[str] = []
+    if known is not None:
+        parts = [(known, shard)]
+    else:
+        parts, notes = parts_of(state)
+    for part, piece in parts:
+        for cell, seed in part.runs(piece):
+            cells.setdefault(cell.id, cell)
+            wanted[cell.id, seed] = None
+    if known is None:
+        for key in state.statuses:
+            cells.setdefault(key[0], None)
+            wanted[key] = None
+    working = tuple(work for work in state.working if lives(work))
+    running = {key for work in working for key in work.running}
+    counts: dict[str, Counter[str]] = {cell: Counter() for cell in cells}
+    for key in wanted:
+        if (ended := state.statuses.get(key)) is not None:
+            counts[key[0]]["failed" if ended in FAILURES else "done"] += 1
+        else:
+            counts[key[0]]["running" if key in running else "waiting"] += 1
+    return Status(
+        directory,
+        tuple(dict.fromkeys([known.name] if known is not None else [name for name, _, _ in state.specs])),
+        tuple(cell_status(id, cell, state, counts[id]) for id, cell in cells.items()),
+        tuple(row for row in state.failures if (row["cell"], row["seed"]) in wanted),
+        working,
+        tuple(notes),
+    )
+
+
+def parts_of(state: State) -> tuple[list[tuple[Spec, tuple[int, int] | None]], list[str]]:
+    """Return the specifications and shards that a store has seen, and notes on those that cannot be read."""
+    parts: list[tuple[Spec, tuple[int, int] | None]] = []
+    notes = []
+    for name, text, runs in state.specs:
+        try:
+            spec = reread(text, name)
+        except SpecError as error:  # perhaps a module of the user is not here
+            notes.append(f"of the {runs:,} runs of {name} only those that are stored are counted: {error}")
+            continue
+        shards = {shard for seen, shard in state.shards if seen == text}
+        if not shards or "" in shards:  # none of a store that was merged
+            parts.append((spec, None))
+        else:
+            parts += [(spec, (int(i), int(n))) for i, n in (shard.split("/") for shard in sorted(shards))]
+    return parts, notes
+
+
+def cell_status(id: str, cell: Cell | None, state: State, counts: Counter[str]) -> CellStatus:
+    """Return the status of a cell that is known from a specification or from a row."""
+    if cell is None:
+        row = as_specified(state.examples[id])
+        environment, algorithm = row["environment_parameters"], row["algorithm_parameters"]
+        names = row["environment"], row["algorithm"]
+    else:
+        seed = {} if cell.environment_seed is None else {"seed": cell.environment_seed}
+        budgets = {name: value for name in BUDGETS if (value := getattr(cell.budget, name)) is not None}
+        environment, algorithm = cell.environment_parameters | seed, cell.algorithm_parameters | budgets
+        names = cell.environment, cell.algorithm
+    numbers = (counts[state] for state in ("done", "failed", "running", "waiting"))
+    return CellStatus(id, names[0], environment, names[1], algorithm, *numbers)
+
+
+def lives(work: Work) -> bool:
+    """Whether the process of a sweep may still be there: on this machine it is known."""
+    if work.host != socket.gethostname():
+        return True
+    try:
+        os.kill(work.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is there, and somebody else's
+        return True
+    return True

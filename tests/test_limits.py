@@ -1,0 +1,128 @@
+"""Runs that do not heed their budget of seconds."""
+
+import contextlib
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+from clusters import Processes
+from sweeping import ROOT, one, write
+
+from dmq_fast import experiments
+from dmq_fast.experiments.sweeps import limits, scheduler
+from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
+
+
+def blocking(kind, seeds, n=6, **more):
+    data = one("obstinate:endless", kind=kind, seeds=n)
+    data["algorithms"][0] |= {"seeds": [seeds]}
+    return data | {"max_seconds": 0.75, "grace": 0.25} | more
+
+
+def assert_timed_out(rows, seeds):
+    assert [row["seed"] for row in rows if row["status"] == "timeout"] == seeds
+    assert {row["status"] for row in rows if row["seed"] not in seeds} <= {"finished"}
+    for row in rows:
+        if row["seed"] in seeds:
+            assert row["error"] == (
+                "TimeoutError: the run went on 1 s after its beginning: max_seconds = 0.75 and grace = 0.25"
+            )
+            assert "in block" in row["details"]["traceback"] and "obstinate.py" in row["details"]["traceback"]
+            assert (row["seconds"], row["value"], row["n_trajectories"]) == (1.0, None, None)
+
+
+@pytest.mark.parametrize("kind", ["sleep", "python", "compiled"])
+def test_a_worker_ends_a_run_that_blocks(tmp_path, kind):
+    summary = experiments.sweep(blocking(kind, [1, 4]), tmp_path, workers=1)
+    assert (summary.statuses, summary.failed) == ({"finished": 4, "timeout": 2}, 2)
+    assert_timed_out(experiments.load(tmp_path), [1, 4])
+
+
+def test_the_other_runs_of_its_task_are_done(tmp_path, monkeypatch):
+    batches = []
+    next_batch = scheduler.Sweep.next_batch
+
+    def noted(self):
+        self.timings = {run.cell.id: (1, 1e-6) for run in self.missing} or self.timings
+        batches.append(next_batch(self))
+        return batches[-1]
+
+    monkeypatch.setattr(scheduler.Sweep, "next_batch", noted)
+    summary = experiments.sweep(blocking("sleep", [11], n=40), tmp_path, workers=1)
+    assert summary.statuses == {"finished": 39, "timeout": 1} and max(map(len, batches)) >= 5
+    assert_timed_out(experiments.load(tmp_path), [11])
+
+
+@contextlib.contextmanager
+def dask(directory):
+    pytest.importorskip("distributed")
+    with contextlib.ExitStack() as stack:
+        processes = Processes(directory, stack)
+        processes.worker(path=[ROOT])
+        yield stack.enter_context(processes.executor())
+
+
+EXECUTORS = {
+    "here": lambda _: contextlib.nullcontext(None),
+    "threads": lambda _: ThreadPoolExecutor(2),
+    "processes": lambda _: ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")),
+    "dask": dask,
+}
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+def test_any_other_executor_leaves_the_run_behind(tmp_path, kind):
+    with EXECUTORS[kind](tmp_path) as executor:
+        options = {"workers": 0} if executor is None else {"executor": executor}
+        data = blocking("sleep", [1], n=3)
+        if kind in ("processes", "dask"):  # which wait at their end for what they do
+            data["algorithms"][0]["kind"] = "brief"
+        summary = experiments.sweep(data, tmp_path / "out", **options)
+        assert summary.statuses == {"finished": 2, "timeout": 1}
+    assert_timed_out(experiments.load(tmp_path / "out"), [1])
+
+
+def test_runs_that_timed_out_are_repeated_on_demand(tmp_path):
+    assert experiments.sweep(blocking("sleep", [0], n=2), tmp_path, workers=0).failed == 1
+    assert experiments.sweep(blocking("sleep", [0], n=2), tmp_path, workers=0).ran == 0
+    # The grace is no part of what a cell is.
+    again = experiments.sweep(blocking("sleep", [0], n=2, grace=0.01), tmp_path, workers=0, retry=True)
+    assert (again.ran, again.statuses) == (1, {"finished": 1, "timeout": 1})
+
+
+def test_a_run_without_a_budget_of_seconds_has_no_limit():
+    (cell,) = experiments.read(one()).cells
+    assert cell.limit is None
+    (cell,) = experiments.read(one() | {"max_seconds": 5}).cells
+    assert cell.limit == 605.0
+    (cell,) = experiments.read(one() | {"max_seconds": 5, "grace": float("inf")}).cells
+    assert cell.limit is None
+    assert cell.id == experiments.read(one() | {"max_seconds": 5}).cells[0].id
+
+
+@pytest.mark.parametrize("grace", ["-1", "nan", "true", '"long"', "[1, 2]"])
+def test_wrong_graces_are_refused(tmp_path, grace):
+    text = f'grace = {grace}\n[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "dmq"\n'
+    with pytest.raises(experiments.SpecError, match=r"line 1: grace: expected a number of seconds >= 0, got"):
+        experiments.read(write(tmp_path, text))
+
+
+def test_a_death_is_not_taken_for_a_timeout():
+    def overdue(*call):
+        with pytest.raises(WorkerDied) as caught:
+            pool.submit(limits.limited, *call).result()
+        return caught.value.overdue
+
+    with Workers(1) as pool:
+        assert pool.submit(limits.limited, os.getpid, 60.0, "quick").result() != os.getpid()
+        assert overdue(os.abort, 60.0, "abort") is None
+        name, trace = overdue(forever, 0.1, "slow")
+        assert name == "slow" and "in forever" in trace
+        assert overdue(os.abort, 60.0, "abort") is None
+
+
+def forever():
+    while True:
+        time.sleep(1.0)
