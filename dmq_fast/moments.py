@@ -274,6 +274,8 @@ class Moments:
         i = self.levels.index(level)
         # A copy, so that the other levels need not be kept.
         sums = self.grams[i : i + 1].copy() if self.rows is None else self.rows.pick((i,))
+        if self._returns is None and tuple(self._simulated[0]) == (level,):
+            return Moments.simulated(self.n, (level,), (level,), sums, *self._simulated[1:])
         returns = self.returns.get(level)
         return Moments(self.n, (level,), sums, {} if returns is None else {level: returns})
 
