@@ -12,8 +12,11 @@ from libc.math cimport INFINITY, fabs, isfinite, log, sqrt
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._blas cimport add_gram, cholesky_upper
-from dmq_fast.kernels._factor cimport downdate_factor_above, dot, inverse_squares, leverage_work_size, leverages
+from dmq_fast.kernels._factor cimport (
+    downdate_factor_above, dot, inverse_squares, leverage_work_size, leverages, solve_block, solve_block_transposed,
+)
 from dmq_fast.kernels._moments cimport add_outer, mirror
+from dmq_fast.kernels._normal cimport standard_normals
 from dmq_fast.kernels._validate cimport (
     all_finite, entries, flag, integer, matrix, number, positive, refuse_not_finite, vector,
 )
@@ -39,6 +42,8 @@ cdef enum:
     LONG = 128
     # Rows for which `leverage` works between two checks for signals.
     BLOCK = 4096
+    # Samples that are solved for together.
+    TOGETHER = 32
     # Rows handed to BLAS at a time: its integers may have 32 bits.
     MOST = 1 << 16
 
@@ -49,6 +54,9 @@ cdef double LEAST = 2.0 ** -10
 # The factor is computed from the Gram matrix only if the error in any direction is at most this share of V: see
 # `sound`.
 cdef double SHARE = 2.0 ** -20
+
+# Most numbers of one call of `sample_many`.
+cdef Py_ssize_t MANY = <Py_ssize_t> 1 << 56
 
 # Largest n of an unpickled state: half of the largest integer, so that more rows can be added.
 cdef Py_ssize_t LAST = <Py_ssize_t> (<size_t> -1 >> 2)
@@ -137,7 +145,7 @@ cdef class Ridge:
     cdef readonly Py_ssize_t n
     cdef readonly double regularization
     cdef readonly bint normalized
-    # U in the upper triangle, and room for the next one. The entries below the diagonals are never read.
+    # U, zero below the diagonal, and room for the next one. Both stay where they are: `factor` is a view.
     cdef double* _factor
     cdef double* _spare
     # Lower triangle of sum phi phi^T, without the rows in the buffer.
@@ -173,6 +181,8 @@ cdef class Ridge:
         self.dimension = d
         self._factors, self._sums = np.zeros((2, d, d)), np.zeros((d, d))
         self._waiting, self._products, self._scratch = np.zeros((HELD, d)), np.zeros(d), np.zeros(3 * d)
+        # `factor` hands out views.
+        self._factors.flags.writeable = False
         self._factor = entries(self._factors)
         self._spare = self._factor + d * d
         self._lower, self._rows = entries(self._sums), entries(self._waiting)
@@ -244,7 +254,7 @@ cdef class Ridge:
         self.form(self._spare, more, less, n)
         info = cholesky_upper(self._spare, self.dimension)
         if info == 0:
-            self._factor, self._spare = self._spare, self._factor
+            memcpy(self._factor, self._spare, self.dimension * self.dimension * sizeof(double))
             self._left = REFACTOR
             self._fresh = True
         return info
@@ -629,6 +639,16 @@ cdef class Ridge:
         return self._theta
 
     @property
+    def factor(self):
+        """The Cholesky factor U, V = U^T U, upper triangular, shape (d, d): a read-only view that follows every change.
+
+        Copy it to keep it. When normalised, it follows at the next query. What a thread reads from it while another one
+        changes the object is undefined.
+        """
+        self.ready()
+        return self._factors[0]
+
+    @property
     def logdet(self):
         """Natural logarithm of det V."""
         cdef Py_ssize_t i
@@ -730,6 +750,128 @@ cdef class Ridge:
             refuse_result("leverage")
         return out[0] if single else result
 
+    def solve(self, b):
+        """Return V^{-1} b, from the factor in O(d^2) a column.
+
+        Parameters
+        ----------
+        b : array_like, shape (d,) or (d, m)
+
+        Returns
+        -------
+        numpy.ndarray, shape of b
+
+        Raises
+        ------
+        TypeError, ValueError
+            On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
+        numpy.linalg.LinAlgError
+            When normalised, if V is not positive definite in float64.
+        """
+        cdef cnp.ndarray given = columns(b, self.dimension), out = given.copy()
+        cdef double* x = entries(out)
+        cdef Py_ssize_t d = self.dimension, m = 1 if cnp.PyArray_NDIM(out) == 1 else cnp.PyArray_DIM(out, 1)
+        self.ready()
+        self._busy += 1
+        with nogil:
+            if m == 1:
+                solve_factor_transposed(self._factor, x, d)
+                solve_factor(self._factor, x, d)
+            else:
+                solve_block_transposed(self._factor, x, m, d)
+                solve_block(self._factor, x, m, d)
+        self._busy -= 1
+        if not all_finite(x, d * m):
+            raise ValueError("b: a solution is out of the range of float64; rescale")
+        return out
+
+    def sample(self, rng, scale=1.0):
+        """Draw from N(theta, scale^2 V^{-1}), the posterior of Thompson sampling: theta + scale U^{-1} z, in O(d^2).
+
+        With a prior N(0, (s^2 / lambda) I) and noise of variance s^2, the posterior has scale = s.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or Stream
+            Gives z, d standard normals. A generator goes on; a Stream is read from its beginning, so give every draw a
+            position of its own, ``stream.at(t)``. The same seed gives the same bits.
+        scale : float, default 1
+            Non-negative.
+
+        Returns
+        -------
+        numpy.ndarray, shape (d,)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is of another type or out of range, or a result overflows.
+        numpy.linalg.LinAlgError
+            When normalised, if V is not positive definite in float64.
+
+        Examples
+        --------
+        >>> ridge = Ridge(2, 1.0)
+        >>> ridge.update([1.0, 0.0], 2.0)
+        >>> rng = np.random.default_rng(0)
+        >>> x = np.array([0.6, 0.8])
+        >>> ridge.sample(rng) @ x == ridge.sample(rng, 0.5) @ x
+        np.False_
+        >>> ridge.sample(rng, 0.0) == ridge.theta
+        array([ True,  True])
+        """
+        cdef double width = as_positive("scale", scale, zero=True)
+        cdef Py_ssize_t d = self.dimension
+        cdef cnp.ndarray out = standard_normals(rng, -1, d), theta = self.estimate()
+        cdef double* x = entries(out)
+        cdef const double* mean = entries(theta)
+        if d < LONG:
+            displace(self._factor, mean, width, x, d)
+        else:
+            self._busy += 1
+            with nogil:
+                displace(self._factor, mean, width, x, d)
+            self._busy -= 1
+        if not all_finite(x, d):
+            raise ValueError("scale: a sample is out of the range of float64")
+        return out
+
+    def sample_many(self, rng, m, scale=1.0):
+        """Draw m times; see `sample`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or Stream
+            Gives the normals of m calls of `sample`, from one position of a stream.
+        m : int
+            Non-negative.
+        scale : float, default 1
+            Non-negative.
+
+        Returns
+        -------
+        numpy.ndarray, shape (m, d)
+            The numbers of m calls of `sample` with one generator, except for rounding.
+
+        Raises
+        ------
+        TypeError, ValueError, numpy.linalg.LinAlgError
+            As for `sample`.
+        """
+        cdef double width = as_positive("scale", scale, zero=True)
+        cdef Py_ssize_t d = self.dimension, size = integer(m, "m", 0, MANY // d)
+        cdef cnp.ndarray out = standard_normals(rng, size, d), scratch = doubles(TOGETHER * d), theta = self.estimate()
+        cdef double* x = entries(out)
+        cdef double* work = entries(scratch)
+        cdef const double* mean = entries(theta)
+        self._busy += 1
+        with nogil:
+            displace_rows(self._factor, mean, width, x, work, size, d)
+        self._busy -= 1
+        if not all_finite(x, d * size):
+            raise ValueError("scale: a sample is out of the range of float64")
+        return out
+
     def copy(self):
         """Return an independent Ridge in the same state, bit for bit."""
         self.may_read()
@@ -812,7 +954,9 @@ cdef class Ridge:
         memcpy(self._moment, entries(moment), d * sizeof(double))
         self._fresh = factor is not None
         if self._fresh:
-            memcpy(self._factor, entries(factor), d * d * sizeof(double))
+            for i in range(d):
+                memset(self._factor + i * d, 0, i * sizeof(double))
+                memcpy(self._factor + i * (d + 1), entries(factor) + i * (d + 1), (d - i) * sizeof(double))
         self._theta = None
 
     def __repr__(self):
@@ -828,6 +972,41 @@ cdef cnp.ndarray points(value, Py_ssize_t d):
     array = vector(value, "Phi", d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, "Phi", -1, d)
     refuse_not_finite("Phi", array)
     return array
+
+
+cdef cnp.ndarray columns(value, Py_ssize_t d):
+    # (d,) or (d, m)
+    cdef cnp.ndarray array
+    if not isinstance(value, np.ndarray):
+        value = as_numbers("b", value)
+    array = vector(value, "b", d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, "b", d, -1)
+    refuse_not_finite("b", array)
+    return array
+
+
+cdef void displace(const double* factor, const double* mean, double width, double* z, Py_ssize_t d) noexcept nogil:
+    # z (d,) <- mean + width U^{-1} z
+    cdef Py_ssize_t i
+    solve_factor(factor, z, d)
+    for i in range(d):
+        z[i] = mean[i] + width * z[i]
+
+
+cdef void displace_rows(
+    const double* factor, const double* mean, double width, double* z, double* work, Py_ssize_t m, Py_ssize_t d
+) noexcept nogil:
+    # The same for the rows of z (m, d), TOGETHER of them as the columns of `work`.
+    cdef Py_ssize_t i, k, first = 0, size
+    while first < m:
+        size = min(m - first, TOGETHER)
+        for k in range(size):
+            for i in range(d):
+                work[i * size + k] = z[(first + k) * d + i]
+        solve_block(factor, work, size, d)
+        for k in range(size):
+            for i in range(d):
+                z[(first + k) * d + i] = mean[i] + width * work[i * size + k]
+        first += size
 
 
 cdef int refuse_result(str what) except -1:
