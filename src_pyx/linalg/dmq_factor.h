@@ -6,18 +6,8 @@
 #include <math.h>
 #include <stddef.h>
 #include "dmq_reduce.h"
+#include "dmq_rotate.h"
 #include "dmq_wide.h"
-
-/* (u, w) <- (c u + s w, c w - s u), entry by entry. */
-static inline void dmq_rotate(
-    double* restrict u, double* restrict w, double c, double s, ptrdiff_t n)
-{
-    for (ptrdiff_t j = 0; j < n; j++) {
-        double t = u[j];
-        u[j] = c * t + s * w[j];
-        w[j] = c * w[j] - s * t;
-    }
-}
 
 /* y <- y - a x */
 static inline void dmq_subtract(
