@@ -16,12 +16,12 @@ from libc.string cimport memcpy
 from dmq_fast.kernels._factor cimport dot, solve_factor
 from dmq_fast.kernels._normal cimport standard_normals
 from dmq_fast.kernels._validate cimport (
-    all_finite, entries, integer, matrix, number, positive, refuse_not_finite, vector,
+    all_finite, entries, integer, matrix, non_negative, number, positive, refuse_not_finite, vector,
 )
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
+from dmq_fast.kernels._validate import as_floats, as_numbers
 
 cnp.import_array()
 
@@ -192,7 +192,7 @@ cdef class RidgeArms:
 
     cdef int raise_bounds(self, phi, alpha) except -1:
         # _mean <- _mean + alpha _square^{1/2}
-        cdef double width = as_positive("alpha", alpha, zero=True)
+        cdef double width = non_negative(alpha, "alpha")
         cdef Py_ssize_t k
         self.ask(phi)
         for k in range(self.n_arms):
@@ -220,7 +220,7 @@ cdef class RidgeArms:
         return self.answer(self._mean)
 
     def select(self, phi, alpha):
-        """Return the arm with the largest upper bound, the smallest of those that tie; the arguments are those of `upper`.
+        """Return the arm with the largest upper bound, the smallest of those that tie; see `upper` for the arguments.
 
         With alpha = 0 this is the arm with the largest prediction.
         """
@@ -253,7 +253,7 @@ cdef class RidgeArms:
         """
         cdef Py_ssize_t i, k = self.index(arm), d = self.dimension
         cdef cnp.ndarray row = vector(phi, "phi", d)
-        cdef double target = number(y, "y"), root = sqrt(as_positive("weight", weight, zero=True)), square
+        cdef double target = number(y, "y"), root = sqrt(non_negative(weight, "weight")), square
         cdef const double* x = entries(row)
         for i in range(d):
             self._work[i] = root * x[i]
@@ -281,7 +281,7 @@ cdef class RidgeArms:
 
     @property
     def factor(self):
-        """The factors, V_k = U_k^T U_k, upper triangular, shape (K, d, d): a read-only view that follows every change."""
+        """The factors, V_k = U_k^T U_k, upper triangular, (K, d, d): a read-only view that follows every change."""
         return self._factors[:]
 
     cdef cnp.ndarray solved(self, cnp.ndarray rows, str what):
@@ -312,7 +312,7 @@ cdef class RidgeArms:
         TypeError, ValueError
             If an argument is of another type or out of range, or a result overflows.
         """
-        cdef double width = as_positive("scale", scale, zero=True)
+        cdef double width = non_negative(scale, "scale")
         cdef cnp.ndarray out = standard_normals(rng, self.n_arms, self.dimension)
         cdef double* x = entries(out)
         cdef Py_ssize_t i
@@ -345,7 +345,7 @@ cdef class RidgeArms:
         return (RidgeArms, (self.n_arms, self.dimension, self.regularization), self.state())
 
     def __setstate__(self, state):
-        cdef Py_ssize_t i, k, arms = self.n_arms, d = self.dimension
+        cdef Py_ssize_t k, arms = self.n_arms, d = self.dimension
         cdef cnp.ndarray factor, rotated, bounds
         found = state.get("version") if isinstance(state, dict) else type(state).__name__
         if not (isinstance(found, int) and found == STATE):
