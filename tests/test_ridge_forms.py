@@ -79,16 +79,16 @@ def sparse_problem(d, n, seed):
 def test_sparse_rows_are_the_rows_they_stand_for(d, n, normalized):
     rows, y = sparse_problem(d, n, d + n)
     dense = rows.toarray()
-    for given, weights in ((rows, None), (rows.tocoo(), None), (rows.tocsc(), np.arange(n) % 3)):
+    for form, weights in ((rows, None), (rows.tocoo(), None), (rows.tocsc(), np.arange(n) % 3)):
         ridge, twin = Ridge(d, 0.3, normalized), Ridge(d, 0.3, normalized)
         ridge.update(np.ones(d), 1.0)
         twin.update(np.ones(d), 1.0)
-        ridge.update_rows(given, y, weights)
+        ridge.update_rows(form, y, weights)
         twin.update_rows(dense, y, weights)
         assert ridge.n == twin.n == n + 1
         certify(ridge, twin.gram, twin.moment)
-        np.testing.assert_allclose(ridge.predict(given), ridge.predict(dense), rtol=0, atol=1e-13)
-        assert (ridge.leverage(given) == ridge.leverage(dense)).all()
+        np.testing.assert_allclose(ridge.predict(form), ridge.predict(dense), rtol=0, atol=1e-13)
+        assert (ridge.leverage(form) == ridge.leverage(dense)).all()
 
 
 def test_leverages_of_many_sparse_rows_come_in_pieces():
@@ -312,7 +312,7 @@ def test_discounts_that_do_not_fit_are_named():
             ridge.discount(bad)
     with pytest.raises(TypeError, match=r"^with_regularization: expected a bool"):
         ridge.discount(0.5, 1)
-    with pytest.raises(ValueError, match=r"^factor: regularization 1e-300 times 1e-10 is out of the range"):
+    with pytest.raises(ValueError, match=r"^factor: 1e-10 times regularization 1e-300 is out of range"):
         ridge.discount(1e-10, with_regularization=True)
     assert everything(ridge) == before and ridge.regularization == 1e-300
 

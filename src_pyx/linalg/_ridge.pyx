@@ -186,7 +186,7 @@ cdef class Ridge:
     >>> ridge.leverage([0.0, 1.0])
     1.0
     >>> ridge.discount(0.5)  # forget: V = I + 0.5 sum phi phi^T
-    >>> ridge.leverage([1.0, 0.0]).__round__(9)
+    >>> round(ridge.leverage([1.0, 0.0]), 9)
     0.666666667
     """
 
@@ -431,7 +431,7 @@ cdef class Ridge:
         return vector(y, "y", self._columns) if m < 0 else matrix(y, "y", m, self._columns)
 
     cdef int add_one(self, cnp.ndarray row, y, weight) except -1:
-        cdef Py_ssize_t i, d = self.dimension
+        cdef Py_ssize_t d = self.dimension
         cdef cnp.ndarray targets = self.many(y, -1) if self._several else None
         cdef double single = 0.0 if self._several else number(y, "y")
         cdef const double* target = entries(targets) if self._several else &single
@@ -697,7 +697,7 @@ cdef class Ridge:
         if share > 1.0:
             raise ValueError(f"factor: expected a number in (0, 1], got {share}")
         if whole and self.regularization * share < DBL_MIN:
-            raise ValueError(f"factor: regularization {self.regularization} times {share} is out of the range of float64")
+            raise ValueError(f"factor: {share} times regularization {self.regularization} is out of range of float64")
         self.may_write()
         self._busy = -1
         with nogil:
@@ -1055,7 +1055,7 @@ cdef class Ridge:
         """
         cdef Py_ssize_t begin, i, m, size, d = self.dimension
         cdef tuple parts = sparse_points(Phi, d) if is_sparse(Phi) else None
-        cdef cnp.ndarray rows = points(Phi, d) if parts is None else parts[0], result, scratch, block
+        cdef cnp.ndarray rows = points(Phi, d) if parts is None else parts[0], block, result, scratch
         cdef const double* x = entries(rows)
         cdef double* work
         cdef double* out
@@ -1133,8 +1133,8 @@ cdef class Ridge:
         Parameters
         ----------
         rng : numpy.random.Generator or Stream
-            Gives z, d standard normals a target. A generator goes on; a Stream is read from its beginning, so give every draw a
-            position of its own, ``stream.at(t)``. The same seed gives the same bits.
+            Gives z, d standard normals a target. A generator goes on; a Stream is read from its beginning, so give
+            every draw a position of its own, ``stream.at(t)``. The same seed gives the same bits.
         scale : float, default 1
             Non-negative.
 

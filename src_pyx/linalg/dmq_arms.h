@@ -21,23 +21,36 @@ DMQ_WIDE static void dmq_look(
 {
     for (ptrdiff_t first = 0; first < n; first += DMQ_ARMS) {
         ptrdiff_t group = n - first < DMQ_ARMS ? n - first : DMQ_ARMS, k = 0;
-        double total[DMQ_ARMS] = {0.0}, product[DMQ_ARMS] = {0.0};
+        double total[DMQ_ARMS] = {0.0}, product[DMQ_ARMS] = {0.0}, solved[DMQ_ARMS][DMQ_PIVOTS];
         for (ptrdiff_t a = 0; a < group; a++)
             memcpy(work + a * d, x + (first + a) * stride, d * sizeof(double));
         for (; k + DMQ_PIVOTS <= d; k += DMQ_PIVOTS) {
+            /* First what has to wait for divisions, for all factors: the processor then overlaps the waiting. */
+            for (ptrdiff_t a = 0; a < group; a++) {
+                const double* r0 = u + ((first + a) * d + k) * d + k;
+                const double* r1 = r0 + d;
+                const double* r2 = r1 + d;
+                const double* r3 = r2 + d;
+                const double* zk = z + (first + a) * d + k;
+                const double* w = work + a * d + k;
+                double w0 = w[0] / r0[0];
+                double w1 = (w[1] - r0[1] * w0) / r1[1];
+                double w2 = (w[2] - r0[2] * w0 - r1[2] * w1) / r2[2];
+                double w3 = (w[3] - r0[3] * w0 - r1[3] * w1 - r2[3] * w2) / r3[3];
+                total[a] = total[a] + w0 * w0 + w1 * w1 + w2 * w2 + w3 * w3;
+                product[a] = product[a] + w0 * zk[0] + w1 * zk[1] + w2 * zk[2] + w3 * zk[3];
+                solved[a][0] = w0;
+                solved[a][1] = w1;
+                solved[a][2] = w2;
+                solved[a][3] = w3;
+            }
             for (ptrdiff_t a = 0; a < group; a++) {
                 const double* r0 = u + ((first + a) * d + k) * d;
                 const double* r1 = r0 + d;
                 const double* r2 = r1 + d;
                 const double* r3 = r2 + d;
-                const double* zk = z + (first + a) * d + k;
                 double* restrict w = work + a * d;
-                double w0 = w[k] / r0[k];
-                double w1 = (w[k + 1] - r0[k + 1] * w0) / r1[k + 1];
-                double w2 = (w[k + 2] - r0[k + 2] * w0 - r1[k + 2] * w1) / r2[k + 2];
-                double w3 = (w[k + 3] - r0[k + 3] * w0 - r1[k + 3] * w1 - r2[k + 3] * w2) / r3[k + 3];
-                total[a] = total[a] + w0 * w0 + w1 * w1 + w2 * w2 + w3 * w3;
-                product[a] = product[a] + w0 * zk[0] + w1 * zk[1] + w2 * zk[2] + w3 * zk[3];
+                double w0 = solved[a][0], w1 = solved[a][1], w2 = solved[a][2], w3 = solved[a][3];
                 for (ptrdiff_t j = k + DMQ_PIVOTS; j < d; j++)
                     w[j] = w[j] - r0[j] * w0 - r1[j] * w1 - r2[j] * w2 - r3[j] * w3;
             }
