@@ -501,3 +501,14 @@ def test_any_sequence_of_changes_ends_at_the_sums_it_says(d, changes, seed):
     assert np.linalg.norm(factor.T @ factor - v) <= 1e-13 * d * largest
     np.testing.assert_allclose(ridge.theta, np.linalg.solve(v, moment), rtol=0, atol=1e-9)
     assert np.isfinite(ridge.sample(Stream(seed))).all()
+
+
+def test_whole_discounts_are_followed_by_a_factor_from_the_sums():
+    """Rounding of 3,000 scalings of U does not add up: every 1024 changes U comes from the Gram matrix."""
+    ridge = Ridge(3, 1.0)
+    ridge.update_rows(*rows_of(3, 50))
+    for _ in range(3000):
+        ridge.discount(0.999, with_regularization=True)
+    v = ridge.gram + ridge.regularization * np.eye(3)
+    assert np.linalg.norm(ridge.factor.T @ ridge.factor - v) <= 1024 * EPS * np.trace(v)
+    assert ridge.__reduce__()[2]["left"] > 0

@@ -1,6 +1,5 @@
 """Second moments: the lower triangle is accumulated, `mirror` completes it."""
 
-cimport numpy as cnp
 from libc.stdint cimport int32_t
 
 # Lower triangle of gram (d, d) <- gram + weight * phi phi^T.
@@ -29,7 +28,7 @@ cdef tuple sparse_rows(value, str name, Py_ssize_t d)
 cdef tuple csr_parts(data, indices, indptr, Py_ssize_t d, str prefix)
 
 # `value` as an array of int32, each in [0, d).
-cdef cnp.ndarray as_columns(value, str name, Py_ssize_t d)
+cdef object as_columns(value, str name, Py_ssize_t d)
 
 # ValueError if the lower triangle of `gram` (d, d) cannot be that of a positive semidefinite matrix.
 cdef int refuse_indefinite(str name, const double* gram, Py_ssize_t d) except -1

@@ -1,7 +1,5 @@
 """Standard normals from uniforms."""
 
-cimport numpy as cnp
-
 # Uniforms of one call of `normal_piece`, at most.
 cdef enum:
     PIECE = 256
@@ -14,4 +12,4 @@ cdef void normals_into(const double* u, double* z, Py_ssize_t size) noexcept nog
 
 # A new array (m, n) of standard normals, or (n,) if m is negative. A numpy.random.Generator goes on; a Stream is read
 # from its beginning, (n + 1) // 2 uniforms a row. TypeError for anything else.
-cdef cnp.ndarray standard_normals(rng, Py_ssize_t m, Py_ssize_t n)
+cdef object standard_normals(rng, Py_ssize_t m, Py_ssize_t n)

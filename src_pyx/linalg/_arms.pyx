@@ -264,9 +264,15 @@ cdef class RidgeArms:
             as_floats("y", y, np.shape(y))
             if root != 0.0:
                 raise ValueError("phi, y: a sum of products is out of the range of float64; rescale")
+            # The checks may have let another thread in, which has the workspace now: there is nothing to add.
+            self.count(k)
+            return
         learn(self.matrix_of(k), self._coordinates + k * d, self._work, root * target, d)
         self._trace[k] += square
         self._reach[k] += fabs(root * target)
+        self.count(k)
+
+    cdef inline void count(self, Py_ssize_t k) noexcept:
         (<int64_t*> cnp.PyArray_DATA(self._counts))[k] += 1
 
     @property

@@ -564,7 +564,7 @@ cdef inline bint ready(value):
     )
 
 
-cdef cnp.ndarray as_columns(value, str name, Py_ssize_t d):
+cdef object as_columns(value, str name, Py_ssize_t d):
     cdef cnp.ndarray array, out
     cdef const int32_t* narrow
     cdef const int64_t* wide

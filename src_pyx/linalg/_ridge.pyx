@@ -169,9 +169,10 @@ cdef class Ridge:
     u trace(V) there, a rotated one of u sqrt(lambda trace(V)). So the factor is computed from the Gram matrix only
     while ``(d + 64) u trace(V) <= 2^-20 mu`` for a lower bound mu on the least eigenvalue of V (lambda, or a bound from
     the factor) and V is definite in float64. Otherwise the rotated factor stays, which is always definite,
-    `update_rows` rotates every row, and k goes on growing. Three operations use the Gram matrix in any case: queries
-    when `normalized`, where trace(V) is that of the mean, `merge`, and `refactor`. After them leverages in such a
-    direction have a relative error of about d u trace(V) / lambda.
+    `update_rows` rotates every row, `discount` and a larger lambda are rotations of d rows, and k goes on growing. Five
+    operations use the Gram matrix in any case: queries when `normalized`, where trace(V) is that of the mean, `merge`,
+    `refactor`, `from_moments`, and `regularize` with a smaller lambda. After them leverages in such a direction have a
+    relative error of about d u trace(V) / lambda.
 
     A call that raises leaves the state unchanged. Several threads may read one object at a time, also when normalised:
     the first one factorises while the others wait. A thread that reads while another changes the object, or changes it
@@ -710,6 +711,8 @@ cdef class Ridge:
             self._reach *= share
             self._trace *= share
             self._least *= share
+            # Every entry of U was rounded, as by a rotation.
+            self._left -= 1
             if whole:
                 self.regularization *= share
             else:

@@ -42,7 +42,7 @@ cdef void normals_into(const double* u, double* z, Py_ssize_t size) noexcept nog
         done += n
 
 
-cdef cnp.ndarray standard_normals(rng, Py_ssize_t m, Py_ssize_t n):
+cdef object standard_normals(rng, Py_ssize_t m, Py_ssize_t n):
     cdef Philox generator
     cdef Py_ssize_t i, half = (n + 1) // 2
     cdef cnp.ndarray uniforms, out
