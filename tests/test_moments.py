@@ -450,3 +450,69 @@ def test_counts_stay_within_64_bits():
         with pytest.raises(OverflowError, match="rows"):
             add()
     assert moment.n == sys.maxsize and moment.matrix[0, 0] == 2.0
+
+
+@pytest.mark.parametrize("d", [1, 3, 49])
+def test_a_sum_that_is_given_goes_on(d):
+    rows = np.random.default_rng(d).normal(size=(30, d))
+    moment = SecondMoment.from_matrix(np.tril(rows[:20].T @ rows[:20]), 20)
+    assert type(moment) is SecondMoment and (moment.n, moment.dimension) == (20, d)
+    moment.add_rows(rows[20:])
+    assert moment.n == 30 and close(moment.matrix, twins.second_moment(rows), rows)
+    whole = moment_of(rows)
+    again = SecondMoment.from_matrix(whole.matrix, whole.n)
+    assert (again.matrix == whole.matrix).all()
+    again.scale(0.25)
+    assert (again.matrix == 0.25 * whole.matrix).all() and again.n == 30
+    again.scale(0)
+    assert (again.matrix == 0).all()
+
+
+def test_sums_that_cannot_be_are_named():
+    make, eye = SecondMoment.from_matrix, np.eye(2)
+    for bad in twins.no_numbers(eye).values():
+        with pytest.raises(TypeError, match=r"^matrix: expected"):
+            make(bad, 1)
+    for bad in twins.not_finite(eye):
+        with pytest.raises(ValueError, match=r"^matrix: expected finite"):
+            make(bad, 1)
+    for shape in ((), (2,), (0, 0), (2, 3), (1, 2, 2)):
+        with pytest.raises(ValueError, match=r"^matrix: expected shape"):
+            make(np.ones(shape), 1)
+    for bad, error in ((-1, ValueError), (1.5, TypeError), (True, TypeError), (2**63, ValueError)):
+        with pytest.raises(error, match=r"^n: expected an integer"):
+            make(eye, bad)
+    with pytest.raises(ValueError, match=r"^n: expected an integer >= 1 where matrix is not zero, got 0"):
+        make(eye, 0)
+    assert make(0 * eye, 0).n == 0
+    with pytest.raises(ValueError, match=r"^matrix: expected a non-negative diagonal, got -1.0 at 1"):
+        make(np.diag([1.0, -1.0]), 1)
+    with pytest.raises(ValueError, match=r"^matrix: expected a positive semidefinite matrix, got 1e\+300 at \(1, 0\)"):
+        make([[0.0, 0.0], [1e300, 0.0]], 1)
+    tiny = SecondMoment(2)
+    tiny.add(np.array([5e-163, 2.7e-162]))
+    assert (make(tiny.matrix, 1).matrix == tiny.matrix).all()  # products that underflow differ by a whole unit
+
+
+def test_a_pickle_whose_diagonal_does_not_bound_it_is_refused():
+    """The checks of `merge` and `add` against overflow read the diagonal only."""
+    make, arguments, state = moment_of([[1, 2]]).__reduce__()
+    moment = moment_of([[3, 4]])
+    with pytest.raises(ValueError, match=r"^state\['lower'\]: expected a positive semidefinite matrix"):
+        moment.__setstate__({**state, "lower": np.array([1.0, 1e308, 1.0])})
+    assert (moment.matrix == [[9, 12], [12, 16]]).all()
+    assert make(*arguments).dimension == 2
+
+
+def test_scales_that_do_not_fit_are_named():
+    moment = moment_of([[1e150, 1.0]])
+    before = moment.matrix
+    for bad in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"^factor: expected"):
+            moment.scale(bad)
+    for bad in twins.no_numbers(1.0).values():
+        with pytest.raises(TypeError, match=r"^factor: expected"):
+            moment.scale(bad)
+    with pytest.raises(ValueError, match=r"^factor: the sum overflows"):
+        moment.scale(1e10)
+    assert (moment.matrix == before).all()

@@ -5,6 +5,7 @@ beside this one, and the sources in ``src_pyx``, a folder a topic: ``base``, ``l
 """
 
 try:
+    from dmq_fast.kernels._arms import RidgeArms
     from dmq_fast.kernels._block import BlockModel
     from dmq_fast.kernels._candidates import draw_until_shift
     from dmq_fast.kernels._control import CartPole, MountainCar
@@ -79,6 +80,7 @@ __all__ = [
     "PolicyOptimisationLearner",
     "RandomFourier",
     "Ridge",
+    "RidgeArms",
     "RidgeFit",
     "RowOracle",
     "RowScan",

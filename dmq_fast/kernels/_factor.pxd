@@ -19,6 +19,10 @@ cdef int downdate_factor(double* u, double* w, double* work, Py_ssize_t d) noexc
 cdef void solve_factor_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil
 cdef void solve_factor(const double* u, double* x, Py_ssize_t d) noexcept nogil
 
+# The same for the m columns of x (d, m).
+cdef void solve_block_transposed(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+cdef void solve_block(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+
 # `downdate_factor` with a threshold of the caller's: NOT_DEFINITE unless det(V - w w^T) / det(V) > least.
 cdef int downdate_factor_above(double* u, double* w, double* work, Py_ssize_t d, double least) noexcept nogil
 

@@ -20,3 +20,15 @@ cdef void add_block(
 ) noexcept nogil
 
 cdef Py_ssize_t block_work_size(Py_ssize_t d) noexcept nogil
+
+# The parts of sparse rows (n, d), checked, each row with strictly ascending columns: values (nnz,), columns (nnz,)
+# of int32, starts (n + 1,) of int64. Of anything with a method `tocsr`, or of three arrays whose names begin with
+# `prefix`. Values may be NaN or infinite.
+cdef tuple sparse_rows(value, str name, Py_ssize_t d)
+cdef tuple csr_parts(data, indices, indptr, Py_ssize_t d, str prefix)
+
+# `value` as an array of int32, each in [0, d).
+cdef object as_columns(value, str name, Py_ssize_t d)
+
+# ValueError if the lower triangle of `gram` (d, d) cannot be that of a positive semidefinite matrix.
+cdef int refuse_indefinite(str name, const double* gram, Py_ssize_t d) except -1

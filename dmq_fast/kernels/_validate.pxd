@@ -17,8 +17,9 @@ cdef cnp.ndarray matrix(value, str name, Py_ssize_t rows, Py_ssize_t columns)
 # ValueError with name and index if an entry is NaN or infinite.
 cdef int refuse_not_finite(str name, cnp.ndarray array) except -1
 
-# `value` as a finite float > 0.
+# `value` as a finite float > 0, or >= 0.
 cdef double positive(value, str name) except -1.0
+cdef double non_negative(value, str name) except -1.0
 
 # `value` as a float, NaN and infinities of a float included.
 cdef double number(value, str name) except? -1.0

@@ -87,6 +87,13 @@ cdef double positive(value, str name) except -1.0:
     return as_positive(name, value)
 
 
+cdef double non_negative(value, str name) except -1.0:
+    cdef double x
+    if plain(value, &x) and 0.0 <= x < INFINITY:
+        return x
+    return as_positive(name, value, zero=True)
+
+
 cdef double number(value, str name) except? -1.0:
     cdef double x
     if plain(value, &x):

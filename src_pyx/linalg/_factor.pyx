@@ -11,6 +11,8 @@ cdef extern from "dmq_factor.h":
     void dmq_downdate(double* u, double* x, const double* c, const double* s, Py_ssize_t d) noexcept nogil
     void dmq_solve_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil
     void dmq_solve(const double* u, double* x, Py_ssize_t d) noexcept nogil
+    void dmq_solve_block_transposed(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil
+    void dmq_solve_block(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil
     double dmq_wide_dot(const double* x, const double* y, Py_ssize_t n) noexcept nogil
     double dmq_inverse_squares(const double* u, double* x, Py_ssize_t d, double most) noexcept nogil
     void dmq_leverage(
@@ -59,6 +61,14 @@ cdef void solve_factor_transposed(const double* u, double* x, Py_ssize_t d) noex
 
 cdef void solve_factor(const double* u, double* x, Py_ssize_t d) noexcept nogil:
     dmq_solve(u, x, d)
+
+
+cdef void solve_block_transposed(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
+    dmq_solve_block_transposed(u, x, m, d)
+
+
+cdef void solve_block(const double* u, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
+    dmq_solve_block(u, x, m, d)
 
 
 cdef Py_ssize_t leverage_work_size(Py_ssize_t d) noexcept nogil:

@@ -1,17 +1,19 @@
 """Second moments sum_i w_i phi_i phi_i^T: one row, a block, one-hot or sparse rows at a time."""
 
 cimport numpy as cnp
-from libc.float cimport DBL_MAX
+from libc.float cimport DBL_MAX, DBL_MIN
+from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._blas cimport add_gram
-from dmq_fast.kernels._validate cimport all_finite, entries, matrix, refuse_not_finite, vector
+from dmq_fast.kernels._validate cimport all_finite, entries, integer, refuse_not_finite, vector
+from dmq_fast.kernels._validate cimport matrix as as_matrix
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_csr, as_numbers, is_sparse
+from dmq_fast.kernels._validate import as_csr, as_numbers, as_positive, is_sparse
 
 cnp.import_array()
 
@@ -246,10 +248,9 @@ cdef class SecondMoment:
         cdef cnp.ndarray block, scales
         cdef Rows given
         if not cnp.PyArray_CheckExact(rows) and is_sparse(rows):
-            csr = as_csr("rows", rows, (None, self.dimension))
-            self._add_csr(csr.data, csr.indices, csr.indptr, weights, "rows.")
+            self._add_csr(sparse_rows(rows, "rows", self.dimension), "rows.data", weights)
             return
-        block = matrix(rows, "rows", -1, self.dimension)
+        block = as_matrix(rows, "rows", -1, self.dimension)
         scales = as_weights(weights, cnp.PyArray_DIM(block, 0))
         given = Rows(DENSE, cnp.PyArray_DIM(block, 0), floats(block), NULL, NULL, floats(scales))
         self._add(&given, "rows", block, scales)
@@ -294,7 +295,7 @@ cdef class SecondMoment:
         TypeError, ValueError
             On a wrong dtype, shape or range, an entry that is not finite, a negative weight, or overflow.
         """
-        self._add_csr(data, indices, indptr, weights, "")
+        self._add_csr(csr_parts(data, indices, indptr, self.dimension, ""), "data", weights)
 
     def merge(self, SecondMoment other not None):
         """Add the rows of another accumulator of the same dimension, in place.
@@ -316,6 +317,67 @@ cdef class SecondMoment:
             self._gram[i] += other._gram[i]
         self.n += other.n
 
+    def scale(self, factor):
+        """Multiply the sum in place, S <- factor S, to forget; `n` stays, as weights do not count in it.
+
+        Parameters
+        ----------
+        factor : float
+            Non-negative.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `factor` is no such number, or an entry overflows.
+        """
+        cdef double share = as_positive("factor", factor, zero=True)
+        cdef Py_ssize_t i
+        for i in range(self.dimension):
+            if not share * self._gram[i * (self.dimension + 1)] <= DBL_MAX:
+                raise ValueError("factor: the sum overflows float64; rescale")
+        for i in range(self.dimension * self.dimension):
+            self._gram[i] *= share
+
+    @classmethod
+    def from_matrix(cls, matrix, n):
+        """Return an accumulator that goes on from a sum.
+
+        Parameters
+        ----------
+        matrix : array_like, shape (d, d)
+            Sum of phi phi^T; the lower triangle is read.
+        n : int
+            Rows in it; 0 only where `matrix` is zero.
+
+        Raises
+        ------
+        TypeError, ValueError
+            On a wrong dtype or shape, an entry that is not finite, or one that its diagonal does not allow.
+
+        Examples
+        --------
+        >>> moment = SecondMoment.from_matrix([[4.0, 2.0], [2.0, 1.0]], n=1)
+        >>> moment.scale(0.5)
+        >>> moment.matrix
+        array([[2. , 1. ],
+               [1. , 0.5]])
+        """
+        cdef cnp.ndarray sums = as_matrix(matrix, "matrix", -1, -1)
+        cdef Py_ssize_t i, d = cnp.PyArray_DIM(sums, 0), rows
+        cdef SecondMoment new
+        if d == 0 or cnp.PyArray_DIM(sums, 1) != d:
+            raise ValueError(f"matrix: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(sums, 1))}")
+        refuse_not_finite("matrix", sums)
+        new = cls(d)
+        for i in range(d):
+            memcpy(new._gram + i * d, floats(sums) + i * d, (i + 1) * sizeof(double))
+        refuse_indefinite("matrix", new._gram, d)
+        rows = integer(n, "n", 0, <Py_ssize_t> (<size_t> -1 >> 1))
+        if rows == 0 and np.tril(sums).any():
+            raise ValueError("n: expected an integer >= 1 where matrix is not zero, got 0")
+        new.n = rows
+        return new
+
     def copy(self):
         """Return an independent accumulator with the same rows in it."""
         cdef SecondMoment new = type(self).__new__(type(self), self.dimension)
@@ -335,7 +397,7 @@ cdef class SecondMoment:
 
     def __setstate__(self, state):
         cdef Py_ssize_t i, start = 0, d = self.dimension, n
-        cdef cnp.ndarray lower
+        cdef cnp.ndarray lower, gram
         if not isinstance(state, dict) or state.get("version") != VERSION:
             found = state.get("version") if isinstance(state, dict) else type(state).__name__
             raise ValueError(f"state: expected that of a SecondMoment, version {VERSION}, got {found!r}")
@@ -344,9 +406,12 @@ cdef class SecondMoment:
         n = state["n"]
         if n < 0:
             raise ValueError(f"state['n']: expected an integer >= 0, got {n}")
+        gram = np.zeros((d, d))
         for i in range(d):
-            memcpy(self._gram + i * d, floats(lower) + start, (i + 1) * sizeof(double))
+            memcpy(entries(gram) + i * d, floats(lower) + start, (i + 1) * sizeof(double))
             start += i + 1
+        refuse_indefinite("state['lower']", entries(gram), d)
+        memcpy(self._gram, entries(gram), d * d * sizeof(double))
         self.n = n
 
     @property
@@ -367,28 +432,15 @@ cdef class SecondMoment:
     def __repr__(self):
         return f"{type(self).__name__}(dimension={self.dimension}, n={self.n})"
 
-    cdef int _add_csr(self, data, indices, indptr, weights, str prefix) except -1:
-        cdef cnp.ndarray columns = as_columns(indices, prefix + "indices", self.dimension)
-        cdef cnp.ndarray values = vector(data, prefix + "data", cnp.PyArray_DIM(columns, 0))
-        cdef cnp.ndarray starts = as_starts(indptr, prefix + "indptr", cnp.PyArray_DIM(columns, 0))
-        cdef cnp.ndarray scales = as_weights(weights, cnp.PyArray_DIM(starts, 0) - 1)
-        cdef const int32_t* column = <const int32_t*> cnp.PyArray_DATA(columns)
-        cdef const int64_t* start = <const int64_t*> cnp.PyArray_DATA(starts)
+    cdef int _add_csr(self, tuple parts, str name, weights) except -1:
+        cdef cnp.ndarray values = parts[0], columns = parts[1], starts = parts[2]
         cdef Py_ssize_t n = cnp.PyArray_DIM(starts, 0) - 1
-        cdef Rows rows
-        if not ascending(column, start, n):
-            from scipy.sparse import csr_array
-
-            refuse_not_finite(prefix + "data", values)
-            canonical = csr_array((values, columns, starts), shape=(n, self.dimension), copy=True)
-            canonical.sum_duplicates()
-            values = np.ascontiguousarray(canonical.data, dtype=np.float64)
-            columns = np.ascontiguousarray(canonical.indices, dtype=np.int32)
-            starts = np.ascontiguousarray(canonical.indptr, dtype=np.int64)
-            column = <const int32_t*> cnp.PyArray_DATA(columns)
-            start = <const int64_t*> cnp.PyArray_DATA(starts)
-        rows = Rows(SPARSE, n, floats(values), column, start, floats(scales))
-        return self._add(&rows, prefix + "data", values, scales)
+        cdef cnp.ndarray scales = as_weights(weights, n)
+        cdef Rows rows = Rows(
+            SPARSE, n, floats(values), <const int32_t*> cnp.PyArray_DATA(columns),
+            <const int64_t*> cnp.PyArray_DATA(starts), floats(scales),
+        )
+        return self._add(&rows, name, values, scales)
 
     cdef int _add(self, Rows* rows, str name, cnp.ndarray numbers, cnp.ndarray scales) except -1:
         cdef Py_ssize_t i, d = self.dimension, size = d * d
@@ -429,8 +481,48 @@ cdef class SecondMoment:
         return 0
 
 
+cdef int refuse_indefinite(str name, const double* gram, Py_ssize_t d) except -1:
+    # The diagonal of a positive semidefinite matrix bounds the rest, and the checks against overflow rely on that:
+    # |g_ij| <= (g_ii + g_jj) / 2, here up to a millionth and underflow.
+    cdef Py_ssize_t i, j
+    for i in range(d):
+        if gram[i * (d + 1)] < 0.0:
+            raise ValueError(f"{name}: expected a non-negative diagonal, got {gram[i * (d + 1)]} at {i}")
+        for j in range(i):
+            if fabs(gram[i * d + j]) > (0.5 * gram[i * (d + 1)] + 0.5 * gram[j * (d + 1)]) * (1.0 + 1e-6) + DBL_MIN:
+                raise ValueError(
+                    f"{name}: expected a positive semidefinite matrix, got {gram[i * d + j]} at {(i, j)} "
+                    f"with {gram[j * (d + 1)]} and {gram[i * (d + 1)]} on the diagonal"
+                )
+    return 0
+
+
 cdef inline const double* floats(cnp.ndarray array) noexcept:
     return NULL if array is None else entries(array)
+
+
+cdef tuple sparse_rows(value, str name, Py_ssize_t d):
+    csr = as_csr(name, value, (None, d))
+    return csr_parts(csr.data, csr.indices, csr.indptr, d, name + ".")
+
+
+cdef tuple csr_parts(data, indices, indptr, Py_ssize_t d, str prefix):
+    cdef cnp.ndarray columns = as_columns(indices, prefix + "indices", d)
+    cdef cnp.ndarray values = vector(data, prefix + "data", cnp.PyArray_DIM(columns, 0))
+    cdef cnp.ndarray starts = as_starts(indptr, prefix + "indptr", cnp.PyArray_DIM(columns, 0))
+    cdef Py_ssize_t n = cnp.PyArray_DIM(starts, 0) - 1
+    if ascending(<const int32_t*> cnp.PyArray_DATA(columns), <const int64_t*> cnp.PyArray_DATA(starts), n):
+        return values, columns, starts
+    from scipy.sparse import csr_array
+
+    refuse_not_finite(prefix + "data", values)
+    canonical = csr_array((values, columns, starts), shape=(n, d), copy=True)
+    canonical.sum_duplicates()
+    return (
+        np.ascontiguousarray(canonical.data, dtype=np.float64),
+        np.ascontiguousarray(canonical.indices, dtype=np.int32),
+        np.ascontiguousarray(canonical.indptr, dtype=np.int64),
+    )
 
 
 cdef cnp.ndarray as_weights(value, Py_ssize_t n):
@@ -470,7 +562,7 @@ cdef inline bint ready(value):
     )
 
 
-cdef cnp.ndarray as_columns(value, str name, Py_ssize_t d):
+cdef object as_columns(value, str name, Py_ssize_t d):
     cdef cnp.ndarray array, out
     cdef const int32_t* narrow
     cdef const int64_t* wide

@@ -9,13 +9,19 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
 from libc.math cimport INFINITY, fabs, isfinite, log, sqrt
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._blas cimport add_gram, cholesky_upper
-from dmq_fast.kernels._factor cimport downdate_factor_above, dot, inverse_squares, leverage_work_size, leverages
-from dmq_fast.kernels._moments cimport add_outer, mirror
+from dmq_fast.kernels._factor cimport (
+    downdate_factor_above, dot, inverse_squares, leverage_work_size, leverages, solve_block, solve_block_transposed,
+)
+from dmq_fast.kernels._moments cimport (
+    add_outer, add_outer_sparse, as_columns, mirror, refuse_indefinite, sparse_rows,
+)
+from dmq_fast.kernels._normal cimport standard_normals
 from dmq_fast.kernels._validate cimport (
-    all_finite, entries, flag, integer, matrix, number, positive, refuse_not_finite, vector,
+    all_finite, entries, flag, integer, matrix, non_negative, number, positive, refuse_not_finite, vector,
 )
 
 import numpy as np
@@ -39,6 +45,10 @@ cdef enum:
     LONG = 128
     # Rows for which `leverage` works between two checks for signals.
     BLOCK = 4096
+    # Samples that are solved for together.
+    TOGETHER = 32
+    # Sparse rows made dense at a time.
+    SPREAD = 256
     # Rows handed to BLAS at a time: its integers may have 32 bits.
     MOST = 1 << 16
 
@@ -49,6 +59,9 @@ cdef double LEAST = 2.0 ** -10
 # The factor is computed from the Gram matrix only if the error in any direction is at most this share of V: see
 # `sound`.
 cdef double SHARE = 2.0 ** -20
+
+# Most numbers of one call of `sample_many`.
+cdef Py_ssize_t MANY = <Py_ssize_t> 1 << 56
 
 # Largest n of an unpickled state: half of the largest integer, so that more rows can be added.
 cdef Py_ssize_t LAST = <Py_ssize_t> (<size_t> -1 >> 2)
@@ -73,6 +86,42 @@ cdef cnp.ndarray copied(const double* x, Py_ssize_t rows, Py_ssize_t columns):
     return out
 
 
+# Rows (n, d) that one call adds: dense, or sparse if `starts` is not NULL.
+cdef struct Rows:
+    Py_ssize_t n
+    const double* values
+    const int32_t* columns
+    const int64_t* starts
+
+
+cdef Rows dense(cnp.ndarray rows):
+    return Rows(cnp.PyArray_DIM(rows, 0), entries(rows), NULL, NULL)
+
+
+cdef Rows sparse(tuple parts):
+    # `parts` come from `sparse_rows` and stay alive.
+    cdef cnp.ndarray values = parts[0], columns = parts[1], starts = parts[2]
+    return Rows(
+        cnp.PyArray_DIM(starts, 0) - 1, entries(values), <const int32_t*> cnp.PyArray_DATA(columns),
+        <const int64_t*> cnp.PyArray_DATA(starts),
+    )
+
+
+cdef inline bint is_sparse(value):
+    return not cnp.PyArray_CheckExact(value) and hasattr(value, "tocsr")
+
+
+cdef void spread(double* out, const Rows* rows, Py_ssize_t i, Py_ssize_t d) noexcept nogil:
+    # out (d,) <- row i
+    cdef Py_ssize_t k
+    if rows.starts == NULL:
+        memcpy(out, rows.values + i * d, d * sizeof(double))
+        return
+    memset(out, 0, d * sizeof(double))
+    for k in range(rows.starts[i], rows.starts[i + 1]):
+        out[rows.columns[k]] = rows.values[k]
+
+
 @cython.final
 cdef class Ridge:
     """Incremental ridge regression on a Cholesky factor that Givens rotations keep up to date.
@@ -92,6 +141,9 @@ cdef class Ridge:
         In the second a row changes n and with it all of V, so there is no rank-one form: `update` adds to the sums in
         O(d^2), and the first query after it factorises in O(d^3), as does every `downdate`. Without rows V = lambda I.
         Without rows theta is zero in both.
+    targets : int, optional
+        Number t >= 1 of targets that share the rows and the factor: each y then has shape (t,), and `moment`, `theta`
+        and samples have shape (d, t). None, the default, is one target without that axis.
 
     Attributes
     ----------
@@ -102,7 +154,9 @@ cdef class Ridge:
     normalized : bool
         As given.
     n : int
-        Rows added less rows removed; a weighted row counts once.
+        Rows added less rows removed; a weighted row counts once, and a discounted one still does.
+    targets : int or None
+        As given.
 
     Notes
     -----
@@ -115,9 +169,10 @@ cdef class Ridge:
     u trace(V) there, a rotated one of u sqrt(lambda trace(V)). So the factor is computed from the Gram matrix only
     while ``(d + 64) u trace(V) <= 2^-20 mu`` for a lower bound mu on the least eigenvalue of V (lambda, or a bound from
     the factor) and V is definite in float64. Otherwise the rotated factor stays, which is always definite,
-    `update_rows` rotates every row, and k goes on growing. Three operations use the Gram matrix in any case: queries
-    when `normalized`, where trace(V) is that of the mean, `merge`, and `refactor`. After them leverages in such a
-    direction have a relative error of about d u trace(V) / lambda.
+    `update_rows` rotates every row, `discount` and a larger lambda are rotations of d rows, and k goes on growing. Five
+    operations use the Gram matrix in any case: queries when `normalized`, where trace(V) is that of the mean, `merge`,
+    `refactor`, `from_moments`, and `regularize` with a smaller lambda. After them leverages in such a direction have a
+    relative error of about d u trace(V) / lambda.
 
     A call that raises leaves the state unchanged. Several threads may read one object at a time, also when normalised:
     the first one factorises while the others wait. A thread that reads while another changes the object, or changes it
@@ -131,13 +186,19 @@ cdef class Ridge:
     array([1., 0.])
     >>> ridge.leverage([0.0, 1.0])
     1.0
+    >>> ridge.discount(0.5)  # forget: V = I + 0.5 sum phi phi^T
+    >>> round(ridge.leverage([1.0, 0.0]), 9)
+    0.666666667
     """
 
     cdef readonly Py_ssize_t dimension
     cdef readonly Py_ssize_t n
     cdef readonly double regularization
     cdef readonly bint normalized
-    # U in the upper triangle, and room for the next one. The entries below the diagonals are never read.
+    # Columns of the moment, and whether they are an axis of results.
+    cdef Py_ssize_t _columns
+    cdef bint _several
+    # U, zero below the diagonal, and room for the next one. Both stay where they are: `factor` is a view.
     cdef double* _factor
     cdef double* _spare
     # Lower triangle of sum phi phi^T, without the rows in the buffer.
@@ -162,7 +223,7 @@ cdef class Ridge:
     # What threads do that have released the lock of the interpreter: -1, one changes the object; k > 0, k of them read.
     cdef Py_ssize_t _busy
 
-    def __cinit__(self, Py_ssize_t d, regularization, normalized=False):
+    def __cinit__(self, Py_ssize_t d, regularization, normalized=False, targets=None):
         if not 1 <= d <= 1 << 28:
             raise ValueError(f"d: expected an integer in [1, 2^28], got {d}")
         self.regularization = positive(regularization, "regularization")
@@ -170,9 +231,13 @@ cdef class Ridge:
         self._trace = d * self.regularization
         if self.regularization < DBL_MIN or self._trace > ROOM:
             raise ValueError(f"regularization: {self.regularization} is out of the range of float64 here")
+        self._several = targets is not None
+        self._columns = integer(targets, "targets", 1, 1 << 28) if self._several else 1
         self.dimension = d
         self._factors, self._sums = np.zeros((2, d, d)), np.zeros((d, d))
-        self._waiting, self._products, self._scratch = np.zeros((HELD, d)), np.zeros(d), np.zeros(3 * d)
+        self._waiting, self._products, self._scratch = np.zeros((HELD, d)), np.zeros(d * self._columns), np.zeros(3 * d)
+        # `factor` hands out views.
+        self._factors.flags.writeable = False
         self._factor = entries(self._factors)
         self._spare = self._factor + d * d
         self._lower, self._rows = entries(self._sums), entries(self._waiting)
@@ -183,7 +248,7 @@ cdef class Ridge:
         # The state without rows.
         cdef Py_ssize_t i, d = self.dimension
         memset(self._lower, 0, d * d * sizeof(double))
-        memset(self._moment, 0, d * sizeof(double))
+        memset(self._moment, 0, d * self._columns * sizeof(double))
         memset(self._factor, 0, d * d * sizeof(double))
         for i in range(d):
             self._factor[i * d + i] = sqrt(self.regularization)
@@ -244,7 +309,7 @@ cdef class Ridge:
         self.form(self._spare, more, less, n)
         info = cholesky_upper(self._spare, self.dimension)
         if info == 0:
-            self._factor, self._spare = self._spare, self._factor
+            memcpy(self._factor, self._spare, self.dimension * self.dimension * sizeof(double))
             self._left = REFACTOR
             self._fresh = True
         return info
@@ -313,15 +378,17 @@ cdef class Ridge:
             f"(leading minor {minor}, regularization {self.regularization:g})"
         )
 
-    def update(self, phi, y):
-        """Add a row: V <- V + phi phi^T and moment <- moment + y phi, in O(d^2).
+    def update(self, phi, y, weight=1.0):
+        """Add a row: V <- V + w phi phi^T and moment <- moment + w y phi, in O(d^2).
 
         Parameters
         ----------
         phi : array_like, shape (d,)
             Features. A float64 C-contiguous array is taken as it is.
-        y : float
-            Target.
+        y : float, or array_like of shape (t,)
+            Target, or targets.
+        weight : float, default 1
+            w >= 0.
 
         Raises
         ------
@@ -329,11 +396,58 @@ cdef class Ridge:
             On a wrong dtype or shape, an entry that is not finite, or a sum that would overflow; nothing has changed
             then.
         """
+        self.add_one(vector(phi, "phi", self.dimension), y, weight)
+
+    def update_sparse(self, indices, values, y, weight=1.0):
+        """Add a row that is zero but at some columns; see `update`. Zeros before its first entry save time.
+
+        Parameters
+        ----------
+        indices : array_like of int, shape (nnz,)
+            Columns in 0..d-1, in any order; the values of one column add up.
+        values : array_like, shape (nnz,)
+        y : float, or array_like of shape (t,)
+            Target, or targets.
+        weight : float, default 1
+            w >= 0.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `update`; nothing has changed then.
+        """
+        cdef cnp.ndarray columns = as_columns(indices, "indices", self.dimension), row = np.zeros(self.dimension)
+        cdef cnp.ndarray numbers = vector(values, "values", cnp.PyArray_DIM(columns, 0))
+        cdef const int32_t* column = <const int32_t*> cnp.PyArray_DATA(columns)
+        cdef Py_ssize_t i
+        refuse_not_finite("values", numbers)
+        for i in range(cnp.PyArray_DIM(columns, 0)):
+            entries(row)[column[i]] += entries(numbers)[i]
+        self.add_one(row, y, weight)
+
+    cdef cnp.ndarray many(self, y, Py_ssize_t m):
+        # Targets: of one row if m is negative, otherwise of m.
+        if not self._several:
+            return vector(y, "y", m)
+        return vector(y, "y", self._columns) if m < 0 else matrix(y, "y", m, self._columns)
+
+    cdef int add_one(self, cnp.ndarray row, y, weight) except -1:
         cdef Py_ssize_t d = self.dimension
-        cdef cnp.ndarray row = vector(phi, "phi", d)
-        cdef double target = number(y, "y")
+        cdef cnp.ndarray targets = self.many(y, -1) if self._several else None
+        cdef double single = 0.0 if self._several else number(y, "y")
+        cdef const double* target = entries(targets) if self._several else &single
+        cdef double share = non_negative(weight, "weight")
         cdef const double* x = entries(row)
-        cdef double square = dot(x, x, d), reach = fabs(target) * sqrt(square)
+        cdef cnp.ndarray weighted
+        cdef double square, reach
+        if share != 1.0:
+            # w phi phi^T and w y phi are those of a scaled row with scaled targets.
+            refuse_not_finite("phi", row)
+            as_floats("y", y, np.shape(y))
+            weighted, targets = scaled(x, sqrt(share), d), scaled(target, sqrt(share), self._columns)
+            x, target = entries(weighted), entries(targets)
+        square = dot(x, x, d)
+        reach = size_of(target, self._columns) * sqrt(square)
         self.may_write()
         self.admit(square, reach, "phi", row, y)
         self._trace += square
@@ -351,17 +465,29 @@ cdef class Ridge:
                 self.rotate(x)
             self._busy = 0
         self.settle()
+        return 0
 
-    cdef void hold(self, const double* x, double target) noexcept nogil:
-        cdef Py_ssize_t i, d = self.dimension
-        cdef double* row = self._rows + self._held * d
-        for i in range(d):
-            row[i] = x[i]
-            self._moment[i] += target * x[i]
+    cdef void hold(self, const double* x, const double* target) noexcept nogil:
+        memcpy(self._rows + self._held * self.dimension, x, self.dimension * sizeof(double))
+        self.add_products(x, target)
         self._held += 1
+
+    cdef void add_products(self, const double* x, const double* target) noexcept nogil:
+        # moment (d, t) <- moment + x target^T
+        cdef Py_ssize_t i, j, t = self._columns
+        if t == 1:
+            for i in range(self.dimension):
+                self._moment[i] += target[0] * x[i]
+            return
+        for i in range(self.dimension):
+            for j in range(t):
+                self._moment[i * t + j] += x[i] * target[j]
 
     cdef void rotate(self, const double* x) noexcept nogil:
         memcpy(self._work, x, self.dimension * sizeof(double))
+        self.rotate_work()
+
+    cdef void rotate_work(self) noexcept nogil:
         update_factor(self._factor, self._work, self.dimension)
         self._left -= 1
 
@@ -373,8 +499,10 @@ cdef class Ridge:
 
         Parameters
         ----------
-        Phi : array_like, shape (m, d)
-        y : array_like, shape (m,)
+        Phi : array_like or sparse, shape (m, d)
+            Anything with a method `tocsr` is taken as a SciPy sparse matrix or array; nnz^2 / 2 operations for a row of
+            nnz entries then take the place of the product.
+        y : array_like, shape (m,) or (m, t)
         weights : array_like, shape (m,), optional
             Non-negative weights, ones by default. `n` grows by m, whatever the weights. To `downdate` a row of weight
             w, scale phi and y by its root.
@@ -384,32 +512,38 @@ cdef class Ridge:
         TypeError, ValueError
             As for `update`, and on a negative weight; nothing has changed then.
         """
-        cdef Py_ssize_t i, d = self.dimension
-        cdef cnp.ndarray rows = matrix(Phi, "Phi", -1, d)
-        cdef Py_ssize_t m = cnp.PyArray_DIM(rows, 0)
-        cdef cnp.ndarray targets = vector(y, "y", m)
+        cdef Py_ssize_t i, first, size, d = self.dimension
+        cdef tuple parts = sparse_rows(Phi, "Phi", d) if is_sparse(Phi) else None
+        cdef cnp.ndarray rows = matrix(Phi, "Phi", -1, d) if parts is None else parts[0]
+        cdef Rows given = dense(rows) if parts is None else sparse(parts)
+        cdef Py_ssize_t m = given.n
+        cdef cnp.ndarray targets = self.many(y, m)
+        cdef str name = "Phi" if parts is None else "Phi.data"
         if weights is not None:
             weights = as_floats("weights", weights, (m,))
             if (weights < 0.0).any():
                 raise ValueError(f"weights: expected non-negative numbers, got {weights.min()}")
-            refuse_not_finite("Phi", rows)
+            refuse_not_finite(name, rows)
             refuse_not_finite("y", targets)
             with np.errstate(all="ignore"):
                 # sum w phi phi^T and sum w y phi are those of scaled rows and targets.
                 root = np.sqrt(weights)
-                rows, targets = rows * root[:, None], targets * root
+                rows = rows * (root[:, None] if parts is None else np.repeat(root, np.diff(parts[2])))
+                targets = targets * (root[:, None] if self._several else root)
             if not (np.isfinite(rows).all() and np.isfinite(targets).all()):
                 raise ValueError("Phi, y, weights: a product is out of the range of float64; rescale")
-        cdef const double* x = entries(rows)
+            given.values = entries(rows)
         cdef const double* target = entries(targets)
         cdef double square, squares = 0.0, reach = 0.0
         with nogil:
             for i in range(m):
-                square = dot(x + i * d, x + i * d, d)
+                first = i * d if given.starts == NULL else given.starts[i]
+                size = d if given.starts == NULL else given.starts[i + 1] - first
+                square = dot(given.values + first, given.values + first, size)
                 squares += square
-                reach += fabs(target[i]) * sqrt(square)
+                reach += size_of(target + i * self._columns, self._columns) * sqrt(square)
         self.may_write()
-        self.admit(squares, reach, "Phi", rows, targets)
+        self.admit(squares, reach, name, rows, targets)
         if m == 0:
             return
         self._trace += squares
@@ -417,39 +551,53 @@ cdef class Ridge:
         self._theta = None
         self._busy = -1
         with nogil:
-            self.add_block(x, target, m)
+            self.add_block(&given, target)
         self._busy = 0
         self.settle()
 
-    cdef void add_block(self, const double* x, const double* target, Py_ssize_t m) noexcept nogil:
-        cdef Py_ssize_t i, j, size, done = 0, d = self.dimension
+    cdef void add_sums(self, const Rows* rows, const double* target) noexcept nogil:
+        # The Gram matrix and the moment, or the buffer.
+        cdef Py_ssize_t i, k, first, size, done = 0, m = rows.n, d = self.dimension, t = self._columns
+        if rows.starts != NULL:
+            for i in range(m):
+                first, size = rows.starts[i], rows.starts[i + 1] - rows.starts[i]
+                add_outer_sparse(self._lower, rows.columns + first, rows.values + first, size, 1.0, d)
+                for k in range(first, first + size):
+                    for done in range(t):
+                        self._moment[rows.columns[k] * t + done] += rows.values[k] * target[i * t + done]
+            return
         if self._held + m > HELD:
             self.flush()
         if m <= HELD:
             for i in range(m):
-                self.hold(x + i * d, target[i])
-        else:
-            while done < m:
-                size = min(MOST, m - done)
-                add_gram(self._lower, x + done * d, size, d)
-                done += size
-            for i in range(m):
-                for j in range(d):
-                    self._moment[j] += target[i] * x[i * d + j]
+                self.hold(rows.values + i * d, target + i * t)
+            return
+        while done < m:
+            size = min(MOST, m - done)
+            add_gram(self._lower, rows.values + done * d, size, d)
+            done += size
+        for i in range(m):
+            self.add_products(rows.values + i * d, target + i * t)
+
+    cdef void add_block(self, const Rows* rows, const double* target) noexcept nogil:
+        cdef Py_ssize_t i, size, done = 0, m = rows.n, d = self.dimension
+        self.add_sums(rows, target)
         self.n += m
         if self.normalized:
             self._fresh = False
             return
         if ROTATE * m <= d + FEW:
             for i in range(m):
-                self.rotate(x + i * d)
+                spread(self._work, rows, i, d)
+                self.rotate_work()
             return
         # A few rotated rows may raise the least eigenvalue enough to use the Gram matrix, which holds all rows by now.
         done = 0
         while done < m and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
             size = min(REFACTOR, m - done)
             for i in range(done, done + size):
-                self.rotate(x + i * d)
+                spread(self._work, rows, i, d)
+                self.rotate_work()
             done += size
 
     def downdate(self, phi, y):
@@ -463,7 +611,7 @@ cdef class Ridge:
         Parameters
         ----------
         phi : array_like, shape (d,)
-        y : float
+        y : float, or array_like of shape (t,)
             A row as it was added.
 
         Raises
@@ -475,9 +623,10 @@ cdef class Ridge:
         """
         cdef Py_ssize_t i, d = self.dimension
         cdef cnp.ndarray row = vector(phi, "phi", d)
-        cdef double target = number(y, "y")
+        # A new array: the targets, and later their negatives.
+        cdef cnp.ndarray targets = -self.many(y, -1) if self._several else np.array([-number(y, "y")])
         cdef const double* x = entries(row)
-        cdef double square = dot(x, x, d), reach = fabs(target) * sqrt(square)
+        cdef double square = dot(x, x, d), reach = size_of(entries(targets), self._columns) * sqrt(square)
         cdef int info
         self.may_write()
         # A row that was added fits. Twice ROOM also holds the difference with a row that was not.
@@ -497,8 +646,8 @@ cdef class Ridge:
         self._theta = None
         self.n -= 1
         self._reach = 0.0
-        for i in range(d):
-            self._moment[i] -= target * x[i]
+        self.add_products(x, entries(targets))
+        for i in range(d * self._columns):
             self._reach = max(self._reach, fabs(self._moment[i]))
         if self.n == 0:
             self.clear()
@@ -522,8 +671,170 @@ cdef class Ridge:
             add_outer(self._lower, x, -1.0, d)
         return info
 
+    def discount(self, factor, with_regularization=False):
+        """Forget: multiply the sums by a factor in place, gram <- factor gram and moment <- factor moment.
+
+        Parameters
+        ----------
+        factor : float
+            In (0, 1].
+        with_regularization : bool, default False
+            Which of two ways to forget is meant::
+
+                False:  V = lambda I + factor gram, a change of full rank, in O(d^3)
+                True:   lambda <- factor lambda too, so V <- factor V and theta stays, in O(d^2)
+
+            The second takes the prior away with the data: directions that are not seen any more become unknown.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is of another type or out of range, or lambda would be too small for float64; nothing has
+            changed then.
+        """
+        cdef double share = positive(factor, "factor"), root = sqrt(share)
+        cdef bint whole = flag(with_regularization, "with_regularization")
+        cdef Py_ssize_t i, d = self.dimension
+        if share > 1.0:
+            raise ValueError(f"factor: expected a number in (0, 1], got {share}")
+        if whole and self.regularization * share < DBL_MIN:
+            raise ValueError(f"factor: {share} times regularization {self.regularization} is out of range of float64")
+        self.may_write()
+        self._busy = -1
+        with nogil:
+            self.flush()
+            for i in range(d * d):
+                self._lower[i] *= share
+                self._factor[i] *= root
+            for i in range(d * self._columns):
+                self._moment[i] *= share
+            self._reach *= share
+            self._trace *= share
+            self._least *= share
+            # Every entry of U was rounded, as by a rotation.
+            self._left -= 1
+            if whole:
+                self.regularization *= share
+            else:
+                self.lift((1.0 - share) * self.regularization)
+            if self.normalized:
+                self._fresh = False
+        self._busy = 0
+        self._theta = None
+        self.settle()
+
+    cdef void lift(self, double more) noexcept nogil:
+        # V <- V + more I, where the sums and lambda are those of the result.
+        cdef Py_ssize_t i, d = self.dimension
+        self._trace += d * more
+        self._least += more
+        if self.normalized or more == 0.0 or (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
+            return
+        more = sqrt(more)
+        for i in range(d):
+            memset(self._work, 0, d * sizeof(double))
+            self._work[i] = more
+            self.rotate_work()
+
+    def regularize(self, regularization):
+        """Change lambda in place, in O(d^3); the sums stay.
+
+        Parameters
+        ----------
+        regularization : float
+            The new lambda > 0. When it is smaller, V comes from the Gram matrix, as in `merge`.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If V is not positive definite in float64; nothing has changed then. When normalised, queries raise it.
+        TypeError, ValueError
+            If it is no such number, or out of the range of float64; nothing has changed then.
+        """
+        cdef double new = positive(regularization, "regularization"), old = self.regularization
+        cdef double trace = max(self._trace - self.dimension * old, 0.0) + self.dimension * new
+        cdef int info = 0
+        if new < DBL_MIN or not trace <= ROOM:
+            raise ValueError(f"regularization: {new} is out of the range of float64 here")
+        self.may_write()
+        self.regularization = new
+        self._busy = -1
+        with nogil:
+            if new >= old:
+                self.lift(new - old)
+            elif not self.normalized:
+                info = self.factorise(NULL, NULL, self.n)
+        self._busy = 0
+        if info != 0:
+            error = self.indefinite("regularization", info)
+            self.regularization = old
+            raise error
+        if new < old:
+            self._trace, self._least = trace, new
+        self._fresh = not self.normalized
+        self._theta = None
+        self.settle()
+
+    @staticmethod
+    def from_moments(gram, moment, n, regularization, normalized=False):
+        """Return a Ridge that goes on from the sums of n rows, in O(d^3).
+
+        Parameters
+        ----------
+        gram : array_like, shape (d, d)
+            Sum of phi phi^T; the lower triangle is read.
+        moment : array_like, shape (d,), or (d, t) for t targets
+            Sum of y phi.
+        n : int
+            Rows in the sums; 0 only where they are zero.
+        regularization : float
+            lambda > 0.
+        normalized : bool, default False
+            As for the class.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If V is not positive definite in float64.
+        TypeError, ValueError
+            On a wrong dtype or shape, an entry that is not finite, a diagonal of `gram` that is not that of a second
+            moment, or sums out of the range of float64.
+
+        Examples
+        --------
+        >>> ridge = Ridge.from_moments([[3.0]], [8.0], n=5, regularization=1.0)
+        >>> ridge.n, ridge.theta
+        (5, array([2.]))
+        """
+        cdef cnp.ndarray sums = matrix(gram, "gram", -1, -1), products = as_numbers("moment", moment)
+        cdef Py_ssize_t i, d = cnp.PyArray_DIM(sums, 0), rows = integer(n, "n", 0, LAST)
+        cdef Ridge new
+        cdef int info
+        if d == 0 or cnp.PyArray_DIM(sums, 1) != d:
+            raise ValueError(f"gram: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(sums, 1))}")
+        targets = cnp.PyArray_DIM(products, 1) if cnp.PyArray_NDIM(products) == 2 else None
+        products = as_floats("moment", products, (d,) if targets is None else (d, None))
+        refuse_not_finite("gram", sums)
+        refuse_indefinite("gram", entries(sums), d)
+        if rows == 0 and (np.tril(sums).any() or products.any()):
+            raise ValueError("n: expected an integer >= 1 where gram or moment is not zero, got 0")
+        new = Ridge(d, regularization, normalized, targets)
+        for i in range(d):
+            new._trace += entries(sums)[i * (d + 1)]
+            memcpy(new._lower + i * d, entries(sums) + i * d, (i + 1) * sizeof(double))
+        for i in range(d * new._columns):
+            new._moment[i] = entries(products)[i]
+            new._reach = max(new._reach, fabs(new._moment[i]))
+        if not (new._trace <= ROOM and new._reach <= ROOM):
+            raise ValueError("gram, moment: a sum is out of the range of float64; rescale")
+        new.n = rows
+        info = new.factorise(NULL, NULL, rows)
+        if info != 0:
+            raise new.indefinite("gram", info)
+        return new
+
     def merge(self, Ridge other not None):
-        """Add the rows of another Ridge of the same dimension, regularization and normalisation, in O(d^3).
+        """Add the rows of another Ridge of the same dimension, regularization, normalisation and targets, in O(d^3).
 
         V = V1 + V2 - lambda I comes from the Gram matrices, with an error of about d u trace(V). If lambda is as small
         as that, V has no correct digits in directions orthogonal to all rows.
@@ -537,7 +848,7 @@ cdef class Ridge:
         """
         cdef Py_ssize_t i, n, d = self.dimension
         cdef int info = 0
-        for name in ("dimension", "regularization", "normalized"):
+        for name in ("dimension", "regularization", "normalized", "targets"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise ValueError(f"other: expected {name} {mine}, got {theirs}")
@@ -547,7 +858,7 @@ cdef class Ridge:
         if not (trace <= ROOM - self._trace and reach <= ROOM - self._reach):
             raise ValueError("other: a sum of products is out of the range of float64")
         # Read all of `other` here, before the lock is released: it may change while the factor is computed.
-        cdef cnp.ndarray sums = other.sums(), products = copied(other._moment, -1, d)
+        cdef cnp.ndarray sums = other.sums(), products = other.moment
         cdef const double* more = entries(sums)
         cdef const double* moment = entries(products)
         n = other.n + self.n
@@ -562,7 +873,7 @@ cdef class Ridge:
         self._theta = None
         for i in range(d * d):
             self._lower[i] += more[i]
-        for i in range(d):
+        for i in range(d * self._columns):
             self._moment[i] += moment[i]
         self._trace += trace
         self._least = max(self._least, least)
@@ -586,13 +897,22 @@ cdef class Ridge:
 
     @property
     def moment(self):
-        """Sum of y phi, shape (d,), a new array."""
+        """Sum of y phi, shape (d,) or (d, t), a new array."""
         self.may_read()
-        return copied(self._moment, -1, self.dimension)
+        return self.shaped(self._moment)
+
+    @property
+    def targets(self):
+        """Number of targets, or None for one without an axis of its own."""
+        return self._columns if self._several else None
+
+    cdef cnp.ndarray shaped(self, const double* x):
+        # A copy of x (d, t), or (d,).
+        return copied(x, self.dimension, self._columns) if self._several else copied(x, -1, self.dimension)
 
     @property
     def theta(self):
-        """The estimate, shape (d,), a new array; solved for once after a change.
+        """The estimate, shape (d,) or (d, t), a new array; solved for once after a change.
 
         Raises
         ------
@@ -601,32 +921,41 @@ cdef class Ridge:
         numpy.linalg.LinAlgError
             When normalised, if V is not positive definite in float64.
         """
-        return copied(entries(self.estimate()), -1, self.dimension)
+        return self.shaped(entries(self.estimate()))
 
     cdef cnp.ndarray estimate(self):
         # The object's own array: never returned to users, and never written to again.
-        cdef Py_ssize_t i, d = self.dimension
+        cdef Py_ssize_t i, d = self.dimension, t = self._columns
         cdef double total
         cdef double* out
         cdef cnp.ndarray theta
         self.ready()
         if self._theta is None:
-            theta = doubles(d)
+            theta = doubles(d * t)
             out = entries(theta)
             # Without rows theta is zero: the moment is zero, and must not be divided by n = 0.
             total = 1.0 if not self.normalized else self.n if self.n > 0 else INFINITY
             self._busy += 1
             with nogil:
                 # U^T U theta = moment
-                for i in range(d):
+                for i in range(d * t):
                     out[i] = self._moment[i] / total
-                solve_factor_transposed(self._factor, out, d)
-                solve_factor(self._factor, out, d)
+                solve_both(self._factor, out, t, d)
             self._busy -= 1
-            if not all_finite(out, d):
+            if not all_finite(out, d * t):
                 raise ValueError("theta: the estimate is out of the range of float64; rescale")
             self._theta = theta
         return self._theta
+
+    @property
+    def factor(self):
+        """The Cholesky factor U, V = U^T U, upper triangular, shape (d, d): a read-only view that follows every change.
+
+        Copy it to keep it. When normalised, it follows at the next query. What a thread reads from it while another one
+        changes the object is undefined.
+        """
+        self.ready()
+        return self._factors[0]
 
     @property
     def logdet(self):
@@ -643,11 +972,12 @@ cdef class Ridge:
 
         Parameters
         ----------
-        Phi : array_like, shape (m, d) or (d,)
+        Phi : array_like or sparse, shape (m, d), or array_like, shape (d,)
 
         Returns
         -------
         numpy.ndarray, shape (m,), or float for a single row
+            With several targets (m, t), or (t,) for a single row.
 
         Raises
         ------
@@ -655,12 +985,17 @@ cdef class Ridge:
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
         """
         cdef Py_ssize_t i, m, d = self.dimension
-        cdef cnp.ndarray rows = points(Phi, d)
+        cdef tuple parts = sparse_points(Phi, d) if is_sparse(Phi) else None
+        cdef cnp.ndarray rows = points(Phi, d) if parts is None else parts[0]
         cdef cnp.ndarray theta = self.estimate(), result
         cdef const double* x = entries(rows)
         cdef const double* weights = entries(theta)
         cdef double value
         cdef double* out
+        if parts is not None or self._several:
+            return self.predictions(sparse(parts) if parts is not None else dense(
+                rows if cnp.PyArray_NDIM(rows) == 2 else rows[None, :]
+            ), weights, parts is None and cnp.PyArray_NDIM(rows) == 1)
         if cnp.PyArray_NDIM(rows) == 1:
             value = dot(x, weights, d)
             if not isfinite(value):
@@ -679,12 +1014,35 @@ cdef class Ridge:
             refuse_result("prediction")
         return result
 
+    cdef cnp.ndarray predictions(self, Rows rows, const double* weights, bint single):
+        # Of sparse rows, or of several targets.
+        cdef Py_ssize_t i, j, k, first, size, t = self._columns, d = self.dimension
+        cdef cnp.ndarray result = np.zeros((rows.n, t))
+        cdef double* out = entries(result)
+        cdef const double* weight
+        cdef double value = 0.0
+        with nogil:
+            for i in range(rows.n):
+                first = i * d if rows.starts == NULL else rows.starts[i]
+                size = d if rows.starts == NULL else rows.starts[i + 1] - first
+                for k in range(size):
+                    weight = weights + (k if rows.starts == NULL else rows.columns[first + k]) * t
+                    for j in range(t):
+                        out[i * t + j] += rows.values[first + k] * weight[j]
+                for j in range(t):
+                    value += out[i * t + j] * 0.0
+        if value != 0.0:
+            refuse_result("prediction")
+        if not self._several:
+            return result[:, 0]
+        return result[0] if single else result
+
     def leverage(self, Phi):
         """Return phi^T V^{-1} phi for every row, which is |U^{-T} phi|^2.
 
         Parameters
         ----------
-        Phi : array_like, shape (m, d) or (d,)
+        Phi : array_like or sparse, shape (m, d), or array_like, shape (d,)
 
         Returns
         -------
@@ -699,29 +1057,39 @@ cdef class Ridge:
             When normalised, if V is not positive definite in float64.
         """
         cdef Py_ssize_t begin, i, m, size, d = self.dimension
-        cdef cnp.ndarray rows = points(Phi, d), result, scratch
+        cdef tuple parts = sparse_points(Phi, d) if is_sparse(Phi) else None
+        cdef cnp.ndarray rows = points(Phi, d) if parts is None else parts[0], block, result, scratch
         cdef const double* x = entries(rows)
         cdef double* work
         cdef double* out
+        cdef double* wide
         cdef double value
-        cdef bint single = cnp.PyArray_NDIM(rows) == 1
+        cdef bint single = parts is None and cnp.PyArray_NDIM(rows) == 1
+        cdef Rows given
         self.ready()
         if single and d < LONG:
             leverages(self._factor, x, &value, self._work, 1, d)
             if not isfinite(value):
                 refuse_result("leverage")
             return value
-        m = 1 if single else cnp.PyArray_DIM(rows, 0)
+        given = dense(rows[None, :] if single else rows) if parts is None else sparse(parts)
+        m = given.n
+        block = doubles(1 if parts is None else SPREAD * d)
         result, scratch = doubles(m), doubles(leverage_work_size(d))
-        out, work = entries(result), entries(scratch)
+        out, work, wide = entries(result), entries(scratch), entries(block)
         value = 0.0
         self._busy += 1
         try:
-            for begin in range(0, m, BLOCK):
+            for begin in range(0, m, BLOCK if parts is None else SPREAD):
                 PyErr_CheckSignals()
-                size = min(m - begin, BLOCK)
+                size = min(m - begin, BLOCK if parts is None else SPREAD)
                 with nogil:
-                    leverages(self._factor, x + begin * d, out + begin, work, size, d)
+                    x = given.values + begin * d
+                    if given.starts != NULL:
+                        x = wide
+                        for i in range(size):
+                            spread(wide + i * d, &given, begin + i, d)
+                    leverages(self._factor, x, out + begin, work, size, d)
                     for i in range(begin, begin + size):
                         value += out[i] * 0.0
         finally:
@@ -730,10 +1098,132 @@ cdef class Ridge:
             refuse_result("leverage")
         return out[0] if single else result
 
+    def solve(self, b):
+        """Return V^{-1} b, from the factor in O(d^2) a column.
+
+        Parameters
+        ----------
+        b : array_like, shape (d,) or (d, m)
+
+        Returns
+        -------
+        numpy.ndarray, shape of b
+
+        Raises
+        ------
+        TypeError, ValueError
+            On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
+        numpy.linalg.LinAlgError
+            When normalised, if V is not positive definite in float64.
+        """
+        cdef cnp.ndarray given = columns(b, self.dimension), out = given.copy()
+        cdef double* x = entries(out)
+        cdef Py_ssize_t d = self.dimension, m = 1 if cnp.PyArray_NDIM(out) == 1 else cnp.PyArray_DIM(out, 1)
+        self.ready()
+        self._busy += 1
+        with nogil:
+            solve_both(self._factor, x, m, d)
+        self._busy -= 1
+        if not all_finite(x, d * m):
+            raise ValueError("b: a solution is out of the range of float64; rescale")
+        return out
+
+    def sample(self, rng, scale=1.0):
+        """Draw from N(theta, scale^2 V^{-1}), the posterior of Thompson sampling: theta + scale U^{-1} z, in O(d^2).
+
+        With a prior N(0, (s^2 / lambda) I) and noise of variance s^2, the posterior has scale = s.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or Stream
+            Gives z, d standard normals a target. A generator goes on; a Stream is read from its beginning, so give
+            every draw a position of its own, ``stream.at(t)``. The same seed gives the same bits.
+        scale : float, default 1
+            Non-negative.
+
+        Returns
+        -------
+        numpy.ndarray, shape (d,), or (d, t) with independent columns for several targets
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is of another type or out of range, or a result overflows.
+        numpy.linalg.LinAlgError
+            When normalised, if V is not positive definite in float64.
+
+        Examples
+        --------
+        >>> ridge = Ridge(2, 1.0)
+        >>> ridge.update([1.0, 0.0], 2.0)
+        >>> rng = np.random.default_rng(0)
+        >>> x = np.array([0.6, 0.8])
+        >>> ridge.sample(rng) @ x == ridge.sample(rng, 0.5) @ x
+        np.False_
+        >>> ridge.sample(rng, 0.0) == ridge.theta
+        array([ True,  True])
+        """
+        cdef double width = non_negative(scale, "scale")
+        cdef Py_ssize_t d = self.dimension, t = self._columns
+        cdef cnp.ndarray out = standard_normals(rng, -1, d * t), theta = self.estimate()
+        cdef double* x = entries(out)
+        cdef const double* mean = entries(theta)
+        if d < LONG:
+            displace(self._factor, mean, width, x, t, d)
+        else:
+            self._busy += 1
+            with nogil:
+                displace(self._factor, mean, width, x, t, d)
+            self._busy -= 1
+        if not all_finite(x, d * t):
+            raise ValueError("scale: a sample is out of the range of float64")
+        return out.reshape(d, t) if self._several else out
+
+    def sample_many(self, rng, m, scale=1.0):
+        """Draw m times; see `sample`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or Stream
+            Gives the normals of m calls of `sample`, from one position of a stream.
+        m : int
+            Non-negative.
+        scale : float, default 1
+            Non-negative.
+
+        Returns
+        -------
+        numpy.ndarray, shape (m, d) or (m, d, t)
+            The numbers of m calls of `sample` with one generator, except for rounding.
+
+        Raises
+        ------
+        TypeError, ValueError, numpy.linalg.LinAlgError
+            As for `sample`.
+        """
+        cdef double width = non_negative(scale, "scale")
+        cdef Py_ssize_t i, d = self.dimension, t = self._columns, size = integer(m, "m", 0, MANY // (d * t))
+        cdef cnp.ndarray out = standard_normals(rng, size, d * t), scratch = doubles(TOGETHER * d)
+        cdef cnp.ndarray theta = self.estimate()
+        cdef double* x = entries(out)
+        cdef double* work = entries(scratch)
+        cdef const double* mean = entries(theta)
+        self._busy += 1
+        with nogil:
+            if t == 1:
+                displace_rows(self._factor, mean, width, x, work, size, d)
+            else:
+                for i in range(size):
+                    displace(self._factor, mean, width, x + i * d * t, t, d)
+        self._busy -= 1
+        if not all_finite(x, d * t * size):
+            raise ValueError("scale: a sample is out of the range of float64")
+        return out.reshape(size, d, t) if self._several else out
+
     def copy(self):
         """Return an independent Ridge in the same state, bit for bit."""
         self.may_read()
-        cdef Ridge other = Ridge(self.dimension, self.regularization, self.normalized)
+        cdef Ridge other = Ridge(*self.arguments())
         other.__setstate__(self.state())
         return other
 
@@ -751,7 +1241,7 @@ cdef class Ridge:
             "factor": copied(self._factor, d, d) if self._fresh else None,
             "lower": copied(self._lower, d, d),
             "rows": copied(self._rows, self._held, d),
-            "moment": copied(self._moment, -1, d),
+            "moment": self.shaped(self._moment),
             "left": self._left,
             "trace": self._trace,
             "least": self._least,
@@ -760,7 +1250,12 @@ cdef class Ridge:
 
     def __reduce__(self):
         self.may_read()
-        return (Ridge, (self.dimension, self.regularization, self.normalized), self.state())
+        return (Ridge, self.arguments(), self.state())
+
+    cdef tuple arguments(self):
+        # A reader of states with one target needs no more than three.
+        given = (self.dimension, self.regularization, self.normalized)
+        return (*given, self._columns) if self._several else given
 
     def __setstate__(self, state):
         cdef Py_ssize_t i, k, n, left, held, d = self.dimension
@@ -776,7 +1271,7 @@ cdef class Ridge:
             left = integer(state["left"], "state['left']", 1, REFACTOR)
             lower = as_floats("state['lower']", state["lower"], (d, d))
             rows = as_floats("state['rows']", state["rows"], (None, d))
-            moment = as_floats("state['moment']", state["moment"], (d,))
+            moment = as_floats("state['moment']", state["moment"], np.shape(self.shaped(self._moment)))
             trace = as_positive("state['trace']", state["trace"])
             least = as_positive("state['least']", state["least"])
             reach = as_positive("state['reach']", state["reach"], zero=True)
@@ -809,15 +1304,18 @@ cdef class Ridge:
         self._trace, self._least, self._reach = trace, least, reach
         memcpy(self._lower, entries(lower), d * d * sizeof(double))
         memcpy(self._rows, entries(rows), held * d * sizeof(double))
-        memcpy(self._moment, entries(moment), d * sizeof(double))
+        memcpy(self._moment, entries(moment), d * self._columns * sizeof(double))
         self._fresh = factor is not None
         if self._fresh:
-            memcpy(self._factor, entries(factor), d * d * sizeof(double))
+            for i in range(d):
+                memset(self._factor + i * d, 0, i * sizeof(double))
+                memcpy(self._factor + i * (d + 1), entries(factor) + i * (d + 1), (d - i) * sizeof(double))
         self._theta = None
 
     def __repr__(self):
         means = ", normalized=True" if self.normalized else ""
-        return f"Ridge({self.dimension}, {self.regularization!r}{means}): n={self.n}"
+        columns = f", targets={self._columns}" if self._several else ""
+        return f"Ridge({self.dimension}, {self.regularization!r}{means}{columns}): n={self.n}"
 
 
 cdef cnp.ndarray points(value, Py_ssize_t d):
@@ -828,6 +1326,79 @@ cdef cnp.ndarray points(value, Py_ssize_t d):
     array = vector(value, "Phi", d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, "Phi", -1, d)
     refuse_not_finite("Phi", array)
     return array
+
+
+cdef cnp.ndarray scaled(const double* x, double factor, Py_ssize_t n):
+    cdef Py_ssize_t i
+    cdef cnp.ndarray out = doubles(n)
+    for i in range(n):
+        entries(out)[i] = factor * x[i]
+    return out
+
+
+cdef tuple sparse_points(value, Py_ssize_t d):
+    cdef tuple parts = sparse_rows(value, "Phi", d)
+    refuse_not_finite("Phi.data", parts[0])
+    return parts
+
+
+cdef cnp.ndarray columns(value, Py_ssize_t d):
+    # (d,) or (d, m)
+    cdef cnp.ndarray array
+    if not isinstance(value, np.ndarray):
+        value = as_numbers("b", value)
+    array = vector(value, "b", d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, "b", d, -1)
+    refuse_not_finite("b", array)
+    return array
+
+
+cdef double size_of(const double* y, Py_ssize_t t) noexcept nogil:
+    # An upper bound on the entries of y (t,); NaN or infinite if one is.
+    cdef Py_ssize_t j
+    cdef double total = fabs(y[0])
+    for j in range(1, t):
+        total += fabs(y[j])
+    return total
+
+
+cdef void solve_both(const double* factor, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
+    # x (d, m) <- V^{-1} x
+    if m == 1:
+        solve_factor_transposed(factor, x, d)
+        solve_factor(factor, x, d)
+    else:
+        solve_block_transposed(factor, x, m, d)
+        solve_block(factor, x, m, d)
+
+
+cdef void displace(
+    const double* factor, const double* mean, double width, double* z, Py_ssize_t t, Py_ssize_t d
+) noexcept nogil:
+    # z (d, t) <- mean + width U^{-1} z
+    cdef Py_ssize_t i
+    if t == 1:
+        solve_factor(factor, z, d)
+    else:
+        solve_block(factor, z, t, d)
+    for i in range(d * t):
+        z[i] = mean[i] + width * z[i]
+
+
+cdef void displace_rows(
+    const double* factor, const double* mean, double width, double* z, double* work, Py_ssize_t m, Py_ssize_t d
+) noexcept nogil:
+    # The same for the rows of z (m, d), TOGETHER of them as the columns of `work`.
+    cdef Py_ssize_t i, k, first = 0, size
+    while first < m:
+        size = min(m - first, TOGETHER)
+        for k in range(size):
+            for i in range(d):
+                work[i * size + k] = z[(first + k) * d + i]
+        solve_block(factor, work, size, d)
+        for k in range(size):
+            for i in range(d):
+                z[(first + k) * d + i] = mean[i] + width * work[i * size + k]
+        first += size
 
 
 cdef int refuse_result(str what) except -1:

@@ -6,18 +6,8 @@
 #include <math.h>
 #include <stddef.h>
 #include "dmq_reduce.h"
+#include "dmq_rotate.h"
 #include "dmq_wide.h"
-
-/* (u, w) <- (c u + s w, c w - s u), entry by entry. */
-static inline void dmq_rotate(
-    double* restrict u, double* restrict w, double c, double s, ptrdiff_t n)
-{
-    for (ptrdiff_t j = 0; j < n; j++) {
-        double t = u[j];
-        u[j] = c * t + s * w[j];
-        w[j] = c * w[j] - s * t;
-    }
-}
 
 /* y <- y - a x */
 static inline void dmq_subtract(
@@ -125,6 +115,40 @@ DMQ_WIDE static double dmq_inverse_squares(const double* u, double* x, ptrdiff_t
 DMQ_WIDE static double dmq_wide_dot(const double* x, const double* y, ptrdiff_t n)
 {
     return dmq_dot(x, y, n);
+}
+
+/* x (d, m) <- U^{-T} x, DMQ_LANES columns side by side. */
+DMQ_WIDE static void dmq_solve_block_transposed(const double* restrict u, double* restrict x, ptrdiff_t m, ptrdiff_t d)
+{
+    for (ptrdiff_t first = 0; first < m; first += DMQ_LANES) {
+        ptrdiff_t lanes = m - first < DMQ_LANES ? m - first : DMQ_LANES;
+        double solved[DMQ_LANES];
+        for (ptrdiff_t k = 0; k < d; k++) {
+            for (ptrdiff_t l = 0; l < lanes; l++)
+                solved[l] = x[k * m + first + l] /= u[k * d + k];
+            for (ptrdiff_t j = k + 1; j < d; j++)
+                for (ptrdiff_t l = 0; l < lanes; l++)
+                    x[j * m + first + l] -= u[k * d + j] * solved[l];
+        }
+    }
+}
+
+/* x (d, m) <- U^{-1} x, likewise. */
+DMQ_WIDE static void dmq_solve_block(const double* restrict u, double* restrict x, ptrdiff_t m, ptrdiff_t d)
+{
+    for (ptrdiff_t first = 0; first < m; first += DMQ_LANES) {
+        ptrdiff_t lanes = m - first < DMQ_LANES ? m - first : DMQ_LANES;
+        double left[DMQ_LANES];
+        for (ptrdiff_t i = d - 1; i >= 0; i--) {
+            for (ptrdiff_t l = 0; l < lanes; l++)
+                left[l] = x[i * m + first + l];
+            for (ptrdiff_t j = i + 1; j < d; j++)
+                for (ptrdiff_t l = 0; l < lanes; l++)
+                    left[l] -= u[i * d + j] * x[j * m + first + l];
+            for (ptrdiff_t l = 0; l < lanes; l++)
+                x[i * m + first + l] = left[l] / u[i * d + i];
+        }
+    }
 }
 
 /* x <- U^{-1} x */

@@ -9,9 +9,16 @@ Nothing here depends on the machine: the logarithm is the one below, square root
 and nothing is contracted.
 """
 
+cimport numpy as cnp
+
+from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
+from dmq_fast.kernels._validate cimport entries
+
 import numpy as np
 
 from dmq_fast.kernels._validate import as_floats
+
+cnp.import_array()
 
 cdef extern from "dmq_normal.h":
     void normals_of "dmq_normals"(const double* u, Py_ssize_t n, float* high, float* low) noexcept nogil
@@ -33,6 +40,25 @@ cdef void normals_into(const double* u, double* z, Py_ssize_t size) noexcept nog
         for i in range(min(n, size - m - done)):
             z[m + done + i] = low[i]
         done += n
+
+
+cdef object standard_normals(rng, Py_ssize_t m, Py_ssize_t n):
+    cdef Philox generator
+    cdef Py_ssize_t i, half = (n + 1) // 2
+    cdef cnp.ndarray uniforms, out
+    cdef object shape = n
+    if m >= 0:
+        shape = (m, n)
+    if isinstance(rng, np.random.Generator):
+        return rng.standard_normal(shape)
+    if not isinstance(rng, Stream):
+        raise TypeError(f"rng: expected a numpy.random.Generator or a Stream, got {type(rng).__name__}")
+    uniforms, out = np.empty(half), np.empty(shape)
+    philox_open(&generator, rng)
+    for i in range(1 if m < 0 else m):
+        philox_uniforms(&generator, entries(uniforms), half)
+        normals_into(entries(uniforms), entries(out) + i * n, n)
+    return out
 
 
 def normals(uniforms):
