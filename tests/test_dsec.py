@@ -722,14 +722,142 @@ class TestArguments:
         with pytest.raises(ValueError, match=r"^eps2: expected a positive number"):
             oracle(np.eye(2), np.eye(2), 1, bad)
 
-    @pytest.mark.parametrize("shape", [(), (2,), (2, 3), (3, 2), (0, 0), (0, 2), (2, 0), (1, 2, 2)])
+    @pytest.mark.parametrize("shape", [(), (2,), (2, 3), (3, 2), (0, 0), (0, 2), (2, 0), (2, 2, 3)])
     def test_wrong_shapes_are_named(self, oracle, shape):
         with pytest.raises(ValueError, match=r"^m1: expected shape"):
             oracle(np.ones(shape), np.eye(2), 1, 1)
-        with pytest.raises(ValueError, match=r"^m2: expected shape \(2, 2\)"):
+        with pytest.raises(ValueError, match=r"^m2: expected shape (\(2, 2\)|\(\.\.\., 2, 2\))"):
             oracle(np.eye(2), np.ones(shape), 1, 1)
         with pytest.raises(ValueError, match=r"^m1: expected shape"):
             oracle(np.ones(shape).tolist(), np.eye(2), 1, 1)
+
+
+def stack_of(rng, shape, d, eps_r=1e-2):
+    """Second moments (*shape, d, d) with a regulariser."""
+    out = np.empty((*shape, d, d))
+    for index in np.ndindex(shape):
+        out[index] = moment(rng, d) + eps_r * np.eye(d)
+    return out
+
+
+class TestStacks:
+    @staticmethod
+    def one_by_one(m1, m2, eps1, eps2):
+        """The answers of `dsec` and `dsec_decision` to each problem of a stack, by its index."""
+        lead = np.broadcast_shapes(m1.shape[:-2], m2.shape[:-2], np.shape(eps1), np.shape(eps2))
+        matrices = (np.broadcast_to(m, lead + m.shape[-2:]) for m in (m1, m2))
+        tolerances = (np.broadcast_to(eps, lead) for eps in (eps1, eps2))
+        arguments = [*matrices, *tolerances]
+        alone = {i: [np.array(a[i]) if a[i].ndim else float(a[i]) for a in arguments] for i in np.ndindex(lead)}
+        return {i: (dsec(*one), dsec_decision(*one, return_marginal=True)) for i, one in alone.items()}
+
+    def check(self, m1, m2, eps1, eps2):
+        expected = self.one_by_one(m1, m2, eps1, eps2)
+        answer = dsec(m1, m2, eps1, eps2)
+        decisions, marginals = dsec_decision(m1, m2, eps1, eps2, return_marginal=True)
+        values = dsec_value(m1, m2, eps1)
+        lead = np.broadcast_shapes(m1.shape[:-2], m2.shape[:-2], np.shape(eps1), np.shape(eps2))
+        for array, kind in ((answer.decision, bool), (answer.marginal, bool), (answer.value, float), (decisions, bool)):
+            assert array.shape == lead and array.dtype == kind
+        assert answer.witness.shape == (*lead, m1.shape[-1])
+        assert (np.broadcast_to(values, lead) == answer.value).all()
+        assert (decisions == dsec_decision(m1, m2, eps1, eps2)).all()
+        for i, (alone, decided) in expected.items():
+            assert (answer.decision[i], answer.marginal[i]) == (alone.decision, alone.marginal)
+            assert (decisions[i], marginals[i]) == decided
+            assert answer.value[i] == alone.value and (answer.witness[i] == alone.witness).all()
+        return answer
+
+    @pytest.mark.parametrize("d", DIMENSIONS)
+    def test_every_problem_has_the_bits_that_it_has_alone(self, d):
+        rng = np.random.default_rng(d)
+        m1, m2 = stack_of(rng, (3,), d), stack_of(rng, (3,), d, 0.0)
+        values = dsec_value(m1, m2, 2.0)
+        # At the threshold itself, which float64 does not decide, and on both sides.
+        for eps2 in (0.9 * values, values, 1.1 * values):
+            self.check(m1, m2, 2.0, eps2)
+
+    @pytest.mark.parametrize(
+        "shapes",
+        [
+            ((4,), (), (), ()),
+            ((), (4,), (), ()),
+            ((), (), (4,), ()),
+            ((), (), (), (4,)),
+            ((3, 1), (2,), (), (3, 2)),
+            ((2, 1, 1), (3, 1), (2,), (1, 1, 1)),
+            ((1,), (1,), (), ()),
+            ((0,), (), (), ()),
+            ((2, 0), (1,), (), (0,)),
+        ],
+        ids=str,
+    )
+    def test_leading_dimensions_broadcast(self, shapes):
+        rng = np.random.default_rng(0)
+        m1, m2 = stack_of(rng, shapes[0], 3), stack_of(rng, shapes[1], 3)
+        eps1, eps2 = (rng.uniform(0.5, 2.0, size=shape) for shape in shapes[2:])
+        self.check(m1, m2, eps1, eps2)
+
+    def test_problems_that_need_more_than_the_loop(self):
+        """Ties, singular and rank deficient m1, rows of zeros, infinite values and large ratios, side by side."""
+        ones, eye, none, corner = np.ones((2, 2)), np.eye(2), np.zeros((2, 2)), np.diag([1.0, 0.0])
+        pairs = [(eye, eye), (ones, ones), (ones, eye), (none, eye), (none, none), (corner, corner), (corner, eye)]
+        m1, m2 = (np.stack(part) for part in zip(*pairs, strict=True))
+        answer = self.check(m1, m2, 1.0, [[1.0], [2.0], [1e-300]])
+        assert answer.value[0].tolist() == pytest.approx([1.0, 1.0, np.inf, np.inf, 0.0, 1.0, np.inf])
+        for exact in (True, False):
+            decisions = dsec_decision(m1, m2, 1.0, 1.0, exact=exact)
+            assert decisions.tolist() == [dsec_decision(a, b, 1.0, 1.0, exact=exact) for a, b in pairs]
+
+    def test_every_layout(self):
+        rng = np.random.default_rng(1)
+        m1, m2 = stack_of(rng, (3,), 4), stack_of(rng, (3,), 4)
+        expected = dsec_value(m1, m2, 1.0)
+        assert (dsec_value(m1.tolist(), np.asfortranarray(m2), 1) == expected).all()
+        assert (dsec_value(m1[::-1], m2[::-1], np.ones(3, dtype=np.int8)) == expected[::-1]).all()
+        single = m1.astype(np.float32)
+        assert (dsec_value(single, m2, 1.0) == dsec_value(single.astype(float), m2, 1.0)).all()
+
+    @pytest.mark.parametrize("rest", [0.0, 1e300, np.nan, np.inf])
+    @pytest.mark.parametrize("oracle", [dsec, dsec_decision, lambda m1, m2, eps1, _: dsec_value(m1, m2, eps1)])
+    def test_only_upper_triangles_are_read(self, oracle, rest):
+        rng = np.random.default_rng(2)
+        m1, m2 = stack_of(rng, (3,), 5), stack_of(rng, (3,), 5, 0.0)
+        m1[1] = m2[2] = 1.0
+        expected = oracle(m1, m2, 1.0, 1.0)
+        m1[:, *np.tril_indices(5, -1)] = m2[:, *np.tril_indices(5, -1)] = rest
+        found = oracle(m1, m2, 1.0, 1.0)
+        for one, other in zip(found, expected, strict=True):
+            assert np.array_equal(one, other)
+        # An entry above is at fault, whatever is below.
+        m1[1, 0, 4] = np.nan
+        with pytest.raises(ValueError, match=r"^m1: expected finite .* nan at index \(0, 4\); in the stack at \(1,\)"):
+            oracle(m1, m2, 1.0, 1.0)
+
+    def test_arguments_are_named(self):
+        m = stack_of(np.random.default_rng(3), (3,), 2)
+        for oracle in (dsec, dsec_decision):
+            with pytest.raises(ValueError, match=r"^m1, m2, eps1, eps2: .* broadcast, got \(3,\), \(2,\), \(\), \(\)"):
+                oracle(m, m[:2], 1.0, 1.0)
+            with pytest.raises(ValueError, match=r"^m2: expected shape \(\.\.\., 2, 2\), got \(3, 2, 3\)"):
+                oracle(m, np.ones((3, 2, 3)), 1.0, 1.0)
+            for i, name in enumerate(("eps1", "eps2")):
+                given = [1.0, 1.0]
+                for bad, text in ((0.0, "positive"), (-1.0, "positive"), (np.nan, "finite"), (np.inf, "finite")):
+                    given[i] = [1.0, bad, 1.0]
+                    with pytest.raises(ValueError, match=rf"^{name}: expected {text} numbers, got .* index \(1,\)"):
+                        oracle(m, m, *given)
+                given[i] = ["a"]
+                with pytest.raises(TypeError, match=rf"^{name}: expected"):
+                    oracle(m, m, *given)
+            for bad in twins.no_numbers(m).values():
+                with pytest.raises(TypeError, match=r"^m1: expected"):
+                    oracle(bad, m, 1, 1)
+        m[1] = [[1.0, 2.0], [2.0, 1.0]]
+        with pytest.raises(np.linalg.LinAlgError, match=r"^m1: .* in the stack at \(1,\)"):
+            dsec_value(m, m, 1.0)
+        with pytest.raises(ValueError, match=r"^m1, m2: v .*overflows; rescale; in the stack at \(0, 1\)"):
+            dsec_value(1e-100 * np.eye(2), 1e150 * np.eye(2), [[1e-100, 1e200]])
 
 
 def same(one, other):
@@ -1125,6 +1253,14 @@ class TestRange:
         for other in (copy.copy(scan), copy.deepcopy(scan), pickle.loads(pickle.dumps(scan))):
             assert (other.dimension, other.eps_s, other.eps_t, other.eps_r) == (3, 1.0, 2.0, 0.5)
             assert other.with_values
+
+    def test_only_the_upper_triangle_of_a_regulariser_is_read(self):
+        given = np.array([[2.0, 0.5], [np.nan, 1.0]])
+        scan, whole = (ShiftScan(2, 1.0, 2.0, 0.5, True, regularizer=g) for g in (given, [[2.0, 0.5], [0.5, 1.0]]))
+        moments = stack_of(np.random.default_rng(0), (1,), 2)
+        assert scan.scan(moments, 9 * moments, 2.0, 0, 0, 0) == whole.scan(moments, 9 * moments, 2.0, 0, 0, 0)
+        with pytest.raises(ValueError, match=r"^regularizer: expected finite"):
+            ShiftScan(2, 1.0, 2.0, 0.5, True, regularizer=given.T)
 
     def test_a_dimension_beyond_memory_is_refused(self):
         with pytest.raises(ValueError, match="dimension"):
