@@ -10,6 +10,7 @@ def dsec(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike) -> Dsec
 
 # A float or a bool for one problem, an array (...) for a stack.
 def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike) -> Any: ...
+def certified(m1: ArrayLike, m2: ArrayLike, tolerance: float) -> tuple[float, float, int] | None: ...
 @overload
 def dsec_decision(
     m1: ArrayLike,

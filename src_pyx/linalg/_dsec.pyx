@@ -17,8 +17,9 @@ from libc.math cimport INFINITY, frexp, isfinite, ldexp, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, top_eigenpair
+from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, solve_upper, top_eigenpair
 from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
+from dmq_fast.kernels._lanczos cimport Ritz, lanczos, lanczos_work_size, separator, within
 from dmq_fast.kernels._validate cimport all_finite, entries, flag, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
@@ -47,6 +48,10 @@ cdef double TINY = 2.0 ** -800
 
 # Directions with larger entries are not tried in double-double arithmetic.
 cdef double LARGE = 2.0 ** 100
+
+# From this dimension on the Lanczos iteration finds the value (bench/test_oracle.py).
+cdef enum:
+    ITERATIVE = 192
 
 # Pivot rows that `eliminate_exactly` applies at once: those of d = 1000 fit the second cache.
 cdef enum:
@@ -366,7 +371,7 @@ cdef bint negative_exactly(const double* work, const double* x, Py_ssize_t order
 
 
 cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil:
-    return 2 * d * d + eigen_work_size(d)
+    return 2 * d * d + max(eigen_work_size(d), d + lanczos_work_size(d))
 
 
 cdef int shift_value(
@@ -375,12 +380,14 @@ cdef int shift_value(
     cdef double* first = work
     cdef double* second = work + d * d
     cdef double* scratch = work + 2 * d * d
+    cdef Ritz found
     cdef bint fits
     cdef Py_ssize_t i
     cdef int info
     # LAPACK may not return on infinities, and may return zeros on NaN.
-    fits = copy_upper(s, first, d) and copy_upper(m2, second, d)
+    fits = copy_upper(s, first, d)
     for i in range(d):
+        fits = fits and all_finite(m2 + i * d + i, d - i)
         first[i * d + i] += eps_r
         fits = fits and isfinite(first[i * d + i])
     if not fits:
@@ -388,6 +395,13 @@ cdef int shift_value(
     info = cholesky_upper(first, d)
     if info != 0:
         return info
+    if d >= ITERATIVE and top_by_lanczos(s, m2, eps_r, first, 2.0 * d * DBL_EPSILON, &found, second, scratch, d) > 0:
+        value[0] = found.value
+        if witness != NULL:
+            memcpy(witness, scratch, d * sizeof(double))
+            solve_upper(first, witness, d)
+        return 0
+    copy_upper(m2, second, d)
     info = top_eigenpair(second, first, d, value, witness, False, scratch)
     if info == NOT_FOUND:
         copy_upper(m2, second, d)
@@ -395,6 +409,47 @@ cdef int shift_value(
     if info == OVERFLOW:
         return NOT_FINITE
     return 0 if info == 0 else -100 - abs(info)
+
+
+cdef Py_ssize_t top_by_lanczos(
+    const double* s, const double* m2, double eps_r, const double* u, double tolerance, Ritz* found, double* room,
+    double* work, Py_ssize_t d
+) noexcept nogil:
+    # The top eigenvalue for the factor u of S + eps_r I, proved to be off by `tolerance` of it at most, rounding of the
+    # products aside; and its z in work (d,). Returns the number of products, or 0 where it is not proved. `room` has
+    # d * d doubles, work value_work_size(d) without the two matrices. A slow iteration is given up before it costs
+    # half of what the direct method does.
+    cdef Py_ssize_t steps = lanczos(m2, u, tolerance, room, min(d, 32 + d // 10), work, found, work + d, d)
+    if steps == 0 or not within(found.value, found.second, found.residual, tolerance):
+        return 0
+    return steps if one_above(s, m2, eps_r, u, found, work, room, work + d, d) else 0
+
+
+cdef bint one_above(
+    const double* s, const double* m2, double eps_r, const double* u, const Ritz* found, const double* z, double* a,
+    double* y, Py_ssize_t d
+) noexcept nogil:
+    # Whether one eigenvalue at most is >= c = separator(t, ...), for certain: c (S + eps_r I) - M2 + t y y^T, with
+    # y = U^T z, is positive definite (see _lanczos.pxd). `margin` allows for three roundings more in forming it, and
+    # its g has the third term as well. a (d, d) and y (d,) are workspace.
+    cdef double c = separator(found.value, found.second), shift = margin(UNIT, d), first, second, third, g
+    cdef Py_ssize_t i, j
+    cdef double* row
+    cdef bint fits = TINY < c
+    for i in range(d):
+        y[i] = 0.0
+    for i in range(d):
+        for j in range(i, d):
+            y[j] += u[i * d + j] * z[i]
+    for i in range(d):
+        first, second, third = c * (s[i * d + i] + eps_r), m2[i * d + i], found.value * y[i] * y[i]
+        g = first + second + third
+        fits = fits and TINY <= g < INFINITY
+        row = a + i * d
+        row[i] = (first - second + third) - shift * g
+        for j in range(i + 1, d):
+            row[j] = c * s[i * d + j] - m2[i * d + j] + (found.value * y[i]) * y[j]
+    return fits and factor(a, d) == 0
 
 
 cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
@@ -686,6 +741,45 @@ cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double eps1, double* value, doubl
     if info < 0:
         raise np.linalg.LinAlgError(f"dsec: the eigenvalue routine failed (info {info + 100})")
     return info
+
+
+def certified(m1, m2, tolerance):
+    """Return what the Lanczos iteration proves of lambda_max(M1^{-1} M2), at any dimension; None if nothing.
+
+    Parameters
+    ----------
+    m1, m2 : array_like, shape (d, d)
+        As for `dsec_decision`.
+    tolerance : float
+        Largest relative error, > 0.
+
+    Returns
+    -------
+    value : float
+        A Ritz value, which lambda_max is not below.
+    error : float
+        What lambda_max is above it at most, in exact arithmetic on the factor of m1.
+    steps : int
+        Number of products with M1^{-1/2} M2 M1^{-1/2}.
+    """
+    cdef cnp.ndarray first = square(m1, "m1", -1)
+    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
+    cdef Py_ssize_t steps = 0, d = cnp.PyArray_DIM(first, 0)
+    cdef Buffer buffer = Buffer(value_work_size(d))
+    cdef double* u = buffer.data
+    cdef Ritz found
+    cdef double relative = positive(tolerance, "tolerance")
+    refuse_upper("m1", first)
+    refuse_upper("m2", second)
+    copy_upper(entries(first), u, d)
+    if cholesky_upper(u, d) == 0:
+        steps = top_by_lanczos(
+            entries(first), entries(second), 0.0, u, relative, &found, u + d * d, u + 2 * d * d, d
+        )
+    if steps == 0:
+        return None
+    gap = found.value - separator(found.value, found.second)
+    return found.value, found.residual * (found.residual / gap), steps
 
 
 cdef bint small_pivot(const double* m1, const double* u, Py_ssize_t d) noexcept nogil:
