@@ -13,6 +13,7 @@ ROOMS = [
     "_version",
     "_support",
     "kernels",
+    "sklearn",
     "theory.bounds",
     "moments",
     "trajectories",

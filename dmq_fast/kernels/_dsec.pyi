@@ -36,6 +36,10 @@ def dsec_decision(
 class Buffer: ...
 
 @disjoint_base
+class Stack:
+    def __init__(self, m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike) -> None: ...
+
+@disjoint_base
 class ShiftScan:
     def __init__(
         self,
