@@ -23,7 +23,7 @@ TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 # What may be missing: extras that blocks use.
-EXTRAS = {"gymnasium", "matplotlib", "mpmath", "numba", "pandas", "pyarrow", "tqdm"}
+EXTRAS = {"gymnasium", "matplotlib", "mpmath", "numba", "pandas", "pyarrow", "sklearn", "tqdm"}
 
 # Rooms whose public classes a page shows in use.
 ROOMS = [dmq, dmq.baselines, dmq.environments, dmq.experiments, dmq.features, dmq.samplers, dmq.theory]

@@ -1,6 +1,7 @@
 """The examples in the docstrings of the package, of its compiled modules too, run and print what they claim."""
 
 import doctest
+import importlib.util
 import pkgutil
 from importlib import import_module
 
@@ -15,6 +16,8 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 def examples():
     """Return every docstring with examples, as a test of the standard library."""
     names = [module.name for module in pkgutil.walk_packages(dmq_fast.__path__, "dmq_fast.")]
+    if importlib.util.find_spec("sklearn") is None:
+        names.remove("dmq_fast.sklearn")
     modules = [import_module(name) for name in ["dmq_fast", *names] if name != "dmq_fast.__main__"]
     found = (test for module in modules for test in doctest.DocTestFinder().find(module, module.__name__))
     return [test for test in found if test.examples]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmq_fast.kernels import DsecResult, ShiftScan, dsec, dsec_decision, dsec_rows, dsec_value
+from dmq_fast.kernels._dsec import certified
 
 pytestmark = pytest.mark.kernels
 
@@ -640,6 +641,106 @@ class TestSingular:
         assert dsec_decision(m1, np.eye(2), 1.0, 1.0, return_marginal=True) == (True, False)
 
 
+def start_of_the_iteration(d):
+    """The unit vector that the Lanczos iteration begins with: SplitMix64, in Python integers."""
+    mask, out = 2**64 - 1, []
+    for i in range(1, d + 1):
+        word = i * 0x9E3779B97F4A7C15 & mask
+        word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        word = (word ^ (word >> 27)) * 0x94D049BB133111EB & mask
+        out.append((word >> 11) * 2.0**-52 - 1.0)
+    return np.array(out) / np.linalg.norm(out)
+
+
+class TestLanczos:
+    """The iteration that finds v in large dimensions, against decisions in double-double arithmetic."""
+
+    @pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-6, 1e-10])
+    def test_the_bound_holds(self, tolerance):
+        """A Ritz value below, and a residual's bound above, at any stage of the iteration."""
+        proved, wide = 0, 0
+        for seed in range(12):
+            rng = np.random.default_rng(seed)
+            d = int(rng.integers(6, 21))
+            m1, m2 = pair(seed, d)
+            lo, hi = threshold(m1, m2)
+            found = certified(m1, m2, tolerance)
+            if found is None:
+                continue
+            value, error, steps = found
+            rounding = value_error(m1, lo)
+            assert value <= hi + rounding and lo <= value + error + rounding
+            assert error <= tolerance * value and 2 <= steps < 32 + d // 10
+            proved, wide = proved + 1, wide + (lo - value > rounding)
+        # Loose tolerances stop at once that are not yet v.
+        assert proved >= 6 and (wide > 0 or tolerance < 1e-3)
+
+    @pytest.mark.parametrize("d", [191, 192, 256])
+    @pytest.mark.parametrize("kind", ["moments", "rank one", "seen by half", "units"])
+    def test_value_and_witness_of_large_problems(self, d, kind):
+        rng = np.random.default_rng(d)
+        m1, m2 = pair(d, d, 1e-2, d // 2 if kind == "seen by half" else 4 * d, 1 if kind == "rank one" else 4 * d)
+        if kind == "units":
+            units = 2.0 ** rng.integers(-40, 41, size=d)
+            m1, m2 = m1 * units * units[:, None], m2 * units * units[:, None]
+        condition = np.linalg.cond(m1 / np.sqrt(np.diag(m1) * np.diag(m1)[:, None]))
+        allowed = 20 * d * EPS * condition
+        answer = dsec(m1, m2, 1.0, 1.0)
+        assert certified(m1, m2, 2 * d * EPS)[0] == (answer.value if d >= 192 else pytest.approx(answer.value))
+        assert dsec_value(m1, m2, 1.0) == (answer.value if d >= 192 else pytest.approx(answer.value, rel=allowed))
+        for factor, expected in ((1 - allowed, True), (1 + allowed, False)):
+            assert dsec_decision(m1, m2, 1.0, answer.value * factor, return_marginal=True) == (expected, False)
+        x = answer.witness
+        assert abs(x @ m1 @ x - 1.0) <= allowed and abs(x @ m2 @ x - answer.value) <= allowed * answer.value
+
+    @pytest.mark.parametrize("d", [12, 200])
+    def test_a_direction_that_the_iteration_cannot_see_is_not_missed(self, d):
+        """With M1 = I, what the first vector is orthogonal to stays hidden; then nothing is proved."""
+        start = start_of_the_iteration(d)
+        rng = np.random.default_rng(0)
+        hidden = rng.normal(size=d)
+        hidden -= (hidden @ start) * start
+        hidden /= np.linalg.norm(hidden)
+        m2 = np.diag(np.linspace(0.0, 1.0, d) ** 9)
+        keep = np.eye(d) - np.outer(hidden, hidden)
+        m2 = keep @ m2 @ keep
+        visible = np.linalg.eigvalsh(m2)[-1]
+        assert certified(np.eye(d), m2, 1e-6)[0] == pytest.approx(visible)
+        m2 = m2 + 1.01 * visible * np.outer(hidden, hidden)
+        assert certified(np.eye(d), m2, 1e-6) is None
+        assert dsec_value(np.eye(d), m2, 1.0) == pytest.approx(1.01 * visible, rel=1e-12)
+
+    @pytest.mark.parametrize("d", [8, 200])
+    @pytest.mark.parametrize("spectrum", ["one", "two", "zero", "overflow"])
+    def test_what_it_cannot_prove_is_found_directly(self, d, spectrum):
+        rng = np.random.default_rng(d)
+        m1 = rotated(rng, np.linspace(0.5, 2.0, d))
+        if spectrum == "zero":
+            m2 = np.zeros((d, d))
+        elif spectrum == "one":
+            m2 = 3.0 * m1
+        else:
+            x, y = np.linalg.qr(rng.normal(size=(d, 2)))[0].T
+            m2 = 3.0 * (m1 @ (np.outer(x, x) / (x @ m1 @ x)) @ m1)
+            y -= (y @ m1 @ x) / (x @ m1 @ x) * x
+            m2 += 3.0 * (m1 @ (np.outer(y, y) / (y @ m1 @ y)) @ m1)
+        if spectrum == "overflow":
+            m1, m2 = m1 * 1e-200, m2 * 1e150
+            with pytest.raises(ValueError, match="overflows"):
+                dsec_value(m1, m2, 1.0)
+            return
+        assert certified(m1, m2, 1e-9) is None
+        assert dsec_value(m1, m2, 1.0) == pytest.approx(0.0 if spectrum == "zero" else 3.0, rel=1e-11)
+
+    def test_scales(self):
+        m1, m2 = pair(0, 200)
+        expected = dsec_value(m1, m2, 1.0)
+        for one, two in ((-900, -900), (900, 900), (-300, 300), (300, -300)):
+            assert dsec_value(np.ldexp(m1, one), np.ldexp(m2, two), 1.0) == pytest.approx(
+                np.ldexp(expected, two - one), rel=1e-11
+            )
+
+
 def test_one_dimension_by_hand():
     answer = dsec([[4.0]], [[6.0]], 2.0, 3.0)
     assert isinstance(answer, DsecResult)
@@ -722,14 +823,142 @@ class TestArguments:
         with pytest.raises(ValueError, match=r"^eps2: expected a positive number"):
             oracle(np.eye(2), np.eye(2), 1, bad)
 
-    @pytest.mark.parametrize("shape", [(), (2,), (2, 3), (3, 2), (0, 0), (0, 2), (2, 0), (1, 2, 2)])
+    @pytest.mark.parametrize("shape", [(), (2,), (2, 3), (3, 2), (0, 0), (0, 2), (2, 0), (2, 2, 3)])
     def test_wrong_shapes_are_named(self, oracle, shape):
         with pytest.raises(ValueError, match=r"^m1: expected shape"):
             oracle(np.ones(shape), np.eye(2), 1, 1)
-        with pytest.raises(ValueError, match=r"^m2: expected shape \(2, 2\)"):
+        with pytest.raises(ValueError, match=r"^m2: expected shape (\(2, 2\)|\(\.\.\., 2, 2\))"):
             oracle(np.eye(2), np.ones(shape), 1, 1)
         with pytest.raises(ValueError, match=r"^m1: expected shape"):
             oracle(np.ones(shape).tolist(), np.eye(2), 1, 1)
+
+
+def stack_of(rng, shape, d, eps_r=1e-2):
+    """Second moments (*shape, d, d) with a regulariser."""
+    out = np.empty((*shape, d, d))
+    for index in np.ndindex(shape):
+        out[index] = moment(rng, d) + eps_r * np.eye(d)
+    return out
+
+
+class TestStacks:
+    @staticmethod
+    def one_by_one(m1, m2, eps1, eps2):
+        """The answers of `dsec` and `dsec_decision` to each problem of a stack, by its index."""
+        lead = np.broadcast_shapes(m1.shape[:-2], m2.shape[:-2], np.shape(eps1), np.shape(eps2))
+        matrices = (np.broadcast_to(m, lead + m.shape[-2:]) for m in (m1, m2))
+        tolerances = (np.broadcast_to(eps, lead) for eps in (eps1, eps2))
+        arguments = [*matrices, *tolerances]
+        alone = {i: [np.array(a[i]) if a[i].ndim else float(a[i]) for a in arguments] for i in np.ndindex(lead)}
+        return {i: (dsec(*one), dsec_decision(*one, return_marginal=True)) for i, one in alone.items()}
+
+    def check(self, m1, m2, eps1, eps2):
+        expected = self.one_by_one(m1, m2, eps1, eps2)
+        answer = dsec(m1, m2, eps1, eps2)
+        decisions, marginals = dsec_decision(m1, m2, eps1, eps2, return_marginal=True)
+        values = dsec_value(m1, m2, eps1)
+        lead = np.broadcast_shapes(m1.shape[:-2], m2.shape[:-2], np.shape(eps1), np.shape(eps2))
+        for array, kind in ((answer.decision, bool), (answer.marginal, bool), (answer.value, float), (decisions, bool)):
+            assert array.shape == lead and array.dtype == kind
+        assert answer.witness.shape == (*lead, m1.shape[-1])
+        assert (np.broadcast_to(values, lead) == answer.value).all()
+        assert (decisions == dsec_decision(m1, m2, eps1, eps2)).all()
+        for i, (alone, decided) in expected.items():
+            assert (answer.decision[i], answer.marginal[i]) == (alone.decision, alone.marginal)
+            assert (decisions[i], marginals[i]) == decided
+            assert answer.value[i] == alone.value and (answer.witness[i] == alone.witness).all()
+        return answer
+
+    @pytest.mark.parametrize("d", DIMENSIONS)
+    def test_every_problem_has_the_bits_that_it_has_alone(self, d):
+        rng = np.random.default_rng(d)
+        m1, m2 = stack_of(rng, (3,), d), stack_of(rng, (3,), d, 0.0)
+        values = dsec_value(m1, m2, 2.0)
+        # At the threshold itself, which float64 does not decide, and on both sides.
+        for eps2 in (0.9 * values, values, 1.1 * values):
+            self.check(m1, m2, 2.0, eps2)
+
+    @pytest.mark.parametrize(
+        "shapes",
+        [
+            ((4,), (), (), ()),
+            ((), (4,), (), ()),
+            ((), (), (4,), ()),
+            ((), (), (), (4,)),
+            ((3, 1), (2,), (), (3, 2)),
+            ((2, 1, 1), (3, 1), (2,), (1, 1, 1)),
+            ((1,), (1,), (), ()),
+            ((0,), (), (), ()),
+            ((2, 0), (1,), (), (0,)),
+        ],
+        ids=str,
+    )
+    def test_leading_dimensions_broadcast(self, shapes):
+        rng = np.random.default_rng(0)
+        m1, m2 = stack_of(rng, shapes[0], 3), stack_of(rng, shapes[1], 3)
+        eps1, eps2 = (rng.uniform(0.5, 2.0, size=shape) for shape in shapes[2:])
+        self.check(m1, m2, eps1, eps2)
+
+    def test_problems_that_need_more_than_the_loop(self):
+        """Ties, singular and rank deficient m1, rows of zeros, infinite values and large ratios, side by side."""
+        ones, eye, none, corner = np.ones((2, 2)), np.eye(2), np.zeros((2, 2)), np.diag([1.0, 0.0])
+        pairs = [(eye, eye), (ones, ones), (ones, eye), (none, eye), (none, none), (corner, corner), (corner, eye)]
+        m1, m2 = (np.stack(part) for part in zip(*pairs, strict=True))
+        answer = self.check(m1, m2, 1.0, [[1.0], [2.0], [1e-300]])
+        assert answer.value[0].tolist() == pytest.approx([1.0, 1.0, np.inf, np.inf, 0.0, 1.0, np.inf])
+        for exact in (True, False):
+            decisions = dsec_decision(m1, m2, 1.0, 1.0, exact=exact)
+            assert decisions.tolist() == [dsec_decision(a, b, 1.0, 1.0, exact=exact) for a, b in pairs]
+
+    def test_every_layout(self):
+        rng = np.random.default_rng(1)
+        m1, m2 = stack_of(rng, (3,), 4), stack_of(rng, (3,), 4)
+        expected = dsec_value(m1, m2, 1.0)
+        assert (dsec_value(m1.tolist(), np.asfortranarray(m2), 1) == expected).all()
+        assert (dsec_value(m1[::-1], m2[::-1], np.ones(3, dtype=np.int8)) == expected[::-1]).all()
+        single = m1.astype(np.float32)
+        assert (dsec_value(single, m2, 1.0) == dsec_value(single.astype(float), m2, 1.0)).all()
+
+    @pytest.mark.parametrize("rest", [0.0, 1e300, np.nan, np.inf])
+    @pytest.mark.parametrize("oracle", [dsec, dsec_decision, lambda m1, m2, eps1, _: dsec_value(m1, m2, eps1)])
+    def test_only_upper_triangles_are_read(self, oracle, rest):
+        rng = np.random.default_rng(2)
+        m1, m2 = stack_of(rng, (3,), 5), stack_of(rng, (3,), 5, 0.0)
+        m1[1] = m2[2] = 1.0
+        expected = oracle(m1, m2, 1.0, 1.0)
+        m1[:, *np.tril_indices(5, -1)] = m2[:, *np.tril_indices(5, -1)] = rest
+        found = oracle(m1, m2, 1.0, 1.0)
+        for one, other in zip(found, expected, strict=True):
+            assert np.array_equal(one, other)
+        # An entry above is at fault, whatever is below.
+        m1[1, 0, 4] = np.nan
+        with pytest.raises(ValueError, match=r"^m1: expected finite .* nan at index \(0, 4\); in the stack at \(1,\)"):
+            oracle(m1, m2, 1.0, 1.0)
+
+    def test_arguments_are_named(self):
+        m = stack_of(np.random.default_rng(3), (3,), 2)
+        for oracle in (dsec, dsec_decision):
+            with pytest.raises(ValueError, match=r"^m1, m2, eps1, eps2: .* broadcast, got \(3,\), \(2,\), \(\), \(\)"):
+                oracle(m, m[:2], 1.0, 1.0)
+            with pytest.raises(ValueError, match=r"^m2: expected shape \(\.\.\., 2, 2\), got \(3, 2, 3\)"):
+                oracle(m, np.ones((3, 2, 3)), 1.0, 1.0)
+            for i, name in enumerate(("eps1", "eps2")):
+                given = [1.0, 1.0]
+                for bad, text in ((0.0, "positive"), (-1.0, "positive"), (np.nan, "finite"), (np.inf, "finite")):
+                    given[i] = [1.0, bad, 1.0]
+                    with pytest.raises(ValueError, match=rf"^{name}: expected {text} numbers, got .* index \(1,\)"):
+                        oracle(m, m, *given)
+                given[i] = ["a"]
+                with pytest.raises(TypeError, match=rf"^{name}: expected"):
+                    oracle(m, m, *given)
+            for bad in twins.no_numbers(m).values():
+                with pytest.raises(TypeError, match=r"^m1: expected"):
+                    oracle(bad, m, 1, 1)
+        m[1] = [[1.0, 2.0], [2.0, 1.0]]
+        with pytest.raises(np.linalg.LinAlgError, match=r"^m1: .* in the stack at \(1,\)"):
+            dsec_value(m, m, 1.0)
+        with pytest.raises(ValueError, match=r"^m1, m2: v .*overflows; rescale; in the stack at \(0, 1\)"):
+            dsec_value(1e-100 * np.eye(2), 1e150 * np.eye(2), [[1e-100, 1e200]])
 
 
 def same(one, other):
@@ -1125,6 +1354,14 @@ class TestRange:
         for other in (copy.copy(scan), copy.deepcopy(scan), pickle.loads(pickle.dumps(scan))):
             assert (other.dimension, other.eps_s, other.eps_t, other.eps_r) == (3, 1.0, 2.0, 0.5)
             assert other.with_values
+
+    def test_only_the_upper_triangle_of_a_regulariser_is_read(self):
+        given = np.array([[2.0, 0.5], [np.nan, 1.0]])
+        scan, whole = (ShiftScan(2, 1.0, 2.0, 0.5, True, regularizer=g) for g in (given, [[2.0, 0.5], [0.5, 1.0]]))
+        moments = stack_of(np.random.default_rng(0), (1,), 2)
+        assert scan.scan(moments, 9 * moments, 2.0, 0, 0, 0) == whole.scan(moments, 9 * moments, 2.0, 0, 0, 0)
+        with pytest.raises(ValueError, match=r"^regularizer: expected finite"):
+            ShiftScan(2, 1.0, 2.0, 0.5, True, regularizer=given.T)
 
     def test_a_dimension_beyond_memory_is_refused(self):
         with pytest.raises(ValueError, match="dimension"):

@@ -176,7 +176,7 @@ def assert_the_wheel_holds_what_users_need_and_no_sources(wheel):
     for kernel in KERNELS:
         assert any(name.startswith(f"dmq_fast/kernels/{kernel}.") and name.endswith((".so", ".pyd")) for name in names)
     assert set(names) >= DECLARATIONS > {"dmq_fast/kernels/__init__.pxd", "dmq_fast/kernels/_dsec.pyi"}
-    assert "dmq_fast/py.typed" in names
+    assert {"dmq_fast/py.typed", "dmq_fast/cli/templates/cython/_NAME.pyx.in"} <= set(names)
     assert not [name for name in names if name.endswith((".pyx", ".c")) or name.startswith(("tests/", "bench/"))]
 
 

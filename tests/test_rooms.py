@@ -14,6 +14,7 @@ ROOMS = [
     "_support",
     "drawing",
     "kernels",
+    "sklearn",
     "theory.bounds",
     "moments",
     "trajectories",

@@ -425,6 +425,8 @@ def test_potential_is_the_log_determinant_by_level(seed, d):
 
 
 def test_potential_neither_underflows_nor_takes_what_it_should_not():
+    for below in (0.0, 7.0, math.nan):
+        assert potential([[1.0, 0.5], [below, 1.0]], 0.01) == potential([[1.0, 0.5], [0.5, 1.0]], 0.01)
     assert potential(np.zeros((400, 400)), 1e-10) == pytest.approx(400 * math.log(1e-10))
     with pytest.raises(ValueError, match=r"s: expected shape \(..., d, d\), got \(2, 3\)"):
         potential(np.zeros((2, 3)), 1.0)

@@ -25,11 +25,12 @@ COMMANDS = {
     "bench": ("bench", "time the kernels on this machine"),
     "theory": ("theory", "compute the constants of the paper's theorem, and check whether its proof holds with them"),
     "report": ("report", "write a page, figures or tables about a saved run or a sweep"),
+    "new-env": ("new_env", "write a project with a compiled environment, to start your own from"),
     "sweep": ("sweep", "do many runs: environments x algorithms x parameters x seeds"),
     "status": ("status", "tell what has become of the runs of a sweep"),
     "merge": ("merge", "make one store of several, such as those of the shards of a sweep"),
 }
-"""By name of the command: the module whose function of that name runs it, and its line in ``--help``."""
+"""By name of the command: the module whose function of that name, with underscores, runs it, and what it is for."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +56,7 @@ def dispatch(arguments: list[str]) -> int:
         return overview(arguments)
     name, *rest = arguments
     home, _ = COMMANDS[name]
-    code: int = getattr(import_module(f"dmq_fast.cli.{home}"), name)(rest)
+    code: int = getattr(import_module(f"dmq_fast.cli.{home}"), name.replace("-", "_"))(rest)
     return code
 
 

@@ -1,4 +1,4 @@
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -6,25 +6,38 @@ from typing_extensions import disjoint_base
 
 from dmq_fast.kernels._dsec_numpy import DsecResult
 
-def dsec(m1: ArrayLike, m2: ArrayLike, eps1: float, eps2: float) -> DsecResult: ...
-def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: float) -> float: ...
+def dsec(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike) -> DsecResult: ...
+
+# A float or a bool for one problem, an array (...) for a stack.
+def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike) -> Any: ...
+def certified(m1: ArrayLike, m2: ArrayLike, tolerance: float) -> tuple[float, float, int] | None: ...
 @overload
 def dsec_decision(
     m1: ArrayLike,
     m2: ArrayLike,
-    eps1: float,
-    eps2: float,
+    eps1: ArrayLike,
+    eps2: ArrayLike,
     *,
     return_marginal: Literal[False] = False,
     exact: bool = True,
-) -> bool: ...
+) -> Any: ...
 @overload
 def dsec_decision(
-    m1: ArrayLike, m2: ArrayLike, eps1: float, eps2: float, *, return_marginal: Literal[True], exact: bool = True
-) -> tuple[bool, bool]: ...
+    m1: ArrayLike,
+    m2: ArrayLike,
+    eps1: ArrayLike,
+    eps2: ArrayLike,
+    *,
+    return_marginal: Literal[True],
+    exact: bool = True,
+) -> tuple[Any, Any]: ...
 
 @disjoint_base
 class Buffer: ...
+
+@disjoint_base
+class Stack:
+    def __init__(self, m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike) -> None: ...
 
 @disjoint_base
 class ShiftScan:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels._validate import as_floats, as_positive
+from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
 
-__all__ = ["DsecResult", "dsec_rows", "rank_deficient", "singular"]
+__all__ = ["DsecResult", "broadcast", "dsec_rows", "rank_deficient", "singular"]
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -26,12 +28,69 @@ class DsecResult(NamedTuple):
     marginal one lies so close to the threshold that arithmetic of 100 bits does not resolve it, or decision, value or
     witness rest on the numerical rank of a singular M1. The value is rounded, so it may contradict a decision within
     its error, which grows with the condition number of M1.
+
+    Of one problem they are a bool, a float, an array and a bool; of a stack of shape (...) they are arrays of this
+    shape, the witness (..., d).
     """
 
-    decision: bool
-    value: float
+    decision: Any
+    value: Any
     witness: NDArray[np.float64]
-    marginal: bool
+    marginal: Any
+
+
+def broadcast(
+    m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike
+) -> tuple[tuple[int, ...], list[NDArray[np.float64]], NDArray[np.intp]]:
+    """Return a stack of problems whose leading dimensions broadcast.
+
+    Returns
+    -------
+    shape : tuple of int
+        Leading dimensions of the stack.
+    arrays : list of numpy.ndarray
+        The matrices (b, d, d) and the thresholds (b,), of as many b each as were given.
+    at : numpy.ndarray, shape (4, number of problems)
+        Which of each a problem takes.
+    """
+    arrays = [*matrices(m1=m1, m2=m2), *thresholds(eps1=eps1, eps2=eps2)]
+    leading = [array.shape[: -2 if i < 2 else None] for i, array in enumerate(arrays)]
+    try:
+        shape = np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(
+            f"m1, m2, eps1, eps2: expected leading dimensions that broadcast, got {', '.join(map(str, leading))}"
+        ) from None
+    counts = [math.prod(lead) for lead in leading]
+    at = np.empty((4, *shape), np.intp)
+    for places, count, lead in zip(at, counts, leading, strict=True):
+        places[...] = np.arange(count).reshape(lead)
+    flat = [a.reshape(n, *a.shape[len(lead) :]) for a, n, lead in zip(arrays, counts, leading, strict=True)]
+    return shape, flat, at.reshape(4, math.prod(shape))
+
+
+def matrices(**given: ArrayLike) -> Iterator[NDArray[np.float64]]:
+    """Yield stacks (..., d, d) of the same d as arrays of float64."""
+    d = None
+    for name, value in given.items():
+        array = as_numbers(name, value)
+        if d is None and array.ndim >= 2 and array.shape[-1] > 0:
+            d = array.shape[-1]
+        if d is None or array.shape[-2:] != (d, d):
+            wanted = "(..., d, d) with d >= 1" if name == next(iter(given)) else f"(..., {d}, {d})"
+            raise ValueError(f"{name}: expected shape {wanted}, got {array.shape}")
+        yield as_floats(name, array, array.shape, finite=False)
+
+
+def thresholds(**given: ArrayLike) -> Iterator[NDArray[np.float64]]:
+    """Yield arrays of positive numbers."""
+    for name, value in given.items():
+        array = as_numbers(name, value)
+        floats = as_floats(name, array, array.shape)
+        if (floats <= 0.0).any():
+            where = tuple(int(i) for i in np.argwhere(floats <= 0.0)[0])
+            raise ValueError(f"{name}: expected positive numbers, got {floats[where]} at index {where}")
+        yield floats
 
 
 def rank_deficient(m1: NDArray[np.float64]) -> bool:

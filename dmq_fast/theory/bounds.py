@@ -37,7 +37,7 @@ def potential(s: ArrayLike, eps_r: float) -> NDArray[np.float64]:
     Parameters
     ----------
     s : array_like, shape (..., d, d)
-        S of one level or of several, symmetric positive semidefinite; the lower triangle is read.
+        S of one level or of several, symmetric positive semidefinite; the upper triangle is read, as by the oracle.
     eps_r : float
         Regulariser of the oracle, > 0.
 
@@ -61,10 +61,11 @@ def potential(s: ArrayLike, eps_r: float) -> NDArray[np.float64]:
     eps_r = as_positive("eps_r", eps_r)
     if matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2]:
         raise ValueError(f"s: expected shape (..., d, d), got {matrices.shape}")
-    if not np.isfinite(matrices).all():
+    if not np.isfinite(np.triu(matrices)).all():
         raise ValueError("s: expected finite numbers")
     try:
-        factors = np.linalg.cholesky(matrices + eps_r * np.eye(matrices.shape[-1]))
+        # NumPy reads the lower triangle.
+        factors = np.linalg.cholesky(np.swapaxes(matrices, -1, -2) + eps_r * np.eye(matrices.shape[-1]))
     except np.linalg.LinAlgError as error:
         raise np.linalg.LinAlgError(
             f"s: S + eps_r I is not positive definite in float64 at eps_r = {eps_r:g}; eps_r is too small beside S, or "

@@ -11,13 +11,15 @@ that this leaves open are flagged as marginal.
 """
 
 cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, frexp, isfinite, ldexp, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, top_eigenpair
+from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, solve_upper, top_eigenpair
 from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
+from dmq_fast.kernels._lanczos cimport Ritz, lanczos, lanczos_work_size, separator, within
 from dmq_fast.kernels._validate cimport all_finite, entries, flag, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
@@ -28,8 +30,8 @@ cdef extern from "dmq_double_double.h":
 
 import numpy as np
 
-from dmq_fast.kernels._dsec_numpy import DsecResult, rank_deficient, singular
-from dmq_fast.kernels._validate import as_floats
+from dmq_fast.kernels._dsec_numpy import DsecResult, broadcast, rank_deficient, singular
+from dmq_fast.kernels._validate import as_floats, as_numbers
 
 cnp.import_array()
 
@@ -46,6 +48,10 @@ cdef double TINY = 2.0 ** -800
 
 # Directions with larger entries are not tried in double-double arithmetic.
 cdef double LARGE = 2.0 ** 100
+
+# From this dimension on the Lanczos iteration finds the value (bench/test_oracle.py).
+cdef enum:
+    ITERATIVE = 192
 
 # Pivot rows that `eliminate_exactly` applies at once: those of d = 1000 fit the second cache.
 cdef enum:
@@ -365,7 +371,7 @@ cdef bint negative_exactly(const double* work, const double* x, Py_ssize_t order
 
 
 cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil:
-    return 2 * d * d + eigen_work_size(d)
+    return 2 * d * d + max(eigen_work_size(d), d + lanczos_work_size(d))
 
 
 cdef int shift_value(
@@ -374,12 +380,14 @@ cdef int shift_value(
     cdef double* first = work
     cdef double* second = work + d * d
     cdef double* scratch = work + 2 * d * d
+    cdef Ritz found
     cdef bint fits
     cdef Py_ssize_t i
     cdef int info
     # LAPACK may not return on infinities, and may return zeros on NaN.
-    fits = copy_upper(s, first, d) and copy_upper(m2, second, d)
+    fits = copy_upper(s, first, d)
     for i in range(d):
+        fits = fits and all_finite(m2 + i * d + i, d - i)
         first[i * d + i] += eps_r
         fits = fits and isfinite(first[i * d + i])
     if not fits:
@@ -387,6 +395,13 @@ cdef int shift_value(
     info = cholesky_upper(first, d)
     if info != 0:
         return info
+    if d >= ITERATIVE and top_by_lanczos(s, m2, eps_r, first, 2.0 * d * DBL_EPSILON, &found, second, scratch, d) > 0:
+        value[0] = found.value
+        if witness != NULL:
+            memcpy(witness, scratch, d * sizeof(double))
+            solve_upper(first, witness, d)
+        return 0
+    copy_upper(m2, second, d)
     info = top_eigenpair(second, first, d, value, witness, False, scratch)
     if info == NOT_FOUND:
         copy_upper(m2, second, d)
@@ -394,6 +409,47 @@ cdef int shift_value(
     if info == OVERFLOW:
         return NOT_FINITE
     return 0 if info == 0 else -100 - abs(info)
+
+
+cdef Py_ssize_t top_by_lanczos(
+    const double* s, const double* m2, double eps_r, const double* u, double tolerance, Ritz* found, double* room,
+    double* work, Py_ssize_t d
+) noexcept nogil:
+    # The top eigenvalue for the factor u of S + eps_r I, proved to be off by `tolerance` of it at most, rounding of the
+    # products aside; and its z in work (d,). Returns the number of products, or 0 where it is not proved. `room` has
+    # d * d doubles, work value_work_size(d) without the two matrices. A slow iteration is given up before it costs
+    # half of what the direct method does.
+    cdef Py_ssize_t steps = lanczos(m2, u, tolerance, room, min(d, 32 + d // 10), work, found, work + d, d)
+    if steps == 0 or not within(found.value, found.second, found.residual, tolerance):
+        return 0
+    return steps if one_above(s, m2, eps_r, u, found, work, room, work + d, d) else 0
+
+
+cdef bint one_above(
+    const double* s, const double* m2, double eps_r, const double* u, const Ritz* found, const double* z, double* a,
+    double* y, Py_ssize_t d
+) noexcept nogil:
+    # Whether one eigenvalue at most is >= c = separator(t, ...), for certain: c (S + eps_r I) - M2 + t y y^T, with
+    # y = U^T z, is positive definite (see _lanczos.pxd). `margin` allows for three roundings more in forming it, and
+    # its g has the third term as well. a (d, d) and y (d,) are workspace.
+    cdef double c = separator(found.value, found.second), shift = margin(UNIT, d), first, second, third, g
+    cdef Py_ssize_t i, j
+    cdef double* row
+    cdef bint fits = TINY < c
+    for i in range(d):
+        y[i] = 0.0
+    for i in range(d):
+        for j in range(i, d):
+            y[j] += u[i * d + j] * z[i]
+    for i in range(d):
+        first, second, third = c * (s[i * d + i] + eps_r), m2[i * d + i], found.value * y[i] * y[i]
+        g = first + second + third
+        fits = fits and TINY <= g < INFINITY
+        row = a + i * d
+        row[i] = (first - second + third) - shift * g
+        for j in range(i + 1, d):
+            row[j] = c * s[i * d + j] - m2[i * d + j] + (found.value * y[i]) * y[j]
+    return fits and factor(a, d) == 0
 
 
 cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
@@ -422,8 +478,104 @@ cdef class Buffer:
 cdef cnp.ndarray square(value, str name, Py_ssize_t d):
     cdef cnp.ndarray array = matrix(value, name, d, d)
     if cnp.PyArray_DIM(array, 0) == 0 or cnp.PyArray_DIM(array, 1) != cnp.PyArray_DIM(array, 0):
-        raise ValueError(f"{name}: expected shape (d, d) with d >= 1, got {(<object> array).shape}")
+        raise ValueError(f"{name}: expected shape (..., d, d) with d >= 1, got {(<object> array).shape}")
     return array
+
+
+cdef int refuse_upper(str name, cnp.ndarray array) except -1:
+    # `refuse_not_finite` for what is read.
+    return refuse_not_finite(name, np.triu(array))
+
+
+# Operations between two looks at Ctrl-C.
+cdef enum:
+    PATIENCE = 33554432
+
+
+cdef class Stack:
+    # Problems of the oracle whose leading dimensions broadcast, and a workspace for one of them at a time.
+    cdef tuple shape
+    cdef Py_ssize_t d, size, portion
+    # Matrices (b, d, d) and thresholds (b,), of as many b each as were given.
+    cdef cnp.ndarray m1, m2, eps1, eps2
+    # Which of them each problem takes, (4, size).
+    cdef Py_ssize_t[:, ::1] at
+    cdef Buffer work
+
+    def __init__(self, m1, m2, eps1, eps2):
+        self.shape, (self.m1, self.m2, self.eps1, self.eps2), self.at = broadcast(m1, m2, eps1, eps2)
+        self.d = d = cnp.PyArray_DIM(self.m1, 1)
+        self.size = self.at.shape[1]
+        self.portion = max(1, PATIENCE // (d * d * d + 100))
+        self.work = Buffer(max(decide_work_size(d), value_work_size(d)))
+
+    cdef inline const double* first(self, Py_ssize_t i) noexcept nogil:
+        return <const double*> cnp.PyArray_DATA(self.m1) + self.at[0, i] * self.d * self.d
+
+    cdef inline const double* second(self, Py_ssize_t i) noexcept nogil:
+        return <const double*> cnp.PyArray_DATA(self.m2) + self.at[1, i] * self.d * self.d
+
+    cdef inline double eps_1(self, Py_ssize_t i) noexcept nogil:
+        return (<const double*> cnp.PyArray_DATA(self.eps1))[self.at[2, i]]
+
+    cdef inline double eps_2(self, Py_ssize_t i) noexcept nogil:
+        return (<const double*> cnp.PyArray_DATA(self.eps2))[self.at[3, i]]
+
+    cdef cnp.ndarray decisions(self):
+        # Answers (size,), NOT_FINITE where float64 proves none.
+        cdef cnp.ndarray out = np.empty(self.size, np.int8)
+        cdef signed char* answers = <signed char*> cnp.PyArray_DATA(out)
+        cdef Py_ssize_t i, begin
+        for begin in range(0, self.size, self.portion):
+            with nogil:
+                for i in range(begin, min(begin + self.portion, self.size)):
+                    answers[i] = decide_robustly(
+                        self.first(i), self.second(i), self.eps_1(i), self.eps_2(i), 0.0, self.work.data, self.d
+                    )
+            PyErr_CheckSignals()
+        return out
+
+    cdef cnp.ndarray values(self, cnp.ndarray values, cnp.ndarray witnesses):
+        # What `scaled_value` returned for each problem (size,), which fills values (size,) and, unless they are None,
+        # witnesses (size, d).
+        cdef cnp.ndarray out = np.empty(self.size, np.intc)
+        cdef int* infos = <int*> cnp.PyArray_DATA(out)
+        cdef double* value = entries(values)
+        cdef double* witness = NULL if witnesses is None else entries(witnesses)
+        cdef Py_ssize_t i, begin
+        for begin in range(0, self.size, self.portion):
+            with nogil:
+                for i in range(begin, min(begin + self.portion, self.size)):
+                    infos[i] = scaled_value(
+                        self.first(i), self.second(i), self.eps_1(i), value + i,
+                        NULL if witness == NULL else witness + i * self.d, self.work.data, self.d,
+                    )
+            PyErr_CheckSignals()
+        return out
+
+    cdef object alone(self, function, Py_ssize_t i, tuple tolerances, dict options):
+        # The answer to one problem that needs more than the loops above.
+        try:
+            return function(self.m1[self.at[0, i]], self.m2[self.at[1, i]], *tolerances, **options)
+        except ValueError as error:
+            index = tuple(map(int, np.unravel_index(i, self.shape)))
+            raise type(error)(f"{error}; in the stack at {index}") from error
+
+
+cdef bint stacked(m1, m2, eps1, eps2) except -1:
+    # Whether any argument has leading dimensions.
+    return (
+        dimensions("m1", m1) > 2 or dimensions("m2", m2) > 2 or dimensions("eps1", eps1) > 0
+        or dimensions("eps2", eps2) > 0
+    )
+
+
+cdef inline Py_ssize_t dimensions(str name, value) except -1:
+    if cnp.PyArray_CheckExact(value):
+        return cnp.PyArray_NDIM(value)
+    if isinstance(value, (float, int)):
+        return 0
+    return as_numbers(name, value).ndim
 
 
 cdef Answer answer_of(
@@ -449,8 +601,8 @@ cdef Answer answer_of(
     with nogil:
         answer = decide_exactly(first, second, eps1, eps2, 0.0, work, d)
     if answer == NOT_FINITE:
-        refuse_not_finite("m1", m1)
-        refuse_not_finite("m2", m2)
+        refuse_upper("m1", m1)
+        refuse_upper("m2", m2)
         raise ValueError("m1, m2: expected positive semidefinite matrices, got entries far larger than those allow")
     singular_m1[0] = rank_deficient(m1)
     return answer
@@ -461,12 +613,13 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False, exact=True):
 
     Parameters
     ----------
-    m1 : array_like, shape (d, d)
+    m1 : array_like, shape (..., d, d)
         Second moment of D1 with its regulariser added. Symmetric positive semidefinite, which is not checked; its
-        upper triangle is read.
-    m2 : array_like, shape (d, d)
+        upper triangle is read, and what is below does not matter. Leading dimensions are those of a stack of problems:
+        they broadcast over all arguments, and each problem has the answer that it has alone, bit for bit.
+    m2 : array_like, shape (..., d, d)
         Second moment of D2, likewise.
-    eps1, eps2 : float
+    eps1, eps2 : array_like, shape (...)
         epsilon_1 > 0 and epsilon_2 > 0 of the oracle.
     return_marginal : bool, default False
         Whether to return the flag as well.
@@ -476,9 +629,9 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False, exact=True):
 
     Returns
     -------
-    decision : bool
+    decision : bool, or numpy.ndarray of shape (...)
         Whether v >= eps2: whether (eps2 / eps1) m1 - m2 is not positive definite, rows of zeros in both left out.
-    marginal : bool
+    marginal : bool, or numpy.ndarray of shape (...)
         Only with `return_marginal`: whether v is too close to eps2 for arithmetic of 100 bits, or the decision hangs
         on the rounding of a singular m1, whose numerical null space then decides. Decisions without the flag are
         certain for the entries given.
@@ -488,10 +641,14 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False, exact=True):
     TypeError, ValueError
         On a wrong dtype, shape or range, or an entry that is not finite.
     """
+    cdef bint thorough = flag(exact, "exact")
+    if stacked(m1, m2, eps1, eps2):
+        decisions, marginals = decide_stack(Stack(m1, m2, eps1, eps2), thorough)
+        return (decisions, marginals) if return_marginal else decisions
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
     cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2")
-    cdef bint singular_m1, thorough = flag(exact, "exact")
+    cdef bint singular_m1
     cdef Answer answer = answer_of(first, second, scale1, threshold, thorough, &singular_m1)
     cdef bint decision = says_true(answer), marginal = answer >= MARGINAL_NO_SHIFT
     if answer == NOT_FINITE:
@@ -503,40 +660,126 @@ def dsec_decision(m1, m2, eps1, eps2, *, return_marginal=False, exact=True):
     return decision
 
 
+cdef tuple decide_stack(Stack stack, bint thorough):
+    cdef cnp.ndarray answers = stack.decisions()
+    cdef Py_ssize_t i
+    decisions, marginals = answers == SHIFT, np.zeros(stack.size, np.bool_)
+    options = {"return_marginal": True, "exact": bool(thorough)}
+    for i in np.flatnonzero(answers == NOT_FINITE):
+        decisions[i], marginals[i] = stack.alone(dsec_decision, i, (stack.eps_1(i), stack.eps_2(i)), options)
+    return decisions.reshape(stack.shape), marginals.reshape(stack.shape)
+
+
 def dsec_value(m1, m2, eps1):
     """Return the value v of the DSEC oracle: the top eigenvalue of eps1 M1^{-1/2} M2 M1^{-1/2}.
 
-    v is infinite if m1 is singular and m2 has mass in its null space. Parameters are those of `dsec_decision`, errors
-    those of `dsec`.
+    v is infinite if m1 is singular and m2 has mass in its null space. Parameters are those of `dsec_decision`, stacks
+    included, errors those of `dsec`.
     """
+    cdef double value = 0.0
+    cdef Py_ssize_t i
+    cdef Stack stack
+    if stacked(m1, m2, eps1, 1.0):
+        stack = Stack(m1, m2, eps1, 1.0)
+        values = np.empty(stack.size)
+        for i in np.flatnonzero(stack.values(values, None)):
+            values[i] = stack.alone(dsec_value, i, (stack.eps_1(i),), {})
+        return values.reshape(stack.shape)
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
-    cdef double scale1 = positive(eps1, "eps1"), value = 0.0
-    cdef int info = solve(first, second, &value, NULL)
-    if info > 0:
+    cdef double scale1 = positive(eps1, "eps1")
+    if solve(first, second, scale1, &value, NULL) > 0:
         return singular(first, second, scale1, 1.0, False, True).value
-    value *= scale1
-    if info == NOT_FINITE or not isfinite(value):
-        refuse_not_finite("m1", first)
-        refuse_not_finite("m2", second)
-        raise ValueError("m1, m2: v overflows; rescale")
     return value
 
 
-cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double* value, double* witness) except? -1:
+# What `scaled_value` returns where m1 has a pivot of the size of rounding.
+cdef enum:
+    DOUBTFUL = -2
+
+
+cdef int scaled_value(
+    const double* m1, const double* m2, double eps1, double* value, double* witness, double* work, Py_ssize_t d
+) noexcept nogil:
+    # v = eps1 lambda_max and its witness, as `shift_value` says; or DOUBTFUL, with both as well.
+    cdef int info = shift_value(m1, m2, 0.0, value, witness, work, d)
+    cdef double root = sqrt(eps1)
+    cdef Py_ssize_t i
+    if info != 0:
+        return info
+    value[0] *= eps1
+    if witness != NULL:
+        for i in range(d):
+            witness[i] *= root
+    if small_pivot(m1, work, d):
+        return DOUBTFUL
+    return 0 if fits(value[0], witness, d) else NOT_FINITE
+
+
+cdef inline bint fits(double value, const double* witness, Py_ssize_t d) noexcept nogil:
+    return isfinite(value) and (witness == NULL or all_finite(witness, d))
+
+
+cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double eps1, double* value, double* witness) except -1:
+    # v and its witness. Returns 0, or something else if m1 is not definite in float64.
     cdef Py_ssize_t d = cnp.PyArray_DIM(m1, 0)
     cdef Buffer buffer = Buffer(value_work_size(d))
     cdef const double* s = entries(m1)
     cdef const double* m = entries(m2)
     cdef int info
     with nogil:
-        info = shift_value(s, m, 0.0, value, witness, buffer.data, d)
-    if info < NOT_FINITE:
+        info = scaled_value(s, m, eps1, value, witness, buffer.data, d)
+    if info == DOUBTFUL:
+        # Definite by rounding, perhaps.
+        if rank_deficient(m1):
+            return <int> d
+        info = 0 if fits(value[0], witness, d) else NOT_FINITE
+    if info == NOT_FINITE:
+        refuse_upper("m1", m1)
+        refuse_upper("m2", m2)
+        raise ValueError(f"m1, m2: v{'' if witness == NULL else ' or its witness'} overflows; rescale")
+    if info < 0:
         raise np.linalg.LinAlgError(f"dsec: the eigenvalue routine failed (info {info + 100})")
-    if info == 0 and small_pivot(s, buffer.data, d) and rank_deficient(m1):
-        # Definite by rounding.
-        return <int> d
     return info
+
+
+def certified(m1, m2, tolerance):
+    """Return what the Lanczos iteration proves of lambda_max(M1^{-1} M2), at any dimension; None if nothing.
+
+    Parameters
+    ----------
+    m1, m2 : array_like, shape (d, d)
+        As for `dsec_decision`.
+    tolerance : float
+        Largest relative error, > 0.
+
+    Returns
+    -------
+    value : float
+        A Ritz value, which lambda_max is not below.
+    error : float
+        What lambda_max is above it at most, in exact arithmetic on the factor of m1.
+    steps : int
+        Number of products with M1^{-1/2} M2 M1^{-1/2}.
+    """
+    cdef cnp.ndarray first = square(m1, "m1", -1)
+    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
+    cdef Py_ssize_t steps = 0, d = cnp.PyArray_DIM(first, 0)
+    cdef Buffer buffer = Buffer(value_work_size(d))
+    cdef double* u = buffer.data
+    cdef Ritz found
+    cdef double relative = positive(tolerance, "tolerance")
+    refuse_upper("m1", first)
+    refuse_upper("m2", second)
+    copy_upper(entries(first), u, d)
+    if cholesky_upper(u, d) == 0:
+        steps = top_by_lanczos(
+            entries(first), entries(second), 0.0, u, relative, &found, u + d * d, u + 2 * d * d, d
+        )
+    if steps == 0:
+        return None
+    gap = found.value - separator(found.value, found.second)
+    return found.value, found.residual * (found.residual / gap), steps
 
 
 cdef bint small_pivot(const double* m1, const double* u, Py_ssize_t d) noexcept nogil:
@@ -559,7 +802,8 @@ def dsec(m1, m2, eps1, eps2):
     Returns
     -------
     DsecResult
-        v is infinite if m1 is singular and m2 has mass in its null space.
+        v is infinite if m1 is singular and m2 has mass in its null space. Of a stack, decision, value and marginal are
+        arrays of its shape (...), and the witnesses are (..., d).
 
     Raises
     ------
@@ -568,26 +812,37 @@ def dsec(m1, m2, eps1, eps2):
     TypeError, ValueError
         On a wrong dtype, shape or range, an entry that is not finite, or a result beyond float64.
     """
+    if stacked(m1, m2, eps1, eps2):
+        return dsec_stack(Stack(m1, m2, eps1, eps2))
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
-    cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2"), value = 0.0, root
+    cdef double scale1 = positive(eps1, "eps1"), threshold = positive(eps2, "eps2"), value = 0.0
     cdef bint singular_m1
     cdef Answer answer = answer_of(first, second, scale1, threshold, True, &singular_m1)
-    cdef Py_ssize_t i, d = cnp.PyArray_DIM(first, 0)
-    cdef cnp.ndarray witness = np.empty(d)
-    cdef double* x = entries(witness)
-    cdef int info = solve(first, second, &value, x)
-    if info > 0 or singular_m1:
+    cdef cnp.ndarray witness = np.empty(cnp.PyArray_DIM(first, 0))
+    if singular_m1 or solve(first, second, scale1, &value, entries(witness)) > 0:
         return singular(
             first, second, scale1, threshold, says_true(answer), singular_m1 or answer >= MARGINAL_NO_SHIFT
         )
-    value *= scale1
-    root = sqrt(scale1)
-    for i in range(d):
-        x[i] *= root
-    if info == NOT_FINITE or not isfinite(value) or not all_finite(x, d):
-        raise ValueError("m1, m2: v or its witness overflows; rescale")
     return DsecResult(says_true(answer), value, witness, answer >= MARGINAL_NO_SHIFT)
+
+
+cdef object dsec_stack(Stack stack):
+    cdef cnp.ndarray answers = stack.decisions()
+    cdef Py_ssize_t i
+    values, witnesses = np.empty(stack.size), np.empty((stack.size, stack.d))
+    infos = stack.values(values, witnesses)
+    decisions, marginals = answers == SHIFT, np.zeros(stack.size, np.bool_)
+    for i in np.flatnonzero((answers == NOT_FINITE) | (infos != 0)):
+        decisions[i], values[i], witnesses[i], marginals[i] = stack.alone(
+            dsec, i, (stack.eps_1(i), stack.eps_2(i)), {}
+        )
+    return DsecResult(
+        decisions.reshape(stack.shape),
+        values.reshape(stack.shape),
+        witnesses.reshape(*stack.shape, stack.d),
+        marginals.reshape(stack.shape),
+    )
 
 
 cdef void add_scaled(const double* s, double factor, const double* g, double* out, Py_ssize_t d) noexcept nogil:
@@ -646,7 +901,8 @@ cdef class ShiftScan:
         self.with_values = with_values
         self.n_marginal = 0
         if regularizer is not None:
-            self.regularizer = np.array(as_floats("regularizer", regularizer, (dimension, dimension)))
+            self.regularizer = np.array(as_floats("regularizer", regularizer, (dimension, dimension), finite=False))
+            refuse_upper("regularizer", self.regularizer)
             self.regularizer.setflags(write=False)
             self._shifted = Buffer(dimension * dimension)
 
