@@ -136,9 +136,9 @@ def test_overflow_is_an_error_not_a_number(d):
             ridge_fit(*arguments)
 
 
-def test_only_the_lower_triangle_is_read():
+def test_only_the_upper_triangle_is_read():
     gram, moment, n = problem(5, 20, 0)
-    assert (ridge_fit(np.tril(gram), moment, n, 0.1) == ridge_fit(gram, moment, n, 0.1)).all()
+    assert (ridge_fit(np.triu(gram), moment, n, 0.1) == ridge_fit(gram, moment, n, 0.1)).all()
 
 
 @pytest.mark.parametrize("d", [3, 17])

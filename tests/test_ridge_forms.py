@@ -381,7 +381,7 @@ def test_a_ridge_goes_on_from_moments(d, normalized, targets):
     certify(ridge, rows[:40].T @ rows[:40], rows[:40].T @ y[:40])
     ridge.update_rows(rows[40:], y[40:])
     certify(ridge, rows.T @ rows, rows.T @ y)
-    again = Ridge.from_moments(np.tril(ridge.gram), ridge.moment, ridge.n, 0.3, normalized)
+    again = Ridge.from_moments(np.triu(ridge.gram), ridge.moment, ridge.n, 0.3, normalized)
     certify(again, rows.T @ rows, rows.T @ y)
     assert everything(pickle.loads(pickle.dumps(again))) == everything(again)
     ridge.merge(again)
@@ -453,9 +453,9 @@ def test_what_is_refused_changes_nothing(d):
     for bad in twins.not_finite(phi):
         refused(ValueError, r"^phi: expected finite", ridge.update, bad, 1.0, 0.0)
         refused(ValueError, r"^values: expected finite", ridge.update_sparse, np.arange(d), bad, 1.0)
-        refused(ValueError, r"^Phi.data: expected finite", ridge.update_rows, scipy.sparse.csr_array([bad]), [1.0])
+        refused(ValueError, r"^Phi: expected finite", ridge.update_rows, scipy.sparse.csr_array([bad]), [1.0])
         for query in (ridge.predict, ridge.leverage):
-            refused(ValueError, r"^Phi.data: expected finite", query, scipy.sparse.csr_array([bad]))
+            refused(ValueError, r"^Phi: expected finite", query, scipy.sparse.csr_array([bad]))
     refused(ValueError, r"^phi, y: .* out of the range", ridge.update, 1e200 * phi, 1.0, 1e300)
     refused(ValueError, rf"^indices: expected 0 <= index < {d}, got {d}", ridge.update_sparse, [d], [1.0], 1.0)
     refused(ValueError, r"^values: expected shape \(1\)", ridge.update_sparse, [0], [1.0, 2.0], 1.0)

@@ -3,8 +3,8 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels._moments import _Sparse
 from dmq_fast.kernels._philox import Stream
+from dmq_fast.kernels._validate import _Sparse
 
 @final
 class Ridge:

@@ -345,7 +345,7 @@ cdef class SecondMoment:
         Parameters
         ----------
         matrix : array_like, shape (d, d)
-            Sum of phi phi^T; the lower triangle is read.
+            Sum of phi phi^T; the upper triangle is read.
         n : int
             Rows in it; 0 only where `matrix` is zero.
 
@@ -367,13 +367,14 @@ cdef class SecondMoment:
         cdef SecondMoment new
         if d == 0 or cnp.PyArray_DIM(sums, 1) != d:
             raise ValueError(f"matrix: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(sums, 1))}")
+        sums = np.ascontiguousarray(np.triu(sums).T)  # what follows reads lower triangles
         refuse_not_finite("matrix", sums)
         new = cls(d)
         for i in range(d):
             memcpy(new._gram + i * d, floats(sums) + i * d, (i + 1) * sizeof(double))
         refuse_indefinite("matrix", new._gram, d)
         rows = integer(n, "n", 0, <Py_ssize_t> (<size_t> -1 >> 1))
-        if rows == 0 and np.tril(sums).any():
+        if rows == 0 and sums.any():
             raise ValueError("n: expected an integer >= 1 where matrix is not zero, got 0")
         new.n = rows
         return new

@@ -782,7 +782,7 @@ cdef class Ridge:
         Parameters
         ----------
         gram : array_like, shape (d, d)
-            Sum of phi phi^T; the lower triangle is read.
+            Sum of phi phi^T; the upper triangle is read.
         moment : array_like, shape (d,), or (d, t) for t targets
             Sum of y phi.
         n : int
@@ -814,9 +814,10 @@ cdef class Ridge:
             raise ValueError(f"gram: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(sums, 1))}")
         targets = cnp.PyArray_DIM(products, 1) if cnp.PyArray_NDIM(products) == 2 else None
         products = as_floats("moment", products, (d,) if targets is None else (d, None))
+        sums = np.ascontiguousarray(np.triu(sums).T)  # what follows reads lower triangles
         refuse_not_finite("gram", sums)
         refuse_indefinite("gram", entries(sums), d)
-        if rows == 0 and (np.tril(sums).any() or products.any()):
+        if rows == 0 and (sums.any() or products.any()):
             raise ValueError("n: expected an integer >= 1 where gram or moment is not zero, got 0")
         new = Ridge(d, regularization, normalized, targets)
         for i in range(d):

@@ -31,9 +31,9 @@ cdef int fit(
     cdef double poison = 0.0
     # A = gram / n + lambda I
     for i in range(d):
-        for j in range(i + 1):
-            work[i * d + j] = gram[i * d + j] / n
-            poison += work[i * d + j] * 0.0
+        for j in range(i, d):
+            work[j * d + i] = gram[i * d + j] / n
+            poison += work[j * d + i] * 0.0
         work[i * d + i] += ridge
         theta[i] = moment[i] / n
         poison += theta[i] * 0.0
@@ -138,7 +138,7 @@ def ridge_fit(gram, moment, n, ridge):
     Parameters
     ----------
     gram : array_like, shape (d, d)
-        Sum of phi phi^T over the pairs; the lower triangle is read.
+        Sum of phi phi^T over the pairs; the upper triangle is read.
     moment : array_like, shape (d,)
         Sum of y phi.
     n : float

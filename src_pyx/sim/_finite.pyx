@@ -389,8 +389,8 @@ cdef class _CountedRollout:
     cdef Philox generator
     # The second moments in rows, if they are wanted: level by level where one block is all, else at the end.
     cdef LevelRows found
-    # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not computed yet); no actions
-    # are kept of one trajectory, which sees each state once.
+    # By (level, state), at model.offset[level] + state: visits, and the greedy action (-1: not computed yet); no
+    # actions are kept of one trajectory, which sees each state once.
     cdef Py_ssize_t* visits
     cdef int32_t* actions
     # By trajectory of the block.
