@@ -446,6 +446,18 @@ def test_messages_are_counted_and_few():
     assert "25 of 28" in shown
 
 
+def test_failures_are_shown_with_seeds_and_a_traceback():
+    failed = {"value": None, "spent": None, "status": "failed", "error": "ValueError: no <b>"}
+    rows = [row("lock", "dmq", 3, seed, **failed) for seed in (2, 5)] + [row("lock", "dmq", 4, 7, **failed)]
+    rows[0]["details"] = {"traceback": "Traceback:\n  in <lock>\nValueError: no <b>\n"}
+    rows.append(row("lock", "dmq", 3, 6))
+    shown = check(sweep_report(rows)).text
+    assert "3 x ValueError: no <b>" in shown
+    assert "lock horizon = 3 n_actions = 4, dmq n_samples = 20: seed 2, 5" in shown and ": seed 7" in shown
+    assert "Seed 2: Traceback: in <lock> ValueError: no <b>" in " ".join(shown.split())
+    assert "Failures" not in check(sweep_report(rows[-1:])).text
+
+
 def test_a_sweep_of_failures_has_a_page():
     rows = [row("lock", "dmq", 4, 0, status="crashed", error="died", value=None, spent=None, seconds=None)]
     check(sweep_report(rows))

@@ -9,6 +9,7 @@ import itertools
 import math
 import shlex
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
 from dmq_fast.experiments.report.cells import (
+    SHOWN,
     CellRuns,
     cells_of,
     counted,
@@ -321,6 +323,7 @@ def sweep_report(
         messages("note", notes),
         messages("warning", counted(f"{row['status']}: {row['error']}" for row in failures)),
         section("Runs by cell", cell_table(cells) + warnings_table(rows)),
+        section("Failures", failed_runs(failures)) if failures else "",
         section("Pictures", gallery(sweep_pictures(rows))),
         section("Reproduce", reproduce_sweep(rows, specs)),
     ]
@@ -333,6 +336,25 @@ def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
     if not said:
         return ""
     return "<h3>Warnings of the runs</h3><ul>" + "".join(f"<li>{escape(one)}</li>" for one in said) + "</ul>"
+
+
+def failed_runs(failures: Sequence[Mapping[str, Any]]) -> str:
+    """Return the cells and seeds of the runs that failed, by message, with the traceback of one of each."""
+    parts = []
+    for message, n in Counter(row["error"] for row in failures).most_common(SHOWN):
+        mine = [row for row in failures if row["error"] == message]
+        parts.append(f"<h3>{escape(f'{n:,} x {message}')}</h3>")
+        lines = []
+        for cell in cells_of(mine)[:SHOWN]:
+            sides = (cell.environment, cell.environment_parameters), (cell.algorithm, cell.algorithm_parameters)
+            name = ", ".join(" ".join([side, *(f"{k} = {v}" for k, v in some.items())]) for side, some in sides)
+            seeds = ", ".join(str(row["seed"]) for row in cell.rows[:SHOWN])
+            more = f" and {len(cell.rows) - SHOWN:,} more" if len(cell.rows) > SHOWN else ""
+            lines.append(f"<li>{escape(f'{name}: seed {seeds}{more}')}</li>")
+        parts.append(f"<ul>{''.join(lines)}</ul>")
+        if (trace := (mine[0].get("details") or {}).get("traceback")) is not None:
+            parts.append(f"<p>Seed {mine[0]['seed']}:</p><pre><code>{escape(trace.rstrip())}</code></pre>")
+    return "".join(parts)
 
 
 def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[CellRuns]) -> Iterator[tuple[str, str, str]]:
