@@ -25,6 +25,12 @@ def blas_threads():
     return sorted(entry for entry in began if "_THREADS=" in entry)
 
 
+def forever():
+    """Sleep without end."""
+    while True:
+        time.sleep(1.0)
+
+
 class Obstinate:
     def __init__(self, env, learn):
         self.env, self.act = env, learn

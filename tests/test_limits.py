@@ -3,11 +3,11 @@
 import contextlib
 import multiprocessing
 import os
-import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 from clusters import Processes
+from obstinate import forever
 from sweeping import ROOT, one, write
 
 from dmq_fast import experiments
@@ -121,8 +121,3 @@ def test_a_death_is_not_taken_for_a_timeout():
         name, trace = overdue(forever, 0.1, "slow")
         assert name == "slow" and "in forever" in trace
         assert overdue(os.abort, 60.0, "abort") is None
-
-
-def forever():
-    while True:
-        time.sleep(1.0)

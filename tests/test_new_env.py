@@ -13,7 +13,8 @@ import dmq_fast
 from dmq_fast import cli
 from dmq_fast.cli import new_env
 
-ROOT = Path(dmq_fast.__file__).parent.parent
+# Where the package is that is tested, and where its sources are.
+ROOT, CHECKOUT = Path(dmq_fast.__file__).parent.parent, Path(__file__).parent.parent
 
 
 def python(*arguments, site, cwd):
@@ -127,9 +128,9 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, caps
 
 def test_templates_ship(monkeypatch):
     """In the wheel and in the source distribution."""
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    declared = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     templates = [path for path in (ROOT / "dmq_fast/cli/templates").rglob("*") if path.is_file()]
     (pattern,) = declared["dmq_fast.cli"]
     assert len(templates) >= 9 and set(templates) == set((ROOT / "dmq_fast/cli").glob(pattern))
     assert {path.parent.name for path in templates} == set(new_env.KINDS)
-    assert "*.in" in (ROOT / "MANIFEST.in").read_text()
+    assert "*.in" in (CHECKOUT / "MANIFEST.in").read_text()
