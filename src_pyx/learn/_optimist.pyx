@@ -778,8 +778,9 @@ cdef class OptimisticPlanner:
         for h in range(self.horizon - 1, -1, -1):
             level, following = self.levels + h, self.levels + h + 1
             theta, omega = self.theta + h * n_actions * d, self.omega + h * n_actions * d
-            memcpy(level.target, level.earned, level.n * n_actions * sizeof(double))
-            memcpy(level.hope, level.earned, level.n * n_actions * sizeof(double))
+            if level.n > 0:  # before the first episode there is nothing to copy, nor a place for it
+                memcpy(level.target, level.earned, level.n * n_actions * sizeof(double))
+                memcpy(level.hope, level.earned, level.n * n_actions * sizeof(double))
             if h + 1 < self.horizon:
                 for t in range(level.n_moves):
                     move = level.moves + t
