@@ -115,11 +115,11 @@ class Draws:
 
     def trajectories(self, policy: Policy, h: int) -> Batch:
         """Return N trajectories of pi_h^a, for the levels after h (Algorithm 3, line 2)."""
-        return self._collect(policy, self.n_samples, "check", h)
+        return self._collect((policy,), 0, self.n_samples, "check", h)
 
     def returned(self, policy: Policy) -> Batch:
         """Return N trajectories of the policy to be returned, for all levels."""
-        return self._collect(policy, self.n_samples, "final", -1)
+        return self._collect((policy,), 0, self.n_samples, "final", -1)
 
     def pairs(self, policies: Deviations, h: int) -> list[Batch]:
         """Return N |Pi_h| pairs (phi(s_h), y), of policies drawn uniformly or N of each (Algorithm 2, lines 5 to 8)."""
@@ -128,18 +128,10 @@ class Draws:
         else:
             counts = self._mixture(len(policies))
         contents: Sequence[int | None] = [None] * len(counts)
-        if self.serves["regression"] and self.archive is None:
+        if self.remembered["regression"] and self.archive is None:
             contents = self.memory.contents(policies, self.last_rule("regression", h))
-            self.ledger.check_time()
-        pairs = []
-        for member, (content, n) in enumerate(zip(contents, counts, strict=True)):
-            known = None if content is None else self.memory.find(h, content)
-            moments = None if known is None else self.memory.moments(known.call)
-            if known is not None and moments is not None:
-                pairs.append(Batch(known, moments.at(h)))
-            elif n > 0:
-                pairs.append(self._collect(policies[member], n, "regression", h).at(h))
-        return pairs
+        chosen = [(member, n) for member, n in enumerate(counts) if n > 0]
+        return [self._collect(policies, member, n, "regression", h, contents[member]).at(h) for member, n in chosen]
 
     def states(self, cover: Sequence[Policy], h: int, data: Sequence[Batch], kept: Moment | None) -> Moment:
         """Return S_h, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
@@ -153,7 +145,7 @@ class Draws:
         elif self.options.reuse:
             shares = self.sampler.n_actions
         else:
-            data = [self._collect(pi, self.n_samples, "states", h) for pi in cover]
+            data = [self._collect(cover, member, self.n_samples, "states", h) for member in range(len(cover))]
         return self.ledger.answer_level(h, self._sum_of_moments, h, data, shares, kept)
 
     def _sum_of_moments(self, h: int, data: Sequence[Batch], shares: int, kept: Moment | None) -> Moment:
@@ -195,21 +187,27 @@ class Draws:
         levels, returns_from = self.wanted(purpose, h)
         return self.sampler.horizon if returns_from else levels[-1]
 
-    def _collect(self, policy: Policy, n: int, purpose: str, h: int) -> Batch:
-        """Return n trajectories: from memory if they may be used again, otherwise drawn on a stream of their own."""
+    def _collect(
+        self, policies: Sequence[Policy], member: int, n: int, purpose: str, h: int, content: int | None = None
+    ) -> Batch:
+        """Return n trajectories of ``policies[member]``: from memory if they may be used again, otherwise drawn.
+
+        Each draw has a stream of its own. `content` is that of the policy for this purpose, where the caller has it.
+        """
         levels, returns_from = self.wanted(purpose, h)
         if self.archive is not None:
-            return self._in_hindsight(self.archive, policy, n, purpose, levels, returns_from)
+            return self._in_hindsight(self.archive, policies[member], n, purpose, levels, returns_from)
         if not self.remembered[purpose]:
-            return self._draw(policy, n, purpose, levels, returns_from)
-        content = self.memory.content(policy, self.last_rule(purpose, h))
+            return self._draw(policies, member, n, purpose, levels, returns_from)
+        if content is None:
+            content = self.memory.content(policies[member], self.last_rule(purpose, h))
         known = self.memory.find(h, content) if self.serves[purpose] else None
         if known is not None:
             self.ledger.check_time()
             if (moments := self.memory.moments(known.call)) is not None:
                 return Batch(known, moments)
             return Batch(known, draw=partial(self._draw_again, known, n, levels, returns_from))
-        batch = self._draw(policy, n, purpose, levels, returns_from)
+        batch = self._draw(policies, member, n, purpose, levels, returns_from)
         self.memory.note(h, content, batch.known)
         if not self.ledger.replaying:
             self.memory.keep(batch.known.call, batch.moments)
@@ -244,16 +242,18 @@ class Draws:
             self.memory.keep(call, moments)
         return moments
 
-    def _draw(self, policy: Policy, n: int, purpose: str, levels: Levels, returns_from: Levels) -> Batch:
+    def _draw(
+        self, policies: Sequence[Policy], member: int, n: int, purpose: str, levels: Levels, returns_from: Levels
+    ) -> Batch:
         """Return n trajectories, drawn within the budget; in a replay, drawn when their moments are first read."""
         ledger = self.ledger
         ledger.check_trajectories(n)
         ledger.calls += 1
-        known = Known(ledger.calls, (policy,))
+        known = Known(ledger.calls, policies, member)
         if ledger.replaying:
             ledger.count_trajectories(purpose, n)
             return Batch(known, draw=partial(self._draw_again, known, n, levels, returns_from))
-        stream, began = self.stream.at(known.call), perf_counter()
+        policy, stream, began = policies[member], self.stream.at(known.call), perf_counter()
         if ledger.budget.max_seconds is None:
             moments = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
             ledger.trajectories[purpose] += n  # without a limit of seconds, there is no clock to check

@@ -98,13 +98,15 @@ class RolloutSampler(Sampler):
         """Roll out one chunk; see `Sampler.collect_chunk`."""
         n = count("n", n, 0)
         check_stream("rng", rng)
-        in_rows = fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
-        simulated = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, in_rows)
+        simulated = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, self._fits_rows(n))
         return Moments.simulated(n, levels, returns_from, *simulated)
 
     def gives_rows(self, n: int) -> bool:
         """Return whether n trajectories are one chunk, and their moments come in rows."""
-        return 0 < n <= self.chunk_size and fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
+        return 0 < n <= self.chunk_size and self._fits_rows(n)
+
+    def _fits_rows(self, n: int) -> bool:
+        return fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
 
     def draw_until_shift(
         self,
