@@ -36,6 +36,9 @@ cdef Py_ssize_t integer(value, str name, Py_ssize_t least, Py_ssize_t most) exce
 # m of them: one integer stands for all.
 cdef list integers(value, str name, Py_ssize_t m, Py_ssize_t least, Py_ssize_t most)
 
+# Whether `value` is a SciPy sparse matrix or array; see the source.
+cpdef bint is_sparse(value) except -1
+
 # A read-only C-contiguous copy, so that a kernel can keep a pointer to the entries.
 cdef cnp.ndarray frozen(array)
 

@@ -232,9 +232,9 @@ def as_floats(name, value, shape, *, finite=True):
     return out
 
 
-def is_sparse(value):
+cpdef bint is_sparse(value) except -1:
     """Return whether `value` is a SciPy sparse matrix or array: whether it has a method `tocsr`."""
-    return hasattr(value, "tocsr")
+    return not cnp.PyArray_CheckExact(value) and hasattr(value, "tocsr")
 
 
 def as_csr(name, value, shape):

@@ -8,12 +8,12 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._blas cimport add_gram
-from dmq_fast.kernels._validate cimport all_finite, entries, integer, refuse_not_finite, vector
+from dmq_fast.kernels._validate cimport all_finite, entries, integer, is_sparse, refuse_not_finite, vector
 from dmq_fast.kernels._validate cimport matrix as as_matrix
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_csr, as_numbers, as_positive, is_sparse
+from dmq_fast.kernels._validate import as_csr, as_numbers, as_positive
 
 cnp.import_array()
 
@@ -247,7 +247,7 @@ cdef class SecondMoment:
         """
         cdef cnp.ndarray block, scales
         cdef Rows given
-        if not cnp.PyArray_CheckExact(rows) and is_sparse(rows):
+        if is_sparse(rows):
             self._add_csr(sparse_rows(rows, "rows", self.dimension), "rows.data", weights)
             return
         block = as_matrix(rows, "rows", -1, self.dimension)

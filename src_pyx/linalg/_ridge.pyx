@@ -21,7 +21,7 @@ from dmq_fast.kernels._moments cimport (
 )
 from dmq_fast.kernels._normal cimport standard_normals
 from dmq_fast.kernels._validate cimport (
-    all_finite, entries, flag, integer, matrix, non_negative, number, positive, refuse_not_finite, vector,
+    all_finite, entries, flag, integer, is_sparse, matrix, non_negative, number, positive, refuse_not_finite, vector,
 )
 
 import numpy as np
@@ -105,10 +105,6 @@ cdef Rows sparse(tuple parts):
         cnp.PyArray_DIM(starts, 0) - 1, entries(values), <const int32_t*> cnp.PyArray_DATA(columns),
         <const int64_t*> cnp.PyArray_DATA(starts),
     )
-
-
-cdef inline bint is_sparse(value):
-    return not cnp.PyArray_CheckExact(value) and hasattr(value, "tocsr")
 
 
 cdef void spread(double* out, const Rows* rows, Py_ssize_t i, Py_ssize_t d) noexcept nogil:
