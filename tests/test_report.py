@@ -453,7 +453,7 @@ def test_failures_are_shown_with_seeds_and_a_traceback():
     rows.append(row("lock", "dmq", 3, 6))
     shown = check(sweep_report(rows)).text
     assert "3 x ValueError: no <b>" in shown
-    assert "lock horizon = 3 n_actions = 4, dmq n_samples = 20: seed 2, 5" in shown and ": seed 7" in shown
+    assert "lock horizon = 3 n_actions = 4, dmq n_samples = 20: seeds 2, 5" in shown and ": seed 7" in shown
     assert "Seed 2: Traceback: in <lock> ValueError: no <b>" in " ".join(shown.split())
     assert "Failures" not in check(sweep_report(rows[-1:])).text
 

@@ -8,9 +8,6 @@ from typing import Any
 
 __all__ = ["clock", "count_errors", "failure_dict", "failure_lines", "grid", "spell"]
 
-SHOWN = 10
-"""Largest number of messages, of cells of one, and of seeds of a cell that a list of failures shows."""
-
 
 def grid(cells: Sequence[Mapping[str, Any]], counts: Sequence[str], means: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of the cells: their parameters, then counts, then the columns in `means` under their titles.
@@ -64,23 +61,19 @@ def count_errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def failure_lines(failures: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines about runs that failed: each message with its cells, seeds, and the traceback of one run."""
-    names, errors = labels(cells), count_errors(failures)
-    for message in list(errors)[:SHOWN]:
-        yield f"{errors[message]:,} x {message}"
-        mine = [row for row in failures if row["error"] == message]
-        seeds: dict[str, list[int]] = {}
-        for row in mine:
-            seeds.setdefault(row["cell"], []).append(row["seed"])
-        for cell, some in list(seeds.items())[:SHOWN]:
-            more = f" and {len(some) - SHOWN:,} more" if len(some) > SHOWN else ""
-            word = "seed" if len(some) == 1 else "seeds"
-            yield f"    {names[cell]}: {word} {', '.join(map(str, some[:SHOWN]))}{more}"
-        if len(seeds) > SHOWN:
-            yield f"    and {len(seeds) - SHOWN:,} more cells"
-        if (trace := mine[0]["details"].get("traceback")) is not None:
-            yield from (f"        {line}" for line in trace.rstrip().splitlines())
-    if len(errors) > SHOWN:
-        yield f"{len(errors) - SHOWN:,} more messages are in the store"
+    from dmq_fast.experiments.report.cells import SHOWN, by_message, seeds_of_some
+
+    names, found = labels(cells), by_message(failures)
+    for failure in found[:SHOWN]:
+        yield f"{sum(map(len, failure.cells.values())):,} x {failure.message}"
+        for cell, rows in list(failure.cells.items())[:SHOWN]:
+            yield f"    {names[cell]}: {seeds_of_some(rows)}"
+        if len(failure.cells) > SHOWN:
+            yield f"    and {len(failure.cells) - SHOWN:,} more cells"
+        if failure.trace is not None:
+            yield from (f"        {line}" for line in failure.trace.rstrip().splitlines())
+    if len(found) > SHOWN:
+        yield f"{len(found) - SHOWN:,} more messages are in the store"
 
 
 def failure_dict(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,10 @@ from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.page import parameters_text, value_text
 
 __all__ = [
+    "SHOWN",
     "CellRuns",
+    "Failure",
+    "by_message",
     "cells_of",
     "counted",
     "in_order",
@@ -19,6 +22,7 @@ __all__ = [
     "labeller",
     "natural",
     "parameters_by_name",
+    "seeds_of_some",
     "settings",
     "sortable",
     "split_parameters",
@@ -113,6 +117,36 @@ def known(rows: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
 
 SHOWN = 10
 """Largest number of messages that a page or a summary shows."""
+
+
+class Failure(NamedTuple):
+    """The runs that failed with one message: by cell, and the traceback of the first, if one was stored."""
+
+    message: str
+    cells: dict[str, list[Mapping[str, Any]]]
+    seed: int
+    trace: str | None
+
+
+def by_message(rows: Iterable[Mapping[str, Any]]) -> list[Failure]:
+    """Group runs that failed by their messages, the most common first."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["error"], []).append(row)
+    failures = []
+    for message, group in sorted(groups.items(), key=lambda one: -len(one[1])):
+        cells: dict[str, list[Mapping[str, Any]]] = {}
+        for row in group:
+            cells.setdefault(row["cell"], []).append(row)
+        trace = (group[0].get("details") or {}).get("traceback")
+        failures.append(Failure(message, cells, group[0]["seed"], trace))
+    return failures
+
+
+def seeds_of_some(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the seeds of runs in words, the first `SHOWN` of them."""
+    more = f" and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
+    return f"{'seed' if len(rows) == 1 else 'seeds'} {', '.join(str(row['seed']) for row in rows[:SHOWN])}{more}"
 
 
 def counted(messages: Iterable[str], kind: Callable[[str], str] = str) -> list[str]:

@@ -9,7 +9,6 @@ import itertools
 import math
 import shlex
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from dmq_fast.experiments.report import pictures
 from dmq_fast.experiments.report.cells import (
     SHOWN,
     CellRuns,
+    by_message,
     cells_of,
     counted,
     in_order,
@@ -31,6 +31,7 @@ from dmq_fast.experiments.report.cells import (
     labeller,
     natural,
     parameters_by_name,
+    seeds_of_some,
     settings,
     split_parameters,
     warned,
@@ -341,19 +342,17 @@ def warnings_table(rows: Sequence[Mapping[str, Any]]) -> str:
 def failed_runs(failures: Sequence[Mapping[str, Any]]) -> str:
     """Return the cells and seeds of the runs that failed, by message, with the traceback of one of each."""
     parts = []
-    for message, n in Counter(row["error"] for row in failures).most_common(SHOWN):
-        mine = [row for row in failures if row["error"] == message]
-        parts.append(f"<h3>{escape(f'{n:,} x {message}')}</h3>")
+    for failure in by_message(failures)[:SHOWN]:
         lines = []
-        for cell in cells_of(mine)[:SHOWN]:
+        for rows in list(failure.cells.values())[:SHOWN]:
+            (cell,) = cells_of(rows)
             sides = (cell.environment, cell.environment_parameters), (cell.algorithm, cell.algorithm_parameters)
             name = ", ".join(" ".join([side, *(f"{k} = {v}" for k, v in some.items())]) for side, some in sides)
-            seeds = ", ".join(str(row["seed"]) for row in cell.rows[:SHOWN])
-            more = f" and {len(cell.rows) - SHOWN:,} more" if len(cell.rows) > SHOWN else ""
-            lines.append(f"<li>{escape(f'{name}: seed {seeds}{more}')}</li>")
-        parts.append(f"<ul>{''.join(lines)}</ul>")
-        if (trace := (mine[0].get("details") or {}).get("traceback")) is not None:
-            parts.append(f"<p>Seed {mine[0]['seed']}:</p><pre><code>{escape(trace.rstrip())}</code></pre>")
+            lines.append(f"<li>{escape(f'{name}: {seeds_of_some(rows)}')}</li>")
+        n = sum(map(len, failure.cells.values()))
+        parts.append(f"<h3>{escape(f'{n:,} x {failure.message}')}</h3><ul>{''.join(lines)}</ul>")
+        if failure.trace is not None:
+            parts.append(f"<p>Seed {failure.seed}:</p><pre><code>{escape(failure.trace.rstrip())}</code></pre>")
     return "".join(parts)
 
 
