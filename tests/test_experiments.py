@@ -22,7 +22,7 @@ import pytest
 from clusters import Processes
 from hypothesis import given
 from hypothesis import strategies as st
-from sweeping import ROOT, alive, content, environment_of_tests, one, slow_spec, start, wait_until, write
+from sweeping import ROOT, alive, content, environment_of_tests, noted_batches, one, slow_spec, start, wait_until, write
 
 from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
@@ -663,15 +663,7 @@ def test_an_environment_that_cannot_be_made_fails_its_run(tmp_path):
 
 
 def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monkeypatch):
-    batches = []
-    next_batch = scheduler.Sweep.next_batch
-
-    def noted(self):
-        self.timings = {run.cell.id: (1, 1e-6) for run in self.missing} or self.timings
-        batches.append(next_batch(self))
-        return batches[-1]
-
-    monkeypatch.setattr(scheduler.Sweep, "next_batch", noted)
+    batches = noted_batches(monkeypatch)
     data = one("obstinate:failing", kind="die", seeds=64)
     data["algorithms"][0] |= {"seeds": [[11]]}
     assert experiments.sweep(data, tmp_path, workers=1).statuses == {"crashed": 1, "finished": 63}

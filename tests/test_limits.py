@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import pytest
 from clusters import Processes
 from obstinate import forever
-from sweeping import ROOT, one, write
+from sweeping import ROOT, noted_batches, one, write
 
 from dmq_fast import experiments
-from dmq_fast.experiments.sweeps import limits, scheduler
+from dmq_fast.experiments.sweeps import limits
 from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
 
 
@@ -41,15 +41,7 @@ def test_a_worker_ends_a_run_that_blocks(tmp_path, kind):
 
 
 def test_the_other_runs_of_its_task_are_done(tmp_path, monkeypatch):
-    batches = []
-    next_batch = scheduler.Sweep.next_batch
-
-    def noted(self):
-        self.timings = {run.cell.id: (1, 1e-6) for run in self.missing} or self.timings
-        batches.append(next_batch(self))
-        return batches[-1]
-
-    monkeypatch.setattr(scheduler.Sweep, "next_batch", noted)
+    batches = noted_batches(monkeypatch)
     summary = experiments.sweep(blocking("sleep", [11], n=40), tmp_path, workers=1)
     assert summary.statuses == {"finished": 39, "timeout": 1} and max(map(len, batches)) >= 5
     assert_timed_out(experiments.load(tmp_path), [11])
