@@ -110,7 +110,7 @@ class DifferenceMaximization:
         The steps of Algorithm 3 are taken on those before it, many in one call of compiled code.
         """
         cover_a = Deviations(self.cover[h], h, a, self.greedy)
-        return self.candidates.next(self.moments, cover_a, a, member)
+        return self.candidates.next(self.moments, cover_a, member)
 
     def check_returned_policy(self) -> None:
         """Test the policy to be returned, which mixes the pi_0^a over start states (finding B, beyond the paper)."""

@@ -41,7 +41,7 @@ class Candidates:
         if type(sampler) is RolloutSampler and type(solver) is LinearSolver and not solver.row_scan.with_values:
             self._sampler, self._scan = sampler, solver.row_scan
 
-    def next(self, moments: CoverMoments, policies: Deviations, a: int, member: int) -> int:
+    def next(self, moments: CoverMoments, policies: Deviations, member: int) -> int:
         """Return the position of the first candidate, from `member` on, not passed over; their number if none is.
 
         Parameters
@@ -50,14 +50,13 @@ class Candidates:
             S_h' by level.
         policies : Deviations
             The candidates pi_h^a of all members of Pi_h.
-        a : int
-            Their action.
         member : int
             Position in the cover.
         """
         if not self._remembers:
             return member
-        draws, history, find, h = self.draws, self.oracle.history, self.draws.memory.find, policies.level
+        draws, history, find = self.draws, self.oracle.history, self.draws.memory.find
+        h, a = policies.level, policies.rule.action
         draws.ledger.check_time()
         later = range(h + 1, draws.sampler.horizon)
         contents, latest = draws.memory.contents(policies, draws.last_rule("check", h)), moments.latest(later)
@@ -65,7 +64,7 @@ class Candidates:
             known = find(h, contents[member])
             if known is None:
                 unknown = self._unknown(h, contents[member : member + AT_ONCE])
-                passed = self._draw(unknown, moments, policies, a, member) if unknown else 0
+                passed = self._draw(unknown, moments, policies, member) if unknown else 0
                 member += passed
                 if passed == 0 or passed < len(unknown):
                     break
@@ -89,9 +88,9 @@ class Candidates:
             found.add(content)
         return contents
 
-    def _draw(self, contents: list[int], moments: CoverMoments, policies: Deviations, a: int, member: int) -> int:
+    def _draw(self, contents: list[int], moments: CoverMoments, policies: Deviations, member: int) -> int:
         """Draw candidates, of these contents, until one is not passed over; return the number of those before it."""
-        draws, history, h = self.draws, self.oracle.history, policies.level
+        draws, history, h, a = self.draws, self.oracle.history, policies.level, policies.rule.action
         sampler, ledger, memory, n = self._sampler, draws.ledger, draws.memory, draws.n_samples
         if sampler is None or not isinstance(moments.sums, list) or not moments.sums:
             return 0
