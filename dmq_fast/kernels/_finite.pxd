@@ -33,7 +33,9 @@ cdef struct Level:
 cdef inline Py_ssize_t outcome(const double* threshold, const int32_t* alias, Py_ssize_t m, double u) noexcept nogil:
     cdef double x = u * m
     cdef Py_ssize_t k = <Py_ssize_t> x
-    return k if x - k < threshold[k] else alias[k]
+    cdef Py_ssize_t other = alias[k]
+    # All bits of k ^ other, or none: a branch on a random number would be predicted wrongly every few steps.
+    return other ^ ((k ^ other) & -<Py_ssize_t> (x - k < threshold[k]))
 
 # Immutable. Whoever uses the pointers below must keep the model alive.
 cdef class FiniteModel(Model):
