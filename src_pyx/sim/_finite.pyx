@@ -8,7 +8,7 @@ sum_s (sum of returns from s) phi(s).
 Uniforms are drawn a block of trajectories at a time, in this order: the start state (if there is more than
 one); then per level those of a uniform rule, of a Bernoulli reward (from the first level whose return is asked
 for), of the transition (if the level is stochastic; at the last level only if its reward depends on it). Nothing
-is drawn for an outcome that is certain.
+is drawn for an outcome that is certain, and until something is drawn, all trajectories of a block are one.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -393,6 +393,8 @@ cdef class _CountedRollout:
     # actions are kept of one trajectory, which sees each state once.
     cdef Py_ssize_t* visits
     cdef int32_t* actions
+    # Trajectories of the block that are simulated: one, which stands for all, until a uniform is drawn.
+    cdef Py_ssize_t width
     # By trajectory of the block.
     cdef int32_t* states
     cdef int32_t* rows
@@ -462,7 +464,7 @@ cdef class _CountedRollout:
             for h in range(self.plan.last + 1):
                 self.arrive(h, size)
                 # A step of one trajectory is a uniform or two and a look into a table.
-                self.plan.check_after(4 * size)
+                self.plan.check_after(4 * self.width)
                 if h == self.plan.last and self.plan.n_returns == 0:
                     break
                 if self.act(h, size) != 0:
@@ -481,30 +483,46 @@ cdef class _CountedRollout:
 
     cdef void start(self, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t i, k
+        self.width = 1
         if self.model.n_start == 1:
-            for i in range(size):
-                self.states[i] = self.model.start_state[0]
+            self.states[0] = self.model.start_state[0]
+            if self.shown or self.earned != NULL:
+                self.part(size)
             return
+        self.width = size
         philox_uniforms(&self.generator, self.uniforms, size)
         for i in range(size):
             k = outcome(self.model.start_threshold, self.model.start_alias, self.model.n_start, self.uniforms[i])
             self.states[i] = self.model.start_state[k]
 
+    cdef void part(self, Py_ssize_t size) noexcept nogil:
+        # From here on, each trajectory of the block is simulated.
+        cdef Py_ssize_t i, r, first
+        if self.width == size:
+            return
+        self.width = size
+        for i in range(1, size):
+            self.states[i], self.rows[i] = self.states[0], self.rows[0]
+        for r in range(self.plan.n_returns):
+            first = r * self.block
+            for i in range(first + 1, first + size):
+                self.origin[i], self.so_far[i] = self.origin[first], self.so_far[first]
+
     cdef int arrive(self, Py_ssize_t h, Py_ssize_t size) except -1 nogil:
         # Count the states of level h, if its moment is wanted; keep them, if a return starts here.
-        cdef Py_ssize_t i, r
+        cdef Py_ssize_t i, r, each = size // self.width
         cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
         if self.plan.counted[h] and self.found is not None and self.n == 1:
             self.push_state(h, self.states[0], 1.0)
             self.found.end_level()
         elif self.plan.counted[h]:
-            for i in range(size):
-                visits[self.states[i]] += 1
+            for i in range(self.width):
+                visits[self.states[i]] += each
             if self.found is not None and self.n <= self.block:
                 self.write_rows(h)
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] == h:
-                for i in range(size):
+                for i in range(self.width):
                     self.origin[r * self.block + i] = self.states[i]
                     self.so_far[r * self.block + i] = 0.0
         return 0
@@ -515,14 +533,15 @@ cdef class _CountedRollout:
         cdef int32_t n_actions = <int32_t> self.model.n_actions, s
         cdef int32_t* known = self.actions + self.model.offset[h]
         if self.plan.kinds[h] == FIXED:
-            for i in range(size):
+            for i in range(self.width):
                 self.rows[i] = self.states[i] * n_actions + self.plan.fixed[h]
         elif self.plan.kinds[h] == UNIFORM:
+            self.part(size)
             philox_uniforms(&self.generator, self.uniforms, size)
             for i in range(size):
                 self.rows[i] = self.states[i] * n_actions + <int32_t> (self.uniforms[i] * n_actions)
         else:
-            for i in range(size):
+            for i in range(self.width):
                 s = self.states[i]
                 if self.n == 1 or known[s] < 0:
                     known[s] = self.greedy(h, s)
@@ -549,9 +568,10 @@ cdef class _CountedRollout:
         cdef Level* level = &self.model.levels[h]
         cdef Py_ssize_t i
         if level.rewards == BY_ROW:
-            for i in range(size):
+            for i in range(self.width):
                 self.rewards[i] = level.reward[self.rows[i]]
         elif level.rewards == BERNOULLI:
+            self.part(size)
             philox_uniforms(&self.generator, self.uniforms, size)
             for i in range(size):
                 self.rewards[i] = level.cap if self.uniforms[i] < level.reward[self.rows[i]] else 0.0
@@ -560,13 +580,13 @@ cdef class _CountedRollout:
             return
         else:
             return
-        self.collect_rewards(h, size)
+        self.collect_rewards(h)
 
-    cdef void collect_rewards(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
+    cdef void collect_rewards(self, Py_ssize_t h) noexcept nogil:
         cdef Py_ssize_t i, r
         for r in range(self.plan.n_returns):
             if self.plan.returns[r] <= h:
-                for i in range(size):
+                for i in range(self.width):
                     self.so_far[r * self.block + i] += self.rewards[i]
 
     cdef void move(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
@@ -575,9 +595,10 @@ cdef class _CountedRollout:
         cdef Py_ssize_t first, k
         cdef bint paying = level.rewards == BY_EDGE and h >= self.plan.first_return
         if level.deterministic:
-            for i in range(size):
+            for i in range(self.width):
                 self.states[i] = level.successor[self.rows[i]]
             return
+        self.part(size)
         philox_uniforms(&self.generator, self.uniforms, size)
         for i in range(size):
             first = level.row_start[self.rows[i]]
@@ -589,7 +610,7 @@ cdef class _CountedRollout:
             if paying:
                 self.rewards[i] = level.reward[k]
         if paying:
-            self.collect_rewards(h, size)
+            self.collect_rewards(h)
 
     cdef void show(self, Py_ssize_t h, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
         cdef Py_ssize_t i
@@ -600,14 +621,20 @@ cdef class _CountedRollout:
             self.paid[done + i, h] = self.rewards[i]
 
     cdef void settle(self, Py_ssize_t done, Py_ssize_t size) noexcept nogil:
-        # The block is over: add its returns to the totals of the states they started from.
-        cdef Py_ssize_t i, r
-        cdef double y
+        # The block is over: add its returns, one by one, to the totals of the states they started from.
+        cdef Py_ssize_t i, r, apart = self.width > 1
+        cdef double y, square
+        cdef double* so_far
+        cdef double* totals
+        cdef int32_t* origin
         for r in range(self.plan.n_returns):
+            so_far, origin = self.so_far + r * self.block, self.origin + r * self.block
+            totals, square = self.totals + r * self.model.widest, self.squares[r]
             for i in range(size):
-                y = self.so_far[r * self.block + i]
-                self.totals[r * self.model.widest + self.origin[r * self.block + i]] += y
-                self.squares[r] += y * y
+                y = so_far[i * apart]
+                totals[origin[i * apart]] += y
+                square += y * y
+            self.squares[r] = square
         if self.earned != NULL:
             memcpy(self.earned + done, self.so_far, size * sizeof(double))
 
