@@ -96,7 +96,7 @@ class DifferenceMaximization:
         again = bool(later)  # after the last level there is nothing to check
         while again:
             again, member = False, -1
-            while (member := self.first_doubtful(h, a, member + 1)) < len(self.cover[h]):  # line 1
+            while (member := self.next_doubtful(h, a, member + 1)) < len(self.cover[h]):  # line 1
                 pi_a = self.cover[h][member].deviate(h, a, self.greedy)
                 batch = self.draws.trajectories(pi_a, h)  # line 2
                 for level in self.oracle.shifted(self.moments, batch, later, (h, a, member)):  # lines 3 to 6
@@ -104,11 +104,13 @@ class DifferenceMaximization:
                     self.algorithm_2(level)  # line 8
                     again = self.options.recheck  # finding B: earlier checks used the old predictors of `level`
 
-    def first_doubtful(self, h: int, a: int, member: int) -> int:
+    def next_doubtful(self, h: int, a: int, member: int) -> int:
         """Return the first member of Pi_h, from `member` on, on whose pi_h^a some answer may not be False.
 
         The steps of Algorithm 3 are taken on those before it, many in one call of compiled code.
         """
+        if not self.candidates.can_pass:
+            return member
         cover_a = Deviations(self.cover[h], h, a, self.greedy)
         return self.candidates.next(self.moments, cover_a, member)
 

@@ -289,19 +289,22 @@ class Moments:
     @staticmethod
     def total(parts: Sequence[Moments], level: int) -> Moments:
         """Return the moments of one level, summed over `parts` in order: second moments and returns to go from it."""
-        first = parts[0].at(level)
         if len(parts) == 1:
-            return first
+            return parts[0].at(level)
+        sums: NDArray[np.float64] | LevelRows
         wholes = [part.rows for part in parts if part.rows is not None]
-        if len(wholes) < len(parts):
-            return sum((part.at(level) for part in parts[1:]), start=first)
-        rows = LevelRows.total(wholes, [part.levels.index(level) for part in parts])
+        if len(wholes) == len(parts):
+            sums = LevelRows.total(wholes, [part.levels.index(level) for part in parts])
+        else:
+            sums = parts[0].gram_at(level)[np.newaxis].copy()
+            for part in parts[1:]:
+                sums[0] += part.gram_at(level)
         pairs = [part.pair(level) for part in parts]
         moment = pairs[0][0].copy()
         for other, _, _ in pairs[1:]:
             moment += other
         returns = Returns(moment, sum([square for _, square, _ in pairs]), sum([n for _, _, n in pairs]))
-        return Moments(sum([part.n for part in parts]), (level,), rows, {level: returns})
+        return Moments(sum([part.n for part in parts]), (level,), sums, {level: returns})
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):

@@ -29,12 +29,15 @@ class Candidates:
     `Draws.trajectories` and `Oracle.shifted` would: calls, trajectories, history, records and memory. The first
     candidate on which there is more to say is theirs; if it was drawn here, they find it in the memory.
 
-    Only runs that remember trajectories (`memo`) have something to pass over.
+    Attributes
+    ----------
+    can_pass : bool
+        Whether there is ever something to pass over: where trajectories are remembered (`memo`).
     """
 
     def __init__(self, draws: Draws, oracle: Oracle) -> None:
         self.draws, self.oracle = draws, oracle
-        self._remembers = draws.serves["check"] and draws.archive is None
+        self.can_pass = draws.serves["check"] and draws.archive is None
         sampler, solver = draws.sampler.unwrapped(), oracle.solver
         # A subclass may do something else.
         self._sampler: RolloutSampler | None = None
@@ -53,8 +56,6 @@ class Candidates:
         member : int
             Position in the cover.
         """
-        if not self._remembers:
-            return member
         draws, history, find = self.draws, self.oracle.history, self.draws.memory.find
         h, a = policies.level, policies.rule.action
         draws.ledger.check_time()
