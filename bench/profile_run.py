@@ -1,21 +1,44 @@
-"""Measure the shares of rollouts, oracle, regression and Python in the time of a whole run.
+"""Measure the share of compiled code in whole runs of `sound`, and how many times as long the NumPy reference takes.
 
     python bench/profile_run.py
 
-The run is `sound` on the lock of 100 levels. Calls of compiled kernels are timed from outside; the rest of the time is
-Python. Prints the shares of the fastest of twenty runs.
+Calls of compiled kernels are timed from outside, so the arrays that they make count as theirs; the rest of the time is
+Python. The reference of tests/reference.py simulates all trajectories of a call at once; its time is compared per
+trajectory, as the two draw different numbers of them where rewards or steps are random.
 """
 
 import os
+import sys
+from pathlib import Path
 
 os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import time
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from reference import NumpySampler, ReferenceDMQ
+
 import dmq_fast as dmq
-from dmq_fast.environments import combination_lock
+from dmq_fast import environments
 from dmq_fast.sessions import Resources
+
+ROUNDS = 9
+SETTINGS = {"eps_s": 1.0, "eps_t": 10.0, "eps_r": 1e-5, "ridge": 1e-3}
+MOST_STEPS = 5 * 10**6
+"""Steps up to which the reference runs too."""
+
+CASES = {
+    "chain 10": environments.chain(10),
+    "chain 20": environments.chain(20),
+    "deep sea 10": environments.deep_sea(10),
+    "deep sea 20": environments.deep_sea(20),
+    "lock 10": environments.combination_lock(10, rng=0),
+    "lock 20": environments.combination_lock(20, rng=0),
+    "lock 100": environments.combination_lock(100, rng=0),
+}
 
 
 class Timed:
@@ -24,14 +47,12 @@ class Timed:
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.seconds = 0.0
-        self.calls = 0
 
-    def _clock(self, function: Any) -> Any:
+    def _clock(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             began = time.perf_counter()
             result = function(*arguments)
             self.seconds += time.perf_counter() - began
-            self.calls += 1
             return result
 
         return call
@@ -45,32 +66,51 @@ class Timed:
         return self._clock(self.inner)(*arguments)
 
 
+def profiled(algorithm: dmq.DMQ) -> tuple[float, dict[str, float]]:
+    """Return the seconds of a run, and those of its rollouts, oracle and regression in compiled code."""
+    sampler: Any = algorithm.sampler
+    surroundings = (algorithm.stream, algorithm.budget, algorithm.workers, algorithm.executor, algorithm.progress)
+    session: Any = algorithm.settings.session(Resources(algorithm.variant, sampler, *surroundings), None)
+    linear: Any = session.oracle.solver
+    model = sampler._model
+    kernels = {"rollouts": Timed(model), "oracle": Timed(linear._scan), "regression": Timed(linear._ridge_fit)}
+    sampler._model, linear._scan, linear._ridge_fit = kernels.values()
+    began = time.perf_counter()
+    session.algorithm.algorithm_1()
+    seconds = time.perf_counter() - began
+    sampler._model = model
+    return seconds, {name: timed.seconds for name, timed in kernels.items()}
+
+
+def reference(env: environments.FiniteMDP, algorithm: dmq.DMQ, n_samples: int) -> tuple[float, int]:
+    """Return the seconds and the trajectories of a run of the reference with the same settings."""
+    initial = tuple(("fixed", rule.action) for rule in algorithm.settings.initial[0].rules)
+    sampler = NumpySampler(env, np.random.default_rng(1))
+    shape = env.horizon, env.n_actions, env.dimension
+    run = ReferenceDMQ(sampler, *shape, n_samples=n_samples, **SETTINGS, initial=initial, recheck=True, mixture=None)
+    began = time.perf_counter()
+    trajectories: int = run.learn().n_trajectories
+    return time.perf_counter() - began, trajectories
+
+
 def main() -> None:
-    """Print the shares of the fastest of twenty runs."""
-    algorithm = dmq.DMQ(combination_lock(100, 4, rng=0), n_samples=20, ratio=10, eps_r=1e-5, rng=1)
-    model = algorithm.sampler._model  # type: ignore[attr-defined]
-    best = None
-    for _ in range(20):
-        kernels = {"rollouts": Timed(model)}
-        algorithm.sampler._model = kernels["rollouts"]  # type: ignore[attr-defined]
-        surroundings = (algorithm.stream, algorithm.budget, algorithm.workers, algorithm.executor, algorithm.progress)
-        resources = Resources(algorithm.variant, algorithm.sampler, *surroundings)
-        session: Any = algorithm.settings.session(resources, None)
-        linear: Any = session.oracle.solver
-        kernels["oracle"] = linear._scan = Timed(linear._scan)
-        kernels["regression"] = linear._ridge_fit = Timed(linear._ridge_fit)
-        began = time.perf_counter()
-        session.algorithm.algorithm_1()
-        total = time.perf_counter() - began
-        if best is None or total < best[0]:
-            best = total, kernels
-    assert best is not None
-    total, kernels = best
-    print(f"whole run    {total * 1e3:6.1f} ms")
-    for name, timed in kernels.items():
-        print(f"{name:<12} {timed.seconds * 1e3:6.1f} ms  {timed.seconds / total:5.1%}  {timed.calls:,} calls")
-    python = total - sum(timed.seconds for timed in kernels.values())
-    print(f"Python       {python * 1e3:6.1f} ms  {python / total:5.1%}")
+    """Print the table: the fastest of several runs, which take turns with the reference."""
+    print("| run | N | trajectories | ms | rollouts | oracle | regression | Python | reference / ours |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for n_samples in (20, 100, 1000):
+        for name, env in CASES.items():
+            algorithm = dmq.DMQ(env, n_samples=n_samples, rng=1, **SETTINGS)
+            n = algorithm.learn().n_trajectories
+            runs, peers = [], []
+            for i in range(ROUNDS):
+                runs.append(profiled(algorithm))
+                if i < 3 and n * env.horizon <= MOST_STEPS:
+                    peers.append(reference(env, algorithm, n_samples))
+            seconds, kernels = min(runs, key=lambda run: run[0])
+            shares = [f"{kernel / seconds:.0%}" for kernel in (*kernels.values(), seconds - sum(kernels.values()))]
+            each = [peer / trajectories for peer, trajectories in peers]
+            ratio = f"{min(each) / (seconds / n):.1f}" if peers else ""
+            print(f"| {name} | {n_samples} | {n:,} | {seconds * 1e3:.1f} | {' | '.join(shares)} | {ratio} |", flush=True)
 
 
 if __name__ == "__main__":
