@@ -2,10 +2,10 @@
 
     python bench/roofline.py
 
-The bound of a path is that part alone, by the best code at hand: the uniforms that a rollout draws, dsyrk and dgemm, one
-factorisation, one pass over a factor in memory. Path and bound take turns. Prints the fastest of both and the share of the
-time of the path that its bound takes. A share above 1 means that the bound carries more of the cost of a call from
-Python than the path.
+The bound of a path is that part alone, by the best code at hand: the uniforms that a rollout draws, dsyrk and dgemm,
+one factorisation, one pass over a factor in memory. Path and bound take turns. Prints the fastest of both and the share
+of the time of the path that its bound takes. A share above 1 means that the bound carries more of the cost of a call
+from Python than the path.
 """
 
 import os
@@ -47,7 +47,8 @@ def main() -> None:
     for path in paths():
         methods = [oracle_bench.Method(path.name, "", None, call, lambda _: True) for call in (path.call, path.floor)]
         ours, bound = (min(times) * 1e9 / path.size for times in oracle_bench.interleaved(methods, ROUNDS, 0))
-        print(f"| {path.name} | {path.unit} | {ours:.3g} | {path.bound} | {bound:.3g} | {bound / ours:.2f} |", flush=True)
+        row = (path.name, path.unit, f"{ours:.3g}", path.bound, f"{bound:.3g}", f"{bound / ours:.2f}")
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 def paths() -> Iterator[Path]:
@@ -141,7 +142,9 @@ def flow() -> Iterator[Path]:
     P = np.zeros((states, n_actions, states))
     for row in P.reshape(-1, states):
         row[rng.permutation(states)[:support]] = rng.dirichlet(np.ones(support))
-    env = environments.FiniteMDP([P] * (horizon - 1), [np.zeros((states, n_actions))] * horizon, [np.eye(states)] * horizon)
+    env = environments.FiniteMDP(
+        [P] * (horizon - 1), [np.zeros((states, n_actions))] * horizon, [np.eye(states)] * horizon
+    )
     draws = (horizon - 2) * states * (support - 1)
     sampler, stream, policy = FlowSampler(env), dmq.Stream(0), policy_of(env, "greedy")
     collect = partial(sampler.collect, policy, 10**6, stream=stream, levels=range(horizon))

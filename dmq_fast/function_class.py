@@ -205,7 +205,7 @@ class LinearSolver:
         regularizer: Array | None = None,
         penalty: Array | None = None,
     ) -> None:
-        self._scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value", regularizer)
+        self.matrix_scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value", regularizer)
         self.row_scan = RowScan(eps_s, eps_t, oracle == "value")
         self._ridge, self._penalty = ridge, None if penalty is None else ridge * penalty
         self._ridge_fit = RidgeFit(dimension, ridge if penalty is None else 0.0)
@@ -213,11 +213,11 @@ class LinearSolver:
     @property
     def n_marginal(self) -> int:
         """Number of oracle answers so far that were too close to call; see `kernels.DsecResult`."""
-        return self._scan.n_marginal + self.row_scan.n_marginal
+        return self.matrix_scan.n_marginal + self.row_scan.n_marginal
 
     def row_oracle(self) -> RowOracle | None:
         """Return a `RowOracle` without states; None with a regulariser G."""
-        scan = self._scan
+        scan = self.matrix_scan
         return RowOracle(scan.dimension, scan.eps_r) if scan.regularizer is None else None
 
     def fit(self, moments: Moments, level: int) -> Array:
@@ -253,16 +253,16 @@ class LinearSolver:
             if moments.rows is not None:
                 level, values = self.row_scan.scan(cover_moments, moments.rows, n, base, top, bottom)
                 return level, np.asarray(values)
-            dense = np.zeros((top + 1, self._scan.dimension, self._scan.dimension))
+            dense = np.zeros((top + 1, self.matrix_scan.dimension, self.matrix_scan.dimension))
             for h in range(bottom, top + 1):
                 dense[h] = cover_moments[h].matrix()
             cover_moments = dense
-        level, values = self._scan.scan(cover_moments, moments.grams, n, base, top, bottom)
+        level, values = self.matrix_scan.scan(cover_moments, moments.grams, n, base, top, bottom)
         return level, np.asarray(values)
 
     def potential(self, moment: Array | SparseMoment) -> float:
         """Return log det(S_h + eps_r G); see `Solver.potential`."""
-        scan, unseen = self._scan, 0
+        scan, unseen = self.matrix_scan, 0
         if isinstance(moment, SparseMoment):
             # Each column outside the support has eps_r on the diagonal and nothing else.
             unseen, moment = scan.dimension - len(moment.support), moment.gram
@@ -276,7 +276,7 @@ class LinearSolver:
         With a regulariser G, the features whitened by G have squared norm at most 1 / lambda_min(G). The bound is then
         that for eps_r lambda_min(G) in place of eps_r.
         """
-        scan, least = self._scan, 1.0
+        scan, least = self.matrix_scan, 1.0
         if scan.regularizer is not None:
             spectrum = np.linalg.eigvalsh(scan.regularizer)
             least = float(spectrum[0] - len(spectrum) * EPSILON * spectrum[-1])

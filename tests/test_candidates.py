@@ -116,7 +116,7 @@ def test_rows_are_those_of_the_matrices(n):
         ({"levels": range(5, 25)}, "^scan: rows and levels do not fit together"),
         ({"n": -1}, "^n: "),
         ({"n": 0}, "^scan: "),
-        ({"oracles": []}, "^scan: "),
+        ({"cover": []}, "^scan: "),
         ({"policy": (Fixed(0),)}, "^policy: expected 25 rules"),
         ({"before": [(Fixed(0),) * 25, (Fixed(0),)]}, "^before: expected 25 rules, one a level, got 1"),
         ({"before": [(Fixed(0),) * 25, (Fixed(2),) * 25]}, "^policy: level 0 takes action 2, expected < 2"),
@@ -126,7 +126,7 @@ def test_the_kernel_refuses_what_does_not_fit(change, message):
     env = ENVIRONMENTS["deep sea"]()
     before, policy = policies_of(env, 2, 3)
     arguments = {
-        "model": RolloutSampler(env)._model, "scan": RowScan(1.0, 1e9), "oracles": oracles_of(env, 100),
+        "model": RolloutSampler(env)._model, "scan": RowScan(1.0, 1e9), "cover": oracles_of(env, 100),
         "before": before, "policy": policy, "n": 1, "stream": STREAM, "h": 3, "levels": range(4, 25),
         "returns_from": (),
     }  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast.environments import CompiledEnv, GymnasiumBatch, combination_lock
+from dmq_fast.environments import CompiledEnv, FiniteMDP, GymnasiumBatch, combination_lock
 from dmq_fast.environments.block import block_mdp, diabolical_lock
 from dmq_fast.samplers import BatchSampler, RolloutSampler
 from dmq_fast.samplers.parallel import ParallelSampler, pool_of
@@ -69,7 +69,8 @@ LONG = {
     ),
     "finite": lambda: combination_lock(2000, rng=0),
     "one level": lambda: block_mdp(combination_lock(1, rng=0)),
-    "one finite level": lambda: combination_lock(1, rng=0),
+    # With one start state, nothing would be random and all trajectories one.
+    "one finite level": lambda: FiniteMDP([], [np.zeros((2, 2))], [np.eye(2)], [0.5, 0.5]),
 }
 
 

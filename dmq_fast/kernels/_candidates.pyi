@@ -3,6 +3,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.kernels._dsec import ShiftScan
 from dmq_fast.kernels._finite import FiniteModel
 from dmq_fast.kernels._philox import Stream
 from dmq_fast.kernels._rollout import CompiledModel
@@ -12,8 +13,8 @@ from dmq_fast.kernels._rules import Rule
 
 def draw_until_shift(
     model: FiniteModel | CompiledModel,
-    scan: RowScan,
-    oracles: list[RowOracle],
+    scan: RowScan | ShiftScan,
+    cover: list[RowOracle] | NDArray[np.float64],
     before: list[tuple[Rule, ...]],
     policy: tuple[Rule, ...],
     n: int,
@@ -21,4 +22,4 @@ def draw_until_shift(
     h: int,
     levels: Sequence[int],
     returns_from: Sequence[int],
-) -> tuple[list[tuple[LevelRows, NDArray[np.float64], NDArray[np.float64]]], bool, float]: ...
+) -> tuple[list[tuple[LevelRows | NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]], bool, float]: ...

@@ -3,7 +3,6 @@
 from libc.stdint cimport int32_t
 
 from dmq_fast.kernels._philox cimport Stream
-from dmq_fast.kernels._rows cimport LevelRows
 from dmq_fast.kernels._rules cimport Kind
 
 cdef class Plan:
@@ -33,16 +32,17 @@ cdef class Plan:
     cdef int set_rule(self, Py_ssize_t h, rule, Py_ssize_t n_actions, Py_ssize_t dimension) except -1
 
 # Trajectories drawn again and again: the number, the levels and the returns of a plan stay, its rules may change.
-cdef class RowDraws:
+cdef class Draws:
     cdef Plan plan
+    cdef bint in_rows
 
-    # Draw on a stream. Returns the second moments in rows; moments (n_returns, d) and squares (n_returns,), zeros
-    # before, hold the sums of y phi and of y^2 then.
-    cdef LevelRows draw(self, Stream stream, double* moments, double* squares)
+    # Draw on a stream. Returns the second moments, (n_levels, d, d) or LevelRows; moments (n_returns, d) and squares
+    # (n_returns,), zeros before, hold the sums of y phi and of y^2 then.
+    cdef object draw(self, Stream stream, double* moments, double* squares)
 
 # An environment ready to simulate. Immutable.
 cdef class Model:
     cdef readonly Py_ssize_t horizon
     cdef readonly Py_ssize_t n_actions
     cdef readonly Py_ssize_t dimension
-    cdef RowDraws row_draws(self, Plan plan, Py_ssize_t n)
+    cdef Draws draws(self, Plan plan, Py_ssize_t n, bint in_rows)

@@ -30,7 +30,7 @@ class CompiledModel:
         n: int,
         stream: Stream,
         levels: Sequence[int],
-        returns_from: Sequence[int],
+        returns_from: Sequence[int] = (),
         in_rows: bool = False,
     ) -> tuple[NDArray[np.float64] | LevelRows, NDArray[np.float64], NDArray[np.float64]]: ...
     def returns(self, rules: tuple[Rule, ...], n: int, stream: Stream) -> NDArray[np.float64]: ...

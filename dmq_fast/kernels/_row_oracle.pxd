@@ -63,10 +63,6 @@ cdef class RowScan:
     cdef Py_ssize_t _dense_size
     cdef Py_ssize_t _k
 
-    # `scan`; the values are appended to a list.
-    cdef Py_ssize_t first_shift(
-        self, list oracles, LevelRows rows, double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom, list values
-    ) except -2
     cdef Answer answer(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE
 
     # Room for the rows and entries of a level, and for numbers of a buffer.

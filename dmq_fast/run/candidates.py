@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 
 from dmq_fast.function_class import LinearSolver
 from dmq_fast.policy import Deviations
 from dmq_fast.run.cover import CoverMoments
-from dmq_fast.run.draws import Draws
+from dmq_fast.run.draws import Batch, Draws
 from dmq_fast.run.ledger import SCAN, Scan
 from dmq_fast.run.memory import Known
 from dmq_fast.run.oracle import NONE, Oracle
@@ -19,7 +20,7 @@ AT_ONCE = 64
 """Most candidates drawn in one call of compiled code."""
 
 WORK = 2**18
-"""Most steps simulated in such a call, beyond the first candidate: some ten milliseconds, as budgets wait for it."""
+"""Most numbers simulated or kept in such a call, beyond the first candidate: some ten milliseconds, as budgets wait."""
 
 
 class Candidates:
@@ -27,22 +28,24 @@ class Candidates:
 
     A candidate is passed over if every answer on it is False for certain. That leaves behind what
     `Draws.trajectories` and `Oracle.shifted` would: calls, trajectories, history, records and memory. The first
-    candidate on which there is more to say is theirs; if it was drawn here, they find it in the memory.
+    candidate on which there is more to say is theirs; if it was drawn here, `Draws.trajectories` returns that.
 
     Attributes
     ----------
     can_pass : bool
-        Whether there is ever something to pass over: where trajectories are remembered (`memo`).
+        Whether there is ever something to pass over: what compiled code draws, or the memory of the run knows.
     """
 
     def __init__(self, draws: Draws, oracle: Oracle) -> None:
         self.draws, self.oracle = draws, oracle
-        self.can_pass = draws.serves["check"] and draws.archive is None
         sampler, solver = draws.sampler.unwrapped(), oracle.solver
+        self._remembers = draws.serves["check"]
         # A subclass may do something else.
         self._sampler: RolloutSampler | None = None
         if type(sampler) is RolloutSampler and type(solver) is LinearSolver and not solver.row_scan.with_values:
-            self._sampler, self._scan = sampler, solver.row_scan
+            self._sampler, self._scans = sampler, (solver.row_scan, solver.matrix_scan)
+        forgets = not draws.remembered["check"] and self._sampler is not None
+        self.can_pass = draws.archive is None and (self._remembers or forgets)
 
     def next(self, moments: CoverMoments, policies: Deviations, member: int) -> int:
         """Return the position of the first candidate, from `member` on, not passed over; their number if none is.
@@ -60,9 +63,13 @@ class Candidates:
         h, a = policies.level, policies.rule.action
         draws.ledger.check_time()
         later = range(h + 1, draws.sampler.horizon)
-        contents, latest = draws.memory.contents(policies, draws.last_rule("check", h)), moments.latest(later)
+        contents: Sequence[int | None] = [None] * len(policies)
+        if self._remembers:
+            contents = draws.memory.contents(policies, draws.last_rule("check", h))
+        latest = moments.latest(later)
         while member < len(contents):
-            known = find(h, contents[member])
+            content = contents[member]
+            known = None if content is None else find(h, content)
             if known is None:
                 unknown = self._unknown(h, contents[member : member + AT_ONCE])
                 passed = self._draw(unknown, moments, policies, member) if unknown else 0
@@ -76,24 +83,29 @@ class Candidates:
                 member += 1
         return member
 
-    def _unknown(self, h: int, contents: list[int]) -> list[int]:
+    def _unknown(self, h: int, contents: Sequence[int | None]) -> Sequence[int | None]:
         """Return those at the beginning of the contents that one call of compiled code may draw for level h."""
         draws, found = self.draws, set[int]()
         n, sampler = draws.n_samples, self._sampler
-        if sampler is None or draws.ledger.replaying or not sampler.gives_rows(n):
-            return []
-        most = min(1 + WORK // (n * sampler.horizon), draws.ledger.affordable(n))
+        if sampler is None or draws.ledger.replaying or n > sampler.chunk_size:
+            return ()
+        kept = 0 if sampler.gives_rows(n) else sampler.dimension**2
+        most = min(1 + WORK // ((n + kept) * sampler.horizon), draws.ledger.affordable(n))
         for i, content in enumerate(contents):
-            if i == most or content in found or draws.memory.find(h, content) is not None:
+            if i == most:
                 return contents[:i]
-            found.add(content)
+            if content is not None:
+                if content in found or draws.memory.find(h, content) is not None:
+                    return contents[:i]
+                found.add(content)
         return contents
 
-    def _draw(self, contents: list[int], moments: CoverMoments, policies: Deviations, member: int) -> int:
+    def _draw(self, contents: Sequence[int | None], moments: CoverMoments, policies: Deviations, member: int) -> int:
         """Draw candidates, of these contents, until one is not passed over; return the number of those before it."""
         draws, history, h, a = self.draws, self.oracle.history, policies.level, policies.rule.action
         sampler, ledger, memory, n = self._sampler, draws.ledger, draws.memory, draws.n_samples
-        if sampler is None or not isinstance(moments.sums, list) or not moments.sums:
+        in_rows = sampler is not None and sampler.gives_rows(n)
+        if sampler is None or len(moments.sums) == 0 or isinstance(moments.sums, list) != in_rows:
             return 0
         levels, returns_from = draws.wanted("check", h)
         began, call, top = perf_counter(), ledger.calls, draws.sampler.horizon - 1
@@ -101,7 +113,7 @@ class Candidates:
             policies.cover[member : member + len(contents)],
             policies[member],
             n,
-            self._scan,
+            self._scans[0 if in_rows else 1],
             moments.sums,
             h,
             stream=draws.stream.at(call + 1),
@@ -115,11 +127,14 @@ class Candidates:
         for i, batch in enumerate(drawn):
             ledger.calls = call = call + 1
             ledger.trajectories["check"] += n
-            known = Known(call, policies, member + i)
-            memory.note(h, contents[i], known)
-            memory.keep(call, batch)
+            content, known = contents[i], Known(call, policies, member + i)
+            if content is not None:
+                memory.note(h, content, known)
+                memory.keep(call, batch)
             if i < passed:
                 known.refuted = moments.time
                 ledger.answer(SCAN, lambda: refuted)
                 history.append(call, h, a, member + i, top, h + 1, False, NONE)
+            elif content is None:
+                draws.stopped_at = Batch(known, batch)
         return passed

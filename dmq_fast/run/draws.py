@@ -101,6 +101,8 @@ class Draws:
         self.memory, self.ledger, self.arithmetic = memory, ledger, arithmetic
         self.sizes = sampler.horizon, sampler.n_actions, sampler.dimension
         self.n_mixtures = 0
+        # The trajectories of the candidate that `Candidates` stopped at, where `memory` does not hold them.
+        self.stopped_at: Batch | None = None
         self.archive = Archive(sampler.horizon) if options.hindsight else None
         memo, reuse = options.memo, options.reuse
         # By purpose: whether earlier draws may serve it, and whether draws for it are remembered.
@@ -115,6 +117,9 @@ class Draws:
 
     def trajectories(self, policy: Policy, h: int) -> Batch:
         """Return N trajectories of pi_h^a, for the levels after h (Algorithm 3, line 2)."""
+        if self.stopped_at is not None:
+            batch, self.stopped_at = self.stopped_at, None
+            return batch
         return self._collect((policy,), 0, self.n_samples, "check", h)
 
     def returned(self, policy: Policy) -> Batch:

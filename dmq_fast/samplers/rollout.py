@@ -12,7 +12,17 @@ from dmq_fast._support.arrays import once_each
 from dmq_fast._support.checks import count
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.kernels import CompiledModel, FiniteModel, RowOracle, RowScan, Rule, Stream, draw_until_shift, is_sparse
+from dmq_fast.kernels import (
+    CompiledModel,
+    FiniteModel,
+    RowOracle,
+    RowScan,
+    Rule,
+    ShiftScan,
+    Stream,
+    draw_until_shift,
+    is_sparse,
+)
 from dmq_fast.moments import Moments, fits_rows
 from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere, most_nonzeros
@@ -98,14 +108,11 @@ class RolloutSampler(Sampler):
         """Roll out one chunk; see `Sampler.collect_chunk`."""
         n = count("n", n, 0)
         check_stream("rng", rng)
-        simulated = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, self._fits_rows(n))
+        simulated = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, self.gives_rows(n))
         return Moments.simulated(n, levels, returns_from, *simulated)
 
     def gives_rows(self, n: int) -> bool:
-        """Return whether n trajectories are one chunk, and their moments come in rows."""
-        return 0 < n <= self.chunk_size and self._fits_rows(n)
-
-    def _fits_rows(self, n: int) -> bool:
+        """Return whether the moments of n trajectories come in rows."""
         return fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
 
     def draw_until_shift(
@@ -113,8 +120,8 @@ class RolloutSampler(Sampler):
         before: Sequence[Policy],
         policy: Policy,
         n: int,
-        scan: RowScan,
-        oracles: list[RowOracle],
+        scan: RowScan | ShiftScan,
+        cover: list[RowOracle] | NDArray[np.float64],
         h: int,
         *,
         stream: Stream,
@@ -130,10 +137,11 @@ class RolloutSampler(Sampler):
         policy : Policy
             What they follow from level h on.
         n : int
-            Number of trajectories of each, such that `gives_rows`.
-        scan : RowScan
-        oracles : list of RowOracle
-            By level, that of S_h.
+            Number of trajectories of each, 0 < n <= `chunk_size`.
+        scan : RowScan or ShiftScan
+            The first where n trajectories give rows.
+        cover : list of H RowOracle, or numpy.ndarray, shape (H, d, d)
+            By level, that of S_h, or S_h.
         h : int
             0 <= h < H - 1.
         stream : Stream
@@ -153,7 +161,7 @@ class RolloutSampler(Sampler):
             Time of the scans.
         """
         drawn, certain, seconds = draw_until_shift(
-            self._model, scan, oracles, [pi.rules for pi in before], policy.rules, n, stream, h, levels, returns_from
+            self._model, scan, cover, [pi.rules for pi in before], policy.rules, n, stream, h, levels, returns_from
         )
         return [Moments.simulated(n, levels, returns_from, *sums) for sums in drawn], certain, seconds
 

@@ -3,9 +3,8 @@
 cimport numpy as cnp
 
 from dmq_fast.kernels._philox cimport Stream
-from dmq_fast.kernels._plan cimport Model, Plan, RowDraws
+from dmq_fast.kernels._plan cimport Draws, Model, Plan
 from dmq_fast.kernels._row_oracle cimport RowScan
-from dmq_fast.kernels._rows cimport LevelRows
 from dmq_fast.kernels._validate cimport entries
 
 import numpy as np
@@ -15,19 +14,20 @@ cnp.import_array()
 
 
 def draw_until_shift(
-    Model model not None, RowScan scan not None, list oracles not None, list before not None, tuple policy not None,
+    Model model not None, scan not None, cover not None, list before not None, tuple policy not None,
     Py_ssize_t n, Stream stream not None, Py_ssize_t h, levels, returns_from,
 ):
-    """Draw n trajectories with each of some policies in turn, as `rollout` does, and scan them, as `RowScan.scan` does.
+    """Draw n trajectories with each of some policies in turn, as `rollout` does, and scan them, as `scan.scan` does.
 
     Ends after the first policy for which an answer is True, or marginal.
 
     Parameters
     ----------
     model : FiniteModel or CompiledModel
-    scan : RowScan
-    oracles : list of H RowOracle
-        By level, that of S_h.
+    scan : RowScan or ShiftScan
+        Without values. Trajectories are drawn in rows for the one, in matrices for the other.
+    cover : list of H RowOracle, or numpy.ndarray, shape (H, d, d)
+        By level, that of S_h, or S_h.
     before : list of tuple of H Rule
         What each policy follows before level h. At least one.
     policy : tuple of H Rule
@@ -45,8 +45,8 @@ def draw_until_shift(
 
     Returns
     -------
-    drawn : list of tuple (LevelRows, numpy.ndarray, numpy.ndarray)
-        For each policy drawn, what `rollout` returns in rows.
+    drawn : list of tuple (LevelRows or numpy.ndarray, numpy.ndarray, numpy.ndarray)
+        For each policy drawn, what `rollout` returns.
     certain : bool
         Whether all answers were False for certain.
     seconds : float
@@ -55,12 +55,11 @@ def draw_until_shift(
     Raises
     ------
     TypeError, ValueError, ArithmeticError, RuntimeError, KeyboardInterrupt
-        As `rollout` and `RowScan.scan` do.
+        As `rollout` and `scan.scan` do.
     """
     cdef Py_ssize_t level, i, d = model.dimension, base, marginal = scan.n_marginal
     cdef Plan plan
-    cdef RowDraws draws
-    cdef LevelRows rows
+    cdef Draws draws
     cdef tuple rules, last = before[0]
     cdef list drawn = []
     cdef bint certain = True
@@ -71,7 +70,7 @@ def draw_until_shift(
     if plan.n_levels == 0 or plan.wanted[plan.n_levels - 1] - plan.wanted[0] != plan.n_levels - 1:
         raise ValueError(f"levels: expected consecutive levels, got {levels!r}")
     base = plan.wanted[0]
-    draws = model.row_draws(plan, n)
+    draws = model.draws(plan, n, isinstance(scan, RowScan))
     for i in range(len(before)):
         rules = before[i]
         if len(rules) != model.horizon:
@@ -81,10 +80,10 @@ def draw_until_shift(
                 plan.set_rule(level, rules[level], model.n_actions, d)
         last = rules
         moments, squares = np.zeros((plan.n_returns, d)), np.zeros(plan.n_returns)
-        rows = draws.draw(stream.at(stream.call + i), entries(moments), entries(squares))
-        drawn.append((rows, moments, squares))
+        sums = draws.draw(stream.at(stream.call + i), entries(moments), entries(squares))
+        drawn.append((sums, moments, squares))
         began = perf_counter()
-        certain = scan.first_shift(oracles, rows, n, base, model.horizon - 1, h + 1, None) < 0
+        certain = scan.scan(cover, sums, n, base, model.horizon - 1, h + 1)[0] < 0
         seconds += perf_counter() - began
         if not certain or scan.n_marginal > marginal:
             return drawn, False, seconds

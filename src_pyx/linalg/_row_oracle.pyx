@@ -600,16 +600,11 @@ cdef class RowScan:
             v of each level tested, in order; empty without `with_values`.
         """
         cdef list values = []
-        return self.first_shift(oracles, rows, n, base, top, bottom, values), values
-
-    cdef Py_ssize_t first_shift(
-        self, list oracles, LevelRows rows, double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom, list values
-    ) except -2:
         cdef Py_ssize_t level
         cdef RowOracle oracle
         cdef Answer answer
         if top < bottom:
-            return -1
+            return -1, values
         if not (0 <= base <= bottom and top < len(oracles) and top < base + rows.n_levels and 0.0 < n < INFINITY):
             raise ValueError("scan: rows and levels do not fit together")
         for level in range(top, bottom - 1, -1):
@@ -623,8 +618,8 @@ cdef class RowScan:
                 raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
             self.n_marginal += answer >= MARGINAL_NO_SHIFT
             if says_true(answer):
-                return level
-        return -1
+                return level, values
+        return -1, values
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil:
         if rows > self._rows:

@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memset
 from dmq_fast.kernels._greedy cimport greedy_action, greedy_action_sparse
 from dmq_fast.kernels._moments cimport add_outer, add_outer_sparse, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
-from dmq_fast.kernels._plan cimport Plan, RowDraws
+from dmq_fast.kernels._plan cimport Draws, Plan
 from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, UNIFORM
 from dmq_fast.kernels._validate cimport entries
@@ -269,69 +269,9 @@ cdef class FiniteModel(Model):
             level.reward = self.keep_doubles(rewards)
         return 0
 
-    def rollout(
-        self, tuple rules not None, Py_ssize_t n, Stream stream not None, levels, returns_from=(), bint in_rows=False
-    ):
-        """Simulate `n` trajectories and return their moments.
-
-        Parameters
-        ----------
-        rules : tuple of H Rule
-            The policy, one rule a level.
-        n : int
-            Number of trajectories, >= 0.
-        stream : Stream
-            Call and chunk whose uniforms are used.
-        levels : sequence of int, strictly ascending
-            Levels whose second moment is wanted.
-        returns_from : sequence of int, strictly ascending
-            Levels h whose return to go, sum_{h' >= h} r_{h'}, is wanted.
-        in_rows : bool, default False
-            Whether second moments are wanted in rows: a row a state, its visits the weight.
-
-        Returns
-        -------
-        sums : numpy.ndarray, shape (len(levels), d, d), or LevelRows
-            Sum over trajectories of phi(s_h) phi(s_h)^T.
-        moments : numpy.ndarray, shape (len(returns_from), d)
-            Sum of y phi(s_h), with y the return to go from h.
-        squares : numpy.ndarray, shape (len(returns_from),)
-            Sum of y^2.
-
-        Raises
-        ------
-        TypeError, ValueError
-            When rules or levels do not fit the MDP.
-        ArithmeticError
-            When a greedy score overflows; names the level.
-        KeyboardInterrupt
-            On Ctrl-C.
-        """
-        cdef Py_ssize_t d = self.dimension, i, failed
-        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
-        cdef _CountedRollout job
-        moments, squares = np.zeros((plan.n_returns, d)), np.zeros(plan.n_returns)
-        cdef double* moment = entries(moments)
-        cdef double* square = entries(squares)
-        if in_rows:
-            return self.row_draws(plan, n).draw(stream, moment, square), moments, squares
-        job = _CountedRollout(self, plan, n)
-        grams = np.zeros((plan.n_levels, d, d))
-        cdef double[:, :, ::1] gram = grams
-        job.begin(stream)
-        with nogil:
-            failed = job.run()
-            if failed < 0:
-                for i in range(plan.n_levels):
-                    job.write_gram(plan.wanted[i], &gram[i, 0, 0])
-                    plan.check_after(d * d + job.products(plan.wanted[i]) // 32)
-                job.write_returns(moment, square)
-        refuse_overflow(failed)
-        return grams, moments, squares
-
-    cdef RowDraws row_draws(self, Plan plan, Py_ssize_t n):
-        cdef _RowCounts draws = _RowCounts.__new__(_RowCounts)
-        draws.plan, draws.job = plan, _CountedRollout(self, plan, n)
+    cdef Draws draws(self, Plan plan, Py_ssize_t n, bint in_rows):
+        cdef _CountedDraws draws = _CountedDraws.__new__(_CountedDraws)
+        draws.plan, draws.in_rows, draws.job = plan, in_rows, _CountedRollout(self, plan, n)
         return draws
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
@@ -639,7 +579,7 @@ cdef class _CountedRollout:
             memcpy(self.earned + done, self.so_far, size * sizeof(double))
 
     cdef void write_gram(self, Py_ssize_t h, double* gram) noexcept nogil:
-        # gram = sum_s visits(s) phi(s) phi(s)^T
+        # gram = sum_s visits(s) phi(s) phi(s)^T; nothing has been visited afterwards.
         cdef Level* level = &self.model.levels[h]
         cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
         cdef Py_ssize_t s, d = self.model.dimension
@@ -655,6 +595,7 @@ cdef class _CountedRollout:
                     gram, level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first,
                     <double> visits[s], d,
                 )
+            visits[s] = 0
         mirror(gram, d)
 
     cdef int write_rows(self, Py_ssize_t h) except -1 nogil:
@@ -711,21 +652,30 @@ cdef class _CountedRollout:
                 moment[level.phi_column[i]] += total * level.phi_value[i]
 
 
-cdef class _RowCounts(RowDraws):
+cdef class _CountedDraws(Draws):
     cdef _CountedRollout job
 
-    cdef LevelRows draw(self, Stream stream, double* moments, double* squares):
-        cdef Py_ssize_t i, failed
+    cdef object draw(self, Stream stream, double* moments, double* squares):
+        cdef Py_ssize_t i, failed, d = self.job.model.dimension
         cdef Plan plan = self.plan
-        cdef LevelRows rows = empty_rows(self.job.model.dimension, plan.n_levels)
-        self.job.found = rows
+        cdef LevelRows rows = None
+        cdef double* gram = NULL
+        if self.in_rows:
+            sums = rows = self.job.found = empty_rows(d, plan.n_levels)
+        else:
+            sums = np.zeros((plan.n_levels, d, d))
+            gram = entries(sums)
         self.job.begin(stream)
         with nogil:
             failed = self.job.run()
             if failed < 0:
-                for i in range(0 if 0 < self.job.n <= self.job.block else plan.n_levels):
-                    self.job.write_rows(plan.wanted[i])
-                    plan.check_after(rows.starts[rows.begins[i + 1]])
+                for i in range(0 if self.in_rows and 0 < self.job.n <= self.job.block else plan.n_levels):
+                    if self.in_rows:
+                        self.job.write_rows(plan.wanted[i])
+                        plan.check_after(rows.starts[rows.begins[i + 1]])
+                    else:
+                        self.job.write_gram(plan.wanted[i], gram + i * d * d)
+                        plan.check_after(d * d + self.job.products(plan.wanted[i]) // 32)
                 self.job.write_returns(moments, squares)
         refuse_overflow(failed)
-        return rows
+        return sums

@@ -4,8 +4,10 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdlib cimport calloc, free
 
 from dmq_fast.kernels._philox cimport Stream
-from dmq_fast.kernels._rows cimport LevelRows
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, INTERPRETED, Fixed, Greedy, Rule
+from dmq_fast.kernels._validate cimport entries
+
+import numpy as np
 
 from dmq_fast.kernels._stop import Stopped, heeded
 
@@ -125,13 +127,60 @@ cdef int ascending(str name, levels, Py_ssize_t horizon, Py_ssize_t* out) except
     return 0
 
 
-cdef class RowDraws:
+cdef class Draws:
 
-    cdef LevelRows draw(self, Stream stream, double* moments, double* squares):
+    cdef object draw(self, Stream stream, double* moments, double* squares):
         raise NotImplementedError
 
 
 cdef class Model:
 
-    cdef RowDraws row_draws(self, Plan plan, Py_ssize_t n):
+    def rollout(
+        self, tuple rules not None, Py_ssize_t n, Stream stream not None, levels, returns_from=(), bint in_rows=False
+    ):
+        """Simulate n trajectories up to the last level that matters and return their moments.
+
+        Parameters
+        ----------
+        rules : tuple of H Rule
+            The policy, one rule a level.
+        n : int
+            Number of trajectories, >= 0.
+        stream : Stream
+            Call and chunk whose uniforms are used.
+        levels : sequence of int, strictly ascending
+            Levels whose second moment is wanted.
+        returns_from : sequence of int, strictly ascending
+            Levels h whose return to go, sum_{h' >= h} r_{h'}, is wanted.
+        in_rows : bool, default False
+            Whether second moments are wanted in rows: for a finite MDP a row a state, its visits the weight; for a
+            compiled environment equal rows merged.
+
+        Returns
+        -------
+        sums : numpy.ndarray, shape (len(levels), d, d), or LevelRows
+            Sum over trajectories of phi(s_h) phi(s_h)^T.
+        moments : numpy.ndarray, shape (len(returns_from), d)
+            Sum of y phi(s_h), with y the return to go from h.
+        squares : numpy.ndarray, shape (len(returns_from),)
+            Sum of y^2.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When rules or levels do not fit the environment, or where a compiled environment writes features of norm
+            above 1, or rewards that leave [0, 1] or sum to more; names level, call and chunk.
+        RuntimeError
+            When a function of a compiled environment returns a code; names it, level, call and chunk.
+        ArithmeticError
+            When a greedy score is not finite; names the level.
+        KeyboardInterrupt
+            On Ctrl-C.
+        """
+        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, self.dimension, levels, returns_from)
+        moments, squares = np.zeros((plan.n_returns, self.dimension)), np.zeros(plan.n_returns)
+        sums = self.draws(plan, n, in_rows).draw(stream, entries(moments), entries(squares))
+        return sums, moments, squares
+
+    cdef Draws draws(self, Plan plan, Py_ssize_t n, bint in_rows):
         raise NotImplementedError

@@ -14,7 +14,7 @@ from dmq_fast.kernels._features cimport FeatureMap
 from dmq_fast.kernels._greedy cimport greedy_action_sparse, greedy_rows, pack_theta, packed_size
 from dmq_fast.kernels._moments cimport add_block, add_outer_sparse, block_work_size, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open
-from dmq_fast.kernels._plan cimport Model, Plan, RowDraws
+from dmq_fast.kernels._plan cimport Draws, Model, Plan
 from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM
 from dmq_fast.kernels._simulator cimport Simulator, mapped_dimension
@@ -71,66 +71,9 @@ cdef class CompiledModel(Model):
         self.horizon = handle.environment.horizon
         self.n_actions = handle.environment.n_actions
 
-    def rollout(self, rules, Py_ssize_t n, Stream stream not None, levels, returns_from, bint in_rows=False):
-        """Simulate n trajectories up to the last level that matters and return their moments.
-
-        Parameters
-        ----------
-        rules : sequence of H Rule
-        n : int
-            Number of trajectories, >= 0.
-        stream : Stream
-            Source of the uniforms.
-        levels : sequence of int, strictly ascending
-            Levels whose second moment is wanted.
-        returns_from : sequence of int, strictly ascending
-            Levels h whose return to go, sum_{h' >= h} r_{h'}, is wanted.
-        in_rows : bool, default False
-            Whether second moments are wanted in rows, equal ones merged.
-
-        Returns
-        -------
-        sums : numpy.ndarray, shape (len(levels), d, d), or LevelRows
-            Sum over trajectories of phi(s_h) phi(s_h)^T.
-        moments : numpy.ndarray, shape (len(returns_from), d)
-            Sum of y phi(s_h), with y the return to go from h.
-        squares : numpy.ndarray, shape (len(returns_from),)
-            Sum of y^2.
-
-        Raises
-        ------
-        TypeError, ValueError
-            When rules or levels do not fit the environment, or where it writes features of norm above 1, or rewards
-            that leave [0, 1] or sum to more; names level, call and chunk.
-        RuntimeError
-            When a function of the environment returns a code; names it, level, call and chunk.
-        ArithmeticError
-            When a greedy score is not finite; names level, call and chunk.
-        KeyboardInterrupt
-            On Ctrl-C.
-        """
-        cdef Py_ssize_t d = self.dimension, i
-        cdef Plan plan = Plan(rules, self.horizon, self.n_actions, d, levels, returns_from)
-        cdef _Rollout job
-        moments, squares = np.zeros((plan.n_returns, d)), np.zeros(plan.n_returns)
-        cdef double* moment = entries(moments)
-        cdef double* square = entries(squares)
-        if in_rows:
-            return self.row_draws(plan, n).draw(stream, moment, square), moments, squares
-        job = _Rollout(self, plan, n)
-        grams = np.zeros((plan.n_levels, d, d))
-        cdef double[:, :, ::1] gram = grams
-        for i in range(plan.n_levels):
-            job.grams[plan.wanted[i]] = &gram[i, 0, 0]
-        job.moments, job.squares = moment, square
-        job.simulate(stream)
-        for i in range(plan.n_levels):
-            mirror(&gram[i, 0, 0], d)
-        return grams, moments, squares
-
-    cdef RowDraws row_draws(self, Plan plan, Py_ssize_t n):
-        cdef _RowRollouts draws = _RowRollouts.__new__(_RowRollouts)
-        draws.plan, draws.job = plan, _Rollout(self, plan, n)
+    cdef Draws draws(self, Plan plan, Py_ssize_t n, bint in_rows):
+        cdef _Rollouts draws = _Rollouts.__new__(_Rollouts)
+        draws.plan, draws.in_rows, draws.job = plan, in_rows, _Rollout(self, plan, n)
         return draws
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
@@ -391,14 +334,26 @@ cdef class _Rollout(Simulator):
                 moment[columns[i * self.width + k]] += y[i] * phi[i * self.width + k]
 
 
-cdef class _RowRollouts(RowDraws):
+cdef class _Rollouts(Draws):
     cdef _Rollout job
 
-    cdef LevelRows draw(self, Stream stream, double* moments, double* squares):
+    cdef object draw(self, Stream stream, double* moments, double* squares):
         cdef _Rollout job = self.job
-        job.total = job.fresh = empty_rows(job.dimension, self.plan.n_levels)
-        for _ in range(self.plan.n_levels if job.n == 0 else 0):
-            job.total.end_level()
+        cdef Plan plan = self.plan
+        cdef Py_ssize_t i, d = job.dimension
+        cdef double* gram
         job.moments, job.squares = moments, squares
+        if self.in_rows:
+            job.total = job.fresh = empty_rows(d, plan.n_levels)
+            for _ in range(plan.n_levels if job.n == 0 else 0):
+                job.total.end_level()
+            job.simulate(stream)
+            return job.total
+        grams = np.zeros((plan.n_levels, d, d))
+        gram = entries(grams)
+        for i in range(plan.n_levels):
+            job.grams[plan.wanted[i]] = gram + i * d * d
         job.simulate(stream)
-        return job.total
+        for i in range(plan.n_levels):
+            mirror(gram + i * d * d, d)
+        return grams
