@@ -60,17 +60,18 @@ static inline void dmq_project(double *phi, ptrdiff_t n, ptrdiff_t d)
 DMQ_WIDE static void dmq_noisy_rows(
     const double *base, const int32_t *states, ptrdiff_t n, ptrdiff_t d, double deviation, const double *u, double *phi)
 {
-    uint32_t counters[DMQ_WORDS * DMQ_LANES] = {0}, words[DMQ_WORDS * DMQ_LANES];
+    uint32_t counters[DMQ_WORDS * DMQ_LANES], words[DMQ_WORDS * DMQ_LANES];
     float z[DMQ_WORDS * DMQ_LANES];
     const ptrdiff_t m = (d + DMQ_WORDS - 1) / DMQ_WORDS, most = m < DMQ_LANES ? DMQ_LANES / m : 1;
     for (ptrdiff_t row = 0; row < n; row += most) {
         ptrdiff_t rows = n - row < most ? n - row : most;
         for (ptrdiff_t j = 0; j < m; j += DMQ_LANES) {
             ptrdiff_t run = m - j < DMQ_LANES ? m - j : DMQ_LANES;
-            /* Whole vectors, as lanes that are left over would be computed one by one. */
-            ptrdiff_t lanes = (rows * run + 7) / 8 * 8;
+            /* Lanes behind the last whole vector are computed one by one. More than three of them take longer than a
+               vector, which the last row then fills. */
+            ptrdiff_t needed = rows * run, lanes = needed % 16 > 3 ? (needed + 15) / 16 * 16 : needed;
             for (ptrdiff_t i = 0; i < rows; i++)
-                dmq_counters(u + 2 * (row + i), j, run, lanes, counters + i * run);
+                dmq_counters(u + 2 * (row + i), j, i < rows - 1 ? run : lanes - i * run, lanes, counters + i * run);
             dmq_threefry(counters, lanes, words);
             dmq_normals_of_words(words, DMQ_WORDS * lanes, z);
             for (ptrdiff_t i = 0; i < rows; i++)
