@@ -11,9 +11,9 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_normal import joined
-from test_normal import twin as normals
+from test_normal import HALF, of_odd
 from test_rollout import feature_array, packed, random_mdp, twin
+from twins import noise_words, threefry
 
 from dmq_fast.environments import FiniteMDP, combination_lock, deep_sea
 from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian, noisy_deep_sea
@@ -42,22 +42,32 @@ def digits(u, n_coins):
     return np.array(coins).T[:, :n_coins]
 
 
+def noise_of(u, d):
+    """The standard normals (n, d) of observations with the uniforms u (n, 2)."""
+    m = (d + 3) // 4
+    words = noise_words(u, m).reshape(len(u), 4 * m)[:, :d]
+    return of_odd(2 * (words >> np.uint32(6)).astype(np.int64) + 1 - HALF)
+
+
 def observations(rows, states, u, noise, n_coins, sigma, scale):
     base = scale * rows[states]
     if noise == "coins":
         return np.hstack([base, scale * digits(u, n_coins)])
     if noise == "none" or sigma == 0:
         return base
-    phi = base + scale * sigma * np.hstack(normals(u))[:, : base.shape[1]]
+    phi = base + scale * sigma * noise_of(u, base.shape[1])
     norms = np.linalg.norm(phi, axis=1, keepdims=True)
     return phi / np.maximum(1, norms)
 
 
 def without_noise(env, level, states):
-    """What states emit but for Gaussian noise: the middle between two smallest deviations."""
-    raw, m = raw_states(states), env.handle.feature_uniforms[level]
-    middle = [joined(k, k) for k in (2**25 - 1, 2**25)]
-    return sum(env.handle.features(level, raw, np.full((len(raw), m), u)) for u in middle) / 2
+    """What states emit but for Gaussian noise, and its deviation, from two observations of each with known noise."""
+    raw, u = raw_states(states), np.array([[0.25, 0.5], [0.5, 0.25]])
+    first, second = (env.handle.features(level, raw, np.tile(row, (len(raw), 1))) for row in u)
+    assert max(np.linalg.norm(phi, axis=1).max() for phi in (first, second)) < 1 - 1e-9, "expected no projection"
+    z, other = noise_of(u, env.dimension)
+    deviation = float(np.mean((first - second) @ (z - other)) / np.sum((z - other) ** 2))
+    return first - deviation * z, deviation
 
 
 def follow(plain, h, states, actions, u):
@@ -137,7 +147,7 @@ def test_steps_follow_the_twin(seed, horizon, largest, n_actions, shared, caps, 
 @given(
     seed=st.integers(0, 2**32),
     n_states=st.integers(1, 5),
-    m=st.integers(1, 40),
+    m=st.one_of(st.integers(1, 70), st.sampled_from([127, 128, 129, 255, 256, 257, 600])),
     noise=st.sampled_from(["none", "coins", "gaussian"]),
     n_coins=st.sampled_from([1, 3, 51, 52, 53, 104, 130]),
     sigma=st.sampled_from([0.0, 0.1, 0.3, 2.0]),
@@ -154,7 +164,7 @@ def test_observations_follow_the_twin(seed, n_states, m, noise, n_coins, sigma, 
     other = -rows
     handle = handle_of(packed(mdp), [rows, other], noise=noise, n_coins=n_coins, sigma=sigma, scale=scale)
     assert handle.dimension == m + n_coins
-    expected = {"none": 0, "coins": -(-n_coins // 52), "gaussian": (m + 1) // 2 if sigma else 0}[noise]
+    expected = {"none": 0, "coins": -(-n_coins // 52), "gaussian": 2 if sigma else 0}[noise]
     assert handle.feature_uniforms == (expected, expected)
     states = rng.integers(n_states, size=n)
     u = rng.random((n, expected))
@@ -168,6 +178,23 @@ def test_observations_follow_the_twin(seed, n_states, m, noise, n_coins, sigma, 
             assert np.linalg.norm(phi, axis=1).max(initial=0) <= 1 + 4 * EPS
         else:
             assert (phi == want).all()
+
+
+@pytest.mark.parametrize(
+    ("word", "key", "block"),
+    [
+        ([0] * 4, [0] * 4, ["9c6ca96a", "e17eae66", "fc10ecd4", "5256a7d8"]),
+        ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 4, ["2a881696", "57012287", "f6c7446e", "a16a6732"]),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            [0xA4093822, 0x299F31D0, 0x082EFA98, 0xEC4E6C89],
+            ["59cd1dbb", "b8879579", "86b5d00c", "ac8b6d84"],
+        ),
+    ],
+)
+def test_the_twin_of_the_generator_gives_the_answers_of_its_authors(word, key, block):
+    """The answers of Random123, the authors' library, to Threefry4x32 with 20 rounds."""
+    assert [f"{x:08x}" for x in threefry(np.array(word, dtype=np.uint32)[:, None], key)[:, 0]] == block
 
 
 def test_arrays_given_for_several_levels_are_told_apart():
@@ -272,11 +299,12 @@ def test_gaussian_noise_has_its_distribution_after_a_rotation_too():
     env = block_mdp(latent, noise="gaussian", sigma=0.2, dimension=10, rng=5)
     n = 4_000
     rng = np.random.default_rng(5)
-    rows = without_noise(env, 0, range(3))
+    rows, deviation = without_noise(env, 0, range(3))
     scale = 1 / (1 + 0.2 * (np.sqrt(10) + 3))
+    assert deviation == pytest.approx(0.2 * scale)
     assert rows @ rows.T == pytest.approx(scale**2 * np.eye(3), abs=1e-12)
     states = rng.integers(3, size=n)
-    noise = (env.handle.features(0, raw_states(states), rng.random((n, 5))) - rows[states]) / (0.2 * scale)
+    noise = (env.handle.features(0, raw_states(states), rng.random((n, 2))) - rows[states]) / deviation
     for direction in [*np.eye(10), rng.normal(size=10)]:
         along = noise @ direction / np.linalg.norm(direction)
         assert scipy.stats.kstest(along, "norm").pvalue > LEVEL
@@ -284,12 +312,40 @@ def test_gaussian_noise_has_its_distribution_after_a_rotation_too():
     assert np.abs(correlation).max() <= 5 / np.sqrt(n)
 
 
+@pytest.mark.parametrize("d", [3, 64, 300])
+def test_noise_is_normal_and_independent_where_uniforms_are_neighbours(d):
+    """Uniforms that count up differ in one bit or a few, as do the blocks of one observation."""
+    mdp = combination_lock(1, rng=0)
+    sigma, n = 1e-3, 1_200_000 // d
+    handle = handle_of(packed(mdp), [np.zeros((2, d))], noise="gaussian", sigma=sigma)
+    u = np.column_stack([np.full(n, 0.5), np.arange(n) * 2.0**-53])
+    z = handle.features(0, raw_states(np.zeros(n)), u) / sigma
+    assert scipy.stats.kstest(z.ravel(), "norm").pvalue > LEVEL
+    for limit in (3.0, 4.0):  # each tail on its own
+        for beyond in (z > limit, z < -limit):
+            assert scipy.stats.binomtest(int(beyond.sum()), z.size, scipy.stats.norm.sf(limit)).pvalue > LEVEL
+    # Powers of normals have the means 0, 1, 0, 3 and the variances 1, 2, 15, 96.
+    for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs((z**power).mean() - mean) <= 4 * np.sqrt(variance / z.size)
+    # Products of independent normals, and of their squares less 1: means 0, variances 1 and 4.
+    pairs = [(z[1:], z[:-1]), (z[:, 1:], z[:, :-1])]
+    m = (d + 3) // 4
+    pairs.append((z[:, m : 2 * m], z[:, :m]))  # two words of one block
+    for x, y in pairs:
+        assert abs((x * y).mean()) <= 4 * np.sqrt(1 / x.size)
+        assert abs(((x**2 - 1) * (y**2 - 1)).mean()) <= 4 * np.sqrt(4 / x.size)
+    # The sum of z z^T over n rows: entries off the diagonal have the variance n, those on it 2 n.
+    gram = z.T @ z - n * np.eye(d)
+    gram[np.diag_indices(d)] /= np.sqrt(2)
+    assert np.abs(gram).max() <= scipy.stats.norm.isf(LEVEL / d**2) * np.sqrt(n)
+
+
 def test_projections_are_as_rare_as_said():
     d = np.arange(1, 5_000)
     assert scipy.stats.chi2.sf((np.sqrt(d) + 3) ** 2, d).max() <= 7e-5
     env = lock_gaussian(5, sigma=0.3, rng=0)
     rng = np.random.default_rng(6)
-    phi = env.handle.features(0, raw_states(np.zeros(20_000)), rng.random((20_000, 4)))
+    phi = env.handle.features(0, raw_states(np.zeros(20_000)), rng.random((20_000, 2)))
     assert np.linalg.norm(phi, axis=1).max() < 1
 
 
@@ -326,12 +382,12 @@ def test_rotations_keep_lengths_and_angles(rotation):
 def test_block_mdps_are_drawn_from_their_seed():
     def look(seed):
         env = block_mdp(deep_sea(4), noise="gaussian", sigma=0.1, dimension=6, rng=seed)
-        return env, env.handle.features(2, raw_states([0, 1, 2]), np.full((3, 3), 0.3))
+        return env, env.handle.features(2, raw_states([0, 1, 2]), np.full((3, 2), 0.3))
 
     (env, one), (_, same), (_, other) = look(7), look(7), look(8)
     assert (one == same).all() and not np.allclose(one, other)
     again = env._factory()
-    assert (again.handle.features(2, raw_states([0, 1, 2]), np.full((3, 3), 0.3)) == one).all()
+    assert (again.handle.features(2, raw_states([0, 1, 2]), np.full((3, 2), 0.3)) == one).all()
     assert again.parameters == env.parameters and env.parameters["rotation_rng"] == 7
     for factory in (lock_bernoulli, lock_gaussian, diabolical_lock):
         assert factory(20, rng=3).parameters == factory(20, rng=3).parameters
@@ -400,9 +456,10 @@ def test_locks_are_seen_as_in_the_field():
     assert np.linalg.norm(tight) == pytest.approx(1)
     noisy = lock_gaussian(5, 0.0, 0.1, rng=2)
     assert noisy.dimension == 8 and noisy.optimal_value == pytest.approx(0.5)
-    assert noisy.handle.feature_uniforms == (4,) * 5 and noisy.handle.step_uniforms == (0,) * 4 + (1,)
+    assert noisy.handle.feature_uniforms == (2,) * 5 and noisy.handle.step_uniforms == (0,) * 4 + (1,)
     scale = 1 / (1 + 0.1 * (np.sqrt(8) + 3))
-    assert without_noise(noisy, 0, range(3)) == pytest.approx(scale * np.eye(3, 8))
+    rows, deviation = without_noise(noisy, 0, range(3))
+    assert rows == pytest.approx(scale * np.eye(3, 8)) and deviation == pytest.approx(0.1 * scale)
     assert lock_gaussian(5, sigma=0.0, rng=0).handle.feature_uniforms == (0,) * 5
 
 
@@ -446,7 +503,7 @@ def test_diabolical_lock_with_anti_shaping(horizon):
 def test_diabolical_lock_is_seen_through_a_hadamard_matrix():
     env = diabolical_lock(20, swap=0.5, observation="noisy", rng=4)
     assert env.dimension == 32 and env.original_value(env.optimal_value) == pytest.approx(4)
-    still = [without_noise(env, h, range(3)) for h in range(20)]
+    still = [without_noise(env, h, range(3))[0] for h in range(20)]
     seen = np.vstack(still) * (np.sqrt(2) + 0.1 * (np.sqrt(32) + 3))
     level, state = np.divmod(np.arange(60), 3)
     expected = (level[:, None] == level) * 1.0 + (state[:, None] == state)
@@ -461,8 +518,8 @@ def test_noisy_deep_sea_hides_deep_sea():
     assert env.original_value(env.optimal_value) == pytest.approx(0.99)
     assert all((p == q).all() for p, q in zip(env.latent.P, plain.P, strict=True))
     assert env.dimension == 16 and noisy_deep_sea(10).dimension == 10
-    same = without_noise(noisy_deep_sea(10, dimension=16), 9, range(10))
-    assert (without_noise(env, 9, range(10)) == same).all()
+    same, _ = without_noise(noisy_deep_sea(10, dimension=16), 9, range(10))
+    assert (without_noise(env, 9, range(10))[0] == same).all()
     assert any((p != q).any() for p, q in zip(noisy_deep_sea(10, rng=0).latent.P, plain.P, strict=True))
     assert max(noisy_deep_sea(3, stochastic=True).handle.step_uniforms) == 1
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.stats
 from test_block import without_noise
-from test_normal import joined
 from test_rollout import random_mdp, random_policy
 
 import dmq_fast as dmq
@@ -371,11 +370,9 @@ def coordinates(env, h):
     handle, n, given = env.handle, env.latent.n_states[h], env.parameters
     states = np.arange(n, dtype=np.int32).view(np.uint8).reshape(n, 4).copy()
     m = handle.feature_uniforms[h]
-    if m == (env.dimension + 1) // 2:
-        # The rows are known up to their noise of sigma times the scale, which one uniform tells.
-        x, one = without_noise(env, h, range(n)), np.full((n, m), joined(2**25, 2**25))
-        one[:, 0] = scipy.stats.norm.cdf(1.0)
-        v = float((handle.features(h, states, one) - x)[0, 0]) ** 2
+    if given.get("sigma"):
+        x, deviation = without_noise(env, h, range(n))
+        v = deviation**2
         return np.array([x, x**2 + v, x**4 + 6 * x**2 * v + 3 * v**2])
     x = handle.features(h, states, np.zeros((n, m)))
     loud = handle.features(h, states, np.full((n, m), 1 - 2.0**-53))
@@ -385,7 +382,7 @@ def coordinates(env, h):
 
 def told_apart(env):
     """Greedy on the rows of coins at even levels, else uniform; and the same on the hidden MDP."""
-    latent, coins = env.latent, env.handle.feature_uniforms[0] < env.dimension // 2
+    latent, coins = env.latent, not env.parameters.get("sigma")
     seen, hidden = [], []
     for h, q in enumerate(latent.optimal_q):
         if h % 2 or not coins:

@@ -27,6 +27,35 @@ def philox(key, counter):
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
+TURNS = [(10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20)]
+"""Rotations of the rounds of Threefry4x32."""
+
+
+def threefry(counters, key=(0, 0, 0, 0), rounds=20):
+    """The blocks of Threefry4x32 for counters (4, n): words (4, n)."""
+    x = np.array(counters, dtype=np.uint32)
+    key = [*np.array(key, dtype=np.uint32), np.bitwise_xor.reduce([*key, 0x1BD11BDA]).astype(np.uint32)]
+    x = x + np.array(key[:4])[:, None]
+    for done in range(rounds):
+        for (a, b), turn in zip(((0, 1), (2, 3)) if done % 2 == 0 else ((0, 3), (2, 1)), TURNS[done % 8], strict=True):
+            x[a] += x[b]
+            x[b] = (x[b] << np.uint32(turn) | x[b] >> np.uint32(32 - turn)) ^ x[a]
+        if done % 4 == 3:
+            added = done // 4 + 1
+            x += np.array([key[(added + i) % 5] for i in range(4)])[:, None]
+            x[3] += np.uint32(added)
+    return x
+
+
+def noise_words(u, m):
+    """The words (n, 4, m) of the m blocks of observations whose uniforms are u (n, 2)."""
+    digits = np.ldexp(u, 53).astype(object)
+    counters = [[int(a) + (int(b) << 53) + (j << 106) for j in range(m)] for a, b in digits]
+    counters = np.array(counters, dtype=object).reshape(len(u), 1, m) >> np.array([0, 32, 64, 96]).reshape(1, 4, 1)
+    words = (counters & 0xFFFFFFFF).astype(np.uint32)
+    return threefry(words.swapaxes(0, 1).reshape(4, -1)).reshape(4, len(u), m).swapaxes(0, 1)
+
+
 def second_moment(rows, weights=None):
     rows = np.asarray(rows, dtype=np.float64)
     weights = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -6,9 +6,10 @@ phi = scale (base_h(s) + noise):
 - none: the row itself, without uniforms;
 - coins: n further coordinates, each 0 or 1 with probability 1/2. Coin j of 52 is the (j + 1)-th binary digit of one
   uniform after the point, so a state takes ceil(n / 52) uniforms;
-- gaussian: independent N(0, sigma^2) on every coordinate; uniform j of m = ceil(d / 2) has the normals of coordinates
-  j and m + j (see `_normal`). A rotation leaves this noise as it is, so a rotated observation needs rotated rows only.
-  Observations of norm above 1 are then projected onto the unit ball.
+- gaussian: independent N(0, sigma^2) on every coordinate. The 106 binary digits of two uniforms are a position of the
+  counter-based generator Threefry, whose words become normals (see `_normal`), for any number of coordinates. A
+  rotation leaves this noise as it is, so a rotated observation needs rotated rows only. Observations of norm above 1
+  are then projected onto the unit ball.
 
 Nothing here depends on the machine: square roots and divisions are rounded correctly, and sums have a fixed order.
 """
@@ -20,15 +21,14 @@ from libc.stdlib cimport calloc, free
 
 from dmq_fast.kernels._env cimport ENVIRONMENT_VERSION, Environment, environment_capsule
 from dmq_fast.kernels._finite cimport BERNOULLI, BY_EDGE, BY_ROW, FiniteModel, Level, outcome
-from dmq_fast.kernels._normal cimport PIECE, normal_piece
 
 from dmq_fast.kernels._validate import as_floats, as_positive
 
 cdef extern from "dmq_block.h":
-    void add_noise "dmq_add_noise"(
-        double* phi, const double* row, const float* z, Py_ssize_t n, double deviation
+    void noisy_rows "dmq_noisy_rows"(
+        const double* base, const int32_t* states, Py_ssize_t n, Py_ssize_t d, double deviation, const double* u,
+        double* phi
     ) noexcept nogil
-    void project "dmq_project"(double* phi, Py_ssize_t n, Py_ssize_t d) noexcept nogil
     void rows_of "dmq_rows"(
         const double* base, const int32_t* states, Py_ssize_t n, Py_ssize_t m, Py_ssize_t d, double* phi
     ) noexcept nogil
@@ -36,9 +36,10 @@ cdef extern from "dmq_block.h":
         const double* u, Py_ssize_t n, Py_ssize_t coins, const double* table, Py_ssize_t d, double* phi
     ) noexcept nogil
 
-# Coins of one uniform.
+# Coins of one uniform, and uniforms of an observation with Gaussian noise.
 cdef enum:
     DIGITS = 52
+    SEEDS = 2
 
 cdef enum Noise:
     NO_NOISE = 0
@@ -169,7 +170,7 @@ cdef class BlockModel:
         if self.block.noise == COINS:
             seen = (self.block.n_coins + DIGITS - 1) // DIGITS
         elif self.block.noise == GAUSSIAN and self.block.deviation > 0.0:
-            seen = (self.block.dimension + 1) // 2
+            seen = SEEDS
         for h in range(self.block.horizon):
             self.block.feature_uniforms[h] = seen
             self.block.step_uniforms[h] = (self.block.levels[h].rewards == BERNOULLI) + moves(&self.block, h)
@@ -235,33 +236,7 @@ cdef int features(
         coins_of(u, n, block.n_coins, block.coins, d, phi)
     else:
         noisy_rows(base, state, n, d, block.deviation, u, phi)
-        project(phi, n, d)
     return 0
-
-
-cdef void noisy_rows(
-    const double* base, const int32_t* state, Py_ssize_t n, Py_ssize_t d, double deviation, const double* u, double* phi
-) noexcept nogil:
-    # phi (n, d) <- base[state] + deviation z. The normals z of u (n, m) are made in pieces that do not follow the rows.
-    cdef float high[PIECE]
-    cdef float low[PIECE]
-    cdef Py_ssize_t m = (d + 1) // 2, left = n * m, size, i = 0, j = 0, k, run
-    cdef const double* row
-    while left > 0:
-        size = min(<Py_ssize_t> PIECE, left)
-        normal_piece(u, size, high, low)
-        k = 0
-        while k < size:
-            run = min(m - j, size - k)
-            row = base + state[i] * d
-            add_noise(phi + i * d + j, row + j, high + k, run, deviation)
-            add_noise(phi + i * d + m + j, row + m + j, low + k, min(run, d - m - j), deviation)
-            k += run
-            j += run
-            if j == m:
-                i, j = i + 1, 0
-        u += size
-        left -= size
 
 
 cdef int step(

@@ -1,9 +1,10 @@
-"""Standard normals from uniforms, two from each, for noisy observations and randomised learners.
+"""Standard normals from uniforms, two from each, for randomised learners.
 
 A uniform u has 52 binary digits after the point that count. Its first 26 are an integer k, its next 26 another, and
 each becomes the normal quantile of (k + 1/2) / 2^26, in single precision. So a normal is one of 2^26 equally likely
 numbers, symmetric about 0 and at most 5.7 in size, off its quantile by less than 1e-6 of it: no test tells them from
-N(0, 1) before some 10^13 are drawn, and they take a third of the time of quantiles in double precision.
+N(0, 1) before some 10^13 are drawn, and they take a third of the time of quantiles in double precision. The noise of
+observations is made in the same way from the first 26 digits of words of 32 bits (see `_block`).
 
 Nothing here depends on the machine: the logarithm is the one below, square roots and divisions are rounded correctly,
 and nothing is contracted.
@@ -24,8 +25,9 @@ cdef extern from "dmq_normal.h":
     void normals_of "dmq_normals"(const double* u, Py_ssize_t n, float* high, float* low) noexcept nogil
 
 
-cdef void normal_piece(const double* u, Py_ssize_t n, float* high, float* low) noexcept nogil:
-    normals_of(u, n, high, low)
+# Uniforms of one call of `normals_of`, at most.
+cdef enum:
+    PIECE = 256
 
 
 cdef void normals_into(const double* u, double* z, Py_ssize_t size) noexcept nogil:

@@ -1,4 +1,4 @@
-/* Standard normals from uniforms; see _normal.pyx. */
+/* Standard normals from uniforms and from words of 32 bits; see _normal.pyx. */
 #ifndef DMQ_NORMAL_H
 #define DMQ_NORMAL_H
 
@@ -11,9 +11,8 @@
 #define DMQ_HORNER_6(x, c0, c1, c2, c3, c4, c5, c6) \
     ((((((c6 * x + c5) * x + c4) * x + c3) * x + c2) * x + c1) * x + c0)
 
-/* Integers handled together, few enough for the first-level cache (PIECE of _normal.pxd); and integers searched for a
-   tail together. */
-enum { DMQ_SOME = 256, DMQ_FEW = 32 };
+/* Integers handled together, few enough for the first-level cache. */
+enum { DMQ_SOME = 256 };
 
 /* An odd integer a in (-2^26, 2^26) stands for the quantile of 1/2 + a / 2^27, in a tail for |a| > DMQ_CENTRE. */
 enum { DMQ_HALF = 1 << 26, DMQ_CENTRE = 66773319 };
@@ -28,13 +27,19 @@ DMQ_WIDE static void dmq_halves(const double *restrict u, ptrdiff_t n, int32_t *
     }
 }
 
+DMQ_WIDE static void dmq_odd(const uint32_t *restrict words, ptrdiff_t n, int32_t *restrict a)
+{
+    for (ptrdiff_t i = 0; i < n; i++)
+        a[i] = 2 * (int32_t) (words[i] >> 6) + 1 - DMQ_HALF;
+}
+
 /* In the centre, |a| <= c = .995 2^26: x = a / 2^26 times a rational function of s = c^2 / 2^52 - x^2, minimax in
-   relative error (5.1e-8). Its coefficients are positive, and s is a product, so that nothing cancels. */
+   relative error (5.1e-8). Its coefficients are positive, and s is a product, so that nothing cancels. Powers of 2 are
+   exact factors wherever they stand. */
 DMQ_WIDE static void dmq_centre(const int32_t *restrict a, ptrdiff_t n, float *restrict z)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
-        int32_t size = a[i] < 0 ? -a[i] : a[i];
-        float s = ((DMQ_CENTRE - size) * 0x1p-26f) * ((DMQ_CENTRE + size) * 0x1p-26f);
+        float s = (float) (DMQ_CENTRE - a[i]) * (float) (DMQ_CENTRE + a[i]) * 0x1p-52f;
         z[i] = a[i] * 0x1p-26f
             * (DMQ_HORNER_6(s, 2.82113862f, 374.304657f, 14027.0801f, 165982.078f, 568278.062f, 444733.844f,
                             36979.7148f)
@@ -69,29 +74,49 @@ static inline float dmq_tail(int32_t a)
     return a < 0 ? -z : z;
 }
 
-/* Replace the z that lie in a tail. One in two hundred does, so most groups have none. */
-DMQ_WIDE static void dmq_tails(const int32_t *restrict a, ptrdiff_t n, float *restrict z)
+/* far (n,) <- whether a lies in a tail. */
+DMQ_WIDE static void dmq_far(const int32_t *restrict a, ptrdiff_t n, uint8_t *restrict far)
 {
-    for (ptrdiff_t first = 0; first < n; first += DMQ_FEW) {
-        ptrdiff_t size = n - first < DMQ_FEW ? n - first : DMQ_FEW;
-        uint32_t any = size < DMQ_FEW;
-        for (int i = 0; i < DMQ_FEW && size == DMQ_FEW; i++)
-            any |= (uint32_t) a[first + i] + DMQ_CENTRE > 2u * DMQ_CENTRE;
-        for (ptrdiff_t i = first; i < first + size && any; i++)
-            if ((uint32_t) a[i] + DMQ_CENTRE > 2u * DMQ_CENTRE)
+    for (ptrdiff_t i = 0; i < n; i++)
+        far[i] = (uint32_t) a[i] + DMQ_CENTRE > 2u * DMQ_CENTRE;
+}
+
+/* Replace the z that lie in a tail. One in two hundred does, so eight at a time are passed over. */
+static void dmq_tails(const int32_t *a, ptrdiff_t n, float *z)
+{
+    uint8_t far[DMQ_SOME] = {0};
+    dmq_far(a, n, far);
+    for (ptrdiff_t first = 0; first < n; first += 8) {
+        uint64_t any;
+        memcpy(&any, far + first, sizeof any);
+        for (ptrdiff_t i = first; any && i < first + 8; i++)
+            if (far[i])
                 z[i] = dmq_tail(a[i]);
     }
 }
 
+/* z (n,) <- the quantiles of a (n,), n <= DMQ_SOME. */
+static void dmq_quantiles(const int32_t *a, ptrdiff_t n, float *z)
+{
+    dmq_centre(a, n, z);
+    dmq_tails(a, n, z);
+}
+
 /* high, low (n,) <- the normals of u (n,), n <= DMQ_SOME. */
-static void dmq_normals(const double *u, ptrdiff_t n, float *high, float *low)
+static inline void dmq_normals(const double *u, ptrdiff_t n, float *high, float *low)
 {
     int32_t a[DMQ_SOME], b[DMQ_SOME];
     dmq_halves(u, n, a, b);
-    dmq_centre(a, n, high);
-    dmq_centre(b, n, low);
-    dmq_tails(a, n, high);
-    dmq_tails(b, n, low);
+    dmq_quantiles(a, n, high);
+    dmq_quantiles(b, n, low);
+}
+
+/* z (n,) <- the normals of the first 26 binary digits of words (n,), n <= DMQ_SOME. */
+static inline void dmq_normals_of_words(const uint32_t *words, ptrdiff_t n, float *z)
+{
+    int32_t a[DMQ_SOME];
+    dmq_odd(words, n, a);
+    dmq_quantiles(a, n, z);
 }
 
 #endif
