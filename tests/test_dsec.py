@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.linalg
 import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -692,6 +693,16 @@ class TestLanczos:
             assert dsec_decision(m1, m2, 1.0, answer.value * factor, return_marginal=True) == (expected, False)
         x = answer.witness
         assert abs(x @ m1 @ x - 1.0) <= allowed and abs(x @ m2 @ x - answer.value) <= allowed * answer.value
+
+    @pytest.mark.parametrize("rank", [1, 3, 200])
+    def test_an_ill_conditioned_m1_leaves_the_proof_its_digits(self, rank):
+        """The condition number is 1e9; M1 x, unlike U x, would have an error in which the residual disappears."""
+        rng = np.random.default_rng(rank)
+        seen, rows = rng.normal(size=(100, 200)), rng.normal(size=(rank, 200))
+        m1, m2 = seen.T @ seen / 100 + 1e-9 * np.eye(200), rows.T @ rows / rank
+        value, error, _ = certified(m1, m2, 400 * EPS)
+        assert error <= 400 * EPS * value
+        assert value == pytest.approx(scipy.linalg.eigh(m2, m1, eigvals_only=True)[-1], rel=400 * EPS * 1e9)
 
     @pytest.mark.parametrize("d", [12, 200])
     def test_a_direction_that_the_iteration_cannot_see_is_not_missed(self, d):

@@ -358,6 +358,16 @@ def rotate_in(factor, w):
     return factor
 
 
+def leverage(factor, x):
+    """|U^{-T} x|^2 in NumPy, in the order of the kernel: not a bit may differ."""
+    x, total = x.copy(), 0.0
+    for k in range(len(x)):
+        x[k] /= factor[k, k]
+        total += x[k] * x[k]
+        x[k + 1 :] -= x[k] * factor[k, k + 1 :]
+    return total
+
+
 def factor_of(ridge):
     return np.triu(ridge.__reduce__()[2]["factor"])
 
@@ -438,7 +448,7 @@ def test_factor_and_estimate_have_certificates(d, n, exponent, regularization, s
 @given(st.integers(1, 40), st.integers(0, 120), st.integers(-6, 3), st.booleans(), st.integers(0, 2**32))
 def test_every_query_equals_the_twin(d, n, regularization, normalized, seed):
     rows, y = rows_of(d, n, seed)
-    points = rows_of(d, 9, seed + 1)[0]
+    points = rows_of(d, 40, seed + 1)[0]
     ridge, twin = fed(d, 10.0**regularization, rows, y, normalized), TwinRidge(d, 10.0**regularization, normalized)
     twin.update_rows(rows, y)
     condition = np.linalg.cond(twin.v)
@@ -470,6 +480,16 @@ def test_rotations_are_those_of_the_twin_bit_for_bit(d):
         ridge.update(phi, 1.0)
         factor = rotate_in(factor, phi)
         assert (factor_of(ridge) == factor).all()
+
+
+@pytest.mark.parametrize("d", FACTOR_DIMENSIONS)
+def test_leverages_are_those_of_the_twin_bit_for_bit(d):
+    """The first 32 of 40 rows are solved with side by side, the others alone."""
+    rows, y = rows_of(d, 12, d)
+    ridge, points = fed(d, 0.1, rows, y), rows_of(d, 40, d + 1)[0]
+    expected = [leverage(factor_of(ridge), point) for point in points]
+    assert (ridge.leverage(points) == expected).all()
+    assert [ridge.leverage(point) for point in points] == expected
 
 
 @pytest.mark.parametrize("d", FACTOR_DIMENSIONS)

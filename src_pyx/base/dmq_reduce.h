@@ -47,6 +47,23 @@ static inline double dmq_dot(const double *x, const double *y, ptrdiff_t n)
     return ((sums[0] + sums[2]) + (sums[1] + sums[3])) + rest;
 }
 
+/* Sum of x_j y_j for n >= 8, as `dmq_dot` adds it, where the first eight y_j are those of `head`. */
+static inline double dmq_dot_from(const double *head, const double *x, const double *y, ptrdiff_t n)
+{
+    double sums[8], rest = 0.0;
+    ptrdiff_t i = 8;
+    for (int l = 0; l < 8; l++)
+        sums[l] = 0.0 + x[l] * head[l];
+    for (; i + 7 < n; i += 8)
+        for (int l = 0; l < 8; l++)
+            sums[l] += x[i + l] * y[i + l];
+    for (; i < n; i++)
+        rest += x[i] * y[i];
+    for (int l = 0; l < 4; l++)
+        sums[l] += sums[l + 4];
+    return ((sums[0] + sums[2]) + (sums[1] + sums[3])) + rest;
+}
+
 /* Sum of x_j. */
 static inline double dmq_sum(const double *x, ptrdiff_t n)
 {

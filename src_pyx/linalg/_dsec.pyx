@@ -17,9 +17,13 @@ from libc.math cimport INFINITY, frexp, isfinite, ldexp, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from dmq_fast.kernels._blas cimport NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, solve_upper, top_eigenpair
+from dmq_fast.kernels._blas cimport (
+    NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, multiply_symmetric, solve_upper, solve_upper_transposed,
+    top_eigenpair,
+)
 from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
-from dmq_fast.kernels._lanczos cimport Ritz, lanczos, lanczos_work_size, separator, within
+from dmq_fast.kernels._factor cimport dot
+from dmq_fast.kernels._lanczos cimport Ritz, lanczos, lanczos_work_size, within
 from dmq_fast.kernels._validate cimport all_finite, entries, flag, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
@@ -399,7 +403,6 @@ cdef int shift_value(
         value[0] = found.value
         if witness != NULL:
             memcpy(witness, scratch, d * sizeof(double))
-            solve_upper(first, witness, d)
         return 0
     copy_upper(m2, second, d)
     info = top_eigenpair(second, first, d, value, witness, False, scratch)
@@ -415,41 +418,91 @@ cdef Py_ssize_t top_by_lanczos(
     const double* s, const double* m2, double eps_r, const double* u, double tolerance, Ritz* found, double* room,
     double* work, Py_ssize_t d
 ) noexcept nogil:
-    # The top eigenvalue for the factor u of S + eps_r I, proved to be off by `tolerance` of it at most, rounding of the
-    # products aside; and its z in work (d,). Returns the number of products, or 0 where it is not proved. `room` has
-    # d * d doubles, work value_work_size(d) without the two matrices. A slow iteration is given up before it costs
-    # half of what the direct method does.
-    cdef Py_ssize_t steps = lanczos(m2, u, tolerance, room, min(d, 32 + d // 10), work, found, work + d, d)
-    if steps == 0 or not within(found.value, found.second, found.residual, tolerance):
+    # The top eigenvalue t of (M2, M1) for the factor u of M1 = S + eps_r I, proved to be off by `tolerance` of it at
+    # most, rounding of the products aside; and its x in work (d,), with x^T M1 x = 1. Returns the number of Lanczos
+    # steps, or 0 where it is not proved. `room` has d * d doubles, work value_work_size(d) without the two matrices. A
+    # slow iteration is given up before it costs half of what the direct method does.
+    cdef double* x = work
+    cdef double* z = work + d
+    cdef double* rest = work + 2 * d
+    cdef double* y = work + 3 * d
+    cdef double before
+    cdef Py_ssize_t i, steps = lanczos(m2, u, room, min(d, 32 + d // 10), x, found, work + d, d)
+    if steps == 0:
         return 0
-    return steps if one_above(s, m2, eps_r, u, found, work, room, work + d, d) else 0
+    solve_upper(u, x, d)
+    measure(m2, u, x, z, rest, found, d)
+    multiply_transposed(u, z, y, d)
+    if not one_above(s, m2, eps_r, found, y, room, d):
+        return 0
+    while not within(found, tolerance):
+        # x <- x + G^{-1} (M2 - t M1) x, for c and G of `one_above`. G is c M1 - M2 where y^T is 0, so that the part of
+        # x that belongs to another eigenvalue l becomes (t - c) / (c - l) of what it was.
+        multiply_transposed(u, rest, y, d)
+        solve_upper_transposed(room, y, d)
+        solve_upper(room, y, d)
+        for i in range(d):
+            x[i] += y[i]
+        before = found.residual
+        measure(m2, u, x, z, rest, found, d)
+        if not found.residual < 0.75 * before:
+            return 0
+    return steps
+
+
+cdef void measure(
+    const double* m2, const double* u, double* x, double* z, double* rest, Ritz* found, Py_ssize_t d
+) noexcept nogil:
+    # z <- U x, scaled with x to |z| = 1; t = x^T M2 x; rest <- U^{-T} M2 x - t z; r = |rest|. The rounding error of a
+    # residual from M1 x would grow with the condition number of M1, that of this one grows with its root.
+    cdef double size
+    cdef Py_ssize_t i
+    for i in range(d):
+        z[i] = dot(u + i * d + i, x + i, d - i)
+    size = sqrt(dot(z, z, d))
+    for i in range(d):
+        x[i] /= size
+        z[i] /= size
+    multiply_symmetric(m2, x, rest, d)
+    solve_upper_transposed(u, rest, d)
+    found.value = dot(z, rest, d)
+    for i in range(d):
+        rest[i] -= found.value * z[i]
+    found.residual = sqrt(dot(rest, rest, d))
+
+
+cdef void multiply_transposed(const double* u, const double* x, double* out, Py_ssize_t d) noexcept nogil:
+    # out <- U^T x
+    cdef Py_ssize_t i, j
+    cdef double factor
+    for i in range(d):
+        out[i] = 0.0
+    for i in range(d):
+        factor = x[i]
+        for j in range(i, d):
+            out[j] += u[i * d + j] * factor
 
 
 cdef bint one_above(
-    const double* s, const double* m2, double eps_r, const double* u, const Ritz* found, const double* z, double* a,
-    double* y, Py_ssize_t d
+    const double* s, const double* m2, double eps_r, const Ritz* found, const double* y, double* g, Py_ssize_t d
 ) noexcept nogil:
-    # Whether one eigenvalue at most is >= c = separator(t, ...), for certain: c (S + eps_r I) - M2 + t y y^T, with
-    # y = U^T z, is positive definite (see _lanczos.pxd). `margin` allows for three roundings more in forming it, and
-    # its g has the third term as well. a (d, d) and y (d,) are workspace.
-    cdef double c = separator(found.value, found.second), shift = margin(UNIT, d), first, second, third, g
+    # Whether one eigenvalue at most is >= c = found.apart, for certain: G = c (S + eps_r I) - M2 + t y y^T is positive
+    # definite (see _lanczos.pxd). `margin` allows for three roundings more in forming it, and its g has the third term
+    # as well. The factor of G, with a slightly smaller diagonal, is left in g (d, d).
+    cdef double c = found.apart, shift = margin(UNIT, d), first, second, third, weight
     cdef Py_ssize_t i, j
     cdef double* row
     cdef bint fits = TINY < c
     for i in range(d):
-        y[i] = 0.0
-    for i in range(d):
-        for j in range(i, d):
-            y[j] += u[i * d + j] * z[i]
-    for i in range(d):
         first, second, third = c * (s[i * d + i] + eps_r), m2[i * d + i], found.value * y[i] * y[i]
-        g = first + second + third
-        fits = fits and TINY <= g < INFINITY
-        row = a + i * d
-        row[i] = (first - second + third) - shift * g
+        weight = first + second + third
+        fits = fits and TINY <= weight < INFINITY
+        row = g + i * d
+        row[i] = (first - second + third) - shift * weight
+        third = found.value * y[i]
         for j in range(i + 1, d):
-            row[j] = c * s[i * d + j] - m2[i * d + j] + (found.value * y[i]) * y[j]
-    return fits and factor(a, d) == 0
+            row[j] = c * s[i * d + j] - m2[i * d + j] + third * y[j]
+    return fits and factor(g, d) == 0
 
 
 cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
@@ -760,7 +813,7 @@ def certified(m1, m2, tolerance):
     error : float
         What lambda_max is above it at most, in exact arithmetic on the factor of m1.
     steps : int
-        Number of products with M1^{-1/2} M2 M1^{-1/2}.
+        Number of steps of the iteration.
     """
     cdef cnp.ndarray first = square(m1, "m1", -1)
     cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
@@ -778,8 +831,7 @@ def certified(m1, m2, tolerance):
         )
     if steps == 0:
         return None
-    gap = found.value - separator(found.value, found.second)
-    return found.value, found.residual * (found.residual / gap), steps
+    return found.value, found.residual * (found.residual / (found.value - found.apart)), steps
 
 
 cdef bint small_pivot(const double* m1, const double* u, Py_ssize_t d) noexcept nogil:

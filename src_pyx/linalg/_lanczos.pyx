@@ -7,10 +7,15 @@ from dmq_fast.kernels._blas cimport (
     add_rows, multiply_rows, multiply_symmetric, solve_upper, solve_upper_transposed, top_of_tridiagonal,
     tridiagonal_work_size,
 )
+from dmq_fast.kernels._factor cimport dot
 
 # Steps between two looks at the Ritz values.
 cdef enum:
     EVERY = 6
+
+# How far below t the number s is that separates the two top Ritz values, in units of their distance: the nearer, the
+# fewer corrections follow, and the less it matters that the second Ritz value still grows.
+cdef double NEAR = 0.05
 
 # What is left of a product, relative to it, where the basis spans an invariant subspace within rounding.
 cdef double SPANNED = 2.0 ** -44
@@ -29,20 +34,6 @@ cdef void apply(const double* a, const double* u, const double* z, double* x, do
     solve_upper(u, x, d)
     multiply_symmetric(a, x, out, d)
     solve_upper_transposed(u, out, d)
-
-
-cdef double dot(const double* x, const double* y, Py_ssize_t d) noexcept nogil:
-    # Four sums hide the latency of one.
-    cdef double p0 = 0.0, p1 = 0.0, p2 = 0.0, p3 = 0.0
-    cdef Py_ssize_t i
-    for i in range(0, d - 3, 4):
-        p0 += x[i] * y[i]
-        p1 += x[i + 1] * y[i + 1]
-        p2 += x[i + 2] * y[i + 2]
-        p3 += x[i + 3] * y[i + 3]
-    for i in range(d - d % 4, d):
-        p0 += x[i] * y[i]
-    return (p0 + p1) + (p2 + p3)
 
 
 cdef inline double length(const double* x, Py_ssize_t d) noexcept nogil:
@@ -72,8 +63,8 @@ cdef void begin(double* q, Py_ssize_t d) noexcept nogil:
 
 
 cdef Py_ssize_t lanczos(
-    const double* a, const double* u, double tolerance, double* basis, Py_ssize_t most, double* z, Ritz* found,
-    double* work, Py_ssize_t d
+    const double* a, const double* u, double* basis, Py_ssize_t most, double* z, Ritz* found, double* work,
+    Py_ssize_t d
 ) noexcept nogil:
     cdef double* diagonal = work
     cdef double* beside = work + d
@@ -84,7 +75,7 @@ cdef Py_ssize_t lanczos(
     cdef double* q
     cdef double* w
     cdef double values[2]
-    cdef double size, rest, residual
+    cdef double size, rest
     cdef Py_ssize_t i, k
     cdef bint spanned
     begin(basis, d)
@@ -108,31 +99,15 @@ cdef Py_ssize_t lanczos(
         if k >= 2 and (spanned or k % EVERY == 0 or k == most - 1):
             if top_of_tridiagonal(diagonal, beside, k, values, vectors, scratch) != 0:
                 return 0
-            residual = rest * fabs(vectors[2 * k - 1])
-            if within(values[1], values[0], residual, tolerance):
-                return finish(a, u, basis, vectors + k, k, z, values[0], found, x, w, d)
+            found.value, found.apart = values[1], values[1] - NEAR * (values[1] - values[0])
+            found.residual = rest * fabs(vectors[2 * k - 1])
+            if found.value > 0.0 and found.residual <= 0.5 * (found.value - found.apart):
+                for i in range(d):
+                    z[i] = 0.0
+                add_rows(basis, vectors + k, 1.0, z, k, d)
+                return k
         if spanned:
             return 0
         for i in range(d):
             w[i] /= rest
     return 0
-
-
-cdef Py_ssize_t finish(
-    const double* a, const double* u, const double* basis, const double* s, Py_ssize_t k, double* z, double second,
-    Ritz* found, double* x, double* w, Py_ssize_t d
-) noexcept nogil:
-    # The Ritz vector z = Q s, its Rayleigh quotient and residual as they are, whatever the basis has lost.
-    cdef double size, value
-    cdef Py_ssize_t i
-    for i in range(d):
-        z[i] = 0.0
-    add_rows(basis, s, 1.0, z, k, d)
-    size = length(z, d)
-    for i in range(d):
-        z[i] /= size
-    apply(a, u, z, x, w, d)
-    value = dot(z, w, d)
-    subtract(w, value, z, d)
-    found.value, found.second, found.residual = value, second, length(w, d)
-    return k if isfinite(value) and isfinite(found.residual) else 0

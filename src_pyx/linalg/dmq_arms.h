@@ -2,7 +2,6 @@
 #ifndef DMQ_ARMS_H
 #define DMQ_ARMS_H
 
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 #include "dmq_rotate.h"
@@ -71,20 +70,10 @@ DMQ_WIDE static void dmq_look(
     }
 }
 
-/* (U, z) <- those of U^T U + w w^T and U^T z + y w: `dmq_update` with z as one more column. w is destroyed. */
+/* (U, z) <- those of U^T U + w w^T and U^T z + y w. w is destroyed. */
 DMQ_WIDE static void dmq_learn(double* restrict u, double* restrict z, double* restrict w, double y, ptrdiff_t d)
 {
-    for (ptrdiff_t k = 0; k < d; k++) {
-        double* row = u + k * d;
-        double a = row[k], b = w[k], t = z[k];
-        if (b == 0.0)
-            continue;
-        double r = sqrt(a * a + b * b), c = a / r, s = b / r;
-        row[k] = r;
-        z[k] = c * t + s * y;
-        y = c * y - s * t;
-        dmq_rotate(row + k + 1, w + k + 1, c, s, d - k - 1);
-    }
+    dmq_add_row(u, w, z, &y, d);
 }
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 #include "dmq_reduce.h"
 #include "dmq_rotate.h"
 #include "dmq_wide.h"
@@ -17,19 +18,10 @@ static inline void dmq_subtract(
         y[j] -= a * x[j];
 }
 
-/* U <- the factor of U^T U + w w^T: rotate (U_kk, w_k) to (r, 0) for k = 0, 1, ...; the rest of row k and of w follow.
-   w is destroyed. */
+/* U <- the factor of U^T U + w w^T. w is destroyed. */
 DMQ_WIDE static void dmq_update(double* u, double* w, ptrdiff_t d)
 {
-    for (ptrdiff_t k = 0; k < d; k++) {
-        double* row = u + k * d;
-        double a = row[k], b = w[k];
-        if (b == 0.0)
-            continue;
-        double r = sqrt(a * a + b * b);
-        row[k] = r;
-        dmq_rotate(row + k + 1, w + k + 1, a / r, b / r, d - k - 1);
-    }
+    dmq_add_row(u, w, NULL, NULL, d);
 }
 
 /* Apply the rotations (c, s) to U and x, which starts at 0, from the last row up: they move a row from U into x. */
@@ -38,29 +30,47 @@ DMQ_WIDE static void dmq_downdate(double* u, double* x, const double* c, const d
     for (ptrdiff_t j = 0; j < d; j++)
         x[j] = 0.0;
     for (ptrdiff_t i = d - 1; i >= 0; i--)
-        dmq_rotate(u + i * d + i, x + i, c[i], -s[i], d - i);
+        dmq_rotate(u + i * d + i, x + i, (dmq_rotation){c[i], -s[i]}, d - i);
+}
+
+/* Solve for the next entries of x <- U^{-T} x, from k on, and subtract them from those behind; return where they end.
+   Four at a time, which read and write the others once, with the operations and the order of one at a time. */
+static inline ptrdiff_t dmq_forward(const double* restrict u, double* restrict x, ptrdiff_t k, ptrdiff_t d)
+{
+    const double* r0 = u + k * d;
+    if (k + 4 > d) {
+        x[k] /= r0[k];
+        dmq_subtract(x + k + 1, r0 + k + 1, x[k], d - k - 1);
+        return k + 1;
+    }
+    const double *r1 = r0 + d, *r2 = r1 + d, *r3 = r2 + d;
+    double x0 = x[k] / r0[k];
+    double x1 = (x[k + 1] - x0 * r0[k + 1]) / r1[k + 1];
+    double x2 = (x[k + 2] - x0 * r0[k + 2] - x1 * r1[k + 2]) / r2[k + 2];
+    double x3 = (x[k + 3] - x0 * r0[k + 3] - x1 * r1[k + 3] - x2 * r2[k + 3]) / r3[k + 3];
+    x[k] = x0, x[k + 1] = x1, x[k + 2] = x2, x[k + 3] = x3;
+    for (ptrdiff_t j = k + 4; j < d; j++)
+        x[j] = x[j] - x0 * r0[j] - x1 * r1[j] - x2 * r2[j] - x3 * r3[j];
+    return k + 4;
 }
 
 /* x <- U^{-T} x */
 DMQ_WIDE static void dmq_solve_transposed(const double* u, double* x, ptrdiff_t d)
 {
-    for (ptrdiff_t k = 0; k < d; k++) {
-        x[k] /= u[k * d + k];
-        dmq_subtract(x + k + 1, u + k * d + k + 1, x[k], d - k - 1);
-    }
+    for (ptrdiff_t k = 0; k < d;)
+        k = dmq_forward(u, x, k, d);
 }
 
 /* out_i <- |U^{-T} x_i|^2 for m rows (m, d), with `work` of d DMQ_LANES doubles. DMQ_LANES rows are solved side by
-   side, a vector of them for each k; fewer than DMQ_ALONE are solved one by one, with the same operations. There are 32
-   lanes because GCC unrolls shorter loops. */
+   side, a vector of them for each k; a few are solved one by one, with the same operations. There are 32 lanes because
+   GCC unrolls shorter loops. They take as long as 10 single rows at d = 16, and as 24 from d = 128 on. */
 #define DMQ_LANES 32
-#define DMQ_ALONE 6
 DMQ_WIDE static void dmq_leverage(
     const double* restrict u, const double* restrict x, double* restrict out,
     double* restrict work, ptrdiff_t m, ptrdiff_t d)
 {
-    ptrdiff_t i = 0;
-    for (; m - i >= DMQ_ALONE; i += DMQ_LANES) {
+    ptrdiff_t i = 0, few = d < 128 ? 8 + d / 8 : 24;
+    for (; m - i >= few; i += DMQ_LANES) {
         ptrdiff_t lanes = m - i < DMQ_LANES ? m - i : DMQ_LANES;
         double solved[DMQ_LANES], total[DMQ_LANES] = {0.0};
         for (ptrdiff_t j = 0; j < d; j++)
@@ -82,11 +92,9 @@ DMQ_WIDE static void dmq_leverage(
         double total = 0.0;
         for (ptrdiff_t j = 0; j < d; j++)
             work[j] = x[i * d + j];
-        for (ptrdiff_t k = 0; k < d; k++) {
-            work[k] /= u[k * d + k];
-            total += work[k] * work[k];
-            dmq_subtract(work + k + 1, u + k * d + k + 1, work[k], d - k - 1);
-        }
+        for (ptrdiff_t k = 0; k < d;)
+            for (ptrdiff_t end = dmq_forward(u, work, k, d); k < end; k++)
+                total += work[k] * work[k];
         out[i] = total;
     }
 }
@@ -100,11 +108,9 @@ DMQ_WIDE static double dmq_inverse_squares(const double* u, double* x, ptrdiff_t
         for (ptrdiff_t i = k; i < d; i++)
             x[i] = 0.0;
         x[k] = 1.0;
-        for (ptrdiff_t i = k; i < d; i++) {
-            x[i] /= u[i * d + i];
-            total += x[i] * x[i];
-            dmq_subtract(x + i + 1, u + i * d + i + 1, x[i], d - i - 1);
-        }
+        for (ptrdiff_t i = k; i < d;)
+            for (ptrdiff_t end = dmq_forward(u, x, i, d); i < end; i++)
+                total += x[i] * x[i];
         if (!(total <= most))
             return HUGE_VAL;
     }
@@ -151,12 +157,25 @@ DMQ_WIDE static void dmq_solve_block(const double* restrict u, double* restrict 
     }
 }
 
-/* x <- U^{-1} x */
+/* x <- U^{-1} x, with the sums of `dmq_dot` to the bit. The last eight solutions stay in registers: a vector that is
+   loaded from where an entry was just stored has to wait for it. */
 DMQ_WIDE static void dmq_solve(const double* u, double* x, ptrdiff_t d)
 {
-    for (ptrdiff_t i = d - 1; i >= 0; i--) {
+    ptrdiff_t i = d - 1;
+    for (; i >= 0 && i >= d - 8; i--) {
         const double* row = u + i * d;
         x[i] = (x[i] - dmq_dot(row + i + 1, x + i + 1, d - i - 1)) / row[i];
+    }
+    if (i < 0)
+        return;
+    double last[8];
+    memcpy(last, x + i + 1, sizeof last);
+    for (; i >= 0; i--) {
+        const double* row = u + i * d;
+        x[i] = (x[i] - dmq_dot_from(last, row + i + 1, x + i + 1, d - i - 1)) / row[i];
+        for (int l = 7; l > 0; l--)
+            last[l] = last[l - 1];
+        last[0] = x[i];
     }
 }
 
