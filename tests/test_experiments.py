@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import errno
 import json
 import multiprocessing
 import os
@@ -1125,6 +1126,45 @@ def test_a_store_made_by_many_at_once_is_whole(tmp_path):
     assert content([found]) == content([row])
 
 
+def test_a_file_system_without_links_is_gone_without(tmp_path, monkeypatch):
+    def no_links(*paths):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(store.os, "link", no_links)
+    experiments.sweep(one(n_samples=20), tmp_path, workers=0)
+    assert os.listdir(tmp_path) == [store.FILE]
+    assert len(experiments.load(tmp_path)) == 3
+
+
+@pytest.mark.parametrize(("statement", "there"), [("BEGIN IMMEDIATE", 0), ("COMMIT", 1)])
+def test_a_signal_between_two_statements_does_no_harm(tmp_path, statement, there):
+    class Interrupted:
+        """A connection; a signal comes while it executes `statement`, which Python sees after it."""
+
+        def __init__(self, connection):
+            self.connection = connection
+
+        def execute(self, text, *values):
+            self.connection.execute(text, *values)
+            if text == statement:
+                raise KeyboardInterrupt
+
+        def __getattr__(self, name):
+            return getattr(self.connection, name)
+
+    experiments.sweep(one(n_samples=20, seeds=2), tmp_path / "out", workers=0)
+    first, second = experiments.load(tmp_path / "out")
+    with store.Store(tmp_path / "other") as mine:
+        connection = mine.connection
+        mine.connection = Interrupted(connection)
+        with pytest.raises(KeyboardInterrupt):
+            mine.add([first])
+        mine.connection = connection
+        assert len(mine.statuses()) == there
+        mine.add([second])
+        assert len(mine.statuses()) == there + 1
+
+
 def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no sweep"):
         experiments.load(tmp_path)
@@ -1361,14 +1401,14 @@ def full(path):
 
 
 def test_a_disk_that_fills_up_ends_the_sweep(tmp_path, run, monkeypatch):
-    prepare = store.Store._prepare
+    opened = store.Store.__init__
 
-    def small(self, path):
-        prepare(self, path)
+    def small(self, directory):
+        opened(self, directory)
         pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
         self.connection.execute(f"PRAGMA max_page_count = {pages + 3}")
 
-    monkeypatch.setattr(store.Store, "_prepare", small)
+    monkeypatch.setattr(store.Store, "__init__", small)
     path, out = write(tmp_path), tmp_path / "out"
     code, stdout, err = run("sweep", path, "--out", out, "--workers", 0)
     assert (code, stdout) == (4, "")

@@ -1,4 +1,4 @@
-"""Files: the error for one that cannot be read, replacement in a single step, and the standard descriptors."""
+"""Files: the error for one that cannot be read, what survives a power cut, and the standard descriptors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["FileError", "above_standard", "fill_standard", "replacing", "writable"]
+__all__ = [
+    "FileError",
+    "above_standard",
+    "fill_standard",
+    "make_directory",
+    "replacing",
+    "sync_directory",
+    "temporary_beside",
+    "writable",
+]
 
 
 class FileError(ValueError):
@@ -23,8 +32,11 @@ def writable(text: str) -> str:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path` for writing; move it to `path` if the block succeeds, else remove it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    """Open a temporary file beside `path` for writing; move it to `path` if the block succeeds, else remove it.
+
+    A kill or a power cut leaves the old file or the new one; after the block the new one is there.
+    """
+    temporary = temporary_beside(path)
     try:
         try:
             file = open(temporary, "xb", opener=above_standard)
@@ -33,10 +45,36 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             raise
         with file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # before the name: on disk it could precede the contents
         temporary.replace(path)
+        sync_directory(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def temporary_beside(path: Path) -> Path:
+    """Return a new name for a file in the directory of `path`."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory that may be there, and its parents; they survive a power cut from then on."""
+    parents = [directory.parent, *(path.parent for path in directory.parents if not path.exists())]
+    directory.mkdir(parents=True, exist_ok=True)
+    for parent in parents:
+        sync_directory(parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Sync the names in a directory: what was made, renamed or removed there survives a power cut."""
+    with contextlib.suppress(OSError):  # not every file system lets a directory be opened or synced
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def above_standard(path: str, flags: int) -> int:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmq_fast._support.files import make_directory
 from dmq_fast._support.names import suggestion
 from dmq_fast.cli.files import Output, write_bytes
 
@@ -183,7 +184,7 @@ def figure_files(drawn: FigureSettings, pictures: Iterable[tuple[str, Figure]]) 
 
 def put(path: Path, data: bytes) -> None:
     """Write a file, in a directory that is made for it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     write_bytes(path, data)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmq_fast._support.files import make_directory, replacing, sync_directory, writable
 from dmq_fast._support.json_text import from_json, plain, to_json
 
 if TYPE_CHECKING:
@@ -52,15 +53,11 @@ def claim_file(option: str, path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file in one step."""
-    from dmq_fast._support.files import writable
-
     write_bytes(path, writable(text).encode())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file in one step."""
-    from dmq_fast._support.files import replacing
-
     with replacing(path) as file:
         file.write(data)
 
@@ -71,7 +68,7 @@ def claim_directory(directory: Path, overwrite: bool) -> None:
 
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"--out: expected a directory, got the file {directory}")
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     names = (*OUTPUTS, JOURNAL, COMMAND)
     for name in names:
         if (directory / name).is_dir():
@@ -85,6 +82,7 @@ def claim_directory(directory: Path, overwrite: bool) -> None:
         )
     for name in names:
         (directory / name).unlink(missing_ok=True)
+    sync_directory(directory)  # or the result of another run could come back beside the new command
 
 
 def check_writable(directory: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from dmq_fast._support.files import make_directory
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.files import write_text
 from dmq_fast.cli.options import command_parser
@@ -39,7 +40,7 @@ def new_env(arguments: Sequence[str]) -> int:
     with signals.held():
         try:
             check_name(options.name)
-            directory.mkdir()
+            make_directory(directory)
         except (ValueError, OSError) as error:
             return usage_error(f"new-env: {told(error)}")
         try:

@@ -30,6 +30,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from dmq_fast import kernels
 from dmq_fast._support import threads
+from dmq_fast._support.files import replacing
 from dmq_fast._version import __version__
 from dmq_fast.drawing.canvas import canvas
 
@@ -400,7 +401,8 @@ LABELS = {
 
 def draw(result: dict[str, Any], path: Path) -> None:
     """Save `picture`; the suffix of `path` chooses the format."""
-    picture(result).savefig(path, dpi=200)
+    with replacing(path) as file:
+        picture(result).savefig(file, format=path.suffix.removeprefix("."), dpi=200)
 
 
 def picture(result: dict[str, Any]) -> Figure:

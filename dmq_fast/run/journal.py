@@ -8,7 +8,7 @@ Trues) d^2), or O(episodes H + distinct features d). A moment that is sparse is 
 
 The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The payload of the first
 record is the header as JSON. The others hold the elapsed seconds and the number of sampler calls so far, then integers
-and floats.
+and floats. A record after each fsync says up to which byte the file was synced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.files import FileError, above_standard
+from dmq_fast._support.files import FileError, above_standard, sync_directory
 from dmq_fast._support.json_text import plain, to_json
 from dmq_fast._version import __version__
 
@@ -42,7 +42,7 @@ except ImportError:  # not a POSIX system: no lock
 __all__ = ["Journal", "JournalError", "check_free", "read_header"]
 
 # Version of the file format: raised whenever an older reader could not understand a newer file.
-FORMAT = 3
+FORMAT = 4
 
 # Head of a record: mark, kind, number, length of the payload; checksum of these and the payload.
 HEAD = struct.Struct("<4sIQQI")
@@ -52,8 +52,8 @@ MARK = b"\xd1dmq"
 START = struct.Struct("<dqI")
 
 # Kinds of records, and their names in messages.
-HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED, EPISODES = range(7)
-NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added", "piece of episodes")
+HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED, EPISODES, SYNCED = range(8)
+NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added", "piece of episodes", "sync")
 
 # Least time between two calls of fsync in seconds: a power cut loses the records of about as long.
 SYNC_EVERY = 1.0
@@ -99,10 +99,11 @@ class Journal:
 
     Notes
     -----
-    A kill loses nothing that was recorded, since each record reaches the system in one write. After a power cut the
-    journal ends at the last fsync. A record is followed by an fsync if the last one was at least a second ago.
+    A kill loses nothing that was recorded, since each record reaches the system in one write. A power cut loses at most
+    what came after the last fsync. A record is followed by an fsync if the last one was at least a second ago.
 
-    Damage after the last intact record is a torn tail and is cut off. Any other damage raises an error.
+    A disk may write what was not synced in any order, so a power cut may leave intact records after damaged ones. So
+    the journal is cut off at damage, unless a later record says that the place was synced: then it raises an error.
     """
 
     def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
@@ -124,10 +125,11 @@ class Journal:
                 check_same(self.path, first, header)
                 for record in decisions(self.path, contents):
                     self.elapsed = record.elapsed
-                    if record.kind != CLOCK:
+                    if record.kind not in (CLOCK, SYNCED):
                         self._records.append(record)
             if self._end < len(contents):
                 self._file.truncate(self._end)
+                os.fsync(self._file.fileno())  # or parts of the tail could come back after records that are to come
         except BaseException:
             self.close()
             raise
@@ -140,12 +142,7 @@ class Journal:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise JournalError(f"{self.path}: could not be written ({error})") from error
-        with contextlib.suppress(OSError):  # not every file system lets a directory be opened or synced
-            directory = os.open(self.path.absolute().parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        sync_directory(self.path.parent)
 
     @property
     def replaying(self) -> bool:
@@ -176,13 +173,12 @@ class Journal:
         """Append an answer; `floats` are arrays, which are written one after the other."""
         if self.failure is not None:
             return
-        numbers = np.array(integers, dtype="<i8").tobytes()
-        arrays = b"".join(np.asarray(array, dtype="<f8").tobytes() for array in floats)
         try:
-            self._append(kind, START.pack(elapsed, calls, len(integers)) + numbers + arrays)
+            self._append(kind, packed(elapsed, calls, integers, floats))
             if time.monotonic() - self._synced >= SYNC_EVERY:
                 os.fsync(self._file.fileno())
                 self._synced = time.monotonic()
+                self._append(SYNCED, packed(elapsed, calls, [self._end]))
         except OSError as error:
             self.failure = (
                 f"the journal {self.path} could not be written ({error}); the run continued without it and can be "
@@ -271,6 +267,13 @@ def check_free(path: Path) -> None:
         open_locked(path).close()
 
 
+def packed(elapsed: float, calls: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()) -> bytes:
+    """Return the payload of a record that is not the header."""
+    numbers = np.array(integers, dtype="<i8").tobytes()
+    arrays = b"".join(np.asarray(array, dtype="<f8").tobytes() for array in floats)
+    return START.pack(elapsed, calls, len(integers)) + numbers + arrays
+
+
 def seal(kind: int, number: int, payload: bytes) -> bytes:
     """Return the bytes of a record."""
     head = HEAD.pack(MARK, kind, number, len(payload), 0)[: -struct.calcsize("<I")]
@@ -310,14 +313,24 @@ def read(path: Path, contents: bytes) -> tuple[dict[str, Any] | None, int, int]:
             first = header_of(path, payload)
         end += HEAD.size + len(payload)
         count += 1
-    if first is None and not MARK.startswith(contents[: len(MARK)]):
+    if first is None and not MARK.startswith(contents.rstrip(b"\0")[: len(MARK)]):  # a torn header may end in zeros
         raise JournalError(f"{path}: not a journal of dmq_fast")
-    at = contents.find(MARK, end + 1)
-    while at >= 0:
-        if unseal(contents, at) is not None:
-            raise JournalError(f"{path}: damaged: record {count} at byte {end}, with intact records after it")
-        at = contents.find(MARK, at + 1)
+    if end < synced(contents, end):
+        raise JournalError(f"{path}: damaged: record {count} at byte {end}, with intact records after it")
     return first, end, count
+
+
+def synced(contents: bytes, begin: int) -> int:
+    """Return up to which byte the file was synced at least, as the intact records from `begin` on show."""
+    latest = 0
+    at = contents.find(MARK, begin)
+    while at >= 0:
+        if (record := unseal(contents, at)) is not None:
+            kind, _, payload = record
+            # The header is synced before any other record is written.
+            latest = max(latest, struct.unpack_from("<q", payload, START.size)[0] if kind == SYNCED else 1)
+        at = contents.find(MARK, at + 1)
+    return latest
 
 
 def header_of(path: Path, payload: memoryview) -> dict[str, Any]:

@@ -15,11 +15,11 @@ import os
 import secrets
 import socket
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmq_fast._support.files import make_directory, sync_directory, temporary_beside
 from dmq_fast._support.json_text import from_json
 from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
 from dmq_fast.experiments.sweeps.spec import Cell, Spec
@@ -81,6 +81,9 @@ CREATE TABLE IF NOT EXISTS running (cell TEXT NOT NULL, seed INTEGER NOT NULL, s
 # Seconds to wait while another sweep is writing.
 PATIENCE = 60.0
 
+# Runs that took as many seconds together are followed by an fsync: a power cut loses fewer.
+SYNC_EVERY = 1.0
+
 
 class StoreError(ValueError):
     """A file is not a store of this version; the message names it."""
@@ -104,75 +107,45 @@ class Store:
     def __init__(self, directory: Path) -> None:
         if directory.exists() and not directory.is_dir():
             raise NotADirectoryError(f"out: expected a directory, got the file {directory}")
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self.path = path = directory / FILE
         if path.is_dir():
             raise IsADirectoryError(f"out: {path} is a directory")
         if not os.access(path if path.exists() else directory, os.W_OK):
             raise PermissionError(f"{path} is not writable")
         self.id = secrets.token_hex(8)
+        self._unsynced = 0.0  # seconds of the runs that were stored since the last fsync
         with naming(path):
+            if not path.exists():
+                make(path)
             self.connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
         try:
             with naming(path):
-                self._prepare(path)
+                check(self.connection, path)
+                self.connection.executescript(f"BEGIN IMMEDIATE; {WORK} COMMIT;")
         except BaseException:
             self.connection.close()
             raise
 
-    def _prepare(self, path: Path) -> None:
-        with self.transaction():
-            if self._number("SELECT count(*) FROM sqlite_master") > 0:
-                check(self.connection, path)
-            else:
-                self.connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                self.connection.execute(f"PRAGMA user_version = {FORMAT}")
-                self._execute(SCHEMA)
-            self._execute(WORK)
-        self._write_ahead()
-        self.connection.execute("PRAGMA synchronous = NORMAL")
+    @contextlib.contextmanager
+    def writing(self, *, synced: bool = True) -> Iterator[None]:
+        """Make all writes of the block or none; raise WriteError if the disk or another sweep prevents it.
 
-    def _execute(self, script: str) -> None:
-        """Execute statements within the transaction, which SQLite's own function for scripts would end."""
-        for statement in script.strip().removesuffix(";").split(";\n"):
-            self.connection.execute(statement)
-
-    def _write_ahead(self) -> None:
-        """Switch to write-ahead logging, waiting for other sweeps that switch at the same time, as SQLite does not."""
-        end = time.monotonic() + PATIENCE
-        while True:
+        They survive a kill from then on; with `synced` they survive a power cut too, which takes an fsync.
+        """
+        try:
+            self.connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
             try:
-                self.connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                    raise
-            time.sleep(0.01)
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Make all writes of the block or none."""
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            # If the disk is full, SQLite has rolled back already.
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            raise
-        self.connection.execute("COMMIT")
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """Make all writes of the block or none; raise WriteError if the disk or another sweep prevents it."""
-        try:
-            with self.transaction():
+                self.connection.execute("BEGIN IMMEDIATE")
                 yield
+                self.connection.execute("COMMIT")
+            except BaseException:
+                # If the disk is full, SQLite has rolled back already.
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
         except sqlite3.OperationalError as error:
             raise WriteError(f"{self.path}: could not be written: {error}") from error
-
-    def _number(self, query: str, *arguments: Any) -> int:
-        return int(self.connection.execute(query, arguments).fetchone()[0])
 
     def note(self, spec: Spec, shard: tuple[int, int] | None = None) -> None:
         """Store the text of a specification, and that this process does the runs of its shard."""
@@ -184,16 +157,24 @@ class Store:
             self.connection.execute("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (*work, now()))
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Store rows; a row that is stored already stays as it is."""
+        """Store rows; a row that is stored already stays as it is.
+
+        They survive a kill. A power cut loses runs of less than `SYNC_EVERY` seconds in all.
+        """
+        rows = list(rows)
+        self._unsynced += sum(SYNC_EVERY if row["seconds"] is None else row["seconds"] for row in rows)
+        synced = self._unsynced >= SYNC_EVERY
         marks = ", ".join("?" * len(COLUMNS))
         values = [tuple(stored(name, row[name]) for name in COLUMNS) for row in rows]
-        with self.writing():
+        with self.writing(synced=synced):
             self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
             self._seen()
+        if synced:
+            self._unsynced = 0.0
 
     def begin(self, keys: Iterable[tuple[str, int]]) -> None:
         """Note that runs, given as pairs of cell and seed, were sent to a worker."""
-        with self.writing():
+        with self.writing(synced=False):
             running = ((cell, seed, self.id) for cell, seed in keys)
             self.connection.executemany("INSERT OR IGNORE INTO running VALUES (?, ?, ?)", running)
             self._seen()
@@ -246,6 +227,28 @@ class Store:
         self.close()
         if isinstance(error, sqlite3.Error):  # the file is damaged
             raise StoreError(f"{self.path}: {error}") from error
+
+
+def make(path: Path) -> None:
+    """Make an empty store, whole or not at all; nothing if another sweep makes it at the same time.
+
+    Neither a kill nor a power cut leaves a part of a store, which a reader could not repair.
+    """
+    temporary = temporary_beside(path)
+    try:
+        with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            number = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
+            connection.executescript(f"BEGIN; {number} {SCHEMA} COMMIT;")
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
 
 
 def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
