@@ -1058,6 +1058,8 @@ SHIPPED: dict[str, Callable[[int], Any]] = {
     "linear-q": lambda s: E.linear_q(rng=s),
     "linear-mdp": lambda s: E.linear_mdp(rng=s),
     "river-swim": lambda s: E.river_swim(6, 20),
+    "mirage": lambda s: E.mirage_lock(rng=s),
+    "coins-5-0": lambda s: E.lock_bernoulli(5, 0.0, rng=s, observation="coins"),
     "coins-5": lambda s: E.lock_bernoulli(5, 0.1, rng=s, observation="coins"),
     "cliff": lambda s: E.make("gym:CliffWalking-v1", horizon=20),
     "frozen-lake": lambda s: E.make("gym:FrozenLake-v1", horizon=20),

@@ -292,6 +292,20 @@ class TestExactDecisions:
         assert decide(huge, ones, 1.0, 0.58 * d) == (True, False)
         assert decide(huge, ones, 1.0, 0.59 * d) == (False, False)
 
+    def test_n_times_the_threshold_is_not_rounded(self):
+        """M2 = gram / n against eps_t, where n eps_t is no float64."""
+        rng = np.random.default_rng(0)
+        unlike_rounded = 0
+        for _ in range(300):
+            n, eps_r, eps_t = int(rng.integers(3, 100)), *rng.uniform(0.1, 1.0, size=2)
+            needed = n * Fraction(eps_t) * Fraction(eps_r)
+            gram = float(needed)
+            scan = ShiftScan(1, 1.0, eps_t, eps_r, False)
+            decision = scan.scan(np.zeros((1, 1, 1)), np.full((1, 1, 1), gram), n, 0, 0, 0)[0] == 0
+            assert scan.n_marginal == 0 and decision == (gram >= needed)
+            unlike_rounded += decision != (gram >= Fraction(n * eps_t) * Fraction(eps_r))
+        assert unlike_rounded > 10
+
     def test_a_hundred_bits(self):
         """det [[1, x], [x, x^2 + r]] = r: arithmetic of 53 bits sees none of these."""
         for power in range(27, 53):

@@ -83,9 +83,9 @@ def top(oracle, rows, n):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("eps_r", [1.0, 1e-2, 1e-6, 1e-12])
 def test_no_answer_is_wrong(kind, eps_r):
-    """Against exact arithmetic, near the threshold and far from it; answers that are not quick are `decide`'s."""
+    """Against exact arithmetic, near the threshold and far from it, unless they are flagged; quick ones never are."""
     rng = np.random.default_rng([KINDS.index(kind), int(-np.log10(eps_r))])
-    quick = 0
+    quick = settled = 0
     for _ in range(25):
         d, n = int(rng.integers(1, 9)), int(rng.integers(1, 7))
         oracle = covered(rng, kind, d, int(rng.integers(0, 9)), eps_r)
@@ -98,15 +98,11 @@ def test_no_answer_is_wrong(kind, eps_r):
             for ratio in (value * (1 - step), value * (1 + step)):
                 scan = RowScan(1.0, ratio)
                 answer = scan.scan([oracle], rows, total, 0, 0, 0)[0] == 0
-                if scan.n_exact == 0:
-                    quick += 1
-                    assert answer == shifted(oracle.matrix(), eps_r, rows, ratio, total), (d, n, step)
-                    assert scan.n_marginal == 0
-                else:
-                    dense = ShiftScan(d, 1.0, ratio, eps_r, False)
-                    found = dense.scan(oracle.matrix()[None], rows.gram(0)[None], total, 0, 0, 0)[0]
-                    assert (answer, scan.n_marginal) == (found == 0, dense.n_marginal)
-    assert quick > 100
+                quick += scan.n_exact == 0
+                settled += scan.n_exact > scan.n_marginal
+                assert scan.n_marginal <= scan.n_exact
+                assert scan.n_marginal or answer == shifted(oracle.matrix(), eps_r, rows, ratio, total), (d, n, step)
+    assert quick > 100 and settled > 50
 
 
 @pytest.mark.parametrize("kind", ["dense", "one-hot", "tiles", "sparse"])

@@ -57,8 +57,8 @@ cdef class RowScan:
     cdef Py_ssize_t _entries
     cdef double* _work
     cdef Py_ssize_t _work_size
-    # S and the sum of the rows of a level on the columns that either has, both (k, k), and workspace; k is 0 while they
-    # are not those of the level at hand.
+    # S, the sum of the rows of a level, and room for what it rounds away, on the columns that either has, each (k, k);
+    # and workspace. k is 0 while they are not those of the level at hand.
     cdef double* _dense
     cdef Py_ssize_t _dense_size
     cdef Py_ssize_t _k
@@ -77,4 +77,4 @@ cdef class RowScan:
     cdef void products(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double* e, double* y) noexcept nogil
     cdef Answer exactly(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE
     cdef double level_value(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? -1.0
-    cdef int expand(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1
+    cdef int expand(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, bint with_rest=*) except -1

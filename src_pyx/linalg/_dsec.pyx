@@ -71,15 +71,16 @@ cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil:
     return 2 * d * d + 2 * d
 
 
-cdef inline double margin(double unit, Py_ssize_t d) noexcept nogil:
+cdef inline double margin(double unit, double roundings, Py_ssize_t d) noexcept nogil:
     # Bound on the rounding errors in A, relative to g_i = R (M1)_ii + (M2)_ii. Scale rows and columns by g_i^{-1/2}: as
     # M1 and M2 are positive semidefinite, |R (M1)_ij| + |(M2)_ij| <= 1 for the scaled ones. In units per entry,
-    #   forming A takes 4, and its diagonal 1 more;
+    #   forming A takes 5, and its diagonal 1 more;
     #   elimination that succeeds takes d + 4, in whatever order it sums (Higham, Accuracy and Stability of Numerical
     #   Algorithms, theorem 10.3; a pivot's reciprocal adds one);
-    #   a product x^T A x takes 1.5 d + 10, forming A included (see `proves_shift`).
-    # So each stays below 2 (d + 8) an entry, d times that in norm, also where an M is indefinite by its own rounding.
-    return 2.0 * unit * d * (d + 8)
+    #   a product x^T A x takes 1.5 d + 11, forming A included (see `proves_shift`).
+    # So each stays below 2 (d + 8) an entry, d times that in norm, also where an M is indefinite by its own rounding;
+    # `roundings` are those that an entry of M2 has seen before.
+    return unit * d * (2.0 * (d + 8) + roundings)
 
 
 cdef int eliminate(double* a, Py_ssize_t d) noexcept nogil:
@@ -102,12 +103,12 @@ cdef int eliminate(double* a, Py_ssize_t d) noexcept nogil:
 
 
 cdef Answer form(
-    const double* s, const double* m2, double ratio, double eps_r, double* a, Py_ssize_t d
+    const double* s, const double* m2, double roundings, double ratio, double eps_r, double* a, Py_ssize_t d
 ) noexcept nogil:
     # a <- A - margin diag(g), upper triangle. Returns SHIFT if a diagonal entry of A is certainly negative, NOT_FINITE
     # if a number is not finite or outside the range of the analysis, else NO_SHIFT.
     cdef Py_ssize_t i, j
-    cdef double first, second, g, shift = margin(UNIT, d)
+    cdef double first, second, g, shift = margin(UNIT, roundings, d)
     cdef double* row
     cdef bint fits = True
     cdef Answer answer = NO_SHIFT
@@ -116,7 +117,7 @@ cdef Answer form(
         second = m2[i * d + i]
         g = first + second
         row = a + i * d
-        if first - second < -4.0 * UNIT * g:
+        if first - second < -(5.0 + roundings) * UNIT * g:
             answer = SHIFT
         if g == 0.0 and s[i * d + i] + eps_r == 0.0:
             # Rows of zeros in both do not matter, and must not look like a bad pivot.
@@ -131,10 +132,11 @@ cdef Answer form(
 
 
 cdef bint proves_shift(
-    const double* s, const double* m2, double ratio, double eps_r, const double* x, Py_ssize_t order, Py_ssize_t d
+    const double* s, const double* m2, double roundings, double ratio, double eps_r, const double* x, Py_ssize_t order,
+    Py_ssize_t d
 ) noexcept nogil:
     # Whether x^T A x < 0 for certain, for an x (order,) that is zero from there on. With y_i = g_i^{1/2} |x_i| the
-    # terms add up to (sum_i y_i)^2 <= order x^T diag(g) x at most; each sees 4 roundings in A, order / 2 + 4 in the sum
+    # terms add up to (sum_i y_i)^2 <= order x^T diag(g) x at most; each sees 5 roundings in A, order / 2 + 4 in the sum
     # of its row and order + 2 in the sum of the rows.
     cdef Py_ssize_t i, j
     cdef double total = 0.0, weight = 0.0, first, second, p0, p1, p2, p3
@@ -155,7 +157,7 @@ cdef bint proves_shift(
         weight += (first + second) * x[i] * x[i]
         total += x[i] * ((first - second) * x[i] + 2.0 * ((p0 + p1) + (p2 + p3)))
     # A weight that small, and a total that is not finite, are beyond the analysis.
-    return weight >= TINY and -INFINITY < total < -margin(UNIT, order) * weight
+    return weight >= TINY and -INFINITY < total < -margin(UNIT, roundings, order) * weight
 
 
 cdef void largest_column(const double* m2, double* x, Py_ssize_t d) noexcept nogil:
@@ -186,35 +188,35 @@ cdef void bad_direction(const double* a, int minor, double* x, Py_ssize_t d) noe
 
 
 cdef Answer decide(
-    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+    const double* s, const double* sum, double n, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil:
-    cdef Answer answer = decide_robustly(s, m2, eps1, eps2, eps_r, work, d)
-    return decide_exactly(s, m2, eps1, eps2, eps_r, work, d) if answer == NOT_FINITE else answer
+    cdef Answer answer = decide_robustly(s, sum, 0.0, n, eps1, eps2, eps_r, work, d)
+    return decide_exactly(s, sum, NULL, 0.0, n, eps1, eps2, eps_r, work, d) if answer == NOT_FINITE else answer
 
 
 cdef Answer decide_robustly(
-    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+    const double* s, const double* sum, double roundings, double n, double eps1, double eps2, double eps_r,
+    double* work, Py_ssize_t d
 ) noexcept nogil:
-    # An answer that float64 proves, which leaves room for rounding of the entries themselves; else NOT_FINITE.
-    cdef double ratio = eps2 / eps1
+    cdef double ratio = n * eps2 / eps1
     cdef double* x = work + 2 * d * d
     cdef Answer answer
     cdef int minor
     if not TINY < ratio < 1.0 / TINY:
         return NOT_FINITE
-    answer = form(s, m2, ratio, eps_r, work, d)
+    answer = form(s, sum, roundings, ratio, eps_r, work, d)
     if answer != NO_SHIFT:
         return answer
     if d >= SMALL:
-        largest_column(m2, x, d)
-        if proves_shift(s, m2, ratio, eps_r, x, d, d):
+        largest_column(sum, x, d)
+        if proves_shift(s, sum, roundings, ratio, eps_r, x, d, d):
             return SHIFT
     minor = factor(work, d)
     if minor == 0:
         return NO_SHIFT
     if minor > 0:
         bad_direction(work, minor, x, d)
-        if proves_shift(s, m2, ratio, eps_r, x, minor, d):
+        if proves_shift(s, sum, roundings, ratio, eps_r, x, minor, d):
             return SHIFT
     return NOT_FINITE
 
@@ -242,21 +244,25 @@ cdef inline int exponent(double x) noexcept nogil:
 
 
 cdef Answer decide_exactly(
-    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+    const double* s, const double* sum, const double* rest, double roundings, double n, double eps1, double eps2,
+    double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil:
     # `decide` in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit, and
     # numbers that underflow then are far below the margin.
     cdef double* halves = work + 2 * d * d
     cdef double* x = halves + d
-    cdef double shift = margin(UNIT2, d)
-    cdef int e1, e2, es, em, minor
+    cdef double shift = margin(UNIT2, roundings, d)
+    cdef int e1, e2, en, es, em, minor
     cdef Py_ssize_t i
-    eps1, eps2 = frexp(eps1, &e1), frexp(eps2, &e2)
+    cdef Double2 target
+    eps1 = frexp(eps1, &e1)
+    target = two_product(frexp(n, &en), frexp(eps2, &e2))
+    e2 += en
     for i in range(d):
         es = e2 + max(exponent(s[i * d + i]), exponent(eps_r))
-        em = e1 + exponent(m2[i * d + i])
+        em = e1 + exponent(sum[i * d + i])
         halves[i] = max(es, em) // 2
-    if not form_exactly(s, m2, eps1, eps2, eps_r, 0.0, e1, e2, halves, work, d):
+    if not form_exactly(s, sum, rest, eps1, target, eps_r, 0.0, e1, e2, halves, work, d):
         return NOT_FINITE
     # Below the margin of float64 most shifts still have a direction that float64 finds. On the raised diagonal, x^T A x
     # may be off by what `margin` allows; entries of x beyond 2^100 could overflow.
@@ -264,19 +270,19 @@ cdef Answer decide_exactly(
     if minor > 0:
         bad_direction(work, minor, x, d)
         if moderate(x, minor):
-            form_exactly(s, m2, eps1, eps2, eps_r, -shift, e1, e2, halves, work, d)
+            form_exactly(s, sum, rest, eps1, target, eps_r, -shift, e1, e2, halves, work, d)
             if negative_exactly(work, x, minor, d):
                 return SHIFT
-    form_exactly(s, m2, eps1, eps2, eps_r, shift, e1, e2, halves, work, d)
+    form_exactly(s, sum, rest, eps1, target, eps_r, shift, e1, e2, halves, work, d)
     if eliminate_exactly(work, d) == 0:
         return NO_SHIFT
     # Elimination that fails at a pivot is exact for a leading block with three times the error of one that succeeds;
     # UNIT2 is large enough for that.
-    form_exactly(s, m2, eps1, eps2, eps_r, -shift, e1, e2, halves, work, d)
+    form_exactly(s, sum, rest, eps1, target, eps_r, -shift, e1, e2, halves, work, d)
     minor = eliminate_exactly(work, d)
     if minor > 0:
         return SHIFT
-    form_exactly(s, m2, eps1, eps2, eps_r, 0.0, e1, e2, halves, work, d)
+    form_exactly(s, sum, rest, eps1, target, eps_r, 0.0, e1, e2, halves, work, d)
     return MARGINAL_NO_SHIFT if eliminate_exactly(work, d) == 0 else MARGINAL_SHIFT
 
 
@@ -290,10 +296,10 @@ cdef bint moderate(const double* x, Py_ssize_t d) noexcept nogil:
 
 
 cdef bint form_exactly(
-    const double* s, const double* m2, double eps1, double eps2, double eps_r, double shift, int e1, int e2,
-    const double* halves, double* work, Py_ssize_t d
+    const double* s, const double* sum, const double* rest, double eps1, Double2 target, double eps_r, double shift,
+    int e1, int e2, const double* halves, double* work, Py_ssize_t d
 ) noexcept nogil:
-    # Upper triangle of 2^e2 eps2 (S + eps_r I) - 2^e1 eps1 M2 - shift diag(g), row and column i divided by
+    # Upper triangle of 2^e2 target (S + eps_r I) - 2^e1 eps1 (sum + rest) - shift diag(g), row and column i divided by
     # 2^halves[i]; leading parts in work, the rest behind them. Returns whether everything is finite.
     cdef double* high = work
     cdef double* low = work + d * d
@@ -305,8 +311,10 @@ cdef bint form_exactly(
         for j in range(i, d):
             power = -<int> (halves[i] + halves[j])
             first = two_sum(ldexp(s[i * d + j], e2 + power), ldexp(eps_r, e2 + power) if i == j else 0.0)
-            first = scale(first, eps2)
-            second = two_product(eps1, ldexp(m2[i * d + j], e1 + power))
+            first = add(scale(first, target.hi), scale(first, target.lo))
+            second = two_product(eps1, ldexp(sum[i * d + j], e1 + power))
+            if rest != NULL:
+                second = add(second, two_product(eps1, ldexp(rest[i * d + j], e1 + power)))
             entry = add(first, negate(second))
             if i == j:
                 g = first.hi + second.hi
@@ -489,7 +497,7 @@ cdef bint one_above(
     # Whether one eigenvalue at most is >= c = found.apart, for certain: G = c (S + eps_r I) - M2 + t y y^T is positive
     # definite (see _lanczos.pxd). `margin` allows for three roundings more in forming it, and its g has the third term
     # as well. The factor of G, with a slightly smaller diagonal, is left in g (d, d).
-    cdef double c = found.apart, shift = margin(UNIT, d), first, second, third, weight
+    cdef double c = found.apart, shift = margin(UNIT, 0.0, d), first, second, third, weight
     cdef Py_ssize_t i, j
     cdef double* row
     cdef bint fits = TINY < c
@@ -583,7 +591,8 @@ cdef class Stack:
             with nogil:
                 for i in range(begin, min(begin + self.portion, self.size)):
                     answers[i] = decide_robustly(
-                        self.first(i), self.second(i), self.eps_1(i), self.eps_2(i), 0.0, self.work.data, self.d
+                        self.first(i), self.second(i), 0.0, 1.0, self.eps_1(i), self.eps_2(i), 0.0, self.work.data,
+                        self.d,
                     )
             PyErr_CheckSignals()
         return out
@@ -648,11 +657,11 @@ cdef Answer answer_of(
         buffer = Buffer(decide_work_size(d))
         work = buffer.data
     with nogil:
-        answer = decide_robustly(first, second, eps1, eps2, 0.0, work, d)
+        answer = decide_robustly(first, second, 0.0, 1.0, eps1, eps2, 0.0, work, d)
     if answer != NOT_FINITE or not thorough:
         return answer
     with nogil:
-        answer = decide_exactly(first, second, eps1, eps2, 0.0, work, d)
+        answer = decide_exactly(first, second, NULL, 0.0, 1.0, eps1, eps2, 0.0, work, d)
     if answer == NOT_FINITE:
         refuse_upper("m1", m1)
         refuse_upper("m2", m2)
@@ -909,8 +918,8 @@ cdef class ShiftScan:
     """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
 
     Answers ``eps_s lambda_max((S_h + eps_r G)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
-    `decide` on the sum of n states and on n eps_t, rounded to float64, so that no moment is rounded. The values play no
-    part in the decisions.
+    `decide` on the sum of n states and on n eps_t, so that no moment is rounded. The values play no part in the
+    decisions.
 
     Owns its workspace; not safe to share between threads.
 
@@ -1012,7 +1021,7 @@ cdef class ShiftScan:
             if self.with_values:
                 values.append(self.value(s, gram, n, eps_r, level))
             # v >= eps_t for M2 = gram / n  iff  n v >= n eps_t for gram.
-            answer = decide(s, gram, self.eps_s, n * self.eps_t, eps_r, self._work.data, d)
+            answer = decide(s, gram, n, self.eps_s, self.eps_t, eps_r, self._work.data, d)
             if answer == NOT_FINITE:
                 raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
             self.n_marginal += answer >= MARGINAL_NO_SHIFT

@@ -18,7 +18,8 @@ W = B^{-1} from LAPACK is verified by its residual: the eigenvalues of W B - I, 
 most the largest absolute sum of a row of any matrix similar to it. If S grows by w x x^T, exact arithmetic would keep
 rho: B <= (1 + rho) W^{-1} gives B + w x x^T <= (1 + rho) (W^{-1} + w x x^T), and likewise on the other side.
 
-Answers that these bounds leave open are found by `decide`, on the columns that any row has.
+Answers that these bounds leave open are found as for matrices, on the columns that any row has; what the sum of the
+rows rounds away is added where float64 proves nothing.
 """
 
 cimport numpy as cnp
@@ -30,9 +31,10 @@ from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._blas cimport cholesky_upper, invert_upper, multiply
 from dmq_fast.kernels._dsec cimport (
-    MARGINAL_NO_SHIFT, NO_SHIFT, NOT_FINITE, SHIFT, Answer, decide, decide_work_size, says_true, shift_value,
-    value_work_size,
+    MARGINAL_NO_SHIFT, NO_SHIFT, NOT_FINITE, SHIFT, Answer, decide_exactly, decide_robustly, decide_work_size,
+    says_true, shift_value, value_work_size,
 )
+from dmq_fast.kernels._double_double cimport Double2, add, scale, two_product
 from dmq_fast.kernels._moments cimport add_outer_sparse, mirror
 from dmq_fast.kernels._rows cimport LevelRows, collected, compress, empty_rows
 from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, positive, refuse_not_finite
@@ -70,7 +72,7 @@ cdef extern from *:
 # Relative rounding error of one operation.
 cdef double UNIT = DBL_EPSILON / 2.0
 
-# Numbers beyond this, or below its inverse, are left to `decide`: within, what underflows is far below the roundings.
+# Numbers beyond this, or below its inverse, are left to `exactly`: within, what underflows is far below the roundings.
 cdef double VAST = 1e100
 
 # W is computed anew when rho is larger than this, and not used where that does not help.
@@ -228,7 +230,7 @@ cdef class RowOracle:
         """
         cdef Py_ssize_t position, k, i
         cdef double* s
-        cdef double total = 0.0, scale = positive(divisor, "divisor")
+        cdef double total = 0.0, n = positive(divisor, "divisor")
         cdef RowScan scan = RowScan(1.0, 1.0)
         cdef int info
         if rows is None:
@@ -240,7 +242,7 @@ cdef class RowOracle:
         k, s = scan._k, scan._dense
         with nogil:
             for i in range(k * k):
-                s[i] += s[k * k + i] / scale
+                s[i] += s[k * k + i] / n
             for i in range(k):
                 s[i * (k + 1)] += self.eps_r
             info = cholesky_upper(s, k)
@@ -297,7 +299,8 @@ cdef class RowOracle:
         level : int, default 0
             Position of the level of `rows` that is D2.
         n : float, optional
-            Number of states in D2; by default the sum of the weights, or the number of rows of an array.
+            Number of states in D2; by default the number of rows of an array, or the sum of the weights. `LevelRows`
+            keep no rows of zeros, so where there were some, n is needed.
         return_marginal : bool, default False
             Whether to return the flag as well.
 
@@ -815,13 +818,23 @@ cdef class RowScan:
                 e[r * m + s] = root * sqrt(rows.weights[begin + s]) * (total + outside / oracle.eps_r)
 
     cdef Answer exactly(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE:
+        # A term w_r x_i x_j of the sum sees two roundings, and the sum of m terms m - 1.
+        cdef Py_ssize_t m = rows.begins[level + 1] - rows.begins[level]
         cdef Answer answer
         self.n_exact += 1
         self.expand(oracle, rows, level)
         cdef Py_ssize_t k = self._k
         cdef double* s = self._dense
         with nogil:
-            answer = decide(s, s + k * k, self.eps_s, n * self.eps_t, oracle.eps_r, s + 2 * k * k, k)
+            answer = decide_robustly(
+                s, s + k * k, m + 2, n, self.eps_s, self.eps_t, oracle.eps_r, s + 3 * k * k, k
+            )
+        if answer == NOT_FINITE:
+            self.expand(oracle, rows, level, True)
+            with nogil:
+                answer = decide_exactly(
+                    s, s + k * k, s + 2 * k * k, m + 2, n, self.eps_s, self.eps_t, oracle.eps_r, s + 3 * k * k, k
+                )
         return answer
 
     cdef double level_value(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? -1.0:
@@ -831,7 +844,7 @@ cdef class RowScan:
         cdef Py_ssize_t k = self._k
         cdef double* s = self._dense
         with nogil:
-            info = shift_value(s, s + k * k, oracle.eps_r, &value, NULL, s + 2 * k * k, k)
+            info = shift_value(s, s + k * k, oracle.eps_r, &value, NULL, s + 3 * k * k, k)
         if info > 0:
             # The regularised S is not definite in float64, so v has no bound.
             return INFINITY
@@ -842,11 +855,12 @@ cdef class RowScan:
             raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
         return value
 
-    cdef int expand(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1:
-        # Fill `_dense`, unless it is filled: S, the sum of the rows, and room for `decide` and `shift_value`.
+    cdef int expand(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, bint with_rest=False) except -1:
+        # Fill `_dense`, unless it is filled: S, the sum of the rows, and room for decisions and `shift_value`. With
+        # `with_rest` always, and what the sum rounds away as well.
         cdef double* s
         cdef double* gram
-        if self._k > 0:
+        if self._k > 0 and not with_rest:
             return 0
         cdef Py_ssize_t begin = rows.begins[level], end = rows.begins[level + 1], r, i, j, k
         cdef Py_ssize_t first = rows.starts[begin], n = rows.starts[end] - first, size = oracle.order + n
@@ -863,7 +877,7 @@ cdef class RowScan:
                 # No row has an entry that is not 0; a matrix of zeros of order one stands for all.
                 k = 1
             s = self.room(
-                &self._dense, &self._dense_size, 2 * k * k + max(decide_work_size(k), value_work_size(k))
+                &self._dense, &self._dense_size, 3 * k * k + max(decide_work_size(k), value_work_size(k))
             )
             gram = s + k * k
             memset(s, 0, 2 * k * k * sizeof(double))
@@ -876,7 +890,30 @@ cdef class RowScan:
                     rows.starts[r + 1] - rows.starts[r], rows.weights[r], k,
                 )
             mirror(gram, k)
+            if with_rest:
+                memset(s + 2 * k * k, 0, 2 * k * k * sizeof(double))
+                for r in range(begin, end):
+                    add_outer_exactly(
+                        s + 2 * k * k, s + 3 * k * k, places + oracle.order + (rows.starts[r] - first),
+                        rows.values + rows.starts[r], rows.starts[r + 1] - rows.starts[r], rows.weights[r], k,
+                    )
+                for i in range(k * k):
+                    s[2 * k * k + i] = (s[2 * k * k + i] - gram[i]) + s[3 * k * k + i]
         finally:
             free(columns)
         self._k = k
         return 0
+
+
+cdef void add_outer_exactly(
+    double* high, double* low, const int32_t* columns, const double* values, Py_ssize_t n, double weight, Py_ssize_t k
+) noexcept nogil:
+    # Upper triangle of high + low (k, k) <- that + weight x x^T, in double-double arithmetic, for ascending columns.
+    cdef Py_ssize_t i, j, at
+    cdef Double2 total
+    for i in range(n):
+        for j in range(i, n):
+            at = columns[i] * k + columns[j]
+            total.hi, total.lo = high[at], low[at]
+            total = add(total, scale(two_product(weight, values[i]), values[j]))
+            high[at], low[at] = total.hi, total.lo
