@@ -1,5 +1,7 @@
 """From a source distribution to a wheel to somebody else's extension that cimports a kernel."""
 
+import json
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -210,3 +212,33 @@ def test_the_source_tree_says_that_it_is_not_compiled(tmp_path):
     )
     assert done.returncode == 1
     assert "dmq_fast is not compiled in" in done.stderr
+
+
+INSTRUCTIONS = runpy.run_path(str(ROOT / "bench/instructions.py"), run_name="imported")
+RECORDED = json.loads((ROOT / "bench/instructions.json").read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Valgrind counts on Linux")
+def test_the_recorded_instructions_are_of_the_kernels_that_are_counted():
+    assert list(RECORDED["instructions"]) == list(INSTRUCTIONS["kernels"]())
+    assert RECORDED["versions"].keys() == INSTRUCTIONS["versions"]().keys()
+
+
+@pytest.mark.parametrize(("change", "agrees"), [(1.0, True), (1.02, True), (1.05, False), (0.95, False)])
+@pytest.mark.parametrize("name", RECORDED["instructions"])
+def test_a_kernel_with_other_counts_does_not_agree(name, change, agrees, capsys):
+    found = RECORDED["instructions"] | {name: round(RECORDED["instructions"][name] * change)}
+    assert INSTRUCTIONS["compare"](RECORDED, found, RECORDED["versions"]) is agrees
+    assert (f"{change - 1:+.2%}  changed" in capsys.readouterr().out) is not agrees
+
+
+def test_a_kernel_that_is_not_counted_does_not_agree(capsys):
+    found = dict(list(RECORDED["instructions"].items())[1:])
+    assert not INSTRUCTIONS["compare"](RECORDED, found, RECORDED["versions"])
+    assert "expected counts of" in capsys.readouterr().out
+
+
+def test_versions_that_differ_are_named(capsys):
+    here = RECORDED["versions"] | {"gcc": "99.0"}
+    assert INSTRUCTIONS["compare"](RECORDED, RECORDED["instructions"], here)
+    assert f"gcc: recorded with {RECORDED['versions']['gcc']}, here 99.0" in capsys.readouterr().out
