@@ -71,10 +71,11 @@ class Data:
         following: Floats | float = 0.0
         for h in reversed(range(self.horizon)):
             values = self.rows[h] @ theta[h].T
-            here, action = values[self.visited[:, h]], self.taken[:, h]
+            row, action = self.visited[:, h], self.taken[:, h]
             total = self.paid[:, h] + following
-            errors[h] = total - here[np.arange(len(here)), action]
-            following = np.where(here.argmax(axis=1) == action, total, np.clip(here.max(axis=1), 0.0, 1.0))
+            errors[h] = total - values[row, action]
+            best = np.clip(values.max(axis=1), 0.0, 1.0)
+            following = np.where(values.argmax(axis=1)[row] == action, total, best[row])
         return errors
 
 
