@@ -32,12 +32,12 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from scipy.linalg.blas import dsymv, dsyr, dtrmv
+from scipy.linalg.blas import dsymv, dtrmv
 from scipy.linalg.lapack import dpotrf
+from test_ridge import REGULARIZATION, BlasShermanMorrison, ShermanMorrison
 
 from dmq_fast.kernels import Ridge
 
-REGULARIZATION = 1.0
 COLUMNS = ("row", "update", "predict", "leverage", "sample", "step")
 # Rows learned before anything is measured, in units of d; and rows that the measured calls go through.
 LEARNED, MEASURED = 4, 256
@@ -84,40 +84,23 @@ def ours(phi, y, rng):
     return Peer("dmq_fast", ridge.update, ridge.predict, ridge.leverage, lambda row: ridge.sample(rng))
 
 
-class ShermanMorrison:
-    """NumPy, in place: V^{-1} <- V^{-1} - g g^T / (1 + x^T g), where g = V^{-1} x; theta when it is asked for."""
+class Queries:
+    """What a bandit asks of a learner with V^{-1} and sum_i y_i x_i; theta is computed when it is asked for."""
 
     def __init__(self, d, rng):
-        self.inverse, self.moment, self.rng = np.eye(d, order="F") / REGULARIZATION, np.zeros(d), rng
-        self.g, self.scaled, self.outer = np.empty(d), np.empty(d), np.empty((d, d), order="F")
-        self.theta = None
+        super().__init__(d)
+        self.rng, self.at_hand = rng, None
 
     def update(self, x, y):
         """Add a row."""
-        self.add(x)
-        self.moment += y * x
-        self.theta = None
-
-    def add(self, x):
-        """Add a row to V."""
-        np.dot(self.inverse, x, out=self.g)
-        np.multiply(self.g, 1.0 / (1.0 + x @ self.g), out=self.scaled)
-        np.multiply(self.scaled[:, None], self.g, out=self.outer)
-        np.subtract(self.inverse, self.outer, out=self.inverse)
-
-    def solve(self, x):
-        """Return V^{-1} x."""
-        return self.inverse @ x
-
-    def displacement(self, z):
-        """Return L z, where V^{-1} = L L^T."""
-        return np.linalg.cholesky(self.inverse) @ z
+        super().update(x, y)
+        self.at_hand = None
 
     def estimate(self):
         """Return theta."""
-        if self.theta is None:
-            self.theta = self.solve(self.moment)
-        return self.theta
+        if self.at_hand is None:
+            self.at_hand = self.theta
+        return self.at_hand
 
     def predict(self, x):
         """Return x^T theta."""
@@ -132,13 +115,20 @@ class ShermanMorrison:
         return self.estimate() + self.displacement(self.rng.standard_normal(len(x)))
 
 
-class BlasShermanMorrison(ShermanMorrison):
-    """The same with BLAS and LAPACK, which read and write the upper triangle only."""
+class ByNumPy(Queries, ShermanMorrison):
+    """The queries by NumPy."""
 
-    def add(self, x):
-        """Add a row to V."""
-        g = self.solve(x)
-        dsyr(-1.0 / (1.0 + x @ g), g, a=self.inverse, overwrite_a=1)
+    def solve(self, x):
+        """Return V^{-1} x."""
+        return self.inverse @ x
+
+    def displacement(self, z):
+        """Return L z, where V^{-1} = L L^T."""
+        return np.linalg.cholesky(self.inverse) @ z
+
+
+class ByBlas(Queries, BlasShermanMorrison):
+    """The queries by BLAS and LAPACK, which read the upper triangle only."""
 
     def solve(self, x):
         """Return V^{-1} x."""
@@ -151,13 +141,13 @@ class BlasShermanMorrison(ShermanMorrison):
 
 def numpy(phi, y, rng):
     """Sherman-Morrison updates by NumPy."""
-    model = ShermanMorrison(phi.shape[1], rng)
+    model = ByNumPy(phi.shape[1], rng)
     return Peer("NumPy", model.update, model.predict, model.leverage, model.sample)
 
 
 def scipy(phi, y, rng):
     """Sherman-Morrison updates by SciPy's BLAS."""
-    model = BlasShermanMorrison(phi.shape[1], rng)
+    model = ByBlas(phi.shape[1], rng)
     return Peer("SciPy's BLAS", model.update, model.predict, model.leverage, model.sample)
 
 

@@ -89,15 +89,15 @@ def profiled(algorithm: dmq.DMQ) -> tuple[float, dict[str, float]]:
     return seconds, {name: timed.seconds for name, timed in kernels.items()}
 
 
-def reference(env: environments.FiniteMDP, algorithm: dmq.DMQ, n_samples: int) -> tuple[float, int]:
-    """Return the seconds and the trajectories of a run of the reference with the same settings."""
+def reference(env: environments.FiniteMDP, algorithm: dmq.DMQ, n_samples: int) -> tuple[float, ReferenceDMQ]:
+    """Return the seconds of a run of the reference with the same settings, and the run."""
     initial = tuple(("fixed", rule.action) for rule in algorithm.settings.initial[0].rules)
     sampler = NumpySampler(env, np.random.default_rng(1))
     shape = env.horizon, env.n_actions, env.dimension
     run = ReferenceDMQ(sampler, *shape, n_samples=n_samples, **SETTINGS, initial=initial, recheck=True, mixture=None)
     began = time.perf_counter()
-    trajectories: int = run.learn().n_trajectories
-    return time.perf_counter() - began, trajectories
+    run.learn()
+    return time.perf_counter() - began, run
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ def main() -> None:
                     peers.append(reference(env, algorithm, n_samples))
             seconds, kernels = min(runs, key=lambda run: run[0])
             shares = [f"{kernel / seconds:.0%}" for kernel in (*kernels.values(), seconds - sum(kernels.values()))]
-            each = [peer / trajectories for peer, trajectories in peers]
+            each = [peer / run.n_trajectories for peer, run in peers]
             ratio = f"{min(each) / (seconds / n):.1f}" if peers else ""
             row = (name, str(n_samples), f"{n:,}", f"{seconds * 1e3:.1f}", *shares, ratio)
             print(f"| {' | '.join(row)} |", flush=True)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 from test_compiled_rollouts import BLOCK, HORIZON, N, bare_blas, job
+from test_samplers import policy_of, random_mdp
 
 import dmq_fast as dmq
 from dmq_fast import environments, kernels
@@ -137,27 +138,14 @@ def tridiagonal(m1: np.ndarray, m2: np.ndarray) -> None:
 
 def flow() -> Iterator[Path]:
     """Counts instead of trajectories, beside as many binomials of NumPy as the counts need."""
-    states, n_actions, support, horizon = 40, 4, 4, 20
-    rng = np.random.default_rng(0)
-    P = np.zeros((states, n_actions, states))
-    for row in P.reshape(-1, states):
-        row[rng.permutation(states)[:support]] = rng.dirichlet(np.ones(support))
-    env = environments.FiniteMDP(
-        [P] * (horizon - 1), [np.zeros((states, n_actions))] * horizon, [np.eye(states)] * horizon
-    )
+    states, support, horizon = 40, 4, 20
+    env = random_mdp(support, horizon, states)
     draws = (horizon - 2) * states * (support - 1)
     sampler, stream, policy = FlowSampler(env), dmq.Stream(0), policy_of(env, "greedy")
     collect = partial(sampler.collect, policy, 10**6, stream=stream, levels=range(horizon))
     generator, n = np.random.default_rng(0), np.full(states * (support - 1), 10**6 // states)
     binomials = partial(repeated, horizon - 2, partial(generator.binomial, n, 0.3))
     yield Path("flow, 40 states", "binomial", draws, collect, "binomials of NumPy", binomials)
-
-
-def policy_of(env: environments.FiniteMDP, rule: str) -> dmq.Policy:
-    """Return the uniform policy, or one that is greedy on random weights."""
-    shape = (env.horizon, env.n_actions, env.dimension)
-    greedy = dmq.Policy.greedy(np.random.default_rng(0).normal(size=shape))
-    return greedy if rule == "greedy" else dmq.Policy.uniform(env.horizon)
 
 
 def repeated(times: int, call: Callable[[], Any]) -> None:

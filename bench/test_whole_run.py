@@ -6,38 +6,25 @@ pytest bench/test_whole_run.py
 import time
 
 import numpy as np
-from reference import NumpySampler, ReferenceDMQ
+from profile_run import SETTINGS, reference
 
 import dmq_fast as dmq
 from dmq_fast import environments
 
-SETTINGS = {"n_samples": 20, "eps_s": 1.0, "eps_t": 10.0, "eps_r": 1e-5, "ridge": 1e-3}
-ROUNDS = 7
-
-
-def timed(call, *arguments):
-    began = time.perf_counter()
-    result = call(*arguments)
-    return time.perf_counter() - began, result
+N_SAMPLES, ROUNDS = 20, 7
 
 
 def test_lock_100_against_the_reference(benchmark):
     env = environments.combination_lock(100, 4, rng=0)
-    algorithm = dmq.DMQ(env, rng=1, **SETTINGS)
-    initial = tuple(("fixed", rule.action) for rule in algorithm.settings.initial[0].rules)
-
-    def reference():
-        sampler = NumpySampler(env, np.random.default_rng(1))
-        shape = env.horizon, env.n_actions, env.dimension
-        return ReferenceDMQ(sampler, *shape, **SETTINGS, initial=initial, recheck=True, mixture=None).learn()
-
+    algorithm = dmq.DMQ(env, n_samples=N_SAMPLES, rng=1, **SETTINGS)
     algorithm.learn()
     ours, theirs = [], []
     for _ in range(ROUNDS):  # interleaved, so that noise of the machine affects both
-        seconds, slow = timed(reference)
+        seconds, slow = reference(env, algorithm, N_SAMPLES)
         theirs.append(seconds)
-        seconds, fast = timed(algorithm.learn)
-        ours.append(seconds)
+        began = time.perf_counter()
+        fast = algorithm.learn()
+        ours.append(time.perf_counter() - began)
     result = benchmark(algorithm.learn)
 
     assert env.value(result.policy) == env.value(fast.policy) == env.optimal_value

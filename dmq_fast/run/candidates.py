@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from dmq_fast.function_class import LinearSolver
+from dmq_fast.kernels import RowScan, ShiftScan
 from dmq_fast.policy import Deviations
 from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Batch, Draws
@@ -38,12 +39,15 @@ class Candidates:
 
     def __init__(self, draws: Draws, oracle: Oracle) -> None:
         self.draws, self.oracle = draws, oracle
-        sampler, solver = draws.sampler.unwrapped(), oracle.solver
+        n, sampler, solver = draws.n_samples, draws.sampler.unwrapped(), oracle.solver
         self._remembers = draws.serves["check"]
-        # A subclass may do something else.
         self._sampler: RolloutSampler | None = None
-        if type(sampler) is RolloutSampler and type(solver) is LinearSolver and not solver.row_scan.with_values:
-            self._sampler, self._scans = sampler, (solver.row_scan, solver.matrix_scan)
+        # A subclass may do something else.
+        if type(sampler) is RolloutSampler and type(solver) is LinearSolver and n <= sampler.chunk_size:
+            self._in_rows = sampler.gives_rows(n)
+            self._scan: RowScan | ShiftScan = solver.row_scan if self._in_rows else solver.matrix_scan
+            self._most = 1 + WORK // ((n + (0 if self._in_rows else sampler.dimension**2)) * sampler.horizon)
+            self._sampler = None if self._scan.with_values else sampler
         forgets = not draws.remembered["check"] and self._sampler is not None
         self.can_pass = draws.archive is None and (self._remembers or forgets)
 
@@ -86,11 +90,9 @@ class Candidates:
     def _unknown(self, h: int, contents: Sequence[int | None]) -> Sequence[int | None]:
         """Return those at the beginning of the contents that one call of compiled code may draw for level h."""
         draws, found = self.draws, set[int]()
-        n, sampler = draws.n_samples, self._sampler
-        if sampler is None or draws.ledger.replaying or n > sampler.chunk_size:
+        if self._sampler is None or draws.ledger.replaying:
             return ()
-        kept = 0 if sampler.gives_rows(n) else sampler.dimension**2
-        most = min(1 + WORK // ((n + kept) * sampler.horizon), draws.ledger.affordable(n))
+        most = min(self._most, draws.ledger.affordable(draws.n_samples))
         for i, content in enumerate(contents):
             if i == most:
                 return contents[:i]
@@ -104,8 +106,7 @@ class Candidates:
         """Draw candidates, of these contents, until one is not passed over; return the number of those before it."""
         draws, history, h, a = self.draws, self.oracle.history, policies.level, policies.rule.action
         sampler, ledger, memory, n = self._sampler, draws.ledger, draws.memory, draws.n_samples
-        in_rows = sampler is not None and sampler.gives_rows(n)
-        if sampler is None or len(moments.sums) == 0 or isinstance(moments.sums, list) != in_rows:
+        if sampler is None or len(moments.sums) == 0 or isinstance(moments.sums, list) != self._in_rows:
             return 0
         levels, returns_from = draws.wanted("check", h)
         began, call, top = perf_counter(), ledger.calls, draws.sampler.horizon - 1
@@ -113,7 +114,7 @@ class Candidates:
             policies.cover[member : member + len(contents)],
             policies[member],
             n,
-            self._scans[0 if in_rows else 1],
+            self._scan,
             moments.sums,
             h,
             stream=draws.stream.at(call + 1),

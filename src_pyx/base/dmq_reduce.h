@@ -32,11 +32,11 @@ static inline double dmq_square(const double *x, ptrdiff_t d)
     return total;
 }
 
-/* Sum of x_j y_j. Eight partial sums fill the widest vector and hide the latency of one addition. */
-static inline double dmq_dot(const double *x, const double *y, ptrdiff_t n)
+/* Sum of eight partial sums and of x_j y_j from j = i on. Eight of them fill the widest vector and hide the latency of
+   one addition. */
+static inline double dmq_dot_rest(double *sums, const double *x, const double *y, ptrdiff_t i, ptrdiff_t n)
 {
-    double sums[8] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0}, rest = 0.0;
-    ptrdiff_t i = 0;
+    double rest = 0.0;
     for (; i + 7 < n; i += 8)
         for (int l = 0; l < 8; l++)
             sums[l] += x[i + l] * y[i + l];
@@ -47,21 +47,20 @@ static inline double dmq_dot(const double *x, const double *y, ptrdiff_t n)
     return ((sums[0] + sums[2]) + (sums[1] + sums[3])) + rest;
 }
 
+/* Sum of x_j y_j. */
+static inline double dmq_dot(const double *x, const double *y, ptrdiff_t n)
+{
+    double sums[8] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+    return dmq_dot_rest(sums, x, y, 0, n);
+}
+
 /* Sum of x_j y_j for n >= 8, as `dmq_dot` adds it, where the first eight y_j are those of `head`. */
 static inline double dmq_dot_from(const double *head, const double *x, const double *y, ptrdiff_t n)
 {
-    double sums[8], rest = 0.0;
-    ptrdiff_t i = 8;
+    double sums[8];
     for (int l = 0; l < 8; l++)
         sums[l] = 0.0 + x[l] * head[l];
-    for (; i + 7 < n; i += 8)
-        for (int l = 0; l < 8; l++)
-            sums[l] += x[i + l] * y[i + l];
-    for (; i < n; i++)
-        rest += x[i] * y[i];
-    for (int l = 0; l < 4; l++)
-        sums[l] += sums[l + 4];
-    return ((sums[0] + sums[2]) + (sums[1] + sums[3])) + rest;
+    return dmq_dot_rest(sums, x, y, 8, n);
 }
 
 /* Sum of x_j. */
