@@ -18,13 +18,17 @@ cdef enum Answer:
 cdef Py_ssize_t decide_work_size(Py_ssize_t d) noexcept nogil
 cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil
 
-# Whether v = eps1 lambda_max((S + eps_r I)^{-1} M2) >= eps2 for the sum n M2, by factorisations of
-# (n eps2 / eps1) (S + eps_r I) - n M2.
+# Whether v = eps1 lambda_max((S + eps_r I)^{-1} M2) >= eps2, by factorisations of (eps2 / eps1) (S + eps_r I) - M2.
 cdef Answer decide(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+) noexcept nogil
+
+# The same for the sum n M2, by factorisations of (n eps2 / eps1) (S + eps_r I) - n M2; n eps2 is not rounded.
+cdef Answer decide_sum(
     const double* s, const double* sum, double n, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil
 
-# The steps of `decide`: an answer that float64 proves, else NOT_FINITE; and the answer of double-double arithmetic.
+# The steps of `decide_sum`: an answer that float64 proves, else NOT_FINITE; and the answer of double-double arithmetic.
 # Entry ij of the sum has seen that many roundings of n (M2_ii M2_jj)^{1/2} at most. The second adds the `rest` (d, d),
 # upper triangle, that was rounded away, unless it is NULL: then the entries are taken as they are.
 cdef Answer decide_robustly(

@@ -188,6 +188,12 @@ cdef void bad_direction(const double* a, int minor, double* x, Py_ssize_t d) noe
 
 
 cdef Answer decide(
+    const double* s, const double* m2, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
+) noexcept nogil:
+    return decide_sum(s, m2, 1.0, eps1, eps2, eps_r, work, d)
+
+
+cdef Answer decide_sum(
     const double* s, const double* sum, double n, double eps1, double eps2, double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil:
     cdef Answer answer = decide_robustly(s, sum, 0.0, n, eps1, eps2, eps_r, work, d)
@@ -247,8 +253,8 @@ cdef Answer decide_exactly(
     const double* s, const double* sum, const double* rest, double roundings, double n, double eps1, double eps2,
     double eps_r, double* work, Py_ssize_t d
 ) noexcept nogil:
-    # `decide` in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit, and
-    # numbers that underflow then are far below the margin.
+    # `decide_sum` in double-double arithmetic, on a problem scaled to g_i of order one: powers of two change no bit,
+    # and numbers that underflow then are far below the margin.
     cdef double* halves = work + 2 * d * d
     cdef double* x = halves + d
     cdef double shift = margin(UNIT2, roundings, d)
@@ -918,7 +924,7 @@ cdef class ShiftScan:
     """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
 
     Answers ``eps_s lambda_max((S_h + eps_r G)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
-    `decide` on the sum of n states and on n eps_t, so that no moment is rounded. The values play no part in the
+    `decide_sum` on the sum of n states and on n eps_t, so that no moment is rounded. The values play no part in the
     decisions.
 
     Owns its workspace; not safe to share between threads.
@@ -1021,7 +1027,7 @@ cdef class ShiftScan:
             if self.with_values:
                 values.append(self.value(s, gram, n, eps_r, level))
             # v >= eps_t for M2 = gram / n  iff  n v >= n eps_t for gram.
-            answer = decide(s, gram, n, self.eps_s, self.eps_t, eps_r, self._work.data, d)
+            answer = decide_sum(s, gram, n, self.eps_s, self.eps_t, eps_r, self._work.data, d)
             if answer == NOT_FINITE:
                 raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
             self.n_marginal += answer >= MARGINAL_NO_SHIFT
