@@ -60,6 +60,12 @@ cdef struct Move:
     double least
     double most
 
+# A step of an episode.
+cdef struct Step:
+    int32_t row
+    int32_t action
+    double reward
+
 # An entry of a feature row that is not 0.
 cdef struct Entry:
     Py_ssize_t column
@@ -91,6 +97,8 @@ cdef struct Level:
     Py_ssize_t move_room
     Move* moves
     Py_ssize_t* move_slots
+    # (n_episodes,) the steps at this level: plans go through the episodes level by level.
+    Step* steps
 
 
 # U (n, n) in the upper triangle, on the columns (n,) of the support, ascending; sqrt(ridge) I on the others.
@@ -353,11 +361,8 @@ cdef class OptimisticPlanner:
     cdef bint planned
     cdef bint busy
     cdef Level* levels
-    # (room, H) rows, actions and rewards of the episodes.
+    # Of the steps of each level.
     cdef Py_ssize_t room
-    cdef int32_t* visited
-    cdef int32_t* taken
-    cdef double* paid
     cdef object _theta, _omega, _scratch, _since
     # (H, K) factors; estimates (H, K, d).
     cdef Factor* factors
@@ -415,15 +420,13 @@ cdef class OptimisticPlanner:
                 free(level.slots)
                 free(level.moves)
                 free(level.move_slots)
+                free(level.steps)
         if self.factors != NULL:
             for h in range(self.horizon * self.n_actions):
                 free(self.factors[h].columns)
                 free(self.factors[h].u)
         free(self.factors)
         free(self.levels)
-        free(self.visited)
-        free(self.taken)
-        free(self.paid)
 
     # Checks at the border of Python
 
@@ -479,16 +482,16 @@ cdef class OptimisticPlanner:
 
     def recorded(self, first):
         """Return the episodes from number `first` on: numbers of their rows (n, H), actions (n, H), rewards (n, H)."""
-        cdef Py_ssize_t start = integer(first, "first", 0, self.n_episodes), i, size
+        cdef Py_ssize_t start = integer(first, "first", 0, self.n_episodes), e, h
         shape = (self.n_episodes - start, self.horizon)
         rows, actions, rewards = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape)
-        cdef int64_t[::1] row = rows.reshape(-1), action = actions.reshape(-1)
-        cdef double[::1] reward = rewards.reshape(-1)
-        size = row.shape[0]
-        start *= self.horizon
-        for i in range(size):
-            row[i], action[i] = self.visited[start + i], self.taken[start + i]
-            reward[i] = self.paid[start + i]
+        cdef int64_t[:, ::1] row = rows, action = actions
+        cdef double[:, ::1] reward = rewards
+        cdef Step step
+        for e in range(self.n_episodes - start):
+            for h in range(self.horizon):
+                step = self.levels[h].steps[start + e]
+                row[e, h], action[e, h], reward[e, h] = step.row, step.action, step.reward
         return rows, actions, rewards
 
     def table(self, level):
@@ -506,7 +509,7 @@ cdef class OptimisticPlanner:
         cdef Py_ssize_t i, h
         for i in range(index.shape[0]):
             for h in range(self.horizon):
-                out[i] += self.paid[index[i] * self.horizon + h]
+                out[i] += self.levels[h].steps[index[i]].reward
         return np.asarray(out)
 
     # Episodes
@@ -645,31 +648,31 @@ cdef class OptimisticPlanner:
         # The recorded episode enters the data.
         cdef Py_ssize_t horizon = self.horizon, n_actions = self.n_actions, h, j, room, e = self.n_episodes
         cdef double earned = 0.0
-        cdef int32_t* visited
+        cdef Level* level
+        cdef Step* step
         self.planned = False
         if e == self.room:
             room = max(<Py_ssize_t> FIRST_ROOM, 2 * self.room)
-            if not (grown(<void**> &self.visited, room * horizon * sizeof(int32_t))
-                    and grown(<void**> &self.taken, room * horizon * sizeof(int32_t))
-                    and grown(<void**> &self.paid, room * horizon * sizeof(double))):
-                return False
+            for h in range(horizon):
+                if not grown(<void**> &self.levels[h].steps, room * sizeof(Step)):
+                    return False
             self.room = room
-        visited = self.visited + e * horizon
         for h in range(horizon):
             j = self.find(h, self.record + h * self.dimension)
             if j < 0:
                 return False
-            self.levels[h].visits[j] += 1.0
-            self.levels[h].before[j] = max(self.levels[h].before[j], earned)
+            level = self.levels + h
+            level.visits[j] += 1.0
+            level.before[j] = max(level.before[j], earned)
             earned += self.rewards[h]
-            visited[h] = <int32_t> j
-            self.taken[e * horizon + h] = <int32_t> self.actions[h]
-            self.paid[e * horizon + h] = self.rewards[h]
+            step = level.steps + e
+            step.row, step.action, step.reward = <int32_t> j, <int32_t> self.actions[h], self.rewards[h]
             if not self.enter(h, self.actions[h], self.record + h * self.dimension):
                 return False
         for h in range(horizon):
-            j = visited[h + 1] if h + 1 < horizon else 0
-            if not add_move(self.levels + h, visited[h] * n_actions + self.actions[h], j, self.rewards[h]):
+            step = self.levels[h].steps + e
+            j = self.levels[h + 1].steps[e].row if h + 1 < horizon else 0
+            if not add_move(self.levels + h, step.row * n_actions + step.action, j, step.reward):
                 return False
         self.rewarded = self.rewarded or earned > 0.0
         self.n_episodes += 1
@@ -881,7 +884,7 @@ cdef class OptimisticPlanner:
         cdef Py_ssize_t i, h, j
         for i in range(index.shape[0]):
             for h in range(self.horizon):
-                j = self.visited[index[i] * self.horizon + h]
+                j = self.levels[h].steps[index[i]].row
                 out[i, h] = self.levels[h].hopeful[j] - self.levels[h].plain[j]
         return np.asarray(out)
 
@@ -899,7 +902,7 @@ cdef class OptimisticPlanner:
             given = self.as_theta(theta)
             weights = entries(given)
         for i in range(index.shape[0]):
-            j = self.visited[index[i] * self.horizon]
+            j = self.levels[0].steps[index[i]].row
             if weights == NULL:
                 out[i] = self.levels[0].plain[j]
             else:
@@ -934,15 +937,16 @@ cdef class OptimisticPlanner:
         return total / len(chosen)
 
     cdef double lost(self, const double* weights, const int64_t[::1] index, double[::1] counts) noexcept nogil:
-        cdef Py_ssize_t h, i, a, j, e, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t h, i, a, j, n_actions = self.n_actions, d = self.dimension
         cdef double total = 0.0, best, visits
         cdef Level* level
+        cdef const Step* step
         for h in range(self.horizon):
             level = self.levels + h
             memset(&counts[0], 0, level.n * n_actions * sizeof(double))
             for i in range(index.shape[0]):
-                e = index[i] * self.horizon + h
-                counts[self.visited[e] * n_actions + self.taken[e]] += 1.0
+                step = level.steps + index[i]
+                counts[step.row * n_actions + step.action] += 1.0
             for j in range(level.n):
                 visits = 0.0
                 for a in range(n_actions):
@@ -959,8 +963,9 @@ cdef class OptimisticPlanner:
 
     def hindsight(self, theta):
         """Return the numbers of the episodes whose actions are all those that are greedy on theta, ascending."""
-        cdef Py_ssize_t h, i, j, e, start, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t h, j, e, start, n_actions = self.n_actions, d = self.dimension
         cdef double best
+        cdef const Step* step
         given = self.as_theta(theta)
         cdef const double* weights = entries(given)
         cdef int64_t[::1] greedy = np.empty(max(1, sum(self.n_rows)), dtype=np.int64)
@@ -974,8 +979,8 @@ cdef class OptimisticPlanner:
                         self.levels[h].rows + j * d, weights + h * n_actions * d, n_actions, d, &best
                     )
                 for e in range(self.n_episodes):
-                    i = e * self.horizon + h
-                    if greedy[start + self.visited[i]] != self.taken[i]:
+                    step = self.levels[h].steps + e
+                    if greedy[start + step.row] != step.action:
                         same[e] = 0
                 start += self.levels[h].n
         self.busy = False
@@ -1061,7 +1066,7 @@ cdef class OptimisticPlanner:
 
     cdef void reimagine(self, const double* weights, double[:, ::1] pairs, double* factor) noexcept nogil:
         # `pairs` has the sums of weights, of plain and of optimistic targets.
-        cdef Py_ssize_t h, e, a, i, j, k, p, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t h, e, a, i, j, p, n_actions = self.n_actions, d = self.dimension
         cdef double y, z, f, most
         cdef double* theta
         cdef double* omega
@@ -1074,12 +1079,11 @@ cdef class OptimisticPlanner:
             for i in range(3):
                 memset(&pairs[i, 0], 0, level.n * n_actions * sizeof(double))
             for e in range(self.n_episodes):
-                k = e * self.horizon + h
-                p = self.visited[k] * n_actions + self.taken[k]
-                y = z = self.paid[k]
+                p = level.steps[e].row * n_actions + level.steps[e].action
+                y = z = level.steps[e].reward
                 if h + 1 < self.horizon:
-                    y += following.plain[self.visited[k + 1]]
-                    z += following.hopeful[self.visited[k + 1]]
+                    y += following.plain[following.steps[e].row]
+                    z += following.hopeful[following.steps[e].row]
                 pairs[0, p] += weights[e]
                 pairs[1, p] += weights[e] * y
                 pairs[2, p] += weights[e] * z
@@ -1115,7 +1119,7 @@ cdef class OptimisticPlanner:
     ) noexcept nogil:
         # `values` has the values of the next level's rows in row (h + 1) % 2, `greedy` their actions. `carry` has the
         # targets of the next level by episode, or no entries.
-        cdef Py_ssize_t h, e, a, j, p, k, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t h, e, a, j, p, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
         cdef double y, count, best, less
         cdef double* moment
         cdef const double* phi
@@ -1127,21 +1131,20 @@ cdef class OptimisticPlanner:
             memset(&pairs[0, 0], 0, level.n * n_actions * sizeof(double))
             memset(&pairs[1, 0], 0, level.n * n_actions * sizeof(double))
             for e in range(self.n_episodes):
-                k = e * horizon + h
-                y = self.paid[k]
+                y = level.steps[e].reward
                 if h + 1 < horizon:
-                    less, j = -1.0, self.visited[k + 1]
+                    less, j = -1.0, following.steps[e].row
                     if carry.shape[0] > 0:
                         less = 0.0
-                        if greedy[j] != self.taken[k + 1]:
-                            moment = theta + ((h + 1) * n_actions + self.taken[k + 1]) * d
+                        if greedy[j] != following.steps[e].action:
+                            moment = theta + ((h + 1) * n_actions + following.steps[e].action) * d
                             less = values[(h + 1) % 2, j] - clip(row_dot(following, j, moment, d), 1.0)
                             if less > near:
                                 less = -1.0
                     y += carry[e] + less if less >= 0.0 else values[(h + 1) % 2, j]
                 if carry.shape[0] > 0:
                     carry[e] = y
-                p = self.visited[k] * n_actions + self.taken[k]
+                p = level.steps[e].row * n_actions + level.steps[e].action
                 pairs[0, p] += weights[e]
                 pairs[1, p] += weights[e] * y
             for a in range(n_actions):
