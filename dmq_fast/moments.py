@@ -145,6 +145,10 @@ def entries_of(rows: NDArray[np.float64] | Sparse) -> NDArray[np.integer]:
     return np.diff(rows.indptr) if is_sparse(rows) else np.count_nonzero(rows, axis=1)
 
 
+Simulated = tuple[NDArray[np.float64] | LevelRows, NDArray[np.float64], NDArray[np.float64]]
+"""What compiled code returns of some trajectories: sums, moments and squares, as `Moments.simulated` takes them."""
+
+
 class Moments:
     """Moments of n trajectories.
 

@@ -1,4 +1,4 @@
-"""Candidates that are drawn and checked in one call: the steps of Algorithm 3, taken one by one, give the same."""
+"""Policies that are drawn, and candidates that are checked, in one call: one by one, they give the same."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast.features import TileCoding
-from dmq_fast.kernels import Fixed, LevelRows, RowOracle, RowScan, Uniform, draw_until_shift
+from dmq_fast.kernels import Fixed, LevelRows, RowOracle, RowScan, Uniform, draw_each, draw_until_shift
 from dmq_fast.policy import Deviations
-from dmq_fast.run import candidates, journal
+from dmq_fast.run import journal
 from dmq_fast.run.candidates import Candidates
 from dmq_fast.run.oracle import Regression
-from dmq_fast.samplers import RolloutSampler
+from dmq_fast.samplers import RolloutSampler, rollout
 
 pytestmark = pytest.mark.kernels
 
@@ -91,6 +91,39 @@ def test_the_kernel_takes_the_steps_of_its_loop(name, reuse, n, eps_t):
     assert stopped == 0 if eps_t == 1e4 else stopped > 0
 
 
+@pytest.mark.parametrize("in_rows", [False, True])
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_each_policy_is_drawn_as_alone(name, in_rows):
+    env = ENVIRONMENTS[name]()
+    model = RolloutSampler(env)._model
+    for h in (0, 3, env.horizon):
+        before, policy = policies_of(env, 5, min(h, env.horizon - 1))
+        for n, levels, returns_from in [(0, (0,), (0,)), (3, (1, 4), (1, 2)), (600, (), (0,)), (20, (2,), ())]:
+            drawn = draw_each(model, before, policy, n, STREAM, h, levels, returns_from, in_rows)
+            assert len(drawn) == len(before)
+            for i, (rules, (sums, *others)) in enumerate(zip(before, drawn, strict=True)):
+                their_sums, *theirs = model.rollout(
+                    rules[:h] + policy[h:], n, STREAM.at(10 + i), levels, returns_from, in_rows
+                )
+                for level in range(len(levels)):
+                    one, other = (sums.gram(level), their_sums.gram(level)) if in_rows else (sums, their_sums)
+                    np.testing.assert_array_equal(one, other)
+                for ours, their in zip(others, theirs, strict=True):
+                    np.testing.assert_array_equal(ours, their)
+
+
+def test_policies_to_draw_must_fit():
+    model, rules = RolloutSampler(ENVIRONMENTS["deep sea"]())._model, (Fixed(0),) * 25
+    for h, before, message in [
+        (26, [rules], r"^h: expected an integer in \[0, 25\], got 26"), (-1, [rules], "^h: "),
+        (3, [], "^before: expected at least one policy, got none"),
+        (3, [rules, rules[:3]], "^before: expected 25 rules, one a level, got 3"),
+        (3, [rules, (Fixed(2), *rules[1:])], "^policy: level 0 takes action 2, expected < 2"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            draw_each(model, before, rules, 2, STREAM, h, (4,), (), False)
+
+
 @pytest.mark.parametrize("n", [0, 1, 7, 512, 513, 2000])
 def test_rows_are_those_of_the_matrices(n):
     for make in ENVIRONMENTS.values():
@@ -118,6 +151,7 @@ def test_rows_are_those_of_the_matrices(n):
         ({"n": 0}, "^scan: "),
         ({"cover": []}, "^scan: "),
         ({"policy": (Fixed(0),)}, "^policy: expected 25 rules"),
+        ({"before": []}, "^before: expected at least one policy, got none"),
         ({"before": [(Fixed(0),) * 25, (Fixed(0),)]}, "^before: expected 25 rules, one a level, got 1"),
         ({"before": [(Fixed(0),) * 25, (Fixed(2),) * 25]}, "^policy: level 0 takes action 2, expected < 2"),
     ],
@@ -167,6 +201,8 @@ RUNS = [
     {"n_samples": 3, "variant": "frugal", "reuse": False},
     {"n_samples": 2, "variant": "frugal", "accumulate": False, "max_trajectories": 3000},
     {"n_samples": 2, "variant": "sound", "memo": True, "max_trajectories": 3000},
+    {"n_samples": 2, "variant": "sound", "max_trajectories": 3000},
+    {"n_samples": 2, "variant": "sound", "accumulate": True, "max_trajectories": 2999},
 ]
 
 
@@ -202,7 +238,7 @@ def test_a_run_is_what_it_is_one_by_one(name, chosen, tmp_path, monkeypatch):
     assert answers(tmp_path / "many") == answers(tmp_path / "one by one")
     same(run(RolloutSampler(env), None, **chosen), expected)
     same(run(RolloutSampler(env), tmp_path / "one by one", **chosen), expected)  # replayed
-    monkeypatch.setattr(candidates, "AT_ONCE", 2)
+    monkeypatch.setattr(rollout, "AT_ONCE", 2)
     same(run(RolloutSampler(env), None, **chosen), expected)
 
 

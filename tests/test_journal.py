@@ -315,16 +315,17 @@ def test_seconds_go_on_counting(tmp_path):
     env, path = deep_sea(30), tmp_path / "journal"
     settings = {"n_samples": 2000, "rng": 0, "journal": path}
     total = 0.0
-    for limit in (0.1, 0.2, 0.3):
+    for limit in (0.1, 0.4, 1.2):  # more than a replay of the last takes on a busy machine
         result = dmq.DMQ(env, max_seconds=limit, **settings).learn()
         assert result.status == "max_seconds"
         assert limit <= result.seconds["total"]
         assert result.n_trajectories > total
         total = result.n_trajectories
         assert result.seconds["total"] == pytest.approx(sum(result.seconds.values()) - result.seconds["total"])
-    began = time.process_time()
-    assert dmq.DMQ(env, max_seconds=0.2, **settings).learn().n_trajectories > 0
-    assert time.process_time() - began < 0.2
+    # No time is left: the journal is replayed, and nothing is drawn after it.
+    result = dmq.DMQ(env, max_seconds=0.2, **settings).learn()
+    assert result.status == "max_seconds"
+    assert 0 < result.n_trajectories <= total
 
 
 @pytest.mark.parametrize("variant", ["sound", "frugal"])

@@ -11,6 +11,20 @@ from dmq_fast.kernels._row_oracle import RowOracle, RowScan
 from dmq_fast.kernels._rows import LevelRows
 from dmq_fast.kernels._rules import Rule
 
+# What `rollout` returns.
+_Sums = tuple[LevelRows | NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+def draw_each(
+    model: FiniteModel | CompiledModel,
+    before: list[tuple[Rule, ...]],
+    policy: tuple[Rule, ...],
+    n: int,
+    stream: Stream,
+    h: int,
+    levels: Sequence[int],
+    returns_from: Sequence[int],
+    in_rows: bool,
+) -> list[_Sums]: ...
 def draw_until_shift(
     model: FiniteModel | CompiledModel,
     scan: RowScan | ShiftScan,
@@ -22,4 +36,4 @@ def draw_until_shift(
     h: int,
     levels: Sequence[int],
     returns_from: Sequence[int],
-) -> tuple[list[tuple[LevelRows | NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]], bool, float]: ...
+) -> tuple[list[_Sums], bool, float]: ...

@@ -7,6 +7,7 @@ from time import perf_counter
 
 from dmq_fast.function_class import LinearSolver
 from dmq_fast.kernels import RowScan, ShiftScan
+from dmq_fast.moments import Moments
 from dmq_fast.policy import Deviations
 from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Batch, Draws
@@ -16,12 +17,6 @@ from dmq_fast.run.oracle import NONE, Oracle
 from dmq_fast.samplers import RolloutSampler
 
 __all__ = ["Candidates"]
-
-AT_ONCE = 64
-"""Most candidates drawn in one call of compiled code."""
-
-WORK = 2**18
-"""Most numbers simulated or kept in such a call, beyond the first candidate: some ten milliseconds, as budgets wait."""
 
 
 class Candidates:
@@ -39,15 +34,13 @@ class Candidates:
 
     def __init__(self, draws: Draws, oracle: Oracle) -> None:
         self.draws, self.oracle = draws, oracle
-        n, sampler, solver = draws.n_samples, draws.sampler.unwrapped(), oracle.solver
-        self._remembers = draws.serves["check"]
+        solver, self._remembers = oracle.solver, draws.serves["check"]
         self._sampler: RolloutSampler | None = None
-        # A subclass may do something else.
-        if type(sampler) is RolloutSampler and type(solver) is LinearSolver and n <= sampler.chunk_size:
-            self._in_rows = sampler.gives_rows(n)
+        # A subclass of the solver may do something else.
+        if draws.simulator is not None and type(solver) is LinearSolver:
+            self._in_rows = draws.simulator.gives_rows(draws.n_samples)
             self._scan: RowScan | ShiftScan = solver.row_scan if self._in_rows else solver.matrix_scan
-            self._most = 1 + WORK // ((n + (0 if self._in_rows else sampler.dimension**2)) * sampler.horizon)
-            self._sampler = None if self._scan.with_values else sampler
+            self._sampler = None if self._scan.with_values else draws.simulator
         forgets = not draws.remembered["check"] and self._sampler is not None
         self.can_pass = draws.archive is None and (self._remembers or forgets)
 
@@ -75,7 +68,7 @@ class Candidates:
             content = contents[member]
             known = None if content is None else find(h, content)
             if known is None:
-                unknown = self._unknown(h, contents[member : member + AT_ONCE])
+                unknown = self._unknown(h, contents[member : member + draws.at_once])
                 passed = self._draw(unknown, moments, policies, member) if unknown else 0
                 member += passed
                 if passed == 0 or passed < len(unknown):
@@ -92,10 +85,10 @@ class Candidates:
         draws, found = self.draws, set[int]()
         if self._sampler is None or draws.ledger.replaying:
             return ()
-        most = min(self._most, draws.ledger.affordable(draws.n_samples))
+        most = draws.ledger.affordable(draws.n_samples)
+        if most < len(contents):
+            contents = contents[: int(most)]
         for i, content in enumerate(contents):
-            if i == most:
-                return contents[:i]
             if content is not None:
                 if content in found or draws.memory.find(h, content) is not None:
                     return contents[:i]
@@ -125,17 +118,19 @@ class Candidates:
         ledger.seconds["rollouts"] += perf_counter() - began - seconds
         passed = len(drawn) if certain else len(drawn) - 1
         refuted = Scan(-1, NONE, NONE, self.oracle.n_marginal)
-        for i, batch in enumerate(drawn):
+        ledger.trajectories["check"] += n * len(drawn)
+        for i, sums in enumerate(drawn):
             ledger.calls = call = call + 1
-            ledger.trajectories["check"] += n
-            content, known = contents[i], Known(call, policies, member + i)
-            if content is not None:
-                memory.note(h, content, known)
-                memory.keep(call, batch)
+            content = contents[i]
+            if content is not None or i == passed:  # most runs remember nothing, and stop at few
+                known, batch = Known(call, policies, member + i), Moments.simulated(n, levels, returns_from, *sums)
+                if content is None:
+                    draws.stopped_at = Batch(known, batch)
+                else:
+                    memory.note(h, content, known)
+                    memory.keep(call, batch)
+                    known.refuted = moments.time if i < passed else known.refuted
             if i < passed:
-                known.refuted = moments.time
                 ledger.answer(SCAN, lambda: refuted)
                 history.append(call, h, a, member + i, top, h + 1, False, NONE)
-            elif content is None:
-                draws.stopped_at = Batch(known, batch)
         return passed

@@ -18,7 +18,7 @@ from dmq_fast.run.hindsight import Archive
 from dmq_fast.run.ledger import ADDED, Ledger, OutOfBudget
 from dmq_fast.run.memory import Known, Memory
 from dmq_fast.run.options import Options
-from dmq_fast.samplers import Sampler, collect_chunks
+from dmq_fast.samplers import RolloutSampler, Sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.streams import OWN_CALLS
 
@@ -101,6 +101,10 @@ class Draws:
         self.memory, self.ledger, self.arithmetic = memory, ledger, arithmetic
         self.sizes = sampler.horizon, sampler.n_actions, sampler.dimension
         self.n_mixtures = 0
+        # What draws for several policies in one call of compiled code, and how many; a subclass may do something else.
+        plain = sampler.unwrapped()
+        self.at_once = plain.at_once(n_samples) if type(plain) is RolloutSampler else 0
+        self.simulator = plain if isinstance(plain, RolloutSampler) and self.at_once > 0 else None
         # The trajectories of the candidate that `Candidates` stopped at, where `memory` does not hold them.
         self.stopped_at: Batch | None = None
         self.archive = Archive(sampler.horizon) if options.hindsight else None
@@ -129,14 +133,9 @@ class Draws:
     def pairs(self, policies: Deviations, h: int) -> list[Batch]:
         """Return N |Pi_h| pairs (phi(s_h), y), of policies drawn uniformly or N of each (Algorithm 2, lines 5 to 8)."""
         if self.options.mixture == "stratified":
-            counts = [self.n_samples] * len(policies)
-        else:
-            counts = self._mixture(len(policies))
-        contents: Sequence[int | None] = [None] * len(counts)
-        if self.remembered["regression"] and self.archive is None:
-            contents = self.memory.contents(policies, self.last_rule("regression", h))
-        chosen = [(member, n) for member, n in enumerate(counts) if n > 0]
-        return [self._collect(policies, member, n, "regression", h, contents[member]).at(h) for member, n in chosen]
+            return [batch.at(h) for batch in self._collect_each(policies, "regression", h)]
+        chosen = [(member, n) for member, n in enumerate(self._mixture(len(policies))) if n > 0]
+        return [self._collect(policies, member, n, "regression", h).at(h) for member, n in chosen]
 
     def states(self, cover: Sequence[Policy], h: int, data: Sequence[Batch], kept: Moment | None) -> Moment:
         """Return S_h, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
@@ -150,7 +149,7 @@ class Draws:
         elif self.options.reuse:
             shares = self.sampler.n_actions
         else:
-            data = [self._collect(cover, member, self.n_samples, "states", h) for member in range(len(cover))]
+            data = self._collect_each(cover, "states", h)
         return self.ledger.answer_level(h, self._sum_of_moments, h, data, shares, kept)
 
     def _sum_of_moments(self, h: int, data: Sequence[Batch], shares: int, kept: Moment | None) -> Moment:
@@ -191,6 +190,33 @@ class Draws:
         """Return how many rules affect the trajectories of a purpose: all, or those before the last level wanted."""
         levels, returns_from = self.wanted(purpose, h)
         return self.sampler.horizon if returns_from else levels[-1]
+
+    def _collect_each(self, policies: Sequence[Policy], purpose: str, h: int) -> list[Batch]:
+        """Return N trajectories of each policy, with the moments of level h alone; see `_collect`.
+
+        Where nothing is remembered of them, many are drawn in one call of compiled code.
+        """
+        n, ledger, simulator = self.n_samples, self.ledger, self.simulator
+        if simulator is None or self.remembered[purpose] or self.archive is not None or ledger.replaying:
+            contents: Sequence[int | None] = [None] * len(policies)
+            if self.remembered[purpose] and self.archive is None and isinstance(policies, Deviations):
+                contents = self.memory.contents(policies, self.last_rule(purpose, h))
+            return [self._collect(policies, i, n, purpose, h, content).at(h) for i, content in enumerate(contents)]
+        levels, returns_from = self.wanted(purpose, h)
+        cover, split = (policies.cover, h) if isinstance(policies, Deviations) else (policies, simulator.horizon)
+        batches: list[Batch] = []
+        while (first := len(batches)) < len(policies):
+            ledger.check_trajectories(n)
+            some, began = cover[first : first + int(min(self.at_once, ledger.affordable(n)))], perf_counter()
+            stream = self.stream.at(ledger.calls + 1)
+            for moments in simulator.collect_each(
+                some, policies[first], n, split, stream=stream, levels=levels, returns_from=returns_from
+            ):
+                ledger.calls += 1
+                batches.append(Batch(Known(ledger.calls, policies, len(batches)), moments))
+            ledger.count_trajectories(purpose, n * len(some))
+            ledger.seconds["rollouts"] += perf_counter() - began
+        return batches
 
     def _collect(
         self, policies: Sequence[Policy], member: int, n: int, purpose: str, h: int, content: int | None = None

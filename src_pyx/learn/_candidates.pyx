@@ -1,4 +1,4 @@
-"""Candidates of Algorithm 3 drawn and checked one after another, until the oracle has something to say."""
+"""Policies drawn one after another in one call: all of them, or until the oracle has something to say."""
 
 cimport numpy as cnp
 
@@ -11,6 +11,77 @@ import numpy as np
 from time import perf_counter
 
 cnp.import_array()
+
+
+cdef class Turns:
+    # Draws of n trajectories with policies that follow the same rules from level h on.
+    cdef Plan plan
+    cdef Draws draws
+    cdef Py_ssize_t h, n_actions, dimension
+    # What the plan follows before level h.
+    cdef tuple last
+
+    def __cinit__(
+        self, Model model, list before, tuple policy, Py_ssize_t n, Py_ssize_t h, levels, returns_from, bint in_rows
+    ):
+        if not before:
+            raise ValueError("before: expected at least one policy, got none")
+        self.h, self.n_actions, self.dimension, self.last = h, model.n_actions, model.dimension, before[0]
+        self.plan = Plan(
+            self.last[:h] + policy[h:], model.horizon, model.n_actions, model.dimension, levels, returns_from
+        )
+        self.draws = model.draws(self.plan, n, in_rows)
+
+    cdef tuple draw(self, tuple rules, Stream stream):
+        cdef Py_ssize_t level
+        if len(rules) != self.plan.horizon:
+            raise ValueError(f"before: expected {self.plan.horizon} rules, one a level, got {len(rules)}")
+        for level in range(self.h):
+            if rules[level] is not self.last[level]:
+                self.plan.set_rule(level, rules[level], self.n_actions, self.dimension)
+        self.last = rules
+        moments, squares = np.zeros((self.plan.n_returns, self.dimension)), np.zeros(self.plan.n_returns)
+        sums = self.draws.draw(stream, entries(moments), entries(squares))
+        return sums, moments, squares
+
+
+def draw_each(
+    Model model not None, list before not None, tuple policy not None, Py_ssize_t n, Stream stream not None,
+    Py_ssize_t h, levels, returns_from, bint in_rows,
+):
+    """Draw n trajectories with each of some policies in turn, as `rollout` does.
+
+    Parameters
+    ----------
+    model : FiniteModel or CompiledModel
+    before : list of tuple of H Rule
+        What each policy follows before level h. At least one.
+    policy : tuple of H Rule
+        What they follow from level h on.
+    n : int
+        Number of trajectories of each policy, >= 0.
+    stream : Stream
+        The call of the first policy; policy i is drawn on this call plus i.
+    h : int
+        0 <= h <= H.
+    levels, returns_from, in_rows
+        As in `rollout`.
+
+    Returns
+    -------
+    list of tuple (LevelRows or numpy.ndarray, numpy.ndarray, numpy.ndarray)
+        For each policy, what `rollout` returns.
+
+    Raises
+    ------
+    TypeError, ValueError, ArithmeticError, RuntimeError, KeyboardInterrupt
+        As `rollout` does.
+    """
+    cdef Py_ssize_t i
+    if not 0 <= h <= model.horizon:
+        raise ValueError(f"h: expected an integer in [0, {model.horizon}], got {h}")
+    cdef Turns turns = Turns(model, before, policy, n, h, levels, returns_from, in_rows)
+    return [turns.draw(before[i], stream.at(stream.call + i)) for i in range(len(before))]
 
 
 def draw_until_shift(
@@ -57,34 +128,20 @@ def draw_until_shift(
     TypeError, ValueError, ArithmeticError, RuntimeError, KeyboardInterrupt
         As `rollout` and `scan.scan` do.
     """
-    cdef Py_ssize_t level, i, d = model.dimension, base, marginal = scan.n_marginal
-    cdef Plan plan
-    cdef Draws draws
-    cdef tuple rules, last = before[0]
+    cdef Py_ssize_t i, marginal = scan.n_marginal
     cdef list drawn = []
-    cdef bint certain = True
     cdef double seconds = 0.0, began
     if not 0 <= h < model.horizon - 1:
         raise ValueError(f"h: expected an integer in [0, {model.horizon - 1}), got {h}")
-    plan = Plan(last[:h] + policy[h:], model.horizon, model.n_actions, d, levels, returns_from)
+    cdef Turns turns = Turns(model, before, policy, n, h, levels, returns_from, isinstance(scan, RowScan))
+    cdef Plan plan = turns.plan
     if plan.n_levels == 0 or plan.wanted[plan.n_levels - 1] - plan.wanted[0] != plan.n_levels - 1:
         raise ValueError(f"levels: expected consecutive levels, got {levels!r}")
-    base = plan.wanted[0]
-    draws = model.draws(plan, n, isinstance(scan, RowScan))
     for i in range(len(before)):
-        rules = before[i]
-        if len(rules) != model.horizon:
-            raise ValueError(f"before: expected {model.horizon} rules, one a level, got {len(rules)}")
-        for level in range(h):
-            if rules[level] is not last[level]:
-                plan.set_rule(level, rules[level], model.n_actions, d)
-        last = rules
-        moments, squares = np.zeros((plan.n_returns, d)), np.zeros(plan.n_returns)
-        sums = draws.draw(stream.at(stream.call + i), entries(moments), entries(squares))
-        drawn.append((sums, moments, squares))
+        drawn.append(turns.draw(before[i], stream.at(stream.call + i)))
         began = perf_counter()
-        certain = scan.scan(cover, sums, n, base, model.horizon - 1, h + 1)[0] < 0
+        found, _ = scan.scan(cover, drawn[i][0], n, plan.wanted[0], model.horizon - 1, h + 1)
         seconds += perf_counter() - began
-        if not certain or scan.n_marginal > marginal:
+        if found >= 0 or scan.n_marginal > marginal:
             return drawn, False, seconds
     return drawn, True, seconds
