@@ -105,10 +105,8 @@ def reference(env: environments.FiniteMDP, algorithm: dmq.DMQ, n_samples: int) -
 
 def main() -> None:
     """Print the table: the fastest of several runs, which take turns with the reference."""
-    print(
-        "| run | N | trajectories | ms | rollouts | oracle | regression | policies | candidates | Python | reference / ours |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    names = "run | N | trajectories | ms | rollouts | oracle | regression | policies | candidates | Python"
+    print(f"| {names} | reference / ours |\n|{'---|' * 11}")
     for n_samples in (20, 100, 1000):
         for name, env in CASES.items():
             algorithm = dmq.DMQ(env, n_samples=n_samples, rng=1, **SETTINGS)

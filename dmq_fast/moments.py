@@ -209,6 +209,23 @@ class Moments:
         made._simulated = returns_from, moments, squares
         return made
 
+    @classmethod
+    def added_up(cls, n: int, level: int, drawn: Sequence[Simulated]) -> Moments:
+        """Return the moments of one level, and of the return to go from it, summed over draws of n trajectories each.
+
+        They are those of `total`, for draws that hold that level alone; the arrays of the first one become the sums.
+        """
+        total, moments, squares = drawn[0]
+        for sums, their_moments, their_squares in drawn[1:]:
+            if not isinstance(total, LevelRows) and not isinstance(sums, LevelRows):  # all are of one form
+                total += sums
+            moments += their_moments
+            squares += their_squares
+        if len(drawn) > 1 and isinstance(total, LevelRows):
+            wholes = [sums for sums, _, _ in drawn if isinstance(sums, LevelRows)]
+            total = LevelRows.total(wholes, [0] * len(wholes))
+        return cls.simulated(n * len(drawn), (level,), (level,), total, moments, squares)
+
     @property
     def returns(self) -> dict[int, Returns]:
         """By level h, the moments of the return to go from h."""

@@ -110,9 +110,9 @@ class Candidates:
             self._scan,
             moments.sums,
             h,
-            stream=draws.stream.at(call + 1),
-            levels=levels,
-            returns_from=returns_from,
+            draws.stream.at(call + 1),
+            levels,
+            returns_from,
         )
         ledger.seconds["oracle"] += seconds
         ledger.seconds["rollouts"] += perf_counter() - began - seconds

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
 from dmq_fast.kernels import Stream
-from dmq_fast.moments import Moments, SparseMoment, summed
+from dmq_fast.moments import Moments, Simulated, SparseMoment, summed
 from dmq_fast.policy import Deviations, Policy
 from dmq_fast.run.hindsight import Archive
 from dmq_fast.run.ledger import ADDED, Ledger, OutOfBudget
@@ -133,9 +133,17 @@ class Draws:
     def pairs(self, policies: Deviations, h: int) -> list[Batch]:
         """Return N |Pi_h| pairs (phi(s_h), y), of policies drawn uniformly or N of each (Algorithm 2, lines 5 to 8)."""
         if self.options.mixture == "stratified":
-            return [batch.at(h) for batch in self._collect_each(policies, "regression", h)]
-        chosen = [(member, n) for member, n in enumerate(self._mixture(len(policies))) if n > 0]
-        return [self._collect(policies, member, n, "regression", h).at(h) for member, n in chosen]
+            if self._together("regression"):
+                pairs = Moments.added_up(self.n_samples, h, self._draw_each(policies, "regression", h))
+                return [Batch(Known(self.ledger.calls, policies), pairs)]
+            counts = [self.n_samples] * len(policies)
+        else:
+            counts = self._mixture(len(policies))
+        contents: Sequence[int | None] = [None] * len(counts)
+        if self.remembered["regression"] and self.archive is None:
+            contents = self.memory.contents(policies, self.last_rule("regression", h))
+        chosen = [(member, n) for member, n in enumerate(counts) if n > 0]
+        return [self._collect(policies, member, n, "regression", h, contents[member]).at(h) for member, n in chosen]
 
     def states(self, cover: Sequence[Policy], h: int, data: Sequence[Batch], kept: Moment | None) -> Moment:
         """Return S_h, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
@@ -149,8 +157,21 @@ class Draws:
         elif self.options.reuse:
             shares = self.sampler.n_actions
         else:
-            data = self._collect_each(cover, "states", h)
+            data = self._states(cover, h)
         return self.ledger.answer_level(h, self._sum_of_moments, h, data, shares, kept)
+
+    def _states(self, cover: Sequence[Policy], h: int) -> list[Batch]:
+        """Return N states of level h drawn with each policy."""
+        n, call = self.n_samples, self.ledger.calls + 1
+        if not self._together("states"):
+            return [self._collect(cover, member, n, "states", h) for member in range(len(cover))]
+        drawn = self._draw_each(cover, "states", h)
+        return [Batch(Known(call + i, cover, i), Moments.simulated(n, (h,), (), *sums)) for i, sums in enumerate(drawn)]
+
+    def _together(self, purpose: str) -> bool:
+        """Return whether compiled code draws with many policies in one call: those of which nothing is remembered."""
+        nothing = not self.remembered[purpose] and self.archive is None
+        return nothing and self.simulator is not None and not self.ledger.replaying
 
     def _sum_of_moments(self, h: int, data: Sequence[Batch], shares: int, kept: Moment | None) -> Moment:
         """Return `kept` plus the second moments of the batches, each a share of that of a policy."""
@@ -191,32 +212,23 @@ class Draws:
         levels, returns_from = self.wanted(purpose, h)
         return self.sampler.horizon if returns_from else levels[-1]
 
-    def _collect_each(self, policies: Sequence[Policy], purpose: str, h: int) -> list[Batch]:
-        """Return N trajectories of each policy, with the moments of level h alone; see `_collect`.
-
-        Where nothing is remembered of them, many are drawn in one call of compiled code.
-        """
+    def _draw_each(self, policies: Sequence[Policy], purpose: str, h: int) -> list[Simulated]:
+        """Return N trajectories of each policy, as `_draw` does, many drawn in one call of compiled code."""
         n, ledger, simulator = self.n_samples, self.ledger, self.simulator
-        if simulator is None or self.remembered[purpose] or self.archive is not None or ledger.replaying:
-            contents: Sequence[int | None] = [None] * len(policies)
-            if self.remembered[purpose] and self.archive is None and isinstance(policies, Deviations):
-                contents = self.memory.contents(policies, self.last_rule(purpose, h))
-            return [self._collect(policies, i, n, purpose, h, content).at(h) for i, content in enumerate(contents)]
+        assert simulator is not None
         levels, returns_from = self.wanted(purpose, h)
         cover, split = (policies.cover, h) if isinstance(policies, Deviations) else (policies, simulator.horizon)
-        batches: list[Batch] = []
-        while (first := len(batches)) < len(policies):
+        drawn: list[Simulated] = []
+        while (first := len(drawn)) < len(policies):
             ledger.check_trajectories(n)
             some, began = cover[first : first + int(min(self.at_once, ledger.affordable(n)))], perf_counter()
-            stream = self.stream.at(ledger.calls + 1)
-            for moments in simulator.collect_each(
-                some, policies[first], n, split, stream=stream, levels=levels, returns_from=returns_from
-            ):
-                ledger.calls += 1
-                batches.append(Batch(Known(ledger.calls, policies, len(batches)), moments))
+            drawn += simulator.collect_each(
+                some, policies[first], n, split, self.stream.at(ledger.calls + 1), levels, returns_from
+            )
+            ledger.calls += len(some)
             ledger.count_trajectories(purpose, n * len(some))
             ledger.seconds["rollouts"] += perf_counter() - began
-        return batches
+        return drawn
 
     def _collect(
         self, policies: Sequence[Policy], member: int, n: int, purpose: str, h: int, content: int | None = None

@@ -134,11 +134,10 @@ class RolloutSampler(Sampler):
         policy: Policy,
         n: int,
         h: int,
-        *,
         stream: Stream,
         levels: Sequence[int],
         returns_from: Sequence[int],
-    ) -> list[Moments]:
+    ) -> list[Simulated]:
         """Draw n trajectories with each of some policies in turn, as `collect` does.
 
         Parameters
@@ -155,10 +154,14 @@ class RolloutSampler(Sampler):
             The call of the first policy; the next ones are drawn on the calls that follow.
         levels, returns_from : sequence of int
             As in `collect`.
+
+        Returns
+        -------
+        list of tuple
+            Of each policy the last arguments of `Moments.simulated`.
         """
         rules, in_rows = [pi.rules for pi in before], self.gives_rows(n)
-        drawn = draw_each(self._model, rules, policy.rules, n, stream, h, levels, returns_from, in_rows)
-        return [Moments.simulated(n, levels, returns_from, *sums) for sums in drawn]
+        return draw_each(self._model, rules, policy.rules, n, stream, h, levels, returns_from, in_rows)
 
     def draw_until_shift(
         self,
@@ -168,7 +171,6 @@ class RolloutSampler(Sampler):
         scan: RowScan | ShiftScan,
         cover: list[RowOracle] | NDArray[np.float64],
         h: int,
-        *,
         stream: Stream,
         levels: Sequence[int],
         returns_from: Sequence[int],
@@ -193,8 +195,7 @@ class RolloutSampler(Sampler):
         Returns
         -------
         drawn : list of tuple
-            Of the policies up to the first for which an answer is not False for certain, the last arguments of
-            `Moments.simulated`.
+            As `collect_each`, of the policies up to the first for which an answer is not False for certain.
         certain : bool
             Whether there is none.
         seconds : float
