@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support import threads
+from dmq_fast._support.words import level_names, number_of
 from dmq_fast.adaptive import PURPOSES, Report, SelfStopping
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.dmq import DifferenceMaximization
@@ -74,12 +75,12 @@ class Progress(NamedTuple):
         """Return the progress of a run with this horizon on one line."""
         if self.phase:
             return (
-                f"{self.phase}: {self.n_trajectories:,} trajectories, {self.gap:.3g} may still be missed, "
+                f"{self.phase}: {number_of(self.n_trajectories, 'trajectory')}, {self.gap:.3g} may still be missed, "
                 f"{self.seconds:.1f} s"
             )
         return (
-            f"learned level {self.level} of {horizon}, {self.n_trajectories:,} trajectories, "
-            f"{self.n_policies:,} policies, {self.seconds:.1f} s"
+            f"learned level {self.level} of {horizon}, {number_of(self.n_trajectories, 'trajectory')}, "
+            f"{number_of(self.n_policies, 'policy')}, {self.seconds:.1f} s"
         )
 
 
@@ -306,13 +307,14 @@ class MonteCarloSession(Session):
         yield from self.settings.warnings()
         unseen = [h for h, done in enumerate(algorithm.learned) if done and not algorithm.moments[h].any()]
         if self.ledger.n_policies == 0 and unseen:
-            yield f"no policy was ever added, although every state seen at level(s) {unseen} had features 0"
+            yield f"no policy was ever added, although every state seen at {level_names(unseen)} had features 0"
         if any(algorithm.learned) and not self.regression.saw_reward:
             yield "no reward was ever seen: the returned policy is arbitrary"
         elif self.resources.sampler.n_actions > 1:
             yield from doubts(self.verdicts())
         if self.oracle.n_marginal:
-            yield f"{self.oracle.n_marginal} oracle answer(s) were too close to call"
+            calls = self.oracle.history.n_calls
+            yield f"answers of the oracle that were too close to call: {self.oracle.n_marginal:,} of {calls:,}"
         yield from self.journal_failure()
 
     def verdicts(self) -> list[Verdict | None]:

@@ -17,7 +17,7 @@ except ModuleNotFoundError as _missing:
     if _missing.name != "sklearn":
         raise
     raise ModuleNotFoundError(
-        'dmq_fast.sklearn: expected scikit-learn >= 1.6: pip install "dmq_fast[sklearn]"', name="sklearn"
+        'dmq_fast.sklearn: expected scikit-learn >= 1.6: pip install "dmq-fast[sklearn]"', name="sklearn"
     ) from None
 
 __all__ = ["RidgeRegressor"]

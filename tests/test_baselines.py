@@ -893,7 +893,7 @@ def test_levels_that_show_nothing_are_named():
     env = FiniteMDP(
         P=[np.ones((1, 2, 1))], R=[np.array([[0.2, 0.7]]), np.zeros((1, 2))], features=[np.ones((1, 1))] * 2
     )
-    said = "no reward was seen from level(s) [1] on: what the returned policy does there is arbitrary"
+    said = "no reward was seen from level 1 on: what the returned policy does there is arbitrary"
     assert said in UniformLeastSquares(env, n_episodes=50, rng=0).learn().warnings
     assert said in BPIUCBVI(env, n_episodes=50, epsilon=None, rng=0).learn().warnings
 

@@ -912,7 +912,7 @@ def test_a_plot_without_matplotlib_is_refused_before_the_work(run, monkeypatch, 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, out, err = run("bench", "oracle", "--plot", tmp_path / "x.png")
     assert (code, out) == (2, "")
-    assert 'pip install "dmq_fast[plot]"' in err
+    assert 'pip install "dmq-fast[plot]"' in err
 
 
 @pytest.mark.parametrize("arguments", ["bench --help", "bench oracle --help"])
@@ -1055,7 +1055,7 @@ def test_a_sweep_says_its_warnings_once_and_counts_those_of_its_runs(run, tmp_pa
     )
     message = "of dmq: R = eps_t / eps_s = 1 <= 1: the oracle can return True on what is covered already"
     code, out, err = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet")
-    assert code == 0 and err == f"warning: 2 cell(s) {message}\n"
+    assert code == 0 and err == f"warning: 2 cells {message}\n"
     assert f"warning: 6 runs {message}\n" in out
     _, out, _ = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet", "--json")
     assert f"6 runs {message}" in json.loads(out)["run_warnings"]

@@ -13,6 +13,7 @@ from replay import replay, to_reference
 from test_batch import Table
 
 import dmq_fast as dmq
+from dmq_fast._support.words import level_names
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments import (
     FiniteMDP,
@@ -788,12 +789,12 @@ def test_levels_without_a_reward_ahead_are_named():
     blank = [h for h in range(20) if not result.theta[h].any()]
     assert result.status == "finished" and 0 < len(blank) < 20
     assert (
-        f"no reward was seen from level(s) {blank} on: what the returned policy does there is arbitrary"
+        f"no reward was seen from {level_names(blank)} on: what the returned policy does there is arbitrary"
         in result.warnings
     )
 
 
-ALIKE = "nothing distinguishes the actions at level(s) [0, 1, 2]: what the returned policy does there is arbitrary"
+ALIKE = "nothing distinguishes the actions at levels 0 to 2: what the returned policy does there is arbitrary"
 
 
 def constant(states):

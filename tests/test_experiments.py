@@ -1331,9 +1331,7 @@ def test_progress_is_written_out(progress, text):
 def test_the_command(tmp_path, run):
     path, out = write(tmp_path), tmp_path / "out"
     code, stdout, err = run("sweep", path, "--out", out, "--workers", 0, "--export", tmp_path / "runs.csv")
-    warning = (
-        "warning: 2 cell(s) of dmq: uniform initial policy with R = 2 >= K = 2: a shift by one action goes unseen\n"
-    )
+    warning = "warning: 2 cells of dmq: uniform initial policy with R = 2 >= K = 2: a shift by one action goes unseen\n"
     assert (code, err) == (0, warning)
     lines = stdout.splitlines()
     titles = "environment horizon algorithm n_samples variant runs failed"

@@ -217,7 +217,7 @@ def test_without_matplotlib_the_page_is_refused(run, saved, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, out, err = run("report", saved)
     assert (code, out) == (2, "")
-    assert 'pip install "dmq_fast[plot]"' in err
+    assert 'pip install "dmq-fast[plot]"' in err
 
 
 def row(environment, algorithm, horizon, seed, *, value=1.0, spent=100, status="finished", **more):
@@ -391,9 +391,9 @@ def test_names_have_no_subscripts_and_seeds_no_gaps():
 
 
 def test_warnings_that_differ_in_numbers_only_are_one():
-    rows = [row("lock", "dmq", 3, seed, warnings=[f"no reward from level(s) [{seed}, 7] on"]) for seed in range(30)]
+    rows = [row("lock", "dmq", 3, seed, warnings=[f"no reward from levels {seed}, 37 to 40 on"]) for seed in range(30)]
     text = check(sweep_report(rows)).text
-    assert "30 runs of dmq: no reward from level(s) [0, 7] on (others with other numbers)" in text
+    assert "30 runs of dmq: no reward from levels 0, 37 to 40 on (others with other numbers)" in text
     assert "more messages" not in text
 
 
@@ -441,7 +441,7 @@ def test_messages_are_counted_and_few():
     shown = " ".join(outline.text.split())
     assert "Note: 28 of 30" in shown
     assert "Warning: 2 runs failed: E0: <b>" in shown and "Warning: 1 run failed: E5: <b>" in shown
-    assert "Warning: 10 more messages are in the store" in shown and "E11" not in shown
+    assert "Warning: and 10 more messages in the store" in shown and "E11" not in shown
     assert "3 runs of ocp: equations contradict" in shown
     assert "25 of 28" in shown
 

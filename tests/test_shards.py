@@ -165,7 +165,7 @@ def test_conflicts_are_named_and_nothing_is_written(tmp_path, run):
     (cell,) = {row["cell"] for row in before}
     with pytest.raises(experiments.MergeError) as caught:
         experiments.merge(out, [a, b])
-    assert str(caught.value).startswith("1 run(s) with different results; nothing was merged\n")
+    assert str(caught.value).startswith("1 run with different results; nothing was merged\n")
     assert f"cell {cell} (dmq on chain), seed 2: value " in str(caught.value)
     assert f" in {a} and 0.125 in {b}, counts " in str(caught.value)
     assert experiments.load(out) == before

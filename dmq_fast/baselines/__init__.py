@@ -4,7 +4,7 @@
 >>> env = dmq.environments.chain(horizon=5)
 >>> result = dmq.baselines.REGISTRY["rlsvi"](env, n_episodes=200, sigma=0.1, rng=0).learn()
 >>> result
-<BaselineResult: rlsvi, finished, 200 episodes, value ..., 0 warning(s)>
+<BaselineResult: rlsvi, finished, 200 episodes, value ..., 0 warnings>
 
 All learn from one episode after the other, and `BPIUCBVI` stops by itself. The result has the learning curve: the value
 of the policy and the rewards earned so far at each checkpoint.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
 from dmq_fast._support.html_text import card
+from dmq_fast._support.words import number_of
 from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
@@ -129,8 +130,8 @@ class BaselineResult:
 
     def __repr__(self) -> str:
         return (
-            f"<BaselineResult: {self.algorithm}, {self.status}, {self.n_trajectories} episodes, "
-            f"value {self.value:.6g}, {len(self.warnings)} warning(s)>"
+            f"<BaselineResult: {self.algorithm}, {self.status}, {number_of(self.n_trajectories, 'episode')}, "
+            f"value {self.value:.6g}, {number_of(len(self.warnings), 'warning')}>"
         )
 
     def _repr_html_(self) -> str:

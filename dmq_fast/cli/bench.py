@@ -63,7 +63,7 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
             if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
                 raise ValueError(f"--plot: expected a file that ends in .png, .pdf or .svg, got {plot}")
             if importlib.util.find_spec("matplotlib") is None:
-                raise ImportError('--plot needs matplotlib: pip install "dmq_fast[plot]"')
+                raise ImportError('--plot needs matplotlib: pip install "dmq-fast[plot]"')
         for option, path in (("--json", Path(json_file) if json_file not in (None, "-") else None), ("--plot", plot)):
             if path is not None:
                 claim_file(option, path)

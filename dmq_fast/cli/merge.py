@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dmq_fast._support.json_text import to_json
+from dmq_fast._support.words import number_of
 from dmq_fast.cli.exit_codes import FINISHED
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.terminal import not_saved, show, signals, told, usage_error
@@ -53,7 +54,7 @@ def merge(arguments: Sequence[str]) -> int:
         text = to_json(merged._asdict() | {"out": str(merged.out)})
     else:
         text = (
-            f"{merged.out}: {merged.runs:,} runs, {merged.added:,} of them new; {merged.replaced:,} took the place of "
-            "worse ones"
+            f"{merged.out}: {number_of(merged.runs, 'run')}, {merged.added:,} of them new; {merged.replaced:,} took "
+            "the place of worse ones"
         )
     return signals.code(show("merge", text, FINISHED))

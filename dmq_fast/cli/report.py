@@ -97,7 +97,7 @@ def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
     if not page and drawn is None:
         return files, []
     if importlib.util.find_spec("matplotlib") is None:
-        raise ImportError('expected matplotlib: pip install "dmq_fast[plot]"')
+        raise ImportError('expected matplotlib: pip install "dmq-fast[plot]"')
     path = directory / "report.html" if options.out is None else options.out
     if page:
         claim_file("--out", path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.json_text import to_json
+from dmq_fast._support.words import number_of
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.tables import failure_dict, failure_lines, grid
@@ -62,7 +63,7 @@ def status_table(found: Status) -> str:
     lines = [
         *grid(cells, ("runs", *STATES), {}),
         "",
-        f"{', '.join(found.names) or found.directory}: {counts['runs']:,} runs, "
+        f"{', '.join(found.names) or found.directory}: {number_of(counts['runs'], 'run')}, "
         + ", ".join(f"{counts[state]:,} {state}" for state in STATES),
         *(f"a sweep on {work.host}, process {work.pid}, was at work at {work.seen}" for work in found.working),
         *(f"note: {note}" for note in found.notes),

@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.words import level_names
 from dmq_fast.cli.subject import Subject
 
 if TYPE_CHECKING:
@@ -168,6 +169,4 @@ def amounts_text(amounts: dict[str, float], form: str) -> str:
 def equal_levels(sizes: Sequence[int]) -> Iterator[tuple[int, str]]:
     """Yield runs of consecutive levels whose covers have one size: the size, and "level 3" or "levels 3 to 7"."""
     for size, group in itertools.groupby(enumerate(sizes), key=lambda pair: pair[1]):
-        levels = [level for level, _ in group]
-        first, last = levels[0], levels[-1]
-        yield size, f"level {first}" if first == last else f"levels {first} to {last}"
+        yield size, level_names([level for level, _ in group])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.json_text import to_json
+from dmq_fast._support.words import number_of
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
@@ -291,7 +292,8 @@ def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
     lines = [
         *grid(cells, ("runs", "failed"), MEANS),
         "",
-        f"{summary.name}: {summary.runs:,} runs ({statuses}), {summary.ran:,} of them now, in {clock(summary.seconds)}",
+        f"{summary.name}: {number_of(summary.runs, 'run')} ({statuses}), {summary.ran:,} of them now, "
+        f"in {clock(summary.seconds)}",
         f"stored in {summary.out / FILE}",
         *(f"warning: {warning}" for warning in summary.warnings),
         *(f"warning: {warning}" for warning in run_warnings(rows)),
@@ -302,7 +304,7 @@ def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
 
 def progress_text(progress: SweepProgress) -> str:
     """Return the progress of a sweep on one line."""
-    text = f"{progress.done:,} of {progress.total:,} runs"
+    text = f"{progress.done:,} of {number_of(progress.total, 'run')}"
     if progress.failed:
         text += f", {progress.failed:,} failed"
     text += f", {clock(progress.seconds)}"
@@ -311,5 +313,6 @@ def progress_text(progress: SweepProgress) -> str:
     if progress.seconds_left is None:
         return f"{text}, no run has finished yet: time left unknown"
     if progress.unseen:
-        return f"{text}, more than {clock(progress.seconds_left)} left ({progress.unseen:,} cells not yet known)"
+        unseen = number_of(progress.unseen, "cell")
+        return f"{text}, more than {clock(progress.seconds_left)} left ({unseen} not yet known)"
     return f"{text}, about {clock(progress.seconds_left)} left"

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dmq_fast._support.words import number_of
+
 __all__ = ["clock", "count_errors", "failure_dict", "failure_lines", "grid", "spell"]
 
 
@@ -69,11 +71,11 @@ def failure_lines(failures: Sequence[Mapping[str, Any]], cells: Sequence[Mapping
         for cell, rows in list(failure.cells.items())[:SHOWN]:
             yield f"    {names[cell]}: {seeds_of_some(rows)}"
         if len(failure.cells) > SHOWN:
-            yield f"    and {len(failure.cells) - SHOWN:,} more cells"
+            yield f"    and {number_of(len(failure.cells) - SHOWN, 'more cell')}"
         if failure.trace is not None:
             yield from (f"        {line}" for line in failure.trace.rstrip().splitlines())
     if len(found) > SHOWN:
-        yield f"{len(found) - SHOWN:,} more messages are in the store"
+        yield f"and {number_of(len(found) - SHOWN, 'more message')} in the store"
 
 
 def failure_dict(row: Mapping[str, Any]) -> dict[str, Any]:

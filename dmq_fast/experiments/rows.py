@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.frames import data_frame
 from dmq_fast._support.html_text import card, grid
+from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.cells import CellRuns, cells_of, parameters_by_name
 from dmq_fast.experiments.report.csv_export import columns, write_csv, write_parquet
@@ -106,8 +107,9 @@ class Rows(list[dict[str, Any]]):
             for cell in cells[:SHOWN]
         ]
         of_which = f", the first {SHOWN} of which" if len(cells) > SHOWN else ""
+        subtitle = f"{number_of(len(self), 'run')}, {number_of(len(cells), 'cell')}{of_which}"
         below = grid(["environment", "", "algorithm", "", "runs"], rows, numbers=(4,))
-        return card("Rows", f"{len(self):,} runs, {len(cells):,} cells{of_which}", {}, below=below)
+        return card("Rows", subtitle, {}, below=below)
 
 
 SHOWN = 20

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.experiments.sweeps.spec import BUDGETS, Cell, Spec, SpecError, check_shard, read, reread
@@ -154,7 +155,7 @@ def parts_of(state: State) -> tuple[list[tuple[Spec, tuple[int, int] | None]], l
         try:
             spec = reread(text, name)
         except SpecError as error:  # perhaps a module of the user is not here
-            notes.append(f"of the {runs:,} runs of {name} only those that are stored are counted: {error}")
+            notes.append(f"of the {number_of(runs, 'run')} of {name} only those that are stored are counted: {error}")
             continue
         shards = {shard for seen, shard in state.shards if seen == text}
         if not shards or "" in shards:  # none of a store that was merged

@@ -8,9 +8,13 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.words import level_names
+
 __all__ = ["Verdict", "doubts", "exactly", "within_shrinkage"]
 
 Floats = NDArray[np.float64]
+
+ARBITRARY = "what the returned policy does there is arbitrary"
 
 
 class Verdict(Enum):
@@ -84,6 +88,6 @@ def doubts(verdicts: Sequence[Verdict | None]) -> Iterator[str]:
     end = apart[-1] if apart else len(verdicts)
     alike = [h for h, verdict in enumerate(verdicts[:end]) if verdict is Verdict.ALIKE]
     if blank:
-        yield f"no reward was seen from level(s) {blank} on: what the returned policy does there is arbitrary"
+        yield f"no reward was seen from {level_names(blank)} on: {ARBITRARY}"
     if alike:
-        yield f"nothing distinguishes the actions at level(s) {alike}: what the returned policy does there is arbitrary"
+        yield f"nothing distinguishes the actions at {level_names(alike)}: {ARBITRARY}"

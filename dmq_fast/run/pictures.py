@@ -100,6 +100,7 @@ def cover_and_potential(result: RunRecord, *, width: float = WIDTH, height: floa
                             markersize=2)  # fmt: skip
         bottom.set(xlabel="policies $n$", ylabel=r"$\log\det(S+\varepsilon_r I)-d\,\log\varepsilon_r$", xlim=(0.6, far))
         bottom.set_ylim(0, max(1.2 * float(ceiling[-1]), 1.0))
+        whole_numbers(bottom.xaxis)
         write = {"color": MUTED, "fontsize": 6.5, "transform": bottom.transAxes}
         bottom.text(0.02, 0.98, r"most: $d\,\log(1+n/d\varepsilon_r)$", ha="left", va="top", **write)
         bottom.text(0.98, 0.03, rf"least: $(n-{initial})\log(1+R)$", ha="right", va="bottom", **write)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.html_text import card
 from dmq_fast._support.names import suggestion
+from dmq_fast._support.words import number_of
 from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.policy import Policy
@@ -173,7 +174,7 @@ class Result:
         }
         if self.stopping is None:
             entries["oracle calls"] = f"{counts['oracle_calls']:,}, {counts['trues']:,} True"
-            entries["largest cover"] = f"{max(self.cover_sizes):,} policies"
+            entries["largest cover"] = number_of(max(self.cover_sizes), "policy")
         else:
             low, high = self.stopping["interval"]
             entries["why it stopped"] = self.stopping["reason"]
@@ -185,8 +186,8 @@ class Result:
     def __repr__(self) -> str:
         covers = "" if self.stopping is not None else f"|Pi_h| <= {max(self.cover_sizes)}, "
         return (
-            f"<Result: {self.status}, {self.variant}, {self.n_trajectories} trajectories, "
-            f"{covers}{len(self.warnings)} warning(s)>"
+            f"<Result: {self.status}, {self.variant}, {number_of(self.n_trajectories, 'trajectory')}, "
+            f"{covers}{number_of(len(self.warnings), 'warning')}>"
         )
 
 

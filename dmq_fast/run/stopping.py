@@ -130,20 +130,20 @@ class Outcome:
             found.append("all episodes had the same return: nothing shows which actions are better")
         if self.contradictions:
             found.append(
-                f"predicted value and mean return differed by more than epsilon in {self.contradictions} test(s): Q* "
-                "may not be linear in the features, or an outcome is rarer than p_min"
+                "predicted value and mean return of a test differed by more than epsilon: Q* may not be linear in the "
+                "features, or an outcome is rarer than p_min"
             )
         if self.duels_won:
             found.append(
-                f"{self.duels_won} policies that the fits advised against earned more by over epsilon / 2: Q* is not "
-                "linear in the features, and the loss may exceed epsilon"
+                "a policy that the fits advised against earned more by over epsilon / 2: Q* is not linear in the "
+                "features, and the loss may exceed epsilon"
             )
         if self.disagreements:
             worst = self.disagreements[0]
             found.append(
-                f"returns differ from the fit by {worst.difference:+.2g} (standard error {worst.standard_error:.2g}, "
-                f"{worst.visits} visits) at level {worst.level}, action {worst.action}, and at "
-                f"{len(self.disagreements) - 1} other(s): Q* may not be linear in the features"
+                f"returns differ from the fit, most clearly by {worst.difference:+.2g} (standard error "
+                f"{worst.standard_error:.2g}, {worst.visits} visits) at level {worst.level}, action {worst.action}: Q* "
+                "may not be linear in the features"
             )
         if not self.passed:
             found.append("no test was passed: nothing is known about the returned policy")

@@ -42,7 +42,7 @@ def table_lines(certificate: dict[str, Any]) -> Iterator[str]:
             f"gamma = {four_digits(exact['gap'])}, low variance of the policies checked: "
             f"{four_digits(exact['low_variance'])} (assumption 3.1)"
         )
-        smallest = ", ".join(f"{name} {four_digits(value)}" for name, value in exact["smallest_epsilon"].items())
+        smallest = ", ".join(f"{name}: {four_digits(value)}" for name, value in exact["smallest_epsilon"].items())
         yield f"smallest epsilon that the errors allow: {smallest}"
     yield ""
     columns = level_columns(certificate)

@@ -79,7 +79,7 @@ def import_gymnasium(what: str = "this") -> Any:
     try:
         import gymnasium
     except ImportError as error:
-        raise ImportError(f'env: {what} needs Gymnasium; install it with pip install "dmq_fast[gym]"') from error
+        raise ImportError(f'env: {what} needs Gymnasium; install it with pip install "dmq-fast[gym]"') from error
     return gymnasium
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.page import parameters_text, value_text
 
@@ -163,15 +164,18 @@ def counted(messages: Iterable[str], kind: Callable[[str], str] = str) -> list[s
     found = sorted(kinds.values(), key=lambda some: -some.total())
     lines = []
     for some in found[:SHOWN]:
-        runs = "run" if some.total() == 1 else "runs"
         others = " (others with other numbers)" if len(some) > 1 else ""
-        lines.append(f"{some.total():,} {runs} {some.most_common(1)[0][0]}{others}")
-    return lines + ([f"{len(found) - SHOWN:,} more messages are in the store"] if len(found) > SHOWN else [])
+        lines.append(f"{number_of(some.total(), 'run')} {some.most_common(1)[0][0]}{others}")
+    return lines + ([f"and {number_of(len(found) - SHOWN, 'more message')} in the store"] if len(found) > SHOWN else [])
 
 
 def without_numbers(message: str) -> str:
-    """Return a message with its numbers and lists of numbers left out."""
-    return re.sub(r"\[[\d, ]*\]|\d[\d.,]*(e[+-]?\d+)?", "#", message)
+    """Return a message with its numbers left out, and those of levels however many they are.
+
+    >>> without_numbers("fitted 3 times at level 4"), without_numbers("fitted 12 times at levels 0 to 2, 5")
+    ('fitted # times at level #', 'fitted # times at level #')
+    """
+    return re.sub(r"\d[\d.,]*(e[+-]?\d+)?", "#", re.sub(r"\blevels? \d+( to \d+|, \d+)*", "level #", message))
 
 
 def warned(rows: Iterable[Mapping[str, Any]]) -> list[str]:

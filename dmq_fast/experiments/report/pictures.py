@@ -165,7 +165,9 @@ def draw_solved(
         np.array(at), np.where(known, lower, np.nan), np.minimum(upper, top), color=own.colour, alpha=0.18, linewidth=0
     )
     solved = np.isfinite(median)
-    axes.plot(np.array(at)[solved], median[solved], color=own.colour, marker=own.marker, linestyle=own.line)
+    # A marker on the edge of the axes is drawn whole.
+    axes.plot(np.array(at)[solved], median[solved], color=own.colour, marker=own.marker, linestyle=own.line,
+              clip_on=False)  # fmt: skip
     unsolved = {
         x: spent
         for x in at

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.html_text import escape
+from dmq_fast._support.words import number_of, ranges
 from dmq_fast._version import __version__
 from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
@@ -165,7 +166,7 @@ def run_pictures(result: Result, mdp: FiniteMDP | None, width: float = WIDTH) ->
         yield Picture(
             pictures.visits(mdp, result.policy, width=width),
             "Visits of the returned policy",
-            "Exact probability of each state at each level. Blank states are never visited.",
+            "Exact probability of each state at each level. Blank states are never visited; grey ones do not exist at their level.",
         )
         if covered:
             yield Picture(
@@ -179,7 +180,7 @@ def certificate_section(certificate: Mapping[str, Any]) -> str:
     """Return the statements, the exact errors, and the table of levels."""
     rows = [
         [
-            f"{formula(one['formula'])}<small>{escape(one['name'])}; {escape(one['source'])}</small>",
+            f"{formula(one['formula'])}<small>{escape(one['name'])}; {formula(one['source'])}</small>",
             four_digits(one["left"]),
             four_digits(one["right"]),
             '<span class="good">✓ holds</span>' if one["holds"] else '<span class="bad">✗ fails</span>',
@@ -319,7 +320,7 @@ def sweep_report(
     cells = cells_of(rows)
     failures = [row for row in rows if row["status"] in FAILURES]
     body = [
-        header(name, f"{len(rows):,} runs", {}),
+        header(name, number_of(len(rows), "run"), {}),
         tiles(sweep_tiles(rows, cells)),
         messages("note", notes),
         messages("warning", counted(f"{row['status']}: {row['error']}" for row in failures)),
@@ -359,11 +360,11 @@ def failed_runs(failures: Sequence[Mapping[str, Any]]) -> str:
 def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[CellRuns]) -> Iterator[tuple[str, str, str]]:
     """Yield the most important numbers of a sweep: label, number, and the line below."""
     verdicts = [verdict for row in rows if (verdict := verdict_on(row)) is not None]
-    yield "runs", f"{len(rows):,}", f"{len(cells):,} cells"
+    yield "runs", f"{len(rows):,}", f"in {number_of(len(cells), 'cell')}"
     if verdicts:
         yield "solved", f"{sum(verdicts) / len(verdicts):.0%}", f"{sum(verdicts):,} of {len(verdicts):,}"
     failed = sum(row["status"] in FAILURES for row in rows)
-    yield "failed, crashed or timed out", f"{failed:,}", f"of {len(rows):,}" if failed else "none"
+    yield "failed", f"{failed:,}", f"of {len(rows):,}"
     drawn = sum(row["n_trajectories"] or 0 for row in rows)
     yield "trajectories", f"{drawn:,}", "in all"
     yield "seconds", f"{sum(row['seconds'] or 0.0 for row in rows):,.3g}", "in all runs together"
@@ -551,7 +552,8 @@ def size_pictures(
             drawn(names, lambda row: by_policy(row, share), "episodes until solved"),
             f"{title}: episodes until solved{part}",
             "Median and quartiles over the seeds. Open markers: the episodes of runs that did not solve it, one for "
-            "many runs. There is no median where most runs did not solve it.",
+            "many runs. There is no median where most runs did not solve it. Dashed, if it is there: K to the power H, "
+            "about what random exploration needs.",
         )
         if any(map(has_curve, rows)):
             yield Picture(
@@ -575,7 +577,7 @@ def curve_pictures(
             unknown += 1
     if not any(map(has_curve, rows)) or not groups:
         return
-    left_out = f"Left out: {unknown:,} of {len(rows):,} runs, whose value is unknown." if unknown else ""
+    left_out = f"Left out: {unknown:,} of {number_of(len(rows), 'run')}, whose value is unknown." if unknown else ""
     values: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     regrets: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     for name, some in groups.items():
@@ -643,16 +645,3 @@ def reproduce_sweep(rows: Sequence[Mapping[str, Any]], specs: Sequence[str]) -> 
         )
     )
     return "".join(parts)
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as text, with consecutive ones as a range.
-
-    >>> ranges([0, 1, 2, 3, 7, 9, 10])
-    '0 to 3, 7, 9, 10'
-    """
-    parts: list[str] = []
-    for _, group in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    return ", ".join(parts)

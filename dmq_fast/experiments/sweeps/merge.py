@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dmq_fast._support.words import number_of
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.experiments.sweeps.store import COLUMNS, FILE, Store, reading
 
@@ -180,7 +181,7 @@ class Findings:
         """Return the message about the conflicts."""
         more = self.conflicts - len(self.shown)
         lines = [
-            f"{self.conflicts:,} run(s) with different results; nothing was merged",
+            f"{number_of(self.conflicts, 'run')} with different results; nothing was merged",
             *self.shown,
             *([f"and {more:,} more"] if more else []),
         ]

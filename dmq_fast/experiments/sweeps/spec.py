@@ -75,6 +75,7 @@ import numpy as np
 from dmq_fast._support.checks import integer
 from dmq_fast._support.json_text import from_json, to_json
 from dmq_fast._support.names import suggestion
+from dmq_fast._support.words import number_of
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
@@ -199,7 +200,7 @@ class Spec:
                         warned.update(f"of {cell.algorithm}: {warning}" for warning in algorithm.warnings)
         dismiss(made[1])
         for warning, count in warned.items():
-            LOGGER.warning("%d cell(s) %s", count, warning)
+            LOGGER.warning("%s %s", number_of(count, "cell"), warning)
 
     @contextlib.contextmanager
     def blaming(self, cell: Cell, table: str) -> Iterator[None]:

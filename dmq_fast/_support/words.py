@@ -1,0 +1,40 @@
+"""Numbers of things and lists of numbers in words, for messages."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+__all__ = ["level_names", "number_of", "ranges"]
+
+
+def number_of(n: int, thing: str) -> str:
+    """Return a number with the noun that it counts, in the singular or the plural.
+
+    >>> number_of(1, "run"), number_of(1200, "run"), number_of(0, "policy")
+    ('1 run', '1,200 runs', '0 policies')
+    """
+    plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{n:,} {thing if n == 1 else plural}"
+
+
+def level_names(levels: Sequence[int]) -> str:
+    """Return ascending levels in words.
+
+    >>> level_names([3]), level_names([0, 1, 2, 5])
+    ('level 3', 'levels 0 to 2, 5')
+    """
+    return f"{'level' if len(levels) == 1 else 'levels'} {ranges(levels)}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text, with consecutive ones as a range.
+
+    >>> ranges([0, 1, 2, 3, 7, 9, 10])
+    '0 to 3, 7, 9, 10'
+    """
+    parts: list[str] = []
+    for _, group in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return ", ".join(parts)
