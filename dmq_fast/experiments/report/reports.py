@@ -547,13 +547,13 @@ def size_pictures(
             shown, x=size, by=label, share=share, xlabel=xlabel, ylabel=ylabel, width=width, height=2.7
         )
 
+    dashed = " Dashed: about what random exploration needs." if size == "horizon" else ""
     for part, names in parts(map(label, rows)):
         yield Picture(
             drawn(names, lambda row: by_policy(row, share), "episodes until solved"),
             f"{title}: episodes until solved{part}",
             "Median and quartiles over the seeds. Open markers: the episodes of runs that did not solve it, one for "
-            "many runs. There is no median where most runs did not solve it. Dashed, if it is there: K to the power H, "
-            "about what random exploration needs.",
+            "many runs. There is no median where most runs did not solve it." + dashed,
         )
         if any(map(has_curve, rows)):
             yield Picture(
