@@ -164,7 +164,7 @@ def draw_scores(axes: plt.Axes, found: dict[str, Found], stop: float) -> None:
     axes.axhline(0.8, color=GREY, linewidth=0.8, linestyle=":")
     axes.annotate("truth, .8", (1.1, 0.52), color=GREY)
     axes.set_yscale("symlog", linthresh=1.0, linscale=1.0)
-    axes.set_yticks([-20, -10, -5, -2, -1, 0, 1, 2, 4], labels=["-20", "-10", "-5", "-2", "-1", "0", "1", "2", "4"])
+    axes.set_yticks([-20, -10, -5, -2, -1, 0, 1, 2, 4], labels=["−20", "−10", "−5", "−2", "−1", "0", "1", "2", "4"])
     axes.set(
         xscale="log",
         ylim=(-25, 5),

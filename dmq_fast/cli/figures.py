@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dmq_fast._support.files import make_directory
 from dmq_fast._support.names import suggestion
 from dmq_fast.cli.files import Output, write_bytes
+from dmq_fast.cli.options import reader
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,12 +53,12 @@ def add_figure_options(parser: ArgumentParser) -> None:
     add("--width", metavar="one|two|INCHES", help="width of the figures, one or two columns; default: one")
     add("--x", metavar="PARAM", help="the parameter on the abscissa; default: the first that was swept")
     add("--y", metavar="LIST", help="value, loss, success, episodes, seconds, or all; default: all that are known")
-    add("--success", type=float, metavar="SHARE",
+    add("--success", type=reader(float), metavar="SHARE",
         help="share of the optimum from which a run counts as solved; default: 0.95")  # fmt: skip
     add("--statistic", metavar="NAME",
         help="mean, iqm (mean of the middle half) or median of the runs; default: the median of episodes and seconds, "
         "the mean of the rest")  # fmt: skip
-    add("--interval", type=float, metavar="LEVEL", help="confidence of the intervals; default: 0.95")
+    add("--interval", type=reader(float), metavar="LEVEL", help="confidence of the intervals; default: 0.95")
     add("--pool", action="store_true", default=None, help="one panel for the runs on all environments")
     for axis in "xy":
         add(f"--log-{axis}", action=argparse.BooleanOptionalAction,

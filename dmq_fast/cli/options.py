@@ -10,10 +10,10 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dmq_fast._support.names import suggestion
-from dmq_fast.cli.exit_codes import EXIT_CODES
+from dmq_fast.cli.exit_codes import EXIT_CODES, USAGE
 from dmq_fast.run.arguments import ALGORITHM, ARGUMENTS, BUDGETS, SAMPLING, WORKERS, Argument
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "environment_parser",
     "nonnegative_integer",
     "positive_integer",
+    "reader",
     "run_options",
 ]
 
@@ -55,7 +56,11 @@ def command_parser(name: str = "", **settings: Any) -> argparse.ArgumentParser:
 
 
 class Parser(argparse.ArgumentParser):
-    """Suggests a similar name for an unknown option or choice."""
+    """Suggests a similar name for an unknown option or choice, and says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message, without the usage, which has twenty lines or more for ``run``; end with exit code 2."""
+        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse a misspelt option before argparse asks for the required ones, of which it may be one."""
@@ -173,14 +178,14 @@ def add_option(
 
 def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     """Return a function that argparse can call: one whose error messages it shows."""
-    if isinstance(read, type):
-        return read
+    numbers = {int: "an integer", float: "a number"}
 
     def read_text(text: str) -> Any:
         try:
             return read(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
+            expected = f"expected {numbers[read]}, got {text!r}" if read in numbers else str(error)
+            raise argparse.ArgumentTypeError(expected) from error
 
     return read_text
 

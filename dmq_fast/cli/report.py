@@ -14,7 +14,7 @@ from dmq_fast._support.json_text import from_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, figure_files, settings_of
 from dmq_fast.cli.files import OUTPUTS, Output, claim_file, read_command, write_text
-from dmq_fast.cli.options import command_parser
+from dmq_fast.cli.options import command_parser, reader
 from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
@@ -45,7 +45,7 @@ def report(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page; default: DIR/report.html")
     parser.add_argument(
         "--epsilon",
-        type=float,
+        type=reader(float),
         metavar="X",
         help="accuracy for which the certificate of a run checks the premises of the lemmas",
     )

@@ -166,7 +166,8 @@ def run_pictures(result: Result, mdp: FiniteMDP | None, width: float = WIDTH) ->
         yield Picture(
             pictures.visits(mdp, result.policy, width=width),
             "Visits of the returned policy",
-            "Exact probability of each state at each level. Blank states are never visited; grey ones do not exist at their level.",
+            "Exact probability of each state at each level. Blank states are never visited; grey ones do not exist at "
+            "their level.",
         )
         if covered:
             yield Picture(
