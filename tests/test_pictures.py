@@ -122,6 +122,11 @@ def test_curves_are_told_apart_without_colour():
     assert pieces == {(line.get_color(), line.get_marker()) for line in curves}
 
 
+def test_a_marker_at_a_power_of_ten_is_drawn_whole():
+    (axes,) = pictures.episodes_to_solve([row(h, 100 * h) for h in (1, 5)]).axes
+    assert axes.get_ylim()[0] < 90
+
+
 def test_any_number_of_series_can_be_told_apart():
     looks = [look(i) for i in range(500)]
     assert len({(one.colour, one.line) for one in looks}) == 500

@@ -121,6 +121,7 @@ def episodes_to_solve(
         10.0 ** round_to(math.log10(x))
         for round_to, x in ((math.floor, max(min(spent), 1)), (math.ceil, 1.5 * max(spent)))
     )
+    low = min(low, max(min(spent), 1) / 1.2)  # room for a marker on the last power of ten
     with canvas(width, room_for(groups, width, height)) as figure:
         axes = figure.subplots()
         axes.set(xscale="log", yscale="log", ylim=(low, high), xlabel=xlabel, ylabel=ylabel)
@@ -165,9 +166,7 @@ def draw_solved(
         np.array(at), np.where(known, lower, np.nan), np.minimum(upper, top), color=own.colour, alpha=0.18, linewidth=0
     )
     solved = np.isfinite(median)
-    # A marker on the edge of the axes is drawn whole.
-    axes.plot(np.array(at)[solved], median[solved], color=own.colour, marker=own.marker, linestyle=own.line,
-              clip_on=False)  # fmt: skip
+    axes.plot(np.array(at)[solved], median[solved], color=own.colour, marker=own.marker, linestyle=own.line)
     unsolved = {
         x: spent
         for x in at
