@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.words import number_of
 from dmq_fast.kernels import LevelRows, SecondMoment, is_sparse
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class SparseMoment:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"SparseMoment(dimension={self.dimension}, <{len(self.support)} columns>)"
+        return f"SparseMoment(dimension={self.dimension}, <{number_of(len(self.support), 'column')}>)"
 
 
 def as_matrix(moment: NDArray[Any] | SparseMoment) -> NDArray[Any]:

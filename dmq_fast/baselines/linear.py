@@ -289,7 +289,7 @@ class OCP(Baseline):
         """Return a warning if equations contradict each other."""
         if learner.n_conflicts == 0:
             return []
-        return [f"{learner.n_conflicts} equations contradict earlier ones: Q* is not linear in the features"]
+        return ["equations contradict earlier ones: Q* is not linear in the features"]
 
 
 def is_certain(transitions: NDArray[np.float64] | Sparse) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.words import number_of
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import is_sparse
 from dmq_fast.policy import Policy
@@ -67,7 +68,7 @@ class TablePolicy:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"TablePolicy(<{len(self.rules)} levels>)"
+        return f"TablePolicy(<{number_of(len(self.rules), 'level')}>)"
 
 
 def greedy_on_table(table: Sequence[NDArray[np.float64]], latent: FiniteMDP, observed: bool) -> Policy | TablePolicy:
