@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dmq_fast._support.frames import data_frame
 from dmq_fast._support.html_text import card, grid
+from dmq_fast._support.words import number_of
 from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.run.pictures import trajectories_by_purpose
@@ -122,7 +123,11 @@ class Comparison:
         heads, *rows = self.texts()
         notes = [f"{name}: {warning}" for name, result in self.results.items() for warning in result.warnings]
         return card(
-            "Comparison", f"{len(rows)} results", {}, notes=notes, below=grid(heads, rows, numbers=self.numbers())
+            "Comparison",
+            number_of(len(rows), "result"),
+            {},
+            notes=notes,
+            below=grid(heads, rows, numbers=self.numbers()),
         )
 
 

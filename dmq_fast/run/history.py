@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.words import number_of
+
 __all__ = ["RETURNED", "History", "OracleCall"]
 
 RETURNED = -1
@@ -156,4 +158,4 @@ class History(Sequence[OracleCall]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<History of {self.n_calls} oracle calls>"
+        return f"<History of {number_of(self.n_calls, 'oracle call')}>"
