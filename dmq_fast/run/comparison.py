@@ -122,13 +122,8 @@ class Comparison:
         """Return the table for notebooks."""
         heads, *rows = self.texts()
         notes = [f"{name}: {warning}" for name, result in self.results.items() for warning in result.warnings]
-        return card(
-            "Comparison",
-            number_of(len(rows), "result"),
-            {},
-            notes=notes,
-            below=grid(heads, rows, numbers=self.numbers()),
-        )
+        below = grid(heads, rows, numbers=self.numbers())
+        return card("Comparison", number_of(len(rows), "result"), {}, notes=notes, below=below)
 
 
 def compare(results: Iterable[Comparable] | Mapping[str, Comparable], mdp: FiniteMDP | None = None) -> Comparison:
