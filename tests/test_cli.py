@@ -367,7 +367,7 @@ def test_help_names_exit_codes(run, arguments):
     assert code == 0
     assert "exit codes" in out
     if "lock" in arguments:
-        assert "--p-success" in out
+        assert "--p-success" in out and "Number of levels H >= 1. Required." in out
 
 
 @pytest.mark.parametrize(

@@ -273,12 +273,13 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
         parameters = known[name]
         add_make(group, argparse.SUPPRESS)  # to say what is to be given instead
     for parameter in parameters:
-        known_default = not parameter.required and parameter.default is not None
+        default = "" if parameter.default is None else f" Default: {parameter.default}"
+        end = " Required." if parameter.required else default
         add_option(
             group,
             parameter.name,
             parameter.type,
-            f"{parameter.help} Default: {parameter.default}" if known_default else parameter.help,
+            parameter.help + end,
             metavar={int: "N", float: "X"}.get(parameter.type, "VALUE"),
             required=parameter.required,
         )
