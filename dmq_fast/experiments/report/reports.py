@@ -365,7 +365,7 @@ def sweep_tiles(rows: Sequence[Mapping[str, Any]], cells: Sequence[CellRuns]) ->
     if verdicts:
         yield "solved", f"{sum(verdicts) / len(verdicts):.0%}", f"{sum(verdicts):,} of {len(verdicts):,}"
     failed = sum(row["status"] in FAILURES for row in rows)
-    yield "failed", f"{failed:,}", f"of {len(rows):,}"
+    yield "failed", f"{failed:,}", f"of {len(rows):,}" if failed else "none"
     drawn = sum(row["n_trajectories"] or 0 for row in rows)
     yield "trajectories", f"{drawn:,}", "in all"
     yield "seconds", f"{sum(row['seconds'] or 0.0 for row in rows):,.3g}", "in all runs together"
