@@ -215,3 +215,25 @@ def test_models_refuse_sparse_arrays_that_do_not_fit():
         FiniteModel([wild], rewards, features, start, caps)
     with pytest.raises(ValueError, match="expected some next state of every state and action"):
         FiniteModel([sp.csr_array((4, 1))], rewards, features, start, caps)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "message"),
+    [
+        ("dia", {"data": np.ones((1, 3))}, r"data \(1, 3\) do not fit the offsets of 2 diagonals"),
+        ("dia", {"data": np.ones(3)}, r"data \(3,\) do not fit"),
+        ("dia", {"offsets": np.arange(9, dtype=np.int32)}, "do not fit the offsets of 9 diagonals"),
+        ("lil", {"rows": np.array([[0, 2**31], [1]], dtype=object)}, "expected columns below 3, got 2147483648"),
+        ("lil", {"rows": np.array([[0, "a"], [1]], dtype=object)}, "expected columns below 3, got 'a'"),
+        ("lil", {"rows": np.array([[0, -1], [1]], dtype=object)}, "expected columns below 3, got -1"),
+        ("csr", {"indptr": np.array([], dtype=np.int32)}, "index -1 is out of bounds"),
+        ("coo", {"data": np.ones(2)}, "all index and data arrays must have the same length"),
+    ],
+)
+def test_diagonals_and_lists_that_were_changed_are_refused(kind, parts, message):
+    array = sp.csr_array(np.array([[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]])).asformat(kind)
+    assert (as_csr("x", array, (2, 3)).toarray() == array.toarray()).all()
+    for name, value in parts.items():
+        setattr(array, name, value)
+    with pytest.raises(ValueError, match=f"^x: expected a valid sparse array: .*{message}"):
+        as_csr("x", array, (2, 3))

@@ -263,6 +263,7 @@ def as_csr(name, value, shape):
         raise TypeError(f"{name}: expected real numbers, got dtype {value.dtype}")
     if value.dtype.itemsize > 8:
         raise TypeError(f"{name}: expected numbers that fit float64, got dtype {value.dtype}")
+    refuse_loose(name, value)
     check_shape(name, value.shape, shape)
     if max(*value.shape, value.nnz) > LARGEST:
         raise ValueError(
@@ -303,3 +304,25 @@ def as_positive(name, value, *, zero=False):
     if number < 0.0 or (number == 0.0 and not zero):
         raise ValueError(f"{name}: expected a {'non-negative' if zero else 'positive'} number, got {number}")
     return number
+
+
+cdef int refuse_loose(str name, value) except -1:
+    # ValueError for parts that do not fit together, where SciPy would count or convert them unchecked.
+    if value.format == "dia":
+        if np.ndim(value.data) != 2 or np.shape(value.offsets) != np.shape(value.data)[:1]:
+            raise ValueError(
+                f"{name}: expected a valid sparse array: data {np.shape(value.data)} do not fit the offsets of "
+                f"{np.size(value.offsets)} diagonals"
+            )
+    elif value.format == "lil":
+        last = value.shape[1]
+        for columns in value.rows:
+            for column in columns:
+                if not (isinstance(column, (int, np.integer)) and 0 <= column < last):
+                    what = f"expected columns below {last}, got {column!r}"
+                    raise ValueError(f"{name}: expected a valid sparse array: {what}")
+    try:
+        value.nnz
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
+    return 0
