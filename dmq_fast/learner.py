@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from dmq_fast._support.bars import Bar, check_progress, showing
+from dmq_fast._support.json_text import check_form
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FunctionClass
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
 from dmq_fast.run.arguments import ADAPTIVE, variant_of
-from dmq_fast.run.journal import read_header
+from dmq_fast.run.journal import JournalError, read_header
 from dmq_fast.run.options import Budget
 from dmq_fast.run.result import Result
 from dmq_fast.samplers import BatchEnvironment, Sampler, as_sampler
@@ -258,4 +259,10 @@ def as_journal(value: object, *, in_float64: bool) -> Path | None:
 def key_of(journal: Path) -> Stream:
     """Return the stream at call 0 of a journal's key, or of a new key where there is no journal yet."""
     header = read_header(journal)
-    return as_key(None) if header is None else Stream.from_key([int(word, 16) for word in header["key"]])
+    if header is None:
+        return as_key(None)
+    try:
+        check_form("header", header, {"key": [str, str]})
+        return Stream.from_key([int(word, 16) for word in header["key"]])
+    except (ValueError, OverflowError) as error:
+        raise JournalError(f"{journal}: damaged: {error}") from error

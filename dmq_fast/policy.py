@@ -204,6 +204,8 @@ class Policy:
             or if `n_actions` or `rng` is missing for a rule that needs it.
         """
         rule = self._rule(level)
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise TypeError(f"rng: expected a numpy.random.Generator, got {type(rng).__name__}")
         dimension = rule.theta.shape[1] if isinstance(rule, Greedy | ExactGreedy) else None
         single = not is_sparse(features) and as_numbers("features", features).ndim == 1
         rows = block_of([features] if single else features, dimension)

@@ -242,7 +242,7 @@ class MonteCarloSession(Session):
         self.settings = settings
         solver = settings.solver()
         self.oracle = Oracle(solver, ledger, len(settings.initial))
-        self.regression = Regression(solver, ledger)
+        self.regression = Regression(solver, ledger, self.sampler.dimension)
         memory = Memory(actions=resources.sampler.actions)
         draws = Draws(
             self.sampler,

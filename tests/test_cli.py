@@ -254,6 +254,43 @@ def test_a_run_in_extended_precision_is_saved_and_resumed_without_a_journal(run,
         assert again[name] == whole[name]
 
 
+def test_broken_files_of_a_run_are_named_by_resume(run, tmp_path):
+    def made(name):
+        directory = tmp_path / name
+        run("run", "lock", "--horizon", 3, "--n-samples", 3, "--out", directory, "--max-trajectories", 20)
+        return directory
+
+    for name in ("journal", "result.npz"):
+        directory = made(f"with {name}")
+        (directory / name).unlink()
+        (directory / name).mkdir()
+        code, out, err = run("resume", directory, "--max-trajectories", 9999)
+        assert (code, out, err) == (2, "", f"dmq-fast resume {directory}: --out: {directory / name} is a directory\n")
+    directory = made("with another command")
+    command = json.loads((directory / "command.json").read_text())
+    for wrong in ([], {**command, "arguments": 5}, {**command, "environment": ["lock"]}, {**command, "format": "1"}):
+        (directory / "command.json").write_text(json.dumps(wrong))
+        code, out, err = run("resume", directory)
+        assert (code, out) == (2, "") and "command.json: not the command of a run (command" in err
+    for text in ("[" * 100_000, "\ud800".encode(errors="surrogatepass")):
+        (directory / "command.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+        code, out, err = run("resume", directory)
+        assert (code, out) == (2, "") and "command.json: not the command of a run (" in err
+
+
+def test_a_broken_summary_is_written_again_and_refused_by_a_report(run, tmp_path):
+    assert run("run", "lock", "--horizon", 3, "--n-samples", 3, "--out", tmp_path)[0] == 0
+    path = tmp_path / "run.json"
+    good = json.loads(path.read_text())
+    for wrong in ([], {}, {**good, "counts": {}}, {**good, "value": "0.7"}, {**good, "parameters": {"ratio": "2"}}):
+        path.write_text(json.dumps(wrong | {"status": "finished"} if isinstance(wrong, dict) else wrong))
+        code, out, err = run("report", tmp_path, "--epsilon", 0.1)
+        assert (code, out) == (2, "") and f"{path}: not the summary of a run (summary" in err
+        code, out, err = run("resume", tmp_path, "--json")
+        assert code == 0 and json.loads(out)["counts"] == good["counts"]
+        assert json.loads(path.read_text())["counts"] == good["counts"]
+
+
 def test_out_saves_the_run(run, tmp_path):
     out_dir = tmp_path / "new" / "run"
     code, _, _ = run("run", "chain", "--horizon", 4, "--out", out_dir)

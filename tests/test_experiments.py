@@ -191,6 +191,16 @@ def test_what_is_far_too_long_is_refused_at_once(tmp_path):
 def test_other_specifications_that_are_refused(tmp_path):
     with pytest.raises(experiments.SpecError, match=r"spec\.toml: not TOML: .*line 2"):
         experiments.read(write(tmp_path, "a = 1\nb = = 2\n"))
+    for text in ("a = " + "[" * 5000 + "]" * 5000, "seeds = " + "9" * 5000, "name" + ".a" * 5000 + " = 1"):
+        with pytest.raises(experiments.SpecError, match=r"spec\.toml: "):
+            experiments.read(write(tmp_path, text))
+        with pytest.raises(experiments.SpecError, match="name: "):
+            spec.reread(text, "name")
+    nested = "[[environments]]\nname = 'lock'\nhorizon" + ".a" * 5000 + " = 1\n[[algorithms]]\nname = 'dmq'\n"
+    with pytest.raises(experiments.SpecError, match=r"spec\.toml: .*nest less deep"):
+        experiments.read(write(tmp_path, nested))
+    with pytest.raises(experiments.SpecError, match=r"specification: .*nest less deep"):
+        experiments.read(tomllib.loads(nested))
     with pytest.raises(experiments.SpecError, match=r"spec\.toml: environments: expected at least one .*, got none"):
         experiments.read(write(tmp_path, "seeds = 3"))
     with pytest.raises(experiments.SpecError, match=r"at most 1,000,000 runs, got 1000 x 1 x 1001"):
@@ -1198,8 +1208,31 @@ def test_a_damaged_store_is_refused_by_its_path(tmp_path):
     path.write_bytes(whole)
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE runs SET details = '{' WHERE seed = 7")
-    with pytest.raises(experiments.StoreError, match=r"out/runs\.sqlite: a row is damaged: Expecting"):
+    with pytest.raises(
+        experiments.StoreError, match=r"out/runs\.sqlite: the row of cell '\w+', seed 7, is damaged: Expecting"
+    ):
         experiments.load(out)
+    for column, value, words in (
+        ("details", "[]", "row.details: expected dict, got"),
+        ("counts", "[" * 10_000, "nest less deep"),
+        ("warnings", "{}", "row.warnings: expected list"),
+        ("status", 5, "row.status: expected str"),
+        ("value", "x", "row.value: expected"),
+        ("n_trajectories", float("inf"), "cannot convert"),
+        ("seed", -1, "row.seed: expected an integer >= 0, got -1"),
+    ):
+        path.write_bytes(whole)
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"ALTER TABLE runs RENAME COLUMN {column} TO old")  # a column that takes any type
+            connection.execute(f"ALTER TABLE runs ADD COLUMN {column}")
+            connection.execute(f"UPDATE runs SET {column} = old")
+            connection.execute(f"UPDATE runs SET {column} = ? WHERE old = (SELECT max(old) FROM runs)", [value])
+        attempts = [lambda: experiments.load(out), lambda: experiments.merge(tmp_path / "merged", [out])]
+        for attempt in attempts:
+            with pytest.raises(
+                experiments.StoreError, match=rf"out/runs\.sqlite: the row of cell .* is damaged.*{words}"
+            ):
+                attempt()
     (tmp_path / "other" / store.FILE).mkdir(parents=True)
     with pytest.raises(IsADirectoryError, match=r"out: .*runs\.sqlite is a directory"):
         experiments.sweep(one(), tmp_path / "other", workers=0)

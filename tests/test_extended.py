@@ -295,6 +295,9 @@ def test_rules_behave_like_those_of_float64():
         del rule.theta
     with pytest.raises(ValueError, match="read-only"):
         rule.theta[0, 0] = 1
+    for theta in ([[math.inf]], [[math.nan]], [[None]], [["x"]], 5):
+        with pytest.raises(ValueError, match=r"^theta: expected rows of finite numbers, got"):
+            ExactGreedy(theta)
     for theta in ([], [[]], [[1], [1, 2]]):
         with pytest.raises(ValueError, match=r"^theta: expected shape"):
             ExactGreedy(theta)

@@ -197,6 +197,96 @@ def test_records_missing_or_twice_are_refused(tmp_path):
         assert path.read_bytes() == wrong
 
 
+def resealed(whole, change):
+    """A journal with the payload of some records changed and right checksums; `change` returns None for the others."""
+    parts = []
+    for kind, number, payload in journal.records(whole):
+        new = None if kind == journal.HEADER else change(kind, journal.decision(kind, payload))
+        parts.append(journal.seal(kind, number, bytes(payload) if new is None else new))
+    return b"".join(parts)
+
+
+SOUND, ACCUMULATED, STOPPING = {"n_samples": 20}, {"n_samples": 20, "accumulate": True}, {"epsilon": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "integers", "floats", "words"),
+    [
+        (SOUND, journal.SCAN, lambda i: i[:1], lambda f: f, "expected 2 integers, got 1"),
+        (SOUND, journal.SCAN, lambda i: (99, 0), lambda f: f, "expected -1 or a level in . to ., got 99"),
+        (SOUND, journal.SCAN, lambda i: (i[0], -1), lambda f: f, "expected a number of answers >= 0, got -1"),
+        (SOUND, journal.SCAN, lambda i: i, lambda f: [*f, *[1.0] * 9], "expected at most . values"),
+        (SOUND, journal.FIT, lambda i: (), lambda f: f, r"expected the integer 0 or 1, got \(\)"),
+        (SOUND, journal.FIT, lambda i: i, lambda f: f[1:], "expected theta of 5 numbers, got 4"),
+        (SOUND, journal.FIT, lambda i: i, lambda f: [*f[1:], math.nan], "expected a finite theta"),
+        (SOUND, journal.LEVEL, lambda i: (i[0] + 1, *i[1:]), lambda f: f, "expected level ., got"),
+        (SOUND, journal.LEVEL, lambda i: i, lambda f: f[:-1], "expected . x . moments, got"),
+        (SOUND, journal.LEVEL, lambda i: i, lambda f: [-1.0, *f[1:]], "expected seconds >= 0, got"),
+        (SOUND, journal.LEVEL, lambda i: i[:1], lambda f: [*f[:3], *[math.inf] * 25], "expected finite moments"),
+        (SOUND, journal.LEVEL, lambda i: (i[0], 5, 0, 5), lambda f: f[:7], "expected ascending columns below 5"),
+        (SOUND, journal.LEVEL, lambda i: (i[0], 6, 0, 4), lambda f: f[:7], "expected dimension 5, got 6"),
+        (ACCUMULATED, journal.ADDED, lambda i: (7, *i[1:]), lambda f: f, "expected level ., got"),
+        (ACCUMULATED, journal.ADDED, lambda i: i, lambda f: f[1:], "expected . x . moments, got"),
+        (STOPPING, journal.EPISODES, lambda i: (), lambda f: f, "expected 1 episodes with 6 rows and actions, got"),
+        (
+            STOPPING,
+            journal.EPISODES,
+            lambda i: (i[0], -1, *i[2:]),
+            lambda f: f,
+            "expected numbers of feature rows >= 0",
+        ),
+        (STOPPING, journal.EPISODES, lambda i: (i[0], 2**60, *i[2:]), lambda f: f, "expected 3 rewards and"),
+        (STOPPING, journal.EPISODES, lambda i: i, lambda f: f[1:], "expected 3 rewards and"),
+        (STOPPING, journal.EPISODES, lambda i: i, lambda f: [2.0, *f[1:]], "rewards: expected numbers >= 0"),
+    ],
+)
+def test_records_that_are_no_answers_are_refused(tmp_path, settings, kind, integers, floats, words):
+    path, env = tmp_path / "journal", chain(3, rng=0)
+    algorithm = dmq.DMQ(env, rng=7, journal=path, **settings)
+    algorithm.learn()
+
+    def change(found, record):
+        if found != kind:
+            return None
+        new = integers(record.integers), [floats(record.floats.tolist())]
+        return journal.packed(record.elapsed, record.calls, *new)
+
+    wrong = resealed(path.read_bytes(), change)
+    path.write_bytes(wrong)
+    with pytest.raises(dmq.JournalError, match=f"^{path}: damaged: {journal.NAMES[kind]} after .*: {words}"):
+        algorithm.learn()
+    assert path.read_bytes() == wrong
+
+
+def test_records_that_no_run_writes_are_refused(tmp_path):
+    path = tmp_path / "journal"
+    algorithm = dmq.DMQ(chain(3, rng=0), n_samples=20, rng=7, journal=path)
+    algorithm.learn()
+    whole = path.read_bytes()
+    for elapsed in (math.nan, math.inf, -1.0):
+        path.write_bytes(resealed(whole, lambda kind, record, t=elapsed: journal.packed(t, 1, [0])))
+        with pytest.raises(dmq.JournalError, match=r"damaged: record 1 \(expected a time >= 0, got"):
+            algorithm.learn()
+    path.write_bytes(resealed(whole, lambda kind, record: b"short"))
+    with pytest.raises(dmq.JournalError, match=r"damaged: record 1 \(expected at least 20 bytes, got 5\)"):
+        algorithm.learn()
+    n = len(list(journal.records(whole)))
+    path.write_bytes(whole + bytes(100) + journal.seal(journal.SYNCED, n, b"short"))
+    algorithm.learn()  # it does not say that the zeros before it were synced
+
+
+def test_a_key_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "journal"
+    for key in (None, [], ["0x1"], ["x", "y"], [1, 2], ["-0x1", "0x1"], ["0x1ffffffffffffffff", "0x1"]):
+        header = json.dumps({"format": journal.FORMAT, "key": key}).encode()
+        path.write_bytes(journal.seal(journal.HEADER, 0, header))
+        with pytest.raises(dmq.JournalError, match=f"^{path}: damaged: "):
+            dmq.DMQ(chain(3, rng=0), journal=path)
+    path.write_bytes(journal.seal(journal.HEADER, 0, b"[" * 100_000))
+    with pytest.raises(dmq.JournalError, match=r"the header cannot be read .*nest less deep"):
+        dmq.DMQ(chain(3, rng=0), journal=path)
+
+
 @pytest.mark.parametrize("foreign", [b"My thesis\n" * 100, b"\x00" * 10 + b"x", b"\xd1dmp", b"x", b"PK\x03\x04"])
 def test_a_foreign_file_is_refused_and_left_alone(tmp_path, foreign):
     path = tmp_path / "thesis"

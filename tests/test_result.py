@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Sequence
 
 import numpy as np
@@ -149,11 +150,34 @@ def test_damaged_and_foreign_files_are_refused_with_their_path(result, tmp_path)
     for name in ("cover", "cover_sizes"):
         rewrite(good, bad, **{name: np.full_like(whole[name], -1)})
         refused("damaged")
-    for header in ({"status": 5}, {"warnings": "abc"}, {"key": ["x", "y"]}, {"counts": []}):
+    wrong = [{"status": 5}, {"warnings": "abc"}, {"key": ["x", "y"]}, {"counts": []}, {"counts": {}}, {"seconds": {}}]
+    wrong += [{"counts": {**result.counts, "trues": "2"}}, {"warnings": [5]}, {"function_class": {}}]
+    wrong += [{"parameters": {**result.parameters, "eps_t": None}}, {"key": ["0x1", "-0x1"]}]
+    for header in wrong:
         rewrite(good, bad, header=header)
         refused("damaged")
+    for name in ("call", "target", "action", "member", "level"):
+        column = whole[f"history_{name}"].copy()
+        for entry in (-2, *([10**6] if name != "call" else [])):
+            column[0] = entry
+            rewrite(good, bad, **{f"history_{name}": column})
+            refused(f"damaged .*history_{name}: expected entries in")
+    with zipfile.ZipFile(bad, "a") as archive:
+        archive.writestr("extra.npy", b"not an array of NumPy")
+    refused("damaged")
     rewrite(good, bad, header={"format": 3, "dmq_fast": "9.9"})
     refused("written in format 3 by dmq_fast 9.9")
+
+
+def test_the_promise_of_a_run_that_stops_is_read_as_it_was_written(tmp_path):
+    good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
+    dmq.DMQ(chain(3, rng=0), epsilon=0.5, delta=0.5, rng=0).learn().save(good)
+    stopping = dmq.load(good).stopping
+    assert stopping["mean_return"] is not None
+    for change in ({"interval": [0.0]}, {"reason": None}, {"gaps": [0.0]}, {"largest_v": None}, {"p_min": "1"}):
+        rewrite(good, bad, header={"stopping": stopping | change})
+        with pytest.raises(dmq.FileError, match=rf"damaged .*stopping\.{next(iter(change))}.*: expected"):
+            dmq.load(bad)
 
 
 @pytest.mark.parametrize("step", [101, pytest.param(3, marks=pytest.mark.slow)])

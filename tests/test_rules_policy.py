@@ -253,6 +253,9 @@ def test_act_follows_the_rule_of_the_level():
     assert policy.act(0, features[:0]).shape == (0,)
     with pytest.raises(ValueError, match="rule of level 2 is uniform"):
         policy.act(2, features)
+    for wrong in (0, [], np.random.RandomState(0)):
+        with pytest.raises(TypeError, match=r"^rng: expected a numpy\.random\.Generator, got"):
+            policy.act(2, features, n_actions=3, rng=wrong)
 
 
 @pytest.mark.parametrize("rule", [Greedy(THETA[0]), ExactGreedy([[1, 2], [3, 4], [5, 6]])])

@@ -38,19 +38,17 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     temporary = temporary_beside(path)
     try:
-        try:
-            file = open(temporary, "xb", opener=above_standard)
-        except OSError as error:  # name the file that the caller gave, not the temporary one
-            error.filename = str(path)
-            raise
-        with file:
+        with open(temporary, "xb", opener=above_standard) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())  # before the name: on disk it could precede the contents
         temporary.replace(path)
         sync_directory(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            raise OSError(error.errno, error.strerror, str(path)) from error  # the file that the caller gave
         raise
 
 

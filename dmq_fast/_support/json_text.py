@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["from_json", "plain", "to_json"]
+__all__ = ["Form", "check_form", "from_json", "not_too_deep", "plain", "to_json"]
 
 NUMBERS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 """The texts for numbers that JSON does not have, and the numbers."""
@@ -57,7 +58,8 @@ def from_json(text: str | bytes) -> Any:
 
     Bare words of that kind, which Python's own writer makes, are read too. ValueError if the text is not JSON.
     """
-    return numbers(json.loads(text))
+    with not_too_deep():
+        return numbers(json.loads(text))
 
 
 def numbers(value: Any) -> Any:
@@ -71,4 +73,51 @@ def numbers(value: Any) -> Any:
 
 def plain(text: str | bytes) -> Any:
     """Read JSON as it stands, to be compared: a NaN is a text, which equals itself. ValueError if it is not JSON."""
-    return json.loads(text, parse_constant=str)
+    with not_too_deep():
+        return json.loads(text, parse_constant=str)
+
+
+@contextlib.contextmanager
+def not_too_deep() -> Iterator[None]:
+    """Turn a RecursionError into ValueError: nobody wrote a text whose lists or objects nest that deep."""
+    try:
+        yield
+    except RecursionError as error:
+        raise ValueError("expected lists and objects that nest less deep") from error
+
+
+Form = Any
+"""What a value that was read should be.
+
+A type, or a union of types; a dict of forms by key, where the key `...` stands for all entries; or a list of one form,
+which all elements have, or of the forms of the elements.
+"""
+
+
+def check_form(name: str, value: Any, form: Form) -> None:
+    """Raise ValueError unless a value has a form; a `float` may be an integer, and a bool is neither.
+
+    Examples
+    --------
+    >>> check_form("counts", {"trues": 2, "calls": 7}, {"trues": int, ...: int})
+    >>> check_form("counts", {"trues": 2, "calls": "7"}, {"trues": int, ...: int})
+    Traceback (most recent call last):
+    ValueError: counts.calls: expected int, got '7'
+    """
+    if isinstance(form, dict):
+        check_form(name, value, dict)
+        for key, inner in form.items():
+            if key is not ... and key not in value:
+                raise ValueError(f"{name}: expected an entry {key}, got {', '.join(map(str, value)) or 'none'}")
+            for own in value if key is ... else [key]:
+                check_form(f"{name}.{own}", value[own], inner)
+    elif isinstance(form, list):
+        check_form(name, value, list)
+        if len(form) > 1 and len(value) != len(form):
+            raise ValueError(f"{name}: expected {len(form)} elements, got {len(value)}")
+        if len(form) == 1 and isinstance(form[0], type) and set(map(type, value)) == {form[0]}:
+            return  # a column of numbers, which may be long
+        for i, element in enumerate(value):
+            check_form(f"{name}[{i}]", element, form[i] if len(form) > 1 else form[0])
+    elif not isinstance(value, form | int if form is float else form) or (isinstance(value, bool) and form is not bool):
+        raise ValueError(f"{name}: expected {getattr(form, '__name__', form)}, got {value!r:.100}")

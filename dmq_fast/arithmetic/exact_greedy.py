@@ -34,7 +34,7 @@ class ExactGreedy(Interpreted):
     Raises
     ------
     ValueError
-        If theta has no entries, or rows of different lengths.
+        If theta has no entries, one that is no finite number, or rows of different lengths.
 
     Notes
     -----
@@ -52,7 +52,10 @@ class ExactGreedy(Interpreted):
     __slots__ = ("_actions", "_digest", "_integers", "exact", "theta")
 
     def __init__(self, theta: Sequence[Sequence[Fraction | float]]) -> None:
-        exact = tuple(tuple(Fraction(weight) for weight in row) for row in theta)
+        try:
+            exact = tuple(tuple(Fraction(weight) for weight in row) for row in theta)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"theta: expected rows of finite numbers, got {theta!r:.100}") from error
         if not exact or not exact[0] or len({len(row) for row in exact}) > 1:
             raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got rows of {[len(row) for row in exact]}")
         rounded = np.array(exact, dtype=np.float64)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.files import make_directory, replacing, sync_directory, writable
-from dmq_fast._support.json_text import from_json, plain, to_json
+from dmq_fast._support.json_text import Form, check_form, from_json, plain, to_json
 
 if TYPE_CHECKING:
     from dmq_fast.run.result import Result
@@ -19,11 +20,13 @@ __all__ = [
     "JOURNAL",
     "OUTPUTS",
     "Output",
+    "a_summary",
     "check_writable",
     "claim_directory",
     "claim_file",
     "finished",
     "read_command",
+    "read_summary",
     "save",
     "write_bytes",
     "write_command",
@@ -32,6 +35,21 @@ __all__ = [
 
 OUTPUTS = ("result.npz", "run.json")
 COMMAND, JOURNAL = "command.json", "journal"
+FILES = (*OUTPUTS, JOURNAL, COMMAND)
+"""All that the directory of a run holds."""
+
+
+SUMMARY: dict[str, Form] = {
+    **dict.fromkeys(("environment", "sampler"), str),
+    **dict.fromkeys(("horizon", "n_actions", "dimension", "seed", "n_trajectories"), int),
+    **dict.fromkeys(("value", "value_standard_error", "optimal_value", "original_value"), int | float | None),
+    **dict.fromkeys(("value_trajectories", "sure_cover_bound"), int | None),
+    "printed_cover_bound": int | float | None,
+    "environment_parameters": dict,
+    "parameters": {...: float},
+    "cover_sizes": [int],
+}
+"""What commands read of the summary of a run, besides entries that the header of its result has, too."""
 
 
 class Output(NamedTuple):
@@ -69,10 +87,6 @@ def claim_directory(directory: Path, overwrite: bool) -> None:
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"--out: expected a directory, got the file {directory}")
     make_directory(directory)
-    names = (*OUTPUTS, JOURNAL, COMMAND)
-    for name in names:
-        if (directory / name).is_dir():
-            raise IsADirectoryError(f"--out: {directory / name} is a directory")
     check_writable(directory)
     check_free(directory / JOURNAL)
     if not overwrite and any((directory / name).exists() for name in ("result.npz", JOURNAL)):
@@ -80,13 +94,16 @@ def claim_directory(directory: Path, overwrite: bool) -> None:
             f"--out: {directory} holds a run already; choose another directory, pass --overwrite, or continue the run "
             f"by dmq-fast resume {shlex.quote(str(directory))}"
         )
-    for name in names:
+    for name in FILES:
         (directory / name).unlink(missing_ok=True)
     sync_directory(directory)  # or the result of another run could come back beside the new command
 
 
 def check_writable(directory: Path) -> None:
-    """Raise PermissionError if no file can be written in a directory."""
+    """Raise PermissionError or IsADirectoryError if the files of a run cannot be written in a directory."""
+    for name in FILES:
+        if (directory / name).is_dir():
+            raise IsADirectoryError(f"--out: {directory / name} is a directory")
     if not os.access(directory, os.W_OK):
         raise PermissionError(f"--out: {directory} is not writable")
 
@@ -107,12 +124,13 @@ def read_command(directory: Path) -> tuple[str | None, list[str]]:
     if not path.exists():
         raise FileNotFoundError(f"{directory} holds no run: there is no {COMMAND}")
     try:
-        command = plain(path.read_text())
+        command = plain(path.read_bytes())
+        check_form("command", command, {"format": int})
         if command["format"] != 1:
             raise ValueError(f"written in format {command['format']} by dmq_fast {command.get('dmq_fast')}")
-        name = command["environment"]
-        return None if name is None else str(name), [str(argument) for argument in command["arguments"]]
-    except (ValueError, KeyError, TypeError) as error:
+        check_form("command", command, {"environment": str | None, "arguments": [str]})
+        return command["environment"], command["arguments"]
+    except ValueError as error:
         raise ValueError(f"{path}: not the command of a run ({error})") from error
 
 
@@ -120,12 +138,35 @@ def finished(directory: Path) -> dict[str, Any] | None:
     """Return the summary of the run in a directory, if it has finished and is saved."""
     npz, text = (directory / name for name in OUTPUTS)
     try:
-        summary = from_json(text.read_text())
+        summary = read_summary(text)
     except (FileNotFoundError, ValueError):
         return None
-    if not npz.exists() or not isinstance(summary, dict) or summary.get("status") != "finished":
-        return None
+    return summary if npz.exists() and summary["status"] == "finished" else None
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """Return the summary of a run; ValueError if the file is none."""
+    from dmq_fast.run.saved import STOPPING, WITH_COVERS
+
+    try:
+        summary: dict[str, Any] = from_json(path.read_bytes())
+        check_form("summary", summary, dict)
+        shared = STOPPING if "stopping" in summary else WITH_COVERS
+        # Those of older versions have no function class.
+        form = {name: one for name, one in shared.items() if name not in ("function_class", "key")}
+        check_form("summary", summary, form | SUMMARY)
+    except ValueError as error:
+        raise ValueError(f"{path}: not the summary of a run ({error})") from error
     return summary
+
+
+@contextlib.contextmanager
+def a_summary(path: Path) -> Iterator[None]:
+    """Turn errors at entries of the summary of a run that are missing or wrong into ValueError."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not the summary of a run ({type(error).__name__}: {error})") from error
 
 
 def save(result: Result, summary: dict[str, Any], directory: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -10,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmq_fast._support.json_text import from_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, figure_files, settings_of
-from dmq_fast.cli.files import OUTPUTS, Output, claim_file, read_command, write_text
+from dmq_fast.cli.files import OUTPUTS, Output, a_summary, claim_file, read_command, read_summary, write_text
 from dmq_fast.cli.options import command_parser, reader
 from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
@@ -186,15 +184,6 @@ class SavedRun(NamedTuple):
         return drawn.of_a_run(self.result, self.mdp)
 
 
-@contextlib.contextmanager
-def a_summary(path: Path) -> Iterator[None]:
-    """Turn errors at entries of the summary of a run that are missing or wrong into ValueError."""
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not the summary of a run ({type(error).__name__}: {error})") from error
-
-
 def sweep_of(directory: Path) -> SavedSweep:
     """Return the sweep in a directory; errors as in `outputs`."""
     from dmq_fast.experiments.sweeps.store import load_specs
@@ -215,10 +204,7 @@ def run_of(directory: Path) -> SavedRun:
     if not npz.exists() or not text.exists():
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
     result = load(npz)
-    try:
-        summary = from_json(text.read_text())
-    except ValueError as error:
-        raise ValueError(f"{text}: not the summary of a run ({error})") from error
+    summary = read_summary(text)
     name, arguments = read_command(directory)
     with a_summary(text):
         mdp, notes = remade_tables(name, arguments, result, summary)

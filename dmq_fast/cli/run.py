@@ -13,6 +13,8 @@ from dmq_fast._support.names import suggestion
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
+    OUTPUTS,
+    a_summary,
     check_writable,
     claim_directory,
     finished,
@@ -138,12 +140,15 @@ def resume(arguments: Sequence[str]) -> int:
             changes |= {"out": directory, "json": given["json"], "quiet": given["quiet"]}
             job = prepare(command, read_options(name, noted, changes))
             check_writable(directory)
+        else:
+            with a_summary(directory / OUTPUTS[1]):
+                text = to_json(summary) if given["json"] else summary_table(summary)
     except (ValueError, TypeError, ImportError, OSError) as error:
         return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
     if summary is None:
         return finish(job)
     say(f"dmq-fast {command}: this run has finished")
-    return show(command, to_json(summary) if given["json"] else summary_table(summary), FINISHED)
+    return show(command, text, FINISHED)
 
 
 def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
@@ -221,8 +226,8 @@ def finish(job: Job) -> int:
     with signals.held():
         try:
             result, code = learn(job.dmq)
-        except JournalError as error:
-            return usage_error(f"{job.command}: {error}")
+        except (JournalError, OSError) as error:
+            return usage_error(f"{job.command}: {told(error)}")
         if progress is not None:
             progress.clear()
         summary, code = described(job, result, code)
@@ -256,10 +261,14 @@ def learn(dmq: DMQ) -> tuple[Result, int]:
         result = signals.attempt(dmq.learn)
     except JournalError:
         raise  # Nothing was run.
-    except Exception:
+    except Exception as error:
         # Mostly an exception of the environment, which must not cost hours of learning.
+        try:
+            result = dmq.result()
+        except RuntimeError:  # before the run began: its journal cannot be opened
+            raise error from None
         say_where()
-        return dmq.result(), FAILED
+        return result, FAILED
     if result is None:
         try:
             result = dmq.result()

@@ -11,7 +11,7 @@ from dmq_fast.moments import Moments
 from dmq_fast.policy import Deviations
 from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Batch, Draws
-from dmq_fast.run.ledger import SCAN, Scan
+from dmq_fast.run.ledger import Scan, scan_of
 from dmq_fast.run.memory import Known
 from dmq_fast.run.oracle import NONE, Oracle
 from dmq_fast.samplers import RolloutSampler
@@ -117,7 +117,7 @@ class Candidates:
         ledger.seconds["oracle"] += seconds
         ledger.seconds["rollouts"] += perf_counter() - began - seconds
         passed = len(drawn) if certain else len(drawn) - 1
-        refuted = Scan(-1, NONE, NONE, self.oracle.n_marginal)
+        refuted, kind = Scan(-1, NONE, NONE, self.oracle.n_marginal), scan_of(top, h + 1)
         ledger.trajectories["check"] += n * len(drawn)
         for i, sums in enumerate(drawn):
             ledger.calls = call = call + 1
@@ -131,6 +131,6 @@ class Candidates:
                     memory.keep(call, batch)
                     known.refuted = moments.time if i < passed else known.refuted
             if i < passed:
-                ledger.answer(SCAN, lambda: refuted)
+                ledger.answer(kind, lambda: refuted)
                 history.append(call, h, a, member + i, top, h + 1, False, NONE)
         return passed

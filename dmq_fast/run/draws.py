@@ -15,7 +15,7 @@ from dmq_fast.kernels import Stream
 from dmq_fast.moments import Moments, Simulated, SparseMoment, summed
 from dmq_fast.policy import Deviations, Policy
 from dmq_fast.run.hindsight import Archive
-from dmq_fast.run.ledger import ADDED, Ledger, OutOfBudget
+from dmq_fast.run.ledger import Ledger, OutOfBudget, added_to
 from dmq_fast.run.memory import Known, Memory
 from dmq_fast.run.options import Options
 from dmq_fast.samplers import RolloutSampler, Sampler, collect_chunks
@@ -158,7 +158,7 @@ class Draws:
             shares = self.sampler.n_actions
         else:
             data = self._states(cover, h)
-        return self.ledger.answer_level(h, self._sum_of_moments, h, data, shares, kept)
+        return self.ledger.answer_level(h, self.sampler.dimension, self._sum_of_moments, h, data, shares, kept)
 
     def _states(self, cover: Sequence[Policy], h: int) -> list[Batch]:
         """Return N states of level h drawn with each policy."""
@@ -183,7 +183,8 @@ class Draws:
 
     def second_moment(self, batch: Batch, level: int) -> Moment:
         """Return M2 of one level."""
-        found: Moment = self.ledger.answer(ADDED, lambda: (level, batch.moments.moment_at(level)))[1]
+        kind = added_to(level, self.sampler.dimension)
+        found: Moment = self.ledger.answer(kind, lambda: batch.moments.moment_at(level))
         return found
 
     def spend(self, batch: Batch) -> None:

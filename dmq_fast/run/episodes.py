@@ -7,6 +7,7 @@ workers, which draw the pieces of greedy policies, nor on where a run was cut.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -22,8 +23,8 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Episode, Greedy, OptimisticPlanner, Rule, Stream
 from dmq_fast.policy import Optimistic, Policy
 from dmq_fast.run import journal
-from dmq_fast.run.journal import JournalError, Record
-from dmq_fast.run.ledger import Kind, Ledger
+from dmq_fast.run.journal import Record
+from dmq_fast.run.ledger import Kind, Ledger, expect
 from dmq_fast.samplers import Drawing, RolloutSampler, Sampler, check_shown
 
 __all__ = ["Episodes"]
@@ -164,15 +165,22 @@ class Episodes:
         return [len(rows), *rows.ravel().tolist(), *actions.ravel().tolist()], [rewards, *new]
 
     def _add_record(self, record: Record, piece: Piece) -> None:
-        planner, n = self.planner, record.integers[0]
+        planner, n = self.planner, piece.n
         shape = (n, planner.horizon)
+        sizes, got = (n, 2 * math.prod(shape)), ((*record.integers, -1)[0], len(record.integers) - 1)
+        expect(got == sizes, "{} episodes with {} rows and actions, got {} with {}".format(*sizes, *got))
         rows, actions = np.array(record.integers[1:]).reshape(2, *shape)
+        fresh = [max(0, int(last) + 1 - len(known)) for last, known in zip(rows.max(0), self._rows, strict=True)]
+        expect(bool((rows >= 0).all()), f"numbers of feature rows >= 0, got {rows.min()}")
+        size = rows.size + sum(fresh) * planner.dimension
+        expect(
+            len(record.floats) == size,
+            f"{rows.size} rewards and {sum(fresh)} rows of {planner.dimension} features, got {len(record.floats)}",
+        )
         rewards, new = record.floats[: rows.size].reshape(shape), record.floats[rows.size :]
         features, spelled = np.empty((*shape, planner.dimension)), iter(new.reshape(-1, planner.dimension))
         for h, known in enumerate(self._rows):
-            known.extend(islice(spelled, max(0, int(rows[:, h].max()) + 1 - len(known))))
+            known.extend(islice(spelled, fresh[h]))
             features[:, h] = [known[row] for row in rows[:, h]]
-        if n != piece.n:
-            raise JournalError(f"journal: expected {piece.n} episodes, got {n}; was it written on another machine?")
         for episode in zip(features, actions, rewards, strict=True):
             planner.add(*episode)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import struct
 import time
@@ -166,6 +167,12 @@ class Journal:
                 f"{NAMES[record.kind]} after {record.calls}; was it written on another machine?"
             )
         return record
+
+    def refusal(self, record: Record, error: ValueError) -> JournalError:
+        """Return the error about a record whose content is not the answer that it stands for."""
+        return JournalError(
+            f"{self.path}: damaged: {NAMES[record.kind]} after {record.calls} calls of the sampler: {error}"
+        )
 
     def record(
         self, kind: int, elapsed: float, calls: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()
@@ -327,8 +334,10 @@ def synced(contents: bytes, begin: int) -> int:
     while at >= 0:
         if (record := unseal(contents, at)) is not None:
             kind, _, payload = record
-            # The header is synced before any other record is written.
-            latest = max(latest, struct.unpack_from("<q", payload, START.size)[0] if kind == SYNCED else 1)
+            latest = max(latest, 1)  # the header is synced before any other record is written
+            if kind == SYNCED:
+                with contextlib.suppress(ValueError):  # which no run has written
+                    latest = max(latest, *decision(kind, payload).integers)
         at = contents.find(MARK, at + 1)
     return latest
 
@@ -353,12 +362,23 @@ def decisions(path: Path, contents: bytes) -> Iterator[Record]:
         if kind == HEADER:
             continue
         try:
-            elapsed, calls, n_integers = START.unpack_from(payload)
-            integers = np.frombuffer(payload, "<i8", n_integers, START.size)
-            floats = np.frombuffer(payload[START.size + 8 * n_integers :], "<f8").astype(np.float64)
-        except (ValueError, struct.error) as error:
+            yield decision(kind, payload)
+        except ValueError as error:
             raise JournalError(f"{path}: damaged: record {number} ({error})") from error
-        yield Record(kind, elapsed, calls, tuple(integers.tolist()), floats)
+
+
+def decision(kind: int, payload: memoryview) -> Record:
+    """Return the record with a payload that is not the header; ValueError if it cannot be one."""
+    if len(payload) < START.size:
+        raise ValueError(f"expected at least {START.size} bytes, got {len(payload)}")
+    elapsed, calls, n_integers = START.unpack_from(payload)
+    if not 0.0 <= elapsed < math.inf:
+        raise ValueError(f"expected a time >= 0, got {elapsed}")
+    integers = np.frombuffer(payload, "<i8", n_integers, START.size) if n_integers else np.empty(0, dtype=np.int64)
+    floats = np.frombuffer(payload[START.size + 8 * n_integers :], "<f8").astype(np.float64)
+    if kind == SYNCED and len(integers) != 1:
+        raise ValueError(f"expected the byte up to which the file was synced, got {len(integers)} integers")
+    return Record(kind, elapsed, calls, tuple(integers.tolist()), floats)
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:

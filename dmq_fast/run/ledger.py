@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from dmq_fast.run import journal
 from dmq_fast.run.journal import Journal, Record
 from dmq_fast.run.options import Budget
 
-__all__ = ["ADDED", "FIT", "SCAN", "Fit", "Kind", "Ledger", "OutOfBudget", "Scan"]
+__all__ = ["Fit", "Kind", "Ledger", "OutOfBudget", "Scan", "added_to", "expect", "fit_of", "scan_of"]
 
 
 class OutOfBudget(Exception):
@@ -33,7 +34,10 @@ class OutOfBudget(Exception):
 
 
 class Kind(NamedTuple):
-    """A kind of answer: its code in the journal, and the functions from an answer to a record and back."""
+    """A kind of answer: its code in the journal, and the functions from an answer to a record and back.
+
+    `unpack` raises ValueError where a record, whose checksum is right, is no such answer.
+    """
 
     code: int
     pack: Callable[[Any], tuple[Sequence[int], Sequence[Any]]]
@@ -61,11 +65,45 @@ class Fit(NamedTuple):
     rewarded: bool
 
 
-def unpack_scan(record: Record) -> Scan:
-    """Return the `Scan` of a record."""
-    found, n_marginal = record.integers
-    end = len(record.floats) - (2 if found >= 0 else 0)
-    return Scan(found, record.floats[:end], record.floats[end:], n_marginal)
+def expect(condition: bool, what: str) -> None:
+    """Raise ValueError with what a record was expected to hold, if it does not."""
+    if not condition:
+        raise ValueError(f"expected {what}")
+
+
+@cache
+def scan_of(top: int, bottom: int) -> Kind:
+    """Return the kind of answer to a scan of the levels top, top - 1, ..., bottom."""
+
+    def pack(scan: Scan) -> tuple[Sequence[int], Sequence[Any]]:
+        return (scan.found, scan.n_marginal), (scan.values, scan.potentials)
+
+    def unpack(record: Record) -> Scan:
+        expect(len(record.integers) == 2, f"2 integers, got {len(record.integers)}")
+        found, n_marginal = record.integers
+        expect(found == -1 or bottom <= found <= top, f"-1 or a level in {bottom} to {top}, got {found}")
+        expect(n_marginal >= 0, f"a number of answers >= 0, got {n_marginal}")
+        end = len(record.floats) - (2 if found >= 0 else 0)
+        most = top - max(found, bottom) + 1
+        expect(0 <= end <= most, f"at most {most} values, and two potentials with a True, got {len(record.floats)}")
+        return Scan(found, record.floats[:end], record.floats[end:], n_marginal)
+
+    return Kind(journal.SCAN, pack, unpack)
+
+
+def fit_of(dimension: int) -> Kind:
+    """Return the kind of answer to a fit of theta_h^a, shape (dimension,)."""
+
+    def pack(fit: Fit) -> tuple[Sequence[int], Sequence[Any]]:
+        return (fit.rewarded,), (fit.theta,)
+
+    def unpack(record: Record) -> Fit:
+        expect(record.integers in ((0,), (1,)), f"the integer 0 or 1, got {record.integers}")
+        expect(len(record.floats) == dimension, f"theta of {dimension} numbers, got {len(record.floats)}")
+        expect(bool(np.isfinite(record.floats).all()), f"a finite theta, got {record.floats}")
+        return Fit(record.floats, bool(record.integers[0]))
+
+    return Kind(journal.FIT, pack, unpack)
 
 
 def pack_moment(level: int, moment: NDArray[Any] | SparseMoment) -> tuple[Sequence[int], NDArray[Any]]:
@@ -75,35 +113,32 @@ def pack_moment(level: int, moment: NDArray[Any] | SparseMoment) -> tuple[Sequen
     return (level,), moment
 
 
-def unpack_moment(integers: Sequence[int], floats: NDArray[np.float64]) -> tuple[int, NDArray[Any] | SparseMoment]:
-    """Return the level and the second moment of a record."""
-    if len(integers) == 1:
-        return integers[0], floats.reshape(round(floats.size**0.5), -1)
-    support = np.array(integers[2:], dtype=np.int32)
-    return integers[0], SparseMoment(integers[1], support, floats.reshape(len(support), len(support)))
+def unpack_moment(
+    level: int, dimension: int, integers: Sequence[int], floats: NDArray[np.float64]
+) -> NDArray[Any] | SparseMoment:
+    """Return the second moment of a level from the integers and floats of its record."""
+    expect(integers[:1] == (level,), f"level {level}, got {integers[:1]}")
+    sparse = len(integers) > 1
+    size = len(integers) - 2 if sparse else dimension
+    expect(len(floats) == size**2, f"{size} x {size} moments, got {len(floats)}")
+    expect(bool(np.isfinite(floats).all()), "finite moments, got others")
+    if not sparse:
+        return floats.reshape(size, size)
+    expect(integers[1] == dimension, f"dimension {dimension}, got {integers[1]}")
+    support = np.array(integers[2:], dtype=np.int64)
+    ascending = bool((np.diff(support, prepend=-1, append=dimension) > 0).all())
+    expect(ascending, f"ascending columns below {dimension}, got {support}")
+    return SparseMoment(dimension, support.astype(np.int32), floats.reshape(size, size))
 
 
-def pack_added(added: tuple[int, NDArray[Any] | SparseMoment]) -> tuple[Sequence[int], Sequence[Any]]:
-    """Return the record of a moment that was added to a level."""
-    integers, floats = pack_moment(*added)
-    return integers, (floats,)
+def added_to(level: int, dimension: int) -> Kind:
+    """Return the kind of answer to which second moment a True added to a level."""
 
+    def pack(moment: NDArray[Any] | SparseMoment) -> tuple[Sequence[int], Sequence[Any]]:
+        integers, floats = pack_moment(level, moment)
+        return integers, (floats,)
 
-SCAN = Kind(
-    journal.SCAN,
-    lambda scan: ((scan.found, scan.n_marginal), (scan.values, scan.potentials)),
-    unpack_scan,
-)
-FIT = Kind(
-    journal.FIT,
-    lambda fit: ((fit.rewarded,), (fit.theta,)),
-    lambda record: Fit(record.floats, bool(record.integers[0])),
-)
-ADDED = Kind(
-    journal.ADDED,
-    pack_added,
-    lambda record: unpack_moment(record.integers, record.floats),
-)
+    return Kind(journal.ADDED, pack, lambda record: unpack_moment(level, dimension, record.integers, record.floats))
 
 
 class Ledger:
@@ -157,12 +192,17 @@ class Ledger:
             return find(*arguments)
         recalled = self.journal.recall(kind.code, self.calls)
         if recalled is not None:
-            return kind.unpack(recalled)
+            try:
+                return kind.unpack(recalled)
+            except ValueError as error:
+                raise self.journal.refusal(recalled, error) from error
         found = find(*arguments)
         self._record(kind.code, *kind.pack(found))
         return found
 
-    def answer_level(self, h: int, find: Callable[..., Any], *arguments: Any) -> NDArray[Any] | SparseMoment:
+    def answer_level(
+        self, h: int, dimension: int, find: Callable[..., Any], *arguments: Any
+    ) -> NDArray[Any] | SparseMoment:
         """Return S_h of a level just learned. Its record also holds `seconds`, and a recalled one restores them."""
 
         def pack(moment: NDArray[Any] | SparseMoment) -> tuple[Sequence[int], Sequence[Any]]:
@@ -170,9 +210,11 @@ class Ledger:
             return integers, (list(self.seconds.values()), floats)
 
         def unpack(record: Record) -> NDArray[Any] | SparseMoment:
-            split = len(self.seconds)
-            self.seconds = dict(zip(self.seconds, record.floats[:split].tolist(), strict=True))
-            return unpack_moment(record.integers, record.floats[split:])[1]
+            seconds, floats = np.split(record.floats, [len(self.seconds)])
+            moment = unpack_moment(h, dimension, record.integers, floats)
+            expect(bool(((seconds >= 0.0) & (seconds < math.inf)).all()), f"seconds >= 0, got {seconds}")
+            self.seconds = dict(zip(self.seconds, seconds.tolist(), strict=True))
+            return moment
 
         moment: NDArray[Any] | SparseMoment = self.answer(Kind(journal.LEVEL, pack, unpack), find, *arguments)
         return moment

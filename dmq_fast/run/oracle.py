@@ -14,7 +14,7 @@ from dmq_fast.moments import Moments
 from dmq_fast.run.cover import CoverMoments
 from dmq_fast.run.draws import Batch
 from dmq_fast.run.history import History
-from dmq_fast.run.ledger import FIT, SCAN, Fit, Ledger, Scan
+from dmq_fast.run.ledger import Fit, Ledger, Scan, fit_of, scan_of
 
 __all__ = ["Oracle", "Regression"]
 
@@ -63,7 +63,7 @@ class Oracle:
         known, began, certain = batch.known, cover_moments.time, True
         top, bottom = levels[-1], levels[0]
         while top >= bottom:
-            scan: Scan = self.ledger.answer(SCAN, self._scan, cover_moments, batch, top, bottom)
+            scan: Scan = self.ledger.answer(scan_of(top, bottom), self._scan, cover_moments, batch, top, bottom)
             shift = scan.found >= 0
             # Values are recorded, so they are computed every time.
             certain = certain and scan.n_marginal == self.n_marginal and len(scan.values) == 0
@@ -104,13 +104,13 @@ class Regression:
         Whether any return to go was not zero.
     """
 
-    def __init__(self, solver: Solver, ledger: Ledger) -> None:
-        self.solver, self.ledger = solver, ledger
+    def __init__(self, solver: Solver, ledger: Ledger, dimension: int) -> None:
+        self.solver, self.ledger, self.kind = solver, ledger, fit_of(dimension)
         self.saw_reward = False
 
     def fit(self, pairs: Sequence[Batch], h: int) -> NDArray[Any]:
         """Return theta_h^a, shape (d,), fitted to all pairs (phi(s_h), y) of one action."""
-        fit: Fit = self.ledger.answer(FIT, self._fit, pairs, h)
+        fit: Fit = self.ledger.answer(self.kind, self._fit, pairs, h)
         self.saw_reward = self.saw_reward or fit.rewarded
         return fit.theta
 

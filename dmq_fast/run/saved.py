@@ -12,18 +12,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.files import FileError, replacing
-from dmq_fast._support.json_text import from_json, to_json
+from dmq_fast._support.json_text import Form, check_form, from_json, to_json
 from dmq_fast._version import __version__
 from dmq_fast.arithmetic import ExactGreedy
-from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
+from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.run.history import History, OracleCall
 
-__all__ = ["read", "write"]
+__all__ = ["STOPPING", "WITH_COVERS", "read", "write"]
 
 # Versions of the file format: raised whenever an older reader could not understand a newer file. Results without
 # covers, of runs that stop by themselves, have the second.
 FORMAT, STOPPING_FORMAT = 1, 2
+
+ANY_RUN: dict[str, Form] = {
+    "status": str,
+    "variant": str,
+    "options": dict,
+    "parameters": dict,
+    "function_class": {"name": str},
+    "counts": {"trajectories": {...: int}},
+    "seconds": {"total": float, ...: float},
+    "key": [str, str],
+    "warnings": [str],
+}
+WITH_COVERS = ANY_RUN | {
+    "parameters": {"n_samples": int, "eps_t": float, "eps_r": float, "ratio": float},
+    "counts": ANY_RUN["counts"] | dict.fromkeys(("oracle_calls", "trues", "algorithm_2_runs", "sampler_calls"), int),
+}
+STOPPING = ANY_RUN | {
+    "stopping": {
+        "reason": str,
+        "tests_made": int,
+        "test_size": int,
+        "mean_return": int | float | None,
+        "interval": [float, float],
+        "loss_quantile": float,
+        "p_min": float,
+        "disagreements": [dict],
+    }
+}
+"""What the headers hold that the package reads of a result."""
 
 
 def write(path: str | os.PathLike[str], result: Any) -> None:
@@ -99,7 +128,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Return the fields of a result from the contents of its file; ValueError names one that does not fit."""
     theta = member(arrays, "theta", np.float64, (None, None, None))
-    horizon = len(theta)
+    horizon, n_actions = theta.shape[:2]
     rules = RuleTable.decode(arrays, theta.shape[1:])
     policies = [
         [Policy([rules[i] for i in row]) for row in member(arrays, name, np.int64, (None, horizon), 0, len(rules))]
@@ -111,7 +140,11 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str,
         raise ValueError(f"policy, cover: expected 1 and {sizes.sum()} policies, got {[len(p) for p in policies]}")
     ends = np.cumsum(sizes).tolist()
     types = dict.fromkeys(OracleCall._fields, np.int64) | {"decision": np.bool_, "value": np.float64}
-    columns = [member(arrays, f"history_{name}", kind, (None,)).tolist() for name, kind in types.items()]
+    ranges = {"call": (0, None), "target": (-1, horizon), "action": (-1, n_actions), "level": (0, horizon)}
+    ranges["member"] = (0, int(sizes.max()))
+    columns = [
+        member(arrays, f"history_{name}", kind, (None,), *ranges.get(name, ())).tolist() for name, kind in types.items()
+    ]
     history = History()
     for call, target, action, policy, level, decision, value in zip(*columns, strict=True):
         history.append(call, target, action, policy, level, level, decision, np.array([value]))
@@ -119,20 +152,20 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str,
     arrays.setdefault("history_potentials", np.full((trues, 2), np.nan))
     for before, after in member(arrays, "history_potentials", np.float64, (trues, 2)).tolist():
         history.note_potential(before, after)
-    kinds: dict[str, type] = {"status": str, "variant": str} | dict.fromkeys(
-        ("options", "parameters", "function_class", "counts", "seconds"), dict
-    )
-    kinds |= {"stopping": dict} if stopping else {}
-    for name, kind in (kinds | {"key": list, "warnings": list}).items():
-        if not isinstance(header[name], kind):
-            raise ValueError(f"{name}: expected {kind.__name__}, got {header[name]!r}")
+    form = STOPPING if stopping else WITH_COVERS
+    check_form("header", header, form)
+    if stopping and header["stopping"]["mean_return"] is not None:
+        for name in ("gaps", "largest_v"):
+            check_form(f"stopping.{name}", by_level := header["stopping"][name], [float])
+            if len(by_level) != horizon:
+                raise ValueError(f"stopping.{name}: expected {horizon} numbers, got {len(by_level)}")
     cover = tuple(tuple(policies[1][end - size : end]) for size, end in zip(sizes, ends, strict=True))
-    return {name: header[name] for name in kinds} | {
+    return {name: header[name] for name in form} | {
         "policy": policies[0][0],
         "theta": theta,
         "cover": cover,
         "history": history,
-        "key": (int(header["key"][0], 16), int(header["key"][1], 16)),
+        "key": Stream.from_key([int(word, 16) for word in header["key"]]).key,
         "warnings": tuple(header["warnings"]),
     }
 
@@ -146,7 +179,9 @@ def member(
     below: int | None = None,
 ) -> NDArray[Any]:
     """Return one array of a file; ValueError if it has another dtype or shape, or entries outside this range."""
-    array = arrays[name]
+    array = arrays.get(name)
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{name}: expected an array, got {'none' if array is None else 'another file'}")
     fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
     # The dtype of text depends on its longest entry.
     same = array.dtype.kind == "U" if dtype is np.str_ else array.dtype == dtype

@@ -71,20 +71,21 @@ def cells_of(rows: Iterable[Mapping[str, Any]]) -> list[CellRuns]:
     )
 
 
-def natural(text: str) -> tuple[str | int, ...]:
+def natural(text: str) -> tuple[str | tuple[int, str], ...]:
     """Return a sort key of a text, in which the numbers sort by size.
 
     >>> sorted(["size 10", "size 9", "size"], key=natural)
     ['size', 'size 9', 'size 10']
     """
-    return tuple(int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", text)))
+    parts = re.split(r"0*(\d+)", text)  # numbers of any length, which `int` does not read
+    return tuple((len(part), part) if i % 2 else part for i, part in enumerate(parts))
 
 
-def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, tuple[str | int, ...]]]:
+def sortable(parameters: Mapping[str, Any]) -> Iterator[tuple[str, float, tuple[str | tuple[int, str], ...]]]:
     """Yield a sort key of parameters: numbers sort by size, other values by their text."""
     for name, value in parameters.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        yield name, float(value) if is_number else 0.0, () if is_number else natural(str(value))
+        yield name, value if is_number else 0.0, () if is_number else natural(str(value))
 
 
 def split_parameters(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:

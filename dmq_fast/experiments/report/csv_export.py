@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dmq_fast._support.files import replacing
+from dmq_fast._support.files import replacing, writable
 from dmq_fast._support.json_text import to_json
 from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 
-__all__ = ["as_specified", "check_format", "columns", "export", "write_csv", "write_parquet"]
+__all__ = ["as_specified", "check_format", "columns", "export", "learning_curve", "write_csv", "write_parquet"]
 
 # The entries of these dicts become columns of their own, with this prefix to the name.
 SPREAD = {
@@ -77,10 +77,18 @@ def columns(rows: Iterable[Mapping[str, Any]], *, curves: bool = False) -> dict[
     return {name: [row.get(name) for row in flat] for name in names}
 
 
+def learning_curve(row: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the columns of the learning curve of a run; none where `details` holds no table of that name."""
+    curve = (row.get("details") or {}).get("curve")
+    if not isinstance(curve, dict) or not all(isinstance(column, list) for column in curve.values()):
+        return {}
+    return curve if len(set(map(len, curve.values()))) == 1 else {}
+
+
 def checkpoints(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
     """Yield a row for each checkpoint of the learning curves."""
     for row in rows:
-        curve = (row.get("details") or {}).get("curve") or {}
+        curve = learning_curve(row)
         run = {name: row[name] for name in OF_THE_RUN if name in row}
         for values in zip(*curve.values(), strict=True):
             yield run | dict(zip(curve, values, strict=True))
@@ -162,13 +170,15 @@ def put(data: bytes, path: str | os.PathLike[str]) -> None:
 
 
 def as_texts(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return a table with its lists and dicts as JSON."""
-    return {name: [as_text(value) for value in values] for name, values in table.items()}
+    """Return a table with its lists and dicts as JSON, and all texts such as UTF-8 can encode."""
+    return {writable(name): [as_text(value) for value in values] for name, values in table.items()}
 
 
 def as_text(value: Any) -> Any:
-    """Return a list or dict as JSON, any other value as it is."""
-    return to_json(value) if isinstance(value, list | dict) else value
+    """Return a list or dict as JSON, and any other value but a text as it is."""
+    if isinstance(value, list | dict):
+        return to_json(value)
+    return writable(value) if isinstance(value, str) else value
 
 
 def as_csv(table: dict[str, list[Any]]) -> bytes:

@@ -16,6 +16,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from dmq_fast._support.json_text import Form, check_form
+from dmq_fast.experiments.report.csv_export import learning_curve
 from dmq_fast.experiments.sweeps.algorithms import GOOD, REWARD_EVERY
 from dmq_fast.experiments.sweeps.runs import FAILURES
 
@@ -77,9 +79,20 @@ def check_share(share: float) -> None:
         raise ValueError(f"share: expected a number in (0, 1], got {share}")
 
 
+PROGRESS: dict[str, Form] = {
+    "curve": {"episodes": [int], "value": [float], "reward": [float], "regret": [float]},
+    **dict.fromkeys(("learned_at", "solved_at"), int | None),
+}
+"""What reports read of that which `algorithms.progress_of` adds to the details of a run with a known optimum."""
+
+
 def has_curve(row: Mapping[str, Any]) -> bool:
-    """Whether a run has a learning curve and a known optimum."""
-    return "learned_at" in (row.get("details") or {})
+    """Whether a run has a learning curve and a known optimum, as those of baselines have."""
+    try:
+        check_form("details", row.get("details"), PROGRESS)
+    except ValueError:
+        return False
+    return bool(learning_curve(row)) and row.get("optimal_value") is not None
 
 
 def by_policy(row: Mapping[str, Any], share: float = GOOD) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.words import number_of
 from dmq_fast.experiments.sweeps.runs import FAILURES
-from dmq_fast.experiments.sweeps.store import COLUMNS, FILE, Store, reading
+from dmq_fast.experiments.sweeps.store import COLUMNS, FILE, Store, loaded, naming, reading, specs
 
 __all__ = ["MergeError", "Merged", "merge"]
 
@@ -121,7 +121,7 @@ def check_specs(places: Sequence[Path]) -> None:
     common: dict[str, str] = {}
     for place in places:
         with reading(place / FILE) as source:
-            own = dict(source.execute("SELECT text, name FROM specs"))
+            own = {text: name for name, text, _ in specs(source)}
         shared = {text: name for text, name in own.items() if text in common} if common and own else own or common
         if own and not shared:
             raise MergeError(
@@ -142,10 +142,11 @@ class Findings:
 
     def take(self, source: sqlite3.Connection, place: Path) -> None:
         """Take the specifications and the rows of a store."""
-        specs = source.execute("SELECT text, name, runs, began FROM specs")
-        self.connection.executemany("INSERT OR IGNORE INTO specs VALUES (?, ?, ?, ?)", specs)
+        seen = source.execute("SELECT text, name, runs, began FROM specs")
+        self.connection.executemany("INSERT OR IGNORE INTO specs VALUES (?, ?, ?, ?)", seen)
         marks = ", ".join("?" * len(NAMES))
         for values in source.execute(f"SELECT {', '.join(NAMES)} FROM runs"):
+            loaded(values)  # refuses what no sweep has stored
             row = dict(zip(NAMES, values, strict=True))
             key = row["cell"], row["seed"]
             if self.connection.execute(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values).rowcount:
@@ -161,7 +162,10 @@ class Findings:
         """Whether a row is to replace that of the same run; notes a conflict."""
         key = row["cell"], row["seed"]
         query = f"SELECT {', '.join(NAMES)} FROM runs WHERE cell = ? AND seed = ?"
-        known = dict(zip(NAMES, self.connection.execute(query, key).fetchone(), strict=True))
+        values = self.connection.execute(query, key).fetchone()
+        with naming(self.out / FILE):
+            loaded(values)
+        known = dict(zip(NAMES, values, strict=True))
         if rank(row) != rank(known):
             return rank(row) < rank(known)
         different = [name for name in RESULTS if row[name] != known[name]]

@@ -73,7 +73,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmq_fast._support.checks import integer
-from dmq_fast._support.json_text import from_json, to_json
+from dmq_fast._support.json_text import from_json, not_too_deep, to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of
 from dmq_fast.environments import registry
@@ -256,26 +256,37 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     if isinstance(spec, Spec):
         return spec
     if isinstance(spec, Mapping):
-        return build(dict(spec), "sweep", to_json(spec, default=str), Source("specification", {}))
+        with refusing("specification"):
+            text = to_json(spec, default=str)
+        return build(dict(spec), "sweep", text, Source("specification", {}))
     if not isinstance(spec, str | os.PathLike):
         raise TypeError(f"spec: expected a path, a mapping or a Spec, got {spec!r}")
     path = Path(spec)
-    try:
+    data = path.read_bytes()
+    with refusing(f"{path}: not TOML"):
         # Some editors write a byte order mark at the beginning of a file.
-        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-        data = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SpecError(f"{path}: not TOML: {error}") from error
-    return build(data, path.stem, text, Source(str(path), key_lines(text)))
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        contents, lines = tomllib.loads(text), key_lines(text)
+    return build(contents, path.stem, text, Source(str(path), lines))
 
 
 def reread(text: str, name: str) -> Spec:
     """Read the text of a specification that a store holds: TOML, or JSON where it was given from Python; see `read`."""
-    try:
+    with refusing(f"{name}: not a specification"):
         data = from_json(text) if text.startswith("{") else tomllib.loads(text)
-    except ValueError as error:
-        raise SpecError(f"{name}: not a specification: {error}") from error
     return build(data, name, text, Source(name, {}))
+
+
+@contextlib.contextmanager
+def refusing(beginning: str) -> Iterator[None]:
+    """Turn errors at a text that is no TOML or JSON, or nests too deep, into SpecError with this beginning."""
+    try:
+        with not_too_deep():
+            yield
+    except SpecError:
+        raise
+    except ValueError as error:
+        raise SpecError(f"{beginning}: {error}") from error
 
 
 def check_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -292,6 +303,12 @@ def check_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
 
 def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
     """Return the specification with these contents."""
+    with refusing(source.name):
+        return built(data, name, text, source)
+
+
+def built(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
+    """Return the specification with these contents, which do not nest too deep."""
     refuse_unknown(source, (), data, TOP)
     name = data.get("name", name)
     if not isinstance(name, str):

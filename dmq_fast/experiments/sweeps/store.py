@@ -12,6 +12,7 @@ import contextlib
 import datetime
 import itertools
 import os
+import re
 import secrets
 import socket
 import sqlite3
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmq_fast._support.files import make_directory, sync_directory, temporary_beside
-from dmq_fast._support.json_text import from_json
+from dmq_fast._support.json_text import Form, check_form, from_json
 from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
 from dmq_fast.experiments.sweeps.spec import Cell, Spec
 
@@ -278,17 +279,13 @@ def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """
     path = Path(directory) / FILE
     with reading(path) as connection:
-        found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs ORDER BY cell, seed").fetchall()
-    try:
-        return [{name: loaded(name, value) for name, value in zip(COLUMNS, row, strict=True)} for row in found]
-    except (ValueError, TypeError) as error:
-        raise StoreError(f"{path}: a row is damaged: {error}") from error
+        return rows(connection, "ORDER BY cell, seed")
 
 
 def load_specs(directory: str | os.PathLike[str]) -> list[tuple[str, str, int]]:
     """Return names, texts and numbers of runs of the specifications that a directory has seen; errors as in `load`."""
     with reading(Path(directory) / FILE) as connection:
-        return list(connection.execute("SELECT name, text, runs FROM specs ORDER BY began"))
+        return specs(connection)
 
 
 class State(NamedTuple):
@@ -330,30 +327,54 @@ class Work(NamedTuple):
 def load_state(directory: str | os.PathLike[str]) -> State:
     """Return what a directory holds besides results; errors as in `load`."""
     path = Path(directory) / FILE
-    names = ", ".join(COLUMNS)
     failing = f"status IN ({', '.join('?' * len(FAILURES))})"
     with reading(path) as connection:
         connection.execute("BEGIN")  # all of it at one moment
-
-        def rows(query: str, *arguments: Any) -> list[dict[str, Any]]:
-            found = connection.execute(f"SELECT {names} FROM runs {query}", arguments)
-            return [{name: loaded(name, value) for name, value in zip(COLUMNS, row, strict=True)} for row in found]
-
-        specs = list(connection.execute("SELECT name, text, runs FROM specs ORDER BY began"))
-        found = connection.execute("SELECT cell, seed, status FROM runs ORDER BY cell, seed")
+        seen = specs(connection)
+        found = entries(connection, "SELECT cell, seed, status FROM runs ORDER BY cell, seed", str, int, str)
         statuses = {(cell, seed): status for cell, seed, status in found}
-        examples = {row["cell"]: row for row in rows("GROUP BY cell")}
-        failures = rows(f"WHERE {failing} ORDER BY cell, seed", *FAILURES)
+        examples = {row["cell"]: row for row in rows(connection, "GROUP BY cell")}
+        failures = rows(connection, f"WHERE {failing} ORDER BY cell, seed", *FAILURES)
         shards: set[tuple[str, str]] = set()
         working = []
         if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'running'").fetchone()[0]:
-            shards = set(connection.execute("SELECT DISTINCT text, shard FROM sweeps"))
-            sweeps = connection.execute("SELECT id, host, pid, seen FROM sweeps ORDER BY seen").fetchall()
-            for sweep, host, pid, seen in sweeps:
-                running = list(connection.execute("SELECT cell, seed FROM running WHERE sweep = ?", (sweep,)))
-                if running:
-                    working.append(Work(host, pid, seen, running))
-    return State(specs, statuses, examples, failures, shards, working)
+            shards = set(entries(connection, "SELECT DISTINCT text, shard FROM sweeps", str, str))
+            for _, shard in shards:
+                if shard and not is_shard(shard):
+                    raise ValueError(f"shard: expected a text such as '0/3', got {shard!r}")
+            sweeps = entries(connection, "SELECT id, host, pid, seen FROM sweeps ORDER BY seen", str, str, int, str)
+            for sweep, host, pid, last in sweeps:
+                if not 0 < pid < 2**31:
+                    raise ValueError(f"pid: expected the number of a process, got {pid}")
+                sent = entries(connection, "SELECT cell, seed FROM running WHERE sweep = ?", str, int, given=(sweep,))
+                if sent:
+                    working.append(Work(host, pid, last, sent))
+    return State(seen, statuses, examples, failures, shards, working)
+
+
+def is_shard(text: str) -> bool:
+    """Whether a text is I/N with 0 <= I < N, as `Store.note` writes it."""
+    numbers = re.fullmatch(r"([0-9]{1,18})/([0-9]{1,18})", text)
+    return numbers is not None and int(numbers[1]) < int(numbers[2])
+
+
+def rows(connection: sqlite3.Connection, query: str, *given: Any) -> list[dict[str, Any]]:
+    """Return the rows of runs that the end of a query selects, as `load` describes them; ValueError as `loaded`."""
+    found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs {query}", given)
+    return [loaded(row) for row in found]
+
+
+def specs(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
+    """Return names, texts and numbers of runs of the specifications."""
+    return entries(connection, "SELECT name, text, runs FROM specs ORDER BY began", str, str, int)
+
+
+def entries(connection: sqlite3.Connection, query: str, *kinds: type, given: Sequence[Any] = ()) -> list[Any]:
+    """Return the rows that a query finds; ValueError unless their entries are of these types."""
+    found = connection.execute(query, given).fetchall()
+    for row in found:
+        check_form("entry", list(row), list(kinds))
+    return found
 
 
 def now() -> str:
@@ -386,11 +407,35 @@ def stored(name: str, value: Any) -> Any:
     return float(value) if name == "n_trajectories" and value is not None and value >= 2**63 else value
 
 
-def loaded(name: str, value: Any) -> Any:
-    """Return the entry of a row that `stored` was given; of n_trajectories beyond 2^63, the first 53 bits."""
-    if name in STRUCTURED:
-        return from_json(value)
-    return int(value) if name == "n_trajectories" and value is not None else value
+FORMS: dict[str, Any] = {"TEXT": str, "INTEGER": int, "REAL": int | float, "JSON": dict}
+ROW: dict[str, Form] = {
+    name: FORMS[kind.split()[0]] if kind.endswith("NOT NULL") else FORMS[kind] | None for name, kind in COLUMNS.items()
+} | {"n_trajectories": int | float | None, "warnings": list}
+"""What the columns of a row hold; SQLite keeps values of other types, too."""
+
+
+def loaded(values: Sequence[Any]) -> dict[str, Any]:
+    """Return the row that was stored as these values; of n_trajectories beyond 2^63, the first 53 bits.
+
+    Raises
+    ------
+    ValueError
+        If the values are not those of a row.
+    """
+    row = dict(zip(COLUMNS, values, strict=True))
+    try:
+        for name in STRUCTURED:
+            row[name] = from_json(row[name])
+        check_form("row", row, ROW)
+        if row["status"] in FAILURES:
+            check_form("row.details", {"traceback": None} | row["details"], {"traceback": str | None})
+        if row["seed"] < 0:
+            raise ValueError(f"row.seed: expected an integer >= 0, got {row['seed']}")
+        if row["n_trajectories"] is not None:
+            row["n_trajectories"] = int(row["n_trajectories"])
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"the row of cell {row['cell']!r}, seed {row['seed']!r}, is damaged: {error}") from error
+    return row
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
@@ -406,8 +451,10 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite into StoreError, which names the file."""
+    """Turn errors of SQLite, and at entries that no sweep has stored, into StoreError, which names the file."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except StoreError:
+        raise
+    except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
         raise StoreError(f"{path}: {error}") from error
