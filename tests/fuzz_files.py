@@ -1,0 +1,1085 @@
+"""Fuzz targets for what reads files and tables: results, journals, stores, specifications, MDPs, pickled states, JSON.
+
+Each input is a valid one with one or two things broken. The reader must succeed, and what it returns must be usable, or
+raise an error that it documents; `tests/fuzz.py` runs the targets.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import functools
+import io
+import itertools
+import json
+import logging
+import math
+import re
+import shutil
+import sqlite3
+import struct
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from fuzz import Target
+
+import dmq_fast as dmq
+from dmq_fast import experiments, kernels
+from dmq_fast._support.files import FileError
+from dmq_fast._support.json_text import from_json, plain, to_json
+from dmq_fast.cli.status import status_dict, status_table
+from dmq_fast.environments import FiniteMDP, chain, combination_lock, registry
+from dmq_fast.experiments.report.page import parameters_text
+from dmq_fast.experiments.sweeps import store
+from dmq_fast.experiments.sweeps.spec import SpecError, reread
+from dmq_fast.run import journal
+from dmq_fast.run.named import named_class
+from dmq_fast.run.saved import decode
+from dmq_fast.samplers import ExactSampler, RolloutSampler
+
+Generator = np.random.Generator
+
+logging.getLogger("dmq_fast").setLevel(logging.CRITICAL)  # runs log their warnings
+
+# ---- What every target uses
+
+
+@functools.cache
+def folder() -> Path:
+    """The directory of this process, removed at its end."""
+    memory = Path("/dev/shm")  # where a sync takes no time
+    path = Path(tempfile.mkdtemp(prefix="fuzz-", dir=memory if memory.is_dir() else None))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+@contextlib.contextmanager
+def only(*errors: type[Exception]) -> Iterator[None]:
+    """Let these errors pass, if they have a message, and turn all others into AssertionError, which is a finding."""
+    try:
+        yield
+    except errors as error:
+        assert str(error), f"{type(error).__name__} without a message"
+        raise
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__}: {error}") from error
+
+
+def pick(rng: Generator, things: Sequence[Any]) -> Any:
+    """One of some things, which NumPy does not convert."""
+    return things[int(rng.integers(len(things)))]
+
+
+def broken_bytes(rng: Generator, data: bytes) -> bytes:
+    """Bytes with a few of them flipped, cut off, inserted, removed, zeroed or moved."""
+    out = bytearray(data)
+    for _ in range(int(rng.integers(1, 4))):
+        at = int(rng.integers(len(out) + 1))
+        size = int(pick(rng, (1, 1, 2, 4, 8, 64)))
+        kind = rng.integers(6)
+        if kind == 0 and at < len(out):
+            out[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            del out[at:]
+        elif kind == 2:
+            out[at:at] = rng.bytes(size)
+        elif kind == 3:
+            del out[at : at + size]
+        elif kind == 4:
+            out[at : at + size] = bytes(len(out[at : at + size]))
+        else:
+            out[at:at] = out[at - size : at]
+    return bytes(out)
+
+
+def deep(depth: int) -> list[Any]:
+    """Lists in lists."""
+    out: list[Any] = []
+    for _ in range(depth):
+        out = [out]
+    return out
+
+
+JUNK: tuple[Any, ...] = (
+    None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**63, -(2**63), 2**64, 10**30, 0.0, 0.5, -1.5, 1e308, math.nan,
+    math.inf, "", "a", "NaN", "Infinity", "é", "\ud800", "0x0", "\x00", "1", [], [[]], [0], [1, 2], ["a", "b"], {},
+    {"a": 1}, [None], {"": {}},
+)  # fmt: skip
+"""Values of every type of JSON, the extreme ones among them."""
+
+
+def junk(rng: Generator) -> Any:
+    """A value that JSON can hold."""
+    return deep(int(rng.integers(5, 30))) if rng.random() < 0.02 else pick(rng, JUNK)
+
+
+def near(rng: Generator, value: Any) -> Any:
+    """A value of the same type, or one of another."""
+    if rng.random() < 0.5:
+        if isinstance(value, bool):
+            return not value
+        if isinstance(value, int):
+            return value + int(pick(rng, (-1, 1, 2, 10, 2**40, -(2**40))))
+        if isinstance(value, float):
+            return pick(rng, (-value, value + 1, value * 1e300, math.nan, math.inf, 0.0, 3))
+        if isinstance(value, str):
+            at = int(rng.integers(len(value) + 1))
+            return value[:at] + pick(rng, ("", "x", ":", "é", "\n", "0", "-")) + value[at + 1 :]
+    return junk(rng)
+
+
+def broken_json(rng: Generator, value: Any) -> Any:
+    """A copy of a JSON value with one of its entries, at any depth, replaced, removed, added, moved or repeated."""
+    if isinstance(value, dict | list) and value and rng.random() < 0.85:
+        items = dict(value) if isinstance(value, dict) else list(value)
+        key: Any = pick(rng, list(items)) if isinstance(items, dict) else int(rng.integers(len(items)))
+        kind = rng.integers(12)
+        if kind == 0:
+            del items[key]
+        elif kind == 1 and isinstance(items, dict):
+            items[pick(rng, ("", "a", "x y", "é", key + "_"))] = items.pop(key)
+        elif kind == 1:
+            items.insert(key, items[key])
+        elif kind == 2 and isinstance(items, dict):
+            items[key] = items[pick(rng, list(items))]
+        elif kind == 2:
+            items.append(junk(rng))
+        elif kind == 3:
+            items[key] = pick(rng, ([items[key]], {"a": items[key]}))
+        else:
+            items[key] = broken_json(rng, items[key])
+        return items
+    return near(rng, value)
+
+
+# ---- Results
+
+
+@functools.cache
+def results() -> tuple[tuple[dict[str, Any], dict[str, Any], bytes], ...]:
+    """Header, arrays and file of a saved result of each kind."""
+    lock = combination_lock(horizon=3, n_actions=2, rng=0)
+    runs = [
+        dmq.DMQ(lock, n_samples=4, rng=0),
+        dmq.DMQ(lock, n_samples=4, variant="paper", oracle="value", rng=1),
+        dmq.DMQ(chain(3, rng=0), epsilon=0.5, delta=0.5, rng=0),
+        dmq.DMQ(ExactSampler(lock, "rational"), n_samples=4, rng=0),
+        dmq.DMQ(lock, n_samples=4, rng=0, max_trajectories=10),
+    ]
+    made = []
+    for i, run in enumerate(runs):
+        path = folder() / f"template-{i}.npz"
+        result = run.learn()
+        dataclasses.replace(result, seconds=dict.fromkeys(result.seconds, 0.25)).save(path)  # always the same bytes
+        with np.load(path) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        made.append((json.loads(arrays.pop("header").item()), arrays, path.read_bytes()))
+    return tuple(made)
+
+
+DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "?", "<U3", "S3", "<c16", ">f8", "<M8[s]", "O", "f2", "V8")
+
+
+def npy(array: Any) -> bytes:
+    """The bytes of a .npy file."""
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=True)
+    return file.getvalue()
+
+
+def claimed(rng: Generator, array: Any) -> bytes:
+    """A .npy file whose header claims another shape or type than its data have."""
+    shape = pick(rng, ((10**12,), (2**62, 2**62), (-1,), (0,), (3, 3, 3), (1.5,), (), "x", (2**31, 2**31, 4)))
+    description = {"descr": pick(rng, DTYPES), "fortran_order": pick(rng, (False, True, 1)), "shape": shape}
+    text = repr(description if rng.random() < 0.9 else list(description)).encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + np.asarray(array).tobytes()
+
+
+def broken_array(rng: Generator, array: Any) -> bytes:
+    """A .npy file with an array like the given one, in one point."""
+    kind = rng.integers(8)
+    if kind == 0:
+        return broken_bytes(rng, npy(array))
+    if kind == 1:
+        return claimed(rng, array)
+    if kind == 2:
+        with contextlib.suppress(TypeError, ValueError):
+            return npy(array.astype(pick(rng, DTYPES)))
+    if kind == 3:
+        shaped = (array[:-1], array[1:], array[None], array.ravel(), array.T, array[:0], array.reshape(-1, 1))
+        return npy(pick(rng, shaped))
+    if kind == 4:
+        return npy(np.concatenate([array, array]))
+    if kind == 5 and rng.random() < 0.3:
+        return npy(np.array(junk(rng) if rng.random() < 0.5 else "text", dtype=pick(rng, (None, object))))
+    out = np.array(array)
+    if out.size:
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            out.flat[int(rng.integers(out.size))] = pick(
+                rng, (0, 1, 0, 1, -1, -2, -3, 2, 5, 2**62, -(2**62), math.nan, math.inf, 1e300, "x/0", "1/0", "", "1/3")
+            )
+    return npy(out)
+
+
+def result_file(rng: Generator) -> bytes:
+    """A saved result with something broken."""
+    header, arrays, whole = pick(rng, results())
+    if rng.random() < 0.1:
+        return broken_bytes(rng, whole)
+    members = {f"{name}.npy": npy(array) for name, array in arrays.items()}
+    text = None
+    for _ in range(int(pick(rng, (1, 1, 2)))):
+        kind = rng.integers(10)
+        name = pick(rng, list(arrays))
+        if kind < 4:
+            header = broken_json(rng, header)
+        elif kind == 4:
+            members.pop(f"{name}.npy", None)
+        elif kind == 5:
+            members[f"{pick(rng, list(arrays))}.npy"] = members.get(f"{name}.npy", b"")
+        else:
+            members[f"{name}.npy"] = broken_array(rng, arrays[name])
+    if rng.random() < 0.05:
+        text = pick(rng, ("[" * 100_000, "", "null", "{", '{"format": 1}', '{"format": 1e999}', "1" * 5000))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+        if rng.random() < 0.98:
+            archive.writestr("header.npy", npy(np.array(json.dumps(header) if text is None else text)))
+        if rng.random() < 0.05:
+            archive.writestr(pick(rng, ("extra.npy", "../outside.npy", "readme", "a/b.npy")), rng.bytes(20))
+    return file.getvalue()
+
+
+def use_result(result: dmq.Result) -> None:
+    """Look at all that a result offers, and save it again."""
+    horizon, n_actions, dimension = result.theta.shape
+    assert len(result.cover_sizes) == horizon == result.policy.horizon
+    assert isinstance(result.n_trajectories, int)
+    repr(result), result._repr_html_(), result.policy.digest()
+    for call in result.history:
+        assert call.member < max(result.cover_sizes)
+    for level in range(horizon):
+        action = result.policy.act(level, np.ones(dimension), n_actions=n_actions, rng=np.random.default_rng(0))
+        assert 0 <= action < n_actions
+    path = folder() / "again.npz"
+    result.save(path)
+    again = dmq.load(path)
+    assert again.policy == result.policy and again.history == result.history
+    assert to_json([again.counts, again.options, again.stopping]) == to_json(
+        [result.counts, result.options, result.stopping]
+    )
+
+
+def read_result(rng: Generator) -> None:
+    path = folder() / "result.npz"
+    path.write_bytes(result_file(rng))
+    with only(FileError):
+        result = dmq.load(path)
+    with only():
+        use_result(result)
+
+
+def decode_result(rng: Generator) -> None:
+    """What the file of a result holds, without the file: many more inputs a second."""
+    header, arrays, _ = pick(rng, results())
+    header, arrays = from_json(json.dumps(broken_json(rng, header))), dict(arrays)
+    if not isinstance(header, dict) or header.get("format") not in (1, 2):
+        return
+    try:
+        fields = decode(header, arrays)
+    except (ValueError, KeyError, TypeError, IndexError, StopIteration, ArithmeticError) as error:  # as `read` does
+        raise ValueError(str(error)) from error
+    with only():
+        result = dmq.Result(**fields)
+        assert isinstance(result.n_trajectories, int)
+        repr(result), result._repr_html_()
+
+
+# ---- Journals
+
+
+@functools.cache
+def journals() -> tuple[tuple[Callable[[Path], dmq.DMQ], bytes, bytes, list[tuple[int, int, bytes]]], ...]:
+    """A run of each kind: how to make it with a journal, what it returns, and its journal, as bytes and as records."""
+    lock = combination_lock(horizon=3, n_actions=2, rng=0)
+    settings: list[tuple[FiniteMDP, dict[str, Any]]] = [
+        (lock, {"n_samples": 4}),
+        (lock, {"n_samples": 4, "accumulate": True, "oracle": "value"}),
+        (lock, {"n_samples": 3, "variant": "frugal"}),
+        (lock, {"n_samples": 4, "variant": "paper"}),
+        (wide(chain(3, rng=0)), {"n_samples": 4, "accumulate": True}),
+        (chain(3, rng=0), {"epsilon": 0.5, "delta": 0.5}),
+    ]
+    made = []
+    for i, ((env, arguments), every) in enumerate(itertools.product(settings, (math.inf, 0.0))):
+        path = folder() / f"template-{i}.journal"
+        run = functools.partial(journalled, env, arguments)
+        usual, journal.SYNC_EVERY = journal.SYNC_EVERY, every  # with and without records of syncs
+        answer = essence(run(path).learn())
+        journal.SYNC_EVERY = usual
+        parts = [timeless(*record) for record in journal.records(path.read_bytes())]
+        made.append((run, answer, b"".join(itertools.starmap(journal.seal, parts)), parts))
+    return tuple(made)
+
+
+def timeless(kind: int, number: int, payload: memoryview) -> tuple[int, int, bytes]:
+    """A record in which all times are the same."""
+    if kind == journal.HEADER:
+        return kind, number, bytes(payload)
+    record = journal.decision(kind, payload)
+    if kind == journal.LEVEL:
+        record.floats[:3] = 0.25
+    return kind, number, journal.packed(0.5, record.calls, record.integers, [record.floats])
+
+
+def wide(env: FiniteMDP) -> FiniteMDP:
+    """The same with sparse features of 30 dimensions, whose moments are sparse in journals."""
+    padded = [np.pad(np.asarray(array), ((0, 0), (0, 30 - env.dimension))) for array in env.features]
+    return FiniteMDP(env.P, env.R, [scipy.sparse.csr_array(array) for array in padded], env.start)
+
+
+def journalled(env: FiniteMDP, arguments: dict[str, Any], path: Path) -> dmq.DMQ:
+    """A run with a journal; a budget ends it where a false answer would make it endless."""
+    return dmq.DMQ(env, rng=0, journal=path, max_trajectories=3000, **arguments)
+
+
+def essence(result: dmq.Result) -> bytes:
+    """Everything of a result but times, in bytes."""
+    columns = [column.tobytes() for column in result.history.columns().values()]
+    return b"|".join(
+        [result.theta.tobytes(), result.policy.digest(), result.history.potentials.tobytes(), *columns,
+         to_json([result.status, result.counts, result.cover_sizes, result.stopping, result.warnings]).encode()]
+    )  # fmt: skip
+
+
+def write_journal(data: bytes) -> Path:
+    path = folder() / "fuzz.journal"
+    path.write_bytes(data)
+    return path
+
+
+def cut_journal(rng: Generator) -> None:
+    """A journal whose bytes are damaged: the bytes of the undisturbed run, or an error."""
+    run, answer, data, _ = pick(rng, journals())
+    path = write_journal(data[: int(rng.integers(len(data) + 1))] if rng.random() < 0.4 else broken_bytes(rng, data))
+    with only(journal.JournalError):
+        result = run(path).learn()
+    with only():
+        assert essence(result) == answer, "another result than that of the undisturbed run"
+        assert not any("could not be written" in warning for warning in result.warnings)
+
+
+def broken_record(rng: Generator, kind: int, payload: bytes) -> tuple[int, bytes]:
+    """A record with other content."""
+    if kind == journal.HEADER:
+        return kind, json.dumps(broken_json(rng, json.loads(payload))).encode()
+    if len(payload) < journal.START.size:  # broken before
+        return kind, payload
+    elapsed, calls, n = journal.START.unpack_from(payload)
+    rest = payload[journal.START.size :]
+    integers = np.frombuffer(rest, "<i8", n).tolist()
+    floats = np.frombuffer(rest[8 * n :], "<f8").tolist()
+    place = rng.integers(15)
+    if place == 0:
+        elapsed = pick(rng, (math.nan, -1.0, math.inf, 1e300, 0.0))
+    elif place == 1:
+        calls += int(pick(rng, (-1, 1, 2**40, -(2**40))))
+    elif place == 2:
+        kind = int(rng.integers(1, len(journal.NAMES)))
+    elif place < 5 and integers:
+        at = int(rng.integers(len(integers)))
+        value = pick(rng, (0, 1, -1, -2, integers[at] + 1, integers[at] - 1, 2**62, -(2**62), 10**6))
+        if rng.random() < 0.6:
+            integers[at] = value
+        elif rng.random() < 0.5:
+            del integers[at]
+        else:
+            integers.insert(at, value)
+    elif place == 5:
+        n_claimed = pick(rng, (0, len(integers) + 1, len(integers) + 2, 2**32 - 1))
+        body = journal.packed(elapsed, calls, integers, floats)[journal.START.size :]
+        return kind, journal.START.pack(elapsed, calls, n_claimed) + body
+    elif place == 6:
+        return kind, broken_bytes(rng, payload)
+    elif floats:
+        at = int(rng.integers(len(floats)))
+        value = pick(rng, (0.0, math.nan, math.inf, -1.0, 1e300, 0.5, 0.0, floats[at] * 1.5, floats[at] / 2))
+        if rng.random() < 0.8:
+            floats[at] = value
+        elif rng.random() < 0.5:
+            del floats[at]
+        else:
+            floats.insert(at, value)
+    return kind, journal.packed(elapsed, calls, integers, [floats])
+
+
+def forged_journal(rng: Generator) -> None:
+    """A journal whose records have other content and right checksums: a result, or an error."""
+    run, _, _, parts = pick(rng, journals())
+    parts = list(parts)
+    for _ in range(int(pick(rng, (1, 1, 1, 2)))):
+        at = int(rng.integers(0 if rng.random() < 0.1 else min(1, len(parts) - 1), len(parts)))
+        kind, number, payload = parts[at]
+        step = rng.integers(20)
+        if step == 0:
+            del parts[at]
+        elif step == 1:
+            parts.insert(at, parts[at])
+        elif step == 2:
+            other = int(rng.integers(len(parts)))
+            parts[at], parts[other] = parts[other], parts[at]
+        else:
+            kind, payload = broken_record(rng, kind, payload)
+            parts[at] = kind, number, payload
+        if not parts:
+            return
+    renumbered = rng.random() < 0.9
+    data = b"".join(
+        journal.seal(kind, i if renumbered else number, payload) for i, (kind, number, payload) in enumerate(parts)
+    )
+    path = write_journal(data)
+    with only(journal.JournalError):
+        journal.read_header(path)
+        if rng.random() < 0.1:
+            dmq.DMQ(combination_lock(horizon=3, n_actions=2, rng=0), n_samples=4, journal=path)  # takes the key of it
+        result = run(path).learn()
+    with only():
+        assert np.isfinite(result.theta).all()
+        assert all(map(math.isfinite, result.seconds.values())), result.seconds
+        use_result(result)
+
+
+# ---- Stores of sweeps
+
+SWEEP = {
+    "name": "small",
+    "seeds": 2,
+    "environments": [{"name": "lock", "horizon": [3, 4], "n_actions": 2}],
+    "algorithms": [
+        {"name": "dmq", "n_samples": [3, 4]},
+        {"name": "ucb-q", "n_episodes": 6, "checkpoints": 3},
+        {"name": "dmq", "epsilon": 0.5, "max_trajectories": 40},
+    ],
+}
+
+
+@functools.cache
+def stored() -> bytes:
+    """The store of a small sweep, with failures in it, in one file."""
+    out = folder() / "template-sweep"
+    with only():
+        experiments.sweep(SWEEP, out, workers=0)
+    with contextlib.closing(sqlite3.connect(out / store.FILE)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute(
+            "UPDATE runs SET status = 'failed', error = 'ValueError: no', value = NULL, details = ? WHERE seed = 1 AND "
+            "algorithm = 'ucb-q'",
+            ['{"traceback": "Traceback\\n  line"}'],
+        )
+        cell = connection.execute("SELECT min(cell) FROM runs").fetchone()[0]
+        connection.execute("UPDATE sweeps SET id = 'one'")
+        connection.execute("INSERT INTO running VALUES (?, 7, 'one')", [cell])
+        connection.execute("UPDATE sweeps SET shard = '0/2', host = 'elsewhere', pid = 77, seen = 'then'")
+        connection.execute("UPDATE specs SET began = 'then'")
+        connection.execute("UPDATE runs SET seconds = 0.25, timings = '{}', host = 'here', ended = 'then'")
+        rows = connection.execute("SELECT * FROM runs ORDER BY cell, seed").fetchall()
+        connection.execute("DELETE FROM runs")
+        connection.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        connection.commit()
+        connection.execute("VACUUM")
+        return connection.serialize()
+
+
+CELLS: tuple[Any, ...] = (
+    None, 0, 1, -1, 2**62, 1.5, math.inf, math.nan, "", "a", "é", b"", b"\xff\xfe", "[]", "{}", "null", "[1]", "1",
+    '{"a": 1}', '"a"', "{", "[" * 5000, "NaN", "failed", "finished", "1/0", "5/2", "x/y", "{\"horizon\": {}}",
+    '{"curve": [1]}', '{"curve": {"a": 1}}', '{"curve": {"a": [1], "b": []}}', '{"traceback": 5}', "[[1], {}]",
+    "9" * 5000,
+)  # fmt: skip
+"""What a cell of a table may hold."""
+
+
+def break_store(rng: Generator, connection: sqlite3.Connection) -> None:
+    """Change one thing in a store."""
+    tables = {
+        name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
+        for name in ("runs", "runs", "specs", "sweeps", "running")
+    }
+    table = pick(rng, [name for name in ("runs", "runs", "runs", "specs", "sweeps", "running") if tables[name]])
+    column = pick(rng, tables[table])
+    kind = rng.integers(14)
+    one = "" if rng.random() < 0.3 else f" WHERE rowid = (SELECT rowid FROM {table} ORDER BY random() LIMIT 1)"
+    one = one.replace("random()", f"rowid * {int(rng.integers(1, 99))} % 17")
+    if kind < 4:
+        connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ?{one}", [pick(rng, CELLS)])
+    elif kind < 8:
+        texts = [row[0] for row in connection.execute(f"SELECT {column} FROM {table}{one}")]
+        text = texts[0] if texts else None
+        try:
+            value = json.dumps(broken_json(rng, json.loads(text)))
+        except (TypeError, ValueError, RecursionError):
+            value = near(rng, text) if text is None or isinstance(text, int | float | str) else text
+        if isinstance(value, int) and abs(value) >= 2**63:
+            value = str(value)
+        if isinstance(value, list | dict):
+            value = json.dumps(value)
+        if isinstance(value, str):
+            value = value.encode(errors="replace").decode()
+        connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ?{one}", [value])
+    elif kind == 8:
+        connection.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO {column}_")
+    elif kind == 9:
+        connection.execute(f"DELETE FROM {table}{one}")
+    elif kind == 10:
+        connection.execute(f"DROP TABLE {table}" if rng.random() < 0.5 else f"ALTER TABLE {table} RENAME TO {table}_")
+    elif kind == 11:
+        name = pick(rng, ("application_id", "user_version"))
+        connection.execute(f"PRAGMA {name} = {int(pick(rng, (0, 1, 2, -1, store.APPLICATION)))}")
+    elif kind == 12:
+        # The same table without types and conditions: SQLite then holds whatever is put in.
+        connection.execute(f"CREATE TABLE copy AS SELECT * FROM {table}")
+        connection.execute(f"DROP TABLE {table}")
+        connection.execute(f"ALTER TABLE copy RENAME TO {table}")
+        connection.execute(f"UPDATE {table} SET {column} = ?{one}", [pick(rng, CELLS)])
+    else:
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+
+
+def store_file(rng: Generator) -> bytes:
+    """A store with something broken."""
+    if rng.random() < 0.15:
+        return broken_bytes(rng, stored())
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.deserialize(stored())
+        for _ in range(int(rng.integers(1, 3))):
+            with contextlib.suppress(sqlite3.Error):
+                break_store(rng, connection)
+        return connection.serialize()
+
+
+def placed(rng: Generator, name: str) -> Path:
+    """The directory of a broken store."""
+    directory = folder() / name
+    directory.mkdir(exist_ok=True)
+    for file in directory.iterdir():
+        file.unlink()
+    data = store_file(rng)
+    if rng.random() < 0.3 and len(data) > 20:  # with a write-ahead log, as sweeps leave stores
+        data = data[:18] + b"\x02\x02" + data[20:]
+        if rng.random() < 0.5:
+            log = bytes.fromhex("377f0682002de2180000100000000000") + rng.bytes(int(rng.integers(5000)))
+            (directory / f"{store.FILE}-wal").write_bytes(broken_bytes(rng, log))
+    (directory / store.FILE).write_bytes(data)
+    return directory
+
+
+def load_store(rng: Generator) -> None:
+    """The rows of a store, and the tables that are made of them."""
+    directory = placed(rng, "store")
+    with only(store.StoreError):
+        rows = experiments.load(directory)
+        store.load_specs(directory)
+    with only():
+        for curves in (False, True):
+            lengths = {len(column) for column in rows.columns(curves=curves).values()}
+            assert len(lengths) <= 1
+        for cell in rows.cells:
+            parameters_text(cell.algorithm_parameters)
+        rows._repr_html_()
+        rows.to_csv(folder() / "rows.csv")
+
+
+def store_status(rng: Generator) -> None:
+    """What has become of the runs of a store."""
+    directory = placed(rng, "status")
+    with only(store.StoreError):
+        found = experiments.status(directory)
+    with only():
+        to_json(status_dict(found))
+        status_table(found)
+        assert sum(found.counts[state] for state in ("done", "failed", "running", "waiting")) == found.counts["runs"]
+
+
+def merge_stores(rng: Generator) -> None:
+    """A broken store, merged with a sound one, or into it."""
+    broken, sound = placed(rng, "broken"), placed(rng, "sound")
+    for file in sound.iterdir():
+        file.unlink()
+    (sound / store.FILE).write_bytes(stored())
+    first, second = (broken, sound) if rng.random() < 0.5 else (sound, broken)
+    with only(store.StoreError, experiments.MergeError, experiments.WriteError):
+        merged = experiments.merge(first, [second], keep_first=bool(rng.random() < 0.5))
+        assert merged.runs >= merged.added + merged.replaced
+
+
+# ---- Specifications
+
+SPECS = (
+    """\
+name = "locks"
+seeds = 2
+max_seconds = 60
+grace = 30
+evaluate = 10
+
+[[environments]]
+name = "lock"
+horizon = [3, 4]
+n_actions = 2
+
+[[environments]]
+name = "deep-sea"   # a comment
+size = 4
+seed = 42
+
+[[algorithms]]
+name = "dmq"
+variant = ["sound", "paper"]
+n_samples = [3, 5]
+initial = [[0, 1, 0, 1]]
+max_trajectories = 100_000
+
+[[algorithms]]
+name = "dmq"
+eps_s = 0.5
+function_class = "finite:scale=2"
+""",
+    """\
+seeds = [0, 3]
+[[environments]]
+name = "chain"
+horizon = 3
+fail = [0.1, 2.5e-1]
+[[algorithms]]
+name = "lsvi-ucb"
+n_episodes = 4
+checkpoints = [1, 4]
+[[algorithms]]
+name = "dmq"
+epsilon = 0.5
+sampler = 'rollout'
+""",
+    """\
+environments = [{name = "river-swim", horizon = 4}, {name = "linear-q", horizon = 3}]
+algorithms = [{name = "dmq", sampler = "exact", arithmetic = ["rational", 40], n_samples = 2}]
+""",
+)
+TOKENS = (
+    "[", "]", "[[", "]]", "{", "}", "=", ",", ".", "\n", "'", '"', '"""', "#", "0", "-1", "1e400", "nan", "-inf",
+    "true", "1979-05-27", "07:32:00", "name", "seeds", "horizon", "n_samples", "max_seconds", "max_trajectories",
+    "grace", '"é"', '"\\u0000"', "[[environments]]", "[[algorithms]]", "[algorithms]", '"dmq"', '"lock"', '"gym:x"',
+    '"math:sin"', "0x7f", "9223372036854775808", "[]", "[[]]", "{}", "\x00", "\ufeff", "\r\n", "environments",
+    '"rational"', '"mirage-lock"', "[" * 3000, "9" * 5000, "[0, 1]", '"lock" = 1', "evaluate", "variant", '"ucb-q"',
+    "a.b.c", "seed",
+)  # fmt: skip
+"""Pieces of TOML. None of them makes a large environment."""
+
+
+def broken_toml(rng: Generator) -> bytes:
+    """The text of a specification with some of its tokens removed, replaced, repeated, swapped or added."""
+    text = pick(rng, SPECS)
+    if rng.random() < 0.05:
+        return broken_bytes(rng, text.encode())
+    parts = [part for part in re.split(r"(\n|[ \t]+|[\[\]{}=,\"'.])", text) if part]
+    alike = [i for i, part in enumerate(parts) if part.strip(" \n[]{}=,.\"'")]  # words and numbers
+    for _ in range(int(pick(rng, (1, 1, 1, 2)))):
+        at, other = (int(rng.integers(len(parts))) for _ in range(2))
+        kind = rng.integers(12)
+        if kind > 4:  # a value or a name by another one
+            at = pick(rng, alike)
+            parts[at] = parts[pick(rng, alike)] if rng.random() < 0.3 else word_near(rng, parts[at])
+            continue
+        if kind == 0:
+            del parts[at]
+        elif kind == 1:
+            parts[at] = pick(rng, TOKENS)
+        elif kind == 2:
+            parts.insert(at, parts[other])
+        elif kind == 3:
+            parts[at], parts[other] = parts[other], parts[at]
+        else:
+            parts.insert(at, pick(rng, TOKENS))
+    return "".join(parts).encode(errors="surrogatepass")
+
+
+def word_near(rng: Generator, word: str) -> str:
+    """A word of TOML like the given one."""
+    with contextlib.suppress(ValueError):
+        number = float(word.replace("_", ""))
+        return str(pick(rng, (int(number) + 1, int(number), -1, 0, number, number / 2, 1, 5, True)))
+    return str(near(rng, word)) if rng.random() < 0.5 else word
+
+
+def read_spec(rng: Generator) -> None:
+    """A specification in TOML."""
+    path = folder() / "spec.toml"
+    path.write_bytes(broken_toml(rng))
+    with only(SpecError):
+        spec = experiments.read(path)
+    with only():
+        use_spec(spec)
+        again = reread(spec.text, spec.name)
+        assert [cell.id for cell in again.cells] == [cell.id for cell in spec.cells]
+
+
+def use_spec(spec: experiments.Spec) -> None:
+    """Count the runs of a specification in whole and in shards."""
+    assert spec.n_runs == len(spec.cells) * len(spec.seeds)
+    assert len({cell.id for cell in spec.cells}) == len(spec.cells)
+    if spec.n_runs < 1000:
+        runs = [run for i in range(3) for run in spec.runs((i, 3))]
+        assert len(runs) == spec.n_runs
+
+
+def mapped_spec(rng: Generator) -> None:
+    """A specification as a mapping, and the checks of its values that a dry run makes."""
+    data = broken_json(rng, tomllib.loads(pick(rng, SPECS)))
+    if isinstance(data, str):  # a path
+        return
+    with only(SpecError, TypeError) if not isinstance(data, dict) else only(SpecError):
+        spec = experiments.read(data)
+    if len(spec.cells) > 20 or any(size > 50 for cell in spec.cells for size in sizes(cell)):
+        return  # right, and slow
+    with only(SpecError):
+        spec.check()
+    with only():
+        use_spec(spec)
+
+
+def sizes(cell: experiments.Cell) -> Iterator[float]:
+    """The numbers in the parameters of a cell."""
+    for value in (*cell.environment_parameters.values(), *cell.algorithm_parameters.values()):
+        if isinstance(value, int | float):
+            yield value
+
+
+# ---- Finite MDPs
+
+
+def small_mdp(rng: Generator) -> dict[str, Any]:
+    """Valid arguments of `FiniteMDP`."""
+    horizon, states, actions = (int(rng.integers(1, 4)) for _ in range(3))
+    kernel = rng.dirichlet(np.ones(states), (horizon - 1, states, actions))
+    features = np.eye(states)
+    sparse = rng.random() < 0.5
+    return {
+        "P": [scipy.sparse.csr_array(level.reshape(-1, states)) if sparse else level for level in kernel],
+        "R": [rng.random((states, actions)) / horizon for _ in range(horizon)],
+        "features": [scipy.sparse.csr_array(np.eye(30)[:states]) if sparse else features for _ in range(horizon)],
+        "start": None if rng.random() < 0.5 else rng.dirichlet(np.ones(states)),
+        "caps": None if rng.random() < 0.5 else np.ones(horizon),
+    }
+
+
+SPARSE_PARTS = {
+    "csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "bsr": ("data", "indices", "indptr"),
+    "coo": ("data", "row", "col"), "dia": ("data", "offsets"), "lil": ("data", "rows"), "dok": (),
+}  # fmt: skip
+"""The formats of SciPy, and the attributes that may be changed after an array was made."""
+
+
+def broken_sparse(rng: Generator, table: Any) -> Any:
+    """A sparse array in any format, the parts of which perhaps do not fit together any more."""
+    kind = rng.integers(6)
+    if kind == 0:
+        return table.astype(pick(rng, ("f4", "c16", "i8", "?")))
+    if kind == 1:
+        return pick(rng, (table[:-1], table[:, :-1], table[:, :0], table.T, scipy.sparse.coo_array(np.ones(3))))
+    name = pick(rng, list(SPARSE_PARTS))
+    out = table.asformat(name)
+    if kind == 2 or not SPARSE_PARTS[name]:
+        return out
+    attribute = pick(rng, SPARSE_PARTS[name])
+    part = getattr(out, attribute)
+    if name == "lil":
+        if len(part):
+            part[int(rng.integers(len(part)))] = pick(
+                rng, ([], [-1], [0, 0], [2**31], [10**6], ["a"], [0.5], [math.nan])
+            )
+    elif rng.random() < 0.6 and part.size:
+        extreme = (math.nan, math.inf, 0.0, -1.0, 2.0) if attribute == "data" else (-1, 0, 1, 2, 99, 2**30, -(2**31))
+        part.flat[int(rng.integers(part.size))] = pick(rng, extreme)
+    elif attribute not in ("row", "col"):
+        setattr(out, attribute, pick(rng, (part[:-1], part[:0], np.concatenate([part, part]), part.astype(np.float32))))
+    return out
+
+
+def broken_table(rng: Generator, table: Any) -> Any:
+    """An array, dense or sparse, with something that is unusual or wrong."""
+    if rng.random() < 0.1:
+        return junk(rng)
+    if scipy.sparse.issparse(table):
+        return broken_sparse(rng, table)
+    out = np.array(table, dtype=np.float64)
+    kind = rng.integers(5)
+    if kind == 0 and out.size:
+        out.flat[int(rng.integers(out.size))] = pick(rng, (math.nan, math.inf, -1.0, 2.0, 1e308, -1e-10, -0.0))
+    elif kind == 1 and out.ndim:
+        return pick(rng, (out[:-1], out[None], out.T, out.T[:-1], out.ravel(), out[:0]))
+    elif kind == 2:
+        return out.astype(pick(rng, ("f4", "f2", "c16", "O", "U5", "M8[s]", "i8", "?", "longdouble")), casting="unsafe")
+    elif kind == 3:
+        return pick(rng, (out.tolist(), np.asfortranarray(out), out[::-1], out.astype(">f8")))
+    return out
+
+
+def finite_mdp(rng: Generator) -> None:
+    """The arguments of `FiniteMDP`."""
+    given = small_mdp(rng)
+    # Each once: to break a broken array further, SciPy would have to read it here.
+    for name in rng.permutation(list(given))[: int(pick(rng, (0, 1, 1, 1, 2)))].tolist():
+        value = given[name]
+        if isinstance(value, list) and value and rng.random() < 0.9:
+            value = list(value)
+            at = int(rng.integers(len(value)))
+            kind = rng.random()
+            if kind < 0.05:
+                del value[at]
+            elif kind < 0.1:
+                value.append(value[at])
+            else:
+                value[at] = broken_table(rng, value[at])
+        elif rng.random() < 0.2 or value is None or isinstance(value, list):
+            value = junk(rng)
+        else:
+            value = broken_table(rng, value)
+        given[name] = value
+    for name in ("reward_shift", "reward_scale", "parameters"):
+        if rng.random() < 0.03:
+            given[name] = junk(rng)
+    with only(TypeError, ValueError):
+        env = FiniteMDP(**given)
+    with only():
+        assert 0.0 <= env.optimal_value <= 1.0 + 1e-6
+        env.gap, env.fingerprint(), repr(env), env._repr_html_()
+        uniform = dmq.Policy.uniform(env.horizon)
+        assert env.value(uniform) <= env.optimal_value + 1e-9
+        RolloutSampler(env).collect(uniform, 3, stream=dmq.Stream(0), levels=list(range(env.horizon)))
+
+
+class Table:
+    """A stand-in for a Gymnasium environment with a table."""
+
+    def __init__(self, table: Any, initial: Any) -> None:
+        self.P, self.initial_state_distrib = table, initial
+
+    @property
+    def unwrapped(self) -> Table:
+        return self
+
+
+def gymnasium_table(rng: Generator) -> None:
+    """A transition table as Gymnasium's toy-text environments have it."""
+    states, actions = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    table: Any = {
+        s: {a: [(0.5, int(rng.integers(states)), float(rng.integers(2)), False), (0.5, s, 0.0, bool(rng.integers(2)))]
+            for a in range(actions)} for s in range(states)
+    }  # fmt: skip
+    initial: Any = [1.0 / states] * states
+    for _ in range(int(pick(rng, (0, 1, 1, 2)))):
+        place = rng.integers(8)
+        s, a = int(rng.integers(states)), int(rng.integers(actions))
+        if place == 0:
+            initial = broken_json(rng, initial)
+        elif place == 1:
+            table[s] = junk(rng)
+        elif place == 2 and isinstance(table[s], dict):
+            table[s] = {**table[s], a: junk(rng)}
+        elif place == 3:
+            table[pick(rng, (-1, states + 1, "a", None, 0.5))] = table[s]
+        elif isinstance(table[s], dict) and isinstance(table[s].get(a), list) and table[s][a]:
+            outcome = list(table[s][a][0])
+            at = int(rng.integers(len(outcome)))
+            outcome[at] = near(rng, outcome[at])
+            first: Any = tuple(outcome) if rng.random() < 0.9 else outcome[:-1]
+            table[s] = {**table[s], a: [first, *table[s][a][1:]]}
+    horizon = int(rng.integers(1, 4)) if rng.random() < 0.95 else near(rng, 2)
+    if isinstance(horizon, int) and horizon > 100:
+        horizon = 5
+    with only(TypeError, ValueError):
+        env = FiniteMDP.from_gymnasium(Table(table, initial), horizon)
+    with only():
+        assert 0.0 <= env.optimal_value <= 1.0 + 1e-6
+
+
+def named_environment(rng: Generator) -> None:
+    """An environment of the registry, with parameters of the right and of wrong types."""
+    known = registry.describe()
+    name = pick(rng, list(known))
+    given: dict[str, Any] = {}
+    for parameter in known[name]:
+        if parameter.required or rng.random() < 0.3:
+            usual = (
+                pick(rng, (3, 4)) if parameter.type is int else 0.25 if parameter.type is float else parameter.default
+            )
+            given[parameter.name] = usual if rng.random() < 0.7 else near(rng, usual)
+    if rng.random() < 0.05:
+        given[pick(rng, ("horizn", "", "rng2", "é"))] = junk(rng)
+    for key, value in given.items():
+        if isinstance(value, int | float) and value > 40:  # right, and slow
+            given[key] = -value
+    seed = 0 if rng.random() < 0.9 else junk(rng)
+    with only(TypeError, ValueError):
+        env = registry.make(name, rng=seed, **given)
+    with only():
+        assert env.horizon >= 1 and env.n_actions >= 1 and env.dimension >= 1
+        repr(env)
+
+
+# ---- Pickled states, and JSON
+
+
+@functools.cache
+def pickled() -> tuple[tuple[Any, Any, Any], ...]:
+    """Maker, arguments and state of objects that can be pickled."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((6, 3)) / 3
+    ridge = kernels.Ridge(3, 1.0)
+    ridge.update_rows(rows, rng.random(6))
+    arms = kernels.RidgeArms(2, 3, 1.0)
+    moment = kernels.SecondMoment(3)
+    moment.add_rows(rows)
+    mixed = dmq.Policy([kernels.Fixed(0), kernels.Uniform(), kernels.Greedy(np.eye(2))])
+    lock = combination_lock(horizon=3, n_actions=2, rng=0)
+    things = [ridge, arms, moment, mixed, *mixed.rules, results_rule(), dmq.Stream(0), RolloutSampler(lock)]
+    made = []
+    for thing in things:
+        maker, arguments, *rest = thing.__reduce__()
+        made.append((maker, arguments, rest[0] if rest else None))
+    return tuple(made)
+
+
+def broken_object(rng: Generator, value: Any) -> Any:
+    """A value of a pickled state, changed."""
+    if isinstance(value, np.ndarray):
+        return broken_table(rng, value)
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = pick(rng, list(value))
+        out = dict(value)
+        if rng.random() < 0.15:
+            del out[key]
+        else:
+            out[key] = broken_object(rng, value[key])
+        return out
+    if isinstance(value, tuple) and value and rng.random() < 0.9:
+        at = int(rng.integers(len(value)))
+        return (*value[:at], broken_object(rng, value[at]), *value[at + 1 :])
+    return near(rng, value)
+
+
+def restore(rng: Generator) -> None:
+    """A pickled state."""
+    maker, arguments, state = pick(rng, pickled())
+    if state is None or rng.random() < 0.3:
+        arguments = broken_object(rng, arguments)
+        if not isinstance(arguments, tuple):
+            arguments = (arguments,)
+    else:
+        state = broken_object(rng, state)
+    # A dimension of 2^31 asks for more memory than there is, as it does anywhere in NumPy.
+    arguments = tuple(50 if type(one) is int and 50 < one < 2**62 else one for one in arguments)
+    with only(TypeError, ValueError, OverflowError, MemoryError):
+        thing = maker(*arguments)
+        if state is not None:
+            thing.__setstate__(state)
+    with only():
+        repr(thing)
+        if isinstance(thing, kernels.Ridge):
+            with contextlib.suppress(ValueError):  # out of the range of float64, which is said
+                assert np.asarray(thing.theta).shape[0] == thing.dimension
+        thing.__reduce__()
+
+
+def json_text(rng: Generator) -> None:
+    """A text that is JSON or not."""
+    text = json.dumps(broken_json(rng, results()[int(rng.integers(5))][0]))
+    data = text.encode(errors="surrogatepass")
+    if rng.random() < 0.7:
+        data = broken_bytes(rng, data)
+    if rng.random() < 0.05:
+        data = pick(rng, (b"[" * 100_000, b'{"a":' * 100_000, b"1" * 5000, b"\xff", b"\xef\xbb\xbf{}", b""))
+    with only(ValueError):
+        value = (from_json if rng.random() < 0.5 else plain)(data)
+    with only():
+        assert to_json(from_json(to_json(value))) == to_json(value)
+
+
+def class_file(rng: Generator) -> None:
+    """A function class whose penalty is in a .npy file."""
+    path = folder() / "penalty.npy"
+    array: Any = np.eye(2) if rng.random() < 0.8 else np.ones(2)
+    path.write_bytes(npy(array) if rng.random() < 0.3 else broken_array(rng, array))
+    given = f"{path}" if rng.random() < 0.9 else junk(rng)
+    right = ("linear:penalty", "linear:regularizer", "finite:regularizer", "finite:penalty")
+    text = f"{pick(rng, right if rng.random() < 0.9 else ('finite:scale', 'linear:scale', 'linear:x', 'x:y'))}={given}"
+    with only(TypeError, ValueError):
+        named_class(text)
+
+
+def policy(rng: Generator) -> None:
+    """A policy of right and wrong rules, and its methods with right and wrong arguments."""
+    rules: list[Any] = [kernels.Fixed(1), kernels.Uniform(), kernels.Greedy(np.eye(2)), results_rule()]
+    chosen = [pick(rng, rules) if rng.random() < 0.95 else junk(rng) for _ in range(int(rng.integers(1, 4)))]
+    theta = np.zeros((len(chosen), 2, 2))
+
+    def integer(value: int) -> Any:
+        return value if rng.random() < 0.7 else near(rng, value)
+
+    with only(TypeError, ValueError, OverflowError):
+        made = dmq.Policy(chosen if rng.random() < 0.95 else junk(rng))
+        features: Any = np.ones((3, 2)) if rng.random() < 0.7 else broken_table(rng, np.ones((3, 2)))
+        kind = rng.integers(6)
+        if kind == 0:
+            made = made.deviate(integer(0), integer(1), theta if rng.random() < 0.7 else broken_table(rng, theta))
+        elif kind == 1:
+            made = made.replace(integer(0), pick(rng, chosen))
+        elif kind == 2:
+            n = integer(2)
+            made.act(integer(0), features, n_actions=n, rng=rng if rng.random() < 0.8 else junk(rng))
+        elif kind == 3:
+            made.probabilities(integer(0), features, min(n, 99) if isinstance(n := integer(2), int) else n)
+        elif kind == 4:
+            made = dmq.Policy.fixed(pick(rng, ([0, 1], [integer(1)], (), junk(rng))))
+        else:
+            made = dmq.Policy.greedy(broken_table(rng, theta))
+    with only():
+        assert len(made.digest()) == 16 and made.digest(0) != made.digest()
+        assert made == dmq.Policy(made.rules) and hash(made) == hash(dmq.Policy(made.rules))
+        repr(made)
+
+
+@functools.cache
+def results_rule() -> Any:
+    """A rule with exact weights."""
+    results()
+    return dmq.load(folder() / "template-3.npz").policy.rules[-1]
+
+
+TARGETS = {
+    "results": Target(read_result, 2.0),
+    "result-contents": Target(decode_result, 4.0),
+    "damaged-journals": Target(cut_journal, 2.0),
+    "forged-journals": Target(forged_journal, 3.0),
+    "stores": Target(load_store, 2.0),
+    "status": Target(store_status, 1.0),
+    "merge": Target(merge_stores, 0.7, (OSError,)),
+    "specifications": Target(read_spec, 4.0),
+    "specifications-from-python": Target(mapped_spec, 0.7),
+    "finite-mdps": Target(finite_mdp, 5.0),
+    "gymnasium-tables": Target(gymnasium_table, 3.0),
+    "named-environments": Target(named_environment, 0.6),
+    "pickled-states": Target(restore, 4.0, (MemoryError,)),
+    "policies": Target(policy, 4.0),
+    "json": Target(json_text, 3.0),
+    "function-classes": Target(class_file, 2.0),
+}
