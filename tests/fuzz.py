@@ -1,16 +1,16 @@
 """Feeds drawn inputs to everything public, under the sanitizers or not, and lists those that break it.
 
-    python tests/fuzz.py --inputs 1000000 --seed 0                  # all targets, which share the inputs by their weights
-    python tests/fuzz.py --targets kernels files.result             # the targets of tests/fuzz_kernels.py, and one more
-    python tests/fuzz.py --only kernels.dsec:4711                   # one input again, in this process
+    python tests/fuzz.py --inputs 1000000 --seed 0     # all targets, which share the inputs by their weights
+    python tests/fuzz.py --targets kernels files.run   # the targets of tests/fuzz_kernels.py, and one more
+    python tests/fuzz.py --only kernels.dsec:4711      # one input again, in this process
 
-The targets are in the modules tests/fuzz_*.py; each has a dictionary TARGETS. A target draws one input from the generator
-that it is given and runs it. It may succeed, or raise one of REFUSALS or of its own refusals, with a text. All else is a
-finding: another exception (a failed assertion of the target among them), a signal, a sanitizer's abort, or more than
-LIMIT seconds. Inputs depend on the seed, the target and the index alone. Workers are processes, so a finding ends one
-worker at most, and the run goes on with the next input. The exit code is 1 where something was found.
+The targets are in the modules tests/fuzz_*.py; each has a dictionary TARGETS. A target draws one input from the
+generator that it is given and runs it. It may succeed, or raise one of REFUSALS or of its own refusals, with a text.
+All else is a finding: another exception (a failed assertion of the target among them), a signal, a sanitizer's abort, or
+more than LIMIT seconds. Inputs depend on the seed, the target and the index alone. Workers are processes, so a finding
+ends one worker at most, and the run goes on with the next input. The exit code is 1 where something was found.
 
-CONTRIBUTING.md has the build for the sanitizers.
+CONTRIBUTING.md says how to build for the sanitizers.
 """
 
 import argparse
@@ -80,7 +80,8 @@ def sanitizers() -> str:
     from dmq_fast.kernels import _dsec
 
     code = pathlib.Path(_dsec.__file__).read_bytes()
-    return ", ".join(name for name, mark in (("address", b"__asan_"), ("undefined", b"__ubsan_")) if mark in code) or "none"
+    marks = {"address": b"__asan_", "undefined": b"__ubsan_"}
+    return ", ".join(name for name, mark in marks.items() if mark in code) or "none"
 
 
 def run_one(name: str, target: Target, seed: int, index: int) -> str:
@@ -114,7 +115,8 @@ def work(seed: int) -> None:
                 report = "refused" if run_one(name, targets[name], seed, index) else "accepted"
             except BaseException as error:
                 frame = traceback.extract_tb(error.__traceback__)[-1]
-                kind = f"{type(error).__name__} in {frame.name}, line {frame.lineno} of {pathlib.Path(frame.filename).name}"
+                place = f"line {frame.lineno} of {pathlib.Path(frame.filename).name}"
+                kind = f"{type(error).__name__} in {frame.name}, {place}"
                 report = json.dumps([kind, traceback.format_exc()])
             os.write(reports, f"{report}\n".encode())
 
@@ -125,13 +127,14 @@ class Worker:
     def __init__(self, seed: int) -> None:
         self._command = [sys.executable, __file__, "--seed", str(seed), "--worker"]
         # A size that cannot be had is a MemoryError for Python, not an abort.
-        options = f"{os.environ.get('ASAN_OPTIONS', '')}:allocator_may_return_null=1:max_allocation_size_mb={MEMORY >> 20}"
-        self._environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "ASAN_OPTIONS": options}
+        sizes = f"allocator_may_return_null=1:max_allocation_size_mb={MEMORY >> 20}"
+        options = {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:{sizes}", "OPENBLAS_NUM_THREADS": "1"}
+        self._environment = os.environ | options
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # what the process writes about its end
 
     def run(self, name: str, start: int, stop: int, tally: Tally) -> int:
-        """Runs inputs start to stop of a target. Returns the index behind the last one, before stop where one was fatal."""
+        """Runs inputs of a target. Returns the index behind the last one, below `stop` where that was fatal."""
         if self._process is None:
             self._errors.truncate(0)
             self._process = subprocess.Popen(
@@ -180,7 +183,8 @@ class Worker:
             process.wait()
         self._process = None
         self._errors.seek(0)
-        return self._errors.read().decode(errors="replace")
+        text = self._errors.read().decode(errors="replace")
+        return re.sub(r"\nExtension modules: .*", "", text)  # of the fault handler, thousands of letters
 
     def close(self) -> None:
         if self._process is not None:
@@ -252,7 +256,7 @@ def show(tallies: dict[str, Tally], seed: int) -> bool:
         (name, tally.accepted, tally.refused, sum(len(indexes) for indexes, _ in tally.finds.values()))
         for name, tally in tallies.items()
     ]
-    rows.append(("all", *(sum(row[i] for row in rows) for i in (1, 2, 3))))
+    rows.append(("all", sum(row[1] for row in rows), sum(row[2] for row in rows), sum(row[3] for row in rows)))
     for name, accepted, refused, finds in rows:
         inputs = accepted + refused + finds
         print(f"{name:32}{inputs:>10,}{accepted:>10,}{refused:>10,}{finds:>8,}{accepted / max(inputs, 1):>10.0%}")
