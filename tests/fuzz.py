@@ -6,9 +6,9 @@
 
 The targets are in the modules tests/fuzz_*.py; each has a dictionary TARGETS. A target draws one input from the
 generator that it is given and runs it. It may succeed, or raise one of REFUSALS or of its own refusals, with a text.
-All else is a finding: another exception (a failed assertion of the target among them), a signal, a sanitizer's abort, or
-more than LIMIT seconds. Inputs depend on the seed, the target and the index alone. Workers are processes, so a finding
-ends one worker at most, and the run goes on with the next input. The exit code is 1 where something was found.
+All else is a finding: another exception (also a failed assertion of the target), a signal, a sanitizer's abort, or more
+than LIMIT seconds. Inputs depend on the seed, the target and the index alone. Workers are processes, so a finding ends
+one worker at most, and the run goes on with the next input. The exit code is 1 where something was found.
 
 CONTRIBUTING.md says how to build for the sanitizers.
 """
@@ -37,7 +37,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-REFUSALS: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError, IndexError)
+REFUSALS: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError, IndexError, BufferError)
 LIMIT = 20.0  # seconds for one input
 CHUNK = 500  # inputs that a worker is asked for at once
 PATIENCE = 20  # workers that one target may end before the rest of its inputs is dropped

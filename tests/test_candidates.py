@@ -166,6 +166,13 @@ def test_the_kernel_refuses_what_does_not_fit(change, message):
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
         draw_until_shift(**(arguments | change))
+    for name, value in (("scan", object()), ("before", [None]), ("before", [before[0], list(before[1])])):
+        with pytest.raises(
+            TypeError, match=rf"^{name}: expected .*, got {type(value).__name__ if name == 'scan' else ''}"
+        ):
+            draw_until_shift(**(arguments | {name: value}))
+    with pytest.raises(TypeError, match=r"^oracles\[24\]: expected a RowOracle, got NoneType"):
+        draw_until_shift(**(arguments | {"cover": [None] * 25}))
 
 
 def test_the_sum_of_rows_is_that_of_their_pairs():

@@ -259,22 +259,31 @@ def as_csr(name, value, shape):
     """
     from scipy.sparse import csr_array
 
+    if not is_sparse(value):
+        raise TypeError(f"{name}: expected a SciPy sparse matrix or array, got {type(value).__name__}")
     if value.dtype.kind not in "biuf":
         raise TypeError(f"{name}: expected real numbers, got dtype {value.dtype}")
     if value.dtype.itemsize > 8:
         raise TypeError(f"{name}: expected numbers that fit float64, got dtype {value.dtype}")
     check_shape(name, value.shape, shape)
+    if len(value.shape) != 2:
+        raise ValueError(f"{name}: expected two dimensions, got shape {value.shape}")
     if max(*value.shape, value.nnz) > LARGEST:
         raise ValueError(
             f"{name}: expected fewer than 2^31 rows, columns and entries, got {value.shape} and {value.nnz}"
         )
-    # Formats with index pointers can be changed after they were made, and conversions read what these point at.
-    if hasattr(value, "check_format"):
-        try:
+    # Indices can be changed after an array was made. Conversions of formats with index pointers, and of coordinates,
+    # read what these point at; those of other formats pass wrong columns on.
+    try:
+        if hasattr(value, "check_format"):
             value.check_format(full_check=True)
-        except ValueError as error:
-            raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
-    out = csr_array(value, dtype=np.float64, copy=True)
+        elif value.format == "coo":
+            check_coordinates(value)
+        out = csr_array(value, dtype=np.float64, copy=True)
+        if not hasattr(value, "check_format"):
+            out.check_format(full_check=True)
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
     out.sum_duplicates()
     out.eliminate_zeros()
     wrong = np.flatnonzero(~np.isfinite(out.data))
@@ -284,6 +293,15 @@ def as_csr(name, value, shape):
     return csr_array(
         (out.data, out.indices.astype(np.int32, copy=False), out.indptr.astype(np.int32, copy=False)), shape=out.shape
     )
+
+
+cdef int check_coordinates(value) except -1:
+    if len({len(part) for part in (*value.coords, value.data)}) > 1:
+        raise ValueError("row, column and data arrays have different lengths")
+    for axis, (part, size) in enumerate(zip(value.coords, value.shape, strict=True)):
+        if len(part) and not (0 <= part.min() and part.max() < size):
+            raise ValueError(f"coordinates of axis {axis} are not all in [0, {size})")
+    return 0
 
 
 def as_positive(name, value, *, zero=False):

@@ -50,7 +50,8 @@ cdef class EnvironmentHandle:
     Parameters
     ----------
     source : object
-        A capsule, or an object with a method ``__dmq_environment__`` that returns one. It is kept alive.
+        A capsule, or an object with a method ``__dmq_environment__`` that returns one. It is kept alive. If it has a
+        method ``check_states(level, states)``, states that come from Python pass it first.
 
     Attributes
     ----------
@@ -173,7 +174,7 @@ cdef class EnvironmentHandle:
             May be left out if that number is 0.
         """
         cdef int64_t h = level_of(self.environment, level)
-        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.ndarray given = states_of(self, h, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.feature_uniforms, h))
         cdef cnp.ndarray phi = np.full((n, self.environment.dimension), np.nan)
@@ -195,7 +196,7 @@ cdef class EnvironmentHandle:
             May be left out if that number is 0.
         """
         cdef int64_t h = level_of(self.environment, level)
-        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.ndarray given = states_of(self, h, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.step_uniforms, h))
         chosen = np.asarray(actions)
@@ -213,7 +214,7 @@ cdef class EnvironmentHandle:
     def ended(self, level, states):
         """Return which episodes are over, an array of bool, shape (n,)."""
         cdef int64_t h = level_of(self.environment, level)
-        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.ndarray given = states_of(self, h, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray over = np.zeros(n, dtype=np.int8)
         if self.environment.ended != NULL:
@@ -229,14 +230,18 @@ cdef int64_t level_of(const Environment* environment, level) except -1:
     return level
 
 
-cdef cnp.ndarray states_of(const Environment* environment, states):
+cdef cnp.ndarray states_of(EnvironmentHandle handle, int64_t level, states):
     # States are changed in place, so an array that would have to be copied is refused.
+    cdef const Environment* environment = handle.environment
     if not (isinstance(states, np.ndarray) and states.dtype == np.uint8 and states.flags.carray
             and states.ndim == 2 and states.shape[1] == environment.state_bytes):
         raise ValueError(
             f"states: expected a contiguous array of uint8 of shape (n, {environment.state_bytes}), "
             "such as `reset` returns"
         )
+    source = handle._alive[0]
+    if hasattr(source, "check_states"):
+        source.check_states(level, states)
     return states
 
 

@@ -531,6 +531,10 @@ cdef class Ridge:
             given.values = entries(rows)
         cdef const double* target = entries(targets)
         cdef double square, squares = 0.0, reach = 0.0
+        if parts is None and np.may_share_memory(rows, self._factors):
+            # Rows of `factor` would change while they are rotated in.
+            rows = rows.copy()
+            given.values = entries(rows)
         with nogil:
             for i in range(m):
                 first = i * d if given.starts == NULL else given.starts[i]
