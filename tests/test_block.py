@@ -570,14 +570,14 @@ def test_generators_refuse(make, message):
 
 
 def test_a_model_counts_its_coins():
-    model = packed(lock_bernoulli(3, rng=0).latent)
+    model = packed(lock_bernoulli(3, rng=0))
     for n_coins, error in ((2**63 - 1, ValueError), (2**63, ValueError), (-1, ValueError), (1.5, TypeError)):
         with pytest.raises(error, match=r"^n_coins: expected an integer"):
             BlockModel(model, (), noise="coins", n_coins=n_coins)
 
 
 def test_states_of_another_level_are_refused():
-    handle = lock_bernoulli(4, rng=0).handle
+    handle = lock_bernoulli(4, observation="coins", rng=0).handle
     states = handle.reset(np.full((2, handle.reset_uniforms), 0.5))
     uniforms = [np.full((2, n), 0.5) for n in (handle.feature_uniforms[0], handle.step_uniforms[0])]
     assert handle.features(0, states, uniforms[0]).shape == (2, handle.dimension)

@@ -60,7 +60,7 @@ def changed(**parts):
 
 def moved(axis, place, to):
     """An array by coordinates, one of which was changed afterwards."""
-    array = sp.coo_array(np.eye(2, 3))
+    array = sp.coo_array(([1.0, 1.0], ([0, 1], [0, 1])), shape=(2, 3))
     array.coords[axis][place] = to
     return array
 
@@ -100,7 +100,7 @@ def test_what_is_not_sparse_is_refused():
             r"x: expected a valid sparse array: coordinates of axis 0 are not all in \[0, 2\)",
         ),
         (
-            moved(0, 1, -1),
+            moved(1, 0, -1),
             ValueError,
             r"x: expected a valid sparse array: coordinates of axis 1 are not all in \[0, 3\)",
         ),
