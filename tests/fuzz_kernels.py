@@ -112,7 +112,9 @@ class Input:
         return x
 
     def laid(self, x: Any) -> Any:
-        """An array of numbers in some layout, or as lists."""
+        """An array of numbers in some layout, or as lists; anything else as it is."""
+        if not isinstance(x, np.ndarray):
+            return x
         kind = self.rng.integers(16)
         if kind == 0 and x.ndim:
             return np.asfortranarray(x)
@@ -488,11 +490,13 @@ def ridge(rng: np.random.Generator) -> None:
         want = before + u[:n].T @ u[:n]
         assert np.allclose(model.gram, want, rtol=1e-9, atol=1e-9 * (np.trace(want) + 1e-300))
 
-    def downdate() -> None:
-        x = given.array((d,), mild=True)
-        target = y()
+    def update() -> None:
+        x, target = given.array((d,)), y()
         model.update(x, target)
-        model.downdate(x, target)
+        rows.append((x, target))
+
+    def downdate() -> None:
+        model.downdate(*(rows.pop() if rows and not given.spoils() else (given.array((d,)), y())))
 
     def merge() -> None:
         other = kernels.Ridge(d, model.regularization, bool(model.normalized), targets)
@@ -541,12 +545,13 @@ def ridge(rng: np.random.Generator) -> None:
         largest[0] = max(largest[0], float(np.trace(gram)))
         return model.n, model.moment.tobytes(), model.regularization
 
+    rows: list[tuple[Any, Any]] = []
     largest = [0.0]
     index = min(3, d)
     calls = [
         lambda: model.update(given.array((d,)), y(), given.positive(zero=True)),
         lambda: model.update_sparse(given.indices(index, d), given.array((index,), mild=True), y()),
-        update_rows, update_rows, aliased, downdate, merge, queries, queries, sample, again, restore, from_moments,
+        update, update, update_rows, update_rows, aliased, downdate, merge, queries, queries, sample, again, restore, from_moments,
         lambda: model.discount(given.pick(0.5, 1.0, 1e-3, given.positive()), given.chance(0.5)),
         lambda: model.regularize(given.positive()), lambda: model.refactor(),
         lambda: model.solve(given.pick(given.array((d,)), given.array((d, 3)))),
@@ -644,6 +649,8 @@ def level_rows(rng: np.random.Generator) -> None:
     rows = level_rows_of(given, n_levels, d)
     level = given.integer(0, n_levels - 1)
     gram = rows.gram(level)
+    if not np.isfinite(gram).all():
+        raise OverflowError("entries as large as these have no sum")
     support, part = rows.compressed(level)
     whole = np.zeros((d, d))
     whole[np.ix_(support, support)] = part
@@ -971,7 +978,8 @@ def handle(rng: np.random.Generator) -> None:
         return given.spoilt(u) if given.spoils() else given.pick(u, None if count == 0 else u)
 
     states = taken.reset(uniforms(taken.reset_uniforms))
-    assert states.shape == (n, taken.state_bytes)
+    assert states.shape[1] == taken.state_bytes
+    n = len(states)
     with fails(RuntimeError, "of the environment returned the code"), fails(RuntimeError, "returned the code"):
         for h in range(horizon):
             if given.spoils():
@@ -994,11 +1002,7 @@ def features(rng: np.random.Generator) -> None:
     high = low + rng.random(m) + 0.1
     if given.spoils():
         high = given.pick(low, given.spoilt(high), high + 1e308, low[::-1])
-    box = (
-        (given.laid(low), given.laid(high) if isinstance(high, np.ndarray) else high)
-        if m > 1 or given.chance(0.5)
-        else (float(low[0]), high[0])
-    )
+    box = (given.laid(low), given.laid(high)) if m > 1 or given.chance(0.5) else (float(low[0]), high[0])
     width = given.pick(given.positive(), rng.random(m) + 0.1)
     centers, kernel = given.array((given.size(4), m)), ("gaussian", "matern", "exponential")
     makers = [

@@ -272,16 +272,11 @@ def as_csr(name, value, shape):
         raise ValueError(
             f"{name}: expected fewer than 2^31 rows, columns and entries, got {value.shape} and {value.nnz}"
         )
-    # Indices can be changed after an array was made. Conversions of formats with index pointers, and of coordinates,
-    # read what these point at; those of other formats pass wrong columns on.
+    # The parts of an array can be changed after it was made, and SciPy's conversions do not check what they read.
     try:
-        if hasattr(value, "check_format"):
-            value.check_format(full_check=True)
-        elif value.format == "coo":
-            check_coordinates(value)
+        check_parts(value)
         out = csr_array(value, dtype=np.float64, copy=True)
-        if not hasattr(value, "check_format"):
-            out.check_format(full_check=True)
+        out.check_format(full_check=True)
     except (ValueError, IndexError) as error:
         raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
     out.sum_duplicates()
@@ -295,12 +290,22 @@ def as_csr(name, value, shape):
     )
 
 
-cdef int check_coordinates(value) except -1:
-    if len({len(part) for part in (*value.coords, value.data)}) > 1:
-        raise ValueError("row, column and data arrays have different lengths")
-    for axis, (part, size) in enumerate(zip(value.coords, value.shape, strict=True)):
-        if len(part) and not (0 <= part.min() and part.max() < size):
-            raise ValueError(f"coordinates of axis {axis} are not all in [0, {size})")
+cdef int check_parts(value) except -1:
+    # ValueError unless a conversion of `value` stays within its arrays.
+    if hasattr(value, "check_format"):
+        value.check_format(full_check=True)
+        # SciPy compares by differences, which may overflow, and not where the last pointer is 0.
+        if (value.indptr[1:] < value.indptr[:-1]).any():
+            raise ValueError("index pointer values must form a non-decreasing sequence")
+    elif value.format == "coo":
+        if len({len(part) for part in (*value.coords, value.data)}) > 1:
+            raise ValueError("row, column and data arrays have different lengths")
+        for axis, (part, size) in enumerate(zip(value.coords, value.shape, strict=True)):
+            if len(part) and not (0 <= part.min() and part.max() < size):
+                raise ValueError(f"coordinates of axis {axis} are not all in [0, {size})")
+    elif value.format == "lil":
+        if any([len(columns) != len(data) for columns, data in zip(value.rows, value.data, strict=True)]):
+            raise ValueError("a row has lists of columns and of data of different lengths")
     return 0
 
 

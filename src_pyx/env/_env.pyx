@@ -4,9 +4,9 @@ cimport cython
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
 from libc.math cimport NAN, isfinite
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from dmq_fast.kernels._validate cimport entries, matrix
+from dmq_fast.kernels._validate cimport entries, matrix, word
 
 import numpy as np
 
@@ -38,9 +38,10 @@ cdef object environment_capsule(const Environment* environment):
 
 def capsule_at(address):
     """Return a capsule of the environment struct at an address. The struct must stay at that address."""
-    if not address:
+    cdef uint64_t place = word(address, "environment")
+    if place == 0:
         raise ValueError("environment: expected an address, got NULL")
-    return environment_capsule(<const Environment*> <size_t> address)
+    return environment_capsule(<const Environment*> <size_t> place)
 
 
 @cython.no_gc_clear  # release needs the source, which a collected cycle would have cleared

@@ -366,6 +366,7 @@ cdef class Ridge:
         self._busy = 0
         if info != 0:
             raise self.indefinite("regularization", info)
+        self._theta = None
 
     cdef object indefinite(self, str name, int minor):
         means = " / n" if self.normalized else ""

@@ -245,7 +245,8 @@ cdef class RowOracle:
             info = cholesky_upper(s, k)
             for i in range(k):
                 total += log(s[i * (k + 1)])
-        return 2.0 * total + (self.dimension - k) * log(self.eps_r) if info == 0 else NAN
+        # LAPACK takes an infinite pivot for one.
+        return 2.0 * total + (self.dimension - k) * log(self.eps_r) if info == 0 and total < INFINITY else NAN
 
     def leverages(self, rows, level=0):
         """Return phi_r^T (S + eps_r I)^-1 phi_r of the rows of a level, without their weights, shape (n,).
