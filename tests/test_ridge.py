@@ -1225,3 +1225,12 @@ def test_rows_may_be_those_of_the_factor():
     ridge.update_rows(ridge.factor[:4], np.ones(4))
     other.update_rows(other.factor[:4].copy(), np.ones(4))
     assert (ridge.factor == other.factor).all() and (ridge.gram == other.gram).all()
+
+
+def test_the_estimate_after_a_refactorisation_is_that_of_its_copy():
+    rng, ridge = np.random.default_rng(0), Ridge(5, 1e-3)
+    for _ in range(500):
+        ridge.update(rng.normal(size=5), rng.normal())
+    before = ridge.theta
+    ridge.refactor()
+    assert (ridge.theta == ridge.copy().theta).all() and np.allclose(ridge.theta, before, rtol=1e-9)

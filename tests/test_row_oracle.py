@@ -161,6 +161,7 @@ def test_what_overflows_is_refused():
         oracle.leverages(rows)
     with pytest.raises(ValueError, match=r"^rows: a second moment is not finite, or too large for float64; rescale"):
         oracle.decision(rows, 1.0, 1.0)
+    assert np.isnan(oracle.log_det(LevelRows.of([rows])))
 
 
 def test_arguments_of_other_types_are_refused():

@@ -73,6 +73,20 @@ def listed(column):
     return array
 
 
+def lopsided():
+    """An array by lists, to which data were added that have no column."""
+    array = sp.lil_array(np.eye(2, 3))
+    array.data[1].extend([1.0] * 1000)
+    return array
+
+
+def pointed(*pointers):
+    """An array without entries, whose index pointers were changed afterwards."""
+    array = sp.csr_array((3, 3))
+    array.indptr[1:] = pointers
+    return array
+
+
 def test_what_is_not_sparse_is_refused():
     for value in ([[1.0]], np.eye(3), None):
         with pytest.raises(TypeError, match=rf"^x: expected a SciPy sparse .*, got {type(value).__name__}"):
@@ -103,6 +117,13 @@ def test_what_is_not_sparse_is_refused():
             moved(1, 0, -1),
             ValueError,
             r"x: expected a valid sparse array: coordinates of axis 1 are not all in \[0, 3\)",
+        ),
+        (pointed(0, 10**6, 0), ValueError, "x: expected a valid sparse array: index pointer values"),
+        (pointed(2**31 - 1, -2, 0), ValueError, "x: expected a valid sparse array: index pointer values"),
+        (
+            lopsided(),
+            ValueError,
+            "x: expected a valid sparse array: a row has lists of columns and of data of different",
         ),
         (listed(3), ValueError, "x: expected a valid sparse array"),
         (listed(-1), ValueError, "x: expected a valid sparse array"),

@@ -259,6 +259,12 @@ cdef inline int64_t at(const int64_t* counts, int64_t level) noexcept:
 cdef cnp.ndarray uniforms_for(uniforms, Py_ssize_t n, int64_t count):
     # Rows of NaN instead of none, as in a simulation; see `unasked`.
     cdef cnp.ndarray given = matrix(np.empty((n, 0)) if uniforms is None else uniforms, "uniforms", n, count)
+    cdef const double* u = entries(given)
+    cdef Py_ssize_t i
+    # Environments look into tables by them.
+    for i in range(n * count):
+        if not 0.0 <= u[i] < 1.0:
+            raise ValueError(f"uniforms: expected numbers in [0, 1), got {u[i]}")
     return given if count > 0 else np.full((n, UNASKED_ROW), np.nan)
 
 
