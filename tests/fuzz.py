@@ -184,7 +184,7 @@ class Worker:
         self._process = None
         self._errors.seek(0)
         text = self._errors.read().decode(errors="replace")
-        return re.sub(r"\nExtension modules: .*", "", text)  # of the fault handler, thousands of letters
+        return re.sub(r"Extension modules: .*\n|.*WARNING: AddressSanitizer failed to allocate.*\n", "", text)
 
     def close(self) -> None:
         if self._process is not None:

@@ -307,7 +307,7 @@ def walk(given: Input, calls: Sequence[Callable[[], Any]], check: Callable[[], A
 
 def dsec(rng: np.random.Generator) -> None:
     given = Input(rng)
-    d = given.size(given.pick(4, 4, 20))
+    d = given.size(given.pick(4, 4, 20)) if rng.random() < 0.99 else 192
     m1, m2, eps1, eps2 = given.gram(d), given.gram(d), given.positive(), given.positive()
     exact = given.pick(True, True, False, given.junk()) if given.spoils() else True
     decision, marginal = kernels.dsec_decision(m1, m2, eps1, eps2, return_marginal=True, exact=exact)
@@ -563,7 +563,7 @@ def ridge(rng: np.random.Generator) -> None:
 
 def arms(rng: np.random.Generator) -> None:
     given = Input(rng)
-    n_arms, d = given.size(4), given.pick(given.size(5), given.size(40))
+    n_arms, d = given.size(given.pick(4, 30)), given.pick(given.size(5), given.size(40))
     if given.spoils():
         kernels.RidgeArms(given.pick(0, *EDGES[:9], given.junk()), given.pick(0, 2**28, given.junk()), given.positive())
     model = kernels.RidgeArms(n_arms, d, given.positive())
@@ -921,14 +921,15 @@ def block_of(given: Input, horizon: int, n_actions: int, d: int) -> Any:
     noise = given.pick("none", "coins", "gaussian")
     options = {
         "noise": noise,
-        "n_coins": given.integer(1, 4) if noise == "coins" else 0,
+        "n_coins": given.integer(1, given.pick(4, 120)) if noise == "coins" else 0,
         "sigma": given.positive(zero=True) if noise == "gaussian" else 0.0,
         "scale": given.pick(0.2, 0.2, 0.2, given.positive()),
     }
     if given.spoils():
         key = given.pick(*options)
         options[key] = given.pick(given.junk(), *EDGES, "coins", 1.5)
-    base = [x.toarray() if scipy.sparse.issparse(x) else x for x in parts[2]]
+    m = given.size(given.pick(4, 70))
+    base = [given.rng.standard_normal((len(floats(x)), m)) / np.sqrt(m) for x in parts[2]]
     if given.spoils():
         base = given.pick(base[:-1], base * 2, [given.spoilt(np.asarray(b, float)) for b in base], given.junk())
     return kernels.BlockModel(model, base, **options)
@@ -1014,13 +1015,13 @@ def features(rng: np.random.Generator) -> None:
         else (float(low[0]), np.asarray(high).reshape(-1)[:1])
     )
     width = given.pick(given.positive(), rng.random(m) + 0.1)
-    centers, kernel = given.array((given.size(4), m)), ("gaussian", "matern", "exponential")
+    centers, kernel = given.array((given.size(given.pick(4, 40)), m)), ("gaussian", "matern", "exponential")
     makers = [
         lambda: kernels.Identity(*box, given.pick(True, given.junk()) if given.spoils() else given.chance(0.5)),
         lambda: kernels.OneHot(given.integer(1, 9)), lambda: kernels.Fourier(*box, given.integer(1, 3)),
         lambda: kernels.TileCoding(*box, given.pick(given.integer(1, 4), given.indices(m, 4)), given.integer(1, 4)),
         lambda: kernels.RBF(centers, width, given.chance(0.5)),
-        lambda: kernels.RandomFourier(m, given.pick(2, 6, 3 if given.rate else 4), width, given.pick(None, 3, rng)),
+        lambda: kernels.RandomFourier(m, given.pick(2, 6, 80, 3 if given.rate else 4), width, given.pick(None, 3, rng)),
         lambda: kernels.RandomFourier.from_frequencies(given.array((given.size(3), m))),
         lambda: kernels.Nystrom(centers, width, given.pick(*kernel), given.pick(1e-12, 0.0, 0.5)),
     ]  # fmt: skip
@@ -1118,7 +1119,7 @@ def learner(rng: np.random.Generator) -> None:
         made = kernels.PolicyOptimisationLearner(played, optimism, given.positive(zero=True), given.positive(zero=True))
     names = [n for n in dir(made) if not n.startswith("_") and n != "run"]
     for _ in range(given.size(3)):
-        n = int(rng.integers(0, 12))
+        n = int(rng.integers(0, 12)) if rng.random() < 0.99 else 1100
         returns = np.full(n, np.nan)
         if given.spoils():
             returns = given.pick(given.spoilt(returns), returns[::-1], returns.astype(np.float32), given.junk())
@@ -1170,7 +1171,7 @@ def planner(rng: np.random.Generator) -> None:
         with fails(ArithmeticError, "a greedy score is not finite"):
             made.play(
                 given.pick(played, played, played, None),
-                given.count(0, 4),
+                given.count(0, 4 if rng.random() < 0.99 else 1100),
                 given.pick(None, theta()),
                 given.integer(0, horizon),
             )
