@@ -1257,20 +1257,18 @@ def until_shift(rng: np.random.Generator) -> None:
     levels = given.pick(range(horizon), range(horizon), range(int(h) + 1, horizon) if isinstance(h, int) else range(1))
     levels = given.levels(horizon) if given.spoils() else levels
     n = given.count(1, given.pick(4, 300))
+    policy, source, returns_from = given.rules(horizon, n_actions, d), given.stream(), given.levels(horizon)
     with fails(ArithmeticError, "a greedy score is not finite"):
+        each = kernels.draw_each(
+            model, before, policy, n, source, h, levels, returns_from, isinstance(scan, kernels.RowScan)
+        )
+        assert len(each) == len(before)
         drawn, certain, seconds = kernels.draw_until_shift(
-            model,
-            scan,
-            cover,
-            before,
-            given.rules(horizon, n_actions, d),
-            n,
-            given.stream(),
-            h,
-            levels,
-            given.levels(horizon),
+            model, scan, cover, before, policy, n, source, h, levels, returns_from
         )
     assert 1 <= len(drawn) <= len(before) and certain in (True, False) and seconds >= 0.0
+    for one, other in zip(each, drawn, strict=False):
+        assert np.array_equal(one[1], other[1], equal_nan=True) and np.array_equal(one[2], other[2], equal_nan=True)
 
 
 # Arguments, and objects that nobody has initialised

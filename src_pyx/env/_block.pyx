@@ -198,7 +198,7 @@ cdef class BlockModel:
         environment.step = step
 
     def check_states(self, level, states):
-        """Raise ValueError unless `states` of uint8 (n, 4), as an `EnvironmentHandle` has them, are those of a level."""
+        """Raise ValueError unless `states`, as an `EnvironmentHandle` has them, are numbers of states of a level."""
         cdef Py_ssize_t n_states = self.block.levels[integer(level, "level", 0, self.block.horizon - 1)].n_states
         numbers = np.ascontiguousarray(states, np.uint8).view(np.int32)
         if numbers.size and not (0 <= numbers.min() and numbers.max() < n_states):
