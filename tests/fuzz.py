@@ -39,6 +39,7 @@ import numpy as np
 
 REFUSALS: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError, IndexError, BufferError)
 LIMIT = 20.0  # seconds for one input
+START = 120.0  # seconds for the imports of a worker and its first input
 CHUNK = 500  # inputs that a worker is asked for at once
 PATIENCE = 20  # workers that one target may end before the rest of its inputs is dropped
 MEMORY = 4 << 30  # bytes of one worker
@@ -101,14 +102,16 @@ def run_one(name: str, target: Target, seed: int, index: int) -> str:
 
 def work(seed: int) -> None:
     """Runs the chunks that are named on the standard input, and writes one line for each input: what became of it."""
-    reports = os.dup(1)
-    os.dup2(2, 1)  # what the code under test prints is no report
+    # What the code under test reads and prints is no request and no report.
+    requests, reports = os.fdopen(os.dup(0)), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
     faulthandler.enable()
     warnings.simplefilter("ignore")
     if sanitizers() == "none":  # their shadow is terabytes of address space
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     targets = all_targets()
-    for line in sys.stdin:
+    for line in requests:
         name, start, stop = line.split()
         for index in range(int(start), int(stop)):
             try:
@@ -135,7 +138,9 @@ class Worker:
 
     def run(self, name: str, start: int, stop: int, tally: Tally) -> int:
         """Runs inputs of a target. Returns the index behind the last one, below `stop` where that was fatal."""
+        limit = LIMIT
         if self._process is None:
+            limit = START
             self._errors.truncate(0)
             self._process = subprocess.Popen(
                 self._command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
@@ -144,7 +149,7 @@ class Worker:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(f"{name} {start} {stop}\n".encode())
         process.stdin.flush()
-        index, rest, limit = start, b"", 3 * LIMIT  # the first answer may wait for the imports
+        index, rest = start, b""
         while index < stop:
             if not select.select([process.stdout], [], [], limit)[0]:
                 tally.found(f"no answer within {LIMIT:g} s", index, self._end(process, signal.SIGABRT))

@@ -15,7 +15,7 @@ from dmq_fast.kernels._dsec import ShiftScan
 cnp.import_array()
 
 
-cdef class Turns:
+cdef class _Turns:
     # Draws of n trajectories with policies that follow the same rules from level h on.
     cdef Plan plan
     cdef Draws draws
@@ -85,7 +85,7 @@ def draw_each(
     cdef Py_ssize_t i
     if not 0 <= h <= model.horizon:
         raise ValueError(f"h: expected an integer in [0, {model.horizon}], got {h}")
-    cdef Turns turns = Turns(model, before, policy, n, h, levels, returns_from, in_rows)
+    cdef _Turns turns = _Turns(model, before, policy, n, h, levels, returns_from, in_rows)
     return [turns.draw(before[i], stream.at(stream.call + i)) for i in range(len(before))]
 
 
@@ -141,7 +141,7 @@ def draw_until_shift(
     marginal = scan.n_marginal
     if not 0 <= h < model.horizon - 1:
         raise ValueError(f"h: expected an integer in [0, {model.horizon - 1}), got {h}")
-    cdef Turns turns = Turns(model, before, policy, n, h, levels, returns_from, isinstance(scan, RowScan))
+    cdef _Turns turns = _Turns(model, before, policy, n, h, levels, returns_from, isinstance(scan, RowScan))
     cdef Plan plan = turns.plan
     if plan.n_levels == 0 or plan.wanted[plan.n_levels - 1] - plan.wanted[0] != plan.n_levels - 1:
         raise ValueError(f"levels: expected consecutive levels, got {levels!r}")
