@@ -39,7 +39,7 @@ import numpy as np
 
 REFUSALS: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError, IndexError, BufferError)
 LIMIT = 20.0  # seconds for one input
-START = 120.0  # seconds for the imports of a worker and its first input
+START = 120.0  # seconds for the imports of a worker
 CHUNK = 500  # inputs that a worker is asked for at once
 PATIENCE = 20  # workers that one target may end before the rest of its inputs is dropped
 MEMORY = 4 << 30  # bytes of one worker
@@ -111,6 +111,7 @@ def work(seed: int) -> None:
     if sanitizers() == "none":  # their shadow is terabytes of address space
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     targets = all_targets()
+    os.write(reports, b"ready\n")
     for line in requests:
         name, start, stop = line.split()
         for index in range(int(start), int(stop)):
@@ -158,6 +159,8 @@ class Worker:
             data = os.read(process.stdout.fileno(), 1 << 16)
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
+                if line == b"ready":
+                    continue
                 if line == b"accepted":
                     tally.accepted += 1
                 elif line == b"refused":
