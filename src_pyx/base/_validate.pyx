@@ -276,7 +276,8 @@ def as_csr(name, value, shape):
     try:
         check_parts(value)
         out = csr_array(value, dtype=np.float64, copy=True)
-        out.check_format(full_check=True)
+        if not hasattr(value, "check_format"):
+            out.check_format(full_check=True)
     except (ValueError, IndexError) as error:
         raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
     out.sum_duplicates()
@@ -297,13 +298,13 @@ cdef int check_parts(value) except -1:
         # SciPy compares by differences, which may overflow, and not where the last pointer is 0.
         if (value.indptr[1:] < value.indptr[:-1]).any():
             raise ValueError("index pointer values must form a non-decreasing sequence")
-    elif value.format == "coo":
+    elif getattr(value, "format", None) == "coo":
         if len({len(part) for part in (*value.coords, value.data)}) > 1:
             raise ValueError("row, column and data arrays have different lengths")
         for axis, (part, size) in enumerate(zip(value.coords, value.shape, strict=True)):
             if len(part) and not (0 <= part.min() and part.max() < size):
                 raise ValueError(f"coordinates of axis {axis} are not all in [0, {size})")
-    elif value.format == "lil":
+    elif getattr(value, "format", None) == "lil":
         if any([len(columns) != len(data) for columns, data in zip(value.rows, value.data, strict=True)]):
             raise ValueError("a row has lists of columns and of data of different lengths")
     return 0

@@ -403,7 +403,7 @@ cdef class SecondMoment:
             found = state.get("version") if isinstance(state, dict) else type(state).__name__
             raise ValueError(f"state: expected that of a SecondMoment, version {VERSION}, got {found!r}")
         if "lower" not in state or "n" not in state:
-            raise ValueError(f"state: expected that of a SecondMoment, with n and lower, got {', '.join(state)}")
+            raise ValueError(f"state: expected that of a SecondMoment, with n and lower, got {list(state)}")
         lower = vector(state["lower"], "state['lower']", d * (d + 1) // 2)
         refuse_not_finite("state['lower']", lower)
         n = integer(state["n"], "state['n']", 0, <Py_ssize_t> (<size_t> -1 >> 1))

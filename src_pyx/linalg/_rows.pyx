@@ -319,8 +319,9 @@ def restored(version, dimension, levels):
     if not (isinstance(version, int) and version == VERSION):
         raise ValueError(f"state: expected that of LevelRows, version {VERSION}, got {version!r}")
     d = integer(dimension, "state: dimension", 1, LARGEST)
-    out = empty_rows(d, len(levels))
-    for data, indices, indptr, weights in levels:
+    cdef list parts = list(levels)
+    out = empty_rows(d, len(parts))
+    for data, indices, indptr, weights in parts:
         values, columns, starts = csr_parts(data, indices, indptr, d, "state: ")
         scales = vector(weights, "state: weights", cnp.PyArray_DIM(starts, 0) - 1)
         refuse_not_finite("state: data", values)
