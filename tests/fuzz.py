@@ -217,6 +217,7 @@ def fuzz(targets: dict[str, Target], inputs: int, seed: int, jobs: int, minutes:
         todo.put(chunk)
     tallies = {name: Tally() for name in targets}
     lock, end = threading.Lock(), time.monotonic() + 60 * minutes
+    failures: list[BaseException] = []  # of this script
 
     def serve() -> None:
         worker = Worker(seed)
@@ -238,6 +239,8 @@ def fuzz(targets: dict[str, Target], inputs: int, seed: int, jobs: int, minutes:
                                 whole.found(kind, index, text)
         except queue.Empty:
             pass
+        except BaseException as error:
+            failures.append(error)
         finally:
             worker.close()
 
@@ -246,6 +249,8 @@ def fuzz(targets: dict[str, Target], inputs: int, seed: int, jobs: int, minutes:
         thread.start()
     for thread in threads:
         thread.join()
+    if failures:
+        raise failures[0]
     return tallies
 
 

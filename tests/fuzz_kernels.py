@@ -649,6 +649,7 @@ def level_rows(rng: np.random.Generator) -> None:
     given = Input(rng)
     n_levels, d = given.size(3), given.pick(given.size(4), given.size(60))
     rows = level_rows_of(given, n_levels, d)
+    d = rows.dimension  # another one, where all levels were spoilt alike
     level = given.integer(0, n_levels - 1)
     gram = rows.gram(level)
     if not np.isfinite(gram).all():
