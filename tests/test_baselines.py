@@ -577,6 +577,13 @@ def test_the_regret_of_lsvi_ucb_is_sublinear():
     assert regret[-1] < 0.1 * (6400 * env.optimal_value - uniform.curve.reward[-1])
 
 
+def test_ocp_knows_at_most_as_many_directions_as_there_are():
+    # Rounding is always farther from the span than such a tolerance.
+    learner = SpanLearner(episode_of(deterministic_linear(0, 3)), 1e-300)
+    learner.run(np.zeros(400))
+    assert learner.ranks.max() == 3 and np.isfinite(learner.weights).all()
+
+
 @pytest.mark.parametrize(
     "env",
     [decoy_lock(10), deep_sea(12, rng=3), combination_lock(20, final=1.0, rng=0), deterministic_linear(1, 6)],

@@ -567,3 +567,28 @@ def test_linear_mdps_are_linear(seed, horizon, n_states, dimension, n_actions):
 def test_generators_refuse(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_model_counts_its_coins():
+    model = packed(lock_bernoulli(3, rng=0))
+    for n_coins, error in ((2**63 - 1, ValueError), (2**63, ValueError), (-1, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match=r"^n_coins: expected an integer"):
+            BlockModel(model, (), noise="coins", n_coins=n_coins)
+
+
+def test_states_of_another_level_are_refused():
+    handle = lock_bernoulli(4, observation="coins", rng=0).handle
+    states = handle.reset(np.full((2, handle.reset_uniforms), 0.5))
+    uniforms = [np.full((2, n), 0.5) for n in (handle.feature_uniforms[0], handle.step_uniforms[0])]
+    assert handle.features(0, states, uniforms[0]).shape == (2, handle.dimension)
+    for number in (-1, 3, 2**31 - 1):
+        wrong = states.copy()
+        wrong.view(np.int32)[1] = number
+        message = rf"^states: expected numbers in \[0, \d\) at level 0, got .*{number}"
+        calls = [
+            lambda wrong=wrong: handle.features(0, wrong, uniforms[0]),
+            lambda wrong=wrong: handle.step(0, wrong, [0, 0], uniforms[1]),
+        ]
+        for call in calls:
+            with pytest.raises(ValueError, match=message):
+                call()

@@ -139,6 +139,16 @@ def test_rows_are_those_of_the_matrices(n):
         np.testing.assert_array_equal(sums[1], their_sums[1])
 
 
+def arguments_of_the_kernel():
+    env = ENVIRONMENTS["deep sea"]()
+    before, policy = policies_of(env, 2, 3)
+    return {
+        "model": RolloutSampler(env)._model, "scan": RowScan(1.0, 1e9), "cover": oracles_of(env, 100),
+        "before": before, "policy": policy, "n": 1, "stream": STREAM, "h": 3, "levels": range(4, 25),
+        "returns_from": (),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -157,15 +167,22 @@ def test_rows_are_those_of_the_matrices(n):
     ],
 )
 def test_the_kernel_refuses_what_does_not_fit(change, message):
-    env = ENVIRONMENTS["deep sea"]()
-    before, policy = policies_of(env, 2, 3)
-    arguments = {
-        "model": RolloutSampler(env)._model, "scan": RowScan(1.0, 1e9), "cover": oracles_of(env, 100),
-        "before": before, "policy": policy, "n": 1, "stream": STREAM, "h": 3, "levels": range(4, 25),
-        "returns_from": (),
-    }  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        draw_until_shift(**(arguments | change))
+        draw_until_shift(**(arguments_of_the_kernel() | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scan": object()}, "^scan: expected a RowScan or a ShiftScan, got object"),
+        ({"before": [None]}, "^before: expected tuples of rules, got NoneType"),
+        ({"before": [(Fixed(0),) * 25, [Fixed(0)] * 25]}, "^before: expected tuples of rules, got list"),
+        ({"cover": [None] * 25}, r"^oracles\[24\]: expected a RowOracle, got NoneType"),
+    ],
+)
+def test_the_kernel_refuses_what_is_of_another_type(change, message):
+    with pytest.raises(TypeError, match=message):
+        draw_until_shift(**(arguments_of_the_kernel() | change))
 
 
 def test_the_sum_of_rows_is_that_of_their_pairs():

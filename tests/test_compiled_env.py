@@ -14,7 +14,7 @@ import dmq_fast as dmq
 from dmq_fast.environments import CompiledEnv, combination_lock, river_swim
 from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian
 from dmq_fast.environments.compiled import ENDED, FEATURES, RESET, STEP, Functions
-from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Episode, Fixed, Greedy, Uniform
+from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Episode, Fixed, Greedy, Uniform, capsule_at
 from dmq_fast.samplers import ParallelSampler, RolloutSampler, estimate_value
 
 pytestmark = pytest.mark.kernels
@@ -570,6 +570,11 @@ def test_what_is_no_environment_is_refused():
     EnvironmentHandle(capsule)
     with pytest.raises(ValueError, match="this capsule was taken already"):
         EnvironmentHandle(capsule)
+    for address in (1.0, np.longdouble(1.0), "1", None, -1, 2**64):
+        with pytest.raises(ValueError, match=r"^environment: expected an integer in \[0, 2\^64\), got"):
+            capsule_at(address)
+    with pytest.raises(ValueError, match=r"^environment: expected an address, got NULL"):
+        capsule_at(0)
 
 
 def functions_in_c():

@@ -1412,3 +1412,19 @@ def test_what_float64_cannot_prove_can_be_left_to_the_value(d):
     assert dsec_decision(m1, m2, 1.5, value, exact=False) is True
     with pytest.raises(TypeError, match="exact: "):
         dsec_decision(m1, m2, 1.5, value, exact=1)
+
+
+def test_a_scan_is_made_once_with_its_arguments():
+    with pytest.raises(TypeError):
+        ShiftScan.__new__(ShiftScan)
+    scan, cover = ShiftScan(1, 1.0, 1.0, 1.0, False), np.ones((1, 1, 1))
+    assert scan.scan(cover, cover, 1.0, 0, 0, 0) == (-1, [])
+    scan.__init__(100, 1.0, 1.0, 1.0, False)  # as a subclass may do once more
+    assert scan.dimension == 1 and scan.scan(cover, cover, 1.0, 0, 0, 0) == (-1, [])
+
+
+def test_a_witness_beyond_float64_is_refused():
+    # The column of zeros of rows1 is a null space, and the witness there is 1 / 1e-310.
+    with pytest.raises(ValueError, match=r"^rows1, rows2: v or its witness overflows; rescale"):
+        dsec_rows([[1.0, 0.0]], [[0.0, 1e-310]], 1.0, 1.0)
+    assert dsec_rows([[1.0, 0.0]], [[0.0, 2.0**-1000]], 1.0, 1.0).witness.tolist() == [0.0, 2.0**1000]

@@ -295,6 +295,8 @@ def test_an_empty_planner_imagines_everything():
     assert {planner.choose(0, [1.0, 0, 0], 0.0, u) for u in (0.0, 0.9)} == {0, 1}
     assert planner.replicate(np.zeros(0)).shape == (2, 2, 3)
     assert planner.hindsight(np.zeros((2, 2, 3))).tolist() == []
+    assert planner.rows(0).shape == (0, 3)
+    assert [part.shape for part in planner.table(1)] == [(0, 2), (0,), (0,), (0,)]
 
 
 def refused(planner, method, *arguments):

@@ -1215,3 +1215,22 @@ def test_a_failed_change_does_not_put_off_the_next_factorisation():
     with pytest.raises(np.linalg.LinAlgError):
         ridge.downdate([1e3, 0.0, 0.0], 0.0)
     assert ridge.__reduce__()[2]["left"] == left == REFACTOR - 20
+
+
+def test_rows_may_be_those_of_the_factor():
+    # A block of so few rows is rotated in, which changes the factor.
+    ridge, other = Ridge(40, 1.0), Ridge(40, 1.0)
+    for model in (ridge, other):
+        model.update_rows(np.random.default_rng(0).normal(size=(50, 40)), np.ones(50))
+    ridge.update_rows(ridge.factor[:4], np.ones(4))
+    other.update_rows(other.factor[:4].copy(), np.ones(4))
+    assert (ridge.factor == other.factor).all() and (ridge.gram == other.gram).all()
+
+
+def test_the_estimate_after_a_refactorisation_is_that_of_its_copy():
+    rng, ridge = np.random.default_rng(0), Ridge(5, 1e-3)
+    for _ in range(500):
+        ridge.update(rng.normal(size=5), rng.normal())
+    before = ridge.theta
+    ridge.refactor()
+    assert (ridge.theta == ridge.copy().theta).all() and np.allclose(ridge.theta, before, rtol=1e-9)

@@ -12,9 +12,10 @@ import scipy.stats
 import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from dmq_fast.environments import FiniteMDP, combination_lock
-from dmq_fast.kernels import FiniteModel, Fixed, Greedy, Stream, Uniform, alias_tables
+from dmq_fast.kernels import FiniteModel, Fixed, Greedy, Stream, Uniform, alias_tables, transition_edges
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import RolloutSampler
 
@@ -497,6 +498,38 @@ def test_a_model_refuses_arrays_that_do_not_fit(broken):
     FiniteModel(**fits)
     with pytest.raises(ValueError, match=next(iter(broken))):
         FiniteModel(**(fits | broken))
+
+
+def test_a_model_refuses_what_are_no_arrays_of_numbers():
+    fits = [[np.full((2, 2, 2), 0.5)], [np.zeros((2, 2))] * 2, [np.eye(2)] * 2, [1.0, 0.0], [0.0, 0.0]]
+    FiniteModel(*fits)
+    for place, name in enumerate(("transitions", "rewards", "features")):
+        for value, error in ((None, TypeError), ([[1.0]], TypeError), (np.full((2, 2), 1j), TypeError)):
+            with pytest.raises(error, match=rf"^{name}: level 0: expected"):
+                FiniteModel(*fits[:place], [value, *fits[place][1:]], *fits[place + 1 :])
+        with pytest.raises(ValueError, match=rf"^{name}: level 0: expected finite numbers, got nan"):
+            FiniteModel(*fits[:place], [fits[place][0] * np.nan, *fits[place][1:]], *fits[place + 1 :])
+
+
+def test_edges_are_those_of_tables():
+    rows, targets, probabilities = transition_edges(np.array([[[0.0, 1.0], [0.5, 0.5]]]))
+    assert (rows.tolist(), targets.tolist(), probabilities.tolist()) == ([0, 1, 1], [1, 0, 1], [1.0, 0.5, 0.5])
+    for value, error in (
+        (np.eye(2), ValueError), (None, TypeError), (csr_array(np.eye(2)).tocoo(), TypeError), ([["x"]], TypeError)
+    ):  # fmt: skip
+        with pytest.raises(error, match=r"^transitions: expected"):
+            transition_edges(value)
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan])
+def test_alias_tables_refuse_what_is_no_distribution(wrong):
+    with pytest.raises(ValueError, match=r"^probabilities: expected (positive|finite) numbers"):
+        alias_tables([0.5, wrong])
+    with pytest.raises(ValueError, match=r"^probabilities: expected a sum of 1"):
+        alias_tables([1e308] * 4)
+    with pytest.raises(ValueError, match=r"^probabilities: expected positive numbers, got -0.5"):
+        features = [np.ones((1, 1)), np.ones((2, 1))]
+        FiniteModel([np.array([[[1.5, -0.5]]])], [phi * 0.0 for phi in features], features, [1.0], [0.0, 0.0])
 
 
 def test_chunks_of_any_number_are_computed_when_asked_for():

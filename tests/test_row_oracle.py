@@ -155,6 +155,30 @@ def test_leverages(kind):
             np.testing.assert_allclose(oracle.leverages(rows), expected, rtol=1e-9)
 
 
+def test_what_overflows_is_refused():
+    oracle, rows = RowOracle(3, 0.5), np.full((1, 3), 1e300)
+    with pytest.raises(ValueError, match=r"^rows: a leverage is out of the range of float64; rescale"):
+        oracle.leverages(rows)
+    with pytest.raises(ValueError, match=r"^rows: a second moment is not finite, or too large for float64; rescale"):
+        oracle.decision(rows, 1.0, 1.0)
+    assert np.isnan(oracle.log_det(LevelRows.of([rows])))
+
+
+def test_arguments_of_other_types_are_refused():
+    scan, rows, oracle = RowScan(1.0, 1.0), LevelRows.of([np.ones((1, 3))]), RowOracle(3, 0.5)
+    for value in (None, object(), rows):
+        with pytest.raises(TypeError, match=rf"^oracles\[0\]: expected a RowOracle, got {type(value).__name__}"):
+            scan.scan([value], rows, 1.0, 0, 0, 0)
+    with pytest.raises(TypeError, match=r"^support: expected integers, got dtype float64"):
+        oracle.add_gram([0.5], [[1.0]])
+    for column in (3, -1, 2**32):
+        with pytest.raises(ValueError, match=r"^support: expected 0 <= index < 3"):
+            oracle.add_gram([column], [[1.0]])
+    with pytest.raises(ValueError, match=r"^support: expected distinct columns, got \[1, 1\]"):
+        oracle.add_gram([1, 1], np.eye(2))
+    assert oracle.order == 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_potentials(kind):
     rng = np.random.default_rng(4)

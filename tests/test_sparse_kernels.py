@@ -58,6 +58,43 @@ def changed(**parts):
     return array
 
 
+def moved(axis, place, to):
+    """An array by coordinates, one of which was changed afterwards."""
+    array = sp.coo_array(([1.0, 1.0], ([0, 1], [0, 1])), shape=(2, 3))
+    array.coords[axis][place] = to
+    return array
+
+
+def listed(column):
+    """An array by lists, to which a column was added afterwards."""
+    array = sp.lil_array(np.eye(2, 3))
+    array.rows[1].append(column)
+    array.data[1].append(1.0)
+    return array
+
+
+def lopsided():
+    """An array by lists, to which data were added that have no column."""
+    array = sp.lil_array(np.eye(2, 3))
+    array.data[1].extend([1.0] * 1000)
+    return array
+
+
+def pointed(*pointers):
+    """An array without entries, whose index pointers were changed afterwards."""
+    array = sp.csr_array((3, 3))
+    array.indptr[1:] = pointers
+    return array
+
+
+def test_what_is_not_sparse_is_refused():
+    for value in ([[1.0]], np.eye(3), None):
+        with pytest.raises(TypeError, match=rf"^x: expected a SciPy sparse .*, got {type(value).__name__}"):
+            as_csr("x", value, (None, 3))
+    with pytest.raises(ValueError, match=r"^x: expected two dimensions, got shape \(3,\)"):
+        as_csr("x", sp.coo_array(np.ones(3)), (None,))
+
+
 @pytest.mark.parametrize(
     ("array", "error", "message"),
     [
@@ -71,6 +108,25 @@ def changed(**parts):
         (changed(indices=[0, -1, 1]), ValueError, "x: expected a valid sparse array"),
         (changed(indptr=[0, 4, 3]), ValueError, "x: expected a valid sparse array"),
         (changed(indices=[0, 10**6, 1]).T, ValueError, "x: expected"),
+        (
+            moved(0, 0, 10**6),
+            ValueError,
+            r"x: expected a valid sparse array: coordinates of axis 0 are not all in \[0, 2\)",
+        ),
+        (
+            moved(1, 0, -1),
+            ValueError,
+            r"x: expected a valid sparse array: coordinates of axis 1 are not all in \[0, 3\)",
+        ),
+        (pointed(0, 10**6, 0), ValueError, "x: expected a valid sparse array: index pointer values"),
+        (pointed(2**31 - 1, -2, 0), ValueError, "x: expected a valid sparse array: index pointer values"),
+        (
+            lopsided(),
+            ValueError,
+            "x: expected a valid sparse array: a row has lists of columns and of data of different",
+        ),
+        (listed(3), ValueError, "x: expected a valid sparse array"),
+        (listed(-1), ValueError, "x: expected a valid sparse array"),
     ],
 )
 def test_what_is_no_array_of_numbers_is_refused(array, error, message):
@@ -141,6 +197,32 @@ def test_level_rows_are_those_of_dense_ones():
     for level in range(3):
         for one, other in zip(dense.arrays(level), sparse.arrays(level), strict=True):
             assert (one == other).all()
+
+
+STATE = {"data": [1.0, 2.0], "indices": [0, 2], "indptr": [0, 1, 2], "weights": [1.0, 3.0]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"indices": [0, 3]}, "state: indices: expected 0 <= index < 3, got 3 at position 1"),
+        ({"indices": [-1, 2]}, "state: indices: expected 0 <= index < 3, got -1"),
+        ({"indices": [0]}, r"state: data: expected shape \(1\), got \(2,\)"),
+        ({"indptr": [0, 10**6, 2]}, "state: indptr: expected numbers that do not decrease"),
+        ({"indptr": [1, 2, 2]}, "state: indptr: expected to start with 0, got 1"),
+        ({"weights": [1.0]}, r"state: weights: expected shape \(2\), got \(1,\)"),
+        ({"weights": [1.0, 0.0]}, "state: weights: expected positive numbers, got 0.0 at index 1"),
+        ({"data": [1.0, np.nan]}, "state: data: expected finite numbers, got nan"),
+    ],
+)
+def test_corrupt_pickles_of_rows_are_refused(change, message):
+    make = LevelRows.of([np.ones((1, 1))]).__reduce__()[0]
+    assert (make(1, 3, [map(np.array, STATE.values())]).gram(0) == np.diag([1.0, 0.0, 12.0])).all()
+    with pytest.raises(ValueError, match=rf"^{message}"):
+        make(1, 3, [map(np.array, (STATE | change).values())])
+    for dimension in (0, 2**31):
+        with pytest.raises(ValueError, match=r"^state: dimension"):
+            make(1, dimension, [])
 
 
 def test_values_and_decisions_share_what_they_expand():

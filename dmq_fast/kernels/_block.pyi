@@ -1,7 +1,8 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 from dmq_fast.kernels._finite import FiniteModel
@@ -22,4 +23,5 @@ class BlockModel:
     ) -> Self: ...
     @property
     def model(self) -> FiniteModel: ...
+    def check_states(self, level: int, states: NDArray[np.uint8]) -> None: ...
     def __dmq_environment__(self) -> Any: ...

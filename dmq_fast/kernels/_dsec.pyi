@@ -1,4 +1,4 @@
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,15 +41,15 @@ class Stack:
 
 @disjoint_base
 class ShiftScan:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         dimension: int,
         eps_s: float,
         eps_t: float,
         eps_r: float,
         with_values: bool,
         regularizer: ArrayLike | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def dimension(self) -> int: ...
     @property

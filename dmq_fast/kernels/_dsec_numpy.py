@@ -218,8 +218,12 @@ def dsec_rows(rows1: ArrayLike, rows2: ArrayLike, eps1: float, eps2: float, *, e
     if bare.any():
         # A column of zeros is certainly in the null space.
         i = int(bare.argmax())
-        length = bare[i] * float(np.linalg.norm(second[:, i] / bare[i]) / np.sqrt(n2))
-        return DsecResult(True, np.inf, np.eye(d)[i] / length, False)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            length = bare[i] * float(np.linalg.norm(second[:, i] / bare[i]) / np.sqrt(n2))
+            witness = np.eye(d)[i] / length
+        if not (np.isfinite(length) and np.isfinite(witness).all()):
+            raise ValueError("rows1, rows2: v or its witness overflows; rescale")
+        return DsecResult(True, np.inf, witness, False)
     units[empty] = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         first, second = first / units, second / units

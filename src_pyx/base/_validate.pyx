@@ -259,23 +259,28 @@ def as_csr(name, value, shape):
     """
     from scipy.sparse import csr_array
 
+    if not is_sparse(value):
+        raise TypeError(f"{name}: expected a SciPy sparse matrix or array, got {type(value).__name__}")
     if value.dtype.kind not in "biuf":
         raise TypeError(f"{name}: expected real numbers, got dtype {value.dtype}")
     if value.dtype.itemsize > 8:
         raise TypeError(f"{name}: expected numbers that fit float64, got dtype {value.dtype}")
     refuse_loose(name, value)
     check_shape(name, value.shape, shape)
+    if len(value.shape) != 2:
+        raise ValueError(f"{name}: expected two dimensions, got shape {value.shape}")
     if max(*value.shape, value.nnz) > LARGEST:
         raise ValueError(
             f"{name}: expected fewer than 2^31 rows, columns and entries, got {value.shape} and {value.nnz}"
         )
-    # Formats with index pointers can be changed after they were made, and conversions read what these point at.
-    if hasattr(value, "check_format"):
-        try:
-            value.check_format(full_check=True)
-        except ValueError as error:
-            raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
-    out = csr_array(value, dtype=np.float64, copy=True)
+    # The parts of an array can be changed after it was made, and SciPy's conversions do not check what they read.
+    try:
+        check_parts(value)
+        out = csr_array(value, dtype=np.float64, copy=True)
+        if not hasattr(value, "check_format"):
+            out.check_format(full_check=True)
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
     out.sum_duplicates()
     out.eliminate_zeros()
     wrong = np.flatnonzero(~np.isfinite(out.data))
@@ -285,6 +290,25 @@ def as_csr(name, value, shape):
     return csr_array(
         (out.data, out.indices.astype(np.int32, copy=False), out.indptr.astype(np.int32, copy=False)), shape=out.shape
     )
+
+
+cdef int check_parts(value) except -1:
+    # ValueError unless a conversion of `value` stays within its arrays.
+    if hasattr(value, "check_format"):
+        value.check_format(full_check=True)
+        # SciPy compares by differences, which may overflow, and not where the last pointer is 0.
+        if (value.indptr[1:] < value.indptr[:-1]).any():
+            raise ValueError("index pointer values must form a non-decreasing sequence")
+    elif getattr(value, "format", None) == "coo":
+        if len({len(part) for part in (*value.coords, value.data)}) > 1:
+            raise ValueError("row, column and data arrays have different lengths")
+        for axis, (part, size) in enumerate(zip(value.coords, value.shape, strict=True)):
+            if len(part) and not (0 <= part.min() and part.max() < size):
+                raise ValueError(f"coordinates of axis {axis} are not all in [0, {size})")
+    elif getattr(value, "format", None) == "lil":
+        if any([len(columns) != len(data) for columns, data in zip(value.rows, value.data, strict=True)]):
+            raise ValueError("a row has lists of columns and of data of different lengths")
+    return 0
 
 
 def as_positive(name, value, *, zero=False):

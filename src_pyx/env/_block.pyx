@@ -22,6 +22,10 @@ from libc.stdlib cimport calloc, free
 from dmq_fast.kernels._env cimport ENVIRONMENT_VERSION, Environment, environment_capsule
 from dmq_fast.kernels._finite cimport BERNOULLI, BY_EDGE, BY_ROW, FiniteModel, Level, outcome
 
+from dmq_fast.kernels._validate cimport integer
+
+import numpy as np
+
 from dmq_fast.kernels._validate import as_floats, as_positive
 
 cdef extern from "dmq_block.h":
@@ -36,10 +40,11 @@ cdef extern from "dmq_block.h":
         const double* u, Py_ssize_t n, Py_ssize_t coins, const double* table, Py_ssize_t d, double* phi
     ) noexcept nogil
 
-# Coins of one uniform, and uniforms of an observation with Gaussian noise.
+# Coins of one uniform, uniforms of an observation with Gaussian noise, and the most coins.
 cdef enum:
     DIGITS = 52
     SEEDS = 2
+    MOST = 1 << 24
 
 cdef enum Noise:
     NO_NOISE = 0
@@ -111,8 +116,8 @@ cdef class BlockModel:
         if noise not in NOISES:
             raise ValueError(f"noise: expected one of {', '.join(NOISES)}, got {noise!r}")
         block.noise = NOISES[noise]
-        block.n_coins = n_coins
-        if block.n_coins < 0 or (block.n_coins > 0) != (block.noise == COINS):
+        block.n_coins = integer(n_coins, "n_coins", 0, MOST)
+        if (block.n_coins > 0) != (block.noise == COINS):
             raise ValueError(f"n_coins: expected a number >= 1 for coins, and 0 for other noise, got {n_coins}")
         cdef double deviation = as_positive("sigma", sigma, zero=True)
         if deviation > 0.0 and block.noise != GAUSSIAN:
@@ -191,6 +196,15 @@ cdef class BlockModel:
         environment.reset = reset
         environment.features = features
         environment.step = step
+
+    def check_states(self, level, states):
+        """Raise ValueError unless `states`, as an `EnvironmentHandle` has them, are numbers of states of a level."""
+        cdef Py_ssize_t n_states = self.block.levels[integer(level, "level", 0, self.block.horizon - 1)].n_states
+        numbers = np.ascontiguousarray(states, np.uint8).view(np.int32)
+        if numbers.size and not (0 <= numbers.min() and numbers.max() < n_states):
+            raise ValueError(
+                f"states: expected numbers in [0, {n_states}) at level {level}, got {numbers.min()} to {numbers.max()}"
+            )
 
     def __dmq_environment__(self):
         """Return a capsule of the environment, which keeps this model alive."""

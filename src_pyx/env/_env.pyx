@@ -4,9 +4,9 @@ cimport cython
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
 from libc.math cimport NAN, isfinite
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from dmq_fast.kernels._validate cimport entries, matrix
+from dmq_fast.kernels._validate cimport entries, matrix, word
 
 import numpy as np
 
@@ -38,9 +38,10 @@ cdef object environment_capsule(const Environment* environment):
 
 def capsule_at(address):
     """Return a capsule of the environment struct at an address. The struct must stay at that address."""
-    if not address:
+    cdef uint64_t place = word(address, "environment")
+    if place == 0:
         raise ValueError("environment: expected an address, got NULL")
-    return environment_capsule(<const Environment*> <size_t> address)
+    return environment_capsule(<const Environment*> <size_t> place)
 
 
 @cython.no_gc_clear  # release needs the source, which a collected cycle would have cleared
@@ -50,7 +51,8 @@ cdef class EnvironmentHandle:
     Parameters
     ----------
     source : object
-        A capsule, or an object with a method ``__dmq_environment__`` that returns one. It is kept alive.
+        A capsule, or an object with a method ``__dmq_environment__`` that returns one. It is kept alive. If it has a
+        method ``check_states(level, states)``, states that come from Python pass it first.
 
     Attributes
     ----------
@@ -173,7 +175,7 @@ cdef class EnvironmentHandle:
             May be left out if that number is 0.
         """
         cdef int64_t h = level_of(self.environment, level)
-        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.ndarray given = states_of(self, h, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.feature_uniforms, h))
         cdef cnp.ndarray phi = np.full((n, self.environment.dimension), np.nan)
@@ -195,7 +197,7 @@ cdef class EnvironmentHandle:
             May be left out if that number is 0.
         """
         cdef int64_t h = level_of(self.environment, level)
-        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.ndarray given = states_of(self, h, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray u = uniforms_for(uniforms, n, at(self.environment.step_uniforms, h))
         chosen = np.asarray(actions)
@@ -213,7 +215,7 @@ cdef class EnvironmentHandle:
     def ended(self, level, states):
         """Return which episodes are over, an array of bool, shape (n,)."""
         cdef int64_t h = level_of(self.environment, level)
-        cdef cnp.ndarray given = states_of(self.environment, states)
+        cdef cnp.ndarray given = states_of(self, h, states)
         cdef cnp.npy_intp n = cnp.PyArray_DIM(given, 0)
         cdef cnp.ndarray over = np.zeros(n, dtype=np.int8)
         if self.environment.ended != NULL:
@@ -229,14 +231,18 @@ cdef int64_t level_of(const Environment* environment, level) except -1:
     return level
 
 
-cdef cnp.ndarray states_of(const Environment* environment, states):
+cdef cnp.ndarray states_of(EnvironmentHandle handle, int64_t level, states):
     # States are changed in place, so an array that would have to be copied is refused.
+    cdef const Environment* environment = handle.environment
     if not (isinstance(states, np.ndarray) and states.dtype == np.uint8 and states.flags.carray
             and states.ndim == 2 and states.shape[1] == environment.state_bytes):
         raise ValueError(
             f"states: expected a contiguous array of uint8 of shape (n, {environment.state_bytes}), "
             "such as `reset` returns"
         )
+    source = handle._alive[0]
+    if hasattr(source, "check_states"):
+        source.check_states(level, states)
     return states
 
 
@@ -253,6 +259,12 @@ cdef inline int64_t at(const int64_t* counts, int64_t level) noexcept:
 cdef cnp.ndarray uniforms_for(uniforms, Py_ssize_t n, int64_t count):
     # Rows of NaN instead of none, as in a simulation; see `unasked`.
     cdef cnp.ndarray given = matrix(np.empty((n, 0)) if uniforms is None else uniforms, "uniforms", n, count)
+    cdef const double* u = entries(given)
+    cdef Py_ssize_t i
+    # Environments look into tables by them.
+    for i in range(n * count):
+        if not 0.0 <= u[i] < 1.0:
+            raise ValueError(f"uniforms: expected numbers in [0, 1), got {u[i]}")
     return given if count > 0 else np.full((n, UNASKED_ROW), np.nan)
 
 

@@ -10,10 +10,12 @@ from dmq_fast.kernels._validate cimport entries
 import numpy as np
 from time import perf_counter
 
+from dmq_fast.kernels._dsec import ShiftScan
+
 cnp.import_array()
 
 
-cdef class Turns:
+cdef class _Turns:
     # Draws of n trajectories with policies that follow the same rules from level h on.
     cdef Plan plan
     cdef Draws draws
@@ -26,6 +28,11 @@ cdef class Turns:
     ):
         if not before:
             raise ValueError("before: expected at least one policy, got none")
+        for rules in before:
+            if not isinstance(rules, tuple):
+                raise TypeError(f"before: expected tuples of rules, got {type(rules).__name__}")
+            if len(rules) != model.horizon:
+                raise ValueError(f"before: expected {model.horizon} rules, one a level, got {len(rules)}")
         self.h, self.n_actions, self.dimension, self.last = h, model.n_actions, model.dimension, before[0]
         self.plan = Plan(
             self.last[:h] + policy[h:], model.horizon, model.n_actions, model.dimension, levels, returns_from
@@ -34,8 +41,6 @@ cdef class Turns:
 
     cdef tuple draw(self, tuple rules, Stream stream):
         cdef Py_ssize_t level
-        if len(rules) != self.plan.horizon:
-            raise ValueError(f"before: expected {self.plan.horizon} rules, one a level, got {len(rules)}")
         for level in range(self.h):
             if rules[level] is not self.last[level]:
                 self.plan.set_rule(level, rules[level], self.n_actions, self.dimension)
@@ -80,7 +85,7 @@ def draw_each(
     cdef Py_ssize_t i
     if not 0 <= h <= model.horizon:
         raise ValueError(f"h: expected an integer in [0, {model.horizon}], got {h}")
-    cdef Turns turns = Turns(model, before, policy, n, h, levels, returns_from, in_rows)
+    cdef _Turns turns = _Turns(model, before, policy, n, h, levels, returns_from, in_rows)
     return [turns.draw(before[i], stream.at(stream.call + i)) for i in range(len(before))]
 
 
@@ -128,12 +133,15 @@ def draw_until_shift(
     TypeError, ValueError, ArithmeticError, RuntimeError, KeyboardInterrupt
         As `rollout` and `scan.scan` do.
     """
-    cdef Py_ssize_t i, marginal = scan.n_marginal
+    cdef Py_ssize_t i, marginal
     cdef list drawn = []
     cdef double seconds = 0.0, began
+    if not isinstance(scan, (RowScan, ShiftScan)):
+        raise TypeError(f"scan: expected a RowScan or a ShiftScan, got {type(scan).__name__}")
+    marginal = scan.n_marginal
     if not 0 <= h < model.horizon - 1:
         raise ValueError(f"h: expected an integer in [0, {model.horizon - 1}), got {h}")
-    cdef Turns turns = Turns(model, before, policy, n, h, levels, returns_from, isinstance(scan, RowScan))
+    cdef _Turns turns = _Turns(model, before, policy, n, h, levels, returns_from, isinstance(scan, RowScan))
     cdef Plan plan = turns.plan
     if plan.n_levels == 0 or plan.wanted[plan.n_levels - 1] - plan.wanted[0] != plan.n_levels - 1:
         raise ValueError(f"levels: expected consecutive levels, got {levels!r}")

@@ -1172,5 +1172,6 @@ cdef inline double ceiling(double before) noexcept nogil:
 
 cdef object copied(const double* x, Py_ssize_t n):
     out = np.empty(n)
-    memcpy(entries(out), x, n * sizeof(double))
+    if n > 0:  # before the first episode x is NULL
+        memcpy(entries(out), x, n * sizeof(double))
     return out

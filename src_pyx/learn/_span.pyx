@@ -68,10 +68,13 @@ cdef class SpanLearner(Learner):
         return self._ranks.copy()
 
     cdef double distance(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
-        # residual <- phi - B^T B phi, twice for the sake of rounding; returns its norm.
+        # residual <- phi - B^T B phi, twice for the sake of rounding; returns its norm. 0 where the span is everything:
+        # whatever the tolerance, rounding adds no direction to d of them.
         cdef Py_ssize_t i, k, _twice, d = self.episode.dimension, n_actions = self.episode.n_actions
         cdef const double* row
         cdef double total
+        if self.ranks_[h, a] == d:
+            return 0.0
         memcpy(self.residual, phi, d * sizeof(double))
         for _twice in range(2):
             for k in range(self.ranks_[h, a]):

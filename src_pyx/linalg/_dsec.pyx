@@ -958,7 +958,7 @@ cdef class ShiftScan:
     cdef Buffer _work
     cdef Buffer _shifted
 
-    def __init__(self, Py_ssize_t dimension, eps_s, eps_t, eps_r, bint with_values, regularizer=None):
+    def __cinit__(self, Py_ssize_t dimension, eps_s, eps_t, eps_r, bint with_values, regularizer=None):
         if not 1 <= dimension < 2**24:
             raise ValueError(f"dimension: expected an integer >= 1 whose matrices fit memory, got {dimension}")
         self.dimension = dimension

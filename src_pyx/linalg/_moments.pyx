@@ -402,11 +402,11 @@ cdef class SecondMoment:
         if not isinstance(state, dict) or state.get("version") != VERSION:
             found = state.get("version") if isinstance(state, dict) else type(state).__name__
             raise ValueError(f"state: expected that of a SecondMoment, version {VERSION}, got {found!r}")
+        if "lower" not in state or "n" not in state:
+            raise ValueError(f"state: expected that of a SecondMoment, with n and lower, got {list(state)}")
         lower = vector(state["lower"], "state['lower']", d * (d + 1) // 2)
         refuse_not_finite("state['lower']", lower)
-        n = state["n"]
-        if n < 0:
-            raise ValueError(f"state['n']: expected an integer >= 0, got {n}")
+        n = integer(state["n"], "state['n']", 0, <Py_ssize_t> (<size_t> -1 >> 1))
         gram = np.zeros((d, d))
         for i in range(d):
             memcpy(entries(gram) + i * d, floats(lower) + start, (i + 1) * sizeof(double))

@@ -366,6 +366,7 @@ cdef class Ridge:
         self._busy = 0
         if info != 0:
             raise self.indefinite("regularization", info)
+        self._theta = None
 
     cdef object indefinite(self, str name, int minor):
         means = " / n" if self.normalized else ""
@@ -531,6 +532,10 @@ cdef class Ridge:
             given.values = entries(rows)
         cdef const double* target = entries(targets)
         cdef double square, squares = 0.0, reach = 0.0
+        if parts is None and np.may_share_memory(rows, self._factors):
+            # Rows of `factor` would change while they are rotated in.
+            rows = rows.copy()
+            given.values = entries(rows)
         with nogil:
             for i in range(m):
                 first = i * d if given.starts == NULL else given.starts[i]

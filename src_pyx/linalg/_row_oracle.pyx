@@ -35,9 +35,9 @@ from dmq_fast.kernels._dsec cimport (
     says_true, shift_value, value_work_size,
 )
 from dmq_fast.kernels._double_double cimport Double2, add, scale, two_product
-from dmq_fast.kernels._moments cimport add_outer_sparse, mirror
+from dmq_fast.kernels._moments cimport add_outer_sparse, as_columns, mirror
 from dmq_fast.kernels._rows cimport LevelRows, collected, compress, empty_rows
-from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, positive, refuse_not_finite
+from dmq_fast.kernels._validate cimport LARGEST, all_finite, entries, integer, matrix, positive, refuse_not_finite
 
 import numpy as np
 
@@ -177,15 +177,12 @@ cdef class RowOracle:
         TypeError, ValueError
             On an argument of a wrong type, shape or range, or an entry that is not finite.
         """
-        cdef cnp.ndarray columns = np.ascontiguousarray(support, np.int32)
-        cdef Py_ssize_t i, j, k
+        cdef cnp.ndarray columns = as_columns(support, "support", self.dimension)
+        cdef Py_ssize_t i, j, k = cnp.PyArray_DIM(columns, 0)
         cdef const double* g
         cdef const int32_t* column
-        if columns.ndim != 1 or len(np.unique(columns)) != len(columns):
-            raise ValueError(f"support: expected distinct columns, shape (k,), got shape {(<object> columns).shape}")
-        k = cnp.PyArray_DIM(columns, 0)
-        if k and not 0 <= (<object> columns).min() <= (<object> columns).max() < self.dimension:
-            raise ValueError(f"support: expected columns in [0, {self.dimension})")
+        if len(np.unique(columns)) != k:
+            raise ValueError(f"support: expected distinct columns, got {(<object> columns).tolist()}")
         sums = matrix(gram, "gram", k, k)
         refuse_not_finite("gram", sums)
         column, g = <const int32_t*> cnp.PyArray_DATA(columns), entries(sums)
@@ -248,7 +245,8 @@ cdef class RowOracle:
             info = cholesky_upper(s, k)
             for i in range(k):
                 total += log(s[i * (k + 1)])
-        return 2.0 * total + (self.dimension - k) * log(self.eps_r) if info == 0 else NAN
+        # LAPACK takes an infinite pivot for one.
+        return 2.0 * total + (self.dimension - k) * log(self.eps_r) if info == 0 and total < INFINITY else NAN
 
     def leverages(self, rows, level=0):
         """Return phi_r^T (S + eps_r I)^-1 phi_r of the rows of a level, without their weights, shape (n,).
@@ -282,6 +280,8 @@ cdef class RowOracle:
         scan.locate(self, given, position)
         for r in range(n):
             x[r] = scan.lever[r]
+        if not all_finite(x, n):
+            raise ValueError("rows: a leverage is out of the range of float64; rescale")
         if filled is None:
             return out
         every = np.zeros(len(filled))
@@ -330,6 +330,8 @@ cdef class RowOracle:
             for r in range(given.begins[position], given.begins[position + 1]):
                 total += given.weights[r]
         answer = scan.answer(self, given, position, total)
+        if answer == NOT_FINITE:
+            raise ValueError("rows: a second moment is not finite, or too large for float64; rescale")
         if return_marginal:
             return says_true(answer), answer >= MARGINAL_NO_SHIFT
         return says_true(answer)
@@ -611,6 +613,8 @@ cdef class RowScan:
         if not (0 <= base <= bottom and top < len(oracles) and top < base + rows.n_levels and 0.0 < n < INFINITY):
             raise ValueError("scan: rows and levels do not fit together")
         for level in range(top, bottom - 1, -1):
+            if not isinstance(oracles[level], RowOracle):
+                raise TypeError(f"oracles[{level}]: expected a RowOracle, got {type(oracles[level]).__name__}")
             oracle = oracles[level]
             check_rows(oracle, rows)
             self._k = 0

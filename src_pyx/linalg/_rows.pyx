@@ -4,11 +4,11 @@ Where trajectories are few, or features sparse, rows take less room and time tha
 """
 
 cimport numpy as cnp
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from dmq_fast.kernels._moments cimport add_outer_sparse, mirror
+from dmq_fast.kernels._moments cimport add_outer_sparse, csr_parts, mirror
 from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, refuse_not_finite, vector
 
 import numpy as np
@@ -213,8 +213,9 @@ cdef class LevelRows:
     def pick(self, levels):
         """Return the rows of some levels, by position, in the order given."""
         cdef Py_ssize_t level, r
-        cdef LevelRows out = empty_rows(self.dimension, len(levels))
-        for level in levels:
+        cdef list places = list(levels)
+        cdef LevelRows out = empty_rows(self.dimension, len(places))
+        for level in places:
             if not 0 <= level < self.n_levels:
                 raise IndexError(f"levels: expected positions in [0, {self.n_levels}), got {level}")
             for r in range(self.begins[level], self.begins[level + 1]):
@@ -312,16 +313,26 @@ cdef class LevelRows:
 def restored(version, dimension, levels):
     """Return the rows of a pickle."""
     cdef LevelRows out
-    cdef cnp.ndarray data, indices, indptr, weights
-    cdef Py_ssize_t i
-    if version != VERSION:
+    cdef cnp.ndarray values, columns, starts, scales
+    cdef const int64_t* start
+    cdef Py_ssize_t i, d
+    if not (isinstance(version, int) and version == VERSION):
         raise ValueError(f"state: expected that of LevelRows, version {VERSION}, got {version!r}")
-    out = empty_rows(dimension, len(levels))
-    for data, indices, indptr, weights in levels:
-        for i in range(cnp.PyArray_DIM(weights, 0)):
+    d = integer(dimension, "state: dimension", 1, LARGEST)
+    cdef list parts = list(levels)
+    out = empty_rows(d, len(parts))
+    for data, indices, indptr, weights in parts:
+        values, columns, starts = csr_parts(data, indices, indptr, d, "state: ")
+        scales = vector(weights, "state: weights", cnp.PyArray_DIM(starts, 0) - 1)
+        refuse_not_finite("state: data", values)
+        refuse_not_finite("state: weights", scales)
+        start = <const int64_t*> cnp.PyArray_DATA(starts)
+        for i in range(cnp.PyArray_DIM(scales, 0)):
+            if not entries(scales)[i] > 0.0:
+                raise ValueError(f"state: weights: expected positive numbers, got {entries(scales)[i]} at index {i}")
             out.push(
-                <const int32_t*> cnp.PyArray_DATA(indices) + <Py_ssize_t> indptr[i],
-                entries(data) + <Py_ssize_t> indptr[i], <Py_ssize_t> (indptr[i + 1] - indptr[i]), weights[i],
+                <const int32_t*> cnp.PyArray_DATA(columns) + start[i], entries(values) + start[i],
+                start[i + 1] - start[i], entries(scales)[i],
             )
         out.end_level()
     return out

@@ -11,6 +11,7 @@ for), of the transition (if the level is stochastic; at the last level only if i
 is drawn for an outcome that is certain, and until something is drawn, all trajectories of a block are one.
 """
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -25,7 +26,7 @@ from dmq_fast.kernels._validate cimport entries
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_csr, as_floats, is_sparse
+from dmq_fast.kernels._validate import as_csr, as_floats, as_numbers, is_sparse
 
 # Trajectories simulated together: their states, rewards and uniforms stay in the first-level cache.
 # Part of the format: it fixes the order in which uniforms are used.
@@ -48,8 +49,6 @@ def alias_tables(probabilities):
         A uniform u picks column k = floor(m u); the outcome is k if m u - k < threshold[k], else alias[k].
     """
     probabilities = as_floats("probabilities", probabilities, (None,))
-    if not (probabilities > 0.0).all():
-        raise ValueError(f"probabilities: expected positive numbers, got {probabilities.min()}")
     threshold = np.empty(probabilities.shape)
     alias = np.empty(probabilities.shape, dtype=np.int32)
     fill_alias(probabilities, threshold, alias)
@@ -60,7 +59,11 @@ cdef int fill_alias(const double[::1] p, double[::1] threshold, int32_t[::1] ali
     cdef Py_ssize_t m = p.shape[0], i, small, large
     cdef double total = 0.0
     for i in range(m):
+        if not p[i] > 0.0:
+            raise ValueError(f"probabilities: expected positive numbers, got {p[i]}")
         total += p[i]
+    if not total < INFINITY:
+        raise ValueError("probabilities: expected a sum of 1, got one that overflows float64")
     for i in range(m):
         threshold[i] = p[i] / total * m
         alias[i] = i
@@ -80,8 +83,18 @@ cdef int fill_alias(const double[::1] p, double[::1] threshold, int32_t[::1] ali
 
 
 cdef int check_shapes(tuple transitions, tuple rewards, tuple features, start, caps) except -1:
-    # Check the shapes that the pointers below rely on. FiniteMDP validates the numbers.
+    # Check the types and shapes that the pointers below rely on. FiniteMDP validates the numbers.
     cdef Py_ssize_t h, horizon = len(rewards)
+    cdef set seen = set()
+    for name, tables in (("transitions", transitions), ("rewards", rewards), ("features", features)):
+        for h, table in enumerate(tables):
+            if isinstance(table, np.ndarray):
+                if id(table) not in seen:
+                    seen.add(id(table))
+                    as_floats(f"{name}: level {h}", table, table.shape)
+            elif name == "rewards" or not is_sparse(table):
+                wanted = "an array" if name == "rewards" else "a dense or sparse array"
+                raise TypeError(f"{name}: level {h}: expected {wanted}, got {type(table).__name__}")
     if horizon == 0 or not (horizon == len(features) == len(caps)) or len(transitions) not in (horizon - 1, horizon):
         raise ValueError("transitions, rewards, features, caps: expected H - 1 or H, H, H and H entries with H >= 1")
     for h in range(horizon):
@@ -115,8 +128,13 @@ def transition_edges(transitions):
     probabilities : numpy.ndarray, shape (m,)
     """
     if is_sparse(transitions):
+        if transitions.format != "csr":
+            raise TypeError(f"transitions: expected a csr_array or a dense array, got the format {transitions.format}")
         rows = np.repeat(np.arange(transitions.shape[0]), np.diff(transitions.indptr))
         return rows, transitions.indices, transitions.data
+    transitions = as_numbers("transitions", transitions)
+    if transitions.ndim != 3:
+        raise ValueError(f"transitions: expected shape (S, K, S'), got {transitions.shape}")
     flat = transitions.reshape(-1, transitions.shape[2])
     rows, targets = np.nonzero(flat)
     return rows, targets, flat[rows, targets]
@@ -143,6 +161,7 @@ cdef class FiniteModel(Model):
         cdef Py_ssize_t h
         # Levels that share an array are found by its id, so the arrays must stay alive until all are packed.
         transitions, rewards, features = tuple(transitions), tuple(rewards), tuple(features)
+        start, caps = as_floats("start", start, (None,)), as_floats("caps", caps, (None,))
         check_shapes(transitions, rewards, features, start, caps)
         self.horizon = len(rewards)
         self.n_actions = rewards[0].shape[1]
