@@ -9,6 +9,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
 
+import itertools
 import numbers
 import operator
 import sys
@@ -265,20 +266,22 @@ def as_csr(name, value, shape):
         raise TypeError(f"{name}: expected real numbers, got dtype {value.dtype}")
     if value.dtype.itemsize > 8:
         raise TypeError(f"{name}: expected numbers that fit float64, got dtype {value.dtype}")
-    refuse_loose(name, value)
     check_shape(name, value.shape, shape)
     if len(value.shape) != 2:
         raise ValueError(f"{name}: expected two dimensions, got shape {value.shape}")
-    if max(*value.shape, value.nnz) > LARGEST:
-        raise ValueError(
-            f"{name}: expected fewer than 2^31 rows, columns and entries, got {value.shape} and {value.nnz}"
-        )
-    # The parts of an array can be changed after it was made, and SciPy's conversions do not check what they read.
+    # The parts of an array can be changed after it was made, and SciPy does not check what it counts and converts.
     try:
         check_parts(value)
+        n_entries = value.nnz
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
+    if max(*value.shape, n_entries) > LARGEST:
+        raise ValueError(
+            f"{name}: expected fewer than 2^31 rows, columns and entries, got {value.shape} and {n_entries}"
+        )
+    try:
         out = csr_array(value, dtype=np.float64, copy=True)
-        if not hasattr(value, "check_format"):
-            out.check_format(full_check=True)
+        out.check_format(full_check=True)
     except (ValueError, IndexError) as error:
         raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
     out.sum_duplicates()
@@ -293,21 +296,27 @@ def as_csr(name, value, shape):
 
 
 cdef int check_parts(value) except -1:
-    # ValueError unless a conversion of `value` stays within its arrays.
+    # ValueError unless the parts of `value` fit together and point into each other.
     if hasattr(value, "check_format"):
         value.check_format(full_check=True)
         # SciPy compares by differences, which may overflow, and not where the last pointer is 0.
-        if (value.indptr[1:] < value.indptr[:-1]).any():
+        pointers = value.indptr
+        if (pointers[1:] < pointers[: len(pointers) - 1]).any():
             raise ValueError("index pointer values must form a non-decreasing sequence")
-    elif getattr(value, "format", None) == "coo":
+    elif value.format == "coo":
         if len({len(part) for part in (*value.coords, value.data)}) > 1:
             raise ValueError("row, column and data arrays have different lengths")
         for axis, (part, size) in enumerate(zip(value.coords, value.shape, strict=True)):
             if len(part) and not (0 <= part.min() and part.max() < size):
                 raise ValueError(f"coordinates of axis {axis} are not all in [0, {size})")
-    elif getattr(value, "format", None) == "lil":
+    elif value.format == "lil":
         if any([len(columns) != len(data) for columns, data in zip(value.rows, value.data, strict=True)]):
             raise ValueError("a row has lists of columns and of data of different lengths")
+        for column in itertools.chain.from_iterable(value.rows):
+            if not (isinstance(column, (int, np.integer)) and 0 <= column < value.shape[1]):
+                raise ValueError(f"expected columns below {value.shape[1]}, got {column!r}")
+    elif value.format == "dia" and (np.ndim(value.data) != 2 or np.shape(value.offsets) != np.shape(value.data)[:1]):
+        raise ValueError(f"data {np.shape(value.data)} do not fit the offsets of {np.size(value.offsets)} diagonals")
     return 0
 
 
@@ -328,25 +337,3 @@ def as_positive(name, value, *, zero=False):
     if number < 0.0 or (number == 0.0 and not zero):
         raise ValueError(f"{name}: expected a {'non-negative' if zero else 'positive'} number, got {number}")
     return number
-
-
-cdef int refuse_loose(str name, value) except -1:
-    # ValueError for parts that do not fit together, where SciPy would count or convert them unchecked.
-    if value.format == "dia":
-        if np.ndim(value.data) != 2 or np.shape(value.offsets) != np.shape(value.data)[:1]:
-            raise ValueError(
-                f"{name}: expected a valid sparse array: data {np.shape(value.data)} do not fit the offsets of "
-                f"{np.size(value.offsets)} diagonals"
-            )
-    elif value.format == "lil":
-        last = value.shape[1]
-        for columns in value.rows:
-            for column in columns:
-                if not (isinstance(column, (int, np.integer)) and 0 <= column < last):
-                    what = f"expected columns below {last}, got {column!r}"
-                    raise ValueError(f"{name}: expected a valid sparse array: {what}")
-    try:
-        value.nnz
-    except (ValueError, IndexError) as error:
-        raise ValueError(f"{name}: expected a valid sparse array: {error}") from error
-    return 0
