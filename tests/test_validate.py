@@ -3,8 +3,18 @@
 import numpy as np
 import pytest
 
-from dmq_fast.kernels import ShiftScan, _validate, as_positive, dsec, dsec_decision, dsec_value, ridge_fit
-from dmq_fast.kernels._ridge import Ridge
+from dmq_fast.kernels import (
+    Ridge,
+    RidgeFit,
+    SecondMoment,
+    ShiftScan,
+    _validate,
+    as_positive,
+    dsec,
+    dsec_decision,
+    dsec_value,
+    ridge_fit,
+)
 
 IDENTITY = np.eye(3)
 
@@ -54,3 +64,17 @@ def test_numbers_that_are_not_positive_are_refused_by_name(number):
 
 def test_zero_is_accepted_where_it_may_be():
     assert [as_positive("x", zero, zero=True) for zero in (0, 0.0, np.float64(0.0), -0.0)] == [0.0] * 4
+
+
+@pytest.mark.parametrize("size", ["3", 3.0, True, None, 0, -1, 2**63])
+def test_sizes_are_integers_in_range_or_refused_by_name(size):
+    error = ValueError if type(size) is int else TypeError
+    for make in (
+        lambda: Ridge(size, 1.0),
+        lambda: RidgeFit(size, 1.0),
+        lambda: SecondMoment(size),
+        lambda: ShiftScan(size, 1.0, 1.0, 1.0, False),
+    ):
+        with pytest.raises(error, match="^d(imension)?: expected an integer"):
+            make()
+    assert ShiftScan(np.int64(3), 1.0, 1.0, 1.0, False, np.eye(3)).dimension == Ridge(np.int64(3), 1.0).dimension == 3

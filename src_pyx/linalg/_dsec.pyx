@@ -24,7 +24,7 @@ from dmq_fast.kernels._blas cimport (
 from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
 from dmq_fast.kernels._factor cimport dot
 from dmq_fast.kernels._lanczos cimport Ritz, lanczos, lanczos_work_size, within
-from dmq_fast.kernels._validate cimport all_finite, entries, flag, matrix, positive, refuse_not_finite
+from dmq_fast.kernels._validate cimport all_finite, entries, flag, integer, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
     void dmq_add_multiple(
@@ -958,20 +958,20 @@ cdef class ShiftScan:
     cdef Buffer _work
     cdef Buffer _shifted
 
-    def __cinit__(self, Py_ssize_t dimension, eps_s, eps_t, eps_r, bint with_values, regularizer=None):
-        if not 1 <= dimension < 2**24:
-            raise ValueError(f"dimension: expected an integer >= 1 whose matrices fit memory, got {dimension}")
-        self.dimension = dimension
+    def __cinit__(self, dimension, eps_s, eps_t, eps_r, bint with_values, regularizer=None):
+        # Matrices of more would not fit memory.
+        self.dimension = integer(dimension, "dimension", 1, 2**24 - 1)
         self.eps_s = positive(eps_s, "eps_s")
         self.eps_t = positive(eps_t, "eps_t")
         self.eps_r = positive(eps_r, "eps_r")
         self.with_values = with_values
         self.n_marginal = 0
         if regularizer is not None:
-            self.regularizer = np.array(as_floats("regularizer", regularizer, (dimension, dimension), finite=False))
+            shape = self.dimension, self.dimension
+            self.regularizer = np.array(as_floats("regularizer", regularizer, shape, finite=False))
             refuse_upper("regularizer", self.regularizer)
             self.regularizer.setflags(write=False)
-            self._shifted = Buffer(dimension * dimension)
+            self._shifted = Buffer(self.dimension * self.dimension)
 
     def scan(self, const double[:, :, ::1] cover not None, const double[:, :, ::1] grams not None,
              double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom):

@@ -205,14 +205,13 @@ cdef class SecondMoment:
     cdef readonly Py_ssize_t dimension
     cdef readonly Py_ssize_t n
 
-    def __cinit__(self, Py_ssize_t dimension):
-        if dimension < 1:
-            raise ValueError(f"dimension: expected an integer >= 1, got {dimension}")
-        if dimension <= LARGEST:
-            self._gram = <double*> calloc(dimension * dimension + block_work_size(dimension), sizeof(double))
+    def __cinit__(self, dimension):
+        cdef Py_ssize_t d = integer(dimension, "dimension", 1, <Py_ssize_t> (<size_t> -1 >> 1))
+        if d <= LARGEST:
+            self._gram = <double*> calloc(d * d + block_work_size(d), sizeof(double))
         if self._gram == NULL:
-            raise MemoryError(f"dimension: no memory for a matrix of shape ({dimension}, {dimension})")
-        self.dimension = dimension
+            raise MemoryError(f"dimension: no memory for a matrix of shape ({d}, {d})")
+        self.dimension = d
         self.n = 0
 
     def __dealloc__(self):

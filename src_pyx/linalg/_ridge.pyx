@@ -219,23 +219,23 @@ cdef class Ridge:
     # What threads do that have released the lock of the interpreter: -1, one changes the object; k > 0, k of them read.
     cdef Py_ssize_t _busy
 
-    def __cinit__(self, Py_ssize_t d, regularization, normalized=False, targets=None):
-        if not 1 <= d <= 1 << 28:
-            raise ValueError(f"d: expected an integer in [1, 2^28], got {d}")
+    def __cinit__(self, d, regularization, normalized=False, targets=None):
+        cdef Py_ssize_t size = integer(d, "d", 1, 1 << 28)
         self.regularization = positive(regularization, "regularization")
         self.normalized = flag(normalized, "normalized")
-        self._trace = d * self.regularization
+        self._trace = size * self.regularization
         if self.regularization < DBL_MIN or self._trace > ROOM:
             raise ValueError(f"regularization: {self.regularization} is out of the range of float64 here")
         self._several = targets is not None
         self._columns = integer(targets, "targets", 1, 1 << 28) if self._several else 1
-        self.dimension = d
-        self._factors, self._sums = np.zeros((2, d, d)), np.zeros((d, d))
-        self._waiting, self._products, self._scratch = np.zeros((HELD, d)), np.zeros(d * self._columns), np.zeros(3 * d)
+        self.dimension = size
+        self._factors, self._sums = np.zeros((2, size, size)), np.zeros((size, size))
+        self._waiting, self._products = np.zeros((HELD, size)), np.zeros(size * self._columns)
+        self._scratch = np.zeros(3 * size)
         # `factor` hands out views.
         self._factors.flags.writeable = False
         self._factor = entries(self._factors)
-        self._spare = self._factor + d * d
+        self._spare = self._factor + size * size
         self._lower, self._rows = entries(self._sums), entries(self._waiting)
         self._moment, self._work = entries(self._products), entries(self._scratch)
         self.clear()

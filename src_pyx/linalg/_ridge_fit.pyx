@@ -4,7 +4,7 @@ cimport numpy as cnp
 from libc.math cimport INFINITY
 
 from dmq_fast.kernels._blas cimport cholesky, cholesky_solve
-from dmq_fast.kernels._validate cimport entries, matrix, positive, refuse_not_finite, vector
+from dmq_fast.kernels._validate cimport entries, integer, matrix, positive, refuse_not_finite, vector
 
 import numpy as np
 
@@ -110,10 +110,8 @@ cdef class RidgeFit:
     # None while a call uses it; a call of another thread then allocates its own.
     cdef cnp.ndarray _work
 
-    def __cinit__(self, Py_ssize_t dimension, ridge):
-        if not 1 <= dimension <= LARGEST:
-            raise ValueError(f"dimension: expected an integer in [1, 2^28], got {dimension}")
-        self.dimension = dimension
+    def __cinit__(self, dimension, ridge):
+        self.dimension = integer(dimension, "dimension", 1, LARGEST)
         self.ridge = penalty(ridge)
 
     def __call__(self, gram, moment, n):
