@@ -75,6 +75,6 @@ def test_sizes_are_integers_in_range_or_refused_by_name(size):
         lambda: SecondMoment(size),
         lambda: ShiftScan(size, 1.0, 1.0, 1.0, False),
     ):
-        with pytest.raises(error, match="^d(imension)?: expected an integer"):
+        with pytest.raises(error, match=r"^d(imension)?: expected an integer"):
             make()
     assert ShiftScan(np.int64(3), 1.0, 1.0, 1.0, False, np.eye(3)).dimension == Ridge(np.int64(3), 1.0).dimension == 3
