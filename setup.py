@@ -5,19 +5,23 @@ Environment switches, all for local builds only:
 - ``DMQ_FAST_DEBUG=1``: bounds and initialisation checks of Cython on, C assertions on.
 - ``DMQ_FAST_SANITIZE=address,undefined``: compile with these sanitizers (load the runtime first when running).
 - ``DMQ_FAST_NATIVE=1``: add ``-march=native``; the result runs on this kind of machine only.
+- ``DMQ_FAST_STRICT=1``: every warning of Cython and of the compiler is an error.
 """
 
 import os
 import sys
 from pathlib import Path
 
+import Cython
 import numpy as np
 from Cython.Build import cythonize
+from Cython.Compiler import Options
 from setuptools import Extension, setup
 
 DEBUG = os.environ.get("DMQ_FAST_DEBUG", "0") not in ("", "0")
 SANITIZE = os.environ.get("DMQ_FAST_SANITIZE", "")
 NATIVE = os.environ.get("DMQ_FAST_NATIVE", "0") not in ("", "0")
+STRICT = os.environ.get("DMQ_FAST_STRICT", "0") not in ("", "0")
 
 # The one home of the Cython directives.
 DIRECTIVES = {
@@ -34,10 +38,6 @@ DIRECTIVES = {
 HEADERS = sorted(header.as_posix() for header in Path("src_pyx").glob("*/*.h"))
 FOLDERS = sorted({os.path.dirname(header) for header in HEADERS})
 
-# Cython follows the .pxd files that a source cimports, but not its own where that is in another folder.
-GENERATED = Path("build/cython")
-CHANGED = max(declarations.stat().st_mtime for declarations in Path("dmq_fast/kernels").glob("*.pxd"))
-
 cflags = ["-UNDEBUG" if DEBUG else "-DNDEBUG"]
 ldflags = []
 if sys.platform != "win32":
@@ -50,13 +50,27 @@ if SANITIZE:
     ldflags += [f"-fsanitize={SANITIZE}"]
 if NATIVE:
     cflags += ["-march=native"]
+if STRICT:
+    cflags += ["-Wall", "-Wextra", "-Werror"]
+    Options.warning_errors = True
+
+# Everything is built anew after a build of another kind: this file, on which it depends, changes with the kind only.
+KIND = Path("build/kind.txt")
+kind = repr((cflags, ldflags, os.environ.get("CC"), os.environ.get("CFLAGS"), Cython.__version__, np.__version__))
+if not KIND.exists() or KIND.read_text() != kind:
+    KIND.parent.mkdir(exist_ok=True)
+    KIND.write_text(kind)
+
+# Cython follows the .pxd files that a source cimports, but not its own where that is in another folder.
+GENERATED = Path("build/cython")
+CHANGED = max(file.stat().st_mtime for file in [KIND, *Path("dmq_fast/kernels").glob("*.pxd")])
 
 extensions = [
     Extension(
         f"dmq_fast.kernels.{source.stem}",
         [source.as_posix()],
         include_dirs=[*FOLDERS, np.get_include()],
-        depends=HEADERS,
+        depends=[*HEADERS, KIND.as_posix()],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=cflags,
         extra_link_args=ldflags,
