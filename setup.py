@@ -40,10 +40,12 @@ FOLDERS = sorted({os.path.dirname(header) for header in HEADERS})
 
 cflags = ["-UNDEBUG" if DEBUG else "-DNDEBUG"]
 ldflags = []
-if sys.platform != "win32":
-    # No -ffast-math, no -march: the same bits on every machine of one architecture.
+# No -ffast-math, no -march: the same bits on every machine of one architecture. A contracted a*b + c would differ
+# between compilers.
+if sys.platform == "win32":
+    cflags += ["/std:c11", "/Od" if DEBUG else "/O2", "/fp:precise"]
+else:
     cflags += ["-O1", "-g"] if DEBUG or SANITIZE else ["-O3", "-g0"]
-    # A contracted a*b + c would differ between compilers.
     cflags += ["-ffp-contract=off"]
 if SANITIZE:
     cflags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]

@@ -5,7 +5,9 @@
 
 #include <stddef.h>
 #include <string.h>
+#include "dmq_wide.h"
 
+#ifdef DMQ_VECTORS
 typedef double dmq_reduce_four __attribute__((vector_size(32)));
 
 /* Sum of x_j^2. */
@@ -31,6 +33,27 @@ static inline double dmq_square(const double *x, ptrdiff_t d)
         total += x[j] * x[j];
     return total;
 }
+#else
+static inline double dmq_square(const double *x, ptrdiff_t d)
+{
+    double a[8] = {0.0}, total;
+    ptrdiff_t j = 0;
+    for (; j + 8 <= d; j += 8)
+        for (int l = 0; l < 8; l++)
+            a[l] += x[j + l] * x[j + l];
+    if (j + 4 <= d) {
+        for (int l = 0; l < 4; l++)
+            a[l] += x[j + l] * x[j + l];
+        j += 4;
+    }
+    for (int l = 0; l < 4; l++)
+        a[l] += a[l + 4];
+    total = (a[0] + a[1]) + (a[2] + a[3]);
+    for (; j < d; j++)
+        total += x[j] * x[j];
+    return total;
+}
+#endif
 
 /* Sum of eight partial sums and of x_j y_j from j = i on. Eight of them fill the widest vector and hide the latency of
    one addition. */

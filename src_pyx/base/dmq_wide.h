@@ -13,4 +13,10 @@
 #define DMQ_WIDE
 #endif
 
+/* DMQ_VECTORS says that there are the vector types of GCC and Clang. Where there are none, and with -DDMQ_PLAIN, plain
+   loops add in the same order: slower, with the same bits. */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(DMQ_PLAIN)
+#define DMQ_VECTORS
+#endif
+
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "dmq_wide.h"
 
+#ifdef DMQ_VECTORS
 typedef double dmq_four __attribute__((vector_size(32)));
 typedef int64_t dmq_long __attribute__((vector_size(32)));
 
@@ -61,5 +62,30 @@ DMQ_WIDE static ptrdiff_t dmq_greedy_rows(
     }
     return -1;
 }
+#else
+static ptrdiff_t dmq_greedy_rows(
+    const double *phi, ptrdiff_t n, ptrdiff_t n_actions, ptrdiff_t d, const double *packed, int64_t *action,
+    double *value)
+{
+    for (ptrdiff_t row = 0; row < n; row++) {
+        double best = -INFINITY, poison = 0.0;
+        int64_t taken = 0;
+        for (ptrdiff_t a = 0; a < n_actions; a++) {
+            const double *theta = packed + (a / 4 * d) * 4 + a % 4;
+            double s = 0.0;
+            for (ptrdiff_t i = 0; i < d; i++)
+                s += phi[row * d + i] * theta[4 * i];
+            taken = s > best ? a : taken;
+            best = s > best ? s : best;
+            poison += s * 0.0;
+        }
+        value[row] = best;
+        action[row] = taken;
+        if (poison != 0.0)
+            return row;
+    }
+    return -1;
+}
+#endif
 
 #endif

@@ -3,7 +3,11 @@
 #define DMQ_MOMENTS_H
 
 #include <stddef.h>
+#include "dmq_wide.h"
 
+typedef void (*dmq_tiles)(double*, const double*, const double*, ptrdiff_t, ptrdiff_t);
+
+#ifdef DMQ_VECTORS
 /* One kernel for vectors of 2, 4 and 8 doubles. Every sum runs over the rows in order and nothing is contracted,
    so all give the same bits; the tile of ROWS x (VECTORS * LANES) sums fills the registers there are. */
 #define DMQ_TILES(NAME, TARGET, LANES, ROWS, VECTORS) \
@@ -32,11 +36,21 @@
             } \
     }
 
-typedef void (*dmq_tiles)(double*, const double*, const double*, ptrdiff_t, ptrdiff_t);
-
 DMQ_TILES(dmq_tiles_2, , 2, 2, 4)
+#else
+static void dmq_tiles_2(double* gram, const double* left, const double* right, ptrdiff_t n, ptrdiff_t d)
+{
+    for (ptrdiff_t i = 0; i < d; i++)
+        for (ptrdiff_t j = 0; j <= i; j++) {
+            double t = 0.0;
+            for (ptrdiff_t k = 0; k < n; k++)
+                t += left[k * d + i] * right[k * d + j];
+            gram[i * d + j] += t;
+        }
+}
+#endif
 
-#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(DMQ_VECTORS) && defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
 DMQ_TILES(dmq_tiles_4, __attribute__((target("avx2"))), 4, 4, 2)
 DMQ_TILES(dmq_tiles_8, __attribute__((target("avx512f"))), 8, 8, 1)
 
