@@ -7,6 +7,7 @@ nothing.
 
 from libc.math cimport M_PI, cos, fmax, fmin, sin
 from libc.stdint cimport int8_t, int64_t
+from libc.string cimport memset
 
 from dmq_fast.kernels._env cimport ENVIRONMENT_VERSION, Environment, environment_capsule
 
@@ -91,15 +92,12 @@ cdef class CartPole:
 cdef Environment blank(int64_t horizon, double shift):
     # The fields that are equal in both: steps draw no uniforms, and r + shift is in [0, 1].
     cdef Environment environment
+    memset(&environment, 0, sizeof(Environment))
     environment.size = sizeof(Environment)
     environment.version = ENVIRONMENT_VERSION
     environment.horizon = horizon
-    environment.feature_uniforms = NULL
-    environment.step_uniforms = NULL
     environment.reward_shift = shift
     environment.reward_scale = 1.0 / <double> horizon
-    environment.context = NULL
-    environment.release = NULL
     return environment
 
 
