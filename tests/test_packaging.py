@@ -1,6 +1,7 @@
 """From a source distribution to a wheel to somebody else's extension that cimports a kernel."""
 
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -149,6 +150,13 @@ def test_the_manifest_takes_every_source(monkeypatch):
     sources = [path for path in tracked() if path.startswith(("src_pyx/", "tests/", "bench/", "docs/"))]
     assert len(sources) > 50 and set(sources) <= set(files.files)
     assert not [name for name in files.files if name.endswith((".so", ".pyc")) or is_generated(name)]
+
+
+def test_every_file_that_has_the_version_has_the_same():
+    places = ["pyproject.toml", "CITATION.cff", ".github/conda/recipe.yaml"]
+    assert set(places) <= set(tracked())
+    found = {re.search(r"^ *version(?: =|:) \"?([\d.]+)\"?$", (ROOT / place).read_text(), re.M)[1] for place in places}
+    assert len(found) == 1
 
 
 @pytest.mark.slow
