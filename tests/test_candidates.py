@@ -211,10 +211,14 @@ def run(sampler, journal, **chosen):
 
 
 def answers(path):
-    """What a journal says, by record: its kind, and where no clock is in it, the call and all that follows."""
+    """What a journal says, by record: its kind, and where no clock is in it, the call and all that follows.
+
+    Records of what was synced are left out: one is written a second.
+    """
     return [
         (kind, None if kind in (journal.HEADER, journal.LEVEL, journal.CLOCK) else bytes(payload[8:]))
         for kind, _, payload in journal.records(path.read_bytes())
+        if kind != journal.SYNCED
     ]
 
 
