@@ -69,7 +69,7 @@ def test_a_weight_scales_the_products(d, normalized):
 
 def sparse_problem(d, n, seed):
     rng = np.random.default_rng(seed)
-    rows = scipy.sparse.random_array((n, d), density=0.3, rng=rng, format="csr")
+    rows = scipy.sparse.csr_array(rng.random((n, d)) * (rng.random((n, d)) < 0.3))
     return rows, rng.normal(size=n)
 
 

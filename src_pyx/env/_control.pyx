@@ -5,7 +5,7 @@ order of floating-point operations. An episode that was terminated or reached th
 nothing.
 """
 
-from libc.math cimport M_PI, cos, fmax, fmin, sin
+from libc.math cimport cos, fmax, fmin, sin
 from libc.stdint cimport int8_t, int64_t
 from libc.string cimport memset
 
@@ -200,7 +200,7 @@ cdef int cart_step(
     cdef Cart* cart = <Cart*> states
     cdef double gravity = 9.8, cart_mass = 1.0, pole_mass = 0.1, half_length = 0.5, push = 10.0, tau = 0.02
     cdef double mass = pole_mass + cart_mass, moment = pole_mass * half_length
-    cdef double farthest = 2.4, steepest = 12 * 2 * M_PI / 360
+    cdef double farthest = 2.4, steepest = 12 * 2 * 3.141592653589793 / 360  # MSVC has no M_PI
     cdef double c, s, temp, turning, pulling
     cdef bint last = level + 1 >= CART_LIMIT
     cdef Cart now
