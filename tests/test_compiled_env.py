@@ -174,7 +174,8 @@ def test_a_collected_cycle_may_free_the_struct_first(tmp_path):
     """Freed memory is overwritten here, so that reading it does not go unnoticed."""
     search = os.pathsep.join([os.path.dirname(walker.__file__), *(path for path in sys.path if path)])
     environment = os.environ | {"PYTHONMALLOC": "debug", "PYTHONPATH": search}
-    done = subprocess.run([sys.executable, "-c", CYCLE], cwd=tmp_path, env=environment, capture_output=True, check=False)
+    command = [sys.executable, "-c", CYCLE]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
