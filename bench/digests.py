@@ -93,7 +93,9 @@ def digests() -> Iterator[tuple[str, dict[str, Callable[[], str]]]]:
             "SecondMoment, d = 24": partial(moment, 24),
             "Ridge, d = 96": lambda: digest(ridge(96).theta),
             "dsec_decision": decisions,
+            "OptimisticPlanner": plan,
             "DMQ on the lock": partial(learned, lock, n_samples=20),
+            "a run that stops by itself": partial(learned, lock, epsilon=0.05),
         },
     )
     yield (
@@ -101,9 +103,7 @@ def digests() -> Iterator[tuple[str, dict[str, Callable[[], str]]]]:
         {
             "SecondMoment, d = 96": partial(moment, 96),
             "dsec_value": values,
-            "OptimisticPlanner": plan,
             "DMQ with Gaussian noise": partial(learned, noisy, n_samples=200),
-            "a run that stops by itself": partial(learned, lock, epsilon=0.05),
         },
     )
 

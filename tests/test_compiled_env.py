@@ -1,7 +1,10 @@
 """Compiled environments: four ways to write one, and the engine against a twin that uses the same uniforms."""
 
 import ctypes
+import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -156,6 +159,24 @@ def test_chunks_shrink_where_trajectories_are_long_or_wide():
     wide = walker.in_c(dimension=400, feature_uniforms=400)
     assert RolloutSampler(wide).chunk_size == 2048
     assert RolloutSampler(walker.in_c(dimension=10**6)).chunk_size == 256
+
+
+CYCLE = """
+import gc, walker
+env = walker.in_c()
+env.itself = env
+del env
+gc.collect()
+"""
+
+
+def test_a_collected_cycle_may_free_the_struct_first(tmp_path):
+    """Freed memory is overwritten here, so that reading it does not go unnoticed."""
+    search = os.pathsep.join([os.path.dirname(walker.__file__), *(path for path in sys.path if path)])
+    environment = os.environ | {"PYTHONMALLOC": "debug", "PYTHONPATH": search}
+    command = [sys.executable, "-c", CYCLE]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # Journals.

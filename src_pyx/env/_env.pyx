@@ -32,6 +32,9 @@ ENVIRONMENT_SIZE = sizeof(Environment)
 VERSION = ENVIRONMENT_VERSION
 
 
+ctypedef void (*Release)(void* context) noexcept
+
+
 cdef object environment_capsule(const Environment* environment):
     return PyCapsule_New(<void*> environment, FULL, NULL)
 
@@ -81,12 +84,13 @@ cdef class EnvironmentHandle:
         cdef const Environment* given = <const Environment*> PyCapsule_GetPointer(capsule, FULL)
         check_struct(given)
         PyCapsule_SetName(capsule, EMPTY)
-        self._alive = (source, capsule)
+        self._alive = (source, capsule, <size_t> given.release, <size_t> given.context)
         self.environment = given
 
     def __dealloc__(self):
-        if self.environment != NULL and self.environment.release != NULL:
-            self.environment.release(self.environment.context)
+        # The struct is not read: where a cycle is collected, its source may have been cleared before, and freed it.
+        if self._alive is not None and self._alive[2]:
+            (<Release> <size_t> self._alive[2])(<void*> <size_t> self._alive[3])
 
     @property
     def address(self):
