@@ -266,7 +266,7 @@ def test_environments_without_a_table_are_refused():
 
 def test_missing_gymnasium_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(ImportError, match=r'env: .*FrozenLake-v1.*pip install "dmq_fast\[gym\]"'):
+    with pytest.raises(ImportError, match=r'env: .*FrozenLake-v1.*pip install "dmq-fast\[gym\]"'):
         FiniteMDP.from_gymnasium("FrozenLake-v1", 10)
 
 

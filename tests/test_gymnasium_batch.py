@@ -641,7 +641,7 @@ def test_arguments_of_make_need_an_id():
 
 def test_missing_gymnasium_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(ImportError, match=r'pip install "dmq_fast\[gym\]"'):
+    with pytest.raises(ImportError, match=r'pip install "dmq-fast\[gym\]"'):
         GymnasiumBatch("CartPole-v1", 5, tiles)
 
 

@@ -308,8 +308,8 @@ def test_models_refuse_sparse_arrays_that_do_not_fit():
         ("lil", {"rows": np.array([[0, 2**31], [1]], dtype=object)}, "expected columns below 3, got 2147483648"),
         ("lil", {"rows": np.array([[0, "a"], [1]], dtype=object)}, "expected columns below 3, got 'a'"),
         ("lil", {"rows": np.array([[0, -1], [1]], dtype=object)}, "expected columns below 3, got -1"),
-        ("csr", {"indptr": np.array([], dtype=np.int32)}, "index -1 is out of bounds"),
-        ("coo", {"data": np.ones(2)}, "all index and data arrays must have the same length"),
+        ("csr", {"indptr": np.array([], dtype=np.int32)}, "index pointer size 0 should be 3"),
+        ("coo", {"data": np.ones(2)}, "row, column and data arrays have different lengths"),
     ],
 )
 def test_diagonals_and_lists_that_were_changed_are_refused(kind, parts, message):

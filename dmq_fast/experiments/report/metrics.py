@@ -79,17 +79,19 @@ def check_share(share: float) -> None:
         raise ValueError(f"share: expected a number in (0, 1], got {share}")
 
 
-PROGRESS: dict[str, Form] = {
-    "curve": {"episodes": [int], "value": [float], "reward": [float], "regret": [float]},
-    **dict.fromkeys(("learned_at", "solved_at"), int | None),
-}
-"""What reports read of that which `algorithms.progress_of` adds to the details of a run with a known optimum."""
+def has_curve(row: Mapping[str, Any], *columns: str) -> bool:
+    """Whether a run has a learning curve, with these columns too, and a known optimum, as those of baselines have.
 
-
-def has_curve(row: Mapping[str, Any]) -> bool:
-    """Whether a run has a learning curve and a known optimum, as those of baselines have."""
+    `algorithms.progress_of` says what such a run has; numbers of episodes beside "learned_at" may be missing.
+    """
+    details = row.get("details") or {}
+    form: dict[str, Form] = {
+        "curve": {"episodes": [int], **{name: [float] for name in ("value", *columns)}},
+        "learned_at": int | None,
+        **{name: int | None for name in ("kept_at", "solved_at") if name in details},
+    }
     try:
-        check_form("details", row.get("details"), PROGRESS)
+        check_form("details", details, form)
     except ValueError:
         return False
     return bool(learning_curve(row)) and row.get("optimal_value") is not None
@@ -112,13 +114,13 @@ def by_policy(row: Mapping[str, Any], share: float = GOOD) -> Mapping[str, Any]:
 
 def for_good(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with "solved" from some checkpoint on, and the episodes until then as "n_trajectories"."""
-    return with_episodes(row, row["details"]["kept_at"]) if has_curve(row) else row
+    return with_episodes(row, row["details"].get("kept_at")) if has_curve(row) else row
 
 
 def by_reward(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with "solved" by its mean reward, and the episodes until then as "n_trajectories"."""
     if has_curve(row):
-        return with_episodes(row, row["details"]["solved_at"])
+        return with_episodes(row, row["details"].get("solved_at"))
     value, optimum, n = row.get("value"), row.get("optimal_value"), row.get("n_trajectories")
     if value is None or optimum is None or n is None or value <= optimum / 2:
         return with_episodes(row, None)

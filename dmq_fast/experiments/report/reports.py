@@ -582,7 +582,7 @@ def curve_pictures(
     values: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     regrets: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     for name, some in groups.items():
-        if all(map(has_curve, some)):
+        if all(has_curve(row, "regret") for row in some):
             values[name] = on_one_grid(some, "value", lambda row: row["optimal_value"])
             regrets[name] = on_one_grid(some, "regret", lambda row: 1.0)
         else:
