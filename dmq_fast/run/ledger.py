@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +71,7 @@ def expect(condition: bool, what: str) -> None:
         raise ValueError(f"expected {what}")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def scan_of(top: int, bottom: int) -> Kind:
     """Return the kind of answer to a scan of the levels top, top - 1, ..., bottom."""
 
