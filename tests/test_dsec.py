@@ -571,6 +571,17 @@ class TestSingular:
             # What a regulariser makes definite is certain.
             assert self.agree(gram + 1e-6 * np.eye(8), gram / 2, 5.0)[:2] == (False, False)
 
+    @pytest.mark.parametrize("d", [3, 4, 7])
+    def test_a_null_space_that_no_pivot_shows(self, d):
+        """The last pivot is the smallest eigenvalue over the square of an entry of its vector, here 2^-20."""
+        null = np.full(d, 1.0)
+        null[-1] = 2.0**-10
+        for seed in range(20):
+            rows = np.random.default_rng(seed).normal(size=(d - 1, d))
+            rows -= np.outer(rows @ null, null) / (null @ null)
+            gram = rows.T @ rows
+            assert self.agree(gram, gram / 2, 0.6)[:2] == (False, True)
+
     @settings(deadline=None, max_examples=100)
     @given(st.integers(2, 20), st.integers(0, 2**32), st.sampled_from([1e-3, 0.1, 0.4, 0.6, 10.0, 1e4]))
     def test_the_three_functions_agree_on_deficient_grams(self, d, seed, eps2):

@@ -308,7 +308,7 @@ def test_models_refuse_sparse_arrays_that_do_not_fit():
         ("lil", {"rows": np.array([[0, 2**31], [1]], dtype=object)}, "expected columns below 3, got 2147483648"),
         ("lil", {"rows": np.array([[0, "a"], [1]], dtype=object)}, "expected columns below 3, got 'a'"),
         ("lil", {"rows": np.array([[0, -1], [1]], dtype=object)}, "expected columns below 3, got -1"),
-        ("csr", {"indptr": np.array([], dtype=np.int32)}, "index pointer size 0 should be 3"),
+        ("csr", {"indptr": np.array([], dtype=np.int32)}, r"index pointer size \(?0\)? should be"),
         ("coo", {"data": np.ones(2)}, "row, column and data arrays have different lengths"),
     ],
 )

@@ -13,7 +13,7 @@ that this leaves open are flagged as marginal.
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON
-from libc.math cimport INFINITY, frexp, isfinite, ldexp, sqrt
+from libc.math cimport INFINITY, fmod, frexp, isfinite, ldexp, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -761,7 +761,7 @@ def dsec_value(m1, m2, eps1):
     return value
 
 
-# What `scaled_value` returns where m1 has a pivot of the size of rounding.
+# What `scaled_value` returns where m1 may have an eigenvalue of the size of rounding.
 cdef enum:
     DOUBTFUL = -2
 
@@ -779,7 +779,7 @@ cdef int scaled_value(
     if witness != NULL:
         for i in range(d):
             witness[i] *= root
-    if small_pivot(m1, work, d):
+    if nearly_singular(m1, work, work + 2 * d * d, d):
         return DOUBTFUL
     return 0 if fits(value[0], witness, d) else NOT_FINITE
 
@@ -849,13 +849,25 @@ def certified(m1, m2, tolerance):
     return found.value, found.residual * (found.residual / (found.value - found.apart)), steps
 
 
-cdef bint small_pivot(const double* m1, const double* u, Py_ssize_t d) noexcept nogil:
-    # Whether a pivot of m1 = U^T U is of the size of rounding.
+cdef bint nearly_singular(const double* m1, const double* u, double* x, Py_ssize_t d) noexcept nogil:
+    # Whether m1 = U^T U, in units with a diagonal of 1, may have an eigenvalue of the size of rounding, d^2 units of it
+    # and as many from the factorisation; x has d doubles. Two steps of inverse iteration show it with a large factor to
+    # spare: what rounding leaves of its direction in the first vector, the next solve multiplies by its inverse. The
+    # pivots would not: the last is the eigenvalue over the square of the last entry of the eigenvector.
     cdef Py_ssize_t i
+    cdef double size
+    cdef int _step
     for i in range(d):
-        if u[i * d + i] * u[i * d + i] <= 4.0 * d * d * DBL_EPSILON * m1[i * d + i]:
-            return True
-    return False
+        x[i] = 1.0 + fmod(0.618 * i, 1.0)
+    for _step in range(2):
+        size = sqrt(dot(x, x, d))
+        for i in range(d):
+            x[i] *= sqrt(m1[i * d + i]) / size
+        solve_upper_transposed(u, x, d)
+        solve_upper(u, x, d)
+        for i in range(d):
+            x[i] *= sqrt(m1[i * d + i])
+    return not 64.0 * d * d * DBL_EPSILON * sqrt(dot(x, x, d)) < 1.0
 
 
 def dsec(m1, m2, eps1, eps2):
