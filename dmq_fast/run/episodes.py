@@ -168,14 +168,15 @@ class Episodes:
         planner, n = self.planner, piece.n
         shape = (n, planner.horizon)
         sizes, got = (n, 2 * math.prod(shape)), ((*record.integers, -1)[0], len(record.integers) - 1)
-        expect(got == sizes, "{} episodes with {} rows and actions, got {} with {}".format(*sizes, *got))
+        expect(got == sizes, "{} episodes with {} rows and actions, got {} with {}", *sizes, *got)
         rows, actions = np.array(record.integers[1:]).reshape(2, *shape)
         fresh = [max(0, int(last) + 1 - len(known)) for last, known in zip(rows.max(0), self._rows, strict=True)]
-        expect(bool((rows >= 0).all()), f"numbers of feature rows >= 0, got {rows.min()}")
+        expect(bool((rows >= 0).all()), "numbers of feature rows >= 0, got {}", rows.min())
         size = rows.size + sum(fresh) * planner.dimension
         expect(
             len(record.floats) == size,
-            f"{rows.size} rewards and {sum(fresh)} rows of {planner.dimension} features, got {len(record.floats)}",
+            "{} rewards and {} rows of {} features, got {}",
+            *(rows.size, sum(fresh), planner.dimension, len(record.floats)),
         )
         rewards, new = record.floats[: rows.size].reshape(shape), record.floats[rows.size :]
         features, spelled = np.empty((*shape, planner.dimension)), iter(new.reshape(-1, planner.dimension))

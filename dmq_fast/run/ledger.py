@@ -65,10 +65,13 @@ class Fit(NamedTuple):
     rewarded: bool
 
 
-def expect(condition: bool, what: str) -> None:
-    """Raise ValueError with what a record was expected to hold, if it does not."""
+def expect(condition: bool, what: str, *values: Any) -> None:
+    """Raise ValueError with what a record was expected to hold, if it does not; `values` fill the braces of `what`.
+
+    They are written out in the message alone, as every record of a replay is checked.
+    """
     if not condition:
-        raise ValueError(f"expected {what}")
+        raise ValueError(f"expected {what.format(*values)}")
 
 
 @lru_cache(maxsize=1024)
@@ -79,13 +82,14 @@ def scan_of(top: int, bottom: int) -> Kind:
         return (scan.found, scan.n_marginal), (scan.values, scan.potentials)
 
     def unpack(record: Record) -> Scan:
-        expect(len(record.integers) == 2, f"2 integers, got {len(record.integers)}")
+        expect(len(record.integers) == 2, "2 integers, got {}", len(record.integers))
         found, n_marginal = record.integers
-        expect(found == -1 or bottom <= found <= top, f"-1 or a level in {bottom} to {top}, got {found}")
-        expect(n_marginal >= 0, f"a number of answers >= 0, got {n_marginal}")
+        expect(found == -1 or bottom <= found <= top, "-1 or a level in {} to {}, got {}", bottom, top, found)
+        expect(n_marginal >= 0, "a number of answers >= 0, got {}", n_marginal)
         end = len(record.floats) - (2 if found >= 0 else 0)
         most = top - max(found, bottom) + 1
-        expect(0 <= end <= most, f"at most {most} values, and two potentials with a True, got {len(record.floats)}")
+        what = "at most {} values, and two potentials with a True, got {}"
+        expect(0 <= end <= most, what, most, len(record.floats))
         return Scan(found, record.floats[:end], record.floats[end:], n_marginal)
 
     return Kind(journal.SCAN, pack, unpack)
@@ -98,9 +102,9 @@ def fit_of(dimension: int) -> Kind:
         return (fit.rewarded,), (fit.theta,)
 
     def unpack(record: Record) -> Fit:
-        expect(record.integers in ((0,), (1,)), f"the integer 0 or 1, got {record.integers}")
-        expect(len(record.floats) == dimension, f"theta of {dimension} numbers, got {len(record.floats)}")
-        expect(bool(np.isfinite(record.floats).all()), f"a finite theta, got {record.floats}")
+        expect(record.integers in ((0,), (1,)), "the integer 0 or 1, got {}", record.integers)
+        expect(len(record.floats) == dimension, "theta of {} numbers, got {}", dimension, len(record.floats))
+        expect(bool(np.isfinite(record.floats).all()), "a finite theta, got {}", record.floats)
         return Fit(record.floats, bool(record.integers[0]))
 
     return Kind(journal.FIT, pack, unpack)
@@ -117,17 +121,17 @@ def unpack_moment(
     level: int, dimension: int, integers: Sequence[int], floats: NDArray[np.float64]
 ) -> NDArray[Any] | SparseMoment:
     """Return the second moment of a level from the integers and floats of its record."""
-    expect(integers[:1] == (level,), f"level {level}, got {integers[:1]}")
+    expect(integers[:1] == (level,), "level {}, got {}", level, integers[:1])
     sparse = len(integers) > 1
     size = len(integers) - 2 if sparse else dimension
-    expect(len(floats) == size**2, f"{size} x {size} moments, got {len(floats)}")
+    expect(len(floats) == size**2, "{0} x {0} moments, got {1}", size, len(floats))
     expect(bool(np.isfinite(floats).all()), "finite moments, got others")
     if not sparse:
         return floats.reshape(size, size)
-    expect(integers[1] == dimension, f"dimension {dimension}, got {integers[1]}")
+    expect(integers[1] == dimension, "dimension {}, got {}", dimension, integers[1])
     support = np.array(integers[2:], dtype=np.int64)
     ascending = bool((np.diff(support, prepend=-1, append=dimension) > 0).all())
-    expect(ascending, f"ascending columns below {dimension}, got {support}")
+    expect(ascending, "ascending columns below {}, got {}", dimension, support)
     return SparseMoment(dimension, support.astype(np.int32), floats.reshape(size, size))
 
 
@@ -212,7 +216,7 @@ class Ledger:
         def unpack(record: Record) -> NDArray[Any] | SparseMoment:
             seconds, floats = np.split(record.floats, [len(self.seconds)])
             moment = unpack_moment(h, dimension, record.integers, floats)
-            expect(bool(((seconds >= 0.0) & (seconds < math.inf)).all()), f"seconds >= 0, got {seconds}")
+            expect(bool(((seconds >= 0.0) & (seconds < math.inf)).all()), "seconds >= 0, got {}", seconds)
             self.seconds = dict(zip(self.seconds, seconds.tolist(), strict=True))
             return moment
 
