@@ -20,7 +20,7 @@ from scipy.stats import binomtest
 
 from dmq_fast import DMQ
 from dmq_fast.kernels import Stream
-from dmq_fast.run.appraisal import appraise
+from dmq_fast.results.appraisal import appraise
 
 EPSILON = DELTA = 0.05
 HEADING = "median episodes (range) | loss > epsilon | largest loss | not finished | warned | CPU seconds"

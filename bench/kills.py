@@ -35,7 +35,7 @@ from typing import Any
 
 import dmq_fast as dmq
 from dmq_fast import experiments
-from dmq_fast.run import journal
+from dmq_fast.engine import journal
 
 RUN = ["run", "lock", "--horizon", "30", "--n-samples", "1000", "--oracle", "value", "--seed", "5"]
 

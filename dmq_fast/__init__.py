@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from dmq_fast import baselines, environments, experiments, features, kernels, samplers, theory
     from dmq_fast._support.files import FileError
     from dmq_fast._version import __version__
+    from dmq_fast.engine.journal import JournalError
     from dmq_fast.function_class import FiniteClass, LinearClass
     from dmq_fast.kernels import Stream
     from dmq_fast.learner import DMQ, Progress
     from dmq_fast.moments import Moments
     from dmq_fast.policy import Policy
-    from dmq_fast.run.comparison import compare
-    from dmq_fast.run.journal import JournalError
-    from dmq_fast.run.result import Result, load
+    from dmq_fast.results.comparison import compare
+    from dmq_fast.results.result import Result, load
     from dmq_fast.theory import certificate, certificate_table, misspecification
     from dmq_fast.trajectories import Trajectories
 
@@ -63,24 +63,24 @@ _HOMES = {
     "DMQ": "learner:DMQ",
     "FileError": "_support.files:FileError",
     "FiniteClass": "function_class:FiniteClass",
-    "JournalError": "run.journal:JournalError",
+    "JournalError": "engine.journal:JournalError",
     "LinearClass": "function_class:LinearClass",
     "Moments": "moments:Moments",
     "Policy": "policy:Policy",
     "Progress": "learner:Progress",
-    "Result": "run.result:Result",
+    "Result": "results.result:Result",
     "Stream": "kernels:Stream",
     "Trajectories": "trajectories:Trajectories",
     "__version__": "_version:__version__",
     "baselines": "baselines",
     "certificate": "theory.certificate",
     "certificate_table": "theory.certificate_table",
-    "compare": "run.comparison:compare",
+    "compare": "results.comparison:compare",
     "environments": "environments",
     "experiments": "experiments",
     "features": "features",
     "kernels": "kernels",
-    "load": "run.result:load",
+    "load": "results.result:load",
     "misspecification": "theory.misspecification",
     "samplers": "samplers",
     "theory": "theory",

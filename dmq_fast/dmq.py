@@ -1,7 +1,7 @@
 """Difference Maximization Q-learning: Algorithms 1 to 3 of Du, Luo, Wang and Zhang (2019).
 
 Levels are 0 .. H-1 here and 1 .. H in the paper; comments give the lines of its boxes. The algorithms learn everything
-from trajectories, through three collaborators of `dmq_fast.run`: `Draws` collects trajectories, `Oracle` checks them
+from trajectories, through three collaborators in `dmq_fast.covers`: `Draws` collects trajectories, `Oracle` checks them
 for a distribution shift, `Regression` fits predictors. Streams, memory, journal, budgets and clocks are theirs. Where a
 line goes beyond the paper, its comment names the finding (docs/findings.md) behind it.
 """
@@ -14,14 +14,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
+from dmq_fast.covers.candidates import Candidates
+from dmq_fast.covers.cover import CoverMoments
+from dmq_fast.covers.draws import Batch, Draws
+from dmq_fast.covers.options import Options
+from dmq_fast.covers.oracle import Oracle, Regression
 from dmq_fast.moments import SparseMoment
 from dmq_fast.policy import Deviations, Policy
-from dmq_fast.run.candidates import Candidates
-from dmq_fast.run.cover import CoverMoments
-from dmq_fast.run.draws import Batch, Draws
-from dmq_fast.run.history import RETURNED
-from dmq_fast.run.options import Options
-from dmq_fast.run.oracle import Oracle, Regression
+from dmq_fast.results.history import RETURNED
 
 __all__ = ["DifferenceMaximization"]
 

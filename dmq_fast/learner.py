@@ -14,15 +14,15 @@ import numpy as np
 
 from dmq_fast._support.bars import Bar, check_progress, showing
 from dmq_fast._support.json_text import check_form
+from dmq_fast.arguments import ADAPTIVE, variant_of
+from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.journal import JournalError, read_header
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FunctionClass
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
-from dmq_fast.run.arguments import ADAPTIVE, variant_of
-from dmq_fast.run.journal import JournalError, read_header
-from dmq_fast.run.options import Budget
-from dmq_fast.run.result import Result
+from dmq_fast.results.result import Result
 from dmq_fast.samplers import BatchEnvironment, Sampler, as_sampler
 from dmq_fast.samplers.parallel import check_workers
 from dmq_fast.samplers.streams import as_key
@@ -74,7 +74,7 @@ class DMQ:
     recheck, accumulate, reuse, memo, hindsight : bool, optional
     oracle : {"decision", "value"}, optional
     mixture : {"stratified", "multinomial"}, optional
-        Options of the algorithm, described in `run.options.Options`; the variant's by default. `reuse` implies the
+        Options of the algorithm, described in `covers.options.Options`; the variant's by default. `reuse` implies the
         stratified mixture. In extended precision that mixture is the default, as the limit of the multinomial one for
         N to infinity.
     function_class : FunctionClass, optional
@@ -95,7 +95,7 @@ class DMQ:
     journal : str or path-like, optional
         File in which the run records its decisions. If the file exists, `learn` continues the run in it, and the result
         is that of an undisturbed run, byte for byte. Without `rng`, the key in the file is used. Budgets may differ;
-        every other argument must be the same. See `run.journal`.
+        every other argument must be the same. See `engine.journal`.
     progress : callable or bool, optional
         Called with a `Progress` each time a level has been learned, or the adaptive variant has planned. True shows a
         progress bar, on terminals and in notebooks, and needs tqdm.

@@ -17,27 +17,28 @@ from numpy.typing import NDArray
 
 from dmq_fast._support import threads
 from dmq_fast._support.words import level_names, number_of
-from dmq_fast.adaptive import PURPOSES, Report, SelfStopping
 from dmq_fast.arithmetic import ExactGreedy
+from dmq_fast.covers.doubts import Verdict, doubts, exactly, within_shrinkage
+from dmq_fast.covers.draws import Draws
+from dmq_fast.covers.initial import initial_policies
+from dmq_fast.covers.memory import Memory
+from dmq_fast.covers.options import VARIANTS, Options, RunParameters
+from dmq_fast.covers.oracle import Oracle, Regression
 from dmq_fast.dmq import DifferenceMaximization
+from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.fingerprint import fingerprint, policy_fingerprint
+from dmq_fast.engine.journal import Journal
+from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Stream, Uniform
 from dmq_fast.moments import SparseMoment
 from dmq_fast.policy import Policy
-from dmq_fast.run.aim import Aim
-from dmq_fast.run.doubts import Verdict, doubts, exactly, within_shrinkage
-from dmq_fast.run.draws import Draws
-from dmq_fast.run.fingerprint import fingerprint, policy_fingerprint
-from dmq_fast.run.history import History
-from dmq_fast.run.initial import initial_policies
-from dmq_fast.run.journal import Journal
-from dmq_fast.run.ledger import Ledger, OutOfBudget
-from dmq_fast.run.memory import Memory
-from dmq_fast.run.options import VARIANTS, Budget, Options, RunParameters
-from dmq_fast.run.oracle import Oracle, Regression
-from dmq_fast.run.result import Result
+from dmq_fast.results.history import History
+from dmq_fast.results.result import Result
 from dmq_fast.samplers import ParallelSampler, Sampler, check_shown
 from dmq_fast.samplers.parallel import spread
+from dmq_fast.self_stopping import PURPOSES, Report, SelfStopping
+from dmq_fast.stopping.aim import Aim
 
 __all__ = ["Adaptive", "MonteCarlo", "Progress", "Resources", "Session"]
 

@@ -36,9 +36,9 @@ from fuzz_files import (
 )
 
 from dmq_fast import cli, experiments
+from dmq_fast.arguments import ARGUMENTS, SAMPLING
 from dmq_fast.cli.exit_codes import FAILED, FINISHED, NOT_SAVED, OUT_OF_BUDGET, USAGE
 from dmq_fast.environments import registry
-from dmq_fast.run.arguments import ARGUMENTS, SAMPLING
 
 Generator = np.random.Generator
 

@@ -35,13 +35,13 @@ from dmq_fast import experiments, kernels
 from dmq_fast._support.files import FileError
 from dmq_fast._support.json_text import from_json, plain, to_json
 from dmq_fast.cli.status import status_dict, status_table
+from dmq_fast.engine import journal
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, registry
 from dmq_fast.experiments.report.page import parameters_text
 from dmq_fast.experiments.sweeps import store
 from dmq_fast.experiments.sweeps.spec import SpecError, reread
-from dmq_fast.run import journal
-from dmq_fast.run.named import named_class
-from dmq_fast.run.saved import decode
+from dmq_fast.named import named_class
+from dmq_fast.results.saved import decode
 from dmq_fast.samplers import ExactSampler, RolloutSampler
 
 Generator = np.random.Generator

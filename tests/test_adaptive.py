@@ -14,16 +14,16 @@ from line import Counted, Line
 
 from dmq_fast import DMQ, Policy, experiments, load
 from dmq_fast import environments as E
-from dmq_fast.adaptive import PURPOSES, SelfStopping
 from dmq_fast.cli import main
+from dmq_fast.engine import journal
+from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.ledger import Ledger
 from dmq_fast.kernels import Stream
-from dmq_fast.run import journal
-from dmq_fast.run.aim import Aim, seen_once
-from dmq_fast.run.candidate import Candidate
-from dmq_fast.run.ledger import Ledger
-from dmq_fast.run.options import Budget
-from dmq_fast.run.stopping import interval
 from dmq_fast.samplers import FlowSampler, as_sampler
+from dmq_fast.self_stopping import PURPOSES, SelfStopping
+from dmq_fast.stopping.aim import Aim, seen_once
+from dmq_fast.stopping.candidate import Candidate
+from dmq_fast.stopping.outcome import interval
 
 
 def run_of(env, seed=0, *, max_trajectories=20_000, max_seconds=None, progress=None, **aim):

@@ -9,11 +9,11 @@ import pytest
 
 from dmq_fast import Policy
 from dmq_fast import environments as E
-from dmq_fast.adaptive import IMPATIENCE, RIDGE, SelfStopping
 from dmq_fast.kernels import OptimisticPlanner, Stream
-from dmq_fast.run.aim import Aim, seen_once
-from dmq_fast.run.stopping import divergence
 from dmq_fast.samplers import as_sampler
+from dmq_fast.self_stopping import IMPATIENCE, RIDGE, SelfStopping
+from dmq_fast.stopping.aim import Aim, seen_once
+from dmq_fast.stopping.outcome import divergence
 
 EPSILON = DELTA = 0.05
 STRICT = seen_once(DELTA)

@@ -4,7 +4,7 @@ import pytest
 
 from dmq_fast import Policy, Stream
 from dmq_fast.environments import chain, lock_gaussian
-from dmq_fast.run.appraisal import appraise, environment_of, tables_of
+from dmq_fast.results.appraisal import appraise, environment_of, tables_of
 from dmq_fast.samplers import RolloutSampler, Sampler
 
 

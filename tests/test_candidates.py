@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
+from dmq_fast.covers.candidates import Candidates
+from dmq_fast.covers.oracle import Regression
+from dmq_fast.engine import journal
 from dmq_fast.features import TileCoding
 from dmq_fast.kernels import Fixed, LevelRows, RowOracle, RowScan, Uniform, draw_each, draw_until_shift
 from dmq_fast.policy import Deviations
-from dmq_fast.run import journal
-from dmq_fast.run.candidates import Candidates
-from dmq_fast.run.oracle import Regression
 from dmq_fast.samplers import RolloutSampler, rollout
 
 pytestmark = pytest.mark.kernels

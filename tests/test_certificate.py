@@ -328,7 +328,7 @@ def test_a_damaged_potential_is_refused(learned, tmp_path):
 
 
 def test_eps_r_beyond_float64_leaves_the_potential_unknown(monkeypatch):
-    monkeypatch.setattr("dmq_fast.run.options.FLOAT64_EPS_R", 0)
+    monkeypatch.setattr("dmq_fast.covers.options.FLOAT64_EPS_R", 0)
     mdp = linear_q(rng=0)
     result = dmq.DMQ(mdp, n_samples=2, eps_r=1e-30, max_policies=5, rng=0).learn()
     assert np.isnan(result.history.potentials[0]).all()

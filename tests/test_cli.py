@@ -17,12 +17,12 @@ import pytest
 import dmq_fast as dmq
 from dmq_fast import cli
 from dmq_fast._support.threads import BLAS_THREADS
+from dmq_fast.arguments import ADAPTIVE, ARGUMENTS, NOT_IN_SWEEPS, NOT_OFFERED, SAMPLING, read_initial
 from dmq_fast.cli.options import run_options
 from dmq_fast.cli.run import progress_line
+from dmq_fast.covers import options
+from dmq_fast.covers.initial import NAMES
 from dmq_fast.experiments.sweeps import algorithms, spec
-from dmq_fast.run import options
-from dmq_fast.run.arguments import ADAPTIVE, ARGUMENTS, NOT_IN_SWEEPS, NOT_OFFERED, SAMPLING, read_initial
-from dmq_fast.run.initial import NAMES
 
 
 def test_run_prints_a_table_a_person_can_read(run):
@@ -124,7 +124,7 @@ def test_every_option_of_the_algorithm_arrives(run):
 def test_every_argument_of_dmq_is_described_once_and_offered():
     signature = inspect.signature(dmq.DMQ).parameters
     described = {argument.name: argument for argument in ARGUMENTS}
-    # Whoever adds an argument to DMQ describes it in run/arguments.py, or gives the reason why not.
+    # Whoever adds an argument to DMQ describes it in arguments.py, or gives the reason why not.
     assert described.keys() | NOT_OFFERED.keys() == signature.keys()
     assert not described.keys() & NOT_OFFERED.keys()
     assert [*described] == [name for name in signature if name in described]

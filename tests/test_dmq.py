@@ -15,6 +15,8 @@ from test_batch import Table
 import dmq_fast as dmq
 from dmq_fast._support.words import level_names
 from dmq_fast.arithmetic import ExactGreedy
+from dmq_fast.covers.draws import mixture
+from dmq_fast.covers.memory import Known, Memory, Tables
 from dmq_fast.environments import (
     FiniteMDP,
     chain,
@@ -26,8 +28,6 @@ from dmq_fast.environments import (
 )
 from dmq_fast.kernels import Fixed, Greedy, Uniform
 from dmq_fast.moments import Moments
-from dmq_fast.run.draws import mixture
-from dmq_fast.run.memory import Known, Memory, Tables
 from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler
 
 SEEDS = range(5)
@@ -209,7 +209,7 @@ def test_moments_dropped_from_memory_are_drawn_again_bit_for_bit(monkeypatch, ch
     draws = []
     for limit in (0, 3 * size, 10**9):
         sampler = Recording(env)
-        monkeypatch.setattr("dmq_fast.run.memory.LIMIT", limit)
+        monkeypatch.setattr("dmq_fast.covers.memory.LIMIT", limit)
         result = dmq.DMQ(sampler, n_samples=30, rng=1, **chosen).learn()
         assert result.theta.tobytes() == expected.theta.tobytes()
         assert result.history.columns()["call"].tobytes() == expected.history.columns()["call"].tobytes()
@@ -296,7 +296,7 @@ def test_a_known_policy_that_deviates_is_recognised_without_a_look_at_each_level
             looks.append(key)
             return super().__getitem__(key)
 
-    monkeypatch.setattr("dmq_fast.run.memory.Tables", Counted)
+    monkeypatch.setattr("dmq_fast.covers.memory.Tables", Counted)
     before, after = dmq.Policy.fixed([0] * 50), dmq.Policy.fixed([1] * 50)
     memory = Memory(actions=lambda level, rule: np.array([rule.action]))
     first = memory.content(before.deviate(20, 2, after), 50)

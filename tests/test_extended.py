@@ -208,7 +208,7 @@ def test_corrected_constants_open_a_lock_that_float64_cannot_decide_on(digits, s
     with pytest.raises(ValueError, match=r"^eps_r: expected at least 1e-16, the resolution of float64 beside S, got "):
         dmq.DMQ(ExactSampler(env), **arguments | {"n_samples": 1})
     # Why: features of two states only, and float64 takes its own rounding for a third.
-    monkeypatch.setattr("dmq_fast.run.options.FLOAT64_EPS_R", 0)
+    monkeypatch.setattr("dmq_fast.covers.options.FLOAT64_EPS_R", 0)
     rough = dmq.DMQ(ExactSampler(env), **arguments | {"n_samples": 1}, max_policies=20, rng=seed).learn()
     assert rough.status == "max_policies" or max(rough.cover_sizes) > 2
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from replay import replay
 
 import dmq_fast as dmq
+from dmq_fast.covers.options import VARIANTS
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, linear_q
 from dmq_fast.features import Nystrom, RandomFourier
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
 from dmq_fast.kernels import ShiftScan
 from dmq_fast.moments import Moments, Returns
-from dmq_fast.run.options import VARIANTS
 from dmq_fast.theory.misspecification import largest_misspecification, misspecified_thresholds
 
 seeds = st.integers(0, 2**32)

@@ -11,8 +11,8 @@ from line import Line
 
 import dmq_fast as dmq
 from dmq_fast import environments as E
+from dmq_fast.covers.hindsight import Archive
 from dmq_fast.kernels import Fixed, Greedy, Uniform
-from dmq_fast.run.hindsight import Archive
 from dmq_fast.samplers import FlowSampler, as_sampler
 
 
@@ -121,7 +121,7 @@ def test_the_same_bits_with_workers_and_after_a_kill(make, tmp_path):
 
 def test_moments_that_were_dropped_are_computed_again(monkeypatch):
     expected = content(dmq.DMQ(E.chain(5), **RUN).learn())
-    monkeypatch.setattr("dmq_fast.run.memory.LIMIT", 2000)
+    monkeypatch.setattr("dmq_fast.covers.memory.LIMIT", 2000)
     assert content(dmq.DMQ(E.chain(5), **RUN).learn()) == expected
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
+from dmq_fast.engine import journal
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
-from dmq_fast.run import journal
 from dmq_fast.samplers import ParallelSampler, RolloutSampler, Sampler
 
 ENVIRONMENTS = {"lock": lambda: combination_lock(5, 3, rng=0), "chain": lambda: chain(5, rng=0)}

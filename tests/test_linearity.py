@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from dmq_fast import environments as E
-from dmq_fast.adaptive import PURPOSES, SelfStopping
+from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.ledger import Ledger
 from dmq_fast.kernels import OptimisticPlanner, Stream
-from dmq_fast.run.aim import Aim
-from dmq_fast.run.ledger import Ledger
-from dmq_fast.run.linearity import disagreements, quantile
-from dmq_fast.run.options import Budget
 from dmq_fast.samplers import as_sampler
+from dmq_fast.self_stopping import PURPOSES, SelfStopping
+from dmq_fast.stopping.aim import Aim
+from dmq_fast.stopping.linearity import disagreements, quantile
 
 
 def outcome_of(env, seed):

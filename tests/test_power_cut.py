@@ -11,8 +11,8 @@ from test_journal import content as learned
 
 import dmq_fast as dmq
 from dmq_fast import experiments
+from dmq_fast.engine import journal
 from dmq_fast.environments import combination_lock
-from dmq_fast.run import journal
 
 MANY = [20, pytest.param(200, marks=pytest.mark.slow)]
 
@@ -59,7 +59,7 @@ LEARN = f"""{SAY}
 import itertools, json, types
 import dmq_fast as dmq
 from dmq_fast.environments import combination_lock
-from dmq_fast.run import journal
+from dmq_fast.engine import journal
 ticks = itertools.count()
 journal.time = types.SimpleNamespace(monotonic=lambda: 0.3 * next(ticks))
 dmq.DMQ(combination_lock(5, 3, rng=0), rng=7, journal=root / "journal", **json.loads(sys.argv[3])).learn()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
+from dmq_fast.covers.cover import CoverMoments
 from dmq_fast.features import TileCoding
 from dmq_fast.function_class import dual_ridge
 from dmq_fast.kernels import LevelRows, RowOracle
 from dmq_fast.moments import Moments, Returns, SparseMoment, as_matrix
-from dmq_fast.run.cover import CoverMoments
 
 
 def tiles():
@@ -87,7 +87,7 @@ def test_workers_and_journals_do_not_change_a_bit(name, tmp_path):
 def test_memory_that_drops_moments_draws_the_same_rows_again(monkeypatch):
     env, chosen = ENVIRONMENTS["tiles"](), {"n_samples": 2, "variant": "frugal"}
     whole = learned(env, **chosen)
-    monkeypatch.setattr("dmq_fast.run.memory.LIMIT", 3000)
+    monkeypatch.setattr("dmq_fast.covers.memory.LIMIT", 3000)
     same_result(learned(env, **chosen), whole, bits=True)
 
 

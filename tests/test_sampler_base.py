@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
+from dmq_fast.engine.fingerprint import fingerprint
 from dmq_fast.environments import chain
-from dmq_fast.run.fingerprint import fingerprint
 from dmq_fast.samplers import (
     BatchSampler,
     ExactSampler,

@@ -16,12 +16,12 @@ from dmq_fast._support.checks import count, integer
 from dmq_fast._support.html_text import card
 from dmq_fast._support.words import number_of
 from dmq_fast.baselines.table import TablePolicy
+from dmq_fast.covers.doubts import Verdict, doubts, exactly
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Episode, Stream, as_positive
 from dmq_fast.policy import Policy
-from dmq_fast.run.doubts import Verdict, doubts, exactly
 from dmq_fast.samplers.rollout import RolloutSampler
 from dmq_fast.samplers.streams import as_key
 

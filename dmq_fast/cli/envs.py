@@ -54,7 +54,7 @@ def one(name: str, as_json: bool) -> int:
     from dmq_fast._support.described import parameters_of, summary_of
     from dmq_fast.environments import registry
     from dmq_fast.environments.gym.ids import gymnasium_environment
-    from dmq_fast.run.named import imported
+    from dmq_fast.named import imported
 
     try:
         if name in registry.REGISTRY:

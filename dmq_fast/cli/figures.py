@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.experiments import Rows
-    from dmq_fast.run.result import Result
+    from dmq_fast.results.result import Result
 
 __all__ = ["FIGURE_OPTIONS", "FigureSettings", "add_figure_options", "figure_files", "settings_of"]
 

@@ -13,7 +13,7 @@ from dmq_fast._support.files import make_directory, replacing, sync_directory, w
 from dmq_fast._support.json_text import Form, check_form, from_json, plain, to_json
 
 if TYPE_CHECKING:
-    from dmq_fast.run.result import Result
+    from dmq_fast.results.result import Result
 
 __all__ = [
     "COMMAND",
@@ -82,7 +82,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def claim_directory(directory: Path, overwrite: bool) -> None:
     """Make the output directory, and check before the run that its result can be written there."""
-    from dmq_fast.run.journal import check_free
+    from dmq_fast.engine.journal import check_free
 
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"--out: expected a directory, got the file {directory}")
@@ -146,7 +146,7 @@ def finished(directory: Path) -> dict[str, Any] | None:
 
 def read_summary(path: Path) -> dict[str, Any]:
     """Return the summary of a run; ValueError if the file is none."""
-    from dmq_fast.run.saved import STOPPING, WITH_COVERS
+    from dmq_fast.results.saved import STOPPING, WITH_COVERS
 
     try:
         summary: dict[str, Any] = from_json(path.read_bytes())

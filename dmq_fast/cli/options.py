@@ -1,6 +1,6 @@
 """The parsers of the command line, and the options of ``run``, which depend on the environment.
 
-The options for the arguments of `DMQ` are made from `dmq_fast.run.arguments`.
+The options for the arguments of `DMQ` are made from `dmq_fast.arguments`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dmq_fast._support.names import suggestion
+from dmq_fast.arguments import ALGORITHM, ARGUMENTS, BUDGETS, SAMPLING, WORKERS, Argument
 from dmq_fast.cli.exit_codes import EXIT_CODES, USAGE
-from dmq_fast.run.arguments import ALGORITHM, ARGUMENTS, BUDGETS, SAMPLING, WORKERS, Argument
 
 __all__ = [
     "EVALUATION",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dmq_fast.cli.figures import FigureSettings
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.experiments import Rows
-    from dmq_fast.run.result import Result
+    from dmq_fast.results.result import Result
 
 __all__ = ["report"]
 
@@ -198,7 +198,7 @@ def sweep_of(directory: Path) -> SavedSweep:
 
 def run_of(directory: Path) -> SavedRun:
     """Return the run in a directory; errors as in `outputs`."""
-    from dmq_fast.run.result import load
+    from dmq_fast.results.result import load
 
     npz, text = (directory / name for name in OUTPUTS)
     if not npz.exists() or not text.exists():
@@ -216,7 +216,7 @@ def remade_tables(
     name: str | None, arguments: list[str], result: Result, summary: dict[str, Any]
 ) -> tuple[FiniteMDP | None, list[str]]:
     """Make the environment of a run again, if it has tables; otherwise return a note on why it could not be made."""
-    from dmq_fast.run.appraisal import tables_of
+    from dmq_fast.results.appraisal import tables_of
 
     # A report may be about the run of somebody else, whose code must not be executed.
     if name is None or name.count(":") > 1:

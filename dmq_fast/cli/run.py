@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.names import suggestion
+from dmq_fast.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
@@ -44,11 +45,10 @@ from dmq_fast.cli.terminal import (
     told,
     usage_error,
 )
-from dmq_fast.run.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
 
 if TYPE_CHECKING:
     from dmq_fast.learner import DMQ
-    from dmq_fast.run.result import Result
+    from dmq_fast.results.result import Result
 
 __all__ = ["Job", "prepare", "read_options", "resume", "run"]
 
@@ -190,7 +190,7 @@ def check_environment(command: str, given: Given) -> int:
 def prepare(command: str, given: Given) -> Job:
     """Make the run that options describe."""
     from dmq_fast.learner import DMQ
-    from dmq_fast.run.named import named_class, named_sampler
+    from dmq_fast.named import named_class, named_sampler
 
     subject, options = given
     chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
@@ -219,7 +219,7 @@ def with_flags(message: str, options: Mapping[str, str]) -> str:
 
 def finish(job: Job) -> int:
     """Run a job to its end, report the result and save it; return the exit code."""
-    from dmq_fast.run.journal import JournalError
+    from dmq_fast.engine.journal import JournalError
     from dmq_fast.samplers.close import close
 
     options, progress = job.options, job.progress
@@ -255,7 +255,7 @@ def progress_line(horizon: int) -> ProgressLine:
 @output_apart()
 def learn(dmq: DMQ) -> tuple[Result, int]:
     """Run to the end or to the first SIGINT or SIGTERM; return the result so far and the exit code."""
-    from dmq_fast.run.journal import JournalError
+    from dmq_fast.engine.journal import JournalError
 
     try:
         result = signals.attempt(dmq.learn)
@@ -285,7 +285,7 @@ def described(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]
     Whoever has stopped the run does not wait for an estimate, and an environment that has failed may fail again. So
     a signal or an exception leaves out what is not known yet.
     """
-    from dmq_fast.run.appraisal import appraise, tables_of
+    from dmq_fast.results.appraisal import appraise, tables_of
     from dmq_fast.samplers.streams import LAST_CALL
 
     env, stream = job.subject.env, job.dmq.stream.at(LAST_CALL)

@@ -13,7 +13,7 @@ from dmq_fast.cli.subject import Subject
 
 if TYPE_CHECKING:
     from dmq_fast.learner import DMQ
-    from dmq_fast.run.result import Result
+    from dmq_fast.results.result import Result
 
 __all__ = ["summarise", "summary_table"]
 
@@ -81,7 +81,7 @@ PRINTED = {"R": "ratio", "eps_r": "eps_r", "ridge": "ridge"}
 
 def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of each line of a summary."""
-    from dmq_fast.run.named import class_text
+    from dmq_fast.named import class_text
 
     given = summary["environment_parameters"].items()
     described = " ".join(f"{key}={value}" for key, value in given if value is not None)

@@ -24,7 +24,7 @@ from dmq_fast.drawing.canvas import WIDTH, canvas
 from dmq_fast.drawing.style import COLOURS, INK, MUTED, REFERENCE, Look, look, wrapped
 from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.metrics import GOOD, by_policy, is_solved
-from dmq_fast.run.pictures import cover_and_potential, oracle_values, trajectories_by_purpose, visits
+from dmq_fast.results.pictures import cover_and_potential, oracle_values, trajectories_by_purpose, visits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

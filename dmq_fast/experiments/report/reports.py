@@ -53,9 +53,9 @@ from dmq_fast.experiments.report.page import (
     tiles,
 )
 from dmq_fast.experiments.sweeps.runs import FAILURES
-from dmq_fast.run.named import class_text
-from dmq_fast.run.pictures import has_potential
-from dmq_fast.run.result import Result
+from dmq_fast.named import class_text
+from dmq_fast.results.pictures import has_potential
+from dmq_fast.results.result import Result
 from dmq_fast.theory.certificate_table import four_digits, level_columns, level_groups
 
 if TYPE_CHECKING:

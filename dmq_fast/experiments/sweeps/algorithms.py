@@ -39,15 +39,15 @@ from dmq_fast import baselines
 from dmq_fast._support.described import Parameter, summary_of
 from dmq_fast._support.described import parameters_of as of_function
 from dmq_fast._support.names import suggestion
+from dmq_fast.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING, variant_of
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
+from dmq_fast.engine.budget import Budget
 from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.learner import DMQ
 from dmq_fast.learner import LOGGER as LEARNING
+from dmq_fast.named import imported, named_class, named_sampler
 from dmq_fast.policy import Policy
-from dmq_fast.run.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING, variant_of
-from dmq_fast.run.named import imported, named_class, named_sampler
-from dmq_fast.run.options import Budget
-from dmq_fast.run.result import Result
+from dmq_fast.results.result import Result
 from dmq_fast.samplers import BatchEnvironment, Sampler
 
 __all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "describe", "find", "parameters_of"]
@@ -148,7 +148,7 @@ def unlogged() -> Iterator[None]:
 
 
 class DMQFactory:
-    """Makes `DMQAlgorithm` from the parameters of `dmq_fast.run.arguments`, which sweeps and the shell share."""
+    """Makes `DMQAlgorithm` from the parameters of `dmq_fast.arguments`, which sweeps and the shell share."""
 
     __signature__ = inspect.Signature(
         [
@@ -292,7 +292,7 @@ def find(name: str) -> Factory:
 def describe(name: str) -> tuple[str, tuple[Parameter, ...]]:
     """Return what an algorithm is, and its parameters with their defaults and meanings.
 
-    They come from signatures and docstrings, those of `DMQ` from `dmq_fast.run.arguments`.
+    They come from signatures and docstrings, those of `DMQ` from `dmq_fast.arguments`.
 
     Raises
     ------

@@ -23,8 +23,8 @@ from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.limits import OverdueError, limited
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
-from dmq_fast.run.appraisal import appraise
-from dmq_fast.run.named import imported, named_class
+from dmq_fast.named import imported, named_class
+from dmq_fast.results.appraisal import appraise
 from dmq_fast.samplers.close import close
 from dmq_fast.samplers.streams import LAST_CALL
 

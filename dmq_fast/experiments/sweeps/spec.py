@@ -80,7 +80,7 @@ from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
 from dmq_fast.experiments.sweeps.toml_lines import Place, key_lines, line_of
-from dmq_fast.run.named import imported
+from dmq_fast.named import imported
 from dmq_fast.samplers import as_sampler
 from dmq_fast.samplers.close import close
 

@@ -17,7 +17,7 @@ from dmq_fast._version import __version__
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.policy import Policy
-from dmq_fast.run.history import History, OracleCall
+from dmq_fast.results.history import History, OracleCall
 
 __all__ = ["STOPPING", "WITH_COVERS", "read", "write"]
 

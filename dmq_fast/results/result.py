@@ -15,8 +15,8 @@ from dmq_fast._support.words import number_of
 from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.policy import Policy
-from dmq_fast.run import pictures, saved
-from dmq_fast.run.history import History
+from dmq_fast.results import pictures, saved
+from dmq_fast.results.history import History
 from dmq_fast.theory.certificate import Certificate, certificate
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Result:
     variant : str
         Name of the variant.
     options, parameters : dict
-        Settings of the run: the fields of `run.options.Options` and `RunParameters`, and R as "ratio".
+        Settings of the run: the fields of `covers.options.Options` and `RunParameters`, and R as "ratio".
     function_class : dict
         Description of the function class by its method `describe`: "name", and whatever else identifies it.
     counts : dict

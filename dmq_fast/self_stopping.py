@@ -4,7 +4,7 @@ The only assumption is the paper's: Q* is linear in the features of every level.
 until one outcome that no episode showed could not lift the value at the start by more than epsilon; settles the noise
 of its estimates by a bootstrap; and tests its greedy policy on fresh episodes (docs/adaptive.md). The data, the
 backward pass and the optimistic rule are in `kernels.OptimisticPlanner`; streams, budgets and journal in
-`run.episodes`.
+`stopping.episodes`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.kernels import OptimisticPlanner, Stream
-from dmq_fast.run.aim import Aim
-from dmq_fast.run.candidate import Candidate
-from dmq_fast.run.episodes import Episodes
-from dmq_fast.run.ledger import Ledger, OutOfBudget
-from dmq_fast.run.linearity import Disagreement, disagreements
-from dmq_fast.run.options import Budget
-from dmq_fast.run.stopping import CONTRADICTION, Outcome, interval
 from dmq_fast.samplers import Sampler
 from dmq_fast.samplers.streams import OWN_CALLS
+from dmq_fast.stopping.aim import Aim
+from dmq_fast.stopping.candidate import Candidate
+from dmq_fast.stopping.episodes import Episodes
+from dmq_fast.stopping.linearity import Disagreement, disagreements
+from dmq_fast.stopping.outcome import CONTRADICTION, Outcome, interval
 
 __all__ = ["PURPOSES", "Report", "SelfStopping"]
 

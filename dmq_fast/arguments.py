@@ -2,7 +2,7 @@
 
 ``dmq-fast run`` makes its options, and a sweep the parameters of its algorithm ``dmq``, from `ARGUMENTS` and
 `SAMPLING`. Whoever adds an argument to `DMQ` adds it here, or to `NOT_OFFERED` with the reason; a test compares these
-lists with the signature of `DMQ`. `run.named` makes the objects that some of the texts stand for. This module imports
+lists with the signature of `DMQ`. `named` makes the objects that some of the texts stand for. This module imports
 nothing but types, so that ``dmq-fast run --help`` stays fast.
 """
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.engine import journal
+from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.journal import Journal, Record
 from dmq_fast.moments import SparseMoment
-from dmq_fast.run import journal
-from dmq_fast.run.journal import Journal, Record
-from dmq_fast.run.options import Budget
 
 __all__ = ["Fit", "Kind", "Ledger", "OutOfBudget", "Scan", "added_to", "expect", "fit_of", "scan_of"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from dmq_fast._support.checks import one_of
+from dmq_fast.arguments import SAMPLING
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
-from dmq_fast.run.arguments import SAMPLING
 from dmq_fast.samplers import BatchEnvironment, ExactSampler, FlowSampler, Sampler
 
 __all__ = ["class_text", "imported", "named_class", "named_sampler"]

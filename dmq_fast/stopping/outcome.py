@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.run.linearity import Disagreement
+from dmq_fast.stopping.linearity import Disagreement
 
 __all__ = ["CONTRADICTION", "Outcome", "interval"]
 

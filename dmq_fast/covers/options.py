@@ -1,4 +1,4 @@
-"""Settings of a run: options by variant, parameters and budgets. The method `of` of each checks its arguments."""
+"""Settings of Algorithms 1 to 3: options by variant, and parameters. The method `of` of each checks its arguments."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from dmq_fast._support.checks import count, flag, integer, one_of
+from dmq_fast._support.checks import flag, one_of
+from dmq_fast.engine.budget import as_trajectories
 from dmq_fast.function_class import FunctionClass
 from dmq_fast.kernels import as_positive
 from dmq_fast.theory.bounds import FLOAT64_EPS_R
 
-__all__ = ["VARIANTS", "Budget", "Options", "RunParameters"]
+__all__ = ["VARIANTS", "Options", "RunParameters"]
 
 MIXTURES = ("stratified", "multinomial")
 ORACLES = ("decision", "value")
@@ -48,8 +49,8 @@ class Options:
         enough. Without `accumulate`, D_h' is drawn anew after a True, and the moments of that True too.
     hindsight : bool
         Keep the trajectories in rows, and let those of a call serve every policy that would have taken the same actions
-        on all of them (`run.hindsight`). Needs `accumulate`, `reuse` and `memo`, and a sampler that shows trajectories.
-        Memory grows with the number of trajectories, and a resumed run draws them again.
+        on all of them (`covers.hindsight`). Needs `accumulate`, `reuse` and `memo`, and a sampler that shows
+        trajectories. Memory grows with the number of trajectories, and a resumed run draws them again.
     oracle : {"value", "decision"}
         Compute and record the v of the paper, a top eigenvalue; or decide v >= eps_t by one factorisation alone. The
         answers are the same: where rounding of v could change the answer, the factorisation decides.
@@ -179,46 +180,6 @@ class RunParameters:
             eps_r=regulariser,
             ridge=as_real("ridge", ridge),
         )
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits of a run: trajectories drawn, policies added to the covers, seconds. None means no limit."""
-
-    max_trajectories: int | None = None
-    max_policies: int | None = None
-    max_seconds: float | None = None
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        max_trajectories: int | None = None,
-        max_policies: int | None = None,
-        max_seconds: float | None = None,
-        in_float64: bool = True,
-    ) -> Budget:
-        """Return the budget, checked.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a limit is of a wrong type or out of range.
-        """
-        if max_trajectories is not None:
-            max_trajectories = as_trajectories("max_trajectories", max_trajectories, in_float64=in_float64)
-        if max_policies is not None:
-            max_policies = count("max_policies", max_policies, 0)
-        if max_seconds is not None:
-            max_seconds = as_positive("max_seconds", max_seconds)
-        return cls(max_trajectories, max_policies, max_seconds)
-
-
-def as_trajectories(name: str, value: int, *, in_float64: bool) -> int:
-    """Return a number of trajectories >= 1, below 2^63 where moments are float64."""
-    if in_float64:
-        return count(name, value, 1, "; ExactSampler(env, arithmetic=digits) takes any")
-    return integer(name, value, 1)
 
 
 def as_real(name: str, value: float | Decimal) -> float:

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
+from dmq_fast.covers.hindsight import Archive
+from dmq_fast.covers.memory import Known, Memory
+from dmq_fast.covers.options import Options
+from dmq_fast.engine.ledger import Ledger, OutOfBudget, added_to
 from dmq_fast.kernels import Stream
 from dmq_fast.moments import Moments, Simulated, SparseMoment, summed
 from dmq_fast.policy import Deviations, Policy
-from dmq_fast.run.hindsight import Archive
-from dmq_fast.run.ledger import Ledger, OutOfBudget, added_to
-from dmq_fast.run.memory import Known, Memory
-from dmq_fast.run.options import Options
 from dmq_fast.samplers import RolloutSampler, Sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.streams import OWN_CALLS

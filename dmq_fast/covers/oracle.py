@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.covers.cover import CoverMoments
+from dmq_fast.covers.draws import Batch
+from dmq_fast.engine.ledger import Fit, Ledger, Scan, fit_of, scan_of
 from dmq_fast.function_class import Solver
 from dmq_fast.moments import Moments
-from dmq_fast.run.cover import CoverMoments
-from dmq_fast.run.draws import Batch
-from dmq_fast.run.history import History
-from dmq_fast.run.ledger import Fit, Ledger, Scan, fit_of, scan_of
+from dmq_fast.results.history import History
 
 __all__ = ["Oracle", "Regression"]
 

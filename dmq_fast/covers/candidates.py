@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import perf_counter
 
+from dmq_fast.covers.cover import CoverMoments
+from dmq_fast.covers.draws import Batch, Draws
+from dmq_fast.covers.memory import Known
+from dmq_fast.covers.oracle import NONE, Oracle
+from dmq_fast.engine.ledger import Scan, scan_of
 from dmq_fast.function_class import LinearSolver
 from dmq_fast.kernels import RowScan, ShiftScan
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Deviations
-from dmq_fast.run.cover import CoverMoments
-from dmq_fast.run.draws import Batch, Draws
-from dmq_fast.run.ledger import Scan, scan_of
-from dmq_fast.run.memory import Known
-from dmq_fast.run.oracle import NONE, Oracle
 from dmq_fast.samplers import RolloutSampler
 
 __all__ = ["Candidates"]

@@ -10,7 +10,7 @@ from dmq_fast._support.html_text import card, grid
 from dmq_fast._support.words import number_of
 from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.run.pictures import trajectories_by_purpose
+from dmq_fast.results.pictures import trajectories_by_purpose
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

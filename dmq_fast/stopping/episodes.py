@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast.engine import journal
+from dmq_fast.engine.journal import Record
+from dmq_fast.engine.ledger import Kind, Ledger, expect
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Episode, Greedy, OptimisticPlanner, Rule, Stream
 from dmq_fast.policy import Optimistic, Policy
-from dmq_fast.run import journal
-from dmq_fast.run.journal import Record
-from dmq_fast.run.ledger import Kind, Ledger, expect
 from dmq_fast.samplers import Drawing, RolloutSampler, Sampler, check_shown
 
 __all__ = ["Episodes"]
