@@ -8,6 +8,7 @@ Environment switches, all for local builds only:
 - ``DMQ_FAST_STRICT=1``: every warning of Cython and of the compiler is an error.
 """
 
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -47,6 +48,9 @@ if sys.platform == "win32":
 else:
     cflags += ["-O1", "-g"] if DEBUG or SANITIZE else ["-O3", "-g0"]
     cflags += ["-ffp-contract=off"]
+# These modules have no hot loops: to optimise them would only take time. Without -ffast-math the bits are the same.
+COLD = {"_cyutility", "_rules", "_validate"}
+cold_cflags = [flag.replace("-O3", "-O1") for flag in cflags]
 if SANITIZE:
     cflags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
     ldflags += [f"-fsanitize={SANITIZE}"]
@@ -67,27 +71,36 @@ if not KIND.exists() or KIND.read_text() != kind:
 GENERATED = Path("build/cython")
 CHANGED = max(file.stat().st_mtime for file in [KIND, *Path("dmq_fast/kernels").glob("*.pxd")])
 
-extensions = [
-    Extension(
-        f"dmq_fast.kernels.{source.stem}",
-        [source.as_posix()],
+# The code of typed memoryviews, once for all modules instead of once in each.
+SHARED = "dmq_fast.kernels._cyutility"
+
+
+def extension(name: str, sources: list[str]) -> Extension:
+    """Return the extension module of a name within `dmq_fast.kernels`."""
+    return Extension(
+        f"dmq_fast.kernels.{name}",
+        sources,
         include_dirs=[*FOLDERS, np.get_include()],
         depends=[*HEADERS, KIND.as_posix()],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
-        extra_compile_args=cflags,
+        extra_compile_args=cold_cflags if name in COLD else cflags,
         extra_link_args=ldflags,
     )
-    for source in sorted(Path("src_pyx").glob("*/*.pyx"))
-]
+
+
+extensions = [extension(source.stem, [source.as_posix()]) for source in sorted(Path("src_pyx").glob("*/*.pyx"))]
+extensions.append(extension("_cyutility", []))
 
 setup(
     ext_modules=cythonize(
         extensions,
         include_path=["."],
         compiler_directives=DIRECTIVES,
-        nthreads=0,
+        # Translation in parallel needs processes that fork.
+        nthreads=os.cpu_count() if "fork" in multiprocessing.get_all_start_methods() else 0,
         build_dir=str(GENERATED),
         force=any(code.stat().st_mtime < CHANGED for code in GENERATED.rglob("*.c")),
+        shared_utility_qualified_name=SHARED,
     ),
     options={"build_ext": {"parallel": os.cpu_count()}},
 )
