@@ -95,14 +95,10 @@ def after(name, then):
     return {name: both}
 
 
-def test_a_right_environment_in_python_passes_and_says_what_is_not_known():
+def test_a_right_environment_in_python_passes_and_cannot_leave_its_process():
     report = check(environment())
     assert report.faults == ()
-    assert report.held[0] == "types of reset, features, step, ended were compared when it was built"
     assert any("works in this process only" in note for note in report.notes)
-    addresses = {name: ctypes.cast(getattr(walker.c_library(), f"walker_{name}"), ctypes.c_void_p).value
-                 for name in ("reset", "features", "step", "ended")}  # fmt: skip
-    assert "the types of reset, features, step, ended are not known" in str(check(walker.in_c(**addresses)))
 
 
 calls = iter(range(10**9))

@@ -216,20 +216,6 @@ def in_cython():
     return CompiledEnv(cython_module().Walker(LENGTH, NOISE), name="walker", factory=in_cython)
 
 
-def by_scipy():
-    """The functions of the Cython module as scipy.LowLevelCallable, with the user data as context."""
-    from scipy import LowLevelCallable
-
-    module, data = cython_module(), np.array([LENGTH, NOISE])
-    functions = {
-        name: LowLevelCallable.from_cython(module, name, ctypes.c_void_p(data.ctypes.data))
-        for name in ("reset", "features", "step", "ended")
-    }
-    env = CompiledEnv.from_functions(**SIZES, **functions, factory=by_scipy)
-    env.data = data  # user data belong to whoever hands them over
-    return env
-
-
 @functools.cache
 def numba_functions():
     import numba
@@ -276,4 +262,4 @@ def by_numba():
     return CompiledEnv.from_functions(**SIZES, **numba_functions(), factory=by_numba)
 
 
-WAYS = {"c": in_c, "cython": in_cython, "scipy": by_scipy, "numba": by_numba}
+WAYS = {"c": in_c, "cython": in_cython, "numba": by_numba}

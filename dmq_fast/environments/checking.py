@@ -145,15 +145,7 @@ def check(env: Any, *, n_episodes: int = 64, rng: Seed = 0) -> CheckReport:
 
 
 def check_compiled(env: CompiledEnv, n: int, rng: np.random.Generator, findings: Findings) -> None:
-    """Check signatures, functions and factory of a compiled environment."""
-    known = [name for name, signature in env.signatures.items() if signature and signature.arguments is not None]
-    unknown = [name for name in env.signatures if name not in known]
-    if known:
-        findings.held.append(f"types of {', '.join(known)} were compared when it was built")
-    if unknown:
-        findings.notes.append(f"the types of {', '.join(unknown)} are not known, so they were not compared")
-    if not env.signatures:
-        findings.notes.append("types of the functions are those that its struct was compiled with")
+    """Check functions and factory of a compiled environment."""
     probe = Probe(env, n, rng)
     probe.run()
     findings.note(list(probe.faults.values()), HELD)

@@ -1,8 +1,7 @@
 """`CompiledEnv`: environments in machine code, with the binary interface of ``dmq_fast/kernels/_env.pxd``.
 
 An environment consists of four small functions on blocks of trajectories, in any language that compiles to C functions:
-Cython, numba's ``cfunc``, or C behind ctypes, cffi or `scipy.LowLevelCallable`. ``tests/walker.py`` has one environment
-in each of them.
+Cython, numba's ``cfunc``, or C behind ctypes or cffi. ``tests/walker.py`` has one environment in three of them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import flag, integer, number
 from dmq_fast.environments.arrays import digest
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.environments.functions import ENDED, FEATURES, RESET, STEP, Signature, callback_of
+from dmq_fast.environments.functions import ENDED, FEATURES, RESET, STEP, address_of
 from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
@@ -67,8 +66,6 @@ class CompiledEnv:
         Whether algorithms with tables can learn here: there is a latent MDP, and its states are shown to them.
     handle : EnvironmentHandle
         Steps the environment by hand.
-    signatures : dict
-        By name of a function given to `from_functions`: its types, which were compared; None where it knows none.
 
     Raises
     ------
@@ -99,7 +96,6 @@ class CompiledEnv:
         self.parameters = dict(parameters or {})
         self.latent = latent
         self.numbered = flag("numbered", numbered) and latent is not None
-        self.signatures = dict(source.signatures) if isinstance(source, Functions) else {}
         self._factory = factory
         self._data = tuple(data)
         self._set_features(features)
@@ -137,11 +133,9 @@ class CompiledEnv:
     ) -> CompiledEnv:
         """Make an environment from functions.
 
-        Each is an address, a ctypes function, a numba ``cfunc``, or a `scipy.LowLevelCallable`; functions and context
-        are kept alive. Types of arguments and of what is returned are compared where the function knows them, which an
-        address does not. ``_env.pxd`` documents the functions and the sizes.
-
-        `dmq_fast.environments.check` calls the functions and says what is wrong with them.
+        Each is an address, a ctypes function, or an object with an ``address`` such as a numba ``cfunc``; functions and
+        context are kept alive. ``_env.pxd`` documents the functions and the sizes. Their types are not compared with
+        it: `dmq_fast.environments.check` calls the functions and lists what is wrong with them.
 
         Exceptions do not cross C. After one inside a function of Python or numba, the simulator finds output that was
         not written, and ends the run; an exception after all output was written is printed and goes unnoticed. Check
@@ -158,7 +152,7 @@ class CompiledEnv:
         reward_shift, reward_scale : float, optional
         context : optional
             First argument of the functions: an address, a ctypes object, or a contiguous NumPy array (its data, which
-            a journal compares before a run is resumed). Default: the user data of a `scipy.LowLevelCallable`, or NULL.
+            a journal compares before a run is resumed). Default: NULL.
         name, parameters, factory
             As for `CompiledEnv`.
 
@@ -300,17 +294,9 @@ class Functions:
     def __init__(self, functions: Mapping[str, Any], context: Any) -> None:
         self.alive = (dict(functions), context)
         self.struct = Struct(size=ENVIRONMENT_SIZE, version=ENVIRONMENT_VERSION, context=address_of_data(context))
-        self.signatures: dict[str, Signature | None] = {}
         for name, function in functions.items():
-            if function is None and name == "ended":
-                continue
-            address, signature, user_data = callback_of(name, function)
-            setattr(self.struct, name, address)
-            self.signatures[name] = signature
-            if user_data and context is None:
-                if self.struct.context not in (None, user_data):
-                    raise ValueError(f"{name}: expected the user data of the other functions, got another")
-                self.struct.context = user_data
+            if function is not None or name != "ended":
+                setattr(self.struct, name, address_of(name, function))
 
     def fill(self, **sizes: Any) -> None:
         """Set the other fields."""
