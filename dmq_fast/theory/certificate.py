@@ -10,7 +10,7 @@ classes are told apart by the "name" in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -118,6 +118,59 @@ class Statement(NamedTuple):
         return self.left <= self.right + abs(self.right) * ROUNDING
 
 
+# By name: formula, and place in the paper.
+STATEMENTS = {
+    "thresholds": ("d eps_s <= eps_t", "Lemma A.5, premise"),
+    "thresholds, corrected": ("eps_s <= eps_t", "Lemma A.5, premise without 1/d"),
+    "cover, printed": ("max |Pi_h| <= 2 d log(d / eps_r)", "Lemma A.5; through A.6, Theorem 6.1"),
+    "cover, sure": (
+        "max |Pi_h| <= max {n : (1 + R)^(n-m) <= (1 + n / (d eps_r))^d}",
+        "Lemma A.5, corrected; m is |Pi_h| at first",
+    ),
+    "norm, printed": ("max |theta_h^a| <= 1 / lambda_ridge", "Lemma A.4; invariant 1"),
+    "norm, corrected": ("max |theta_h^a| <= 1 / (2 sqrt(lambda_ridge))", "Lemma A.4, corrected"),
+    "growth": (
+        "log(1 + R) <= least log det(S + eps_r I) after / before a True",
+        "Lemma A.5, first display, corrected",
+    ),
+    "ceiling": (
+        "log det(S + eps_r I) <= d log(eps_r + n / d), n policies",
+        "Lemma A.5, second display, corrected",
+    ),
+    "returned policy": (
+        "Trues in the last test of the returned policy <= 0",
+        "beyond the paper: invariant 2 for the returned policy",
+    ),
+    "policy correctness": ("V* - V <= sum_h P[pi(s_h) != pi*(s_h)]", "Lemma A.1"),
+    "invariant 1": (
+        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H), cover",
+        "proof of Theorem 6.1, invariant 1",
+    ),
+    "invariant 2": (
+        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H), after pi_h^a",
+        "proof of Theorem 6.1, invariant 2",
+    ),
+    "equation 3": (
+        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H), returned policy",
+        "proof of Theorem 6.1, equation 3",
+    ),
+    "suboptimal actions": ("max_h P[pi(s_h) != pi*(s_h)] <= epsilon / H", "Lemma A.1, premise"),
+    "value": ("V* - V <= epsilon", "Theorem 6.1"),
+}
+
+# Takes the place of "cover, sure" where the functions are finitely many: each pair can cause only so many Trues.
+FINITE_COVER = (
+    "max |Pi_h| <= m + (floor(eps_s / eps_t) + 1) d (d - 1) / 2",
+    "oracle 4.2 for d functions; m is |Pi_h| at first",
+)
+
+
+def stated(sides: Mapping[str, tuple[float, float]]) -> Iterator[Statement]:
+    """Yield the statements of `STATEMENTS` whose sides are given, by name."""
+    for name, (left, right) in sides.items():
+        yield Statement(name, *STATEMENTS[name], left, right)
+
+
 class Certificate(dict[str, Any]):
     """A dict that `certificate` returned; notebooks show it as a table."""
 
@@ -192,7 +245,7 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
     exact = None
     if mdp is not None:
         exact = measure(result, mdp, levels)
-        statements += exact_statements(exact, levels, epsilon)
+        statements += stated(exact_sides(exact, levels, epsilon))
     found: dict[str, Any] = as_json(
         {
             "variant": result.variant,
@@ -251,38 +304,23 @@ def n_initial(result: RunRecord) -> int:
 def run_statements(result: RunRecord, levels: Sequence[dict[str, Any]]) -> Iterator[Statement]:
     """Yield the statements of lemmas A.4 to A.6 on the covers and estimates of a run, for any environment."""
     plain_linear = is_plain_linear(result)
+    given, dimension = result.parameters, result.theta.shape[2]
     if plain_linear:
-        yield from linear_statements(result)
+        yield from stated(linear_sides(result))
     elif result.function_class["name"] == "finite":
-        yield finite_statement(result)
+        bound = finite_cover_bound(dimension, given["eps_s"], given["eps_t"], n_initial(result))
+        yield Statement("cover, sure", *FINITE_COVER, max(result.cover_sizes), bound)
     steps = [one for level in levels for one in level["raises"] if not math.isnan(one["factor"])]
     if steps:
-        yield Statement(
-            "growth",
-            "log(1 + R) <= least log det(S + eps_r I) after / before a True",
-            "Lemma A.5, first display, corrected",
-            math.log1p(result.parameters["ratio"]),
-            min(one["after"] - one["before"] for one in steps),
-        )
+        growth = min(one["after"] - one["before"] for one in steps)
+        yield from stated({"growth": (math.log1p(given["ratio"]), growth)})
     if steps and plain_linear:
-        dimension, eps_r = result.theta.shape[2], result.parameters["eps_r"]
         # The trace of S is at most the number of policies, and for a given trace the determinant is largest where all
         # eigenvalues are equal.
-        sides = [(one["after"], dimension * math.log(eps_r + one["policies"] / dimension)) for one in steps]
-        yield Statement(
-            "ceiling",
-            "log det(S + eps_r I) <= d log(eps_r + n / d), n policies",
-            "Lemma A.5, second display, corrected",
-            *max(sides, key=lambda pair: pair[0] - pair[1]),
-        )
+        sides = [(one["after"], dimension * math.log(given["eps_r"] + one["policies"] / dimension)) for one in steps]
+        yield from stated({"ceiling": max(sides, key=lambda pair: pair[0] - pair[1])})
     if (shifted := last_trues(result)) is not None:
-        yield Statement(
-            "returned policy",
-            "Trues in the last test of the returned policy <= 0",
-            "beyond the paper: invariant 2 for the returned policy",
-            shifted,
-            0,
-        )
+        yield from stated({"returned policy": (shifted, 0)})
 
 
 def is_plain_linear(result: RunRecord) -> bool:
@@ -291,51 +329,20 @@ def is_plain_linear(result: RunRecord) -> bool:
     return bool(given["name"] == "linear" and given.get("regularizer") is None and given.get("penalty") is None)
 
 
-def linear_statements(result: RunRecord) -> Iterator[Statement]:
-    """Yield the statements that hold for linear functions only: thresholds, covers and norms."""
-    dimension = result.theta.shape[2]
+def linear_sides(result: RunRecord) -> dict[str, tuple[float, float]]:
+    """Return both sides of the statements that hold for linear functions only: thresholds, covers and norms."""
+    dimension, largest = result.theta.shape[2], max(result.cover_sizes)
     given = result.parameters
-    ratio, eps_r, ridge = given["ratio"], given["eps_r"], given["ridge"]
-    largest = max(result.cover_sizes)
+    eps_s, eps_t, eps_r, ridge = given["eps_s"], given["eps_t"], given["eps_r"], given["ridge"]
     norm = float(np.linalg.norm(result.theta, axis=2).max())
-    yield Statement("thresholds", "d eps_s <= eps_t", "Lemma A.5, premise", dimension * given["eps_s"], given["eps_t"])
-    yield Statement(
-        "thresholds, corrected", "eps_s <= eps_t", "Lemma A.5, premise without 1/d", given["eps_s"], given["eps_t"]
-    )
-    yield Statement(
-        "cover, printed",
-        "max |Pi_h| <= 2 d log(d / eps_r)",
-        "Lemma A.5; through A.6, Theorem 6.1",
-        largest,
-        printed_cover_bound(dimension, eps_r),
-    )
-    yield Statement(
-        "cover, sure",
-        "max |Pi_h| <= max {n : (1 + R)^(n-m) <= (1 + n / (d eps_r))^d}",
-        "Lemma A.5, corrected; m is |Pi_h| at first",
-        largest,
-        sure_cover_bound(dimension, ratio, eps_r, n_initial(result)),
-    )
-    yield Statement("norm, printed", "max |theta_h^a| <= 1 / lambda_ridge", "Lemma A.4; invariant 1", norm, 1.0 / ridge)
-    yield Statement(
-        "norm, corrected",
-        "max |theta_h^a| <= 1 / (2 sqrt(lambda_ridge))",
-        "Lemma A.4, corrected",
-        norm,
-        ridge_norm_bound(ridge),
-    )
-
-
-def finite_statement(result: RunRecord) -> Statement:
-    """Return the bound on the covers for finitely many functions, where each pair can cause only so many Trues."""
-    given = result.parameters
-    return Statement(
-        "cover, sure",
-        "max |Pi_h| <= m + (floor(eps_s / eps_t) + 1) d (d - 1) / 2",
-        "oracle 4.2 for d functions; m is |Pi_h| at first",
-        max(result.cover_sizes),
-        finite_cover_bound(result.theta.shape[2], given["eps_s"], given["eps_t"], n_initial(result)),
-    )
+    return {
+        "thresholds": (dimension * eps_s, eps_t),
+        "thresholds, corrected": (eps_s, eps_t),
+        "cover, printed": (largest, printed_cover_bound(dimension, eps_r)),
+        "cover, sure": (largest, sure_cover_bound(dimension, given["ratio"], eps_r, n_initial(result))),
+        "norm, printed": (norm, 1.0 / ridge),
+        "norm, corrected": (norm, ridge_norm_bound(ridge)),
+    }
 
 
 def last_trues(result: RunRecord) -> int | None:
@@ -384,43 +391,17 @@ ERRORS = {"invariant 1": "error_cover", "invariant 2": "error_checked", "equatio
 """Errors that the proof bounds by gamma^2 epsilon / (4 H): key in the record of a level, by place in the proof."""
 
 
-def exact_statements(
+def exact_sides(
     exact: dict[str, Any], levels: Sequence[dict[str, Any]], epsilon: float | None
-) -> Iterator[Statement]:
-    """Yield lemma A.1; with a target epsilon also the bounds of the proof on errors, suboptimal actions and value."""
-    wrong = max(record["suboptimal"] for record in levels)
-    yield Statement(
-        "policy correctness",
-        "V* - V <= sum_h P[pi(s_h) != pi*(s_h)]",
-        "Lemma A.1",
-        exact["loss"],
-        exact["loss_bound"],
-    )
+) -> dict[str, tuple[float, float]]:
+    """Return both sides of lemma A.1; with a target epsilon also of the bounds on errors, suboptimal actions, value."""
+    sides = {"policy correctness": (exact["loss"], exact["loss_bound"])}
     if epsilon is None:
-        return
-    horizon = len(levels)
-    allowed = exact["gap"] ** 2 * epsilon / (4 * horizon)
-    where = {
-        "invariant 1": "cover",
-        "invariant 2": "after pi_h^a",
-        "equation 3": "returned policy",
-    }
-    for name, key in ERRORS.items():
-        yield Statement(
-            name,
-            f"max E (f - Q*)^2 <= gamma^2 epsilon / (4 H), {where[name]}",
-            f"proof of Theorem 6.1, {name}",
-            max(record[key] for record in levels),
-            allowed,
-        )
-    yield Statement(
-        "suboptimal actions",
-        "max_h P[pi(s_h) != pi*(s_h)] <= epsilon / H",
-        "Lemma A.1, premise",
-        wrong,
-        epsilon / horizon,
-    )
-    yield Statement("value", "V* - V <= epsilon", "Theorem 6.1", exact["loss"], epsilon)
+        return sides
+    allowed = exact["gap"] ** 2 * epsilon / (4 * len(levels))
+    errors = {name: (max(record[key] for record in levels), allowed) for name, key in ERRORS.items()}
+    wrong = max(record["suboptimal"] for record in levels)
+    return sides | errors | {"suboptimal actions": (wrong, epsilon / len(levels)), "value": (exact["loss"], epsilon)}
 
 
 def as_json(value: Any) -> Any:

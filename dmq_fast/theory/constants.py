@@ -13,10 +13,10 @@ from dmq_fast._support.checks import integer, one_of
 from dmq_fast.theory.bounds import FLOAT64_EPS_R
 from dmq_fast.theory.inequalities import (
     ARITHMETIC,
+    Constants,
     Inequality,
-    corrected_needs,
     largest_admitted,
-    printed_needs,
+    needs,
     samples_needed,
 )
 
@@ -35,7 +35,7 @@ Number = float | int | Decimal
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Constants):
     """The constants of the proof of Theorem 6.1 for one problem; `from_theorem` makes them.
 
     All but the sizes are decimals of 40 digits, since float64 can represent neither the largest nor the smallest.
@@ -71,22 +71,6 @@ class Parameters:
     >>> print(f"{problem.largest_epsilon():.3g}")  # so small must epsilon be for the proof to apply
     4.78e-7
     """
-
-    epsilon: Decimal
-    gamma: Decimal
-    C: Decimal
-    d: int
-    H: int
-    K: int
-    delta: Decimal
-    corrected: bool
-    eps_t: Decimal
-    eps_s: Decimal
-    eps_n: Decimal
-    ridge: Decimal
-    eps_r: Decimal
-    cover_bound: Decimal
-    n_samples: Decimal
 
     @classmethod
     def from_theorem(
@@ -206,7 +190,7 @@ class Parameters:
         without displaying them; for the corrected constants, the inequalities of `from_theorem`, Notes.
         """
         with decimal.localcontext(ARITHMETIC):
-            return tuple(corrected_needs(self) if self.corrected else printed_needs(self))
+            return needs(self)
 
     def largest_epsilon(self, name: str | None = None) -> Decimal | None:
         """Return the largest epsilon <= 1 / e for which all inequalities hold for this problem, or one of them.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-__all__ = ["ARITHMETIC", "Inequality", "corrected_needs", "largest_admitted", "printed_needs", "samples_needed"]
+__all__ = ["ARITHMETIC", "Constants", "Inequality", "largest_admitted", "needs", "samples_needed"]
 
 # The constants span hundreds of orders of magnitude: decimals of 40 digits with practically unbounded exponents.
 ARITHMETIC = decimal.Context(prec=40, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, rounding=decimal.ROUND_HALF_EVEN)
@@ -16,37 +16,25 @@ ROUNDING = Decimal("1e-30")
 """Tolerance for left <= right, relative to the right side: both sides are rounded to 40 digits."""
 
 
-class Constants(Protocol):
-    """Constants that the inequalities contain: attributes of `theory.Parameters`."""
+@dataclass(frozen=True)
+class Constants:
+    """The constants of the proof of Theorem 6.1 for one problem; see `theory.Parameters`, which computes them."""
 
-    @property
-    def epsilon(self) -> Decimal: ...
-    @property
-    def gamma(self) -> Decimal: ...
-    @property
-    def C(self) -> Decimal: ...
-    @property
-    def d(self) -> int: ...
-    @property
-    def H(self) -> int: ...
-    @property
-    def K(self) -> int: ...
-    @property
-    def delta(self) -> Decimal: ...
-    @property
-    def eps_t(self) -> Decimal: ...
-    @property
-    def eps_s(self) -> Decimal: ...
-    @property
-    def eps_n(self) -> Decimal: ...
-    @property
-    def ridge(self) -> Decimal: ...
-    @property
-    def eps_r(self) -> Decimal: ...
-    @property
-    def cover_bound(self) -> Decimal: ...
-    @property
-    def n_samples(self) -> Decimal: ...
+    epsilon: Decimal
+    gamma: Decimal
+    C: Decimal
+    d: int
+    H: int
+    K: int
+    delta: Decimal
+    corrected: bool
+    eps_t: Decimal
+    eps_s: Decimal
+    eps_n: Decimal
+    ridge: Decimal
+    eps_r: Decimal
+    cover_bound: Decimal
+    n_samples: Decimal
 
 
 class Inequality(NamedTuple):
@@ -65,145 +53,95 @@ class Inequality(NamedTuple):
             return self.left <= self.right + abs(self.right) * ROUNDING
 
 
-def printed_needs(of: Constants) -> Iterator[Inequality]:
-    """Yield the inequalities that the paper displays, and those that its proof uses without displaying them."""
-    epsilon, C, d, H, K, B = of.epsilon, of.C, of.d, of.H, of.K, of.cover_bound
-    error = C * epsilon**2 + of.eps_n + of.ridge
-    allowed = of.gamma**2 * epsilon / (4 * H)
-    printed = 2 * d * (d / of.eps_r).ln()
-    admitted = largest_admitted(d, 1 / of.eps_r, 1 / of.eps_r)
-    norm = (1 + 1 / (2 * of.ridge.sqrt())) ** 2
-    log = -epsilon.ln()
-    yield Inequality(
-        "union over actions",
-        "K epsilon / H <= epsilon / H",
-        "proof of Theorem 6.1, before equation (3)",
-        K * epsilon / H,
-        epsilon / H,
-    )
-    yield Inequality(
-        "regression",
+# By name: formula, and place in the paper. In the order of the proof.
+PRINTED = {
+    "union over actions": ("K epsilon / H <= epsilon / H", "proof of Theorem 6.1, before equation (3)"),
+    "regression": (
         "4 (C epsilon^2 + eps_n + ridge) B <= gamma^2 epsilon / (4 H)",
         "proof of Theorem 6.1, invariant 1",
-        4 * error * B,
-        allowed,
-    )
-    yield Inequality(
-        "oracle, premise",
+    ),
+    "oracle, premise": (
         "5 (C epsilon^2 + eps_n + ridge + eps_r / ridge^2) B <= eps_s",
         "proof of Theorem 6.1, invariant 2",
-        5 * (error + of.eps_r / of.ridge**2) * B,
-        of.eps_s,
-    )
-    yield Inequality(
-        "oracle, False",
+    ),
+    "oracle, False": (
         "eps_t + eps_r (1 + 1 / ridge^2) <= gamma^2 epsilon / (4 H)",
         "proof of Theorem 6.1, invariant 2",
-        of.eps_t + of.eps_r * (1 + 1 / of.ridge**2),
-        allowed,
-    )
-    yield Inequality(
-        "norm",
-        "(1 + 1 / (2 sqrt(ridge)))^2 <= 1 + 1 / ridge^2",
-        "Lemma A.4, as invariant 2 uses it",
-        norm,
-        1 + 1 / of.ridge**2,
-    )
-    yield Inequality("thresholds", "d eps_s <= eps_t", "Lemma A.5, premise", d * of.eps_s, of.eps_t)
-    yield Inequality(
-        "thresholds, expected",
-        "d (2 eps_s) <= eps_t / 2",
-        "Lemma A.5, as Lemma A.6 uses it",
-        2 * d * of.eps_s,
-        of.eps_t / 2,
-    )
-    yield Inequality(
-        "last step",
-        "max {x : 2^(x-1) eps_r^d <= (x+1)^d} <= 2 d log(d / eps_r)",
-        "Lemma A.5, last line",
-        admitted,
-        printed,
-    )
-    yield Inequality("cover", "2 d log(d / eps_r) <= B", "Lemma A.6", printed, B)
-    yield Inequality(
-        "samples, moments",
-        "d B^2 log(1 / epsilon) / eps_r^2 <= N",
-        "Lemma A.6, premise",
-        d * B**2 * log / of.eps_r**2,
-        of.n_samples,
-    )
-    yield Inequality(
-        "samples, regression",
-        "d log(1 / epsilon) / eps_n^2 <= N",
-        "Lemma A.3, premise",
-        d * log / of.eps_n**2,
-        of.n_samples,
-    )
+    ),
+    "norm": ("(1 + 1 / (2 sqrt(ridge)))^2 <= 1 + 1 / ridge^2", "Lemma A.4, as invariant 2 uses it"),
+    "thresholds": ("d eps_s <= eps_t", "Lemma A.5, premise"),
+    "thresholds, expected": ("d (2 eps_s) <= eps_t / 2", "Lemma A.5, as Lemma A.6 uses it"),
+    "last step": ("max {x : 2^(x-1) eps_r^d <= (x+1)^d} <= 2 d log(d / eps_r)", "Lemma A.5, last line"),
+    "cover": ("2 d log(d / eps_r) <= B", "Lemma A.6"),
+    "samples, moments": ("d B^2 log(1 / epsilon) / eps_r^2 <= N", "Lemma A.6, premise"),
+    "samples, regression": ("d log(1 / epsilon) / eps_n^2 <= N", "Lemma A.3, premise"),
+}
 
-
-def corrected_needs(of: Constants) -> Iterator[Inequality]:
-    """Yield the inequalities of the corrected proof, in the order of the notes of `Parameters.from_theorem`."""
-    d, H, K, B = of.d, of.H, of.K, of.cover_bound
-    error = 3 * B * (of.C * of.epsilon**2 + of.eps_n + of.ridge)
-    shift = of.eps_r * (1 + 1 / (2 * of.ridge.sqrt())) ** 2
-    allowed = of.gamma**2 * of.epsilon / (4 * H * K)
-    moments, noise, bias = samples_needed(d, H, K, of.delta, of.eps_n, of.eps_r, B)
-    yield Inequality(
-        "regression",
+# In the order of the notes of `Parameters.from_theorem`; D = 1 + 1 / (2 sqrt(ridge)).
+CORRECTED = {
+    "regression": (
         "3 B (C epsilon^2 + eps_n + ridge) + eps_r D^2 <= gamma^2 epsilon / (4 H K)",
         "proof of Theorem 6.1, invariant 1",
-        error + shift,
-        allowed,
-    )
-    yield Inequality(
-        "oracle, premise",
+    ),
+    "oracle, premise": (
         "3 B (C epsilon^2 + eps_n + ridge) + 3 eps_r D^2 <= eps_s",
         "proof of Theorem 6.1, invariant 2",
-        error + 3 * shift,
-        of.eps_s,
-    )
-    yield Inequality(
-        "oracle, False",
-        "eps_t + eps_r D^2 / B <= gamma^2 epsilon / (4 H K)",
-        "proof of Theorem 6.1, invariant 2",
-        of.eps_t + shift / B,
-        allowed,
-    )
-    yield Inequality(
-        "thresholds, expected",
-        "2 eps_s <= eps_t / 2",
-        "Lemma A.5, as Lemma A.6 uses it",
-        2 * of.eps_s,
-        of.eps_t / 2,
-    )
-    yield Inequality(
-        "cover",
-        "d log((eps_r + B / d) / eps_r) <= (B - 1) log 2",
-        "Lemma A.5, last line",
-        d * (1 + B / (d * of.eps_r)).ln(),
-        (B - 1) * Decimal(2).ln(),
-    )
-    yield Inequality(
-        "samples, moments",
-        "8 B^2 log(2 d U / delta) / (3 eps_r^2) <= N",
-        "Lemma A.2, as Lemma A.6 uses it",
-        moments,
-        of.n_samples,
-    )
-    yield Inequality(
-        "samples, noise",
-        "(4 d + 6 log(U / delta)) / eps_n <= N",
-        "Lemma A.3, third term",
-        noise,
-        of.n_samples,
-    )
-    yield Inequality(
-        "samples, bias",
-        "2 log(U / delta) / eps_n^2 <= N",
-        "Lemma A.3, second term",
-        bias,
-        of.n_samples,
-    )
+    ),
+    "oracle, False": ("eps_t + eps_r D^2 / B <= gamma^2 epsilon / (4 H K)", "proof of Theorem 6.1, invariant 2"),
+    "thresholds, expected": ("2 eps_s <= eps_t / 2", "Lemma A.5, as Lemma A.6 uses it"),
+    "cover": ("d log((eps_r + B / d) / eps_r) <= (B - 1) log 2", "Lemma A.5, last line"),
+    "samples, moments": ("8 B^2 log(2 d U / delta) / (3 eps_r^2) <= N", "Lemma A.2, as Lemma A.6 uses it"),
+    "samples, noise": ("(4 d + 6 log(U / delta)) / eps_n <= N", "Lemma A.3, third term"),
+    "samples, bias": ("2 log(U / delta) / eps_n^2 <= N", "Lemma A.3, second term"),
+}
+
+
+def needs(of: Constants) -> tuple[Inequality, ...]:
+    """Return the inequalities that the proof needs of its constants, printed or corrected, in the order of their table.
+
+    The printed ones are those that the paper displays, and those that its proof uses without displaying them.
+    """
+    table, sides = (CORRECTED, corrected_sides(of)) if of.corrected else (PRINTED, printed_sides(of))
+    return tuple(Inequality(name, *text, *sides[name]) for name, text in table.items())
+
+
+def printed_sides(of: Constants) -> dict[str, tuple[Decimal, Decimal]]:
+    """Return both sides of the inequalities of `PRINTED`, by name."""
+    epsilon, d, H, B, N = of.epsilon, of.d, of.H, of.cover_bound, of.n_samples
+    error = of.C * epsilon**2 + of.eps_n + of.ridge
+    allowed = of.gamma**2 * epsilon / (4 * H)
+    bound = 2 * d * (d / of.eps_r).ln()
+    log = -epsilon.ln()
+    return {
+        "union over actions": (of.K * epsilon / H, epsilon / H),
+        "regression": (4 * error * B, allowed),
+        "oracle, premise": (5 * (error + of.eps_r / of.ridge**2) * B, of.eps_s),
+        "oracle, False": (of.eps_t + of.eps_r * (1 + 1 / of.ridge**2), allowed),
+        "norm": ((1 + 1 / (2 * of.ridge.sqrt())) ** 2, 1 + 1 / of.ridge**2),
+        "thresholds": (d * of.eps_s, of.eps_t),
+        "thresholds, expected": (2 * d * of.eps_s, of.eps_t / 2),
+        "last step": (largest_admitted(d, 1 / of.eps_r, 1 / of.eps_r), bound),
+        "cover": (bound, B),
+        "samples, moments": (d * B**2 * log / of.eps_r**2, N),
+        "samples, regression": (d * log / of.eps_n**2, N),
+    }
+
+
+def corrected_sides(of: Constants) -> dict[str, tuple[Decimal, Decimal]]:
+    """Return both sides of the inequalities of `CORRECTED`, by name."""
+    d, B = of.d, of.cover_bound
+    error = 3 * B * (of.C * of.epsilon**2 + of.eps_n + of.ridge)
+    shift = of.eps_r * (1 + 1 / (2 * of.ridge.sqrt())) ** 2
+    allowed = of.gamma**2 * of.epsilon / (4 * of.H * of.K)
+    samples = samples_needed(d, of.H, of.K, of.delta, of.eps_n, of.eps_r, B)
+    return {
+        "regression": (error + shift, allowed),
+        "oracle, premise": (error + 3 * shift, of.eps_s),
+        "oracle, False": (of.eps_t + shift / B, allowed),
+        "thresholds, expected": (2 * of.eps_s, of.eps_t / 2),
+        "cover": (d * (1 + B / (d * of.eps_r)).ln(), (B - 1) * Decimal(2).ln()),
+        **{f"samples, {why}": (n, of.n_samples) for why, n in zip(("moments", "noise", "bias"), samples, strict=True)},
+    }
 
 
 def samples_needed(
