@@ -220,7 +220,7 @@ def with_flags(message: str, options: Mapping[str, str]) -> str:
 def finish(job: Job) -> int:
     """Run a job to its end, report the result and save it; return the exit code."""
     from dmq_fast.engine.journal import JournalError
-    from dmq_fast.samplers.close import close
+    from dmq_fast.samplers.base import close
 
     options, progress = job.options, job.progress
     with signals.held():

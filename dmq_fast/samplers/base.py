@@ -16,18 +16,20 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.evaluate import Estimate, estimate
 from dmq_fast.samplers.streams import check_stream
 from dmq_fast.trajectories import Trajectories
 
 __all__ = [
     "Drawing",
     "EqualChunks",
+    "Estimate",
     "Fingerprinted",
     "Sampler",
     "check_shown",
     "check_tables",
+    "close",
     "collect_chunks",
+    "estimate",
     "estimate_value",
 ]
 
@@ -38,6 +40,14 @@ class Drawing(NamedTuple):
     policy: Policy
     n: int
     stream: Stream
+
+
+class Estimate(NamedTuple):
+    """Mean return of n trajectories and its standard error (NaN for n = 1)."""
+
+    value: float
+    standard_error: float
+    n: int
 
 
 class Sampler:
@@ -370,3 +380,40 @@ def estimate_value(sampler: Sampler, policy: Policy, n: int, *, stream: Stream) 
     (0.202, 0.003)
     """
     return sampler.evaluate(policy, integer("n", n, 1), stream=stream)
+
+
+def estimate(blocks: Iterable[NDArray[np.float64]]) -> Estimate:
+    """Return mean and standard error of the returns in all blocks together.
+
+    Examples
+    --------
+    >>> estimate([np.array([0.0, 1.0]), np.array([0.5])])
+    Estimate(value=0.5, standard_error=0.28867513459481287, n=3)
+    """
+    n, mean, squares = 0, 0.0, 0.0
+    for y in blocks:
+        # Chan's update: no cancellation where all returns are about the same.
+        center = float(y.mean())
+        delta = center - mean
+        squares += float(((y - center) ** 2).sum()) + delta**2 * n * len(y) / (n + len(y))
+        n += len(y)
+        mean += delta * len(y) / n
+    return Estimate(mean, sqrt(squares / (n - 1) / n) if n > 1 else float("nan"), n)
+
+
+def close(env: Any) -> None:
+    """Call the method ``close`` of an environment, or of a sampler and of the environment that it plays, if it has one.
+
+    Raises whatever that raises, after all were called.
+    """
+    parts = [env, env.env] if isinstance(env, Sampler) else [env]
+    failure: Exception | None = None
+    for part in parts:
+        method = getattr(part, "close", None)
+        if callable(method) and not isinstance(part, type):
+            try:
+                method()
+            except Exception as error:
+                failure = failure or error
+    if failure is not None:
+        raise failure

@@ -24,9 +24,7 @@ from dmq_fast._support.interactive import of_session
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.base import Drawing, Sampler
-from dmq_fast.samplers.close import close
-from dmq_fast.samplers.evaluate import Estimate
+from dmq_fast.samplers.base import Drawing, Estimate, Sampler, close
 from dmq_fast.trajectories import Trajectories
 
 __all__ = ["ParallelSampler", "WorkerError", "pool_of"]

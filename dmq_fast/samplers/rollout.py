@@ -27,8 +27,7 @@ from dmq_fast.kernels import (
 from dmq_fast.moments import Moments, Simulated, fits_rows
 from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere, most_nonzeros
-from dmq_fast.samplers.base import Sampler
-from dmq_fast.samplers.evaluate import Estimate, estimate
+from dmq_fast.samplers.base import Estimate, Sampler, estimate
 from dmq_fast.samplers.streams import check_stream
 from dmq_fast.trajectories import Trajectories
 

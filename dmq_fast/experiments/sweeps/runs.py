@@ -25,7 +25,7 @@ from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.named import imported, named_class
 from dmq_fast.results.appraisal import appraise
-from dmq_fast.samplers.close import close
+from dmq_fast.samplers.base import close
 from dmq_fast.samplers.streams import LAST_CALL
 
 __all__ = [

@@ -82,7 +82,7 @@ from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
 from dmq_fast.experiments.sweeps.toml_lines import Place, key_lines, line_of
 from dmq_fast.named import imported
 from dmq_fast.samplers import as_sampler
-from dmq_fast.samplers.close import close
+from dmq_fast.samplers.base import close
 
 __all__ = ["Cell", "Spec", "SpecError", "check_shard", "make_environment", "read", "reread", "seeds_of"]
 
