@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support import threads
+from dmq_fast._support.checks import flag
 from dmq_fast._support.words import level_names, number_of
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.covers.doubts import Verdict, doubts, exactly, within_shrinkage
@@ -37,7 +38,7 @@ from dmq_fast.results.history import History
 from dmq_fast.results.result import Result
 from dmq_fast.samplers import ParallelSampler, Sampler, check_shown
 from dmq_fast.samplers.parallel import spread
-from dmq_fast.self_stopping import PURPOSES, Report, SelfStopping
+from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun
 from dmq_fast.stopping.aim import Aim
 
 __all__ = ["Adaptive", "MonteCarlo", "Progress", "Resources", "Session"]
@@ -348,7 +349,10 @@ class Adaptive:
     """The settings of the variant "adaptive": its aim."""
 
     def __init__(self, sampler: Sampler, aim: dict[str, Any]) -> None:
-        self.aim = Aim.of(**{name: value for name, value in aim.items() if value is not None})
+        given = {name: value for name, value in aim.items() if value is not None}
+        if "strict" in given:
+            given["mode"] = "strict" if flag("strict", given.pop("strict")) else "quick"
+        self.aim = Aim.of(**given)
         check_shown(sampler, "the variant 'adaptive'")
 
     def warnings(self) -> Iterator[str]:
@@ -357,7 +361,7 @@ class Adaptive:
 
     def session(self, resources: Resources, journal: Path | None) -> AdaptiveSession:
         """Open the journal, and return a run that has not begun."""
-        opened = resources.open_journal(journal, {"parameters": asdict(self.aim)})
+        opened = resources.open_journal(journal, {"parameters": self.aim.numbers()})
         return AdaptiveSession(resources, Ledger(resources.budget, opened, PURPOSES, ("rollouts",)), self.aim)
 
 
@@ -367,15 +371,15 @@ class AdaptiveSession(Session):
     def __init__(self, resources: Resources, ledger: Ledger, aim: Aim) -> None:
         super().__init__(resources, ledger)
         progress = None if resources.progress is None else self.planned
-        self.algorithm = SelfStopping(self.sampler, aim, resources.stream, ledger, progress)
+        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress)
 
     def run(self) -> None:
         """Run until a policy has passed its test, or a budget is used up."""
         self.status = self.algorithm.learn().status
 
-    def planned(self, report: Report) -> None:
+    def planned(self, phase: str, upside: float) -> None:
         """Call `progress`."""
-        self.report(0, 0, report.phase, report.gap)
+        self.report(0, 0, phase, upside)
 
     def result(self) -> Result:
         """Return what was learned."""
@@ -388,7 +392,7 @@ class AdaptiveSession(Session):
             status=outcome.status,
             variant=self.resources.variant,
             options={},
-            parameters=asdict(self.algorithm.aim),
+            parameters=self.algorithm.aim.numbers(),
             function_class=LinearClass().describe(),
             counts={"trajectories": outcome.counts},
             seconds=self.seconds(),

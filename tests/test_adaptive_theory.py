@@ -11,11 +11,13 @@ from dmq_fast import Policy
 from dmq_fast import environments as E
 from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.samplers import as_sampler
-from dmq_fast.self_stopping import IMPATIENCE, RIDGE, SelfStopping
+from dmq_fast.self_stopping import SelfStoppingRun
 from dmq_fast.stopping.aim import Aim, seen_once
 from dmq_fast.stopping.outcome import divergence
+from dmq_fast.stopping.tuning import TUNING
 
 EPSILON = DELTA = 0.05
+RIDGE, IMPATIENCE = TUNING.ridge, TUNING.impatience
 STRICT = seen_once(DELTA)
 
 
@@ -97,15 +99,15 @@ def test_what_lies_behind_many_steps_is_explored_all_the_same():
     R = [np.array(rewards) for rewards in lock.R]
     R[0][0, lock.optimal_q[0][0].argmin()] = 0.93
     env = E.FiniteMDP(P=lock.P, R=R, features=lock.features)
-    outcome = SelfStopping(as_sampler(env), Aim.of(), Stream(0)).learn()
+    outcome = SelfStoppingRun(as_sampler(env), Aim.of(), Stream(0)).learn()
     assert outcome.status == "finished" and env.value(Policy.greedy(outcome.theta)) == env.optimal_value == 1
 
 
 def test_a_run_that_ends_on_a_deterministic_table_has_lost_at_most_epsilon():
     for seed in range(40):
         env = deterministic_table(np.random.default_rng([1, seed]))
-        for strict in (True, False):
-            outcome = SelfStopping(as_sampler(env), Aim.of(strict=strict), Stream(seed)).learn()
+        for mode in ("strict", "quick"):
+            outcome = SelfStoppingRun(as_sampler(env), Aim.of(mode=mode), Stream(seed)).learn()
             assert outcome.status == "finished"
             loss = env.optimal_value - env.value(Policy.greedy(outcome.theta))
             assert loss <= EPSILON + (1 - left_by_steps(env.horizon)) * env.optimal_value
@@ -410,7 +412,7 @@ def side_door(mass, good):
 def test_runs_end_without_an_event_of_mass_above_epsilon_no_more_often_than_delta():
     runs, unseen, resumed = 300, 0, 0
     for seed in range(runs):
-        run = SelfStopping(as_sampler(side_door(0.06, seed % 2)), Aim.of(EPSILON, DELTA), Stream(seed))
+        run = SelfStoppingRun(as_sampler(side_door(0.06, seed % 2)), Aim.of(EPSILON, DELTA), Stream(seed))
         outcome = run.learn()
         assert outcome.status == "finished"
         unseen += run.planner.n_rows[1] == 1
@@ -532,11 +534,11 @@ def test_floor_of_the_lock():
 
 
 def test_runs_on_the_lock_explore_more_than_the_floor():
-    for strict in (True, False):
+    for mode in ("strict", "quick"):
         explored = []
         for seed in range(6):
             env = E.combination_lock(5, 4, rng=seed)
-            outcome = SelfStopping(as_sampler(env), Aim.of(strict=strict), Stream(seed)).learn()
+            outcome = SelfStoppingRun(as_sampler(env), Aim.of(mode=mode), Stream(seed)).learn()
             explored.append(outcome.counts["explore"] + outcome.counts["refine"])
         assert np.mean(explored) >= lock_floor(5, 4, env.optimal_value)
 

@@ -8,14 +8,17 @@ from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.ledger import Ledger
 from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.samplers import as_sampler
-from dmq_fast.self_stopping import PURPOSES, SelfStopping
+from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.linearity import disagreements, quantile
+from dmq_fast.stopping.tuning import TUNING, Tuning
+
+AIM = Aim.of(0.05, 0.05)
 
 
 def outcome_of(env, seed):
     ledger = Ledger(Budget(max_trajectories=20_000), None, PURPOSES, ("rollouts",))
-    return SelfStopping(as_sampler(env), Aim.of(), Stream(seed), ledger).learn()
+    return SelfStoppingRun(as_sampler(env), Aim.of(), Stream(seed), ledger).learn()
 
 
 def alarmed(env, seed):
@@ -75,20 +78,20 @@ def test_names_the_rows_off_the_line():
     rows = np.repeat([[0.5, -0.5], [0.5, 0.0], [0.5, 0.5]], 100, axis=0)
     means = np.repeat([0.3, 0.8, 0.3], 100)
     planner = planner_of(rows, rng.random(300) < means)
-    found = disagreements(planner, np.arange(300), 0.05, 0.005, rng)
+    found = disagreements(planner, np.arange(300), AIM, TUNING, rng)
     assert {one.row for one in found} == {0, 1, 2} and [one.visits for one in found] == [100] * 3
     differences = {one.row: one.difference for one in found}
     # Least squares: the constant is the mean of the means, .467, and nothing is left for the slope.
     assert differences[1] == pytest.approx(1 / 3, abs=0.1) and differences[0] < -0.05
     assert all(0.02 < one.standard_error < 0.06 for one in found)
     straight = planner_of(rows, rng.random(300) < np.repeat([0.3, 0.5, 0.7], 100))
-    assert disagreements(straight, np.arange(300), 0.05, 0.005, rng) == []
+    assert disagreements(straight, np.arange(300), AIM, TUNING, rng) == []
 
 
 def test_says_nothing_about_rows_that_never_come_twice():
     rng = np.random.default_rng(1)
     planner = planner_of(rng.normal(size=(50, 2)) / 9, rng.random(50))
-    assert disagreements(planner, np.arange(50), 0.05, 0.0, rng) == []
+    assert disagreements(planner, np.arange(50), AIM, Tuning(least_disagreement=1e-9), rng) == []
 
 
 def test_quantiles_are_close_to_those_of_student():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from dmq_fast._support.checks import flag
+from dmq_fast._support.checks import one_of
 from dmq_fast.kernels import as_positive
 
-__all__ = ["Aim"]
+__all__ = ["MODES", "Aim"]
 
-# In quick mode: rewards and transitions rarer than this, at a single place, may be missed.
+MODES = ("strict", "quick")
+"""The names of the modes; see `Aim.of`."""
+
+# p_min of the quick mode.
 QUICK = 0.5
 
 
@@ -22,39 +25,58 @@ class Aim:
     ----------
     epsilon, delta : float
         In (0, 1).
+    mode : str
+        "strict" or "quick".
     p_min : float
-        Chance, at a single state and action, of the rarest outcome that is looked for off the returned policy. With
-        epsilon, the strict mode, none that could matter is left out.
+        Smallest probability, at a single state and action, of an outcome that is looked for off the returned policy.
+        With epsilon, that of the strict mode, none that could matter is left out.
     log_confidence : float
         L such that after v visits an outcome of chance 1 - exp(-L / v) counts as excluded.
     """
 
     epsilon: float
     delta: float
+    mode: str
     p_min: float
     log_confidence: float
 
     @classmethod
-    def of(cls, epsilon: float = 0.05, delta: float = 0.05, *, strict: bool = True, p_min: float | None = None) -> Aim:
-        """Return the aim of the strict mode, or of the quick one, or with another p_min.
+    def of(cls, epsilon: float = 0.05, delta: float = 0.05, *, mode: str = "strict", p_min: float | None = None) -> Aim:
+        """Return the aim of a mode, possibly with another p_min.
+
+        Parameters
+        ----------
+        epsilon, delta : float, default 0.05
+            In (0, 1).
+        mode : {"strict", "quick"}
+            "quick" ignores outcomes that have a probability below 1/2 in some state and action, and counts an outcome
+            as excluded by fewer visits.
+        p_min : float, optional
+            In (0, 1]; by default epsilon in the strict mode and 1/2 in the quick one.
 
         Raises
         ------
         TypeError, ValueError
-            If an argument is of a wrong type, or epsilon or delta is not in (0, 1), or p_min not in (0, 1].
+            If an argument is of a wrong type or out of range.
         """
-        epsilon, delta, strict = below_one("epsilon", epsilon), below_one("delta", delta), flag("strict", strict)
+        epsilon, delta, mode = below_one("epsilon", epsilon), below_one("delta", delta), one_of("mode", mode, MODES)
+        strict = mode == "strict"
         share = epsilon if strict else QUICK
         if p_min is not None:
             share = as_positive("p_min", p_min)
             if share > 1:
                 raise ValueError(f"p_min: expected a number in (0, 1], got {p_min!r}")
-        return cls(epsilon, delta, share, seen_once(delta) if strict else math.log(1 / delta))
+        return cls(epsilon, delta, mode, share, seen_once(delta) if strict else math.log(1 / delta))
+
+    def numbers(self) -> dict[str, float]:
+        """Return the numbers, which determine the mode, as journals and result files hold them."""
+        return {name: value for name, value in asdict(self).items() if name != "mode"}
 
     def test_size(self, test: int) -> int:
         """Return the number of fresh episodes of test 1, 2, ..., which errs with probability (1 - delta) delta^test.
 
-        So often, at most, they all miss an event of mass epsilon; the sum over all tests is delta.
+        If the policy meets some event with probability epsilon, all episodes of the test miss it with at most this
+        probability. Summed over all tests this is delta.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""`Candidate`: a policy of a self-stopping run, and what its episodes say about it."""
+"""`Candidate`: a policy of a self-stopping run, and estimates from its episodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Candidate:
     Parameters
     ----------
     planner : OptimisticPlanner
-        Holds the episodes. Gains and losses are those of its last plan.
+        Holds the episodes. Upsides and losses are those of its last plan.
     theta : numpy.ndarray, shape (H, K, d)
     episodes : numpy.ndarray of int, optional
         Their numbers; none by default.
@@ -39,25 +39,25 @@ class Candidate:
         """Add episodes that the policy has played."""
         self.episodes = np.concatenate([self.episodes, episodes])
 
-    def gaps(self) -> Floats:
-        """Return the largest gain by one unseen outcome from each level on, on average over the episodes, (H,)."""
-        gaps: Floats = self.planner.gaps(self.episodes).mean(axis=0)
-        return gaps
+    def upsides(self) -> Floats:
+        """Return W - F by level, (H,): what one unseen outcome may add from there on, on average over the episodes."""
+        upsides: Floats = self.planner.gaps(self.episodes).mean(axis=0)
+        return upsides
 
     def loss(self, theta: Floats | None = None) -> float:
         """Return the loss by the policy's actions if theta were right, by default the newest; a mean over episodes."""
         return self.planner.regret(self.planner.theta if theta is None else theta, self.episodes)
 
-    def upper_gaps(self, confidence_left: float) -> Floats:
-        """Return upper limits of what `gaps` estimates, (H,): how often a state is met is known with an error."""
-        gaps = self.planner.gaps(self.episodes)
-        error = gaps.std(axis=0) / math.sqrt(len(self))
-        upper: Floats = gaps.mean(axis=0) - NormalDist().inv_cdf(confidence_left) * error
+    def upper_upsides(self, confidence_left: float) -> Floats:
+        """Return upper limits of what `upsides` estimates, (H,): how often a state is met is known with an error."""
+        upsides = self.planner.gaps(self.episodes)
+        error = upsides.std(axis=0) / math.sqrt(len(self))
+        upper: Floats = upsides.mean(axis=0) - NormalDist().inv_cdf(confidence_left) * error
         return upper
 
     def doubt(self, confidence_left: float) -> float:
-        """Return what the policy may miss where its episodes went: the largest gap, and its loss by the newest fit."""
-        return float(self.upper_gaps(confidence_left).max()) + self.loss()
+        """Return the largest upper limit of an upside plus the loss by the newest fit: a test bounds it by epsilon."""
+        return float(self.upper_upsides(confidence_left).max()) + self.loss()
 
     def mean_return(self) -> tuple[float, float]:
         """Return the mean return of the episodes, and its standard error."""

@@ -60,7 +60,7 @@ class Episodes:
     """
 
     def __init__(self, sampler: Sampler, planner: OptimisticPlanner, stream: Stream, ledger: Ledger) -> None:
-        check_shown(sampler, "the variant 'adaptive'")
+        check_shown(sampler, "a self-stopping run")
         self.sampler, self.planner, self.stream, self.ledger = sampler, planner, stream, ledger
         self._most = sampler.chunks(PIECE)[0]
         # Feature rows by level, while a journal is replayed.

@@ -22,17 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.kernels import OptimisticPlanner
+from dmq_fast.stopping.aim import Aim
+from dmq_fast.stopping.tuning import Tuning
 
 __all__ = ["Disagreement", "disagreements"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-
-# Refits of the bootstrap, which gives the standard errors.
-REPLICATES = 40
-
-# Fewest visits of a row with an action: the law of their mean is far from normal before.
-LEAST_VISITS = 20
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class Data:
 
 
 def disagreements(
-    planner: OptimisticPlanner, episodes: Numbers, delta: float, tolerance: float, rng: np.random.Generator
+    planner: OptimisticPlanner, episodes: Numbers, aim: Aim, tuning: Tuning, rng: np.random.Generator
 ) -> list[Disagreement]:
     """Return the rows, most significant first, where returns disagree with the fit by more than a tolerance and chance.
 
@@ -89,26 +85,26 @@ def disagreements(
     planner : OptimisticPlanner
     episodes : numpy.ndarray of int
         Numbers of episodes of the returned policy: the test is made on their rows.
-    delta : float
-        Probability of a false alarm, all rows together (Bonferroni).
-    tolerance : float
-        Differences up to it are ignored.
+    aim : Aim
+        Its delta is the probability of a false alarm, all rows together (Bonferroni).
+    tuning : Tuning
+        Differences up to `least_disagreement` epsilon are ignored.
     rng : numpy.random.Generator
         Source of the weights of the bootstrap.
     """
-    data, n = Data(planner), planner.n_episodes
+    data, n, tolerance = Data(planner), planner.n_episodes, tuning.least_disagreement * aim.epsilon
     pairs = [data.visited[:, h] * data.n_actions + data.taken[:, h] for h in range(data.horizon)]
     sizes = [len(rows) * data.n_actions for rows in data.rows]
     visits = [np.bincount(pair, minlength=size) for pair, size in zip(pairs, sizes, strict=True)]
     actions = np.arange(data.n_actions)
     tested = [(np.unique(rows[episodes])[:, None] * data.n_actions + actions).ravel() for rows in data.visited.T]
-    tested = [at[visits[h][at] >= LEAST_VISITS] for h, at in enumerate(tested)]
+    tested = [at[visits[h][at] >= tuning.least_visits] for h, at in enumerate(tested)]
     count = sum(map(len, tested))
     if count == 0:
         return []
 
     errors = data.errors(planner.replicate(np.ones(n)))
-    limit = -quantile(delta / (2 * count), REPLICATES - 1)
+    limit = -quantile(aim.delta / (2 * count), tuning.linearity_refits - 1)
     found = []
     for h, at in enumerate(tested):
         for pair in at:
@@ -121,7 +117,7 @@ def disagreements(
                 found.append((here, Disagreement(h, row, action, len(here), float(difference), float(error))))
     if not found:
         return []
-    replicates = np.empty((REPLICATES, len(found)))
+    replicates = np.empty((tuning.linearity_refits, len(found)))
     for replicate in replicates:
         weights = rng.standard_exponential(n)
         errors = data.errors(planner.replicate(weights))

@@ -42,16 +42,16 @@ class Outcome:
     interval : tuple of two float
         Interval of confidence 1 - delta for the value of a policy that was fixed before these returns, from them alone;
         it is not corrected for the choice between several tests or duels.
-    gaps : numpy.ndarray, shape (H,)
-        Largest gain by one unseen outcome from each level on, on average over the states of the final test; NaN unless
-        it was passed.
+    upsides : numpy.ndarray, shape (H,)
+        W - F by level, on average over the states of the final test: what one unseen outcome may add from there on; NaN
+        unless it was passed.
     largest : numpy.ndarray, shape (H,)
         Largest v of the DSEC oracle on one state of the final test, by level: the leverage of the state and action, one
         over the number of visits; NaN unless it was passed.
     loss_quantile : float
         1 - delta quantile of the loss that the bootstrap sees on these states; 0 where no residual showed noise.
     p_min : float
-        Chance of the rarest outcome that was looked for in the end.
+        Smallest probability of an outcome that was looked for in the end.
     rewarded : bool
         Whether any episode earned anything.
     alike : bool
@@ -70,7 +70,7 @@ class Outcome:
     test_size: int
     mean_return: float
     interval: tuple[float, float]
-    gaps: Floats
+    upsides: Floats
     largest: Floats
     loss_quantile: float
     p_min: float
@@ -123,8 +123,8 @@ class Outcome:
             )
         elif self.passed and self.mean_return <= self.epsilon:
             found.append(
-                f"the policy earns {self.mean_return:.3g}, no more than epsilon = {self.epsilon:g}: one that earns "
-                "nothing may have kept the promise, too; a smaller epsilon promises more"
+                f"the policy earns only {self.mean_return:.3g} <= epsilon = {self.epsilon:g}, so the promise is void: "
+                "a policy that earns nothing would keep it too; use a smaller epsilon"
             )
         elif self.alike and not self.passed:
             found.append("all episodes had the same return: nothing shows which actions are better")
@@ -157,7 +157,7 @@ class Outcome:
             "test_size": self.test_size,
             "mean_return": self.mean_return if self.passed else None,
             "interval": list(self.interval),
-            "gaps": self.gaps.tolist() if self.passed else None,
+            "gaps": self.upsides.tolist() if self.passed else None,
             "largest_v": self.largest.tolist() if self.passed else None,
             "loss_quantile": self.loss_quantile,
             "p_min": self.p_min,

@@ -1,0 +1,160 @@
+"""The numbers of a self-stopping run besides its aim, by the step that uses them (docs/adaptive.md).
+
+Every number has a role:
+
+- PROMISE: another value changes how often a run is wrong. It changes only with a new attack run
+  (bench/adaptive_tuning.py).
+- COST: another value changes how many episodes or seconds a run takes.
+- GIVE UP: when a run that cannot succeed ends.
+- DIAGNOSIS: when a warning is given.
+
+Lengths on the scale of values are in units of epsilon, so no number depends on the aim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from dmq_fast._support.checks import integer
+from dmq_fast.kernels import as_positive
+
+__all__ = ["COST", "DIAGNOSIS", "GIVE_UP", "PROMISE", "TUNING", "Tuning"]
+
+PROMISE, COST, GIVE_UP, DIAGNOSIS = "PROMISE", "COST", "GIVE UP", "DIAGNOSIS"
+
+
+def number(default: float, role: str, unit: str, least: float = 0) -> Any:
+    """Return a field with a role and a unit: a float > 0, or >= `least` if that is positive, or an int >= `least`."""
+    return field(default=default, metadata={"role": role, "unit": unit, "least": least})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """The numbers of a self-stopping run.
+
+    Attributes
+    ----------
+    ridge : float, default 1e-12
+        PROMISE, a squared length of features. Added to the sums of squares of the fits. Parts of features outside the
+        span of the data that are shorter than its root, 1e-6, count as known: a larger ridge hides longer ones. With a
+        smaller one, rounding moves the values of unseen directions: by 1e-16 sqrt(episodes) / ridge.
+    noise : float, default 0.1
+        PROMISE, epsilon / H. Residuals up to it count as rounding: they move no value by more than 0.1 epsilon. After a
+        larger one the run settles the noise.
+    impatience : float, default 1e-3
+        COST, a share. Of an imagined value, lost by a step on the way to it that was tried once: near outcomes are
+        looked for first. Exploration ends without it.
+    rows_per_episode : int, default 512
+        COST, feature rows. A plan takes time in proportion to the distinct rows of a level, so one more episode is
+        played between two plans for each so many.
+    refits : int, default 20
+        PROMISE, refits. The fewest of which a 0.95 quantile, the second largest, can be taken.
+    first_sample : int, default 8
+        COST, episodes. Of a candidate, whose states the refits judge before its test.
+    growth : float, default 0.2
+        COST, a share of the episodes so far. The most that refits play at once; 0.05 to 0.2 make no clear difference.
+    equal_part : float, default 0.2
+        COST, a share of these. Played by all refits equally. Without it, refits that doubt an action would only play
+        the alternatives they know, and the doubt would never be resolved.
+    margin : float, default 1.2
+        PROMISE, epsilon. What one unseen outcome may add by a plan from reweighted episodes. Exploration ends at 1 by
+        the plan itself, so 1 would never be reached; at 1.5 twice as many runs fail where rare transitions lead to what
+        is unexplored.
+    episodes_per_episode : int, default 1000
+        COST, episodes. A reweighted plan that objects plays one episode, and one more for each so many so far.
+    first_piece : int, default 4
+        COST, episodes. The first piece of a test. Pieces double, so a candidate that fails, fails early.
+    kept_loss : float, default 0.25
+        PROMISE, epsilon. What a candidate may lose by the newest fit before another takes its place: less makes more
+        tests, more leaves less of epsilon for what is unseen.
+    most_tests : int, default 20
+        GIVE UP, tests. About 60 tests^2 / 2 episodes went into them at epsilon = delta = 0.05.
+    duels : int, default 3
+        COST, tests. The most that policies play which returns favour and fits do not.
+    near : float, default 0.5
+        PROMISE, epsilon. Returns continue through actions that are worth at most so much less than the greedy one.
+    lead : float, default 0.5
+        PROMISE, epsilon. A rival must earn so much more than the candidate.
+    errors : float, default 2
+        PROMISE, standard errors. By which returns must favour a rival, before its test and after.
+    contradiction_errors : float, default 3
+        PROMISE, standard errors. By which predicted value and mean return may differ beyond epsilon: 1 in 370 do so
+        by chance.
+    least_share : float, default 0.125
+        GIVE UP, epsilon. The smallest p_min after contradictions.
+    linearity_refits : int, default 40
+        DIAGNOSIS, refits. Their spread is the standard error of a difference between returns and fit.
+    least_visits : int, default 20
+        DIAGNOSIS, visits. Of a row with an action, for a warning: the law of fewer returns is far from normal.
+    least_disagreement : float, default 0.1
+        DIAGNOSIS, epsilon. Smaller differences between returns and fit are no reason for a warning.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a number is of a wrong type or out of range.
+    """
+
+    # ---- Fits
+    ridge: float = number(1e-12, PROMISE, "squared length of features")
+    noise: float = number(0.1, PROMISE, "epsilon / H")
+    # ---- Exploration
+    impatience: float = number(1e-3, COST, "share of an imagined value")
+    rows_per_episode: int = number(512, COST, "feature rows", 1)
+    # ---- Noise
+    refits: int = number(20, PROMISE, "refits", 2)
+    first_sample: int = number(8, COST, "episodes", 1)
+    growth: float = number(0.2, COST, "share of the episodes so far")
+    equal_part: float = number(0.2, COST, "share of these")
+    # ---- Behind rare transitions
+    margin: float = number(1.2, PROMISE, "epsilon")
+    episodes_per_episode: int = number(1000, COST, "episodes", 1)
+    # ---- The test
+    first_piece: int = number(4, COST, "episodes", 1)
+    kept_loss: float = number(0.25, PROMISE, "epsilon")
+    most_tests: int = number(20, GIVE_UP, "tests", 1)
+    # ---- The second opinion
+    duels: int = number(3, COST, "tests", 0)
+    near: float = number(0.5, PROMISE, "epsilon")
+    lead: float = number(0.5, PROMISE, "epsilon")
+    errors: float = number(2.0, PROMISE, "standard errors")
+    contradiction_errors: float = number(3.0, PROMISE, "standard errors")
+    least_share: float = number(0.125, GIVE_UP, "epsilon")
+    # ---- Is Q* linear?
+    linearity_refits: int = number(40, DIAGNOSIS, "refits", 2)
+    least_visits: int = number(20, DIAGNOSIS, "visits", 1)
+    least_disagreement: float = number(0.1, DIAGNOSIS, "epsilon")
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            name, value = f"tuning.{one.name}", getattr(self, one.name)
+            whole = isinstance(one.default, int)
+            checked = integer(name, value, one.metadata["least"]) if whole else as_positive(name, value)
+            object.__setattr__(self, one.name, checked)
+        if self.equal_part > 1.0:
+            raise ValueError(f"tuning.equal_part: expected a number in (0, 1], got {self.equal_part!r}")
+
+    def changes(self) -> dict[str, float]:
+        """Return the numbers that are not the default ones, by name: a journal's header has them.
+
+        Examples
+        --------
+        >>> Tuning(margin=1.5).changes(), Tuning().changes()
+        ({'margin': 1.5}, {})
+        """
+        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}
+
+    @classmethod
+    def of_role(cls, role: str) -> dict[str, float]:
+        """Return the default numbers of one role, by name.
+
+        Examples
+        --------
+        >>> Tuning.of_role("GIVE UP")
+        {'most_tests': 20, 'least_share': 0.125}
+        """
+        return {one.name: getattr(TUNING, one.name) for one in fields(cls) if one.metadata["role"] == role}
+
+
+TUNING = Tuning()
