@@ -36,7 +36,7 @@ from dmq_fast._support.files import FileError
 from dmq_fast._support.json_text import from_json, plain, to_json
 from dmq_fast.cli.status import status_dict, status_table
 from dmq_fast.engine import journal
-from dmq_fast.environments import FiniteMDP, chain, combination_lock, registry
+from dmq_fast.environments import FiniteMDP, chain, combination_lock, from_gymnasium, registry
 from dmq_fast.experiments.report.page import parameters_text
 from dmq_fast.experiments.sweeps import store
 from dmq_fast.experiments.sweeps.spec import SpecError, reread
@@ -907,7 +907,7 @@ def gymnasium_table(rng: Generator) -> None:
     if isinstance(horizon, int) and horizon > 100:
         horizon = 5
     with only(TypeError, ValueError):
-        env = FiniteMDP.from_gymnasium(Table(table, initial), horizon)
+        env = from_gymnasium(Table(table, initial), horizon)
     with only():
         assert 0.0 <= env.optimal_value <= 1.0 + 1e-6
 

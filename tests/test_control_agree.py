@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from dmq_fast.environments import FiniteMDP, cart_pole, make, mountain_car
+from dmq_fast.environments import cart_pole, from_gymnasium, make, mountain_car
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import as_sampler
@@ -87,7 +87,7 @@ def test_compiled_twins_agree_with_gymnasium(name, which):
 
 @every_policy
 def test_tables_of_frozen_lake_agree_with_its_steps(which):
-    tables = FiniteMDP.from_gymnasium("FrozenLake-v1", 12, features=np.eye(16))
+    tables = from_gymnasium("FrozenLake-v1", 12, features=np.eye(16))
     steps = make("gym:FrozenLake-v1", horizon=12, through="step")
     assert (steps.reward_shift, steps.reward_scale) == (tables.reward_shift, tables.reward_scale)
     policy = policies(tables, SWAY["FrozenLake-v1"])[which]

@@ -1,4 +1,4 @@
-"""FiniteMDP.from_gymnasium against the transition tables themselves."""
+"""`from_gymnasium` against the transition tables themselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dmq_fast.environments import FiniteMDP, GymnasiumBatch, make
+from dmq_fast.environments import GymnasiumBatch, from_gymnasium, make
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -59,7 +59,7 @@ class FixedActions:
 def pair(request):
     identifier, arguments, horizon = request.param
     env = gymnasium.make(identifier, **arguments)
-    return env, FiniteMDP.from_gymnasium(env, horizon)
+    return env, from_gymnasium(env, horizon)
 
 
 def test_optimum_is_that_of_the_table(pair):
@@ -143,7 +143,7 @@ def round_key(name, reward):
 @pytest.mark.parametrize(("identifier", "arguments"), [("FrozenLake-v1", {"is_slippery": False}), (CLIFF, {})])
 def test_fixed_actions_earn_what_stepping_earns(identifier, arguments):
     env = gymnasium.make(identifier, max_episode_steps=100, **arguments)
-    mdp = FiniteMDP.from_gymnasium(env, 12)
+    mdp = from_gymnasium(env, 12)
     rng = np.random.default_rng(0)
     for _ in range(30):
         actions = rng.choice([1, 2], size=12)  # towards the goal, or into holes and off the cliff
@@ -158,7 +158,7 @@ def test_fixed_actions_earn_what_stepping_earns(identifier, arguments):
 
 
 def test_slippery_lake_has_a_tiny_gap_and_rewards_on_transitions():
-    mdp = FiniteMDP.from_gymnasium("FrozenLake-v1", 20)
+    mdp = from_gymnasium("FrozenLake-v1", 20)
     assert mdp.gap == pytest.approx(3.136e-5, rel=1e-3)
     assert all(rewards.ndim == 3 for rewards in mdp.R) and len(mdp.P) == 20
     assert mdp.n_states[0] == 12 and mdp.dimension == 11
@@ -166,7 +166,7 @@ def test_slippery_lake_has_a_tiny_gap_and_rewards_on_transitions():
 
 
 def test_cliff_pays_the_shift_when_absorbed():
-    mdp = FiniteMDP.from_gymnasium(CLIFF, 20)
+    mdp = from_gymnasium(CLIFF, 20)
     assert mdp.reward_shift == 100
     # The best path walks 13 steps at -1, the other 7 are absorbed.
     assert mdp.original_value(mdp.optimal_value) == pytest.approx(-13)
@@ -178,16 +178,16 @@ def test_cliff_pays_the_shift_when_absorbed():
 
 def test_same_target_with_two_rewards_is_split():
     # 8x8: from the cell left of the goal one action can end in the goal (1) or in a hole (0).
-    lake = FiniteMDP.from_gymnasium("FrozenLake8x8-v1", 60)
+    lake = from_gymnasium("FrozenLake8x8-v1", 60)
     assert lake.n_states[0] == lake.dimension + 2
     np.testing.assert_array_equal(lake.features[0][-2:], 0)
-    cliff = FiniteMDP.from_gymnasium(gymnasium.make(CLIFF, is_slippery=True), 30)
+    cliff = from_gymnasium(gymnasium.make(CLIFF, is_slippery=True), 30)
     assert cliff.n_states[0] == cliff.dimension + 1
     np.testing.assert_array_equal(cliff.features[0][-1], cliff.features[0][cliff.start.argmax()])
 
 
 def test_taxi_over_a_long_horizon_is_small():
-    mdp = FiniteMDP.from_gymnasium(TAXI, 200)
+    mdp = from_gymnasium(TAXI, 200)
     assert len({id(array) for array in mdp.P}) == len({id(array) for array in mdp.R}) == 1
     assert mdp.P[0].nbytes < 20e6
     assert mdp.start.sum() == pytest.approx(1)
@@ -195,17 +195,17 @@ def test_taxi_over_a_long_horizon_is_small():
 
 
 def test_only_states_within_the_horizon_are_kept():
-    assert FiniteMDP.from_gymnasium("FrozenLake-v1", 1).n_states == (2,)
-    assert FiniteMDP.from_gymnasium("FrozenLake-v1", 2).n_states == (4, 4)
-    assert FiniteMDP.from_gymnasium("FrozenLake-v1", 2).gap == np.inf
+    assert from_gymnasium("FrozenLake-v1", 1).n_states == (2,)
+    assert from_gymnasium("FrozenLake-v1", 2).n_states == (4, 4)
+    assert from_gymnasium("FrozenLake-v1", 2).gap == np.inf
 
 
 def test_names_and_parameters():
     env = gymnasium.make("FrozenLake-v1", is_slippery=False)
-    mdp = FiniteMDP.from_gymnasium(env, 8)
+    mdp = from_gymnasium(env, 8)
     assert mdp.name == "FrozenLake-v1"
     assert mdp.parameters == {"env": "FrozenLake-v1", "horizon": 8, "map_name": "4x4", "is_slippery": False}
-    assert FiniteMDP.from_gymnasium(env, 8, name="lake").name == "lake"
+    assert from_gymnasium(env, 8, name="lake").name == "lake"
     named = make("gym:FrozenLake-v1", horizon=8, is_slippery=False)
     assert named.parameters == mdp.parameters and named.optimal_value == mdp.optimal_value == 1
 
@@ -216,8 +216,8 @@ def test_names_and_parameters():
 def test_features_from_an_array_or_a_function():
     rng = np.random.default_rng(0)
     phi = rng.random((16, 3)) / 2
-    from_array = FiniteMDP.from_gymnasium("FrozenLake-v1", 10, features=phi)
-    from_function = FiniteMDP.from_gymnasium("FrozenLake-v1", 10, features=lambda state: list(phi[state]))
+    from_array = from_gymnasium("FrozenLake-v1", 10, features=phi)
+    from_function = from_gymnasium("FrozenLake-v1", 10, features=lambda state: list(phi[state]))
     np.testing.assert_array_equal(from_array.features[0], from_function.features[0])
     kept = [0, 1, 2, 3, 4, 6, 8, 9, 10, 13, 14]
     np.testing.assert_array_equal(from_array.features[0], np.vstack([phi[kept], np.zeros(3)]))
@@ -243,7 +243,7 @@ def test_features_from_an_array_or_a_function():
 )
 def test_bad_features(features, error, message):
     with pytest.raises(error, match=message):
-        FiniteMDP.from_gymnasium("FrozenLake-v1", 10, features=features)
+        from_gymnasium("FrozenLake-v1", 10, features=features)
 
 
 # What cannot be read
@@ -252,22 +252,22 @@ def test_bad_features(features, error, message):
 @pytest.mark.parametrize(("horizon", "error"), [(0, ValueError), (2.5, TypeError), (None, TypeError)])
 def test_bad_horizon(horizon, error):
     with pytest.raises(error, match="horizon: expected an integer"):
-        FiniteMDP.from_gymnasium("FrozenLake-v1", horizon)
+        from_gymnasium("FrozenLake-v1", horizon)
 
 
 def test_environments_without_a_table_are_refused():
     with pytest.raises(TypeError, match=r"env: .*got CartPoleEnv without P and initial_state_distrib"):
-        FiniteMDP.from_gymnasium("CartPole-v1", 10)
+        from_gymnasium("CartPole-v1", 10)
     with pytest.raises(TypeError, match=r"env: .*got BlackjackEnv without"):
-        FiniteMDP.from_gymnasium("Blackjack-v1", 10)
+        from_gymnasium("Blackjack-v1", 10)
     with pytest.raises(TypeError, match=r"env: .*got int without"):
-        FiniteMDP.from_gymnasium(3, 10)
+        from_gymnasium(3, 10)
 
 
 def test_missing_gymnasium_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(ImportError, match=r'env: .*FrozenLake-v1.*pip install "dmq-fast\[gym\]"'):
-        FiniteMDP.from_gymnasium("FrozenLake-v1", 10)
+        from_gymnasium("FrozenLake-v1", 10)
 
 
 def toy(table, initial=(1.0,)):
@@ -276,9 +276,7 @@ def toy(table, initial=(1.0,)):
 
 def test_tables_that_are_not_gymnasiums_own():
     """A bare object with a table is enough; outcomes with the same target and reward are merged."""
-    mdp = FiniteMDP.from_gymnasium(
-        toy({0: {0: [(0.25, 0, 1.0, False), (0.25, 0, 1.0, False), (0.5, 0, 3.0, False)]}}), 2
-    )
+    mdp = from_gymnasium(toy({0: {0: [(0.25, 0, 1.0, False), (0.25, 0, 1.0, False), (0.5, 0, 3.0, False)]}}), 2)
     assert mdp.n_states == (3, 3)  # state 0, absorbing, and the copy of state 0 reached with the other reward
     np.testing.assert_array_equal(np.sort(mdp.P[0][0, 0]), [0, 0.5, 0.5])
     assert mdp.original_value(mdp.optimal_value) == pytest.approx(4)
@@ -287,13 +285,13 @@ def test_tables_that_are_not_gymnasiums_own():
 
 def test_ended_episodes_stay_ended_even_in_a_state_that_others_pass_through():
     on, end = (0.5, 1, 1.0, False), (0.5, 1, 1.0, True)
-    mdp = FiniteMDP.from_gymnasium(toy({0: {0: [on, end]}, 1: {0: [(1.0, 0, 4.0, False)]}}, (1.0, 0.0)), 2)
+    mdp = from_gymnasium(toy({0: {0: [on, end]}, 1: {0: [(1.0, 0, 4.0, False)]}}, (1.0, 0.0)), 2)
     assert mdp.original_value(mdp.optimal_value) == pytest.approx(1 + 0.5 * 4)
 
 
 def test_probabilities_that_do_not_sum_to_one_are_refused():
     with pytest.raises(ValueError, match="P: level 0, state 0, action 0: expected probabilities that sum to 1"):
-        FiniteMDP.from_gymnasium(toy({0: {0: [(0.5, 0, 1.0, False)]}}), 2)
+        from_gymnasium(toy({0: {0: [(0.5, 0, 1.0, False)]}}), 2)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +323,7 @@ def test_probabilities_that_do_not_sum_to_one_are_refused():
 )
 def test_malformed_tables_are_refused(table, error, message):
     with pytest.raises(error, match=message):
-        FiniteMDP.from_gymnasium(toy(table), 2)
+        from_gymnasium(toy(table), 2)
 
 
 def test_tables_as_json_has_them():
@@ -333,7 +331,7 @@ def test_tables_as_json_has_them():
     outcomes = [[[1.0, 0, action / 16, True]] for action in range(12)]
     as_lists, as_numbers = [outcomes], {0: dict(enumerate(outcomes))}
     as_json = {"0": {str(action): outcomes[action] for action in reversed(range(12))}}
-    rewards = [FiniteMDP.from_gymnasium(toy(table), 1).R[0][0] for table in (as_numbers, as_lists, as_json)]
+    rewards = [from_gymnasium(toy(table), 1).R[0][0] for table in (as_numbers, as_lists, as_json)]
     np.testing.assert_array_equal(rewards[0], rewards[1])
     np.testing.assert_array_equal(rewards[0], rewards[2])
     assert (np.diff(rewards[0]) > 0).all()
@@ -358,33 +356,31 @@ def test_wrappers_that_may_change_the_environment_are_refused(wrapper):
     inner = gymnasium.make("FrozenLake-v1", is_slippery=False)
     env = gymnasium.wrappers.RecordEpisodeStatistics(wrapper(inner))
     with pytest.raises(ValueError, match=f"env: expected no wrapper .*got {wrapper.__name__}.*GymnasiumBatch"):
-        FiniteMDP.from_gymnasium(env, 10)
-    plain = FiniteMDP.from_gymnasium(gymnasium.wrappers.RecordEpisodeStatistics(inner), 10)
-    assert (
-        plain.optimal_value == FiniteMDP.from_gymnasium("FrozenLake-v1", 10).optimal_value or plain.optimal_value == 1
-    )
+        from_gymnasium(env, 10)
+    plain = from_gymnasium(gymnasium.wrappers.RecordEpisodeStatistics(inner), 10)
+    assert plain.optimal_value == from_gymnasium("FrozenLake-v1", 10).optimal_value or plain.optimal_value == 1
 
 
 def test_tables_that_are_not_what_steps_are_refused():
     with pytest.raises(
         ValueError, match=r"env: expected a table that is the environment's own, but action \d in state"
     ):
-        FiniteMDP.from_gymnasium(gymnasium.make(TAXI, fickle_passenger=True), 20)
-    FiniteMDP.from_gymnasium(gymnasium.make(TAXI, is_rainy=True), 20)
+        from_gymnasium(gymnasium.make(TAXI, fickle_passenger=True), 20)
+    from_gymnasium(gymnasium.make(TAXI, is_rainy=True), 20)
     other = gymnasium.make("FrozenLake-v1", is_slippery=False)
     other.unwrapped.reset = lambda seed: (5, {})
     with pytest.raises(ValueError, match="but reset leads to a state"):
-        FiniteMDP.from_gymnasium(other, 5)
+        from_gymnasium(other, 5)
     wrong = gymnasium.make("FrozenLake-v1", is_slippery=False)
     wrong.unwrapped.step = lambda action: (0, 0.25, False, False, {})
     with pytest.raises(ValueError, match=r"led to 0 with reward 0.25, which P gives no probability"):
-        FiniteMDP.from_gymnasium(wrong, 5)
+        from_gymnasium(wrong, 5)
 
 
 def test_the_check_of_steps_leaves_the_environment_alone():
     env, twin = (gymnasium.make("FrozenLake-v1") for _ in range(2))
     states = [e.reset(seed=3)[0] for e in (env, twin)]
-    FiniteMDP.from_gymnasium(env, 5)
+    from_gymnasium(env, 5)
     for _ in range(20):
         one, other = (e.step(1) for e in (env, twin))
         assert one[:3] == other[:3]
@@ -403,10 +399,10 @@ def test_an_id_whose_table_is_not_its_own_is_stepped():
 def test_states_with_different_actions_are_refused():
     stay = [(1.0, 0, 0.0, False)]
     with pytest.raises(ValueError, match=r"env: expected as many actions in every state of P, got \[1, 2\]"):
-        FiniteMDP.from_gymnasium(toy({0: {0: stay}, 1: {0: stay, 1: stay}}, (0.5, 0.5)), 2)
+        from_gymnasium(toy({0: {0: stay}, 1: {0: stay, 1: stay}}, (0.5, 0.5)), 2)
 
 
 @pytest.mark.parametrize("initial", [[0.0], [[1.0]], 1.0])
 def test_bad_initial_distributions_are_refused(initial):
     with pytest.raises(ValueError, match="env: expected a distribution over the states"):
-        FiniteMDP.from_gymnasium(SimpleNamespace(P={0: {0: []}}, initial_state_distrib=initial), 2)
+        from_gymnasium(SimpleNamespace(P={0: {0: []}}, initial_state_distrib=initial), 2)

@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 
 import dmq_fast as dmq
-from dmq_fast.environments import FiniteMDP, GymnasiumBatch, make
+from dmq_fast.environments import FiniteMDP, GymnasiumBatch, from_gymnasium, make
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import BatchEnvironment, BatchSampler, ParallelSampler
@@ -433,7 +433,7 @@ def test_gymnasium_is_imported_on_use_only():
 @pytest.mark.parametrize("n", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_frozen_lake_through_step_agrees_with_its_tables(n):
     horizon = 10
-    table = FiniteMDP.from_gymnasium("FrozenLake-v1", horizon, features=np.eye(16))
+    table = from_gymnasium("FrozenLake-v1", horizon, features=np.eye(16))
     sampler = BatchSampler(GymnasiumBatch("FrozenLake-v1", horizon, reward_scale=table.reward_scale))
     theta = np.random.default_rng(5).normal(size=(horizon, 4, 16))
     policy = Policy([*Policy.uniform(4).rules, *Policy.greedy(theta).rules[4:]])
@@ -462,7 +462,7 @@ def test_frozen_lake_through_step_agrees_with_its_tables(n):
 def test_frozen_lake_without_slipping_is_solved_through_step(horizon):
     env = GymnasiumBatch("FrozenLake-v1", horizon, make={"is_slippery": False}, reward_scale=1.0)
     result = dmq.DMQ(env, n_samples=5, rng=0).learn()
-    table = FiniteMDP.from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon, features=np.eye(16))
+    table = from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon, features=np.eye(16))
     assert result.status == "finished"
     assert table.value(result.policy) == pytest.approx(1.0)
     assert BatchSampler(env).evaluate(result.policy, 20, stream=Stream(1)).value == 1.0

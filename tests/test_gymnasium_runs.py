@@ -3,7 +3,7 @@
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast.environments import FiniteMDP
+from dmq_fast.environments import from_gymnasium
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -15,13 +15,13 @@ def shares(env, **settings):
 
 
 def test_frozen_lake_without_slipping_is_solved():
-    env = FiniteMDP.from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon=20)
+    env = from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon=20)
     assert shares(env) == pytest.approx([1.0] * 5, abs=1e-12)
 
 
 @pytest.mark.slow
 def test_cliff_walking_is_solved():
-    env = FiniteMDP.from_gymnasium("CliffWalking-v1", horizon=20)
+    env = from_gymnasium("CliffWalking-v1", horizon=20)
     assert shares(env, n_samples=20) == pytest.approx([1.0] * 5, abs=1e-12)
     assert env.original_value(env.optimal_value) == pytest.approx(-13)
 
@@ -29,5 +29,5 @@ def test_cliff_walking_is_solved():
 @pytest.mark.slow
 def test_slippery_frozen_lake_is_nearly_solved():
     """A hard one: the minimum gap is 3e-5, so that most wrong actions cost next to nothing."""
-    env = FiniteMDP.from_gymnasium(gymnasium.make("FrozenLake-v1"), horizon=20)
+    env = from_gymnasium(gymnasium.make("FrozenLake-v1"), horizon=20)
     assert min(shares(env, n_samples=20_000, eps_r=1e-3, ridge=1e-4)) > 0.9

@@ -16,7 +16,7 @@ from test_rows_of_runs import same_result
 
 import dmq_fast as dmq
 from dmq_fast.baselines import UCBQ, UniformLeastSquares
-from dmq_fast.environments import FiniteMDP, block_mdp
+from dmq_fast.environments import FiniteMDP, block_mdp, from_gymnasium
 from dmq_fast.kernels import LevelRows
 from dmq_fast.moments import DENSE_BELOW
 from dmq_fast.samplers import ExactSampler, FlowSampler, RolloutSampler
@@ -336,9 +336,9 @@ def ring(n, slippery=0.0):
 @pytest.mark.parametrize("slippery", [0.0, 0.25])
 def test_large_tables_of_gymnasium_are_sparse_and_the_same(slippery, monkeypatch):
     """Transitions stay dense where rewards depend on the next state."""
-    dense = FiniteMDP.from_gymnasium(ring(60, slippery), 4)
+    dense = from_gymnasium(ring(60, slippery), 4)
     monkeypatch.setattr("dmq_fast.environments.gym.tables.MOST_DENSE", 1000)
-    env = FiniteMDP.from_gymnasium(ring(60, slippery), 4)
+    env = from_gymnasium(ring(60, slippery), 4)
     assert isinstance(dense.features[0], np.ndarray) and sp.issparse(env.features[0])
     assert sp.issparse(env.P[0]) == (slippery == 0.0) and isinstance(dense.P[0], np.ndarray)
     assert (env.features[0].toarray() == dense.features[0]).all() and env.n_states == dense.n_states
@@ -353,10 +353,10 @@ def test_large_tables_of_gymnasium_are_sparse_and_the_same(slippery, monkeypatch
 def test_tables_of_gymnasium_take_sparse_features():
     rng = np.random.default_rng(0)
     phi = np.where(rng.random((60, 40)) < 0.1, 0.2, 0.0)
-    ours, theirs = (FiniteMDP.from_gymnasium(ring(60), 4, features=given) for given in (sp.csc_array(phi), phi))
+    ours, theirs = (from_gymnasium(ring(60), 4, features=given) for given in (sp.csc_array(phi), phi))
     assert (ours.features[0].toarray() == theirs.features[0]).all()
     with pytest.raises(ValueError, match="features: expected 60 rows, one for each state"):
-        FiniteMDP.from_gymnasium(ring(60), 4, features=sp.csr_array(phi[:50]))
+        from_gymnasium(ring(60), 4, features=sp.csr_array(phi[:50]))
 
 
 LARGE = """

@@ -7,6 +7,7 @@ from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.control import cart_pole, mountain_car
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
+from dmq_fast.environments.gym.tables import from_gymnasium
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
@@ -29,6 +30,7 @@ __all__ = [
     "deep_sea",
     "describe",
     "diabolical_lock",
+    "from_gymnasium",
     "linear_mdp",
     "linear_q",
     "lock_bernoulli",

@@ -26,13 +26,12 @@ from dmq_fast.environments.arrays import (
     frozen_csr,
     refuse_where,
 )
-from dmq_fast.environments.gym.tables import read_tables
 from dmq_fast.kernels import is_sparse, transition_edges
 from dmq_fast.moments import DENSE_BELOW
 from dmq_fast.policy import check_horizon
 
 if TYPE_CHECKING:
-    from dmq_fast._support.arrays import AnySparse, Sparse
+    from dmq_fast._support.arrays import Sparse
 
 __all__ = ["FiniteMDP", "PolicyLike", "scaled_mdp"]
 
@@ -212,51 +211,6 @@ class FiniteMDP:
         vars(self).update(state)
         for array in (*self.P, *self.R, *self.features, self.start, self.caps):
             frozen_csr(array) if is_sparse(array) else frozen(array)
-
-    @classmethod
-    def from_gymnasium(
-        cls,
-        env: Any,
-        horizon: int,
-        *,
-        features: ArrayLike | AnySparse | Callable[[int], ArrayLike] | None = None,
-        name: str | None = None,
-    ) -> FiniteMDP:
-        """Read a tabular Gymnasium environment (FrozenLake, CliffWalking, Taxi) from its transition table.
-
-        Parameters
-        ----------
-        env : gymnasium.Env or str
-            An environment with ``env.unwrapped.P`` and ``env.unwrapped.initial_state_distrib``, or its id. A copy of it
-            plays 2,000 random steps, which the table must have; where it cannot be copied, it plays them itself.
-        horizon : int
-            Number of levels H >= 1. Episodes that end earlier stay in an absorbing state.
-        features : array_like, SciPy sparse matrix or array, or callable, optional
-            Shape (number of Gymnasium states, d), or a function from a Gymnasium state to a vector of length
-            d. Default: one-hot over the states that can be reached within the horizon. The absorbing state
-            has features 0, except that by default it gets a slot of its own where it pays the reward shift.
-            One-hot features of 2,048 states or more are sparse, and so are transitions of 2^22 entries or more unless
-            rewards depend on the next state.
-        name : str, optional
-            Default: the environment's id.
-
-        Returns
-        -------
-        FiniteMDP
-            With rewards shifted and scaled so that they are nonnegative and the largest path sum is 1;
-            `original_value` converts back.
-
-        Raises
-        ------
-        ImportError
-            If `env` is an id and Gymnasium is not installed.
-        TypeError
-            If the environment has no transition table.
-        ValueError
-            If the horizon or the features are out of range, the table is malformed, a wrapper may change the
-            environment, or a step has probability 0 in the table.
-        """
-        return scaled_mdp(**read_tables(env, horizon, features=features, name=name)._asdict())
 
     @cached_property
     def expected_rewards(self) -> tuple[Array, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from dmq_fast.environments._box import box_features, box_of
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
-from dmq_fast.environments.gym.tables import has_table, make_environment
+from dmq_fast.environments.gym.tables import from_gymnasium, has_table, make_environment
 
 __all__ = ["gymnasium_environment"]
 
@@ -77,10 +77,10 @@ def gymnasium_environment(
             for name, value in options.items():
                 if value is not None:
                     raise ValueError(f"{name}: expected none with tables, got {value!r}; through='step' takes it")
-            return FiniteMDP.from_gymnasium(made, horizon)
+            return from_gymnasium(made, horizon)
         shift, scale = SHIFTS.get(env, 0.0), None
         if tables and (reward_shift is None or reward_scale is None):
-            known = FiniteMDP.from_gymnasium(made, horizon)
+            known = from_gymnasium(made, horizon)
             shift, scale = known.reward_shift, known.reward_scale
         feature_map = None
         recorded: dict[str, Any] = {"env": env, "horizon": horizon, "through": "step"}

@@ -21,29 +21,18 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast._support.checks import integer
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments.arrays import as_float64, as_table
+from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
 from dmq_fast.kernels import is_sparse
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import AnySparse, Sparse
 
-__all__ = ["Tables", "has_table", "import_gymnasium", "make_environment", "read_tables", "scalar_arguments"]
+__all__ = ["from_gymnasium", "has_table", "import_gymnasium", "make_environment", "scalar_arguments"]
 
 Array = NDArray[np.float64]
 
 MOST_DENSE = 2**22
 """Number of entries up to which transitions and features are dense; they take 32 MB."""
-
-
-class Tables(NamedTuple):
-    """Arguments of `scaled_mdp`: a finite MDP whose rewards are shifted, but not yet scaled."""
-
-    P: list[Array | Sparse]
-    R: list[Array]
-    features: list[Array | Sparse]
-    start: Array
-    reward_shift: float
-    name: str
-    parameters: dict[str, Any]
 
 
 class _Table(NamedTuple):
@@ -123,20 +112,54 @@ def meant(gymnasium: Any, identifier: str, arguments: Mapping[str, Any]) -> str:
     return next((suggestion(given, known) for given in arguments if given not in known), "")
 
 
-def read_tables(
+def from_gymnasium(
     env: Any,
     horizon: int,
     *,
     features: ArrayLike | AnySparse | Callable[[int], ArrayLike] | None = None,
     name: str | None = None,
-) -> Tables:
-    """Read the tables of `FiniteMDP.from_gymnasium`, where arguments and errors are described.
+) -> FiniteMDP:
+    """Read a tabular Gymnasium environment (FrozenLake, CliffWalking, Taxi) from its transition table.
 
+    Parameters
+    ----------
+    env : gymnasium.Env or str
+        An environment with ``env.unwrapped.P`` and ``env.unwrapped.initial_state_distrib``, or its id. A copy of it
+        plays 2,000 random steps, which the table must have; where it cannot be copied, it plays them itself.
+    horizon : int
+        Number of levels H >= 1. Episodes that end earlier stay in an absorbing state. A step limit that wraps the
+        environment is ignored: the horizon takes its place.
+    features : array_like, SciPy sparse matrix or array, or callable, optional
+        Shape (number of Gymnasium states, d), or a function from a Gymnasium state to a vector of length
+        d. Default: one-hot over the states that can be reached within the horizon. The absorbing state
+        has features 0, except that by default it gets a slot of its own where it pays the reward shift.
+        One-hot features of 2,048 states or more are sparse, and so are transitions of 2^22 entries or more unless
+        rewards depend on the next state.
+    name : str, optional
+        Default: the environment's id.
+
+    Returns
+    -------
+    FiniteMDP
+        With rewards shifted and scaled so that they are nonnegative and the largest path sum is 1;
+        `FiniteMDP.original_value` converts back.
+
+    Raises
+    ------
+    ImportError
+        If `env` is an id and Gymnasium is not installed.
+    TypeError
+        If the environment has no transition table.
+    ValueError
+        If the horizon or the features are out of range, the table is malformed, a wrapper may change the
+        environment, or a step has probability 0 in the table.
+
+    Notes
+    -----
     The states of every level are the Gymnasium states that can be reached within the horizon, in increasing order, then
     one absorbing state for ended episodes. Where one action can lead to the same state with different rewards, that
     state has a copy for each of them (after the absorbing state), which goes on in the same way and has the same
-    features: the joint law of reward and next state is the environment's own. A step limit that wraps the environment
-    is ignored: the horizon takes its place.
+    features: the joint law of reward and next state is the environment's own.
     """
     horizon = integer("horizon", horizon, 1)
     if isinstance(env, str):
@@ -169,7 +192,7 @@ def read_tables(
     start[: len(kept)] = table.initial[kept]
     spec = getattr(env, "spec", None)
     identifier = spec.id if spec is not None else type(_bare(env)).__name__
-    return Tables(
+    return scaled_mdp(
         P=[P] * (horizon if depends_on_target else horizon - 1),
         R=[model.table(rewards, n_actions) if depends_on_target else largest] * horizon,
         features=[phi] * horizon,
