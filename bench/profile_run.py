@@ -23,8 +23,6 @@ from reference import NumpySampler, ReferenceDMQ
 
 import dmq_fast as dmq
 from dmq_fast import environments
-from dmq_fast.kernels import draw_each, draw_until_shift
-from dmq_fast.samplers import rollout
 from dmq_fast.sessions import Resources
 
 ROUNDS = 9
@@ -63,13 +61,9 @@ class Timed:
         value = getattr(self.inner, name)
         return self._clock(value) if callable(value) else value
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the object itself, and add the time to the sum."""
-        return self._clock(self.inner)(*arguments)
-
 
 def profiled(algorithm: dmq.DMQ) -> tuple[float, dict[str, float]]:
-    """Return the seconds of a run, and those of compiled code, where policies are drawn and candidates checked."""
+    """Return the seconds of a run, and those of compiled code."""
     sampler: Any = algorithm.sampler
     surroundings = (algorithm.stream, algorithm.budget, algorithm.workers, algorithm.executor, algorithm.progress)
     session: Any = algorithm.settings.session(Resources(algorithm.variant, sampler, *surroundings), None)
@@ -79,16 +73,12 @@ def profiled(algorithm: dmq.DMQ) -> tuple[float, dict[str, float]]:
         "rollouts": Timed(model),
         "oracle": Timed(linear.matrix_scan),
         "regression": Timed(linear._ridge_fit),
-        "policies": Timed(lambda timed, *arguments: draw_each(timed.inner, *arguments)),
-        "candidates": Timed(lambda timed, *arguments: draw_until_shift(timed.inner, *arguments)),
     }
-    sampler._model, linear.matrix_scan, linear._ridge_fit, rollout.draw_each, rollout.draw_until_shift = (
-        kernels.values()
-    )
+    sampler._model, linear.matrix_scan, linear._ridge_fit = kernels.values()
     began = time.perf_counter()
     session.algorithm.algorithm_1()
     seconds = time.perf_counter() - began
-    sampler._model, rollout.draw_each, rollout.draw_until_shift = model, draw_each, draw_until_shift
+    sampler._model = model
     return seconds, {name: timed.seconds for name, timed in kernels.items()}
 
 
@@ -105,8 +95,8 @@ def reference(env: environments.FiniteMDP, algorithm: dmq.DMQ, n_samples: int) -
 
 def main() -> None:
     """Print the table: the fastest of several runs, which take turns with the reference."""
-    names = "run | N | trajectories | ms | rollouts | oracle | regression | policies | candidates | Python"
-    print(f"| {names} | reference / ours |\n|{'---|' * 11}")
+    names = "run | N | trajectories | ms | rollouts | oracle | regression | Python"
+    print(f"| {names} | reference / ours |\n|{'---|' * 9}")
     for n_samples in (20, 100, 1000):
         for name, env in CASES.items():
             algorithm = dmq.DMQ(env, n_samples=n_samples, rng=1, **SETTINGS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast.kernels import CompiledModel, RowOracle, RowScan, ShiftScan, draw_until_shift
+from dmq_fast.kernels import CompiledModel, RowOracle, RowScan, ShiftScan
 from dmq_fast.policy import rules_of
 
 HORIZON, EPS_R, RATIO, MEMBERS = 60, 0.01, 2.0, 20
@@ -83,28 +83,3 @@ def test_one_dense_row(benchmark, d, form):
         scan = ShiftScan(d, 1.0, 100.0, EPS_R, False)
         found, _ = benchmark(scan.scan, cover, grams, 1, 0, 99, 0)
     assert found == -1
-
-
-@pytest.mark.parametrize("way", ["one by one", "one call"])
-@pytest.mark.parametrize("n", [1, 20])
-def test_candidates(benchmark, n, way):
-    """64 candidates of deep sea 50 x 50 at level 20, one trajectory or more each, on which all answers are False."""
-    env = dmq.environments.deep_sea(50, rng=0)
-    model, levels = dmq.samplers.as_sampler(env)._model, range(20, 50)
-    oracles = [RowOracle(50, EPS_R) for _ in range(50)]
-    for oracle in oracles:
-        oracle.add_gram(np.arange(50), 100.0 * np.eye(50))
-    before = [dmq.Policy.fixed(rng.integers(2, size=50)).rules for rng in map(np.random.default_rng, range(64))]
-    after = dmq.Policy.greedy(np.zeros((50, 2, 50))).rules
-    scan, stream = RowScan(1.0, RATIO), dmq.Stream(0)
-    benchmark.group = f"64 candidates, N = {n}"
-
-    def one_by_one():
-        for i, rules in enumerate(before):
-            rows = model.rollout(rules[:20] + after[20:], n, stream.at(i), levels, (20,), True)[0]
-            assert scan.scan(oracles, rows, n, 20, 49, 21)[0] < 0
-
-    def one_call():
-        assert draw_until_shift(model, scan, oracles, before, after, n, stream, 20, levels, (20,))[1]
-
-    benchmark(one_call if way == "one call" else one_by_one)

@@ -154,12 +154,6 @@ ARGUMENTS = (
     Argument("reuse", bool, None, "fit the predictors to the trajectories that Algorithm 3 has drawn for its checks"),
     Argument("memo", bool, None, "remember the moments of every policy, and never draw with it a second time"),
     Argument(
-        "hindsight",
-        bool,
-        None,
-        "use the trajectories of a call for every policy that would have acted the same on them (variant frugal)",
-    ),
-    Argument(
         "oracle",
         str,
         None,

@@ -14,13 +14,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
-from dmq_fast.covers.candidates import Candidates
 from dmq_fast.covers.cover import CoverMoments
-from dmq_fast.covers.draws import Batch, Draws
+from dmq_fast.covers.draws import Draws
+from dmq_fast.covers.memory import Batch
 from dmq_fast.covers.options import Options
 from dmq_fast.covers.oracle import Oracle, Regression
 from dmq_fast.moments import SparseMoment
-from dmq_fast.policy import Deviations, Policy
+from dmq_fast.policy import Policy
 from dmq_fast.results.history import RETURNED
 
 __all__ = ["DifferenceMaximization"]
@@ -55,7 +55,6 @@ class DifferenceMaximization:
         self.horizon, self.n_actions, self.dimension = draws.sizes
         self.options, self.arithmetic = options, arithmetic
         self.draws, self.oracle, self.regression, self.report = draws, oracle, regression, report
-        self.candidates = Candidates(draws, oracle)
         zero = arithmetic.greedy(arithmetic.zeros((self.n_actions, self.dimension)))
         self.greedy = Policy([zero] * self.horizon)
         self.learned = [False] * self.horizon
@@ -78,7 +77,7 @@ class DifferenceMaximization:
         for a in range(self.n_actions):  # line 1
             self.draws.begin_action(h)
             self.algorithm_3(h, a)  # line 2
-            cover_a = Deviations(self.cover[h], h, a, self.greedy)  # line 4, equation 1
+            cover_a = [pi.deviate(h, a, self.greedy) for pi in self.cover[h]]  # line 4, equation 1
             pairs = self.draws.pairs(cover_a, h)  # lines 3 and 5 to 8
             theta[a] = self.regression.fit(pairs, h)  # line 9, equation 2
             data += pairs
@@ -95,24 +94,14 @@ class DifferenceMaximization:
         later = range(h + 1, self.horizon)
         again = bool(later)  # after the last level there is nothing to check
         while again:
-            again, member = False, -1
-            while (member := self.next_doubtful(h, a, member + 1)) < len(self.cover[h]):  # line 1
-                pi_a = self.cover[h][member].deviate(h, a, self.greedy)
+            again = False
+            for member, pi in enumerate(self.cover[h]):  # line 1
+                pi_a = pi.deviate(h, a, self.greedy)
                 batch = self.draws.trajectories(pi_a, h)  # line 2
                 for level in self.oracle.shifted(self.moments, batch, later, (h, a, member)):  # lines 3 to 6
                     self.add(pi_a, level, batch)  # line 7
                     self.algorithm_2(level)  # line 8
                     again = self.options.recheck  # finding B: earlier checks used the old predictors of `level`
-
-    def next_doubtful(self, h: int, a: int, member: int) -> int:
-        """Return the first member of Pi_h, from `member` on, on whose pi_h^a some answer may not be False.
-
-        The steps of Algorithm 3 are taken on those before it, many in one call of compiled code.
-        """
-        if not self.candidates.can_pass:
-            return member
-        cover_a = Deviations(self.cover[h], h, a, self.greedy)
-        return self.candidates.next(self.moments, cover_a, member)
 
     def check_returned_policy(self) -> None:
         """Test the policy to be returned, which mixes the pi_0^a over start states (finding B, beyond the paper)."""

@@ -71,7 +71,7 @@ class DMQ:
     initial : {"uniform", "fixed"}, sequence of int, sequence of sequences of int, or Policy, optional
         First policy of every cover: a name, the actions of all levels, or a policy. Several action sequences are as
         many policies. The variant's by default.
-    recheck, accumulate, reuse, memo, hindsight : bool, optional
+    recheck, accumulate, reuse, memo : bool, optional
     oracle : {"decision", "value"}, optional
     mixture : {"stratified", "multinomial"}, optional
         Options of the algorithm, described in `covers.options.Options`; the variant's by default. `reuse` implies the
@@ -144,7 +144,6 @@ class DMQ:
         accumulate: bool | None = None,
         reuse: bool | None = None,
         memo: bool | None = None,
-        hindsight: bool | None = None,
         oracle: str | None = None,
         mixture: str | None = None,
         function_class: FunctionClass | None = None,
@@ -163,7 +162,7 @@ class DMQ:
         constants = {"n_samples": n_samples, "ratio": ratio, "eps_s": eps_s, "eps_t": eps_t}
         constants |= {"eps_r": eps_r, "ridge": ridge}
         choices: dict[str, Any] = {"recheck": recheck, "accumulate": accumulate, "reuse": reuse, "memo": memo}
-        choices |= {"hindsight": hindsight, "oracle": oracle, "mixture": mixture}
+        choices |= {"oracle": oracle, "mixture": mixture}
         others = {"initial": initial, "function_class": function_class, "max_policies": max_policies}
         self.variant = variant_of(variant, aim | constants | choices | others)
         self.journal = as_journal(journal, in_float64=in_float64)

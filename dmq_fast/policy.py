@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLLOWS_EXACT",
-    "Deviations",
     "Optimistic",
     "Policy",
     "Sizes",
@@ -71,12 +70,10 @@ class Policy:
     array([0, 1])
     """
 
-    __slots__ = ("_rules", "origin")
+    __slots__ = ("rules",)
 
-    _rules: tuple[Rule, ...] | None
-    origin: tuple[Policy, int, Rule, Policy] | None
-    """Of a policy that `deviate` returned: the policy followed before a level, that level, its rule, and the policy
-    followed after it."""
+    rules: tuple[Rule, ...]
+    """One rule for each level."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         rules = tuple(rules)
@@ -85,27 +82,14 @@ class Policy:
         for level, rule in enumerate(rules):
             if not isinstance(rule, Rule):
                 raise TypeError(f"rules: expected a Rule at level {level}, got {type(rule).__name__}")
-        set_rules(self, rules)
-        set_origin(self, None)
+        object.__setattr__(self, "rules", rules)
 
     @classmethod
-    def _of(cls, rules: tuple[Rule, ...] | None, origin: tuple[Policy, int, Rule, Policy] | None = None) -> Policy:
-        """Return the policy of these rules, or of that origin, without checks."""
+    def _of(cls, rules: tuple[Rule, ...]) -> Policy:
+        """Return the policy of these rules, without checks."""
         policy = object.__new__(cls)
-        set_rules(policy, rules)
-        set_origin(policy, origin)
+        object.__setattr__(policy, "rules", rules)
         return policy
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        """One rule for each level."""
-        if self._rules is None:  # most deviations of a run are known by their content, and never followed
-            assert self.origin is not None
-            before, level, rule, after = self.origin
-            # Concatenation takes two thirds of the time of unpacking.
-            set_rules(self, before.rules[:level] + (rule,) + after.rules[level + 1 :])  # noqa: RUF005
-            assert self._rules is not None
-        return self._rules
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Policy is immutable; {name} cannot be set")
@@ -152,7 +136,8 @@ class Policy:
         if len(tail.rules) != horizon:
             raise ValueError(f"theta: expected {horizon} levels, got {len(tail.rules)}")
         rule = fixed(action) if type(action) is int else Fixed(action)
-        return Policy._of(None, (self, level, rule, tail))
+        # Concatenation takes two thirds of the time of unpacking.
+        return Policy._of(self.rules[:level] + (rule,) + tail.rules[level + 1 :])  # noqa: RUF005
 
     def replace(self, level: int, rule: Rule) -> Policy:
         """Return the policy that follows `rule` at one level and this policy at the others."""
@@ -260,40 +245,6 @@ class Policy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Policy, (self.rules,))
-
-
-class Deviations(Sequence[Policy]):
-    """pi_h^a of each policy pi of a cover (paper, equation 1), made when it is read.
-
-    Parameters
-    ----------
-    cover : sequence of Policy
-        Pi_h, not copied: a policy that is added to it later has its deviation here.
-    level, action, after
-        As in `Policy.deviate`.
-    """
-
-    __slots__ = ("after", "cover", "level", "rule")
-
-    def __init__(self, cover: Sequence[Policy], level: int, action: int, after: Policy) -> None:
-        self.cover, self.level, self.rule, self.after = cover, level, fixed(action), after
-
-    def __len__(self) -> int:
-        return len(self.cover)
-
-    @overload
-    def __getitem__(self, index: int) -> Policy: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Policy]: ...
-    def __getitem__(self, index: int | slice) -> Policy | list[Policy]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self.cover[index].deviate(self.level, self.rule.action, self.after)
-
-
-# What `__setattr__` refuses, for the constructors.
-set_rules: Callable[[Policy, tuple[Rule, ...] | None], None] = Policy._rules.__set__  # type: ignore[misc, union-attr]
-set_origin: Callable[[Policy, tuple[Policy, int, Rule, Policy] | None], None] = Policy.origin.__set__  # type: ignore[misc, union-attr]
 
 
 def block_of(features: Any, dimension: int | None) -> NDArray[np.float64] | Sparse:

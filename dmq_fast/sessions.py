@@ -186,8 +186,6 @@ class MonteCarlo:
         initial = VARIANTS[variant].initial if initial is None else initial
         name, self.initial = initial_policies(initial, sampler, stream, exact=not in_float64)
         self.options = Options.of(variant, in_float64=in_float64, initial=name, **choices)
-        if self.options.hindsight:
-            check_shown(sampler, "hindsight")
         self.solver()  # raises an error if the class does not fit
 
     def solver(self) -> Solver:

@@ -1228,50 +1228,6 @@ def planner(rng: np.random.Generator) -> None:
     walk(given, [add, play if played else add, plan, plan, read, estimate, imagine, replicate, choose], check, 14)
 
 
-def until_shift(rng: np.random.Generator) -> None:
-    given = Input(rng)
-    horizon, n_actions, d = given.size(3) + 1, given.size(3), given.size(3)
-    if given.chance(0.5):
-        model = kernels.FiniteModel(*finite_parts(given, horizon, n_actions, d))
-    else:
-        env, feature_map = compiled_of(given, horizon)
-        model = kernels.CompiledModel(env, feature_map)
-        n_actions, d = model.n_actions, model.dimension
-    eps_s, eps_t, eps_r = given.positive(), given.positive(), given.positive()
-    if given.chance(0.5):
-        scan: Any = kernels.RowScan(eps_s, eps_t)
-        cover: Any = [kernels.RowOracle(d, eps_r) for _ in range(horizon)]
-        if given.spoils():
-            cover[rng.integers(horizon)] = given.pick(None, kernels.RowOracle(d + 1, 1.0), given.junk())
-    else:
-        scan, cover = kernels.ShiftScan(d, eps_s, eps_t, eps_r, False), np.zeros((horizon, d, d))
-    if given.spoils():
-        scan = given.pick(None, kernels.RowScan(1.0, 1.0), kernels.ShiftScan(d, 1.0, 1.0, 1.0, False), given.junk())
-    if given.spoils():
-        cover = given.pick(None, cover[:-1], np.zeros((horizon, d + 1, d + 1)), [], given.junk())
-    before = [given.rules(horizon, n_actions, d) for _ in range(given.size(3))]
-    if given.spoils():
-        before = given.pick(
-            [], tuple(before), [None], [()], [before[0], None], None, [*before, before[0][:1]], given.junk()
-        )
-    h = given.integer(0, horizon - 2)
-    levels = given.pick(range(horizon), range(horizon), range(int(h) + 1, horizon) if isinstance(h, int) else range(1))
-    levels = given.levels(horizon) if given.spoils() else levels
-    n = given.count(1, given.pick(4, 300))
-    policy, source, returns_from = given.rules(horizon, n_actions, d), given.stream(), given.levels(horizon)
-    with fails(ArithmeticError, "a greedy score is not finite"):
-        each = kernels.draw_each(
-            model, before, policy, n, source, h, levels, returns_from, isinstance(scan, kernels.RowScan)
-        )
-        assert len(each) == len(before)
-        drawn, certain, seconds = kernels.draw_until_shift(
-            model, scan, cover, before, policy, n, source, h, levels, returns_from
-        )
-    assert 1 <= len(drawn) <= len(before) and certain in (True, False) and seconds >= 0.0
-    for one, other in zip(each, drawn, strict=False):
-        assert np.array_equal(one[1], other[1], equal_nan=True) and np.array_equal(one[2], other[2], equal_nan=True)
-
-
 # Arguments, and objects that nobody has initialised
 
 
@@ -1400,7 +1356,6 @@ TARGETS = {
     "episode": Target(episode, 2.0),
     "learner": Target(learner, 4.0, (MemoryError,)),
     "planner": Target(planner, 4.0, (MemoryError,)),
-    "until_shift": Target(until_shift, 3.0, (MemoryError,)),
     "arguments": Target(arguments, 2.0),
     "wild": Target(wild, 6.0, (MemoryError,)),
 }

@@ -116,7 +116,7 @@ def test_every_option_of_the_algorithm_arrives(run):
         "n_samples": 7, "eps_s": 0.5, "eps_t": 1.5, "eps_r": 0.02, "ridge": 0.003, "ratio": 3.0
     }  # fmt: skip
     assert summary["options"] == {
-        "initial": "uniform", "recheck": False, "accumulate": True, "reuse": False, "memo": True, "hindsight": False,
+        "initial": "uniform", "recheck": False, "accumulate": True, "reuse": False, "memo": True,
         "oracle": "value", "mixture": "multinomial",
     }  # fmt: skip
 

@@ -16,7 +16,8 @@ import dmq_fast as dmq
 from dmq_fast._support.words import level_names
 from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.covers.draws import mixture
-from dmq_fast.covers.memory import Known, Memory, Tables
+from dmq_fast.covers.memory import Batch, Memory
+from dmq_fast.covers.oracle import Regression
 from dmq_fast.environments import (
     FiniteMDP,
     chain,
@@ -220,21 +221,50 @@ def test_moments_dropped_from_memory_are_drawn_again_bit_for_bit(monkeypatch, ch
 
 def test_the_memory_drops_what_was_not_looked_at_for_longest():
     moments = [Moments(1, (0,), np.zeros((1, 2, 2)), {}) for _ in range(4)]
-    memory = Memory(3 * moments[0].nbytes)
-    for call in (1, 2, 3):
-        memory.note(0, call, Known(call, (dmq.Policy.uniform(1),)))
-        memory.keep(call, moments[call - 1])
-    assert memory.moments(1) is moments[0]
-    memory.keep(4, moments[3])
-    assert [memory.moments(call) is not None for call in (1, 2, 3, 4)] == [True, False, True, True]
-    assert memory.find(0, 2) == Known(2, (dmq.Policy.uniform(1),))
-    memory.spend(3)
-    assert (memory.find(0, 3), memory.moments(3), memory.find(1, 1)) == (None, None, None)
+    memory, drawn_again = Memory(3 * moments[0].nbytes), []
+    batches = [Batch(i, dmq.Policy.uniform(1), drawn_again.append, moments[i]) for i in range(4)]
+
+    def at_hand():
+        return [batch.kept is not None for batch in batches]
+
+    for i in (0, 1, 2):
+        memory.note(0, (i,), batches[i])
+    assert at_hand() == [True] * 4
+    assert memory.find(0, (0,)) is batches[0]
+    memory.note(0, (3,), batches[3])
+    assert at_hand() == [True, False, True, True]
+    assert memory.find(0, (1,)) is batches[1] and batches[1].moments is None and drawn_again == [batches[1]]
+    batches[2].spent = True
+    assert (memory.find(0, (2,)), memory.find(1, (0,)), memory.find(0, (9,))) == (None, None, None)
+    memory.keep(batches[0], moments[0])  # again
+    assert (memory.size, at_hand()) == (3 * moments[0].nbytes, [True, False, True, True])
     memory.forget(0)
-    assert (memory.find(0, 1), memory.moments(1)) == (None, None)
-    assert memory.size == moments[3].nbytes
-    memory.keep(5, Moments(1, (0,), np.zeros((1, 20, 20)), {}))
-    assert (memory.moments(5), memory.size) == (None, 0)
+    assert (memory.find(0, (0,)), memory.size, at_hand()) == (None, 0, [False] * 4)
+    memory.keep(batches[0], Moments(1, (0,), np.zeros((1, 20, 20)), {}))
+    assert (batches[0].kept, memory.size) == (None, 0)
+
+
+def test_a_batch_has_the_moments_of_one_level_when_asked_for_them():
+    whole = Moments(2, (3, 4), np.arange(8.0).reshape(2, 2, 2), {})
+    for kept in (whole, None):
+        batch = Batch(7, dmq.Policy.uniform(5), lambda _: whole, kept)
+        one = batch.at(4)
+        assert (one.call, one.policy, one.moments.levels) == (7, batch.policy, (4,))
+        np.testing.assert_array_equal(one.moments.grams, whole.grams[1:])
+
+
+@pytest.mark.parametrize("chosen", OPTIONS[1:6], ids=str)
+def test_the_pairs_of_a_level_keep_no_other_level(chosen, monkeypatch):
+    """Algorithm 2 holds them while it runs for later levels, up to H of it at a time."""
+    fit, held = Regression.fit, []
+
+    def fit_and_look(self, pairs, h):
+        held.extend(tuple(pair.moments.levels) == (h,) for pair in pairs)
+        return fit(self, pairs, h)
+
+    monkeypatch.setattr(Regression, "fit", fit_and_look)
+    dmq.DMQ(combination_lock(6, 3, rng=0), n_samples=2, rng=0, **chosen).learn()
+    assert len(held) > 20 and all(held)
 
 
 def test_policies_are_remembered_by_content():
@@ -274,35 +304,26 @@ def test_where_states_are_known_policies_that_act_the_same_are_one():
 @pytest.mark.parametrize("known", [True, False])
 def test_the_content_of_a_policy_is_that_of_its_rules_alone(known):
     env = chain(5, rng=0)
-    memory = Memory(actions=RolloutSampler(env).actions if known else None)
+    actions = RolloutSampler(env).actions if known else lambda level, rule: None
+    memory = Memory(actions=actions if known else None)
     rng = np.random.default_rng(0)
     policies = [dmq.Policy.uniform(5), *(dmq.Policy.greedy(rng.normal(size=(5, 2, env.dimension))) for _ in range(3))]
-    for _ in range(40):
+    for _ in range(30):
         before, after = (policies[i] for i in rng.integers(len(policies), size=2))
         policies.append(before.deviate(int(rng.integers(5)), int(rng.integers(2)), after))
-        policies.append(after.replace(int(rng.integers(5)), Greedy(rng.normal(size=(2, env.dimension)))))
-    fresh = Memory(actions=memory._tables._actions)
-    for policy in policies:
-        for levels in range(6):
-            assert memory.content(policy, levels) == fresh.content(dmq.Policy(policy.rules), levels)
-    assert len({memory.content(policy, 5) for policy in policies}) > 20
 
+    def same(one, other, levels):
+        for level, rules in enumerate(zip(one.rules[:levels], other.rules[:levels], strict=True)):
+            mine, theirs = (actions(level, rule) for rule in rules)
+            if (rules[0] != rules[1]) if mine is None or theirs is None else (mine != theirs).any():
+                return False
+        return True
 
-def test_a_known_policy_that_deviates_is_recognised_without_a_look_at_each_level(monkeypatch):
-    looks = []
-
-    class Counted(Tables):
-        def __getitem__(self, key):
-            looks.append(key)
-            return super().__getitem__(key)
-
-    monkeypatch.setattr("dmq_fast.covers.memory.Tables", Counted)
-    before, after = dmq.Policy.fixed([0] * 50), dmq.Policy.fixed([1] * 50)
-    memory = Memory(actions=lambda level, rule: np.array([rule.action]))
-    first = memory.content(before.deviate(20, 2, after), 50)
-    looks.clear()
-    assert memory.content(before.deviate(20, 2, after), 50) == first
-    assert len(looks) <= 1
+    for levels in range(6):
+        contents = [memory.content(policy, levels) for policy in policies]
+        for (one, mine), (other, theirs) in itertools.product(zip(policies, contents, strict=True), repeat=2):
+            assert (mine == theirs) == same(one, other, levels)
+    assert len(set(contents)) > 15
 
 
 class Questioned:

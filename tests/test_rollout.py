@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from dmq_fast.environments import FiniteMDP, combination_lock
+from dmq_fast.environments import FiniteMDP, combination_lock, mountain_car, river_swim
+from dmq_fast.features import TileCoding
 from dmq_fast.kernels import FiniteModel, Fixed, Greedy, Stream, Uniform, alias_tables, transition_edges
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import RolloutSampler
@@ -540,3 +541,18 @@ def test_chunks_of_any_number_are_computed_when_asked_for():
     assert list(RolloutSampler(combination_lock(2, rng=0)).chunks(0)) == [0]
     with pytest.raises(ValueError, match="n: expected"):
         RolloutSampler(combination_lock(2, rng=0)).chunks(-1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 513, 2000])
+def test_rows_are_those_of_the_matrices(n):
+    for env in (river_swim(30, 12), mountain_car(horizon=6, features=TileCoding([-1.2, -0.07], [0.6, 0.07], 6, 4))):
+        model, levels = RolloutSampler(env)._model, [0, 2, env.horizon - 1]
+        kinds = (Uniform(), Fixed(1), Greedy(np.random.default_rng(1).normal(size=(env.n_actions, env.dimension))))
+        rules = tuple(kinds[h % 3] for h in range(env.horizon))
+        rows, *sums = model.rollout(rules, n, Stream(3), levels, (1, 2), True)
+        grams, *their_sums = model.rollout(rules, n, Stream(3), levels, (1, 2), False)
+        assert rows.n_levels == len(levels)
+        for i in range(len(levels)):
+            np.testing.assert_allclose(rows.gram(i), grams[i], rtol=1e-13, atol=1e-300)
+        np.testing.assert_allclose(sums[0], their_sums[0], rtol=1e-13, atol=1e-15)
+        np.testing.assert_array_equal(sums[1], their_sums[1])

@@ -326,3 +326,27 @@ class TestLevelRows:
             LevelRows.of([np.eye(2)]).gram(1)
         with pytest.raises(TypeError, match=r"LevelRows\.of"):
             LevelRows()
+
+
+def test_the_sum_of_rows_is_that_of_their_pairs():
+    rng = np.random.default_rng(0)
+    parts = [
+        LevelRows.of(
+            [rng.integers(0, 2, (3, 4)) * 0.1, rng.integers(0, 2, (5, 4)) * 0.1], [rng.random(3), rng.random(5)]
+        )
+        for _ in range(20)
+    ]
+    places = [i % 2 for i in range(20)]
+    expected = parts[0].pick([0])
+    for part, place in zip(parts[1:], places[1:], strict=True):
+        expected = expected + part.pick([place])
+    total = LevelRows.total(parts, places)
+    for ours, theirs in zip(total.arrays(0), expected.arrays(0), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for arguments, error in [
+        (([], []), ValueError), ((parts, places[1:]), ValueError), ((parts[:1], [2]), IndexError),
+        ((parts[:1], [-1]), IndexError), (([parts[0], LevelRows.of([[[1.0]]])], [0, 0]), ValueError),
+        (([parts[0], None], [0, 0]), TypeError),
+    ]:  # fmt: skip
+        with pytest.raises(error):
+            LevelRows.total(*arguments)

@@ -30,7 +30,6 @@ RUNS = [
     {"n_samples": 3, "variant": "paper", "max_trajectories": 4000},
     {"n_samples": 3, "variant": "sound", "mixture": "multinomial", "max_trajectories": 4000},
     {"n_samples": 2, "variant": "frugal", "oracle": "value"},
-    {"n_samples": 2, "variant": "frugal", "hindsight": True},
 ]
 
 

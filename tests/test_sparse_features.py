@@ -101,7 +101,6 @@ RUNS = [
     {"n_samples": 1, "variant": "frugal"},
     {"n_samples": 3, "variant": "sound", "max_trajectories": 3000},
     {"n_samples": 2, "variant": "frugal", "oracle": "value"},
-    {"n_samples": 2, "variant": "frugal", "hindsight": True},
 ]
 
 

@@ -2,70 +2,99 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from operator import is_
+from collections.abc import Callable
+from operator import getitem
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.kernels import Rule
 from dmq_fast.moments import Moments
-from dmq_fast.policy import Deviations, Policy
+from dmq_fast.policy import Policy
 
-__all__ = ["Known", "Memory"]
+__all__ = ["Batch", "Memory"]
 
 LIMIT = 2**28
 """Default limit of the moments kept, in bytes. Dropped moments are drawn again from the stream of their call."""
 
-REMEMBERED = 2**18
-"""Largest number of sums of digests kept, some ten megabytes."""
+
+Content = tuple[int, ...]
+"""The rules of a policy, or of its first levels, by number."""
 
 
-@dataclass(slots=True)
-class Known:
-    """Number of a call of the sampler, the policy that it followed, and what the oracle found on it.
+class Batch:
+    """Trajectories of one call of the sampler, known by their moments.
 
-    The policy is one of several, which share most of what they are. The oracle certainly answers False on the
-    trajectories of this call for every S_h that has not changed since time `refuted` of `CoverMoments`.
+    Parameters
+    ----------
+    call : int
+        Number of the call.
+    policy : Policy
+        The policy that was followed.
+    draw : callable
+        ``draw(batch)`` draws the moments of the call again, bit for bit. It is called where they are read and not at
+        hand: they were dropped, or the call was counted in a replay.
+    moments : Moments, optional
+        The moments, if they are at hand.
+
+    Attributes
+    ----------
+    call, policy
+        The arguments.
+    kept : Moments or None
+        The moments, while they are at hand.
+    refuted : int
+        The oracle certainly answers False on these trajectories for every S_h that has not changed since this time of
+        `CoverMoments`; -1 if it was not asked yet.
+    spent : bool
+        Whether the trajectories may not be used again.
     """
 
-    call: int
-    policies: Sequence[Policy]
-    member: int = 0
-    refuted: int = -1
+    __slots__ = ("_draw", "call", "kept", "policy", "refuted", "spent")
+
+    def __init__(
+        self, call: int, policy: Policy, draw: Callable[[Batch], Moments], moments: Moments | None = None
+    ) -> None:
+        self.call, self.policy, self._draw, self.kept = call, policy, draw, moments
+        self.refuted, self.spent = -1, False
 
     @property
-    def policy(self) -> Policy:
-        """The policy that was followed."""
-        return self.policies[self.member]
+    def moments(self) -> Moments:
+        """The moments of the trajectories, drawn again where they are not at hand."""
+        return self._draw(self) if self.kept is None else self.kept
+
+    def at(self, level: int) -> Batch:
+        """Return the same trajectories with the moments of one level only, so that the others can be freed."""
+        if self.kept is None:
+            return Batch(self.call, self.policy, lambda _: self.moments.at(level))
+        return Batch(self.call, self.policy, self._draw, self.kept.at(level))
 
 
-class Tables(dict[tuple[int, Rule], int]):
-    """Digest of the actions of a rule at a level, or of the rule, by level and rule; computed on first use."""
+class Numbers(dict[Rule, int]):
+    """Number of a rule at a level; rules that take the same actions there have the same. Given on first use.
 
-    def __init__(self, actions: Callable[[int, Rule], NDArray[np.int64] | None] | None) -> None:
+    Parameters
+    ----------
+    level : int
+    actions : callable or None
+        As for `Memory`.
+    """
+
+    def __init__(self, level: int, actions: Callable[[int, Rule], NDArray[np.int64] | None] | None) -> None:
         super().__init__()
-        self._actions = actions
+        self._level, self._actions = level, actions
+        self._kinds: dict[Rule | bytes, int] = {}
 
-    def __missing__(self, key: tuple[int, Rule]) -> int:
-        level, rule = key
-        actions = None if self._actions is None else self._actions(level, rule)
-        whole = hashlib.blake2b(b"%d %d;" % (level, actions is None), digest_size=16)
-        whole.update(rule.digest if actions is None else actions.tobytes())
-        self[key] = table = int.from_bytes(whole.digest())
-        return table
-
-
-NOTHING: dict[int, Known] = {}
-"""What is known of a target level for which nothing was drawn."""
+    def __missing__(self, rule: Rule) -> int:
+        actions = None if self._actions is None else self._actions(self._level, rule)
+        kind = rule if actions is None else actions.tobytes()
+        self[rule] = number = self._kinds.setdefault(kind, len(self._kinds))
+        return number
 
 
 class Memory:
-    """Index from policies to the calls of the sampler that drew them, and the moments of the calls used last.
+    """Dictionary from policies to the batches that were drawn with them; it keeps the moments of those used last.
 
     Parameters
     ----------
@@ -77,9 +106,7 @@ class Memory:
 
     Notes
     -----
-    A call number and a policy suffice to draw the moments again, bit for bit. The two take some 400 bytes and a pointer
-    for each level, since policies share rules. Policies are compared by content, that is by their rules or actions,
-    never by address.
+    Policies are compared by content, that is by their rules or actions, never by address.
     """
 
     def __init__(
@@ -87,104 +114,47 @@ class Memory:
     ) -> None:
         self.limit = LIMIT if limit is None else limit
         self.size = 0
-        self._tables = Tables(actions)
-        self._contents: dict[int, tuple[Policy, list[int]]] = {}
-        self._covers: dict[int, tuple[Sequence[Policy], list[int]]] = {}
-        self._last: tuple[Policy | None, list[int]] = None, []
-        self._known: dict[int, dict[int, Known]] = {}
-        self._spent: set[int] = set()
-        self._moments: OrderedDict[int, Moments] = OrderedDict()
+        self._actions = actions
+        self._numbers: list[Numbers] = []
+        self._batches: dict[int, dict[Content, Batch]] = {}
+        self._at_hand: OrderedDict[int, Batch] = OrderedDict()
 
-    def content(self, policy: Policy, levels: int) -> int:
-        """Return a digest of the first `levels` rules of a policy.
+    def content(self, policy: Policy, levels: int) -> Content:
+        """Return the numbers of the first `levels` rules of a policy."""
+        while len(self._numbers) < levels:
+            self._numbers.append(Numbers(len(self._numbers), self._actions))
+        return tuple(map(getitem, self._numbers, policy.rules[:levels]))
 
-        It is the sum of the digests of its levels, 16 bytes each. So that of a policy that deviates follows from those
-        of the two policies that it was made of.
-        """
-        if policy.origin is None:
-            return self._sums(policy)[levels]
-        before, level, rule, after = policy.origin
-        if level >= levels:
-            return self._sums(before)[levels]
-        return self._sums(before)[level] + self._deviation(level, rule, after, levels)
+    def find(self, target: int, content: Content) -> Batch | None:
+        """Return the batch that was drawn for a target level with a policy, if it may be used again; otherwise None."""
+        batch = self._batches.get(target, {}).get(content)
+        if batch is None or batch.spent:
+            return None
+        if batch.kept is not None:
+            self._at_hand.move_to_end(batch.call)
+        return batch
 
-    def contents(self, policies: Deviations, levels: int) -> list[int]:
-        """Return the `content` of deviations at a level below `levels`, in the order of their cover.
+    def note(self, target: int, content: Content, batch: Batch) -> None:
+        """Enter a batch that was drawn for a target level, in place of an earlier one with the same policy."""
+        self._batches.setdefault(target, {})[content] = batch
+        if batch.kept is not None:
+            self.keep(batch, batch.kept)
 
-        What a cover of that level contributes is remembered; it may grow, but not change.
-        """
-        cover, level = policies.cover, policies.level
-        if self._covers.get(level, (None, []))[0] is not cover:
-            self._covers[level] = cover, []
-        before = self._covers[level][1]
-        before += [self._sums(pi)[level] for pi in cover[len(before) :]]
-        after = self._deviation(level, policies.rule, policies.after, levels)
-        return [content + after for content in before]
-
-    def _deviation(self, level: int, rule: Rule, after: Policy, levels: int) -> int:
-        """Return what a deviation at a level adds to the content of the policy followed before."""
-        sums = self._sums(after)
-        return self._tables[level, rule] + sums[levels] - sums[level + 1]
-
-    def _sums(self, policy: Policy) -> list[int]:
-        """Return the content of 0, 1, ..., H levels of a policy; remembered, as many policies are made of it."""
-        known = self._contents.get(id(policy))
-        if known is not None:
-            return known[1]
-        if len(self._contents) > REMEMBERED // policy.horizon:
-            self._contents.clear()
-        sums = self._sums_like(*self._last, policy)
-        # The policy is kept, so that no other one takes its address.
-        self._last = self._contents[id(policy)] = policy, sums
-        return sums
-
-    def _sums_like(self, other: Policy | None, known: list[int], policy: Policy) -> list[int]:
-        """Return the sums of a policy, given those of another one; most policies differ from the last at one level."""
-        rules = policy.rules
-        if other is not None and rules != other.rules:
-            level = [*map(is_, rules, other.rules)].index(False)
-            if rules[level + 1 :] == other.rules[level + 1 :]:
-                shift = known[level] + self._tables[level, rules[level]] - known[level + 1]
-                return known[: level + 1] + [total + shift for total in known[level + 1 :]]
-        return list(accumulate(map(self._tables.__getitem__, enumerate(rules)), initial=0))
-
-    def find(self, target: int, content: int) -> Known | None:
-        """Return the call that drew a policy for a target level, if its moments may be used again; otherwise None."""
-        known = self._known.get(target, NOTHING).get(content)
-        return None if known is None or known.call in self._spent else known
-
-    def note(self, target: int, content: int, known: Known) -> None:
-        """Record that a call draws a policy for a target level, in place of an earlier call."""
-        self._known.setdefault(target, {})[content] = known
-
-    def spend(self, call: int) -> None:
-        """Mark a call as spent: its moments may not be used again."""
-        self._spent.add(call)
-        self._drop(call)
-
-    def forget(self, target: int) -> None:
-        """Forget all calls for a target level."""
-        for known in self._known.pop(target, NOTHING).values():
-            self._spent.discard(known.call)
-            self._drop(known.call)
-
-    def moments(self, call: int) -> Moments | None:
-        """Return the moments of a call, unless they were dropped."""
-        moments = self._moments.get(call)
-        if moments is not None:
-            self._moments.move_to_end(call)
-        return moments
-
-    def keep(self, call: int, moments: Moments) -> None:
-        """Keep the moments of a call; drop those unused for longest while the limit is exceeded."""
-        if call in self._moments:
-            self._drop(call)
-        self._moments[call] = moments
+    def keep(self, batch: Batch, moments: Moments) -> None:
+        """Keep the moments of a batch; drop those unused for longest while the limit is exceeded."""
+        self._drop(batch)
+        batch.kept = moments
+        self._at_hand[batch.call] = batch
         self.size += moments.nbytes
         while self.size > self.limit:
-            self._drop(next(iter(self._moments)))
+            self._drop(next(iter(self._at_hand.values())))
 
-    def _drop(self, call: int) -> None:
-        moments = self._moments.pop(call, None)
-        if moments is not None:
-            self.size -= moments.nbytes
+    def forget(self, target: int) -> None:
+        """Forget all batches for a target level."""
+        for batch in self._batches.pop(target, {}).values():
+            self._drop(batch)
+
+    def _drop(self, batch: Batch) -> None:
+        if batch.kept is not None and self._at_hand.pop(batch.call, None) is not None:
+            self.size -= batch.kept.nbytes
+            batch.kept = None

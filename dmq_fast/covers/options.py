@@ -47,10 +47,6 @@ class Options:
         policies whose tail has changed. Policies are the same if their rules are, or where the sampler enumerates the
         states, if their actions in all states are. No policy is drawn twice, so a noisy draw stays: N must be large
         enough. Without `accumulate`, D_h' is drawn anew after a True, and the moments of that True too.
-    hindsight : bool
-        Keep the trajectories in rows, and let those of a call serve every policy that would have taken the same actions
-        on all of them (`covers.hindsight`). Needs `accumulate`, `reuse` and `memo`, and a sampler that shows
-        trajectories. Memory grows with the number of trajectories, and a resumed run draws them again.
     oracle : {"value", "decision"}
         Compute and record the v of the paper, a top eigenvalue; or decide v >= eps_t by one factorisation alone. The
         answers are the same: where rounding of v could change the answer, the factorisation decides.
@@ -63,7 +59,6 @@ class Options:
     accumulate: bool
     reuse: bool
     memo: bool
-    hindsight: bool
     oracle: str
     mixture: str
 
@@ -74,12 +69,11 @@ class Options:
         Raises
         ------
         TypeError, ValueError
-            If an option is of a wrong type or unknown, if `reuse` comes with the multinomial mixture, or `hindsight`
-            without the options that it needs.
+            If an option is of a wrong type or unknown, or if `reuse` comes with the multinomial mixture.
         """
         defaults = VARIANTS[one_of("variant", variant, VARIANTS)]
         chosen = {name: value for name, value in given.items() if value is not None}
-        for name in ("recheck", "accumulate", "reuse", "memo", "hindsight"):
+        for name in ("recheck", "accumulate", "reuse", "memo"):
             if name in chosen:
                 chosen[name] = flag(name, chosen[name])
         if "oracle" in chosen:
@@ -93,10 +87,7 @@ class Options:
             chosen["mixture"] = "stratified"
         elif mixture is None and not in_float64:
             chosen["mixture"] = "stratified"  # the limit of the multinomial mixture as N grows
-        options = replace(defaults, **chosen)
-        if options.hindsight and not (options.accumulate and options.reuse and options.memo):
-            raise ValueError("hindsight: expected accumulate, reuse and memo with it, as in the variant 'frugal'")
-        return options
+        return replace(defaults, **chosen)
 
 
 VARIANTS = {
@@ -106,7 +97,6 @@ VARIANTS = {
         accumulate=False,
         reuse=False,
         memo=False,
-        hindsight=False,
         oracle="value",
         mixture="multinomial",
     ),
@@ -116,7 +106,6 @@ VARIANTS = {
         accumulate=False,
         reuse=False,
         memo=False,
-        hindsight=False,
         oracle="decision",
         mixture="stratified",
     ),

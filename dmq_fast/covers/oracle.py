@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.covers.cover import CoverMoments
-from dmq_fast.covers.draws import Batch
+from dmq_fast.covers.memory import Batch
 from dmq_fast.engine.ledger import Fit, Ledger, Scan, fit_of, scan_of
 from dmq_fast.function_class import Solver
 from dmq_fast.moments import Moments
@@ -60,7 +60,7 @@ class Oracle:
         source : tuple of int
             Target level, action and member of the cover of the policy that was followed, for the history.
         """
-        known, began, certain = batch.known, cover_moments.time, True
+        began, certain = cover_moments.time, True
         top, bottom = levels[-1], levels[0]
         while top >= bottom:
             scan: Scan = self.ledger.answer(scan_of(top, bottom), self._scan, cover_moments, batch, top, bottom)
@@ -70,7 +70,7 @@ class Oracle:
             self.n_marginal = scan.n_marginal
             if shift:
                 self.history.note_potential(*scan.potentials.tolist())
-            self.history.append(known.call, *source, top, scan.found if shift else bottom, shift, scan.values)
+            self.history.append(batch.call, *source, top, scan.found if shift else bottom, shift, scan.values)
             if not shift:
                 break
             self.n_trues += 1
@@ -79,12 +79,12 @@ class Oracle:
             certain = certain and cover_moments.changed(scan.found, began)
             top = scan.found - 1
         if certain:
-            known.refuted = began
+            batch.refuted = began
 
     def _scan(self, cover_moments: CoverMoments, batch: Batch, top: int, bottom: int) -> Scan:
         """Ask for the levels whose answer may have changed, until one is True."""
         found, values, potentials, marginal = -1, NONE, NONE, self.solver.n_marginal
-        for first, last in cover_moments.runs(top, bottom, batch.known.refuted):
+        for first, last in cover_moments.runs(top, bottom, batch.refuted):
             moments, began = batch.moments, perf_counter()
             found, values = self.solver.scan(cover_moments.sums, moments, first, last)
             if found >= 0:

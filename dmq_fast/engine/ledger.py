@@ -241,11 +241,6 @@ class Ledger:
             raise OutOfBudget("max_trajectories")
         self.check_time()
 
-    def affordable(self, n: int) -> float:
-        """Return how many times the budget still holds n trajectories."""
-        limit = self.budget.max_trajectories
-        return math.inf if limit is None else max(0, limit - self.n_trajectories) // n
-
     def count_policy(self) -> None:
         """Count a policy to be added; raise `OutOfBudget` if the budget holds no more."""
         limit = self.budget.max_policies

@@ -7,7 +7,6 @@ beside this one, and the sources in ``src_pyx``, a folder a topic: ``base``, ``l
 try:
     from dmq_fast.kernels._arms import RidgeArms
     from dmq_fast.kernels._block import BlockModel
-    from dmq_fast.kernels._candidates import draw_each, draw_until_shift
     from dmq_fast.kernels._control import CartPole, MountainCar
     from dmq_fast.kernels._dsec import ShiftScan, dsec, dsec_decision, dsec_value
     from dmq_fast.kernels._dsec_numpy import DsecResult, dsec_rows
@@ -98,8 +97,6 @@ __all__ = [
     "as_numbers",
     "as_positive",
     "capsule_at",
-    "draw_each",
-    "draw_until_shift",
     "dsec",
     "dsec_decision",
     "dsec_rows",

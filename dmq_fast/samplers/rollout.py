@@ -15,16 +15,11 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import (
     CompiledModel,
     FiniteModel,
-    RowOracle,
-    RowScan,
     Rule,
-    ShiftScan,
     Stream,
-    draw_each,
-    draw_until_shift,
     is_sparse,
 )
-from dmq_fast.moments import Moments, Simulated, fits_rows
+from dmq_fast.moments import Moments, fits_rows
 from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere, most_nonzeros
 from dmq_fast.samplers.base import Estimate, Sampler, estimate
@@ -41,11 +36,6 @@ CHUNK = 16_384
 
 # Approximate number of floats computed in one chunk of a compiled environment, which takes a fraction of a second.
 WORK = 2**24
-
-# Most policies drawn in one call of compiled code; and beyond the first of them, the most numbers simulated or kept in
-# it: it ends after some ten milliseconds, as budgets wait.
-AT_ONCE = 64
-NUMBERS_AT_ONCE = 2**18
 
 
 class RolloutSampler(Sampler):
@@ -119,89 +109,6 @@ class RolloutSampler(Sampler):
     def gives_rows(self, n: int) -> bool:
         """Return whether the moments of n trajectories come in rows."""
         return fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
-
-    def at_once(self, n: int) -> int:
-        """Return how many policies one call may draw n trajectories with each; 0 where these are several chunks."""
-        if n > self.chunk_size:
-            return 0
-        numbers = (n + (0 if self.gives_rows(n) else self.dimension**2)) * self.horizon
-        return min(AT_ONCE, 1 + NUMBERS_AT_ONCE // numbers)
-
-    def collect_each(
-        self,
-        before: Sequence[Policy],
-        policy: Policy,
-        n: int,
-        h: int,
-        stream: Stream,
-        levels: Sequence[int],
-        returns_from: Sequence[int],
-    ) -> list[Simulated]:
-        """Draw n trajectories with each of some policies in turn, as `collect` does.
-
-        Parameters
-        ----------
-        before : sequence of Policy
-            What each policy follows before level h. At least one.
-        policy : Policy
-            What they follow from level h on.
-        n : int
-            Number of trajectories of each, 0 < n <= `chunk_size`.
-        h : int
-            0 <= h <= H.
-        stream : Stream
-            The call of the first policy; the next ones are drawn on the calls that follow.
-        levels, returns_from : sequence of int
-            As in `collect`.
-
-        Returns
-        -------
-        list of tuple
-            Of each policy the last arguments of `Moments.simulated`.
-        """
-        rules, in_rows = [pi.rules for pi in before], self.gives_rows(n)
-        return draw_each(self._model, rules, policy.rules, n, stream, h, levels, returns_from, in_rows)
-
-    def draw_until_shift(
-        self,
-        before: Sequence[Policy],
-        policy: Policy,
-        n: int,
-        scan: RowScan | ShiftScan,
-        cover: list[RowOracle] | NDArray[np.float64],
-        h: int,
-        stream: Stream,
-        levels: Sequence[int],
-        returns_from: Sequence[int],
-    ) -> tuple[list[Simulated], bool, float]:
-        """Draw n trajectories with each of some policies in turn, as `collect_each` does, and scan the levels after h.
-
-        Parameters
-        ----------
-        before, policy, n, stream
-            As in `collect_each`.
-        scan : RowScan or ShiftScan
-            The first where n trajectories give rows.
-        cover : list of H RowOracle, or numpy.ndarray, shape (H, d, d)
-            By level, that of S_h, or S_h.
-        h : int
-            0 <= h < H - 1.
-        levels : sequence of int
-            Levels whose second moment is wanted: those after h, with or without h.
-        returns_from : sequence of int
-            Levels whose return to go is wanted.
-
-        Returns
-        -------
-        drawn : list of tuple
-            As `collect_each`, of the policies up to the first for which an answer is not False for certain.
-        certain : bool
-            Whether there is none.
-        seconds : float
-            Time of the scans.
-        """
-        rules = [pi.rules for pi in before]
-        return draw_until_shift(self._model, scan, cover, rules, policy.rules, n, stream, h, levels, returns_from)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
         """Roll out one chunk and show it; see `Sampler.trajectories_chunk`."""
