@@ -106,6 +106,28 @@ def counting(env, seed, *, n):
     return Obstinate(env, lambda env, budget: Outcome("st\udcff", 10**n, counts={"trajectories": {"check": 10**n}}))
 
 
+def kill_me(number):
+    """End this process by a signal."""
+    os.kill(os.getpid(), number)
+    time.sleep(600.0)
+
+
+def killed_once(number, marker):
+    """End this process by a signal, unless the file `marker` exists."""
+    if not os.path.exists(marker):
+        Path(marker).touch()
+        kill_me(number)
+    return "done"
+
+
+def die_with_child(path):
+    """Leave a forked child behind, whose id stands in the file `path`."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    child.start()
+    Path(path).write_text(str(child.pid))
+    os._exit(7)
+
+
 def ended_child():
     """The exit code of a forked child that was sent SIGTERM."""
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)

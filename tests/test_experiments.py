@@ -8,15 +8,19 @@ import multiprocessing
 import os
 import pickle
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
+import types
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 
+import fragile
 import numpy as np
 import obstinate
 import pytest
@@ -27,9 +31,9 @@ from sweeping import ROOT, alive, content, environment_of_tests, noted_batches, 
 
 from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
+from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast.cli.sweep import progress_text
 from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store, toml_lines
-from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
 
 try:
     import distributed
@@ -791,7 +795,7 @@ def test_what_an_executor_cancels_is_no_crash(tmp_path):
 
 def test_what_does_not_reach_a_worker_is_no_crash(tmp_path, monkeypatch):
     monkeypatch.setitem(algorithms.REGISTRY, "homely", obstinate.Homely())
-    with pytest.raises(BrokenExecutor, match="a worker cannot do the runs: RuntimeError: ImportError: not at home"):
+    with pytest.raises(BrokenExecutor, match="a worker cannot do the runs: ImportError: not at home"):
         experiments.sweep(one("homely"), tmp_path, workers=1)
     monkeypatch.setitem(algorithms.REGISTRY, "local", lambda env, seed: None)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
@@ -973,15 +977,40 @@ def test_workers_that_do_not_come_up_are_no_failures_of_runs(tmp_path):
     command = [sys.executable, "-P", str(script)]
     done = subprocess.run(command, env=environment_of_tests(), capture_output=True, text=True)
     assert done.returncode == 1
-    assert "WorkerStartError: a worker process ended before it was ready" in done.stderr
+    assert (
+        "WorkerStartError: a worker process could not be made ready: RuntimeError: a script must start" in done.stderr
+    )
     assert experiments.load(tmp_path / "out") == []
+
+
+def test_what_the_script_defines_reaches_its_workers(tmp_path):
+    script = f"""
+from dmq_fast import environments, experiments
+environments.registry.REGISTRY["mine"] = environments.chain
+def algorithm(env, seed):
+    return experiments.algorithms.REGISTRY["dmq"](env, seed, n_samples=20)
+experiments.algorithms.REGISTRY["local"] = algorithm
+if __name__ == "__main__":
+    spec = {one("local", environment={"name": "mine", "horizon": 3})!r}
+    print(experiments.sweep(spec, {str(tmp_path / "out")!r}, workers=2).statuses)
+"""
+    command = [sys.executable, "-P", str(write(tmp_path, script, "script.py"))]
+    done = subprocess.run(command, env=environment_of_tests(), capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("{'finished': 3}\n", "")
 
 
 def test_workers_are_an_executor():
     with Workers(2) as pool:
         assert list(pool.map(divmod, range(20), [3] * 20)) == [divmod(i, 3) for i in range(20)]
-        with pytest.raises(RuntimeError, match="ZeroDivisionError: "):
+        with pytest.raises(ZeroDivisionError) as caught:
             pool.submit(divmod, 1, 0).result()
+        assert "in answer_to" in str(caught.value.__cause__)
+        with pytest.raises(RuntimeError, match=r"^SystemExit: 3$"):
+            pool.submit(sys.exit, 3).result()
+        with pytest.raises(RuntimeError, match=r"^Awkward: 1 and 2$"):
+            pool.submit(fragile.Fragile.fail, types.SimpleNamespace(failure="raise awkwardly")).result()
+        with pytest.raises(TypeError, match="pickle"):
+            pool.submit(threading.Lock).result()
         with pytest.raises(WorkerDied, match="exit code 5"):
             pool.submit(os._exit, 5).result()
         last = pool.submit(os.getpid)
@@ -995,14 +1024,37 @@ def test_workers_are_an_executor():
     assert isinstance(sleeping.exception(), WorkerDied) and waiting.cancelled()
 
 
-def test_only_the_sweep_reacts_to_a_signal_for_all_its_processes():
+def test_only_the_sweep_reacts_to_a_signal_for_all_its_processes(tmp_path):
     """As a batch system or a terminal sends it; a worker that ended by it would count as a crash of its run."""
     with Workers(1) as pool:
-        pid = pool.submit(os.getpid).result()
         for number in (signal.SIGTERM, signal.SIGINT):
-            os.kill(pid, number)
-        assert pool.submit(os.getpid).result() == pid
+            pid = pool.submit(os.getpid).result()
+            os.kill(pid, number)  # perhaps before the next task reaches it
+            assert pool.submit(os.getpid).result() != pid
+            marker = tmp_path / f"{number}"
+            assert pool.submit(obstinate.killed_once, number, str(marker)).result() == "done" and marker.exists()
+            with pytest.raises(WorkerDied, match=f"died: signal {number.name}$"):
+                pool.submit(obstinate.kill_me, number).result()
         assert pool.submit(obstinate.ended_child).result() == -signal.SIGTERM
+
+
+def test_a_worker_that_dies_is_not_waited_for_until_its_children_end(tmp_path):
+    with Workers(1) as pool:
+        child = tmp_path / "child"
+        with pytest.raises(WorkerDied, match="exit code 7"):
+            pool.submit(obstinate.die_with_child, str(child)).result(timeout=20)
+        os.kill(int(child.read_text()), signal.SIGKILL)
+
+
+def test_workers_that_cannot_be_started(tmp_path, monkeypatch):
+    """No descriptors are left, or the interpreter does not run; there need be no directory for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with Workers(1) as pool:
+        assert pool.submit(os.getpid).result() != os.getpid()
+    for program, words in (("/no/such/python", "could not be started: "), (shutil.which("true"), "made ready: ")):
+        monkeypatch.setattr(sys, "executable", program)
+        with Workers(1) as pool, pytest.raises(WorkerStartError, match=words):
+            pool.submit(os.getpid).result()
 
 
 def test_a_run_that_has_ended_is_stored_all_the_same(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ from obstinate import forever
 from sweeping import ROOT, noted_batches, one, write
 
 from dmq_fast import experiments
-from dmq_fast.experiments.sweeps import limits
-from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers
+from dmq_fast._support.workers import WorkerDied, Workers
+from dmq_fast.experiments.sweeps.runs import limited
 
 
 def blocking(kind, seeds, n=6, **more):
@@ -104,11 +104,11 @@ def test_wrong_graces_are_refused(tmp_path, grace):
 def test_a_death_is_not_taken_for_a_timeout():
     def overdue(*call):
         with pytest.raises(WorkerDied) as caught:
-            pool.submit(limits.limited, *call).result()
+            pool.submit(limited, *call).result()
         return caught.value.overdue
 
     with Workers(1) as pool:
-        assert pool.submit(limits.limited, os.getpid, 60.0, "quick").result() != os.getpid()
+        assert pool.submit(limited, os.getpid, 60.0, "quick").result() != os.getpid()
         assert overdue(os.abort, 60.0, "abort") is None
         name, trace = overdue(forever, 0.1, "slow")
         assert name == "slow" and "in forever" in trace

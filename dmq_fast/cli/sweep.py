@@ -100,8 +100,8 @@ def sweep(arguments: Sequence[str]) -> int:
     from concurrent.futures import BrokenExecutor
 
     from dmq_fast import experiments
+    from dmq_fast._support.workers import WorkerStartError
     from dmq_fast.experiments.report import csv_export
-    from dmq_fast.experiments.sweeps.workers import WorkerStartError
 
     command = f"sweep {options.spec}"
     if options.dry_run:

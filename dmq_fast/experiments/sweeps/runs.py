@@ -8,19 +8,22 @@ import functools
 import importlib
 import math
 import socket
+import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
 
 from dmq_fast._support.files import writable
 from dmq_fast._support.json_text import from_json, to_json
+from dmq_fast._support.workers import ending, in_worker
 from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
 from dmq_fast.experiments.sweeps.errors import spelled
-from dmq_fast.experiments.sweeps.limits import OverdueError, limited
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.named import imported, named_class
@@ -36,11 +39,14 @@ __all__ = [
     "SweepRun",
     "crashed_row",
     "do_runs",
+    "limited",
     "needs",
     "overdue_row",
     "prepare",
     "row_json",
 ]
+
+T = TypeVar("T")
 
 FAILED = "failed"
 """Status of a run that raised an exception."""
@@ -134,6 +140,45 @@ def within_limit(run: SweepRun) -> dict[str, Any]:
         return limited(functools.partial(do_run, run), run.cell.limit, run.name)
     except OverdueError as error:
         return overdue_row(run, str(error))
+
+
+class OverdueError(RuntimeError):
+    """A call has not ended within its limit; the message tells where it was."""
+
+
+def limited(work: Callable[[], T], seconds: float | None, name: str) -> T:
+    """Return the result of a call that may take so many seconds, any number for None.
+
+    What blocks cannot be asked to end. So a worker process, which its parent replaces, ends at the limit. In any other
+    process the call has a thread of its own, which goes on without a purpose until it or the process ends.
+
+    Raises
+    ------
+    OverdueError
+        If the thread has not ended in time.
+    """
+    if seconds is None:
+        return work()
+    if in_worker():
+        with ending(seconds, name):
+            return work()
+    outcome: Future[T] = Future()
+
+    def settle() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=settle, name=name, daemon=True)
+    thread.start()
+    try:
+        return outcome.result(seconds)
+    except TimeoutError:
+        if outcome.done():
+            return outcome.result()
+        frame = sys._current_frames().get(thread.ident or 0)
+        raise OverdueError("".join(traceback.format_stack(frame))) from None
 
 
 def do_run(run: SweepRun) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from dmq_fast._support.bars import Bar, check_progress, showing
 from dmq_fast._support.checks import integer
 from dmq_fast._support.cluster import Cluster, killed, reached
 from dmq_fast._support.interactive import of_session
+from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, overdue_row, prepare
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
 from dmq_fast.experiments.sweeps.store import Store, WriteError
-from dmq_fast.experiments.sweeps.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast.samplers.parallel import check_executor, made, succeeded, workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]

@@ -1,0 +1,366 @@
+"""`Workers`: an executor of processes that survives the death of one of them.
+
+A worker is a plain child process. Tasks and answers are pickles on its standard input and output, each with its kind
+and length before it. What it prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from multiprocessing import spawn
+from typing import IO, Any, NamedTuple
+
+from dmq_fast._support.files import fill_standard
+from dmq_fast._support.threads import BLAS_THREADS
+
+__all__ = ["Overdue", "WorkerDied", "WorkerStartError", "Workers", "ending", "in_worker"]
+
+PATIENCE = 10.0
+"""Seconds that a worker may take to exit."""
+
+PROGRAM = "import sys; sys.path[:] = {path!r}; from dmq_fast._support.workers import work; work()"
+
+MESSAGE, NAME = b"m", b"n"
+"""Kinds of what is sent: a pickle, or the name of what the worker may end itself for.
+
+What faulthandler writes when a process ends itself begins with another letter: "Timeout (0:00:01)!".
+"""
+
+# Parent
+
+
+class Overdue(NamedTuple):
+    """What a worker ended itself for: its name, and where it was."""
+
+    name: str
+    trace: str
+
+
+class WorkerDied(RuntimeError):
+    """A worker process died while it ran a task.
+
+    `overdue` is the part of the task that went on beyond its limit, if the process ended itself for that.
+    """
+
+    def __init__(self, message: str, overdue: Overdue | None = None) -> None:
+        super().__init__(message)
+        self.overdue = overdue
+
+
+class WorkerStartError(RuntimeError):
+    """No worker process could be started."""
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception that a task raised: its traceback in the worker, as text."""
+
+
+class Workers(Executor):
+    """An executor of `n` processes, with one BLAS thread each.
+
+    Unlike a ``ProcessPoolExecutor`` it survives the death of a worker: only the future of the task that the worker was
+    running raises `WorkerDied`. A task may limit the time of its parts by `ending`. `kill` stops all workers at once.
+    They exit when this process ends, in whatever way.
+
+    As with ``multiprocessing`` each imports the script of this process as ``__mp_main__``, so that tasks may refer to
+    what it defines. So the script must start them under ``if __name__ == "__main__":``.
+
+    A worker is in a session of its own, so it does not receive Ctrl-C. If SIGTERM or SIGINT ends it all the same, as
+    when a batch system sends them to every process of a job, its task is done again, once.
+
+    Parameters
+    ----------
+    n : int
+        Number of processes, started as tasks come.
+
+    Raises
+    ------
+    RuntimeError
+        In a worker that imports the script.
+    """
+
+    def __init__(self, n: int) -> None:
+        if hasattr(multiprocessing.current_process(), "_inheriting"):  # as multiprocessing marks it
+            raise RuntimeError("a script must start worker processes under `if __name__ == '__main__':`")
+        fill_standard()  # or the pipe to a worker could take the number of its standard output
+        self._max_workers = n
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], bytes] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._workers: set[Worker] = set()
+        self._closed = self._closed_at_once = False
+        self._threads = [threading.Thread(target=self._serve, name=f"worker {i}", daemon=True) for i in range(n)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Queue a call; raises an exception here if it cannot be pickled."""
+        task = pickle.dumps((fn, args, kwargs), pickle.HIGHEST_PROTOCOL)
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("submit: these workers were shut down")
+            future: Future[Any] = Future()
+            self._tasks.put((future, task))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the workers exit after the submitted tasks; see `Executor.shutdown`."""
+        with self._lock:
+            first, self._closed = not self._closed, True
+        if cancel_futures:
+            with contextlib.suppress(queue.Empty):
+                while (task := self._tasks.get_nowait()) is None or task[0].cancel():
+                    pass
+        if first or cancel_futures:
+            for _ in self._threads:
+                self._tasks.put(None)
+        if wait:
+            for thread in self._threads:
+                thread.join()
+
+    def kill(self) -> None:
+        """Stop at once: running tasks are lost, waiting tasks are cancelled."""
+        with self._lock:
+            self._closed_at_once = True
+            for worker in self._workers:
+                worker.process.kill()
+        self.shutdown(cancel_futures=True)
+
+    def _serve(self) -> None:
+        """Send tasks to one process, and start a new process when it has died."""
+        worker: Worker | None = None
+        while (item := self._tasks.get()) is not None:
+            future, task = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                worker = self._able(worker)
+                try:
+                    answer = worker.do(task)
+                except WorkerDied:
+                    if worker.process.returncode not in (-signal.SIGINT, -signal.SIGTERM):
+                        raise
+                    worker = self._able(worker)
+                    answer = worker.do(task)
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(answer)
+        if worker is not None:
+            self._end(worker)
+
+    def _able(self, worker: Worker | None) -> Worker:
+        """Return the worker while it lives, else a new one that is ready."""
+        if worker is not None:
+            if worker.process.poll() is None:
+                return worker
+            self._end(worker)
+        data = spawn.get_preparation_data("dmq_fast worker")
+        data["authkey"] = bytes(data["authkey"])  # otherwise multiprocessing alone may pickle it
+        with self._lock:
+            if self._closed_at_once:
+                raise WorkerDied("the workers were stopped")
+            try:
+                worker = Worker(data["sys_path"])
+            except OSError as error:  # too many processes or open files
+                raise WorkerStartError(f"a worker process could not be started: {error}") from error
+            self._workers.add(worker)
+        try:
+            worker.do(pickle.dumps((prepare, (data,), {})))
+        except Exception as error:
+            self._end(worker)
+            if self._closed_at_once:
+                raise WorkerDied("the workers were stopped") from error
+            raise WorkerStartError(
+                f"a worker process could not be made ready: {type(error).__name__}: {error}; its standard error may "
+                "tell more"
+            ) from error
+        return worker
+
+    def _end(self, worker: Worker) -> None:
+        """Wait until a worker has ended."""
+        worker.end()
+        with self._lock:
+            self._workers.discard(worker)
+
+
+class Worker:
+    """A process that does one task after the other."""
+
+    def __init__(self, path: list[str]) -> None:
+        options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        self.process = subprocess.Popen(
+            [sys.executable, *options, "-c", PROGRAM.format(path=path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | dict.fromkeys(BLAS_THREADS, "1"),
+            start_new_session=True,
+        )
+
+    def do(self, task: bytes) -> Any:
+        """Send a task; return its result or raise its exception. WorkerDied if the process ends before."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        overdue = None
+        name = ""
+        try:
+            send(self.process.stdin, MESSAGE, task)
+            while (kind := self.process.stdout.read(1)) == NAME:
+                name = received(self.process.stdout).decode()
+            answer = received(self.process.stdout) if kind == MESSAGE else None
+            if kind not in (MESSAGE, b""):
+                heading_and_trace = self.process.stdout.read().decode(errors="replace")
+                overdue = Overdue(name, heading_and_trace.partition("\n")[2])
+        except (EOFError, OSError):
+            answer = None
+        if answer is None:
+            self.end()
+            raise WorkerDied(f"the worker process died: {exit_text(self.process.returncode)}", overdue)
+        succeeded, result, trace = pickle.loads(answer)
+        if succeeded:
+            return result
+        raise result from RemoteTraceback(f"\n{trace}")
+
+    def end(self) -> None:
+        """Wait for a process that has died or may exit, but not for what its environments have left behind."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with contextlib.suppress(OSError):  # of what was not sent
+            self.process.stdin.close()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+def exit_text(exitcode: int) -> str:
+    """Return the exit code of a process, or the signal that ended it, as text."""
+    if exitcode >= 0:
+        return f"exit code {exitcode}"
+    try:
+        name = signal.Signals(-exitcode).name
+    except ValueError:
+        name = str(-exitcode)
+    return f"signal {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+
+
+# Both sides
+
+
+def send(pipe: IO[bytes], kind: bytes, data: bytes) -> None:
+    """Write one message."""
+    pipe.write(kind + len(data).to_bytes(8))
+    pipe.write(data)
+    pipe.flush()
+
+
+def received(pipe: IO[bytes]) -> bytes:
+    """Read a message whose kind has been read; EOFError if the other side ends before."""
+    size = pipe.read(8)
+    data = pipe.read(int.from_bytes(size))
+    if len(size) < 8 or len(data) < int.from_bytes(size):
+        raise EOFError
+    return data
+
+
+# Worker
+
+answers: IO[bytes] | None = None
+"""The pipe to the parent, if this process is a worker."""
+
+
+def in_worker() -> bool:
+    """Whether this process is a worker, which its parent replaces when it ends."""
+    return answers is not None
+
+
+@contextlib.contextmanager
+def ending(seconds: float, name: str) -> Iterator[None]:
+    """End this worker if the block takes longer, whatever it is doing: this needs neither Python nor its lock.
+
+    The `WorkerDied` that its parent then raises has this name and the traceback.
+    """
+    assert answers is not None
+    send(answers, NAME, name.encode())
+    faulthandler.dump_traceback_later(seconds, exit=True, file=answers.fileno())
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def work() -> None:
+    """Do tasks until the other side closes the pipe; the main function of a worker."""
+    global answers
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends this process, but is no exception in a task
+    tasks, answers = open(os.dup(0), "rb"), open(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    # A process that a task forks may outlive this one, whose end the parent sees by the end of the pipe.
+    os.register_at_fork(after_in_child=lambda: os.dup2(null, answers.fileno(), inheritable=False))
+    waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    busy = threading.Event()
+    threading.Thread(target=listen, args=(tasks, waiting, busy), daemon=True).start()
+    while (task := waiting.get()) is not None:
+        answer = answer_to(task)
+        busy.clear()
+        try:
+            send(answers, MESSAGE, answer)
+        except OSError:  # the parent has ended
+            os._exit(1)
+
+
+def listen(tasks: IO[bytes], waiting: queue.SimpleQueue[bytes | None], busy: threading.Event) -> None:
+    """Receive tasks; end this process as soon as its parent has ended."""
+    try:
+        with contextlib.suppress(EOFError):
+            while tasks.read(1) == MESSAGE:
+                task = received(tasks)
+                busy.set()
+                waiting.put(task)
+    finally:
+        if busy.is_set():
+            os._exit(1)
+        waiting.put(None)
+
+
+def answer_to(task: bytes) -> bytes:
+    """Do one task; return, pickled, whether it succeeded, its result or exception, and the text of its traceback."""
+    try:
+        fn, args, kwargs = pickle.loads(task)
+        return pickle.dumps((True, fn(*args, **kwargs), ""), pickle.HIGHEST_PROTOCOL)
+    except BaseException as error:
+        return pickle.dumps((False, portable(error), traceback.format_exc()))
+
+
+def prepare(data: dict[str, Any]) -> None:
+    """Import the script of the parent, and take over its folder and search path, as spawned processes do."""
+    process = multiprocessing.current_process()
+    process._inheriting = True  # type: ignore[attr-defined]
+    try:
+        spawn.prepare(data)
+    finally:
+        del process._inheriting  # type: ignore[attr-defined]
+
+
+def portable(error: BaseException) -> Exception:
+    """Return an exception if it can be raised in another process, else its type and message as a RuntimeError."""
+    try:
+        pickle.loads(pickle.dumps(error))  # unpickling runs its __init__, which may raise anything
+        if isinstance(error, Exception):
+            return error
+    except Exception:
+        pass
+    return RuntimeError(f"{type(error).__qualname__}: {error}")
