@@ -145,7 +145,7 @@ def value_error(mdp: FiniteMDP, theta: ArrayLike, policies: Sequence[Sequence[Po
     Returns
     -------
     tuple of H numpy.ndarray, each of shape (len(policies[h]), K)
-        Entry [i, a] of array h is the error of action a under the state distribution of policies[h][i].
+        Entry `[i, a]` of array h is the error of action a under the state distribution of `policies[h][i]`.
 
     Raises
     ------
