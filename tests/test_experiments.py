@@ -25,15 +25,13 @@ import numpy as np
 import obstinate
 import pytest
 from clusters import Processes
-from hypothesis import given
-from hypothesis import strategies as st
 from sweeping import ROOT, alive, content, environment_of_tests, noted_batches, one, slow_spec, start, wait_until, write
 
 from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast.cli.sweep import progress_text
-from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store, toml_lines
+from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store
 
 try:
     import distributed
@@ -109,70 +107,63 @@ def test_cells_keep_their_ids_when_parameters_are_added(cell):
 
 
 WRONG = [
-    ("seed = 3", 1, "seed", "expected keys among .*, got 'seed'; did you mean 'seeds'?"),
-    ("seeds = 0", 1, "seeds", r"expected an integer >= 1 \(how many\) or .*, got 0"),
-    ("seeds = true", 1, "seeds", r"expected an integer >= 1 \(how many\) or .*, got True"),
-    ("seeds = []", 1, "seeds", r"expected an integer >= 1 \(how many\) or .*, got \[\]"),
-    ("seeds = [0,\n 1,\n -1]", 3, r"seeds\[2\]", r"expected an integer in \[0, 2\^63\), got -1"),
-    ("seeds = [5, 7, 5]", 1, r"seeds\[2\]", "the seed 5 a second time"),
-    ("name = 3", 1, "name", "expected a string, got 3"),
-    ("max_seconds = 0", 1, "max_seconds", "expected a number > 0, got 0"),
-    ("max_seconds = inf", 1, "max_seconds", "expected a number > 0, got inf"),
-    ("max_trajectories = [1, 2]", 1, "max_trajectories", r"expected an integer >= 1, got \[1, 2\]"),
-    ("evaluate = -1", 1, "evaluate", "expected an integer >= 0, got -1"),
+    ("seed = 3", "seed", "expected keys among .*, got 'seed'; did you mean 'seeds'?"),
+    ("seeds = 0", "seeds", r"expected an integer >= 1 \(how many\) or .*, got 0"),
+    ("seeds = true", "seeds", r"expected an integer >= 1 \(how many\) or .*, got True"),
+    ("seeds = []", "seeds", r"expected an integer >= 1 \(how many\) or .*, got \[\]"),
+    ("seeds = [0,\n 1,\n -1]", r"seeds\[2\]", r"expected an integer in \[0, 2\^63\), got -1"),
+    ("seeds = [5, 7, 5]", r"seeds\[2\]", "the seed 5 a second time"),
+    ("name = 3", "name", "expected a string, got 3"),
+    ("max_seconds = 0", "max_seconds", "expected a number > 0, got 0"),
+    ("max_seconds = inf", "max_seconds", "expected a number > 0, got inf"),
+    ("max_trajectories = [1, 2]", "max_trajectories", r"expected an integer >= 1, got \[1, 2\]"),
+    ("evaluate = -1", "evaluate", "expected an integer >= 0, got -1"),
 ]
 
 TABLES = [
-    ("horizon = 3", "horizn = 3", 4, r"environments\[0\].horizn", "among horizon, .*, got 'horizn'; did you mean 'hor"),
-    ("horizon = 3", "", 2, r"environments\[0\]", "lock: expected the parameter horizon, got none"),
-    ("horizon = 3", "horizon = 'three'", 4, r"environments\[0\].horizon", "expected an integer, got 'three'"),
-    ("horizon = 3", "horizon = [3, 4,\n0]", 5, r"environments\[0\].horizon\[2\]", "expected an integer >= 1, got 0"),
-    ("horizon = 3", "horizon = []", 4, r"environments\[0\].horizon", "an empty list leaves nothing to run"),
-    ("horizon = 3", "horizon = [3, 3]", 4, r"environments\[0\].horizon\[1\]", r"second time \(lines 2 and 5\): lock"),
-    ("horizon = 3", "horizon = 3\nseed = -1", 5, r"environments\[0\].seed", r"expected an integer in \[0, 2\^63\)"),
-    ("horizon = 3", "horizon = 1979-05-27", 4, r"environments\[0\].horizon", "expected strings, booleans, finite num"),
-    ('"lock"', '"lok"', 3, r"environments\[0\].name", "expected one of .*lock, .*, got 'lok'; did you mean 'lock'?"),
-    ('"lock"', '"no_such.module:lock"', 3, r"environments\[0\].name", "No module named '.*'; PYTHONPATH=DIR finds"),
-    ('"lock"', '"no_such_module:lock"', 3, r"environments\[0\].name", "No module named '.*'; PYTHONPATH=DIR finds"),
-    ('"lock"', '"leaving_module:lock"', 3, r"environments\[0\].name", "cannot be imported: SystemExit: 3"),
-    ('"lock"', "7", 3, r"environments\[0\].name", "expected a string, got 7"),
-    ('name = "lock"', "", 2, r"environments\[0\]", "expected a name, got none"),
-    ("[[environments]]", "[environments]", 2, "environments", r"expected at least one table \[\[environments\]\], got"),
-    ('"dmq"', '"dqm"', 6, r"algorithms\[0\].name", "one of dmq, .* or module:function, got 'dqm'; did you mean"),
-    ('"dmq"', '"obstinate:ROOT"', 6, r"algorithms\[0\].name", "cannot be imported: AttributeError: module"),
-    ('"dmq"', '"dmq"\nn_sample = 3', 7, r"algorithms\[0\].n_sample", "among sampler, .*; did you mean 'n_samples'?"),
-    ('"dmq"', '"dmq"\nrng = 3', 7, r"algorithms\[0\].rng", "expected parameters of dmq among"),
-    ('"dmq"', '"dmq"\nn_samples = "20"', 7, r"algorithms\[0\].n_samples", "expected an integer, got '20'"),
-    ('"dmq"', '"dmq"\nn_samples = [\n 20,\n 0]', 9, r"algorithms\[0\].n_samples\[1\]", "expected an integer >= 1, got"),
-    ('"dmq"', '"dmq"\nvariant = "sond"', 7, r"algorithms\[0\].variant", "one of paper, sound, frugal, adaptive, got"),
-    ('"dmq"', '"dmq"\ninitial = [[0, 1]]', 7, r"algorithms\[0\].initial\[0\]", "expected 3 rules, one a level, got 2"),
-    ('"dmq"', '"dmq"\nratio = 2\neps_s = 1\neps_t = 2', 7, r"algorithms\[0\].ratio", "expected at most two of them"),
-    ('"dmq"', '"dmq"\nsampler = "flw"', 7, r"algorithms\[0\].sampler", "expected one of rollout, flow, exact, got 'fl"),
-    ('"dmq"', '"dmq"\nmax_seconds = [1, -1]', 7, r"algorithms\[0\].max_seconds\[1\]", "expected a number > 0, got -1"),
-    ('"dmq"', '"dmq"\nratio = nan', 7, r"algorithms\[0\].ratio", "expected strings, booleans, finite numbers"),
-    ('"dmq"', '"dmq"\n[[algorithms]]\nname = "dmq"\nridge = 1e-3', 7, r"algorithms\[1\]", r"second time \(lines 2 a"),
+    ("horizon = 3", "horizn = 3", r"environments\[0\].horizn", "among horizon, .*, got 'horizn'; did you mean 'hor"),
+    ("horizon = 3", "", r"environments\[0\]", "lock: expected the parameter horizon, got none"),
+    ("horizon = 3", "horizon = 'three'", r"environments\[0\].horizon", "expected an integer, got 'three'"),
+    ("horizon = 3", "horizon = [3, 4,\n0]", r"environments\[0\].horizon\[2\]", "expected an integer >= 1, got 0"),
+    ("horizon = 3", "horizon = []", r"environments\[0\].horizon", "an empty list leaves nothing to run"),
+    ("horizon = 3", "horizon = [3, 3]", r"environments\[0\].horizon\[1\]", r"second time, first env"),
+    ("horizon = 3", "horizon = 3\nseed = -1", r"environments\[0\].seed", r"expected an integer in \[0, 2\^63\)"),
+    ("horizon = 3", "horizon = 1979-05-27", r"environments\[0\].horizon", "expected strings, booleans, finite num"),
+    ('"lock"', '"lok"', r"environments\[0\].name", "expected one of .*lock, .*, got 'lok'; did you mean 'lock'?"),
+    ('"lock"', '"no_such.module:lock"', r"environments\[0\].name", "No module named '.*'; PYTHONPATH=DIR finds"),
+    ('"lock"', '"no_such_module:lock"', r"environments\[0\].name", "No module named '.*'; PYTHONPATH=DIR finds"),
+    ('"lock"', '"leaving_module:lock"', r"environments\[0\].name", "cannot be imported: SystemExit: 3"),
+    ('"lock"', "7", r"environments\[0\].name", "expected a string, got 7"),
+    ('name = "lock"', "", r"environments\[0\]", "expected a name, got none"),
+    ("[[environments]]", "[environments]", "environments", r"expected at least one table \[\[environments\]\], got"),
+    ('"dmq"', '"dqm"', r"algorithms\[0\].name", "one of dmq, .* or module:function, got 'dqm'; did you mean"),
+    ('"dmq"', '"obstinate:ROOT"', r"algorithms\[0\].name", "cannot be imported: AttributeError: module"),
+    ('"dmq"', '"dmq"\nn_sample = 3', r"algorithms\[0\].n_sample", "among sampler, .*; did you mean 'n_samples'?"),
+    ('"dmq"', '"dmq"\nrng = 3', r"algorithms\[0\].rng", "expected parameters of dmq among"),
+    ('"dmq"', '"dmq"\nn_samples = "20"', r"algorithms\[0\].n_samples", "expected an integer, got '20'"),
+    ('"dmq"', '"dmq"\nn_samples = [\n 20,\n 0]', r"algorithms\[0\].n_samples\[1\]", "expected an integer >= 1, got"),
+    ('"dmq"', '"dmq"\nvariant = "sond"', r"algorithms\[0\].variant", "one of paper, sound, frugal, adaptive, got"),
+    ('"dmq"', '"dmq"\ninitial = [[0, 1]]', r"algorithms\[0\].initial\[0\]", "expected 3 rules, one a level, got 2"),
+    ('"dmq"', '"dmq"\nratio = 2\neps_s = 1\neps_t = 2', r"algorithms\[0\].ratio", "expected at most two of them"),
+    ('"dmq"', '"dmq"\nsampler = "flw"', r"algorithms\[0\].sampler", "expected one of rollout, flow, exact, got 'fl"),
+    ('"dmq"', '"dmq"\nmax_seconds = [1, -1]', r"algorithms\[0\].max_seconds\[1\]", "expected a number > 0, got -1"),
+    ('"dmq"', '"dmq"\nratio = nan', r"algorithms\[0\].ratio", "expected strings, booleans, finite numbers"),
+    ('"dmq"', '"dmq"\n[[algorithms]]\nname = "dmq"\nridge = 1e-3', r"algorithms\[1\]", r"second time, first env"),
 ]  # fmt: skip
 
 SMALL = '\n[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "dmq"\n'
 
 
-def assert_refused(tmp_path, text, line, key, words):
-    path, out = write(tmp_path, text), tmp_path / "out"
-    with pytest.raises(experiments.SpecError, match=rf"spec\.toml, line {line}: {key}: .*{words}") as caught:
-        experiments.sweep(path, out, workers=0)
-    assert "\n" not in str(caught.value)
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(("top", "line", "key", "words"), WRONG)
-def test_wrong_entries_are_refused_before_anything_runs(tmp_path, top, line, key, words):
-    assert_refused(tmp_path, top + SMALL, line, key, words)
-
-
-@pytest.mark.parametrize(("old", "new", "line", "key", "words"), TABLES)
-def test_wrong_tables_are_refused_before_anything_runs(tmp_path, old, new, line, key, words):
-    assert SMALL.count(old) == 1
-    assert_refused(tmp_path, SMALL.replace(old, new), line, key, words)
+@pytest.mark.parametrize("i", range(0, len(WRONG) + len(TABLES), 5))
+def test_wrong_specifications_are_refused_before_anything_runs(tmp_path, i):
+    changes = [("", top, key, words) for top, key, words in WRONG] + TABLES
+    for old, new, key, words in changes[i : i + 5]:
+        assert not old or SMALL.count(old) == 1
+        path = write(tmp_path, SMALL.replace(old, new) if old else new + SMALL)
+        with pytest.raises(experiments.SpecError, match=rf"spec\.toml: {key}: .*{words}") as caught:
+            experiments.sweep(path, tmp_path / "out", workers=0)
+        assert "\n" not in str(caught.value)
+        assert not (tmp_path / "out").exists()
 
 
 def test_a_byte_order_mark_means_nothing(tmp_path):
@@ -217,107 +208,6 @@ def test_other_specifications_that_are_refused(tmp_path):
         experiments.read(3)
     with pytest.raises(FileNotFoundError):
         experiments.read(tmp_path / "none.toml")
-
-
-# Lines of TOML keys
-
-
-def places(value, place=()):
-    """Every place in what tomllib makes of a text."""
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, entry in entries:
-        yield (*place, key)
-        yield from places(entry, (*place, key))
-
-
-LINED = '''\
-a.b = 1
-"x y".'z.w' = [1, [2,
-  3], { p = 1, q.r = "]" }]  # [c]
-text = """
-[not.a.table]
-k = 1
-"""
-literal = \'\'\'# [[no]]\'\'\'
-
-[t]
-[t.u."v.w"]
-when = 1979-05-27T07:32:00Z
-f = -1.5e+3
-[[s]]
-[[s]]
-k = 2
-[[s.deep]]
-[s.deep.er]
-k = [
-  # nothing
-  {a = 1}, {a = 2},
-
-  {a = 3}]
-escaped = "\\"[x]\\" # no comment"
-'''
-
-
-def test_lines_of_every_kind_of_key():
-    found = toml_lines.key_lines(LINED)
-    assert set(found) == set(places(tomllib.loads(LINED)))
-    assert found["a", "b"] == 1
-    assert found["x y", "z.w", 1, 1] == found["x y", "z.w", 2, "q", "r"] == 3
-    assert (found["text",], found["literal",]) == (4, 8)
-    assert found["t", "u", "v.w", "when"] == 12
-    assert (found["s",], found["s", 0], found["s", 1], found["s", 1, "k"]) == (14, 14, 15, 16)
-    assert found["s", 1, "deep", 0, "er", "k", 1, "a"] == 21
-    assert found["s", 1, "deep", 0, "er", "k", 2, "a"] == 23
-    assert found["s", 1, "deep", 0, "er", "escaped"] == 24
-    assert toml_lines.line_of(found, ("t", "u", "nowhere", 3)) == 11
-    assert toml_lines.line_of(found, ("nowhere",)) is None
-
-
-KEYS = st.one_of(st.text("abz_-09", min_size=1, max_size=3), st.text("a.[]{}=#' \t\"", max_size=4).map(json.dumps))
-SCALARS = st.one_of(
-    st.integers().map(str),
-    st.sampled_from(
-        ["true", "1979-05-27 07:32:00.5", "07:32:00", "-inf", "1_000.5e-7", "0xff", "''", "'[#'", '"""\n]"""']
-    ),
-    st.sampled_from(["'''\n# '' a\n'''", '"""a\\\n  b""""', "''''x'''''"]),
-    st.text("ab#[]{}=,.'\"\\\n é", max_size=6).map(lambda text: json.dumps(text, ensure_ascii=False)),
-)
-SPACES = st.sampled_from(["", " ", "\n", "\n # [a] = {\n\n"])
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.one_of(
-        st.lists(st.tuples(SPACES, inner, SPACES), max_size=3).map(
-            lambda items: "[" + ",".join(before + value + after for before, value, after in items) + "\n]"
-        ),
-        st.dictionaries(KEYS, inner, max_size=3).map(
-            lambda items: "{" + ", ".join(f"{key} = {value}" for key, value in items.items()) + "}"
-        ),
-    ),
-    max_leaves=6,
-)
-DOTTED = st.lists(KEYS, min_size=1, max_size=3).map(" . ".join)
-STATEMENTS = st.one_of(
-    st.tuples(DOTTED, VALUES).map(" = ".join),
-    DOTTED.map("[{}]".format),
-    DOTTED.map("[[ {} ]]".format),
-    st.just("# [a]"),
-)
-
-
-@given(st.lists(STATEMENTS, max_size=8))
-def test_lines_agree_with_tomllib(statements):
-    kept, data = [], {}
-    for statement in statements:  # what clashes with what is there already is left out
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            data = tomllib.loads("\n".join([*kept, statement]))
-            kept.append(statement)
-    text = "\n".join(kept)
-    found = toml_lines.key_lines(text)
-    assert set(found) == set(places(data))
-    rows = text.split("\n")
-    for place, line in found.items():
-        if isinstance(place[-1], str) and place[-1].isalnum():
-            assert place[-1] in rows[line - 1]
 
 
 # Seeds
@@ -498,7 +388,7 @@ def test_a_budget_caps_the_episodes_of_a_baseline(tmp_path):
 )
 def test_wrong_parameters_of_baselines_are_refused(tmp_path, text, words):
     path = write(tmp_path, f'[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\n{text}\n')
-    with pytest.raises(experiments.SpecError, match="line 6: ") as caught:
+    with pytest.raises(experiments.SpecError, match=r"algorithms\[0\]") as caught:
         experiments.sweep(path, tmp_path / "out", workers=0)
     assert words in str(caught.value)
 
@@ -945,17 +835,22 @@ def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path, monkeypatch, p
         scheduler, "wait", lambda futures, timeout, return_when: wait(futures, patience, return_when=return_when)
     )
 
+    lock = threading.Lock()
+
     class Suspecting(ThreadPoolExecutor):
         flying = ()
 
         def submit(self, *call):
-            self.flying += ((Future(), call),)
+            future = Future()
+            with lock:
+                self.flying += ((future, call),)
             super().submit(self.land)
-            return self.flying[-1][0]
+            return future
 
         def land(self):
             time.sleep(0.01)
-            landed, self.flying = self.flying, ()
+            with lock:
+                landed, self.flying = self.flying, ()
             deadly = any(run.seed == 1 for _, (_, runs, _) in landed for run in runs)
             for future, (do, *what) in landed:
                 if deadly:
@@ -1457,7 +1352,7 @@ def test_exit_codes_of_the_command(tmp_path, run, monkeypatch):
     assert (code, json.loads(stdout)["errors"], err) == (1, {"ZeroDivisionError: of the user's making": 1}, "")
     code, stdout, err = run("sweep", write(tmp_path, "seds = 3", "b.toml"), "--out", tmp_path / "out")
     assert (code, stdout) == (2, "")
-    assert "b.toml, line 1: seds: expected keys among" in err and err.count("\n") == 1
+    assert "b.toml: seds: expected keys among" in err and err.count("\n") == 1
     for arguments in (
         [tmp_path / "none.toml", "--out", tmp_path / "out"],
         [path, "--out", path],

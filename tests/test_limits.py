@@ -97,7 +97,7 @@ def test_a_run_without_a_budget_of_seconds_has_no_limit():
 @pytest.mark.parametrize("grace", ["-1", "nan", "true", '"long"', "[1, 2]"])
 def test_wrong_graces_are_refused(tmp_path, grace):
     text = f'grace = {grace}\n[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "dmq"\n'
-    with pytest.raises(experiments.SpecError, match=r"line 1: grace: expected a number of seconds >= 0, got"):
+    with pytest.raises(experiments.SpecError, match=r"toml: grace: expected a number of seconds >= 0, got"):
         experiments.read(write(tmp_path, text))
 
 

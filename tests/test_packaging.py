@@ -191,7 +191,8 @@ def assert_the_wheel_holds_what_users_need_and_no_sources(wheel):
     for kernel in KERNELS:
         assert any(name.startswith(f"dmq_fast/kernels/{kernel}.") and name.endswith((".so", ".pyd")) for name in names)
     assert set(names) >= DECLARATIONS > {"dmq_fast/kernels/__init__.pxd", "dmq_fast/kernels/_dsec.pyi"}
-    assert {"dmq_fast/py.typed", "dmq_fast/cli/templates/cython/_NAME.pyx.in"} <= set(names)
+    data = {"py.typed", "cli/templates/cython/_NAME.pyx.in", "experiments/report/page.css"}
+    assert {f"dmq_fast/{name}" for name in data} <= set(names)
     assert not [name for name in names if name.endswith((".pyx", ".c")) or name.startswith(("tests/", "bench/"))]
 
 

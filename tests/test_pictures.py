@@ -9,10 +9,10 @@ import pytest
 
 import dmq_fast as dmq
 from dmq_fast import Policy
-from dmq_fast.drawing.style import look
 from dmq_fast.environments import combination_lock, river_swim
 from dmq_fast.experiments import oracle_bench
 from dmq_fast.experiments.report import pictures
+from dmq_fast.plotting.style import look
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

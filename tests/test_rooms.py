@@ -12,7 +12,7 @@ import dmq_fast
 ROOMS = [
     "_version",
     "_support",
-    "drawing",
+    "plotting",
     "kernels",
     "sklearn",
     "theory.bounds",

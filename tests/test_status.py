@@ -158,7 +158,7 @@ def test_a_dry_run_does_nothing(tmp_path, run):
     assert (found["runs"], found["done"], found["waiting"]) == (36, 12, 24)
     assert os.stat(out / store.FILE).st_mtime_ns == before
     code, stdout, err = run("sweep", write(tmp_path, "seds = 3", "b.toml"), "--out", out, "--dry-run")
-    assert (code, stdout) == (2, "") and "b.toml, line 1: seds" in err
+    assert (code, stdout) == (2, "") and "b.toml: seds" in err
     wrong = write(tmp_path, SPEC.replace("n_samples = [\n    20", "n_samples = [\n    0"), "c.toml")
     code, stdout, err = run("sweep", wrong, "--out", out, "--dry-run")
     assert (code, stdout) == (2, "") and "n_samples[0]: expected an integer >= 1, got 0" in err

@@ -32,7 +32,7 @@ from dmq_fast import kernels
 from dmq_fast._support import threads
 from dmq_fast._support.files import replacing
 from dmq_fast._version import __version__
-from dmq_fast.drawing.canvas import canvas
+from dmq_fast.plotting.canvas import canvas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

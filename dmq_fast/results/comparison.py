@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dmq_fast._support.frames import data_frame
 from dmq_fast._support.html_text import card, grid
 from dmq_fast._support.words import number_of
-from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.pictures import trajectories_by_purpose
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.drawing.axes import End, label_ends, shorten, tall, whole_numbers
-from dmq_fast.drawing.canvas import WIDTH, canvas
-from dmq_fast.drawing.style import (
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.plotting.axes import End, label_ends, shorten, tall, whole_numbers
+from dmq_fast.plotting.canvas import WIDTH, canvas
+from dmq_fast.plotting.style import (
     BLUE,
     FAINT,
     GREEN,
@@ -32,7 +33,6 @@ from dmq_fast.drawing.style import (
     plain,
     wrapped,
 )
-from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.policy import Policy
 from dmq_fast.theory import printed_cover_bound, sure_cover_bound
 from dmq_fast.theory.certificate import RunRecord, is_plain_linear, level_records, n_initial
@@ -81,7 +81,7 @@ def cover_and_potential(result: RunRecord, *, width: float = WIDTH, height: floa
         raise ValueError("result: expected the potential at each True, which its file does not hold")
     with canvas(width, height) as figure:
         top, bottom = figure.subplots(2, 1, height_ratios=(1, 1.35))
-        draw_cover(top, result.cover_sizes, printed, sure)
+        plot_cover(top, result.cover_sizes, printed, sure)
         top.set(xlabel="level $h$", xlim=(-0.7, horizon - 0.3))
         base = dimension * math.log(eps_r)
         far = min(max(sure, printed), 3 * max(result.cover_sizes) + 10) * 1.04
@@ -144,7 +144,7 @@ def potential_path(steps: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]
     return path
 
 
-def draw_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> None:
+def plot_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> None:
     """Draw |Pi_h| as bars and its bounds as lines, or as text if they are far above."""
     levels, largest = len(sizes), max(sizes)
     axes.bar(range(levels), sizes, width=0.8 if levels <= 60 else 1.0, color=BLUE, linewidth=0)

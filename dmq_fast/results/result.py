@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dmq_fast._support.html_text import card
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of
-from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.policy import Policy
 from dmq_fast.results import pictures, saved
 from dmq_fast.results.history import History

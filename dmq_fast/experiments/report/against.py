@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.drawing.axes import End, label_ends, room_for, shorten
-from dmq_fast.drawing.canvas import WIDTH, canvas
-from dmq_fast.drawing.style import LINE, MUTED, plain, wrapped
 from dmq_fast.experiments.report.metrics import GOOD, QUANTITIES
 from dmq_fast.experiments.report.panels import Line, Panel, Panels, Point, panels_of
+from dmq_fast.plotting.axes import End, label_ends, room_for, shorten
+from dmq_fast.plotting.canvas import WIDTH, canvas
+from dmq_fast.plotting.style import LINE, MUTED, plain, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dmq_fast._support.names import suggestion
-from dmq_fast.drawing.style import Look, look
 from dmq_fast.experiments.report.cells import in_order, labeller, settings, sortable, split_parameters
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.intervals import STATISTICS, Interval, bootstrap, check_level, wilson
 from dmq_fast.experiments.report.metrics import GOOD, QUANTITIES, check_share, verdict_on
 from dmq_fast.experiments.report.page import value_text
 from dmq_fast.experiments.sweeps.runs import FAILURES
+from dmq_fast.plotting.style import Look, look
 
 __all__ = ["Line", "Panel", "Panels", "Point", "measurable", "panels_of", "swept"]
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.drawing.axes import End, label_ends, room_for, shorten
-from dmq_fast.drawing.canvas import WIDTH, canvas
-from dmq_fast.drawing.style import COLOURS, INK, MUTED, REFERENCE, Look, look, wrapped
 from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.metrics import GOOD, by_policy, is_solved
+from dmq_fast.plotting.axes import End, label_ends, room_for, shorten
+from dmq_fast.plotting.canvas import WIDTH, canvas
+from dmq_fast.plotting.style import COLOURS, INK, MUTED, REFERENCE, Look, look, wrapped
 from dmq_fast.results.pictures import cover_and_potential, oracle_values, trajectories_by_purpose, visits
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast._support.html_text import escape
 from dmq_fast._support.words import number_of, ranges
 from dmq_fast._version import __version__
-from dmq_fast.drawing.canvas import WIDTH
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
 from dmq_fast.experiments.report.cells import (
@@ -54,6 +53,7 @@ from dmq_fast.experiments.report.page import (
 )
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.named import class_text
+from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.pictures import has_potential
 from dmq_fast.results.result import Result
 from dmq_fast.theory.certificate_table import four_digits, level_columns, level_groups

@@ -79,7 +79,6 @@ from dmq_fast._support.words import number_of
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
-from dmq_fast.experiments.sweeps.toml_lines import Place, key_lines, line_of
 from dmq_fast.named import imported
 from dmq_fast.samplers import as_sampler
 from dmq_fast.samplers.base import close
@@ -87,6 +86,9 @@ from dmq_fast.samplers.base import close
 __all__ = ["Cell", "Spec", "SpecError", "check_shard", "make_environment", "read", "reread", "seeds_of"]
 
 LOGGER = logging.getLogger(__name__)
+
+Place = tuple[str | int, ...]
+"""Keys and indices that lead to a value, such as ("environments", 0, "horizon")."""
 
 LARGEST = 1_000_000
 """Largest number of runs of a specification; more are taken for a mistake."""
@@ -102,7 +104,7 @@ BUDGETS = ("max_trajectories", "max_seconds")
 
 
 class SpecError(ValueError):
-    """A specification is wrong; the message names the line and the key. Nothing was run."""
+    """A specification is wrong; the message names the key, as in algorithms[0].n_samples. Nothing was run."""
 
 
 @dataclass(frozen=True)
@@ -219,16 +221,13 @@ class Spec:
 
 
 class Source(NamedTuple):
-    """The name of a specification, and the lines of its keys."""
+    """The name of a specification, for its errors."""
 
     name: str
-    lines: dict[Place, int]
 
     def error(self, place: Place, message: str) -> SpecError:
         """Return an error about the value at `place`."""
-        line = line_of(self.lines, place)
-        where = self.name if line is None else f"{self.name}, line {line}"
-        return SpecError(f"{where}: {dotted(place)}: {message}" if place else f"{where}: {message}")
+        return SpecError(": ".join(filter(None, (self.name, dotted(place), message))))
 
 
 class Choice(NamedTuple):
@@ -258,7 +257,7 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     if isinstance(spec, Mapping):
         with refusing("specification"):
             text = to_json(spec, default=str)
-        return build(dict(spec), "sweep", text, Source("specification", {}))
+        return build(dict(spec), "sweep", text, Source("specification"))
     if not isinstance(spec, str | os.PathLike):
         raise TypeError(f"spec: expected a path, a mapping or a Spec, got {spec!r}")
     path = Path(spec)
@@ -266,15 +265,15 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     with refusing(f"{path}: not TOML"):
         # Some editors write a byte order mark at the beginning of a file.
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
-        contents, lines = tomllib.loads(text), key_lines(text)
-    return build(contents, path.stem, text, Source(str(path), lines))
+        contents = tomllib.loads(text)
+    return build(contents, path.stem, text, Source(str(path)))
 
 
 def reread(text: str, name: str) -> Spec:
     """Read the text of a specification that a store holds: TOML, or JSON where it was given from Python; see `read`."""
     with refusing(f"{name}: not a specification"):
         data = from_json(text) if text.startswith("{") else tomllib.loads(text)
-    return build(data, name, text, Source(name, {}))
+    return build(data, name, text, Source(name))
 
 
 @contextlib.contextmanager
@@ -339,14 +338,13 @@ def built(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
     for environment, algorithm in itertools.product(*sides):
         cell = make_cell(source, environment, algorithm, limits, evaluate, grace)
         if (twin := cells.setdefault(cell.id, cell)) is not cell:
-            there = [line_of(source.lines, twin.places[table]) for table in ("environments", "algorithms")]
-            first = f" (lines {there[0]} and {there[1]})" if None not in there else ""
+            first = " with ".join(dotted(twin.places[table]) for table in ("environments", "algorithms"))
             both = f"{cell.environment} {cell.environment_parameters}, {cell.algorithm} {cell.algorithm_parameters}"
             guilty = "algorithms" if twin.places["algorithms"] != cell.places["algorithms"] else "environments"
             place = next(
                 (place for key, place in cell.places.items() if twin.places.get(key) != place), cell.places[guilty]
             )
-            raise source.error(place, f"the same combination a second time{first}: {both}")
+            raise source.error(place, f"the same combination a second time, first {first}: {both}")
     return Spec(name, seeds, tuple(cells.values()), text, source)
 
 

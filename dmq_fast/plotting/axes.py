@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dmq_fast.drawing.style import LINE, Look, wrapped
+from dmq_fast.plotting.style import LINE, Look, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

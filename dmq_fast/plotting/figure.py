@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 
-from dmq_fast.drawing.style import in_style
+from dmq_fast.plotting.style import in_style
 
 __all__ = ["StyledFigure"]
 

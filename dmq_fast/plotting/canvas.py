@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dmq_fast.drawing.style import in_style
+from dmq_fast.plotting.style import in_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
     except ModuleNotFoundError as error:
         message = 'pictures: expected matplotlib: pip install "dmq-fast[plot]"'
         raise ModuleNotFoundError(message, name="matplotlib") from error
-    from dmq_fast.drawing.figure import StyledFigure
+    from dmq_fast.plotting.figure import StyledFigure
 
     with in_style():
         yield StyledFigure(figsize=(width, height), layout="constrained", dpi=200)
