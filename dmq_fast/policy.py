@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._support.checks import integer
-from dmq_fast.arithmetic import ExactGreedy
+from dmq_fast._support.checks import check_horizon, integer
 from dmq_fast.kernels import (
     Fixed,
     Greedy,
-    Interpreted,
-    OptimisticPlanner,
     Rule,
     Uniform,
     as_csr,
@@ -25,16 +22,15 @@ from dmq_fast.kernels import (
     greedy_actions,
     is_sparse,
 )
+from dmq_fast.rules import ExactGreedy, Optimistic
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import AnySparse, Sparse
 
 __all__ = [
     "FOLLOWS_EXACT",
-    "Optimistic",
     "Policy",
     "Sizes",
-    "check_horizon",
     "check_policy",
     "check_rule",
     "rules_of",
@@ -260,31 +256,6 @@ def fixed(action: int) -> Fixed:
     return Fixed(action)
 
 
-class Optimistic(Interpreted):
-    """Rule that takes the action of the largest W, by the last plan of a planner (docs/adaptive.md).
-
-    What it does changes with the planner: it is a rule for the episodes between two plans. Only samplers written in
-    Python can follow it.
-
-    Parameters
-    ----------
-    planner : OptimisticPlanner
-    level : int
-    """
-
-    __slots__ = ("level", "planner")
-
-    def __init__(self, planner: OptimisticPlanner, level: int) -> None:
-        self.planner, self.level = planner, level
-
-    def actions(
-        self, features: NDArray[np.float64], earned: NDArray[np.float64], uniforms: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """Return the actions (n,) of states: features (n, d), rewards earned before (n,), uniforms (n,) for ties."""
-        states = zip(features, earned, uniforms, strict=True)
-        return np.array([self.planner.choose(self.level, *state) for state in states], dtype=np.int64)
-
-
 class Sizes(Protocol):
     """Anything that has horizon, actions and dimension: an environment or a sampler."""
 
@@ -306,14 +277,6 @@ def rules_of(policy: Policy, name: str = "policy") -> tuple[Rule, ...]:
     if not isinstance(policy, Policy):
         raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
     return policy.rules
-
-
-class HasRules(Protocol):
-    """A policy of any kind."""
-
-    @property
-    def rules(self) -> Sized:
-        """One rule a level."""
 
 
 def check_policy(sizes: Sizes, policy: Policy, *, name: str = "policy", exact: bool = True) -> None:
@@ -341,14 +304,6 @@ def check_policy(sizes: Sizes, policy: Policy, *, name: str = "policy", exact: b
         if isinstance(rule, ExactGreedy) and not exact:
             raise TypeError(f"{name}: level {level} is an ExactGreedy rule; {FOLLOWS_EXACT}")
         check_rule(rule, level, sizes.n_actions, sizes.dimension, name)
-
-
-def check_horizon(policy: HasRules, horizon: int, name: str = "policy") -> None:
-    """Raise unless `policy` has rules, one for each level; `name` is the argument."""
-    if not hasattr(policy, "rules"):
-        raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
-    if len(policy.rules) != horizon:
-        raise ValueError(f"{name}: expected {horizon} rules, one a level, got {len(policy.rules)}")
 
 
 def check_rule(rule: Rule, level: int, n_actions: int, dimension: int | None, name: str = "policy") -> None:

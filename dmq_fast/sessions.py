@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from dmq_fast._support import threads
 from dmq_fast._support.checks import flag
 from dmq_fast._support.words import level_names, number_of
-from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.covers.doubts import Verdict, doubts, exactly, within_shrinkage
 from dmq_fast.covers.draws import Draws
 from dmq_fast.covers.initial import initial_policies
@@ -36,6 +35,7 @@ from dmq_fast.moments import SparseMoment
 from dmq_fast.policy import Policy
 from dmq_fast.results.history import History
 from dmq_fast.results.result import Result
+from dmq_fast.rules import ExactGreedy
 from dmq_fast.samplers import ParallelSampler, Sampler, check_shown
 from dmq_fast.samplers.parallel import spread
 from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun

@@ -14,7 +14,6 @@ from test_batch import Table
 
 import dmq_fast as dmq
 from dmq_fast._support.words import level_names
-from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.covers.draws import mixture
 from dmq_fast.covers.memory import Batch, Memory
 from dmq_fast.covers.oracle import Regression
@@ -29,6 +28,7 @@ from dmq_fast.environments import (
 )
 from dmq_fast.kernels import Fixed, Greedy, Uniform
 from dmq_fast.moments import Moments
+from dmq_fast.rules import ExactGreedy
 from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler
 
 SEEDS = range(5)

@@ -23,12 +23,13 @@ from test_rollout import random_mdp, random_policy
 from test_samplers_agree import everything
 
 import dmq_fast as dmq
-from dmq_fast.arithmetic import FLOAT64, ExactGreedy, Extended, as_arithmetic, extended
+from dmq_fast.arithmetic import FLOAT64, Extended, as_arithmetic, extended
 from dmq_fast.environments import chain, combination_lock, decoy_lock, linear_q, river_swim
 from dmq_fast.function_class import FiniteClass, LinearClass
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
+from dmq_fast.rules import ExactGreedy
 from dmq_fast.samplers import ExactSampler, FlowSampler, ParallelSampler, RolloutSampler
 from dmq_fast.theory import Parameters
 

@@ -11,9 +11,9 @@ import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Uniform
 from dmq_fast.policy import Policy
+from dmq_fast.rules import ExactGreedy
 
 pytestmark = pytest.mark.kernels
 

@@ -17,8 +17,8 @@ from test_rows_of_runs import same_result
 import dmq_fast as dmq
 from dmq_fast.baselines import UCBQ, UniformLeastSquares
 from dmq_fast.environments import FiniteMDP, block_mdp, from_gymnasium
+from dmq_fast.environments.finite import FEWEST_SPARSE
 from dmq_fast.kernels import LevelRows
-from dmq_fast.moments import DENSE_BELOW
 from dmq_fast.samplers import ExactSampler, FlowSampler, RolloutSampler
 from dmq_fast.theory import measures
 
@@ -198,13 +198,13 @@ def test_trajectories_are_shown_in_sparse_rows():
     kind=st.sampled_from(FORMATS),
     as_array=st.booleans(),
     dtype=st.sampled_from([np.float64, np.float32, np.int8, np.bool_]),
-    d=st.sampled_from([3, DENSE_BELOW - 1, DENSE_BELOW, 40]),
+    d=st.sampled_from([3, FEWEST_SPARSE - 1, FEWEST_SPARSE, 40]),
 )
 def test_features_come_in_every_form(kind, as_array, dtype, d):
     given = (sp.csr_array if as_array else sp.csr_matrix)(np.eye(3, d, dtype=dtype)).asformat(kind)
     env = FiniteMDP([], [np.zeros((3, 2))], [given])
     phi = env.features[0]
-    assert isinstance(phi, sp.csr_array if d >= DENSE_BELOW else np.ndarray) and phi.dtype == np.float64
+    assert isinstance(phi, sp.csr_array if d >= FEWEST_SPARSE else np.ndarray) and phi.dtype == np.float64
     assert ((phi.toarray() if sp.issparse(phi) else phi) == np.eye(3, d)).all()
     for array in (phi.data, phi.indices, phi.indptr) if sp.issparse(phi) else (phi,):
         assert not array.flags.writeable

@@ -11,7 +11,7 @@ from line import Line
 import dmq_fast as dmq
 from dmq_fast import environments as E
 from dmq_fast.kernels import OptimisticPlanner
-from dmq_fast.policy import Optimistic
+from dmq_fast.rules import Optimistic
 from dmq_fast.samplers import (
     BatchSampler,
     Drawing,

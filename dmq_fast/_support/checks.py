@@ -6,13 +6,13 @@ Each check returns the argument as a built-in type, or raises an error with its 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sized
 from operator import index
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 
-__all__ = ["Seed", "count", "flag", "integer", "misspelt", "number", "one_of", "seeded"]
+__all__ = ["Seed", "check_horizon", "count", "flag", "integer", "misspelt", "number", "one_of", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """Type of the argument ``rng`` of the generators of environments."""
@@ -130,3 +130,19 @@ def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:
     except TypeError:
         raise TypeError(f"rng: expected None, an integer, a SeedSequence or a Generator, got {rng!r}") from None
     return np.random.default_rng(seed), seed
+
+
+class HasRules(Protocol):
+    """A policy of any kind."""
+
+    @property
+    def rules(self) -> Sized:
+        """One rule a level."""
+
+
+def check_horizon(policy: HasRules, horizon: int, name: str = "policy") -> None:
+    """Raise unless `policy` has rules, one for each level; `name` is the argument."""
+    if not hasattr(policy, "rules"):
+        raise TypeError(f"{name}: expected a Policy, got {type(policy).__name__}")
+    if len(policy.rules) != horizon:
+        raise ValueError(f"{name}: expected {horizon} rules, one a level, got {len(policy.rules)}")

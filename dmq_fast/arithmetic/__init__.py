@@ -6,8 +6,7 @@ solvers of one number type. `DMQ` uses the attribute `arithmetic` of its sampler
 `samplers.ExactSampler`, which takes another on request.
 """
 
-from dmq_fast.arithmetic.exact_greedy import ExactGreedy
 from dmq_fast.arithmetic.extended import Extended, ExtendedSolver, as_arithmetic
 from dmq_fast.arithmetic.float64 import FLOAT64, Arithmetic, Float64
 
-__all__ = ["FLOAT64", "Arithmetic", "ExactGreedy", "Extended", "ExtendedSolver", "Float64", "as_arithmetic"]
+__all__ = ["FLOAT64", "Arithmetic", "Extended", "ExtendedSolver", "Float64", "as_arithmetic"]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.arithmetic.exact_greedy import ExactGreedy
 from dmq_fast.arithmetic.float64 import FLOAT64, Float64
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.moments import Moments
+from dmq_fast.rules import ExactGreedy
 
 __all__ = ["Extended", "ExtendedSolver", "as_arithmetic"]
 

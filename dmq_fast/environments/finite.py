@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arrays import first_positions, once_each
+from dmq_fast._support.checks import check_horizon
 from dmq_fast._support.html_text import card
 from dmq_fast.environments.arrays import (
     MOST_DENSE,
@@ -27,8 +28,6 @@ from dmq_fast.environments.arrays import (
     refuse_where,
 )
 from dmq_fast.kernels import is_sparse, transition_edges
-from dmq_fast.moments import DENSE_BELOW
-from dmq_fast.policy import check_horizon
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import Sparse
@@ -43,6 +42,9 @@ TOLERANCE = 1e-9
 
 TRANSITION = ("state", "action", "next state")
 FEATURE = ("state", "feature")
+
+FEWEST_SPARSE = 24
+"""Number of columns below which sparse features are kept as dense ones, which are as fast there."""
 
 
 T = TypeVar("T")
@@ -588,7 +590,7 @@ def _features(label: str, value: Any) -> Array | Sparse:
     else:
         norms = np.linalg.norm(features, axis=1)
     refuse_where(norms > 1 + TOLERANCE, label, norms, FEATURE, "features of Euclidean norm at most 1")
-    if is_sparse(features) and features.shape[1] < DENSE_BELOW:
+    if is_sparse(features) and features.shape[1] < FEWEST_SPARSE:
         return frozen(features.toarray())
     return features
 

@@ -38,7 +38,7 @@ class Result:
         Policy that is greedy on `theta`; at levels that a budget left unlearned, the initial policy.
     theta : numpy.ndarray, shape (H, K, d)
         Estimates theta_h^a; zero at levels never learned. Of a run in extended precision they are rounded to float64;
-        the rules of `policy`, see `arithmetic.ExactGreedy`, hold them exactly, in memory and in a file.
+        the rules of `policy`, see `rules.ExactGreedy`, hold them exactly, in memory and in a file.
     cover : tuple of H tuples of Policy
         Policy cover Pi_h by level.
     history : History

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dmq_fast._support.files import FileError, replacing
 from dmq_fast._support.json_text import Form, check_form, from_json, to_json
 from dmq_fast._version import __version__
-from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.results.history import History, OracleCall
+from dmq_fast.rules import ExactGreedy
 
 __all__ = ["STOPPING", "WITH_COVERS", "read", "write"]
 

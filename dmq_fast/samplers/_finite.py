@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.arrays import once_each
-from dmq_fast.arithmetic import ExactGreedy
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, LevelRows, Rule, SecondMoment, Uniform, greedy_actions, is_sparse
 from dmq_fast.moments import entries_of, fits_rows
 from dmq_fast.policy import FOLLOWS_EXACT
+from dmq_fast.rules import ExactGreedy
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import Sparse

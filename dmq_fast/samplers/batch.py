@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import count, integer, misspelt
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
 from dmq_fast.moments import Moments, Returns, fits_rows, sums_of
-from dmq_fast.policy import Optimistic, Policy, check_policy
+from dmq_fast.policy import Policy, check_policy
+from dmq_fast.rules import Optimistic
 from dmq_fast.samplers.base import Estimate, Sampler, estimate
 from dmq_fast.samplers.request import Request
 from dmq_fast.samplers.streams import check_stream

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.arrays import once_each
 from dmq_fast._support.checks import integer
-from dmq_fast.arithmetic import ExactGreedy, Extended, as_arithmetic
+from dmq_fast.arithmetic import Extended, as_arithmetic
 from dmq_fast.environments.arrays import as_dense
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform, is_sparse, transition_edges
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
+from dmq_fast.rules import ExactGreedy
 from dmq_fast.samplers._finite import FeatureTables, action_of, actions_everywhere
 from dmq_fast.samplers.base import Sampler, check_tables
 from dmq_fast.samplers.request import Request

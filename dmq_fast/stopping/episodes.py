@@ -24,7 +24,8 @@ from dmq_fast.engine.ledger import Kind, Ledger, expect
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Episode, Greedy, OptimisticPlanner, Rule, Stream
-from dmq_fast.policy import Optimistic, Policy
+from dmq_fast.policy import Policy
+from dmq_fast.rules import Optimistic
 from dmq_fast.samplers import Drawing, RolloutSampler, Sampler, check_shown
 
 __all__ = ["Episodes"]

@@ -1,4 +1,4 @@
-"""The greedy rule on rational weights, evaluated without rounding."""
+"""Rules that only samplers written in Python can follow: greedy on rational weights, and by the plan of a planner."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast.kernels import Interpreted, Rule, as_floats
+from dmq_fast.kernels import Interpreted, OptimisticPlanner, Rule, as_floats
 
-__all__ = ["ExactGreedy"]
+__all__ = ["ExactGreedy", "Optimistic"]
 
 
 class ExactGreedy(Interpreted):
@@ -130,3 +130,28 @@ class ExactGreedy(Interpreted):
 
     def __reduce__(self) -> tuple[type[ExactGreedy], tuple[tuple[tuple[Fraction, ...], ...]]]:
         return (ExactGreedy, (self.exact,))
+
+
+class Optimistic(Interpreted):
+    """Rule that takes the action of the largest W, by the last plan of a planner (docs/adaptive.md).
+
+    What it does changes with the planner: it is a rule for the episodes between two plans. Only samplers written in
+    Python can follow it.
+
+    Parameters
+    ----------
+    planner : OptimisticPlanner
+    level : int
+    """
+
+    __slots__ = ("level", "planner")
+
+    def __init__(self, planner: OptimisticPlanner, level: int) -> None:
+        self.planner, self.level = planner, level
+
+    def actions(
+        self, features: NDArray[np.float64], earned: NDArray[np.float64], uniforms: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the actions (n,) of states: features (n, d), rewards earned before (n,), uniforms (n,) for ties."""
+        states = zip(features, earned, uniforms, strict=True)
+        return np.array([self.planner.choose(self.level, *state) for state in states], dtype=np.int64)
