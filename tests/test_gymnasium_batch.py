@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 import scipy.stats
+from refusals import refused
 
 import dmq_fast as dmq
 from dmq_fast.environments import FiniteMDP, GymnasiumBatch, from_gymnasium, make
@@ -135,7 +137,7 @@ def vector(mode, n, make=Walk):
     return lambda: gymnasium.vector.SyncVectorEnv([make] * n, autoreset_mode=mode)
 
 
-@pytest.mark.parametrize("n", [1, 20, 64])
+@pytest.mark.parametrize("n", [1, 20])
 def test_all_autoreset_modes_give_the_same_transitions(n):
     policy = Policy.uniform(9)
     outcomes = [everything(GymnasiumBatch(vector(mode, n), 9), policy, n) for mode in MODES]
@@ -337,62 +339,29 @@ class Halved:
         return observations[:, :2] / 20
 
 
-@pytest.mark.parametrize(
-    ("mine", "other", "words"),
-    [
-        (
-            lambda: GymnasiumBatch("FrozenLake-v1", 5, make={"is_slippery": False}),
-            lambda: GymnasiumBatch("FrozenLake-v1", 5, make={"is_slippery": True}),
-            "environment.parameters.is_slippery is False there and True here",
-        ),
-        (
-            lambda: GymnasiumBatch(gymnasium.make("FrozenLake-v1", is_slippery=False), 5),
-            lambda: GymnasiumBatch(gymnasium.make("FrozenLake-v1", is_slippery=True), 5),
-            "environment.parameters.is_slippery is False there and True here",
-        ),
-        (
-            lambda: GymnasiumBatch(Walk, 5),
-            lambda: GymnasiumBatch(lambda: Walk(first=2), 5),
-            r"environment.observations is 'Discrete\(7\)' there and 'Discrete\(7, start=2\)' here",
-        ),
-        (
-            lambda: GymnasiumBatch(Walk, 5),
-            lambda: GymnasiumBatch(lambda: Walk(first_action=2), 5),
-            r"environment.actions is 'Discrete\(3\)' there and 'Discrete\(3, start=2\)' here",
-        ),
-        (
-            lambda: GymnasiumBatch(Walk, 5),
-            lambda: GymnasiumBatch(Walk, 5, reward_shift=0.1, reward_scale=0.1),
-            r"environment.rewards is \[0.0, 0.2\] there and \[0.1, 0.1\] here",
-        ),
-        (
-            lambda: GymnasiumBatch(Walk, 5, copies=20),
-            lambda: GymnasiumBatch(Walk, 5, copies=10),
-            "environment.fingerprint.chunk_size is 20 there and 10 here",
-        ),
-        (
-            lambda: GymnasiumBatch("CartPole-v1", 5, first_two),
-            lambda: GymnasiumBatch("CartPole-v1", 5, last_two),
-            "environment.features is 'first_two' there and 'last_two' here",
-        ),
-        (
-            lambda: GymnasiumBatch("CartPole-v1", 5, Halved()),
-            lambda: GymnasiumBatch("CartPole-v1", 5, last_two),
-            "environment.features is 'Halved' there and 'last_two' here",
-        ),
-        (
-            lambda: GymnasiumBatch("CartPole-v1", 5, fourier(3.0)),
-            lambda: GymnasiumBatch("CartPole-v1", 5, fourier(3.5)),
-            r"environment.features is '\w{64}' there and '\w{64}' here",
-        ),
-    ],
-)
-def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path, mine, other, words):
+def test_a_fingerprint_differs_in_what_differs(tmp_path):
+    lakes = [GymnasiumBatch("FrozenLake-v1", 5, make={"is_slippery": slips}) for slips in (False, True)]
+    objects = [GymnasiumBatch(gymnasium.make("FrozenLake-v1", is_slippery=slips), 5) for slips in (False, True)]
+    walk, carts = GymnasiumBatch(Walk, 5), [first_two, last_two, Halved(), fourier(3.0), fourier(3.5)]
+    one, two, three, four, five = (GymnasiumBatch("CartPole-v1", 5, features) for features in carts)
+    for key, mine, other in (
+        ("parameters", *lakes),
+        ("parameters", *objects),
+        ("observations", walk, GymnasiumBatch(lambda: Walk(first=2), 5)),
+        ("actions", walk, GymnasiumBatch(lambda: Walk(first_action=2), 5)),
+        ("rewards", walk, GymnasiumBatch(Walk, 5, reward_shift=0.1, reward_scale=0.1)),
+        ("features", one, two),
+        ("features", two, three),
+        ("features", four, five),
+    ):
+        a, b = mine.fingerprint(), other.fingerprint()
+        assert {name for name in a if a[name] != b[name]} == {key}
+        assert pickle.loads(pickle.dumps(mine)).fingerprint() == a
+    assert BatchSampler(walk).fingerprint() != BatchSampler(GymnasiumBatch(Walk, 5, copies=20)).fingerprint()
     settings = {"n_samples": 10, "rng": 0, "journal": tmp_path / "journal"}
-    dmq.DMQ(mine(), max_trajectories=50, **settings).learn()
-    with pytest.raises(dmq.JournalError, match=f"another run: {words}$"):
-        dmq.DMQ(other(), **settings).learn()
-    dmq.DMQ(pickle.loads(pickle.dumps(mine())), max_trajectories=70, **settings).learn()
+    dmq.DMQ(lakes[0], max_trajectories=50, **settings).learn()
+    with pytest.raises(dmq.JournalError, match="is_slippery is False there and True here"):
+        dmq.DMQ(lakes[1], **settings).learn()
 
 
 def test_threads_give_the_same_bits():
@@ -430,7 +399,7 @@ def test_gymnasium_is_imported_on_use_only():
 # Agreement with tables, and learning
 
 
-@pytest.mark.parametrize("n", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [1_500, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_frozen_lake_through_step_agrees_with_its_tables(n):
     horizon = 10
     table = from_gymnasium("FrozenLake-v1", horizon, features=np.eye(16))
@@ -461,7 +430,7 @@ def test_frozen_lake_through_step_agrees_with_its_tables(n):
 @pytest.mark.parametrize("horizon", [6, *(pytest.param(h, marks=pytest.mark.slow) for h in (8, 10))])
 def test_frozen_lake_without_slipping_is_solved_through_step(horizon):
     env = GymnasiumBatch("FrozenLake-v1", horizon, make={"is_slippery": False}, reward_scale=1.0)
-    result = dmq.DMQ(env, n_samples=5, rng=0).learn()
+    result = dmq.DMQ(env, n_samples=5, variant="frugal", rng=0).learn()
     table = from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon, features=np.eye(16))
     assert result.status == "finished"
     assert table.value(result.policy) == pytest.approx(1.0)
@@ -494,10 +463,10 @@ def test_mountain_car_pays_for_arriving_early():
     sampler = BatchSampler(env)
     along = np.tile(np.arange(8) >= 4, 8)  # push the way it moves
     policy = Policy.greedy([[~along, np.zeros(64), along]] * 200)
-    found = sampler.evaluate(policy, 100, stream=Stream(0))
+    found = sampler.evaluate(policy, 20, stream=Stream(0))
     assert -150 < env.original_value(found.value) < -100
-    assert sampler.evaluate(Policy.uniform(200), 100, stream=Stream(0)).value == 0.0
-    shown = sampler.trajectories(policy, 20, stream=Stream(0))
+    assert sampler.evaluate(Policy.uniform(200), 5, stream=Stream(0)).value == 0.0
+    shown = sampler.trajectories(policy, 5, stream=Stream(0))
     steps = shown.features.any(axis=2).sum(axis=1)
     expected = np.where(np.arange(200) == steps[:, None] - 1, (200 - steps[:, None]) / 200, 0.0)
     np.testing.assert_allclose(shown.rewards, expected, rtol=0, atol=1e-15)
@@ -548,20 +517,17 @@ class Long(Free):
     observation_space = gymnasium.spaces.Box(-1, 1, (500,))
 
 
-@pytest.mark.parametrize(
-    ("env", "words"),
-    [
-        (Free, "features: expected observations with bounds, got none for 1 of Test-v0"),
-        (Unlimited, "features: expected observations with bounds, got none for 1 of Test-v0"),
+def test_boxes_that_no_map_fits_are_refused(monkeypatch):
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    boxes = [
+        (Free, "features: expected observations with bounds, got none for 1 of Test0-v0"),
+        (Unlimited, "features: expected observations with bounds, got none for 1 of Test1-v0"),
         (Picture, r"features: expected observations that are vectors, got shape \(8, 8, 3\)"),
         (Long, "order: expected at most 4,096 features, got more by order 1 with 500 numbers"),
-    ],
-)
-def test_boxes_that_no_map_fits_are_refused(env, words, monkeypatch):
-    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
-    gymnasium.register("Test-v0", env)
-    with pytest.raises(ValueError, match=words):
-        make("gym:Test-v0", horizon=5)
+    ]
+    for i, (env, _) in enumerate(boxes):
+        gymnasium.register(f"Test{i}-v0", env)
+    refused((lambda i=i: make(f"gym:Test{i}-v0", horizon=5), ValueError, words) for i, (_, words) in enumerate(boxes))
 
 
 # What is refused
@@ -579,83 +545,77 @@ SPACES = gymnasium.spaces
 BOX, TWO = SPACES.Box(-1, 1, (3,)), SPACES.Discrete(2)
 
 
-@pytest.mark.parametrize(
-    ("observation", "action", "words"),
-    [
-        (BOX, SPACES.Box(-1, 1, (2,)), r"expected a Discrete action space, got Box\(.*continuous actions need"),
-        (BOX, SPACES.MultiDiscrete([2, 2]), r"expected a Discrete action space, got MultiDiscrete\(\[2 2\]\)$"),
-        (SPACES.Dict(a=BOX), TWO, "observations in a Box, Discrete, .* got Dict.*FlattenObservation"),
-        (SPACES.Tuple([TWO, TWO]), TWO, "observations in a Box, .* got Tuple"),
-        (SPACES.Text(5), TWO, "observations in a Box, .* got Text"),
-    ],
-)
-def test_spaces_that_do_not_fit_are_refused(observation, action, words):
-    with pytest.raises(TypeError, match="env: .*" + words):
-        GymnasiumBatch(with_spaces(observation, action), 5)
-
-
-def test_continuous_actions_are_refused_in_vectors_too():
-    with pytest.raises(TypeError, match="env: expected a Discrete action space, got Box"):
-        GymnasiumBatch(lambda: gymnasium.make_vec("Pendulum-v1", num_envs=2), 5, tiles)
-    with pytest.raises(TypeError, match="env: expected a Discrete action space, got Box"):
-        GymnasiumBatch("MountainCarContinuous-v0", 5, tiles)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        (("CartPole-v1", 0, tiles), ValueError, "horizon: expected an integer >= 1"),
-        (("CartPole-v1", 2.0, tiles), TypeError, "horizon: expected an integer"),
-        (("CartPole-v1", 5), TypeError, "features: expected a function .* got None with Box"),
-        (("CartPole-v1", 5, np.eye(3)), TypeError, "features: expected a callable"),
-        (("CartPole-v1", 5, lambda x: x[0]), ValueError, r"features: expected shape \(1, d\) .* got \(4,\)"),
-        (("NoSuch-v0", 5), ValueError, r"env: gymnasium.make\('NoSuch-v0'\) failed"),
-        ((3, 5), TypeError, "env: expected an id, .* got int"),
-        ((lambda: 3, 5), TypeError, "env: expected a function that makes .* got 3 from it"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, error, words):
-    with pytest.raises(error, match=words):
-        GymnasiumBatch(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("settings", "error", "words"),
-    [
-        ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a positive number"),
-        ({"reward_scale": -1.0}, ValueError, "reward_scale: expected a number"),
-        ({"reward_scale": float("nan")}, ValueError, "reward_scale: expected a number"),
-        ({"reward_shift": "1"}, TypeError, "reward_shift: expected a number"),
-        ({"copies": 0}, ValueError, "copies: expected an integer >= 1"),
-    ],
-)
-def test_bad_settings_are_refused(settings, error, words):
-    with pytest.raises(error, match=words):
-        GymnasiumBatch(Walk, 5, **settings)
-
-
-def test_arguments_of_make_need_an_id():
-    with pytest.raises(ValueError, match="make: expected an id in env"):
-        GymnasiumBatch(Walk, 5, make={"first": 1})
-
-
-def test_missing_gymnasium_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(ImportError, match=r'pip install "dmq-fast\[gym\]"'):
-        GymnasiumBatch("CartPole-v1", 5, tiles)
-
-
-def test_objects_that_cannot_be_copied_are_refused():
+def uncopied():
     env = Walk()
     env.lock = threading.Lock()
-    with pytest.raises(TypeError, match=r"env: this Walk cannot be copied .* give an id or a function"):
-        GymnasiumBatch(env, 5)
+    return env
+
+
+def narrow():
+    env = vector(MODES[0], 3)()
+    env.num_envs = 0
+    return env
+
+
+def of_an_unknown_mode():
+    env = vector(MODES[0], 3)()
+    env.metadata["autoreset_mode"] = "Sometimes"
+    return env
+
+
+REFUSALS = [
+    # Spaces.
+    (
+        (with_spaces(BOX, SPACES.Box(-1, 1, (2,))), 5),
+        TypeError,
+        "env: .* Discrete action space, got Box.*continuous",
+    ),
+    ((with_spaces(BOX, SPACES.MultiDiscrete([2, 2])), 5), TypeError, r"env: .* action space, got MultiDiscrete.*\]\)$"),
+    ((with_spaces(SPACES.Dict(a=BOX), TWO), 5), TypeError, "env: .* in a Box, Discrete, .* got Dict.*FlattenObserv"),
+    ((with_spaces(SPACES.Tuple([TWO, TWO]), TWO), 5), TypeError, "env: .*observations in a Box, .* got Tuple"),
+    ((with_spaces(SPACES.Text(5), TWO), 5), TypeError, "env: .*observations in a Box, .* got Text"),
+    (("MountainCarContinuous-v0", 5, tiles), TypeError, "env: expected a Discrete action space, got Box"),
+    ((lambda: gymnasium.make_vec("Pendulum-v1", num_envs=2), 5, tiles), TypeError, "env: .* Discrete .*, got Box"),
+    # Other arguments.
+    (("CartPole-v1", 0, tiles), ValueError, "horizon: expected an integer >= 1"),
+    (("CartPole-v1", 2.0, tiles), TypeError, "horizon: expected an integer"),
+    (("CartPole-v1", 5), TypeError, "features: expected a function .* got None with Box"),
+    (("CartPole-v1", 5, np.eye(3)), TypeError, "features: expected a callable"),
+    (("CartPole-v1", 5, lambda x: x[0]), ValueError, r"features: expected shape \(1, d\) .* got \(4,\)"),
+    (("NoSuch-v0", 5), ValueError, r"env: gymnasium.make\('NoSuch-v0'\) failed"),
+    ((3, 5), TypeError, "env: expected an id, .* got int"),
+    ((lambda: 3, 5), TypeError, "env: expected a function that makes .* got 3 from it"),
+    ((uncopied(), 5), TypeError, "env: this Walk cannot be copied .* give an id or a function"),
+    ((narrow, 5), ValueError, r"env\.num_envs: expected an integer >= 1, got 0"),
+    ((of_an_unknown_mode, 5), ValueError, "env: expected an autoreset mode .* got 'Sometimes'"),
+]
+
+SETTINGS = [
+    ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a positive number"),
+    ({"reward_scale": -1.0}, ValueError, "reward_scale: expected a number"),
+    ({"reward_scale": float("nan")}, ValueError, "reward_scale: expected a number"),
+    ({"reward_shift": "1"}, TypeError, "reward_shift: expected a number"),
+    ({"copies": 0}, ValueError, "copies: expected an integer >= 1"),
+    ({"make": {"first": 1}}, ValueError, "make: expected an id in env"),
+]
+
+
+def test_bad_arguments_are_refused_by_name(monkeypatch):
+    refused((lambda given=given: GymnasiumBatch(*given), error, words) for given, error, words in REFUSALS)
+    refused((lambda given=given: GymnasiumBatch(Walk, 5, **given), error, words) for given, error, words in SETTINGS)
+    env = GymnasiumBatch(Walk, 5, copies=4)
+    blocks = [
+        (lambda n=n: env.reset(n, np.random.default_rng(0)), ValueError, "n: expected 1 <= n <= 4") for n in (0, 5)
+    ]
+    refused(blocks)
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    refused([(lambda: GymnasiumBatch("CartPole-v1", 5, tiles), ImportError, r'pip install "dmq-fast\[gym\]"')])
 
 
 def refuses(make, words, error=ValueError):
     with pytest.raises(error, match=words) as caught:
         everything(GymnasiumBatch(make, 5), Policy.uniform(5), 6)
-    return caught.value.__notes__
+    return getattr(caught.value, "__notes__", [])
 
 
 def answering(**answers):
@@ -711,47 +671,42 @@ def test_what_a_failed_block_used_is_not_used_again():
     assert Env.closed == 12
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        (lambda right: right[:4], TypeError, "step: expected .* got a tuple of 4"),
-        (lambda right: (7, *right[1:]), ValueError, r"observation: expected one in \[0, 7\), got .* 7"),
-        (lambda right: ([1, 2], *right[1:]), ValueError, r"observation: expected shape \(\), got \(2,\)"),
-        (lambda right: (right[0], float("nan"), *right[2:]), ValueError, "level 1, .* rewards: .* got nan"),
-        (lambda right: (right[0], -0.5, *right[2:]), ValueError, "level 1, .* rewards: expected numbers >= 0"),
-        (lambda right: (right[0], 9.0, *right[2:]), ValueError, "level 1, .* rewards: expected a sum of at most 1"),
-        (lambda right: (right[0], "0.5", *right[2:]), TypeError, "reward: expected real numbers, got dtype <U3"),
-        (lambda right: (right[0], 0.1 + 5j, *right[2:]), TypeError, "reward: expected real numbers, got dtype complex"),
-        (lambda right: (right[0], None, *right[2:]), TypeError, "reward: expected real numbers, got dtype object"),
-        (lambda right: (right[0], [0.1], *right[2:]), ValueError, r"reward: expected shape \(\), got \(1,\)"),
-        (lambda right: (*right[:2], "False", *right[3:]), TypeError, "terminated: expected real numbers"),
-        (lambda right: (*right[:3], None, right[4]), TypeError, "truncated: expected real numbers"),
-        (lambda right: (right[0] + 0.7, *right[1:]), ValueError, r"observation: expected numbers .* int64 .* \d\.7"),
-        (lambda right: (float("nan"), *right[1:]), ValueError, "observation: expected numbers .* int64 holds, got nan"),
-        (lambda right: (right[0] + 1j, *right[1:]), TypeError, "observation: expected real numbers, got dtype complex"),
-    ],
-)
-def test_what_step_returns_is_checked(change, error, words):
-    with pytest.raises(error, match=words):
-        everything(GymnasiumBatch(answering(step=change), 5), Policy.uniform(5), 6)
+ANSWERS = [
+    (lambda right: right[:4], TypeError, "step: expected .* got a tuple of 4"),
+    (lambda right: (7, *right[1:]), ValueError, r"observation: expected one in \[0, 7\), got .* 7"),
+    (lambda right: ([1, 2], *right[1:]), ValueError, r"observation: expected shape \(\), got \(2,\)"),
+    (lambda right: (right[0], float("nan"), *right[2:]), ValueError, "level 1, .* rewards: .* got nan"),
+    (lambda right: (right[0], -0.5, *right[2:]), ValueError, "level 1, .* rewards: expected numbers >= 0"),
+    (lambda right: (right[0], 9.0, *right[2:]), ValueError, "level 1, .* rewards: expected a sum of at most 1"),
+    (lambda right: (right[0], "0.5", *right[2:]), TypeError, "reward: expected real numbers, got dtype <U3"),
+    (lambda right: (right[0], None, *right[2:]), TypeError, "reward: expected real numbers, got dtype object"),
+    (lambda right: (right[0], [0.1], *right[2:]), ValueError, r"reward: expected shape \(\), got \(1,\)"),
+    (lambda right: (*right[:2], "False", *right[3:]), TypeError, "terminated: expected real numbers"),
+    (lambda right: (*right[:3], None, right[4]), TypeError, "truncated: expected real numbers"),
+    (lambda right: (right[0] + 0.7, *right[1:]), ValueError, r"observation: expected numbers .* int64 .* \d\.7"),
+    (lambda right: (float("nan"), *right[1:]), ValueError, "observation: expected numbers .* int64 holds, got nan"),
+    (lambda right: (right[0] + 1j, *right[1:]), TypeError, "observation: expected real numbers, got dtype complex"),
+]
+
+# Of a vector: the position in the answer, and what stands there instead.
+ROWS = [
+    (0, lambda seen: seen[:-1], ValueError, r"observations: expected shape \(3,\), got \(2,\)"),
+    (0, lambda seen: seen + 0.7, ValueError, r"observations: expected numbers that int64 holds, got \d\.7"),
+    (0, lambda seen: seen.astype(object), TypeError, "observations: expected real numbers, got dtype object"),
+    (1, lambda rewards: rewards + 5j, TypeError, "rewards: expected real numbers, got dtype complex128"),
+    (1, lambda rewards: rewards[:, None], ValueError, r"rewards: expected shape \(3,\), got \(3, 1\)"),
+    (2, lambda over: [None] * 3, TypeError, "terminations: expected real numbers, got dtype object"),
+    (3, lambda over: ["False"] * 3, TypeError, "truncations: expected real numbers, got dtype <U5"),
+]
 
 
-@pytest.mark.parametrize(
-    ("position", "change", "error", "words"),
-    [
-        (0, lambda seen: seen[:-1], ValueError, r"observations: expected shape \(3,\), got \(2,\)"),
-        (0, lambda seen: seen + 0.7, ValueError, r"observations: expected numbers that int64 holds, got \d\.7"),
-        (0, lambda seen: seen + 1j, TypeError, "observations: expected real numbers, got dtype complex128"),
-        (0, lambda seen: seen.astype(object), TypeError, "observations: expected real numbers, got dtype object"),
-        (1, lambda rewards: rewards + 5j, TypeError, "rewards: expected real numbers, got dtype complex128"),
-        (1, lambda rewards: rewards.astype(str), TypeError, "rewards: expected real numbers, got dtype <U"),
-        (1, lambda rewards: rewards[:, None], ValueError, r"rewards: expected shape \(3,\), got \(3, 1\)"),
-        (2, lambda over: [None] * 3, TypeError, "terminations: expected real numbers, got dtype object"),
-        (3, lambda over: ["False"] * 3, TypeError, "truncations: expected real numbers, got dtype <U5"),
-    ],
-)
-def test_what_a_vector_returns_is_checked(position, change, error, words):
-    def make():
+def test_what_step_returns_is_checked():
+    for change, error, words in ANSWERS:
+        refuses(answering(step=change), words, error)
+
+
+def test_what_a_vector_returns_is_checked():
+    def make(position, change):
         env = vector(MODES[0], 3)()
         right = env.step
 
@@ -763,7 +718,9 @@ def test_what_a_vector_returns_is_checked(position, change, error, words):
         env.step = step
         return env
 
-    assert "step of the environment: level 0" in refuses(make, words, error)[-1]
+    for position, change, error, words in ROWS:
+        notes = refuses(functools.partial(make, position, change), words, error)
+        assert "step of the environment: level 0" in notes[-1]
 
 
 def test_observations_come_in_the_dtype_of_their_space():
@@ -787,16 +744,6 @@ def test_observations_come_in_the_dtype_of_their_space():
             reset(np.array(seen))
 
 
-def test_a_vector_of_no_rows_is_refused():
-    def make():
-        env = vector(MODES[0], 3)()
-        env.num_envs = 0
-        return env
-
-    with pytest.raises(ValueError, match=r"env\.num_envs: expected an integer >= 1, got 0"):
-        GymnasiumBatch(make, 5)
-
-
 def test_reset_of_old_makes_is_refused():
     class Old(Walk):
         def reset(self, *, seed=None, options=None):
@@ -815,24 +762,7 @@ def test_features_of_another_dimension_are_refused():
         everything(GymnasiumBatch(answering(), 5, features), Policy.uniform(5), 6)
 
 
-def test_modes_unknown_to_this_version_are_refused():
-    def make():
-        env = vector(MODES[0], 3)()
-        env.metadata["autoreset_mode"] = "Sometimes"
-        return env
-
-    with pytest.raises(ValueError, match=r"env: expected an autoreset mode .* got 'Sometimes'"):
-        GymnasiumBatch(make, 5)
-
-
 def test_functions_that_return_the_same_object_again_are_refused():
     env = Walk()
     with pytest.raises(ValueError, match=r"env: expected a new environment from every call .* the same one twice"):
         everything(GymnasiumBatch(lambda: env, 5), Policy.uniform(5), 6)
-
-
-def test_blocks_have_their_size():
-    env = GymnasiumBatch(Walk, 5, copies=4)
-    for n in (0, 5):
-        with pytest.raises(ValueError, match="n: expected 1 <= n <= 4"):
-            env.reset(n, np.random.default_rng(0))
