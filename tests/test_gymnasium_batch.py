@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ import scipy.stats
 from refusals import refused
 
 import dmq_fast as dmq
+from dmq_fast._support.workers import Workers
 from dmq_fast.environments import FiniteMDP, GymnasiumBatch, from_gymnasium, make
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
@@ -387,7 +387,7 @@ def test_processes_give_the_same_bits():
     policy, every = Policy.uniform(6), range(6)
     serial = sampler.collect(policy, 110, stream=Stream(3), levels=every, returns_from=every)
     with ParallelSampler(sampler, made) as parallel:
-        assert isinstance(parallel.executor, ProcessPoolExecutor)
+        assert isinstance(parallel.executor, Workers)
         assert same(serial, parallel.collect(policy, 110, stream=Stream(3), levels=every, returns_from=every))
 
 

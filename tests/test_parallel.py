@@ -5,7 +5,6 @@ import functools
 import itertools
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -18,11 +17,15 @@ import pytest
 import walker
 from clusters import Processes
 from fragile import Counting, Fragile, coins, homely
+from line import Closing
+from refusals import refused
 
 import dmq_fast as dmq
 from dmq_fast._support.cluster import Cluster
+from dmq_fast._support.workers import WorkerDied, Workers
 from dmq_fast.environments import chain, deep_sea
 from dmq_fast.samplers import (
+    BatchSampler,
     EqualChunks,
     ParallelSampler,
     RolloutSampler,
@@ -36,7 +39,39 @@ ENV = deep_sea(6, stochastic=True)
 POLICY = dmq.Policy.uniform(6)
 N = 50_000
 MANY = 5 * 16_384 + 7
-SPAWN = functools.partial(ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
+KEY = dmq.Stream(5).key
+CHUNK = f"chunk 3 of call 9: 16384 trajectories, rng=Stream.from_key({KEY}, call=9, chunk=3)"
+
+SOURCES = {
+    "finite": lambda: ENV,
+    "compiled, coins": coins,
+    "compiled, in C": walker.in_c,
+    "compiled, with a feature map": lambda: walker.in_c().with_features(
+        dmq.features.Fourier([-1.0, -1.0], [1.0, 1.0], 2)
+    ),
+}
+
+
+def spawned():
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+def loky():
+    return pytest.importorskip("loky").ProcessPoolExecutor(2)
+
+
+@pytest.fixture(scope="module")
+def own():
+    """The processes of ``workers=2``, which survive all that the tests do to them."""
+    with Workers(2) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """A pool of Python's own, with one process."""
+    with spawned() as executor:
+        yield executor
 
 
 def collect(sampler, n=N, policy=POLICY):
@@ -52,45 +87,53 @@ def assert_same(a, b):
         assert a.returns[h][1:] == b.returns[h][1:]
 
 
-def loky():
-    return pytest.importorskip("loky").ProcessPoolExecutor(2)
+def check_bits(executor):
+    for source, in_flight in [*itertools.product(SOURCES, (None,)), ("finite", 1), ("finite", 3)]:
+        inner = RolloutSampler(SOURCES[source]())
+        sampler = ParallelSampler(inner, executor, in_flight=in_flight)
+        assert isinstance(sampler, Sampler)
+        for n in (0, 1, 16_384, 16_385, N):
+            assert_same(collect(sampler, n), collect(inner, n))
 
 
-EXECUTORS = {
-    "1 thread": lambda: ThreadPoolExecutor(1),
-    "3 threads": lambda: ThreadPoolExecutor(3),
-    "spawned processes": SPAWN,
-    "loky": loky,
-}
+def check_exceptions(executor):
+    """What the sampler raises comes through with call, chunk and stream, and the executor goes on working."""
+    for failure, kind in (("raise", "ZeroDivisionError"), ("raise awkwardly", "Awkward|RuntimeError")):
+        with pytest.raises(Exception, match=r"of the user's making|1 and 2") as caught:
+            collect(ParallelSampler(Fragile(ENV, failure), executor), MANY)
+        assert caught.type.__name__ in kind
+        assert caught.value.__notes__[-1] == f"while drawing {CHUNK}"
+    assert_same(collect(ParallelSampler(RolloutSampler(ENV), executor)), collect(RolloutSampler(ENV)))
 
 
-# Processes like the spawned ones, which take seconds more to start.
-LOKY = pytest.param("loky", marks=pytest.mark.slow)
-
-SOURCES = {
-    "finite": lambda: ENV,
-    "compiled, coins": coins,
-    "compiled, in C": walker.in_c,
-    "compiled, with a feature map": lambda: walker.in_c().with_features(
-        dmq.features.Fourier([-1.0, -1.0], [1.0, 1.0], 2)
-    ),
-}
+@pytest.mark.parametrize("n", [1, 3])
+def test_threads_give_the_bits_of_none(n):
+    with ThreadPoolExecutor(n) as executor:
+        check_bits(executor)
+        check_exceptions(executor)
+        assert parallel.workers_of(executor) == n
 
 
-@pytest.mark.parametrize("kind", ["1 thread", "3 threads", "spawned processes", LOKY])
-def test_any_workers_give_the_bits_of_none(kind):
-    with EXECUTORS[kind]() as executor:
-        for source, in_flight in [*itertools.product(SOURCES, (None,)), ("finite", 1), ("finite", 3)]:
-            inner = RolloutSampler(SOURCES[source]())
-            sampler = ParallelSampler(inner, executor, in_flight=in_flight)
-            assert isinstance(sampler, Sampler)
-            for n in (0, 1, 16_384, 16_385, N):
-                assert_same(collect(sampler, n), collect(inner, n))
+def test_own_processes_give_the_bits_of_none(own):
+    check_bits(own)
+    check_exceptions(own)
 
 
+def test_processes_of_other_makes_give_the_bits_of_none(pool):
+    check_bits(pool)
+    check_exceptions(pool)
+
+
+@pytest.mark.slow
+def test_loky_gives_the_bits_of_none():
+    with loky() as executor:
+        check_bits(executor)
+        check_exceptions(executor)
+
+
+@pytest.mark.slow
 def test_dask_gives_the_bits_of_none():
     distributed = pytest.importorskip("distributed")
-    inner = RolloutSampler(ENV)
     settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         distributed.LocalCluster(**settings) as cluster,
@@ -98,15 +141,11 @@ def test_dask_gives_the_bits_of_none():
         client.get_executor() as executor,
     ):
         assert parallel.workers_of(executor) == 2
-        assert_same(collect(ParallelSampler(inner, executor)), collect(inner))
-        for source in ("compiled, coins", "compiled, in C"):
-            other = RolloutSampler(SOURCES[source]())
-            assert_same(collect(ParallelSampler(other, executor)), collect(other))
-        with pytest.raises(ZeroDivisionError) as caught:
-            collect(ParallelSampler(Fragile(ENV, "raise"), executor), MANY)
-        assert "chunk 3 of call 9" in caught.value.__notes__[0]
+        check_bits(executor)
+        check_exceptions(executor)
 
 
+@pytest.mark.slow
 def test_only_workers_of_dask_import_what_they_draw_and_a_lost_scheduler_is_noticed(tmp_path):
     pytest.importorskip("distributed")
     inner = RolloutSampler(ENV)
@@ -130,6 +169,7 @@ def test_a_client_of_dask_that_gives_up_ends_what_waits_for_it(monkeypatch):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         with distributed.Client(cluster) as client:
+            check_exceptions(client.get_executor())
 
             def waiting(self, *call):
                 client.close()
@@ -140,16 +180,16 @@ def test_a_client_of_dask_that_gives_up_ends_what_waits_for_it(monkeypatch):
                 collect(ParallelSampler(RolloutSampler(ENV), client.get_executor()))
 
 
-@pytest.mark.parametrize("settings", [{"workers": 2}, {"workers": 1}, {"executor": SPAWN}, {"max_seconds": 1e6}])
-def test_a_run_does_not_depend_on_workers(settings):
+def test_a_run_does_not_depend_on_workers(own):
     env = chain(4, rng=0)
     serial = dmq.DMQ(env, n_samples=40_000, rng=0).learn()
     before = threading.active_count()
-    result = dmq.DMQ(env, n_samples=40_000, rng=0, **settings).learn()
-    assert threading.active_count() == before
-    assert result.theta.tobytes() == serial.theta.tobytes()
-    assert result.history == serial.history
-    assert (result.cover, result.counts) == (serial.cover, serial.counts)
+    for settings in ({"workers": 2}, {"workers": 1}, {"executor": own}, {"max_seconds": 1e6}):
+        result = dmq.DMQ(env, n_samples=40_000, rng=0, **settings).learn()
+        assert threading.active_count() == before
+        assert result.theta.tobytes() == serial.theta.tobytes()
+        assert result.history == serial.history
+        assert (result.cover, result.counts) == (serial.cover, serial.counts)
 
 
 def test_values_are_those_of_the_inner_sampler():
@@ -159,216 +199,96 @@ def test_values_are_those_of_the_inner_sampler():
     assert found == estimate_value(inner, POLICY, 20_000, stream=dmq.Stream(1))
 
 
-def test_a_given_executor_stays_open():
+def test_a_given_executor_stays_open_and_one_that_is_made_does_not():
+    made = []
+
+    def make():
+        made.append(ThreadPoolExecutor(2))
+        return made[-1]
+
     with ThreadPoolExecutor(2) as executor:
-        algorithm = dmq.DMQ(chain(3, rng=0), n_samples=20_000, rng=0, executor=executor, max_seconds=1e6)
-        a, b = algorithm.learn(), algorithm.learn()
-        assert a.theta.tobytes() == b.theta.tobytes()
+        for given in (executor, executor, make, make):
+            dmq.DMQ(chain(3, rng=0), n_samples=20_000, rng=0, executor=given, max_seconds=1e6).learn()
         assert executor.submit(int).result() == 0
+    assert len(made) == 2 and all(one._shutdown for one in made)
 
 
-def test_workers_that_are_processes_start_no_chunk_twice_and_unpickle_once():
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        moments = collect(ParallelSampler(Counting(ENV), executor), MANY)
+def test_own_processes_start_no_chunk_twice_and_unpickle_once(own, pool):
     # Each of the 6 chunks left there how many samplers its process had made.
-    assert moments.grams[0, 0, 0] == 6
+    assert collect(ParallelSampler(Counting(ENV), own), MANY).grams[0, 0, 0] == 6
+    assert collect(ParallelSampler(Counting(ENV), pool), MANY).grams[0, 0, 0] == 1 + 2 + 3 + 4 + 5 + 6
 
 
-@pytest.mark.parametrize("failure", ["raise", "raise awkwardly"])
-@pytest.mark.parametrize("kind", ["3 threads", "spawned processes", LOKY])
-def test_what_the_sampler_raises_comes_through_with_chunk_and_stream(kind, failure):
-    sampler = Fragile(ENV, failure)
-    with EXECUTORS[kind]() as executor:
-        with pytest.raises(Exception, match=r"of the user's making|1 and 2") as caught:
-            collect(ParallelSampler(sampler, executor), MANY)
-        rebuilt = kind == "3 threads" or failure == "raise"
-        assert caught.type.__name__ == {"raise": "ZeroDivisionError"}.get(
-            failure, "Awkward" if rebuilt else "RuntimeError"
-        )
-        (note,) = caught.value.__notes__
-        key = dmq.Stream(5).key
-        assert note == (
-            f"while drawing chunk 3 of call 9: 16384 trajectories, rng=Stream.from_key({key}, call=9, chunk=3)"
-        )
-        # The executor goes on working.
-        assert_same(collect(ParallelSampler(RolloutSampler(ENV), executor)), collect(RolloutSampler(ENV)))
+def test_workers_close_the_environments_that_they_were_sent(tmp_path, pool):
+    policy, wanted = dmq.Policy.uniform(4), {"stream": dmq.Stream(0), "levels": [3]}
+    inner = BatchSampler(Closing(tmp_path))
+    with ParallelSampler(inner, parallel.pool_of(inner, 1)) as sampler:
+        sampler.collect(policy, 150, **wanted)
+        assert list(tmp_path.iterdir()) == []  # it is used for the next call
+    (own,) = tmp_path.iterdir()
+    ParallelSampler(inner, pool).collect(policy, 150, **wanted)
+    assert {int(file.name) for file in tmp_path.iterdir()} == {int(own.name), *pool._processes}
 
 
-def test_a_single_chunk_that_fails_is_named_too():
-    with ParallelSampler(Fragile(ENV, "raise", chunk=0), SPAWN) as sampler:
-        with pytest.raises(ZeroDivisionError) as caught:
-            collect(sampler, 10)
-        assert "chunk 0 of call 9: 10 trajectories" in caught.value.__notes__[0]
+def test_a_single_chunk_that_fails_is_named_too(own):
+    with pytest.raises(ZeroDivisionError) as caught:
+        collect(ParallelSampler(Fragile(ENV, "raise", chunk=0), own), 10)
+    assert "chunk 0 of call 9: 10 trajectories" in caught.value.__notes__[0]
 
 
-def test_a_worker_that_dies_once_costs_nothing(tmp_path):
-    dying = Fragile(ENV, "die once", marker=str(tmp_path / "died"))
-    with ParallelSampler(dying, SPAWN) as sampler:
-        assert_same(collect(sampler, MANY), collect(RolloutSampler(ENV), MANY))
+@pytest.mark.parametrize(("failure", "env"), [("die once", ENV), ("be killed once", coins())], ids=["exit", "kill"])
+def test_a_worker_that_dies_once_costs_nothing(own, tmp_path, failure, env):
+    dying = Fragile(env, failure, marker=str(tmp_path / "died"))
+    assert_same(collect(ParallelSampler(dying, own), MANY), collect(RolloutSampler(env), MANY))
     assert os.listdir(tmp_path) == ["died"]
 
 
-@pytest.mark.parametrize("given", ["executor", "function"])
-def test_a_worker_that_dies_again_is_reported_with_its_chunk(given):
-    dying = Fragile(ENV, "die")
-    with SPAWN() as executor, ParallelSampler(dying, executor if given == "executor" else SPAWN) as sampler:
-        with pytest.raises(WorkerError, match="a worker died") as caught:
-            collect(sampler, MANY)
-    assert isinstance(caught.value.__cause__, BrokenExecutor)
-    if given == "function":
-        assert "died twice while drawing chunk 3 of call 9" in str(caught.value)
-    else:
-        assert "a function that makes executors" in str(caught.value)
-    assert f"Stream.from_key({dmq.Stream(5).key}, call=9, chunk=" in str(caught.value)
+def test_a_worker_that_dies_again_is_reported_with_its_chunk(own):
+    lost = "exit code 9; the loss came while drawing "
+    with pytest.raises(WorkerError, match=f"^the worker process died: {lost}chunk 3 of call 9") as caught:
+        collect(ParallelSampler(Fragile(ENV, "die"), own), MANY)
+    assert isinstance(caught.value.__cause__, WorkerDied)
+    assert str(caught.value).endswith(CHUNK)
 
 
-def test_a_worker_killed_in_compiled_code_costs_nothing(tmp_path):
-    env = coins()
-    dying = Fragile(env, "be killed once", marker=str(tmp_path / "killed"))
-    with ParallelSampler(dying, SPAWN) as sampler:
-        assert_same(collect(sampler, MANY), collect(RolloutSampler(env), MANY))
-    assert os.listdir(tmp_path) == ["killed"]
+class Broken(Executor):
+    """Has lost its workers."""
+
+    def submit(self, function, /, *arguments):
+        raise BrokenExecutor
 
 
-@pytest.mark.parametrize("kind", ["spawned processes", LOKY])
-def test_an_environment_without_a_factory_stays_where_it_is(kind):
-    inner = RolloutSampler(walker.in_c(factory=None))
-    with EXECUTORS[kind]() as executor:
-        sampler = ParallelSampler(inner, executor)
-        with pytest.raises(Exception, match=r"addresses, which mean nothing in another process|pickle") as caught:
-            collect(sampler)
-        told = "".join(traceback.format_exception(caught.value))
-        assert "give it a factory that makes it there" in told
-        assert f"while drawing chunk 0 of call 9: 16384 trajectories, rng=Stream.from_key({dmq.Stream(5).key}" in told
-        # One chunk is drawn here, and threads share the addresses.
-        assert_same(collect(sampler, 100), collect(inner, 100))
-    with ThreadPoolExecutor(2) as executor:
-        assert_same(collect(ParallelSampler(inner, executor)), collect(inner))
-
-
-@pytest.mark.parametrize("kind", ["spawned processes", LOKY])
-def test_what_a_factory_raises_is_no_dead_worker(kind):
-    inner = RolloutSampler(homely("no such file"))
-    with EXECUTORS[kind]() as executor:
-        with pytest.raises(LookupError, match="no such file") as caught:
-            collect(ParallelSampler(inner, executor))
-        assert "while drawing chunk 0 of call 9" in caught.value.__notes__[0]
-        # The workers are well.
-        assert_same(collect(ParallelSampler(RolloutSampler(ENV), executor)), collect(RolloutSampler(ENV)))
-
-
-def in_a_fork(work):
-    """What `work` returns, or the exception it raises, in a forked child; an error if it takes 20 s."""
-    receiving, sending = multiprocessing.Pipe(duplex=False)
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(20)
-            sending.send(work())
-        except BaseException as error:
-            sending.send(error)
-        finally:
-            os._exit(0)
-    sending.close()
-    try:
-        return receiving.recv()
-    except EOFError:
-        pytest.fail("the child hangs or died")
-    finally:
-        receiving.close()
-        os.waitpid(child, 0)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_forked_child_samples_like_its_parent(source):
-    inner = RolloutSampler(SOURCES[source]())
-    expected = collect(inner)
-    with ParallelSampler(inner, functools.partial(ThreadPoolExecutor, 2)) as sampler:
-        assert_same(collect(sampler), expected)
-        # Threads do not survive a fork: the child makes its own.
-        for again in (inner, sampler):
-            assert_same(in_a_fork(lambda one=again: collect(one)), expected)
-        assert_same(collect(sampler), expected)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("make", [functools.partial(ThreadPoolExecutor, 2), SPAWN], ids=["threads", "processes"])
-def test_an_executor_that_came_through_a_fork_is_refused(make):
-    inner = RolloutSampler(coins())
-    with make() as executor:
-        sampler = ParallelSampler(inner, executor)
-        expected = collect(sampler)
-        error = in_a_fork(lambda: collect(sampler))
-        assert isinstance(error, RuntimeError)
-        assert (
-            f"executor: expected one of this process, got one that came through a fork from process {os.getpid()}"
-            in str(error)
-        )
-        assert_same(collect(sampler), expected)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_run_in_a_forked_child_is_that_of_its_parent():
-    algorithm = dmq.DMQ(coins(), n_samples=20_000, rng=0, workers=2)
-    assert in_a_fork(lambda: algorithm.learn().theta.tobytes()) == algorithm.learn().theta.tobytes()
-    assert in_a_fork(lambda: algorithm.learn().theta.tobytes()) == algorithm.learn().theta.tobytes()
-
-
-def test_a_dead_worker_ends_a_run_with_what_was_learned():
-    algorithm = dmq.DMQ(Fragile(chain(4, rng=0), "die", chunk=1), n_samples=20_000, rng=0, executor=SPAWN)
-    with pytest.raises(WorkerError, match="chunk 1 of call 1: 3616 trajectories"):
+def test_lost_workers_end_a_run_with_what_was_learned():
+    algorithm = dmq.DMQ(chain(4, rng=0), n_samples=20_000, rng=0, executor=Broken())
+    with pytest.raises(WorkerError, match="takes no more work; the loss came while drawing chunk 0 of call 1: 16384"):
         algorithm.learn()
     assert algorithm.result().status == "interrupted"
 
 
-def test_loky_replaces_its_dead_workers(tmp_path):
-    pool = pytest.importorskip("loky").get_reusable_executor
-    dying = Fragile(ENV, "die once", marker=str(tmp_path / "died"))
-    with ParallelSampler(dying, functools.partial(pool, max_workers=2)) as sampler:
-        assert_same(collect(sampler, MANY), collect(RolloutSampler(ENV), MANY))
+def test_a_death_that_breaks_an_executor_is_reported_with_a_chunk():
+    with spawned() as executor, pytest.raises(WorkerError, match=r"terminated abruptly .*; the loss came") as caught:
+        collect(ParallelSampler(Fragile(ENV, "die"), executor), MANY)
+    assert isinstance(caught.value.__cause__, BrokenExecutor)
+    assert f"Stream.from_key({KEY}, call=9, chunk=" in str(caught.value)
 
 
-class Lazy(Executor):
-    """Answers on request, and remembers how many futures were open at a time and how many cancelled."""
-
-    def __init__(self):
-        self.open, self.most, self.cancelled = 0, 0, 0
-
-    def submit(self, function, /, *arguments):
-        self.open += 1
-        self.most = max(self.most, self.open)
-        outer = self
-
-        class Open(Future):
-            def result(self, timeout=None):
-                outer.open -= 1
-                return function(*arguments)
-
-            def cancel(self):
-                outer.cancelled += 1
-                return super().cancel()
-
-        return Open()
+def test_an_environment_without_a_factory_stays_where_it_is(own, pool):
+    inner = RolloutSampler(walker.in_c(factory=None))
+    for executor in (own, pool):
+        sampler = ParallelSampler(inner, executor)
+        with pytest.raises(Exception, match=r"addresses, which mean nothing in another process|pickle") as caught:
+            collect(sampler)
+        assert "give it a factory that makes it there" in "".join(traceback.format_exception(caught.value))
+        assert "chunk 0 of call 9: 16384 trajectories, rng=Stream.from_key(" in "".join(caught.value.__notes__)
+        assert_same(collect(sampler, 100), collect(inner, 100))  # one chunk is drawn here
+    with ThreadPoolExecutor(2) as executor:  # threads share the addresses
+        assert_same(collect(ParallelSampler(inner, executor)), collect(inner))
 
 
-def test_the_number_of_workers_is_asked_for():
-    with ThreadPoolExecutor(3) as executor:
-        assert parallel.workers_of(executor) == 3
-    assert parallel.workers_of(Lazy()) == os.cpu_count()
-
-
-@pytest.mark.parametrize("kind", ["3 threads", "spawned processes"])
-def test_an_executor_that_was_shut_down_is_named(kind):
-    executor = EXECUTORS[kind]()
-    executor.shutdown()
-    with pytest.raises(RuntimeError, match="after shutdown") as caught:
-        collect(ParallelSampler(RolloutSampler(ENV), executor))
-    (note,) = caught.value.__notes__
-    assert note.startswith(f"executor: {type(executor).__name__} did not take chunk 0 of call 9: 16384 trajectories")
+def test_what_a_factory_raises_is_no_dead_worker(own):
+    with pytest.raises(LookupError, match="no such file") as caught:
+        collect(ParallelSampler(RolloutSampler(homely("no such file")), own))
+    assert "while drawing chunk 0 of call 9" in caught.value.__notes__[0]
 
 
 # A script whose environment is defined where workers, which import the script without running it, do not look.
@@ -401,8 +321,32 @@ def test_a_class_that_workers_do_not_find_is_no_dead_worker(tmp_path):
     assert "while drawing chunk 0 of call 1: 4096 trajectories" in done.stderr
 
 
+class Lazy(Executor):
+    """Answers on request, and remembers how many futures were open at a time and how many cancelled."""
+
+    def __init__(self):
+        self.open, self.most, self.cancelled = 0, 0, 0
+
+    def submit(self, function, /, *arguments):
+        self.open += 1
+        self.most = max(self.most, self.open)
+        outer = self
+
+        class Open(Future):
+            def result(self, timeout=None):
+                outer.open -= 1
+                return function(*arguments)
+
+            def cancel(self):
+                outer.cancelled += 1
+                return super().cancel()
+
+        return Open()
+
+
 def test_few_chunks_are_in_flight_however_many_there_are():
     executor = Lazy()
+    assert parallel.workers_of(executor) == os.cpu_count()
     sampler = ParallelSampler(RolloutSampler(ENV), executor, in_flight=5)
     began = time.perf_counter()
     pieces = sampler.pieces(POLICY, 2**60, dmq.Stream(0), (5,), ())
@@ -438,7 +382,7 @@ def test_seconds_end_a_call_on_workers():
     assert time.perf_counter() - began < 5
 
 
-def test_moments_of_chunks_say_their_size():
+def test_moments_of_chunks_have_their_size():
     inner = RolloutSampler(ENV)
     with ThreadPoolExecutor(2) as executor:
         pieces = list(ParallelSampler(inner, executor).pieces(POLICY, N, dmq.Stream(0), (0,), ()))
@@ -446,33 +390,32 @@ def test_moments_of_chunks_say_their_size():
     assert np.sum([piece.n for piece in pieces]) == N
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "name"),
-    [
-        ({"workers": 2, "executor": SPAWN}, ValueError, "workers, executor"),
-        ({"workers": 0}, ValueError, "workers"),
-        ({"workers": 1.5}, TypeError, "workers"),
-        ({"executor": 3}, TypeError, "executor"),
-        ({"executor": ThreadPoolExecutor}, TypeError, "executor"),
-    ],
-)
-def test_wrong_workers_are_refused_by_name(settings, error, name):
-    with pytest.raises(error, match=name):
-        dmq.DMQ(ENV, **settings)
-
-
-def test_wrong_arguments_of_the_sampler_are_refused_by_name():
-    with pytest.raises(TypeError, match="inner"):
-        ParallelSampler(ENV, SPAWN)
-    with pytest.raises(TypeError, match="executor"):
-        ParallelSampler(RolloutSampler(ENV), None)
-    with pytest.raises(ValueError, match="in_flight"):
-        ParallelSampler(RolloutSampler(ENV), SPAWN, in_flight=0)
-    with pytest.raises(TypeError, match="in_flight"):
-        ParallelSampler(RolloutSampler(ENV), SPAWN, in_flight=2.0)
-    with pytest.raises(TypeError, match=r"^stream: expected a Stream, got int"):
-        ParallelSampler(RolloutSampler(ENV), SPAWN).collect(POLICY, 5, stream=0, levels=[0])
-    with pytest.raises(TypeError, match=r"^n: expected an integer, got 2.5"):
-        ParallelSampler(RolloutSampler(ENV), SPAWN).collect(POLICY, 2.5, stream=dmq.Stream(0), levels=[0])
-    with pytest.raises(TypeError, match="makes an Executor"):
-        collect(ParallelSampler(RolloutSampler(ENV), lambda: 3))
+def test_what_is_refused():
+    inner, make = RolloutSampler(ENV), functools.partial(ThreadPoolExecutor, 2)
+    sampler = ParallelSampler(inner, make)
+    closed = make()
+    closed.shutdown()
+    refused(
+        [
+            (lambda: dmq.DMQ(ENV, workers=2, executor=make), ValueError, "^workers, executor"),
+            (lambda: dmq.DMQ(ENV, workers=0), ValueError, "^workers"),
+            (lambda: dmq.DMQ(ENV, workers=1.5), TypeError, "^workers"),
+            (lambda: dmq.DMQ(ENV, executor=3), TypeError, "^executor"),
+            (lambda: dmq.DMQ(ENV, executor=ThreadPoolExecutor), TypeError, "^executor"),
+            (lambda: ParallelSampler(ENV, make), TypeError, "^inner"),
+            (lambda: ParallelSampler(inner, None), TypeError, "^executor"),
+            (lambda: ParallelSampler(inner, make, in_flight=0), ValueError, "^in_flight"),
+            (lambda: ParallelSampler(inner, make, in_flight=2.0), TypeError, "^in_flight"),
+            (lambda: sampler.collect(POLICY, 5, stream=0, levels=[0]), TypeError, "^stream: .* a Stream, got int"),
+            (
+                lambda: sampler.collect(POLICY, 2.5, stream=dmq.Stream(0), levels=[0]),
+                TypeError,
+                "^n: expected an integer, got 2.5",
+            ),
+            (lambda: collect(ParallelSampler(inner, lambda: 3)), TypeError, "makes an Executor"),
+            (lambda: collect(ParallelSampler(inner, closed)), RuntimeError, "after shutdown"),
+        ]
+    )
+    with pytest.raises(RuntimeError) as caught:
+        collect(ParallelSampler(inner, closed))
+    assert caught.value.__notes__[0].startswith("executor: ThreadPoolExecutor did not take chunk 0 of call 9: 16384")

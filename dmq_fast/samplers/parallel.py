@@ -6,13 +6,12 @@ import atexit
 import contextlib
 import functools
 import itertools
-import multiprocessing
 import os
 import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from dmq_fast._support.checks import count, integer
 from dmq_fast._support.cluster import Cluster, reached
 from dmq_fast._support.interactive import of_session
+from dmq_fast._support.workers import WorkerDied, Workers, portable
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
@@ -62,7 +62,7 @@ class ParallelSampler(Sampler):
     executor : concurrent.futures.Executor, or callable
         A pool of threads or processes, loky, dask's ``Client.get_executor()``, mpi4py and the like; it is used and
         left open. Not the pool that the caller itself runs in, nor one from before a fork. Or a function of no
-        arguments that makes one: then `close` shuts it down, and a new one is made when a worker has died.
+        arguments that makes one, which `close` shuts down.
     in_flight : int, optional
         Largest number of chunks submitted or kept at a time, which bounds memory. Default: four times the number of
         workers, so that chunks of a millisecond keep them busy while the calling thread waits for a core.
@@ -80,10 +80,13 @@ class ParallelSampler(Sampler):
     When a call is cancelled, as by Ctrl-C, threads stop within some ten milliseconds of computing; other processes
     finish the chunks they have begun.
 
-    Exceptions of `inner` are raised with a note that names call, chunk and stream. When a worker dies, all submitted
-    chunks are drawn again, one at a time: on a new pool where `executor` makes one, or on the given one where it still
-    works. A chunk on which a worker dies twice raises a `WorkerError`. It is never drawn in the calling process, which
-    could die as well. Dask itself tries several workers: what it gives up, and a lost scheduler, raise it at once.
+    Exceptions of `inner` are raised with a note that names call, chunk and stream. With ``workers=`` of a run, a chunk
+    whose worker process died is drawn again by another one, and a chunk on which a worker dies twice raises a
+    `WorkerError`. It is never drawn in the calling process, which could die as well. With an executor that was given,
+    whatever breaks it raises a `WorkerError`. Dask itself tries several workers first.
+
+    The worker processes of ``workers=`` unpickle `inner` once. Others receive it with every chunk, pickled by their
+    executor, and close it after the chunk.
 
     Examples
     --------
@@ -107,10 +110,8 @@ class ParallelSampler(Sampler):
         self.horizon, self.n_actions, self.dimension = inner.horizon, inner.n_actions, inner.dimension
         self.arithmetic, self.env = inner.arithmetic, inner.env
         self.in_flight = None if in_flight is None else integer("in_flight", in_flight, 1)
-        self._shipped = Shipped(inner)
         self._make = executor if callable(executor) else None
         self._executor = None if callable(executor) else reached(executor)
-        self._home = os.getpid()
 
     def chunks(self, n: int) -> Sequence[int]:
         """Return the sizes of the chunks of n trajectories, those of `inner`."""
@@ -168,20 +169,21 @@ class ParallelSampler(Sampler):
 
     def _in_order(self, tasks: Iterator[Task]) -> Generator[Any]:
         """Yield the answers of tasks in order; closing the generator cancels the remaining ones."""
-        self._shipped.by_pickle = isinstance(self.executor, ProcessPoolExecutor)
+        executor = self.executor
         # Set when the call is cancelled: threads of this process then stop drawing.
-        stop = threading.Event() if isinstance(self.executor, ThreadPoolExecutor) else None
+        stop = threading.Event() if isinstance(executor, ThreadPoolExecutor) else None
 
         def submit(task: Task) -> Future[Any] | None:
             try:
-                return self.executor.submit(draw, self._shipped, task, os.getpid(), stop)
+                sampler = self._pickled if isinstance(executor, Workers) else self.inner
+                return executor.submit(draw, sampler, task, os.getpid(), stop)
             except BrokenExecutor:
-                return None  # a worker has died; the results of the submitted chunks show it
+                return None  # the results of the submitted chunks show why
             except Exception as error:
-                error.add_note(f"executor: {type(self.executor).__name__} did not take {name_of(task.chunk)}")
+                error.add_note(f"executor: {type(executor).__name__} did not take {name_of(task.chunk)}")
                 raise
 
-        window = self.in_flight or 4 * workers_of(self.executor)
+        window = self.in_flight or 4 * workers_of(executor)
         flying: deque[tuple[Task, Future[Any] | None]] = deque()
         try:
             while True:
@@ -190,26 +192,13 @@ class ParallelSampler(Sampler):
                 if not flying:
                     return
                 task, future = flying[0]
-                got = None
-                with naming(task.chunk), contextlib.suppress(BrokenExecutor):
-                    got = answer(self.executor, task, future)
-                if got is not None:
-                    flying.popleft()
-                    yield got
-                    continue
-                # The crash could have come from any chunk in flight. Retry them one by one, so that a second crash
-                # identifies its chunk.
-                self._renew()
-                while flying:
-                    task, future = flying[0]
-                    with naming(task.chunk):
-                        try:
-                            got = answer(self.executor, task, future if succeeded(future) else submit(task))
-                        except BrokenExecutor as error:
-                            self._renew()
-                            raise WorkerError(describe(task.chunk, self._make is not None)) from error
-                    flying.popleft()
-                    yield got
+                with naming(task.chunk):
+                    try:
+                        got = answer(executor, future)
+                    except WorkerDied:  # another worker has taken its place
+                        got = answer(executor, submit(task))
+                flying.popleft()
+                yield got
         finally:
             if stop is not None:
                 stop.set()
@@ -217,30 +206,22 @@ class ParallelSampler(Sampler):
                 if future is not None:
                     future.cancel()
 
+    @functools.cached_property
+    def _pickled(self) -> bytes:
+        """The sampler as own worker processes receive it with every chunk."""
+        return pickle.dumps(self.inner, pickle.HIGHEST_PROTOCOL)
+
     @property
     def executor(self) -> Executor:
         """The executor in use; made on first access where a function was given."""
-        if self._home != os.getpid():
-            # The workers of an executor stay in the parent process: a forked child that waits for them hangs.
-            if self._make is None:
-                raise RuntimeError(
-                    "executor: expected one of this process, got one that came through a fork from process "
-                    f"{self._home}; given a function that makes executors, a new one takes its place"
-                )
-            self._executor, self._home = None, os.getpid()
         if self._executor is None:
             assert self._make is not None
             self._executor = made(self._make)
         return self._executor
 
-    def _renew(self) -> None:
-        """Close a broken executor, if another one can be made."""
-        if self._make is not None:
-            self.close()
-
     def close(self) -> None:
         """Shut down an executor that was made here; waits for the chunks being drawn."""
-        if self._make is not None and self._executor is not None and self._home == os.getpid():
+        if self._make is not None and self._executor is not None:
             executor, self._executor = self._executor, None
             executor.shutdown(wait=True)
 
@@ -251,97 +232,48 @@ class ParallelSampler(Sampler):
         self.close()
 
 
-class Shipped:
-    """A sampler to be sent to workers: pickled once, and unpickled once by each worker process."""
-
-    def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
-        # Whether the executor pickles with Python's own `pickle`.
-        self.by_pickle = False
-
-    @functools.cached_property
-    def data(self) -> bytes | None:
-        """The pickled sampler, or None if the executor may have a better pickler for functions and `__main__`."""
-        try:
-            data = pickle.dumps(self.sampler, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # of any type; the executor tries with its own pickler, and its exception is raised
-            return None
-        return None if b"__main__" in data and not self.by_pickle else data
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Shipped, (self.sampler,)) if self.data is None else (Received, (self.data,))
-
-
-class Received:
-    """A pickled sampler in a worker; it is unpickled with the first chunk, so that an exception names that chunk."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    @property
-    def sampler(self) -> Sampler:
-        """The sampler, unpickled on first access in a process."""
-        return unpacked(self.data)
-
-
-def unpack(data: bytes) -> Sampler:
-    """Return the unpickled sampler, whose environment is closed when this process ends."""
+@functools.lru_cache(maxsize=1)
+def unpickled(data: bytes) -> Sampler:
+    """Return the sampler of an own worker process, whose environment is closed when the process ends."""
     sampler: Sampler = pickle.loads(data)
     atexit.register(close, sampler)
     return sampler
 
 
-# The last samplers that a worker received.
-unpacked = functools.lru_cache(maxsize=4)(unpack)
-
-
-def draw(shipped: Shipped | Received, task: Task, home: int, stop: threading.Event | None) -> Any:
+def draw(given: Sampler | bytes, task: Task, home: int, stop: threading.Event | None) -> Any:
     """Draw one chunk in a worker, until `stop` is set; `home` is the id of the process that submitted it."""
+    sampler = unpickled(given) if isinstance(given, bytes) else given
     try:
         with heeding(stop):
-            method = getattr(shipped.sampler, task.method)
+            method = getattr(sampler, task.method)
             return method(task.policy, task.chunk.size, rng=task.chunk.stream, **task.wanted)
     except Exception as error:
-        if os.getpid() == home or travels(error):
+        if os.getpid() == home:
             raise
-        # An exception that cannot be rebuilt on the other side would break the pool there.
-        raise RuntimeError(f"{type(error).__module__}.{type(error).__qualname__}: {error}") from None
+        raise portable(error) from None  # one that cannot be rebuilt on the other side would break the pool there
+    finally:
+        if os.getpid() != home and sampler is given:
+            close(sampler)  # it came with this chunk
 
 
-def travels(error: Exception) -> bool:
-    """Whether an exception survives being pickled."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # unpickling runs the __init__ of the exception, which may raise anything
-        return False
-    return True
-
-
-def answer(executor: Executor, task: Task, future: Future[Any] | None) -> Any:
+def answer(executor: Executor, future: Future[Any] | None) -> Any:
     """Wait for a chunk and return what was drawn; None stands for a chunk that the executor refused."""
-    if isinstance(executor, Cluster):  # it has tried several workers already, and does not come back once it is lost
-        try:
-            return executor.result(future)
-        except BrokenExecutor as error:
-            raise WorkerError(f"{error}; the loss came while drawing {name_of(task.chunk)}") from error
+    if isinstance(executor, Cluster):  # it notices a lost scheduler
+        return executor.result(future)
     if future is None:
         raise BrokenExecutor("the executor takes no more work")
     return future.result()
 
 
-def succeeded(future: Future[Any] | None) -> bool:
-    """Whether a chunk has been drawn without an exception."""
-    return future is not None and future.done() and not future.cancelled() and future.exception() is None
-
-
 @contextlib.contextmanager
 def naming(chunk: Chunk) -> Iterator[None]:
-    """Add a note to exceptions: the chunk that was being drawn."""
+    """Name the chunk that was being drawn: in a note, or in a `WorkerError` where workers died or were lost."""
     try:
         yield
+    except (BrokenExecutor, WorkerDied) as error:
+        raise WorkerError(f"{str(error).rstrip('.')}; the loss came while drawing {name_of(chunk)}") from error
     except Exception as error:
-        if not isinstance(error, BrokenExecutor | WorkerError):
-            error.add_note(f"while drawing {name_of(chunk)}")
+        error.add_note(f"while drawing {name_of(chunk)}")
         raise
 
 
@@ -351,16 +283,6 @@ def name_of(chunk: Chunk) -> str:
     return (
         f"chunk {stream.chunk} of call {stream.call}: {chunk.size} trajectories, "
         f"rng=Stream.from_key({stream.key}, call={stream.call}, chunk={stream.chunk})"
-    )
-
-
-def describe(chunk: Chunk, renewed: bool) -> str:
-    """Return the message of a `WorkerError`."""
-    if renewed:
-        return f"a worker died twice while drawing {name_of(chunk)}"
-    return (
-        f"a worker died while drawing {name_of(chunk)}; it could not be drawn again, since the executor is broken or "
-        "broke again. Given a function that makes executors, a new one takes its place"
     )
 
 
@@ -414,11 +336,7 @@ def spread(sampler: Sampler, workers: int | None, executor: Executor | Callable[
 
 
 def pool_of(sampler: Sampler, workers: int) -> Callable[[], Executor]:
-    """Return a function that makes an executor: threads, or processes for a sampler that holds the GIL.
-
-    Processes are spawned, since a forked BLAS may hang.
-    """
+    """Return a function that makes an executor: threads, or processes for a sampler that holds the GIL."""
     if sampler.holds_gil:
-        context = multiprocessing.get_context("spawn")
-        return functools.partial(ProcessPoolExecutor, workers, mp_context=context)
+        return functools.partial(Workers, workers)
     return functools.partial(ThreadPoolExecutor, workers, thread_name_prefix="dmq_fast")

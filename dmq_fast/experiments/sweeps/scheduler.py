@@ -27,7 +27,7 @@ from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, overdue_row, prepare
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
 from dmq_fast.experiments.sweeps.store import Store, WriteError
-from dmq_fast.samplers.parallel import check_executor, made, succeeded, workers_of
+from dmq_fast.samplers.parallel import check_executor, made, workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
 
@@ -427,6 +427,11 @@ class Sweep:
             done = self.total - self.left.total()
             left, unseen = time_left(self.left, self.timings, self.workers)
             self.progress(SweepProgress(done, self.total, self.failed, time.perf_counter() - self.began, left, unseen))
+
+
+def succeeded(future: Future[Any]) -> bool:
+    """Whether a task has ended without an exception."""
+    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def bar_of(n_runs: int) -> Bar:
