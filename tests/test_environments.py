@@ -431,6 +431,6 @@ def test_import_does_not_load_gymnasium():
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(ValueError, match=r"^name: expected one that no environment has yet, got 'lock'$"):
+    with pytest.raises(ValueError, match=r"^name: 'lock' is already registered$"):
         register("lock")(chain)
     assert REGISTRY["lock"] is combination_lock

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmq_fast._support.checks import Seed, integer
 from dmq_fast.environments.compiled import CompiledEnv
@@ -19,6 +19,8 @@ from dmq_fast.environments.probe import HELD, Probe
 from dmq_fast.kernels import as_floats
 
 __all__ = ["CheckError", "CheckReport", "check"]
+
+Floats = NDArray[np.float64]
 
 # How far above 1 a feature norm or a return may lie, for rounding in the environment.
 SLACK = 1e-9
@@ -182,61 +184,90 @@ def check_gymnasium(env: GymnasiumBatch, findings: Findings) -> None:
 
 def check_batch(env: Any, n: int, rng: np.random.Generator, findings: Findings) -> None:
     """Play the same episodes of a `BatchEnvironment` twice."""
-    sizes = [integer(f"env.{name}", getattr(env, name), 1) for name in ("horizon", "n_actions", "dimension")]
-    n = min(n, integer("env.chunk_size", getattr(env, "chunk_size", n), 1))
-    actions, seed = rng.integers(sizes[1], size=(sizes[0], n)), int(rng.integers(2**32))
-    faults: dict[str, str] = {}
-
-    def blame(place: str, kind: str, text: str) -> None:
-        faults.setdefault(kind, f"{place}: {text}")
-
-    release: Callable[[Any], object] = getattr(env, "release", lambda _: None)
-    runs = []
-    for _ in range(2):
-        seen: list[np.ndarray[Any, Any]] = []
-        place, states = "reset", None
-        try:
-            generator = np.random.Generator(np.random.Philox(seed))
-            states = env.reset(n, generator)
-            total = np.zeros(n)
-            for level in range(sizes[0]):
-                place = f"features, level {level}"
-                phi, again = (as_floats("features", env.features(level, states), (n, sizes[2])).copy() for _ in "ab")
-                if not np.array_equal(phi, again):
-                    blame(place, "features", "expected the same features of the same states, got others")
-                norm = float(np.linalg.norm(phi, axis=1).max())
-                if norm > 1.0 + SLACK:
-                    blame(place, "norm", f"expected Euclidean norms of at most 1, got {norm:.12g}")
-                place = f"step, level {level}"
-                taken = actions[level].copy()
-                states, paid = env.step(level, states, taken, generator)
-                rewards = as_floats("rewards", paid, (n,)).copy()
-                if not np.array_equal(taken, actions[level]):
-                    blame(place, "actions", "expected that the actions are only read, but they were changed")
-                if rewards.min() < 0.0:
-                    blame(place, "negative", f"expected rewards >= 0, got {rewards.min():.12g}")
-                total += rewards
-                if total.max() > 1.0 + SLACK:
-                    text = f"expected rewards that sum to at most 1 a trajectory, got {total.max():.12g}"
-                    blame(place, "sum", text)
-                seen += [phi, rewards]
-        except Exception as error:
-            blame(place, "raised", f"{type(error).__name__}: {' '.join(str(error).split())}")
-        finally:
-            if states is not None:
-                with suppress(Exception):
-                    release(states)
-        runs.append(seen)
-    if "raised" not in faults:
+    play = Play(env, n, rng)
+    runs = [play.run(), play.run()]
+    if "raised" not in play.faults:
         for number, (mine, theirs) in enumerate(zip(*runs, strict=True)):
             if not np.array_equal(mine, theirs):
-                place = f"{('features', 'step')[number % 2]}, level {number // 2}"
-                blame(place, "repeat", "expected the same episodes from the same generator, got others")
+                play.place = f"{('features', 'step')[number % 2]}, level {number // 2}"
+                play.blame("repeat", "expected the same episodes from the same generator, got others")
     findings.note(
-        list(faults.values()),
+        list(play.faults.values()),
         (
             "the same generator gave the same episodes",
             "the same states gave the same features",
             "shapes and types, norms of features, rewards and their sums were in range",
         ),
     )
+
+
+class Play:
+    """Episodes of random actions of a `BatchEnvironment`, the same in each run if the environment lets them.
+
+    Attributes
+    ----------
+    place : str
+        The function that is called, and the level.
+    faults : dict
+        By kind of fault: the first of this kind, as text.
+    """
+
+    def __init__(self, env: Any, n: int, rng: np.random.Generator) -> None:
+        self.env = env
+        sizes = (integer(f"env.{name}", getattr(env, name), 1) for name in ("horizon", "n_actions", "dimension"))
+        self.horizon, n_actions, self.dimension = sizes
+        self.n = min(n, integer("env.chunk_size", getattr(env, "chunk_size", n), 1))
+        self.actions, self.seed = rng.integers(n_actions, size=(self.horizon, self.n)), int(rng.integers(2**32))
+        self.place = "reset"
+        self.faults: dict[str, str] = {}
+
+    def blame(self, kind: str, text: str) -> None:
+        """Note a fault at the present place."""
+        self.faults.setdefault(kind, f"{self.place}: {text}")
+
+    def run(self) -> list[Floats]:
+        """Play the episodes once; return features and rewards of each level in turn."""
+        seen: list[Floats] = []
+        self.place, states = "reset", None
+        try:
+            generator = np.random.Generator(np.random.Philox(self.seed))
+            states = self.env.reset(self.n, generator)
+            total = np.zeros(self.n)
+            for level in range(self.horizon):
+                seen.append(self.look(level, states))
+                states, rewards = self.step(level, states, generator)
+                total += rewards
+                if total.max() > 1.0 + SLACK:
+                    self.blame("sum", f"expected rewards that sum to at most 1 a trajectory, got {total.max():.12g}")
+                seen.append(rewards)
+        except Exception as error:
+            self.blame("raised", f"{type(error).__name__}: {' '.join(str(error).split())}")
+        finally:
+            if states is not None:
+                with suppress(Exception):
+                    getattr(self.env, "release", lambda _: None)(states)
+        return seen
+
+    def look(self, level: int, states: Any) -> Floats:
+        """Return the features of the states, (n, d), asked for twice."""
+        self.place = f"features, level {level}"
+        shape = self.n, self.dimension
+        phi, again = (as_floats("features", self.env.features(level, states), shape).copy() for _ in range(2))
+        if not np.array_equal(phi, again):
+            self.blame("features", "expected the same features of the same states, got others")
+        norm = float(np.linalg.norm(phi, axis=1).max())
+        if norm > 1.0 + SLACK:
+            self.blame("norm", f"expected Euclidean norms of at most 1, got {norm:.12g}")
+        return phi
+
+    def step(self, level: int, states: Any, generator: np.random.Generator) -> tuple[Any, Floats]:
+        """Take the actions of a level; return the next states and the rewards (n,)."""
+        self.place = f"step, level {level}"
+        taken = self.actions[level].copy()
+        states, paid = self.env.step(level, states, taken, generator)
+        rewards = as_floats("rewards", paid, (self.n,)).copy()
+        if not np.array_equal(taken, self.actions[level]):
+            self.blame("actions", "expected that the actions are only read, but they were changed")
+        if rewards.min() < 0.0:
+            self.blame("negative", f"expected rewards >= 0, got {rewards.min():.12g}")
+        return states, rewards

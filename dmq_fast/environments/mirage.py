@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -125,60 +128,84 @@ def mirage_lock(
     >>> env.optimal_value, round(env.gap, 12)
     (0.8, 0.05)
     """
-    pre, gates = integer("pre", pre, 1), integer("gates", gates, 1)
-    horizon, n_actions = integer("horizon", horizon, 1), integer("n_actions", n_actions, 3)
-    if horizon < pre + gates + 2:
-        raise ValueError(f"horizon: expected an integer >= pre + gates + 2 = {pre + gates + 2}, got {horizon}")
-    kappa, final = number("kappa", kappa, 1.0, LARGEST), number("final", final, 2 * LEAST)
-    sure, low = number("sure", sure, 0.0, final - LEAST), number("low", low, LEAST, final - LEAST)
-    u = number("u", u, LEAST, 1 - LEAST)
-    copies = integer("copies", copies, 1)
-    if one_of("observation", observation, ("state", "features")) == "features" and copies > 1:
-        raise ValueError(f"copies: expected 1 with observation='features', which do not show the copy, got {copies}")
-    if copies > MOST_COPIES:
-        raise ValueError(
-            f"copies: expected an integer <= {MOST_COPIES}, as their table of transitions has {n_actions} copies² "
-            f"entries, got {copies}; observation='features' stands for any number of copies"
-        )
+    given = _Lock(horizon, n_actions, pre, gates, kappa, final, sure, low, u, copies, observation)
     generator, seed = seeded(rng)
-    secrets = generator.integers(n_actions, size=horizon).tolist()
-    doors = generator.permutation(n_actions)
-    plan = _Plan(n_actions, range(pre, pre + gates), LOCK + copies)
-    first, leave = plan.first(doors, sure)
-    rewards = [np.zeros((plan.n_states, n_actions)) for _ in range(horizon)]
-    for level in plan.gates:
-        rewards[level][[SOURCE, ANCHOR], secrets[level]] = low, (final + kappa * low) / (1 + kappa)
-    rewards[-1][LOCK:, secrets[-1]] = final
-    caps = np.zeros(horizon)
-    caps[[*plan.gates, -1]] = 1.0
-    features = np.zeros((plan.n_states, 4))
-    features[HALL, 2] = features[CORRIDOR, 3] = 1
-    features[SOURCE:, 0] = u
-    features[SOURCE, 1], features[LOCK:, 1] = -np.sqrt(1 - u**2) / kappa, np.sqrt(1 - u**2)
+    secrets = generator.integers(given.n_actions, size=given.horizon).tolist()
+    doors = generator.permutation(given.n_actions)
+    plan = _Plan(given.n_actions, range(given.pre, given.pre + given.gates), LOCK + given.copies)
+    first, leave = plan.first(doors, given.sure)
+    rewards, caps = given.rewards(secrets, plan)
+    features = given.features(plan.n_states)
     env = FiniteMDP(
-        P=[first, *(plan.transitions(level, secrets[level]) for level in range(1, horizon - 1))],
+        P=[first, *(plan.transitions(level, secrets[level]) for level in range(1, given.horizon - 1))],
         R=[leave, *rewards[1:]],
-        features=[features[[HALL]], *[features] * (horizon - 1)],
+        features=[features[[HALL]], *[features] * (given.horizon - 1)],
         caps=caps,
         name="mirage-lock",
-        parameters={
-            "horizon": horizon,
-            "n_actions": n_actions,
-            "pre": pre,
-            "gates": gates,
-            "kappa": kappa,
-            "final": final,
-            "sure": sure,
-            "low": low,
-            "u": u,
-            "copies": copies,
-            "observation": observation,
-            "rng": seed,
-        },
+        parameters={**vars(given), "rng": seed},
     )
     if observation == "state":
         return env
     return block_mdp(env, numbered=False, name=env.name, parameters=env.parameters)
+
+
+@dataclass
+class _Lock:
+    """The checked arguments of `mirage_lock`, and its rewards and features."""
+
+    horizon: int
+    n_actions: int
+    pre: int
+    gates: int
+    kappa: float
+    final: float
+    sure: float
+    low: float
+    u: float
+    copies: int
+    observation: str
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self.pre, self.gates = integer("pre", self.pre, 1), integer("gates", self.gates, 1)
+        self.horizon, self.n_actions = integer("horizon", self.horizon, 1), integer("n_actions", self.n_actions, 3)
+        least = self.pre + self.gates + 2
+        if self.horizon < least:
+            raise ValueError(f"horizon: expected an integer >= pre + gates + 2 = {least}, got {self.horizon}")
+        self.kappa, self.final = number("kappa", self.kappa, 1.0, LARGEST), number("final", self.final, 2 * LEAST)
+        self.sure = number("sure", self.sure, 0.0, self.final - LEAST)
+        self.low = number("low", self.low, LEAST, self.final - LEAST)
+        self.u = number("u", self.u, LEAST, 1 - LEAST)
+        self.copies = integer("copies", self.copies, 1)
+        if one_of("observation", self.observation, ("state", "features")) == "features" and self.copies > 1:
+            raise ValueError(
+                f"copies: expected 1 with observation='features', which do not show the copy, got {self.copies}"
+            )
+        if self.copies > MOST_COPIES:
+            raise ValueError(
+                f"copies: expected an integer <= {MOST_COPIES}, as their table of transitions has {self.n_actions} "
+                f"copies² entries, got {self.copies}; observation='features' stands for any number of copies"
+            )
+
+    def rewards(self, secrets: Sequence[int], plan: _Plan) -> tuple[list[Array], Array]:
+        """Return the mean rewards (S, K) of the levels after the first, and the caps (H,)."""
+        rewards = [np.zeros((plan.n_states, self.n_actions)) for _ in range(self.horizon)]
+        anchored = (self.final + self.kappa * self.low) / (1 + self.kappa)
+        for level in plan.gates:
+            rewards[level][[SOURCE, ANCHOR], secrets[level]] = self.low, anchored
+        rewards[-1][LOCK:, secrets[-1]] = self.final
+        caps = np.zeros(self.horizon)
+        caps[[*plan.gates, -1]] = 1.0
+        return rewards, caps
+
+    def features(self, n_states: int) -> Array:
+        """Return the features (S, 4) of the states of a level after the first."""
+        features = np.zeros((n_states, 4))
+        features[HALL, 2] = features[CORRIDOR, 3] = 1
+        features[SOURCE:, 0] = self.u
+        t = np.sqrt(1 - self.u**2)
+        features[SOURCE, 1], features[LOCK:, 1] = -t / self.kappa, t
+        return features
 
 
 class _Plan:

@@ -52,7 +52,7 @@ def register(name: str) -> Callable[[Factory], Factory]:
 
     def add(factory: Factory) -> Factory:
         if name in REGISTRY:
-            raise ValueError(f"name: expected one that no environment has yet, got {name!r}")
+            raise ValueError(f"name: {name!r} is already registered")
         REGISTRY[name] = factory
         return factory
 
