@@ -263,7 +263,7 @@ def test_features_that_do_not_fit_are_refused(features, error, message):
             "rewards that depend on the next state need a dense P",
         ),
         (sp.csr_array([[1.0, 0.0]] * 4), sp.csr_array((2, 2)), TypeError, "R: level 0: expected a dense array"),
-        (sp.csr_array([[0.0, 1.0]] * 4), np.full((2, 2), 0.75), ValueError, "level 1, state 1.* at most 1"),
+        (sp.csr_array([[0.0, 1.0]] * 4), np.full((2, 2), 0.75), ValueError, "R: .* at most 1 on every path"),
     ],
 )
 def test_transitions_that_do_not_fit_are_refused(P, R, error, message):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -425,14 +425,16 @@ class FiniteMDP:
     def _largest_path_sum(self) -> float:
         """Largest reward sum from a start state; refuse sums above 1."""
         supports = self._supports()
-        ahead: list[Array] = [np.zeros(self.P[-1].shape[-1] if len(self.P) == self.horizon else 1)]
+        ahead: Array = np.zeros(self.P[-1].shape[-1] if len(self.P) == self.horizon else 1)
         for level in reversed(range(self.horizon)):
-            ahead.append(self._largest_sums(level, supports, ahead[-1]).max(axis=1))
-        ahead.reverse()
-        first = int(np.argmax(np.where(self.start > 0, ahead[0], -1.0)))
-        largest = float(ahead[0][first])
+            ahead = self._largest_sums(level, supports, ahead).max(axis=1)
+        first = int(np.argmax(np.where(self.start > 0, ahead, -1.0)))
+        largest = float(ahead[first])
         if largest > 1 + TOLERANCE:
-            self._refuse_path(first, largest, ahead, supports)
+            raise ValueError(
+                "R: expected rewards that add up to at most 1 on every path from a start state, got a path from state "
+                f"{first} whose sum is {largest:.12g}; scale the rewards down"
+            )
         return largest
 
     def _largest_rewards(self, level: int) -> Array:
@@ -451,34 +453,6 @@ class FiniteMDP:
             sums = sums + rewards[_dense(self.P[level]) > 0]
         best = np.maximum.reduceat(sums, support.starts).reshape(rewards.shape[:2])
         return best if rewards.ndim == 3 else best + rewards
-
-    def _refuse_path(
-        self, state: int, largest: float, ahead: Sequence[Array], supports: Sequence[_Support]
-    ) -> NoReturn:
-        """Follow the path of the largest reward sum and name the step at which the sum first exceeds 1."""
-        total = 0.0
-        for level in range(self.horizon):
-            action = int(self._largest_sums(level, supports, ahead[level + 1])[state].argmax())
-            reward, following = self._largest_step(level, state, action, ahead[level + 1])
-            total += reward
-            if total > 1 + TOLERANCE or level == self.horizon - 1:
-                break
-            state = following
-        raise ValueError(
-            f"R: level {level}, state {state}, action {action}: expected rewards that add up to at most 1 on "
-            f"every path from a start state, got a path whose sum is {total:.12g} here and {largest:.12g} at "
-            "its end; scale the rewards down"
-        )
-
-    def _largest_step(self, level: int, state: int, action: int, ahead: Array) -> tuple[float, int]:
-        """Reward and next state of the best continuation after an action."""
-        rewards = self._largest_rewards(level)[state, action]
-        if level == len(self.P):
-            return float(rewards), 0
-        row = _flat(self.P[level])[[state * self.n_actions + action]]
-        sums = np.where((row.toarray() if is_sparse(row) else row)[0] > 0, rewards + ahead, -np.inf)
-        following = int(sums.argmax())
-        return float(np.broadcast_to(rewards, ahead.shape)[following]), following
 
 
 def scaled_mdp(
