@@ -11,6 +11,7 @@ from dmq_fast.experiments.report import intervals
 from dmq_fast.experiments.report.against import Layout, against, pages
 from dmq_fast.experiments.report.panels import measurable, panels_of, swept
 from dmq_fast.experiments.sweeps.spec import seeds_of
+from dmq_fast.plotting.style import MUTED
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -260,7 +261,7 @@ def test_more_than_eight_lines_make_facets_that_keep_algorithms_together():
             {"x": "horizn"},
             "x: expected a parameter of the runs, such as horizon, shift, kind, got 'horizn'; did you mean 'horizon'",
         ),
-        ({"y": "valu"}, "y: expected one of value, loss, success, episodes, seconds, got 'valu'; did you mean 'value'"),
+        ({"y": "valu"}, "y: expected one of value, loss, success, .*, seconds, got 'valu'; did you mean 'value'"),
         ({"share": 0}, r"share: expected a number in \(0, 1\], got 0"),
         ({"level": 2}, r"level: expected a number in \(0, 1\), got 2"),
         ({"statistic": "max"}, "statistic: expected one of mean, iqm, median, got 'max'"),
@@ -358,6 +359,34 @@ def test_bands_are_the_intervals():
     assert len(bars.get_segments()) == 2
     assert {line.get_linestyle() for line in axes.lines} == {"None"}
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+
+
+def test_episodes_against_the_horizon_have_the_line_of_random_exploration():
+    def reference(rows, x="horizon", y="episodes", **options):
+        figure = against(rows, x, y, **options)
+        return [line for line in figure.axes[0].lines if line.get_color() == MUTED], texts(figure)
+
+    rows = [row(seed, of={"horizon": h, "n_actions": 3}, spent=10**h) for h in (2, 3, 4) for seed in (0, 1)]
+    (line,), found = reference(rows)
+    x, y = line.get_data()
+    assert y == pytest.approx(3.0 ** np.asarray(x)) and (max(x), min(y) >= 50) == (4, True)
+    assert "$3^H$" in [text.get_text() for text in found]
+    mixed = [*rows, row(9, of={"horizon": 2, "n_actions": 4})]
+    short = [row(seed, of={"horizon": h, "n_actions": 3}, spent=5) for h in (8, 900) for seed in (0, 1)]
+    for others in ((short,), (rows, "horizon", "seconds"), (rows, "n_actions")):
+        assert reference(*others)[0] == []
+    assert reference(mixed, pool=True)[0] == [] != reference(mixed)[0]
+
+
+def test_episodes_until_half_of_the_optimum_is_earned():
+    curve = {"episodes": [10, 40], "value": [0.2, 0.7]}
+    more = {"details": {"curve": curve, "learned_at": 40, "solved_at": 200}}
+    learner = [row(seed, of={"horizon": 2}, algorithm="q", **more) for seed in (0, 1)]
+    rows = [*learner, row(0, of={"horizon": 2}, spent=99), row(0, of={"horizon": 4}, value=0.3, spent=50)]
+    found = points(rows, "horizon", "earned")
+    assert [point.interval.middle for point in found["lock", "q"]] == [200]
+    assert [(point.interval.middle, point.unsolved) for point in found["lock", "dmq"]] == [(200, 0), (math.inf, 1)]
+    assert measurable(rows)[-2:] == ["earned", "seconds"] and "earned" not in measurable(rows[2:])
 
 
 def crowded():

@@ -30,6 +30,10 @@ def result(swim):
 
 def row(horizon, spent, value=1.0, algorithm="dmq", **more):
     return {
+        "cell": f"{horizon} {algorithm}",
+        "seed": 0,
+        "environment": "lock",
+        "environment_seed": 0,
         "algorithm": algorithm,
         "environment_parameters": {"horizon": horizon, "n_actions": 3},
         "algorithm_parameters": {"variant": "sound"},
@@ -66,7 +70,7 @@ def every_picture(swim, result):
     rows = [row(h, 10 * h * (seed + 1), algorithm=a) for h in (2, 4) for seed in range(3) for a in ("dmq", "other")]
     measured = oracle_bench.measure([2], 1)
     return {
-        "episodes_to_solve": pictures.episodes_to_solve(rows),
+        "against": pictures.against(rows, "horizon", "episodes"),
         "learning_curves": pictures.learning_curves({"a": (t, np.array([t, 2 * t])), "b": (t, t)}, optimum=900.0),
         "cover_and_potential": pictures.cover_and_potential(result),
         "oracle_values": pictures.oracle_values(result),
@@ -105,13 +109,6 @@ def test_text_stays_within_the_picture_and_apart(swim, result):
                 assert extent.x0 >= box.x0 - 1 and extent.x1 <= box.x1 + 1, (name, text.get_text())
 
 
-def test_series_are_told_apart_without_colour():
-    rows = [row(h, 10 * h, algorithm=name) for h in (2, 4) for name in "abcdefghi"]
-    (axes,) = pictures.episodes_to_solve(rows).axes
-    markers = {line.get_marker() for line in axes.lines if line.get_marker() != "None"}
-    assert len(markers) == len(set(pictures.COLOURS)) == 9
-
-
 def test_curves_are_told_apart_without_colour():
     t = np.arange(100.0)
     (axes,) = pictures.learning_curves({name: (t, t + i) for i, name in enumerate("abcd")}).axes
@@ -122,22 +119,13 @@ def test_curves_are_told_apart_without_colour():
     assert pieces == {(line.get_color(), line.get_marker()) for line in curves}
 
 
-def test_a_marker_at_a_power_of_ten_is_drawn_whole():
-    (axes,) = pictures.episodes_to_solve([row(h, 100 * h) for h in (1, 5)]).axes
-    assert axes.get_ylim()[0] < 90
-
-
 def test_any_number_of_series_can_be_told_apart():
     looks = [look(i) for i in range(500)]
     assert len({(one.colour, one.line) for one in looks}) == 500
     assert len({(one.colour, one.marker) for one in looks[:81]}) == 81
     names = [f"algorithm {i}" for i in range(20)]
-    rows = [row(h, (i + 1) * h, algorithm=name) for h in (2, 4) for i, name in enumerate(names)]
     t = np.arange(10.0)
-    for figure in (
-        pictures.episodes_to_solve(rows, n_actions=None),
-        pictures.learning_curves({name: (t, t + i) for i, name in enumerate(names)}),
-    ):
+    for figure in (pictures.learning_curves({name: (t, t + i) for i, name in enumerate(names)}),):
         (axes,) = figure.axes
         drawn = [line for line in axes.lines if line.get_color() != pictures.MUTED]
         keys = {(line.get_color(), str(line._dash_pattern), line.get_marker()) for line in drawn if line.get_clip_on()}
@@ -155,10 +143,8 @@ def test_names_are_text_and_fit():
         "a name, rather long = 0.001, with_a_word_that_is_longer_than_any_line_of_it",
     ]
     names += [f"algorithm {i}" for i in range(24)]
-    rows = [row(h, (i + 1) * h, algorithm=name) for h in (2, 4) for i, name in enumerate(names)]
     t = np.arange(10.0)
     for figure in (
-        pictures.episodes_to_solve(rows, by=lambda one: one["algorithm"]),
         pictures.learning_curves({name: (t, t) for name in names}),
         pictures.trajectories_by_purpose({name: {"check": 2, "my_$purpose$": 3} for name in names}),
     ):
@@ -193,7 +179,7 @@ def test_settings_of_ones_own_change_no_picture(swim, result):
         figures = {
             "cover": pictures.cover_and_potential(result),
             "visits": pictures.visits(swim, result.cover),
-            "solved": pictures.episodes_to_solve([row(h, 10 * h, algorithm=name) for h in (2, 4) for name in "ab"]),
+            "solved": pictures.against([row(h, 10 * h, algorithm=name) for h in (2, 4) for name in "ab"], y="episodes"),
             "bars": pictures.trajectories_by_purpose({"a": result}),
         }
         saved = {}
@@ -212,53 +198,6 @@ def test_settings_of_ones_own_change_no_picture(swim, result):
         assert b"/FontFile2" in file and b"/Type3" not in file
 
 
-def test_medians_and_bands():
-    spent = [100, 200, 300, 400, 500]
-    (axes,) = pictures.episodes_to_solve([row(h, n * h) for h in (2, 8) for n in spent]).axes
-    (line,) = line_with(axes, "o", pictures.COLOURS[0])
-    assert line.get_xdata().tolist() == [2, 8]
-    assert line.get_ydata().tolist() == [600, 2400]
-    (band,) = axes.collections
-    heights = band.get_paths()[0].vertices[:, 1]
-    assert {400.0, 800.0, 1600.0, 3200.0} <= set(heights.tolist())
-    assert axes.get_xscale() == axes.get_yscale() == "log"
-
-
-def test_an_unsolved_run_counts_as_infinity_not_as_what_it_spent():
-    """Two of five unsolved after 10 episodes: the median is the third of those that needed 100, 200, 300."""
-    rows = [row(3, n) for n in (100, 200, 300)] + [row(3, 10, value=0.2), row(3, 10, value=None)]
-    (axes,) = pictures.episodes_to_solve(rows).axes
-    (line,) = line_with(axes, "o", pictures.COLOURS[0])
-    assert line.get_ydata().tolist() == [300]
-    unsolved = [one for one in axes.lines if one.get_markerfacecolor() == "none"]
-    assert sum(len(one.get_xdata()) for one in unsolved) == 2
-    assert all(y == 10 for one in unsolved for y in one.get_ydata())
-    # The band is open above.
-    (band,) = axes.collections
-    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(axes.get_ylim()[1])
-
-
-def test_a_run_with_a_learning_curve_counts_until_it_has_learned():
-    """The budget of a baseline is not what it needed."""
-    curve = {"episodes": [10, 40, 200], "value": [0.2, 0.6, 1.0]}
-    rows = [row(h, 900, details={"curve": curve, "learned_at": 200}) for h in (2, 4)]
-    rows.append(row(8, 900, details={"curve": curve | {"value": [0.0] * 3}, "learned_at": None}))
-
-    def drawn(**options):
-        (axes,) = pictures.episodes_to_solve(rows, **options).axes
-        (line,) = line_with(axes, "o", pictures.COLOURS[0])
-        (unsolved,) = [one for one in axes.lines if one.get_markerfacecolor() == "none"]
-        return line.get_ydata().tolist(), np.asarray(unsolved.get_ydata()).tolist()
-
-    assert drawn() == ([200, 200], [900])
-    assert drawn(share=0.5) == ([40, 40], [900])
-
-
-def test_failed_runs_are_left_out_and_counted():
-    rows = [row(2, 5), row(4, 5), row(4, None, status="failed"), row(4, None, status="crashed")]
-    assert "left out: 2 failed" in texts(pictures.episodes_to_solve(rows))
-
-
 def test_every_purpose_has_a_colour_and_a_name():
     counts = {"explore": 5, "refine": 6, "test": 7, "a": 1, "b": 2, "c": 3, "check": 1}
     figure = pictures.trajectories_by_purpose({"run": counts})
@@ -266,25 +205,6 @@ def test_every_purpose_has_a_colour_and_a_name():
     assert names == ["checks", "explore", "refine", "test", "a", "b", "c"]
     bars = [bar for bar in figure.axes[0].patches if bar.get_width()]
     assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in bars}) == len(bars) == 7
-
-
-def test_no_median_where_most_runs_are_unsolved():
-    rows = [row(2, 50), row(2, 60), row(5, 70)] + [row(5, 900, value=0.0) for _ in range(8)]
-    figure = pictures.episodes_to_solve(rows)
-    (line,) = line_with(figure.axes[0], "o", pictures.COLOURS[0])
-    assert line.get_xdata().tolist() == [2]
-    assert "8/9" in texts(figure)
-
-
-def test_the_line_of_random_exploration():
-    figure = pictures.episodes_to_solve([row(h, 5**h) for h in (2, 3, 4)])
-    (line,) = [one for one in figure.axes[0].lines if one.get_color() == pictures.MUTED]
-    x, y = line.get_data()
-    assert y == pytest.approx(3.0 ** np.asarray(x))
-    assert "$3^H$" in texts(figure)
-    mixed = [row(2, 5), row(3, 5, environment_parameters={"horizon": 3, "n_actions": 2})]
-    figure = pictures.episodes_to_solve(mixed)
-    assert not [one for one in figure.axes[0].lines if one.get_color() == pictures.MUTED]
 
 
 def test_what_is_solved():
@@ -296,12 +216,6 @@ def test_what_is_solved():
     assert not pictures.is_solved({"status": "crashed", "value": None, "optimal_value": None})
     with pytest.raises(ValueError, match='expected "solved" or "optimal_value"'):
         pictures.is_solved({"value": 0.94, "optimal_value": None})
-
-
-def test_lines_by_any_column():
-    rows = [row(2, 5), row(2, 6, algorithm_parameters={"variant": "paper"})]
-    assert {"sound", "paper"} <= set(texts(pictures.episodes_to_solve(rows, by="variant")))
-    assert {"5", "6"} <= set(texts(pictures.episodes_to_solve(rows, by=lambda one: one["n_trajectories"])))
 
 
 def test_learning_curves_skip_what_has_ended():
@@ -386,9 +300,7 @@ def test_bars_add_up(result):
 
 def test_what_cannot_be_drawn_is_refused(swim, result, tmp_path):
     with pytest.raises(ValueError, match="rows: expected at least one run"):
-        pictures.episodes_to_solve([row(2, None)])
-    with pytest.raises(ValueError, match="rows: expected a positive horizon in every run, got None"):
-        pictures.episodes_to_solve([row(2, 5, environment_parameters={})])
+        pictures.against([])
     with pytest.raises(ValueError, match="curves: expected at least one"):
         pictures.learning_curves({})
     with pytest.raises(ValueError, match=r"curves\['a'\]: expected x \(n,\) and y \(runs, n\), got \(2,\), \(1, 3\)"):

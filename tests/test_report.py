@@ -367,8 +367,9 @@ def test_every_cell_is_drawn_and_numbers_sort_by_size():
 def test_lines_of_many_cells_are_drawn_in_several_pictures():
     rows = [one | {"environment_parameters": {"horizon": h}} for one in many_cells() for h in (4, 8)]
     shown = [one for one in sweep_pictures(rows) if "until solved" in one.title]
-    assert [one.title.split("solved, ")[1] for one in shown][::4] == ["1 to 10 of 54", "44 to 54 of 54"]
-    assert sum(len([text for text in one.figure.axes[0].texts if "dmq" in text.get_text()]) for one in shown) == 54
+    assert [one.title.split("solved, ")[1] for one in shown] == ["1 of 2", "2 of 2"]
+    texts = [text.get_text() for one in shown for axes in one.figure.axes for text in axes.texts]
+    assert len([text for text in texts if "dmq" in text]) == 54
 
 
 def test_cells_with_one_value_in_two_parameters_are_two_lines():

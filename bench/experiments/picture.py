@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from dmq_fast.experiments import load
-from dmq_fast.experiments.report.pictures import episodes_to_solve
+from dmq_fast.experiments.report.pictures import against
 
 FIGURES = Path(__file__).parent.parent / "figures"
 
@@ -26,7 +26,10 @@ def is_shown(row):
     return given.get("strict", True) and given.get("c2", 0.3) == 0.3
 
 
-rows = sorted(filter(is_shown, load(sys.argv[1])), key=label)
-figure = episodes_to_solve(rows, by=label, width=5.0, height=3.6)
+rows = [
+    {**row, "algorithm": label(row), "algorithm_parameters": {}}
+    for row in sorted(filter(is_shown, load(sys.argv[1])), key=label)
+]
+figure = against(rows, "horizon", "episodes", width=5.0)
 figure.savefig(FIGURES / "locks.svg", metadata={"Date": None})
 figure.savefig(FIGURES / "locks.png", dpi=160)

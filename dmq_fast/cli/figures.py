@@ -52,7 +52,11 @@ def add_figure_options(parser: ArgumentParser) -> None:
     add("--format", metavar="LIST", help=f"formats, some of {','.join(FORMATS)}; default: pdf")
     add("--width", metavar="one|two|INCHES", help="width of the figures, one or two columns; default: one")
     add("--x", metavar="PARAM", help="the parameter on the abscissa; default: the first that was swept")
-    add("--y", metavar="LIST", help="value, loss, success, episodes, seconds, or all; default: all that are known")
+    add(
+        "--y",
+        metavar="LIST",
+        help="value, loss, success, episodes, earned, seconds, or all; default: all that are known",
+    )
     add("--success", type=reader(float), metavar="SHARE",
         help="share of the optimum from which a run counts as solved; default: 0.95")  # fmt: skip
     add("--statistic", metavar="NAME",
@@ -102,7 +106,7 @@ class FigureSettings(NamedTuple):
 
     def against(self, rows: Rows) -> Iterator[tuple[str, Figure]]:
         """Yield names and figures of quantities against a parameter."""
-        from dmq_fast.experiments.report.against import draw, pages
+        from dmq_fast.experiments.report.against import pages, plot
         from dmq_fast.experiments.report.panels import measurable, panels_of
 
         wanted = measurable(rows, self.share) if self.y in (None, "all") else str(self.y).split(",")
@@ -113,7 +117,7 @@ class FigureSettings(NamedTuple):
             parts = list(pages(shown, self.width))
             for i, part in enumerate(parts, 1):
                 end = f" {i}" if len(parts) > 1 else ""
-                figure = draw(part, log_x=self.log_x, log_y=self.log_y, width=self.width)
+                figure = plot(part, log_x=self.log_x, log_y=self.log_y, width=self.width)
                 yield f"{shown.y} by {shown.x}{end}", figure
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.experiments.report.metrics import GOOD, QUANTITIES
+from dmq_fast.experiments.report.metrics import EPISODES, GOOD, QUANTITIES
 from dmq_fast.experiments.report.panels import Line, Panel, Panels, Point, panels_of
 from dmq_fast.plotting.axes import End, label_ends, room_for, shorten
 from dmq_fast.plotting.canvas import WIDTH, canvas
-from dmq_fast.plotting.style import LINE, MUTED, plain, wrapped
+from dmq_fast.plotting.style import LINE, MUTED, REFERENCE, plain, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["against", "draw", "pages"]
+__all__ = ["against", "pages", "plot", "plot_line"]
 
 SYMBOLS = {
     "horizon": "horizon $H$",
@@ -67,7 +67,7 @@ def against(
     log_y: bool | None = None,
     width: float = WIDTH,
 ) -> Figure:
-    """Draw a quantity of runs against a parameter, with a line for each algorithm and setting of it.
+    """Plot a quantity of runs against a parameter, with a line for each algorithm and setting of it.
 
     Parameters
     ----------
@@ -76,8 +76,9 @@ def against(
     x : str, optional
         A parameter of the environments or the algorithms, such as "horizon", or "algorithm.seed" where both have it. By
         default the first that was swept. Its values may also be texts.
-    y : {"value", "loss", "success", "episodes", "seconds"}
-        "loss" is V* - V, "success" the share of runs that solved their environment, "episodes" their number until then.
+    y : {"value", "loss", "success", "episodes", "earned", "seconds"}
+        "loss" is V* - V, "success" the share of runs that solved their environment, "episodes" their number until then,
+        "earned" the first multiple of 100 episodes with a running mean reward above V*/2.
     share : float, default 0.95
         Share of the optimum, in (0, 1], from which a run counts as solved.
     statistic : {"mean", "iqm", "median"}, optional
@@ -99,14 +100,15 @@ def against(
     A run that did not solve its environment counts as infinity among the episodes, so there is no point where the
     statistic is infinite. An open marker at the largest number of their episodes stands for the unsolved runs. A run
     that failed counts as unsolved, and is left out of the other quantities. The line of text below the panels says what
-    bands are and what is left out.
+    bands are and what is left out. Where all runs of a panel have the same number K of actions, episodes against the
+    horizon have the reference line K^H, about what random exploration needs.
 
     Raises
     ------
     ValueError
         If an argument is out of range, no parameter was swept, or no run has both x and y.
     """
-    return draw(
+    return plot(
         panels_of(rows, x, y, share=share, statistic=statistic, level=level, pool=pool),
         log_x=log_x,
         log_y=log_y,
@@ -143,8 +145,8 @@ def pages(shown: Panels, width: float) -> Iterator[Panels]:
         yield shown._replace(panels=shown.panels[first : first + most])
 
 
-def draw(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None, width: float = WIDTH) -> Figure:
-    """Draw panels side by side and below each other; see `against` for the arguments and errors."""
+def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None, width: float = WIDTH) -> Figure:
+    """Plot panels side by side and below each other; see `against` for the arguments and errors."""
     panels = shown.panels
     names, legend, across, down = Layout.of(shown, width)
     own = width / across
@@ -178,16 +180,18 @@ def draw(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
             axes.set(
                 xscale="log" if ratios else "linear",
                 yscale="log" if powers else "linear",
-                xlim=span(numbers, ratios, shown.categories, 0.08 if shown.y == "episodes" else 0.04),
+                xlim=span(numbers, ratios, shown.categories, 0.08 if shown.y in EPISODES else 0.04),
                 ylim=(low, high),
             )
             for i, line in enumerate(panel.lines):
                 aside = (i - (len(panel.lines) - 1) / 2) * step_aside(shown, panel, room)
-                draw_line(axes, line, low, high, aside, joined=not shown.categories)
+                plot_line(axes, line, low, high, aside, joined=not shown.categories)
+            if panel.n_actions is not None and not shown.categories:
+                plot_exponential(axes, panel.n_actions, numbers, low, high)
             set_ticks(axes, numbers, shown.categories, room)
             if powers:
                 label_powers(axes, low, high)
-            elif shown.y == "episodes":
+            elif shown.y in EPISODES:
                 shorten(axes.yaxis)
         for axes, title in zip(used, titles, strict=False):
             axes.set_title(title)
@@ -251,9 +255,7 @@ def spans_a_decade(shown: Panels) -> bool:
     """Whether losses, episodes or seconds are all positive and span more than a decade."""
     drawn = [end for point in points_of(shown.panels) for end in (point.interval.middle, point.spent)]
     drawn = [end for end in drawn if math.isfinite(end)]
-    return (
-        shown.y in ("loss", "episodes", "seconds") and bool(drawn) and min(drawn) > 0 and max(drawn) > 10 * min(drawn)
-    )
+    return shown.y in ("loss", "seconds", *EPISODES) and bool(drawn) and min(drawn) > 0 and max(drawn) > 10 * min(drawn)
 
 
 def limits_of(panels: Sequence[Panel], y: str, powers: bool) -> tuple[float, float]:
@@ -284,10 +286,32 @@ def span(numbers: NDArray[np.float64], ratios: bool, categories: Sequence[str], 
     return first - room, last + room
 
 
-def draw_line(axes: Axes, line: Line, low: float, high: float, aside: float, *, joined: bool) -> None:
-    """Draw the points of a line with their intervals: a band where points are joined, else a bar for each.
+def plot_exponential(axes: Axes, n_actions: int, numbers: NDArray[np.float64], low: float, high: float) -> None:
+    """Plot the part of K^H within the axes, with its name beside its upper end."""
+    first, last = float(numbers[0]), float(numbers[-1])
+    x = np.geomspace(first, last, 100) if first > 0 else np.array([])
+    y = x * math.log(n_actions)  # of large horizons K^H overflows
+    seen = (y <= math.log(high)) & (y >= (math.log(low) if low > 0 else -math.inf))
+    if seen.sum() > 1:
+        axes.plot(x[seen], np.exp(y[seen]), color=MUTED, linestyle=REFERENCE, linewidth=0.9)
+        axes.annotate(f"${n_actions}^H$", (x[seen][-1], float(np.exp(y[seen][-1]))), (-6, -4),
+                      textcoords="offset points", color=MUTED, va="bottom", ha="right")  # fmt: skip
 
-    What does not lie on the line is moved aside, by points, so that lines do not hide each other's.
+
+def plot_line(
+    axes: Axes,
+    line: Line,
+    low: float = -math.inf,
+    high: float = math.inf,
+    aside: float = 0.0,
+    *,
+    joined: bool = True,
+    every: tuple[float, float] | None = None,
+) -> None:
+    """Plot the points of a line with their intervals: a band where points are joined, else a bar for each.
+
+    What does not lie on the line is moved aside, by points, so that lines do not hide each other's. `every` thins the
+    markers, as matplotlib's `markevery` does.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -303,7 +327,7 @@ def draw_line(axes: Axes, line: Line, low: float, high: float, aside: float, *, 
     else:
         axes.vlines(x[has], lower[has], upper[has], color=colour, linewidth=0.8, transform=moved)
     style = {"linestyle": dashes} if joined else {"linestyle": "", "transform": moved}
-    axes.plot(x, middle, color=colour, marker=marker, **style)
+    axes.plot(x, middle, color=colour, marker=marker, markevery=every, **style)
     if unsolved := [point for point in line.points if point.unsolved]:
         axes.plot([point.x for point in unsolved], [point.spent for point in unsolved], linestyle="", marker=marker,
                   markersize=4, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=0.7,

@@ -22,6 +22,7 @@ from dmq_fast.experiments.sweeps.algorithms import GOOD, REWARD_EVERY
 from dmq_fast.experiments.sweeps.runs import FAILURES
 
 __all__ = [
+    "EPISODES",
     "GOOD",
     "QUANTITIES",
     "Quantity",
@@ -177,6 +178,14 @@ def episodes(row: Mapping[str, Any], share: float) -> float | None:
     return float(by_policy(row, share)["n_trajectories"])
 
 
+def earned(row: Mapping[str, Any], share: float) -> float | None:
+    """Return the episodes until an environment was solved by reward; infinity if it was not, or if the run failed."""
+    if verdict_on(row, share) is None:
+        return None
+    found = by_reward(row)
+    return float(found["n_trajectories"]) if found["solved"] else math.inf
+
+
 def seconds(row: Mapping[str, Any], share: float) -> float | None:
     """Return the wall-clock time of a run."""
     return None if row["status"] in FAILURES else row.get("seconds")
@@ -187,6 +196,10 @@ QUANTITIES = {
     "loss": Quantity("loss $V^*-V$", loss),
     "success": Quantity("success rate", success),
     "episodes": Quantity("episodes until solved", episodes, "median"),
+    "earned": Quantity("episodes until $V^*/2$ is earned", earned, "median"),
     "seconds": Quantity("seconds", seconds, "median"),
 }
 """The quantities of figures, by name."""
+
+EPISODES = ("episodes", "earned")
+"""Those of them that are infinite for a run that did not solve its environment."""

@@ -13,7 +13,7 @@ from dmq_fast._support.names import suggestion
 from dmq_fast.experiments.report.cells import in_order, labeller, settings, sortable, split_parameters
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.intervals import STATISTICS, Interval, bootstrap, check_level, wilson
-from dmq_fast.experiments.report.metrics import GOOD, QUANTITIES, check_share, verdict_on
+from dmq_fast.experiments.report.metrics import EPISODES, GOOD, QUANTITIES, check_share, has_curve, verdict_on
 from dmq_fast.experiments.report.page import value_text
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.plotting.style import Look, look
@@ -46,11 +46,15 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Some lines of one setting; panels of the same setting share their ordinate."""
+    """Some lines of one setting; panels of the same setting share their ordinate.
+
+    Where x is the horizon and y are episodes, `n_actions` is the K of all runs; else None.
+    """
 
     setting: str
     title: str
     lines: list[Line]
+    n_actions: int | None = None
 
 
 class Panels(NamedTuple):
@@ -142,7 +146,11 @@ def panels_of(
             text: Line(text, looks[text], list(points(some, at, numbers, y, statistic, level)))
             for text, some in lines.items()
         }
-        panels += facets(title, made, {text: some[0]["algorithm"] for text, some in lines.items()})
+        known_actions = {row["environment_parameters"].get("n_actions") for row in here}
+        horizons = y in EPISODES and (place, name) == (PLACES["environment"], "horizon")
+        n_actions = known_actions.pop() if horizons and len(known_actions) == 1 else None
+        algorithm_of = {text: some[0]["algorithm"] for text, some in lines.items()}
+        panels += [panel._replace(n_actions=n_actions) for panel in facets(title, made, algorithm_of)]
     return Panels(x, y, statistic, level, share, panels, categories, [text for text in left_out if text], pool)
 
 
@@ -196,14 +204,15 @@ def measured(
     of = QUANTITIES[y].of
     judged = {row["environment"] for row in rows if row["status"] not in FAILURES and verdict_on(row) is not None}
     for row in rows:
-        unknown = row["status"] in FAILURES and y in ("success", "episodes") and row["environment"] not in judged
+        unknown = row["status"] in FAILURES and y in ("success", *EPISODES) and row["environment"] not in judged
         yield row, None if unknown else of(row, share)
 
 
 def measurable(rows: Iterable[Mapping[str, Any]], share: float = GOOD) -> list[str]:
     """Return the quantities that are known of some run."""
     rows = list(rows)
-    return [y for y in QUANTITIES if any(number is not None for _, number in measured(rows, y, share))]
+    wanted = [y for y in QUANTITIES if y != "earned" or any(map(has_curve, rows))]
+    return [y for y in wanted if any(number is not None for _, number in measured(rows, y, share))]
 
 
 def pooled_title(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -233,7 +242,7 @@ def points(
             interval = wilson(round(sum(entries)), len(entries), level=level)
         else:
             interval = bootstrap([*strata.values()], statistic, level=level)
-        unsolved = [row for row in some if y == "episodes" and math.isinf(numbers[id(row)])]
+        unsolved = [row for row in some if y in EPISODES and math.isinf(numbers[id(row)])]
         spent = max((float(row["n_trajectories"] or 0) for row in unsolved), default=math.nan)
         yield Point(x, interval, len(some), len(unsolved), spent)
 

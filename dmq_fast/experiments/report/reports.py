@@ -20,6 +20,7 @@ from dmq_fast._support.words import number_of, ranges
 from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
+from dmq_fast.experiments.report.against import pages, plot
 from dmq_fast.experiments.report.cells import (
     SHOWN,
     CellRuns,
@@ -51,6 +52,7 @@ from dmq_fast.experiments.report.page import (
     section,
     tiles,
 )
+from dmq_fast.experiments.report.panels import panels_of
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.named import class_text
 from dmq_fast.plotting.canvas import WIDTH
@@ -59,7 +61,7 @@ from dmq_fast.results.result import Result
 from dmq_fast.theory.certificate_table import four_digits, level_columns, level_groups
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 __all__ = ["run_pictures", "run_report", "sweep_pictures", "sweep_report"]
 
@@ -483,7 +485,7 @@ def sweep_pictures(rows: Sequence[Mapping[str, Any]], width: float = WIDTH, shar
         if size is None:
             shown = curve_pictures(title, ended, label, width)
         else:
-            shown = size_pictures(title, size, ended, label, width, share)
+            shown = size_pictures(title, size, ended, width, share)
         for picture in itertools.chain(shown, purpose_pictures(title, ended, label, width)):
             yield picture._replace(left_out=f"{picture.left_out} {left_out}".strip())
 
@@ -530,39 +532,23 @@ def by_setting(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | N
 
 
 def size_pictures(
-    title: str,
-    size: str,
-    rows: Sequence[Mapping[str, Any]],
-    label: Callable[[Mapping[str, Any]], str],
-    width: float,
-    share: float,
+    title: str, size: str, rows: Sequence[Mapping[str, Any]], width: float, share: float
 ) -> Iterator[Picture]:
     """Yield pictures of the episodes until solved against the size of an environment."""
-    if not all(isinstance(pictures.field(row, size), int) and verdict_on(row) is not None for row in rows):
+    sizes = [row["environment_parameters"].get(size) for row in rows]
+    if not all(isinstance(one, int) for one in sizes) or any(verdict_on(row) is None for row in rows):
         return
-
-    def drawn(names: Sequence[str], metric: Callable[[Mapping[str, Any]], Mapping[str, Any]], ylabel: str) -> Figure:
-        xlabel = {"horizon": "horizon $H$", "size": "size $N$"}.get(size, size)
-        shown = [metric(row) for row in rows if label(row) in names]
-        return pictures.episodes_to_solve(
-            shown, x=size, by=label, share=share, xlabel=xlabel, ylabel=ylabel, width=width, height=2.7
-        )
-
-    dashed = " Dashed: about what random exploration needs." if size == "horizon" else ""
-    for part, names in parts(map(label, rows)):
-        yield Picture(
-            drawn(names, lambda row: by_policy(row, share), "episodes until solved"),
-            f"{title}: episodes until solved{part}",
-            "Median and quartiles over the seeds. Open markers: the episodes of runs that did not solve it, one for "
-            "many runs. There is no median where most runs did not solve it." + dashed,
-        )
-        if any(map(has_curve, rows)):
-            yield Picture(
-                drawn(names, by_reward, "episodes until $V^*/2$ is earned"),
-                f"{title}: episodes until half of V* is earned{part}",
-                "The first multiple of 100 episodes with a running mean reward above V*/2. A run without a learning "
-                "curve is credited with no reward while it learns.",
-            )
+    shown = {"episodes": ("until solved", "")}
+    if any(map(has_curve, rows)):
+        text = "Episodes count in hundreds. A run without a learning curve is credited with no reward while it learns."
+        shown["earned"] = ("until half of V* is earned", text)
+    for y, (what, caption) in shown.items():
+        parts = list(pages(panels_of(rows, f"environment.{size}", y, share=share), width))
+        for i, part in enumerate(parts, 1):
+            end = f", {i} of {len(parts)}" if len(parts) > 1 else ""
+            dashed = any(panel.n_actions is not None for panel in part.panels)
+            text = f"{caption} Dashed: about what random exploration needs.".strip() if dashed else caption
+            yield Picture(plot(part, width=width), f"{title}: episodes {what}{end}", text)
 
 
 def curve_pictures(
