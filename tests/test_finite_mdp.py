@@ -532,12 +532,12 @@ def test_path_sum_follows_positive_probabilities_from_the_start_only():
     heavy = [[0.0, 0.0], [1.0, 1.0]]
     stay = np.eye(2)[[[0, 0], [1, 1]]]
     assert FiniteMDP([stay], [heavy] * 2, [np.eye(2)] * 2).max_reward_sum == 0
-    with pytest.raises(ValueError, match="R: .* a path from state 1 whose sum is 2"):
+    with pytest.raises(ValueError, match=r"R: .* a path from state 1 whose sum is 2"):
         FiniteMDP([stay], [heavy] * 2, [np.eye(2)] * 2, [0.5, 0.5])
     leak = stay * (1 - 1e-9)
     leak[:, :, ::-1] += 1e-9 * stay
     FiniteMDP([leak], [heavy] * 2, [np.eye(2)] * 2)
-    with pytest.raises(ValueError, match="R: .* a path from state 0 whose sum is 2"):
+    with pytest.raises(ValueError, match=r"R: .* a path from state 0 whose sum is 2"):
         FiniteMDP([leak] * 2, [heavy] * 3, [np.eye(2)] * 3)
 
 
