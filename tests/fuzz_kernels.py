@@ -472,7 +472,7 @@ def ridge(rng: np.random.Generator) -> None:
     d, targets = given.pick(given.size(5), given.size(5), given.size(140)), given.pick(None, None, 1, 2)
     if given.spoils():
         kernels.Ridge(given.pick(0, -1, 2**28 + 1, given.junk()), 1.0, targets=given.pick(0, -1, 2**62, given.junk()))
-    model = kernels.Ridge(d, given.positive(), given.chance(0.3), targets)
+    model = kernels.Ridge(d, given.positive(), targets)
 
     def y(*shape: int) -> Any:
         full = shape if targets is None else (*shape, targets)
@@ -500,7 +500,7 @@ def ridge(rng: np.random.Generator) -> None:
         model.downdate(*(rows.pop() if rows and not given.spoils() else (given.array((d,)), y())))
 
     def merge() -> None:
-        other = kernels.Ridge(d, model.regularization, bool(model.normalized), targets)
+        other = kernels.Ridge(d, model.regularization, targets)
         other.update(given.numbers((d,), mild=True), y())
         model.merge(given.pick(other, other, other, model, given.junk()) if given.spoils() else other)
 
@@ -530,15 +530,13 @@ def ridge(rng: np.random.Generator) -> None:
 
     def from_moments() -> None:
         x = given.numbers((given.size(6), d), mild=True)
-        other = kernels.Ridge.from_moments(
-            given.laid(x.T @ x), y(d), given.integer(1, 9), model.regularization, bool(model.normalized)
-        )
+        other = kernels.Ridge.from_moments(given.laid(x.T @ x), y(d), given.integer(1, 9), model.regularization)
         assert np.isfinite(other.theta).all()
 
     def check() -> Any:
         gram, trace = model.gram, model.dimension * model.regularization
         assert np.isfinite(gram).all() and (gram == gram.T).all()
-        if not model.normalized and mild(gram):
+        if mild(gram):
             u = np.array(model.factor)
             full = gram + model.regularization * np.eye(d)
             assert (np.diag(u) > 0.0).all() and (np.tril(u, -1) == 0.0).all()

@@ -8,7 +8,7 @@ cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
-from libc.math cimport INFINITY, fabs, isfinite, log, sqrt
+from libc.math cimport isfinite, log, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
@@ -33,7 +33,7 @@ cnp.import_array()
 
 cdef enum:
     # Version of pickled states.
-    STATE = 1
+    STATE = 2
     # Rows added to the Gram matrix together, by one dsyrk.
     HELD = 64
     # Rotated rows after which the factor is computed afresh from the Gram matrix.
@@ -41,8 +41,6 @@ cdef enum:
     # A block of m rows is rotated in where ROTATE m <= d + FEW (bench/test_ridge.py).
     ROTATE = 12
     FEW = 12
-    # From this dimension on, work on one row releases the lock of the interpreter.
-    LONG = 128
     # Rows for which `leverage` works between two checks for signals.
     BLOCK = 4096
     # Samples that are solved for together.
@@ -73,17 +71,6 @@ cdef double ROOM = DBL_MAX / 8.0
 cdef inline cnp.ndarray doubles(Py_ssize_t n):
     cdef cnp.npy_intp size = n
     return cnp.PyArray_SimpleNew(1, &size, cnp.NPY_DOUBLE)
-
-
-cdef cnp.ndarray copied(const double* x, Py_ssize_t rows, Py_ssize_t columns):
-    # A new array (rows, columns), or (columns,) if `rows` is negative. By memcpy, as NumPy's own copies release the
-    # lock of the interpreter.
-    cdef cnp.npy_intp[2] shape
-    cdef cnp.ndarray out
-    shape[0], shape[1] = rows, columns
-    out = doubles(columns) if rows < 0 else cnp.PyArray_SimpleNew(2, shape, cnp.NPY_DOUBLE)
-    memcpy(entries(out), x, (1 if rows < 0 else rows) * columns * sizeof(double))
-    return out
 
 
 # Rows (n, d) that one call adds: dense, or sparse if `starts` is not NULL.
@@ -128,15 +115,6 @@ cdef class Ridge:
         Feature dimension d >= 1.
     regularization : float
         lambda > 0.
-    normalized : bool, default False
-        Which of the two normalisations is meant::
-
-            False:  V = lambda I + sum phi phi^T,      theta = V^{-1} sum y phi          (bandits)
-            True:   V = lambda I + sum phi phi^T / n,  theta = V^{-1} (sum y phi) / n    (paper, section 6)
-
-        In the second a row changes n and with it all of V, so there is no rank-one form: `update` adds to the sums in
-        O(d^2), and the first query after it factorises in O(d^3), as does every `downdate`. Without rows V = lambda I.
-        Without rows theta is zero in both.
     targets : int, optional
         Number t >= 1 of targets that share the rows and the factor: each y then has shape (t,), and `moment`, `theta`
         and samples have shape (d, t). None, the default, is one target without that axis.
@@ -147,8 +125,6 @@ cdef class Ridge:
         d.
     regularization : float
         lambda.
-    normalized : bool
-        As given.
     n : int
         Rows added less rows removed; a weighted row counts once, and a discounted one still does.
     targets : int or None
@@ -165,14 +141,15 @@ cdef class Ridge:
     u trace(V) there, a rotated one of u sqrt(lambda trace(V)). So the factor is computed from the Gram matrix only
     while ``(d + 64) u trace(V) <= 2^-20 mu`` for a lower bound mu on the least eigenvalue of V (lambda, or a bound from
     the factor) and V is definite in float64. Otherwise the rotated factor stays, which is always definite,
-    `update_rows` rotates every row, `discount` and a larger lambda are rotations of d rows, and k goes on growing. Five
-    operations use the Gram matrix in any case: queries when `normalized`, where trace(V) is that of the mean, `merge`,
-    `refactor`, `from_moments`, and `regularize` with a smaller lambda. After them leverages in such a direction have a
-    relative error of about d u trace(V) / lambda.
+    `update_rows` rotates every row, `discount` and a larger lambda are rotations of d rows, and k goes on growing. Four
+    operations use the Gram matrix in any case: `merge`, `refactor`, `from_moments`, and `regularize` with a smaller
+    lambda. After them leverages in such a direction have a relative error of about d u trace(V) / lambda.
 
-    A call that raises leaves the state unchanged. Several threads may read one object at a time, also when normalised:
-    the first one factorises while the others wait. A thread that reads while another changes the object, or changes it
-    while another reads, gets RuntimeError, unless the lock of the interpreter keeps the two apart.
+    The regression of the paper's section 6 has V = lambda I + sum phi phi^T / n; that is `ridge_fit`, or a `Ridge` with
+    regularization n lambda.
+
+    A call that raises leaves the state unchanged. Several threads may read one object at a time. A thread that changes
+    it must be alone with it: give every thread its own `copy`.
 
     Examples
     --------
@@ -190,7 +167,6 @@ cdef class Ridge:
     cdef readonly Py_ssize_t dimension
     cdef readonly Py_ssize_t n
     cdef readonly double regularization
-    cdef readonly bint normalized
     # Columns of the moment, and whether they are an axis of results.
     cdef Py_ssize_t _columns
     cdef bint _several
@@ -200,44 +176,37 @@ cdef class Ridge:
     # Lower triangle of sum phi phi^T, without the rows in the buffer.
     cdef double* _lower
     cdef double* _rows
+    # sum phi y^T (d, t), and room for the next one.
     cdef double* _moment
+    cdef double* _next
     # 3 d doubles
     cdef double* _work
     # Arrays that own the memory of the pointers above.
-    cdef cnp.ndarray _factors, _sums, _waiting, _products, _scratch
-    cdef object _theta
+    cdef cnp.ndarray _factors, _sums, _waiting, _products, _scratch, _theta
+    # Rows in the buffer. It changes under the lock of the interpreter only, so that no thread writes beyond the buffer.
     cdef Py_ssize_t _held
     # Rows that may still be rotated before the factor is computed afresh.
     cdef Py_ssize_t _left
-    # Upper bounds on trace(V), or on d lambda + sum |phi|^2 when normalised, and on the entries of the moment.
+    # An upper bound on trace(V), and a lower bound on the least eigenvalue of V.
     cdef double _trace
-    cdef double _reach
-    # A lower bound on the least eigenvalue of V; not used when normalised.
     cdef double _least
-    # Whether U is the factor of the present sums; always True unless normalised.
-    cdef bint _fresh
-    # What threads do that have released the lock of the interpreter: -1, one changes the object; k > 0, k of them read.
-    cdef Py_ssize_t _busy
 
-    def __cinit__(self, d, regularization, normalized=False, targets=None):
+    def __cinit__(self, d, regularization, targets=None):
         cdef Py_ssize_t size = integer(d, "d", 1, 1 << 28)
         self.regularization = positive(regularization, "regularization")
-        self.normalized = flag(normalized, "normalized")
-        self._trace = size * self.regularization
-        if self.regularization < DBL_MIN or self._trace > ROOM:
+        if self.regularization < DBL_MIN or size * self.regularization > ROOM:
             raise ValueError(f"regularization: {self.regularization} is out of the range of float64 here")
         self._several = targets is not None
         self._columns = integer(targets, "targets", 1, 1 << 28) if self._several else 1
         self.dimension = size
         self._factors, self._sums = np.zeros((2, size, size)), np.zeros((size, size))
-        self._waiting, self._products = np.zeros((HELD, size)), np.zeros(size * self._columns)
-        self._scratch = np.zeros(3 * size)
+        self._waiting, self._scratch = np.zeros((HELD, size)), np.zeros(3 * size)
+        self._products = np.zeros((2, size * self._columns))
         # `factor` hands out views.
         self._factors.flags.writeable = False
-        self._factor = entries(self._factors)
-        self._spare = self._factor + size * size
-        self._lower, self._rows = entries(self._sums), entries(self._waiting)
-        self._moment, self._work = entries(self._products), entries(self._scratch)
+        self._factor, self._spare = entries(self._factors), entries(self._factors) + size * size
+        self._lower, self._rows, self._work = entries(self._sums), entries(self._waiting), entries(self._scratch)
+        self._moment, self._next = entries(self._products), entries(self._products) + size * self._columns
         self.clear()
 
     cdef void clear(self) noexcept nogil:
@@ -250,64 +219,80 @@ cdef class Ridge:
             self._factor[i * d + i] = sqrt(self.regularization)
         self._trace = d * self.regularization
         self._least = self.regularization
-        self._reach = 0.0
         self._left = REFACTOR
-        self._fresh = True
         self._held = 0
         self.n = 0
 
-    cdef int may_read(self) except -1:
-        if self._busy < 0:
-            raise RuntimeError("Ridge: being changed by another thread; give every thread its own copy()")
-        return 0
-
-    cdef int may_write(self) except -1:
-        if self._busy != 0:
-            raise RuntimeError("Ridge: in use by another thread; give every thread its own copy()")
-        return 0
-
-    cdef int admit(self, double square, double reach, str name, cnp.ndarray rows, y) except -1:
-        # `square` = sum |phi|^2 and `reach` = sum |y| |phi| are NaN or infinite if an argument is.
-        if square <= ROOM - self._trace and reach <= ROOM - self._reach:
-            return 0
-        return self.out_of_range(name, rows, y)
-
-    cdef int out_of_range(self, str name, cnp.ndarray rows, y) except -1:
-        refuse_not_finite(name, rows)
+    cdef double admit(
+        self, const Rows* rows, const double* target, double most, str name, cnp.ndarray x, y
+    ) except -1.0:
+        # Next moment <- moment + sum phi y^T; return sum |phi|^2. Refuse either where it leaves the range of float64,
+        # the second from `most` on: both are NaN or infinite if an argument is. Nothing else has changed.
+        cdef Py_ssize_t i, j, k, first, size, column, m = rows.n, t = self._columns, d = self.dimension
+        cdef double square = 0.0
+        if t == 1 and rows.n == 1 and rows.starts == NULL:
+            square = dot(rows.values, rows.values, d)
+            for k in range(d):
+                self._next[k] = self._moment[k] + target[0] * rows.values[k]
+            m = 0
+        else:
+            memcpy(self._next, self._moment, d * t * sizeof(double))
+        for i in range(m):
+            first = i * d if rows.starts == NULL else rows.starts[i]
+            size = d if rows.starts == NULL else rows.starts[i + 1] - first
+            square += dot(rows.values + first, rows.values + first, size)
+            if t == 1 and rows.starts == NULL:
+                for k in range(d):
+                    self._next[k] += target[i] * rows.values[first + k]
+                continue
+            for k in range(size):
+                column = k if rows.starts == NULL else rows.columns[first + k]
+                for j in range(t):
+                    self._next[column * t + j] += rows.values[first + k] * target[i * t + j]
+        if square <= most and all_finite(self._next, d * t):
+            return square
+        refuse_not_finite(name, x)
         as_floats("y", y, np.shape(y))
         raise ValueError(f"{name}, y: a sum of products is out of the range of float64; rescale")
 
-    cdef void flush(self) noexcept nogil:
-        add_gram(self._lower, self._rows, self._held, self.dimension)
-        self._held = 0
+    cdef void accept(self) noexcept:
+        self._moment, self._next = self._next, self._moment
+        self._theta = None
 
-    cdef void form(self, double* out, const double* more, const double* less, double n) noexcept nogil:
-        # Upper triangle of out <- V of the Gram matrix, plus `more` (lower triangle), minus less less^T, of n rows.
+    cdef void hold(self, const double* x) noexcept:
+        memcpy(self._rows + self._held * self.dimension, x, self.dimension * sizeof(double))
+        self._held += 1
+
+    cdef void flush(self) noexcept:
+        cdef Py_ssize_t held = self._held
+        self._held = 0
+        with nogil:
+            add_gram(self._lower, self._rows, held, self.dimension)
+
+    cdef void form(self, double* out, const double* more, const double* less) noexcept nogil:
+        # Upper triangle of out <- V of the Gram matrix, plus `more` (lower triangle), minus less less^T.
         cdef Py_ssize_t i, j, d = self.dimension
-        cdef double entry
         for i in range(d):
             for j in range(i, d):
-                entry = self._lower[j * d + i]
+                out[i * d + j] = self._lower[j * d + i]
                 if more != NULL:
-                    entry += more[j * d + i]
+                    out[i * d + j] += more[j * d + i]
                 if less != NULL:
-                    entry -= less[i] * less[j]
-                if self.normalized:
-                    entry = entry / n if n > 0.0 else 0.0
-                out[i * d + j] = entry
+                    out[i * d + j] -= less[i] * less[j]
             out[i * d + i] += self.regularization
 
-    cdef int factorise(self, const double* more, const double* less, double n) noexcept nogil:
+    cdef int factorise(self, const double* more, const double* less) noexcept:
         # Replace the factor by that of `form`. Returns 0, or the order of the leading minor that is not positive
         # definite; the factor is unchanged then.
         cdef int info
         self.flush()
-        self.form(self._spare, more, less, n)
-        info = cholesky_upper(self._spare, self.dimension)
+        with nogil:
+            self.form(self._spare, more, less)
+            info = cholesky_upper(self._spare, self.dimension)
+            if info == 0:
+                memcpy(self._factor, self._spare, self.dimension * self.dimension * sizeof(double))
         if info == 0:
-            memcpy(self._factor, self._spare, self.dimension * self.dimension * sizeof(double))
             self._left = REFACTOR
-            self._fresh = True
         return info
 
     cdef bint sound(self) noexcept nogil:
@@ -323,29 +308,17 @@ cdef class Ridge:
             self._least = max(self._least, 1.0 / inverse_squares(self._factor, self._work, d, 1.0 / needed))
         return needed <= self._least
 
-    cdef int settle(self) except -1:
-        # After a change: empty the buffer if it is full, and compute the factor afresh if enough rows were rotated.
-        if self._held == HELD or self._left <= 0:
-            self._busy = -1
-            with nogil:
-                self.flush()
-                if self._left <= 0 and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
-                    # The rotated factor is the better one; try again after as many rows.
-                    self._left = REFACTOR
-            self._busy = 0
-        return 0
+    cdef bint refreshed(self) noexcept:
+        # Compute the factor from the Gram matrix, if that may be done and can be.
+        return self.sound() and self.factorise(NULL, NULL) == 0
 
-    cdef int ready(self) except -1:
-        # Before a query: refuse if another thread changes the object, and make the factor that of the sums. That is
-        # done under the lock of the interpreter, so that one of several readers factorises and the others wait. None of
-        # them can be reading the old factor, since the change that outdated it was refused while there was a reader.
-        cdef int info
-        self.may_read()
-        if not self._fresh:
-            info = self.factorise(NULL, NULL, self.n)
-            if info != 0:
-                raise self.indefinite("regularization", info)
-        return 0
+    cdef void settle(self) noexcept:
+        # After a change: empty the buffer if it is full, and compute the factor afresh if enough rows were rotated.
+        if self._held == HELD:
+            self.flush()
+        if self._left <= 0 and not self.refreshed():
+            # The rotated factor is the better one; try again after as many rows.
+            self._left = REFACTOR
 
     def refactor(self):
         """Compute the factor afresh from the Gram matrix, O(d^3); `update` does so every 1024 rows.
@@ -358,20 +331,14 @@ cdef class Ridge:
             If V is not positive definite in float64: `regularization` is lost in the rounding of the sums. The
             factor stays as it was.
         """
-        cdef int info
-        self.may_write()
-        self._busy = -1
-        with nogil:
-            info = self.factorise(NULL, NULL, self.n)
-        self._busy = 0
+        cdef int info = self.factorise(NULL, NULL)
         if info != 0:
             raise self.indefinite("regularization", info)
         self._theta = None
 
     cdef object indefinite(self, str name, int minor):
-        means = " / n" if self.normalized else ""
         return np.linalg.LinAlgError(
-            f"{name}: gram{means} + regularization I would not be positive definite in float64 "
+            f"{name}: gram + regularization I would not be positive definite in float64 "
             f"(leading minor {minor}, regularization {self.regularization:g})"
         )
 
@@ -436,57 +403,31 @@ cdef class Ridge:
         cdef double share = non_negative(weight, "weight")
         cdef const double* x = entries(row)
         cdef cnp.ndarray weighted
-        cdef double square, reach
+        cdef double square
+        cdef Rows given
         if share != 1.0:
             # w phi phi^T and w y phi are those of a scaled row with scaled targets.
             refuse_not_finite("phi", row)
             as_floats("y", y, np.shape(y))
             weighted, targets = scaled(x, sqrt(share), d), scaled(target, sqrt(share), self._columns)
             x, target = entries(weighted), entries(targets)
-        square = dot(x, x, d)
-        reach = size_of(target, self._columns) * sqrt(square)
-        self.may_write()
-        self.admit(square, reach, "phi", row, y)
+        given = Rows(1, x, NULL, NULL)
+        square = self.admit(&given, target, ROOM - self._trace, "phi", row, y)
+        self.accept()
         self._trace += square
-        self._reach += reach
-        self.hold(x, target)
+        self.hold(x)
         self.n += 1
-        self._theta = None
-        if self.normalized:
-            self._fresh = False
-        elif d < LONG:
-            self.rotate(x)
-        else:
-            self._busy = -1
-            with nogil:
-                self.rotate(x)
-            self._busy = 0
+        self.rotate(&given, 0, 1)
         self.settle()
         return 0
 
-    cdef void hold(self, const double* x, const double* target) noexcept nogil:
-        memcpy(self._rows + self._held * self.dimension, x, self.dimension * sizeof(double))
-        self.add_products(x, target)
-        self._held += 1
-
-    cdef void add_products(self, const double* x, const double* target) noexcept nogil:
-        # moment (d, t) <- moment + x target^T
-        cdef Py_ssize_t i, j, t = self._columns
-        if t == 1:
-            for i in range(self.dimension):
-                self._moment[i] += target[0] * x[i]
-            return
-        for i in range(self.dimension):
-            for j in range(t):
-                self._moment[i * t + j] += x[i] * target[j]
-
-    cdef void rotate(self, const double* x) noexcept nogil:
-        memcpy(self._work, x, self.dimension * sizeof(double))
-        self.rotate_work()
-
-    cdef void rotate_work(self) noexcept nogil:
-        update_factor(self._factor, self._work, self.dimension)
-        self._left -= 1
+    cdef void rotate(self, const Rows* rows, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+        # Rows first..last-1 into the factor.
+        cdef Py_ssize_t i
+        for i in range(first, last):
+            spread(self._work, rows, i, self.dimension)
+            update_factor(self._factor, self._work, self.dimension)
+        self._left -= last - first
 
     def update_rows(self, Phi, y, weights=None):
         """Add a block of rows: V <- V + sum_i w_i phi_i phi_i^T and moment <- moment + sum_i w_i y_i phi_i.
@@ -509,7 +450,7 @@ cdef class Ridge:
         TypeError, ValueError
             As for `update`, and on a negative weight; nothing has changed then.
         """
-        cdef Py_ssize_t i, first, size, d = self.dimension
+        cdef Py_ssize_t d = self.dimension
         cdef tuple parts = sparse_rows(Phi, "Phi", d) if is_sparse(Phi) else None
         cdef cnp.ndarray rows = matrix(Phi, "Phi", -1, d) if parts is None else parts[0]
         cdef Rows given = dense(rows) if parts is None else sparse(parts)
@@ -531,83 +472,61 @@ cdef class Ridge:
                 raise ValueError("Phi, y, weights: a product is out of the range of float64; rescale")
             given.values = entries(rows)
         cdef const double* target = entries(targets)
-        cdef double square, squares = 0.0, reach = 0.0
+        cdef double square
         if parts is None and np.may_share_memory(rows, self._factors):
             # Rows of `factor` would change while they are rotated in.
             rows = rows.copy()
             given.values = entries(rows)
-        with nogil:
-            for i in range(m):
-                first = i * d if given.starts == NULL else given.starts[i]
-                size = d if given.starts == NULL else given.starts[i + 1] - first
-                square = dot(given.values + first, given.values + first, size)
-                squares += square
-                reach += size_of(target + i * self._columns, self._columns) * sqrt(square)
-        self.may_write()
-        self.admit(squares, reach, name, rows, targets)
+        refuse_not_finite("y", targets)
+        square = self.admit(&given, target, ROOM - self._trace, name, rows, targets)
         if m == 0:
             return
-        self._trace += squares
-        self._reach += reach
-        self._theta = None
-        self._busy = -1
-        with nogil:
-            self.add_block(&given, target)
-        self._busy = 0
+        self.accept()
+        self._trace += square
+        self.n += m
+        self.add_gram_of(&given)
+        self.add_to_factor(&given)
         self.settle()
 
-    cdef void add_sums(self, const Rows* rows, const double* target) noexcept nogil:
-        # The Gram matrix and the moment, or the buffer.
-        cdef Py_ssize_t i, k, first, size, done = 0, m = rows.n, d = self.dimension, t = self._columns
-        if rows.starts != NULL:
-            for i in range(m):
-                first, size = rows.starts[i], rows.starts[i + 1] - rows.starts[i]
-                add_outer_sparse(self._lower, rows.columns + first, rows.values + first, size, 1.0, d)
-                for k in range(first, first + size):
-                    for done in range(t):
-                        self._moment[rows.columns[k] * t + done] += rows.values[k] * target[i * t + done]
-            return
-        if self._held + m > HELD:
+    cdef void add_gram_of(self, const Rows* rows) noexcept:
+        # To the Gram matrix, or to the buffer.
+        cdef Py_ssize_t i, first, size, done = 0, m = rows.n, d = self.dimension
+        if rows.starts == NULL and self._held + m > HELD:
             self.flush()
-        if m <= HELD:
+        if rows.starts == NULL and m <= HELD:
             for i in range(m):
-                self.hold(rows.values + i * d, target + i * t)
+                self.hold(rows.values + i * d)
             return
-        while done < m:
-            size = min(MOST, m - done)
-            add_gram(self._lower, rows.values + done * d, size, d)
-            done += size
-        for i in range(m):
-            self.add_products(rows.values + i * d, target + i * t)
+        with nogil:
+            if rows.starts == NULL:
+                while done < m:
+                    size = min(MOST, m - done)
+                    add_gram(self._lower, rows.values + done * d, size, d)
+                    done += size
+            else:
+                for i in range(m):
+                    first = rows.starts[i]
+                    add_outer_sparse(
+                        self._lower, rows.columns + first, rows.values + first, rows.starts[i + 1] - first, 1.0, d
+                    )
 
-    cdef void add_block(self, const Rows* rows, const double* target) noexcept nogil:
-        cdef Py_ssize_t i, size, done = 0, m = rows.n, d = self.dimension
-        self.add_sums(rows, target)
-        self.n += m
-        if self.normalized:
-            self._fresh = False
-            return
-        if ROTATE * m <= d + FEW:
-            for i in range(m):
-                spread(self._work, rows, i, d)
-                self.rotate_work()
-            return
+    cdef void add_to_factor(self, const Rows* rows) noexcept:
+        cdef Py_ssize_t done = 0, last, m = rows.n
+        cdef bint few = ROTATE * m <= self.dimension + FEW
         # A few rotated rows may raise the least eigenvalue enough to use the Gram matrix, which holds all rows by now.
-        done = 0
-        while done < m and not (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
-            size = min(REFACTOR, m - done)
-            for i in range(done, done + size):
-                spread(self._work, rows, i, d)
-                self.rotate_work()
-            done += size
+        while done < m and (few or not self.refreshed()):
+            last = min(done + REFACTOR, m)
+            with nogil:
+                self.rotate(rows, done, last)
+            done = last
 
     def downdate(self, phi, y):
         """Remove a row: V <- V - phi phi^T and moment <- moment - y phi.
 
         This rotates the row out in O(d^2), or factorises the Gram matrix, if rotations would amplify rounding (leverage
-        of the row close to one) or `normalized` is set. Rounding errors are relative to the largest V so far, so a
-        small V that is left after large rows were removed is mostly rounding error. When the last row is removed, the
-        sums are exactly zero and V = lambda I.
+        of the row close to one). Rounding errors are relative to the largest V so far, so a small V that is left after
+        large rows were removed is mostly rounding error. When the last row is removed, the sums are exactly zero and
+        V = lambda I.
 
         Parameters
         ----------
@@ -622,52 +541,41 @@ cdef class Ridge:
         TypeError, ValueError
             As for `update`, and when there is no row; nothing has changed then.
         """
-        cdef Py_ssize_t i, d = self.dimension
+        cdef Py_ssize_t d = self.dimension
         cdef cnp.ndarray row = vector(phi, "phi", d)
-        # A new array: the targets, and later their negatives.
+        # A new array: the targets with the sign of the change.
         cdef cnp.ndarray targets = -self.many(y, -1) if self._several else np.array([-number(y, "y")])
         cdef const double* x = entries(row)
-        cdef double square = dot(x, x, d), reach = size_of(entries(targets), self._columns) * sqrt(square)
+        cdef Rows given = Rows(1, x, NULL, NULL)
+        cdef double square = self.admit(&given, entries(targets), ROOM, "phi", row, y)
         cdef int info
-        self.may_write()
-        # A row that was added fits. Twice ROOM also holds the difference with a row that was not.
-        if not (square <= ROOM and reach <= 2.0 * ROOM - self._reach):
-            self.out_of_range("phi", row, y)
         if self.n == 0:
             raise ValueError("phi: there is no row to remove")
-        self._busy = -1
-        with nogil:
-            info = self.remove(x)
-        self._busy = 0
+        info = self.remove(x)
         if info != 0:
             raise self.indefinite("phi", info)
+        self.accept()
         # Rounding must not take the bound below trace(lambda I).
         self._trace = max(self._trace - square, d * self.regularization)
         self._least = self.regularization
-        self._theta = None
         self.n -= 1
-        self._reach = 0.0
-        self.add_products(x, entries(targets))
-        for i in range(d * self._columns):
-            self._reach = max(self._reach, fabs(self._moment[i]))
         if self.n == 0:
             self.clear()
         self.settle()
 
-    cdef int remove(self, const double* x) noexcept nogil:
+    cdef int remove(self, const double* x) noexcept:
         cdef Py_ssize_t d = self.dimension
-        cdef int info = NOT_DEFINITE
-        if not self.normalized:
+        cdef int info
+        memcpy(self._work, x, d * sizeof(double))
+        info = downdate_factor_above(self._factor, self._work, self._work + d, d, LEAST)
+        if info != 0 and not self.sound():
+            # Rotations amplify rounding in this direction, but the Gram matrix would do so in every direction.
             memcpy(self._work, x, d * sizeof(double))
-            info = downdate_factor_above(self._factor, self._work, self._work + d, d, LEAST)
-            if info != 0 and not self.sound():
-                # Rotations amplify rounding in this direction, but the Gram matrix would do so in every direction.
-                memcpy(self._work, x, d * sizeof(double))
-                info = downdate_factor(self._factor, self._work, self._work + d, d)
+            info = downdate_factor(self._factor, self._work, self._work + d, d)
         if info == 0:
             self._left -= 1
         else:
-            info = self.factorise(NULL, x, self.n - 1)
+            info = self.factorise(NULL, x)
         if info == 0:
             add_outer(self._lower, x, -1.0, d)
         return info
@@ -700,42 +608,35 @@ cdef class Ridge:
             raise ValueError(f"factor: expected a number in (0, 1], got {share}")
         if whole and self.regularization * share < DBL_MIN:
             raise ValueError(f"factor: {share} times regularization {self.regularization} is out of range of float64")
-        self.may_write()
-        self._busy = -1
-        with nogil:
-            self.flush()
-            for i in range(d * d):
-                self._lower[i] *= share
-                self._factor[i] *= root
-            for i in range(d * self._columns):
-                self._moment[i] *= share
-            self._reach *= share
-            self._trace *= share
-            self._least *= share
-            # Every entry of U was rounded, as by a rotation.
-            self._left -= 1
-            if whole:
-                self.regularization *= share
-            else:
-                self.lift((1.0 - share) * self.regularization)
-            if self.normalized:
-                self._fresh = False
-        self._busy = 0
+        self.flush()
+        for i in range(d * d):
+            self._lower[i] *= share
+            self._factor[i] *= root
+        for i in range(d * self._columns):
+            self._moment[i] *= share
+        self._trace *= share
+        self._least *= share
         self._theta = None
+        # Every entry of U was rounded, as by a rotation.
+        self._left -= 1
+        if whole:
+            self.regularization *= share
+        else:
+            self.lift((1.0 - share) * self.regularization)
         self.settle()
 
-    cdef void lift(self, double more) noexcept nogil:
+    cdef void lift(self, double more) noexcept:
         # V <- V + more I, where the sums and lambda are those of the result.
         cdef Py_ssize_t i, d = self.dimension
         self._trace += d * more
         self._least += more
-        if self.normalized or more == 0.0 or (self.sound() and self.factorise(NULL, NULL, self.n) == 0):
+        if more == 0.0 or self.refreshed():
             return
-        more = sqrt(more)
         for i in range(d):
             memset(self._work, 0, d * sizeof(double))
-            self._work[i] = more
-            self.rotate_work()
+            self._work[i] = sqrt(more)
+            update_factor(self._factor, self._work, d)
+        self._left -= d
 
     def regularize(self, regularization):
         """Change lambda in place, in O(d^3); the sums stay.
@@ -748,7 +649,7 @@ cdef class Ridge:
         Raises
         ------
         numpy.linalg.LinAlgError
-            If V is not positive definite in float64; nothing has changed then. When normalised, queries raise it.
+            If V is not positive definite in float64; nothing has changed then.
         TypeError, ValueError
             If it is no such number, or out of the range of float64; nothing has changed then.
         """
@@ -757,27 +658,22 @@ cdef class Ridge:
         cdef int info = 0
         if new < DBL_MIN or not trace <= ROOM:
             raise ValueError(f"regularization: {new} is out of the range of float64 here")
-        self.may_write()
         self.regularization = new
-        self._busy = -1
-        with nogil:
-            if new >= old:
-                self.lift(new - old)
-            elif not self.normalized:
-                info = self.factorise(NULL, NULL, self.n)
-        self._busy = 0
+        if new >= old:
+            self.lift(new - old)
+        else:
+            info = self.factorise(NULL, NULL)
         if info != 0:
             error = self.indefinite("regularization", info)
             self.regularization = old
             raise error
         if new < old:
             self._trace, self._least = trace, new
-        self._fresh = not self.normalized
         self._theta = None
         self.settle()
 
     @staticmethod
-    def from_moments(gram, moment, n, regularization, normalized=False):
+    def from_moments(gram, moment, n, regularization):
         """Return a Ridge that goes on from the sums of n rows, in O(d^3).
 
         Parameters
@@ -790,8 +686,6 @@ cdef class Ridge:
             Rows in the sums; 0 only where they are zero.
         regularization : float
             lambda > 0.
-        normalized : bool, default False
-            As for the class.
 
         Raises
         ------
@@ -820,23 +714,21 @@ cdef class Ridge:
         refuse_indefinite("gram", entries(sums), d)
         if rows == 0 and (sums.any() or products.any()):
             raise ValueError("n: expected an integer >= 1 where gram or moment is not zero, got 0")
-        new = Ridge(d, regularization, normalized, targets)
+        new = Ridge(d, regularization, targets)
         for i in range(d):
             new._trace += entries(sums)[i * (d + 1)]
-            memcpy(new._lower + i * d, entries(sums) + i * d, (i + 1) * sizeof(double))
-        for i in range(d * new._columns):
-            new._moment[i] = entries(products)[i]
-            new._reach = max(new._reach, fabs(new._moment[i]))
-        if not (new._trace <= ROOM and new._reach <= ROOM):
-            raise ValueError("gram, moment: a sum is out of the range of float64; rescale")
+        if not new._trace <= ROOM:
+            raise ValueError("gram: a sum is out of the range of float64; rescale")
+        memcpy(new._lower, entries(sums), d * d * sizeof(double))
+        memcpy(new._moment, entries(products), d * new._columns * sizeof(double))
         new.n = rows
-        info = new.factorise(NULL, NULL, rows)
+        info = new.factorise(NULL, NULL)
         if info != 0:
             raise new.indefinite("gram", info)
         return new
 
     def merge(self, Ridge other not None):
-        """Add the rows of another Ridge of the same dimension, regularization, normalisation and targets, in O(d^3).
+        """Add the rows of another Ridge of the same dimension, regularization and targets, in O(d^3).
 
         V = V1 + V2 - lambda I comes from the Gram matrices, with an error of about d u trace(V). If lambda is as small
         as that, V has no correct digits in directions orthogonal to all rows.
@@ -848,51 +740,37 @@ cdef class Ridge:
         ValueError
             If the two do not go together or their sums overflow; nothing has changed then.
         """
-        cdef Py_ssize_t i, n, d = self.dimension
-        cdef int info = 0
-        for name in ("dimension", "regularization", "normalized", "targets"):
+        cdef Py_ssize_t i, d = self.dimension
+        cdef int info
+        for name in ("dimension", "regularization", "targets"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise ValueError(f"other: expected {name} {mine}, got {theirs}")
-        self.may_write()
-        other.may_read()
-        cdef double trace = other._trace - d * self.regularization, reach = other._reach, least = other._least
-        if not (trace <= ROOM - self._trace and reach <= ROOM - self._reach):
+        cdef double trace = other._trace - d * self.regularization, least = other._least
+        cdef Py_ssize_t n = self.n + other.n
+        cdef cnp.ndarray more = other.sums(), products = self.moment + other.moment
+        if not (trace <= ROOM - self._trace and all_finite(entries(products), d * self._columns)):
             raise ValueError("other: a sum of products is out of the range of float64")
-        # Read all of `other` here, before the lock is released: it may change while the factor is computed.
-        cdef cnp.ndarray sums = other.sums(), products = other.moment
-        cdef const double* more = entries(sums)
-        cdef const double* moment = entries(products)
-        n = other.n + self.n
-        if not self.normalized:
-            self._busy = -1
-            with nogil:
-                info = self.factorise(more, NULL, n)
-            self._busy = 0
+        info = self.factorise(entries(more), NULL)
         if info != 0:
             raise self.indefinite("other", info)
-        self._fresh = not self.normalized
-        self._theta = None
         for i in range(d * d):
-            self._lower[i] += more[i]
-        for i in range(d * self._columns):
-            self._moment[i] += moment[i]
+            self._lower[i] += entries(more)[i]
+        memcpy(self._moment, entries(products), d * self._columns * sizeof(double))
+        self._theta = None
         self._trace += trace
         self._least = max(self._least, least)
-        self._reach += reach
         self.n = n
 
     cdef cnp.ndarray sums(self):
         # sum phi phi^T, lower triangle, in a new array; the upper one holds zeros.
-        cdef Py_ssize_t d = self.dimension
-        cdef cnp.ndarray out = copied(self._lower, d, d)
-        add_gram(entries(out), self._rows, self._held, d)
+        cdef cnp.ndarray out = self._sums.copy()
+        add_gram(entries(out), self._rows, self._held, self.dimension)
         return out
 
     @property
     def gram(self):
         """Sum of phi phi^T, shape (d, d), a new symmetric array."""
-        self.may_read()
         cdef cnp.ndarray out = self.sums()
         mirror(entries(out), self.dimension)
         return out
@@ -900,17 +778,20 @@ cdef class Ridge:
     @property
     def moment(self):
         """Sum of y phi, shape (d,) or (d, t), a new array."""
-        self.may_read()
-        return self.shaped(self._moment)
+        return self.like_moment(self._moment)
+
+    cdef cnp.ndarray like_moment(self, const double* x):
+        # A copy of x, shape (d,) or (d, t).
+        cdef cnp.npy_intp[2] shape
+        shape[0], shape[1] = self.dimension, self._columns
+        cdef cnp.ndarray out = cnp.PyArray_SimpleNew(2 if self._several else 1, shape, cnp.NPY_DOUBLE)
+        memcpy(entries(out), x, self.dimension * self._columns * sizeof(double))
+        return out
 
     @property
     def targets(self):
         """Number of targets, or None for one without an axis of its own."""
         return self._columns if self._several else None
-
-    cdef cnp.ndarray shaped(self, const double* x):
-        # A copy of x (d, t), or (d,).
-        return copied(x, self.dimension, self._columns) if self._several else copied(x, -1, self.dimension)
 
     @property
     def theta(self):
@@ -920,43 +801,30 @@ cdef class Ridge:
         ------
         ValueError
             If it overflows.
-        numpy.linalg.LinAlgError
-            When normalised, if V is not positive definite in float64.
         """
-        return self.shaped(entries(self.estimate()))
+        return self.like_moment(entries(self.estimate()))
 
     cdef cnp.ndarray estimate(self):
         # The object's own array: never returned to users, and never written to again.
-        cdef Py_ssize_t i, d = self.dimension, t = self._columns
-        cdef double total
-        cdef double* out
-        cdef cnp.ndarray theta
-        self.ready()
-        if self._theta is None:
-            theta = doubles(d * t)
-            out = entries(theta)
-            # Without rows theta is zero: the moment is zero, and must not be divided by n = 0.
-            total = 1.0 if not self.normalized else self.n if self.n > 0 else INFINITY
-            self._busy += 1
+        cdef cnp.ndarray theta = self._theta
+        cdef double* x
+        if theta is None:
+            # U^T U theta = moment
+            theta = self.like_moment(self._moment)
+            x = entries(theta)
             with nogil:
-                # U^T U theta = moment
-                for i in range(d * t):
-                    out[i] = self._moment[i] / total
-                solve_both(self._factor, out, t, d)
-            self._busy -= 1
-            if not all_finite(out, d * t):
+                solve_both(self._factor, x, self._columns, self.dimension)
+            if not all_finite(x, self.dimension * self._columns):
                 raise ValueError("theta: the estimate is out of the range of float64; rescale")
             self._theta = theta
-        return self._theta
+        return theta
 
     @property
     def factor(self):
         """The Cholesky factor U, V = U^T U, upper triangular, shape (d, d): a read-only view that follows every change.
 
-        Copy it to keep it. When normalised, it follows at the next query. What a thread reads from it while another one
-        changes the object is undefined.
+        Copy it to keep it.
         """
-        self.ready()
         return self._factors[0]
 
     @property
@@ -964,7 +832,6 @@ cdef class Ridge:
         """Natural logarithm of det V."""
         cdef Py_ssize_t i
         cdef double total = 0.0
-        self.ready()
         for i in range(self.dimension):
             total += log(self._factor[i * self.dimension + i])
         return 2.0 * total
@@ -1055,8 +922,6 @@ cdef class Ridge:
         ------
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
-        numpy.linalg.LinAlgError
-            When normalised, if V is not positive definite in float64.
         """
         cdef Py_ssize_t begin, i, m, size, d = self.dimension
         cdef tuple parts = sparse_points(Phi, d) if is_sparse(Phi) else None
@@ -1066,39 +931,30 @@ cdef class Ridge:
         cdef double* out
         cdef double* wide
         cdef double value
-        cdef bint single = parts is None and cnp.PyArray_NDIM(rows) == 1
         cdef Rows given
-        self.ready()
-        if single and d < LONG:
+        if parts is None and cnp.PyArray_NDIM(rows) == 1:
             leverages(self._factor, x, &value, self._work, 1, d)
             if not isfinite(value):
                 refuse_result("leverage")
             return value
-        given = dense(rows[None, :] if single else rows) if parts is None else sparse(parts)
+        given = dense(rows) if parts is None else sparse(parts)
         m = given.n
-        block = doubles(1 if parts is None else SPREAD * d)
+        block = doubles(0 if parts is None else SPREAD * d)
         result, scratch = doubles(m), doubles(leverage_work_size(d))
         out, work, wide = entries(result), entries(scratch), entries(block)
-        value = 0.0
-        self._busy += 1
-        try:
-            for begin in range(0, m, BLOCK if parts is None else SPREAD):
-                PyErr_CheckSignals()
-                size = min(m - begin, BLOCK if parts is None else SPREAD)
-                with nogil:
-                    x = given.values + begin * d
-                    if given.starts != NULL:
-                        x = wide
-                        for i in range(size):
-                            spread(wide + i * d, &given, begin + i, d)
-                    leverages(self._factor, x, out + begin, work, size, d)
-                    for i in range(begin, begin + size):
-                        value += out[i] * 0.0
-        finally:
-            self._busy -= 1
-        if value != 0.0:
+        for begin in range(0, m, BLOCK if parts is None else SPREAD):
+            PyErr_CheckSignals()
+            size = min(m - begin, BLOCK if parts is None else SPREAD)
+            with nogil:
+                x = given.values + begin * d
+                if given.starts != NULL:
+                    x = wide
+                    for i in range(size):
+                        spread(wide + i * d, &given, begin + i, d)
+                leverages(self._factor, x, out + begin, work, size, d)
+        if not all_finite(out, m):
             refuse_result("leverage")
-        return out[0] if single else result
+        return result
 
     def solve(self, b):
         """Return V^{-1} b, from the factor in O(d^2) a column.
@@ -1115,18 +971,13 @@ cdef class Ridge:
         ------
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
-        numpy.linalg.LinAlgError
-            When normalised, if V is not positive definite in float64.
         """
-        cdef cnp.ndarray given = columns(b, self.dimension), out = given.copy()
+        cdef cnp.ndarray out = columns(b, self.dimension).copy()
+        cdef Py_ssize_t m = 1 if cnp.PyArray_NDIM(out) == 1 else cnp.PyArray_DIM(out, 1)
         cdef double* x = entries(out)
-        cdef Py_ssize_t d = self.dimension, m = 1 if cnp.PyArray_NDIM(out) == 1 else cnp.PyArray_DIM(out, 1)
-        self.ready()
-        self._busy += 1
         with nogil:
-            solve_both(self._factor, x, m, d)
-        self._busy -= 1
-        if not all_finite(x, d * m):
+            solve_both(self._factor, x, m, self.dimension)
+        if not all_finite(x, self.dimension * m):
             raise ValueError("b: a solution is out of the range of float64; rescale")
         return out
 
@@ -1151,8 +1002,6 @@ cdef class Ridge:
         ------
         TypeError, ValueError
             If an argument is of another type or out of range, or a result overflows.
-        numpy.linalg.LinAlgError
-            When normalised, if V is not positive definite in float64.
 
         Examples
         --------
@@ -1166,17 +1015,14 @@ cdef class Ridge:
         array([ True,  True])
         """
         cdef double width = non_negative(scale, "scale")
-        cdef Py_ssize_t d = self.dimension, t = self._columns
+        cdef Py_ssize_t i, d = self.dimension, t = self._columns
         cdef cnp.ndarray out = standard_normals(rng, -1, d * t), theta = self.estimate()
         cdef double* x = entries(out)
         cdef const double* mean = entries(theta)
-        if d < LONG:
-            displace(self._factor, mean, width, x, t, d)
-        else:
-            self._busy += 1
-            with nogil:
-                displace(self._factor, mean, width, x, t, d)
-            self._busy -= 1
+        with nogil:
+            solve_up(self._factor, x, t, d)
+            for i in range(d * t):
+                x[i] = mean[i] + width * x[i]
         if not all_finite(x, d * t):
             raise ValueError("scale: a sample is out of the range of float64")
         return out.reshape(d, t) if self._several else out
@@ -1200,33 +1046,28 @@ cdef class Ridge:
 
         Raises
         ------
-        TypeError, ValueError, numpy.linalg.LinAlgError
+        TypeError, ValueError
             As for `sample`.
         """
         cdef double width = non_negative(scale, "scale")
-        cdef Py_ssize_t i, d = self.dimension, t = self._columns, size = integer(m, "m", 0, MANY // (d * t))
-        cdef cnp.ndarray out = standard_normals(rng, size, d * t), scratch = doubles(TOGETHER * d)
-        cdef cnp.ndarray theta = self.estimate()
+        cdef Py_ssize_t d = self.dimension, t = self._columns, size = integer(m, "m", 0, MANY // (d * t))
+        cdef cnp.ndarray out = standard_normals(rng, size, d * t), theta = self.estimate()
+        cdef Py_ssize_t together = max(TOGETHER // t, 1)
+        cdef cnp.ndarray scratch = doubles(together * d * t)
         cdef double* x = entries(out)
         cdef double* work = entries(scratch)
         cdef const double* mean = entries(theta)
-        self._busy += 1
         with nogil:
-            if t == 1:
-                displace_rows(self._factor, mean, width, x, work, size, d)
-            else:
-                for i in range(size):
-                    displace(self._factor, mean, width, x + i * d * t, t, d)
-        self._busy -= 1
+            displace(self._factor, mean, width, x, work, size, together, t, d)
         if not all_finite(x, d * t * size):
             raise ValueError("scale: a sample is out of the range of float64")
         return out.reshape(size, d, t) if self._several else out
 
     def copy(self):
         """Return an independent Ridge in the same state, bit for bit."""
-        self.may_read()
-        cdef Ridge other = Ridge(*self.arguments())
-        other.__setstate__(self.state())
+        make, arguments, state = self.__reduce__()
+        other = make(*arguments)
+        other.__setstate__(state)
         return other
 
     def __copy__(self):
@@ -1235,89 +1076,54 @@ cdef class Ridge:
     def __deepcopy__(self, memo):
         return self.copy()
 
-    cdef dict state(self):
-        cdef Py_ssize_t d = self.dimension
-        return {
+    def __reduce__(self):
+        state = {
             "version": STATE,
             "n": self.n,
-            "factor": copied(self._factor, d, d) if self._fresh else None,
-            "lower": copied(self._lower, d, d),
-            "rows": copied(self._rows, self._held, d),
-            "moment": self.shaped(self._moment),
+            "factor": self._factors[0].copy(),
+            "lower": self._sums.copy(),
+            "rows": self._waiting[: self._held].copy(),
+            "moment": self.moment,
             "left": self._left,
             "trace": self._trace,
             "least": self._least,
-            "reach": self._reach,
         }
-
-    def __reduce__(self):
-        self.may_read()
-        return (Ridge, self.arguments(), self.state())
-
-    cdef tuple arguments(self):
-        # A reader of states with one target needs no more than three.
-        given = (self.dimension, self.regularization, self.normalized)
-        return (*given, self._columns) if self._several else given
+        return Ridge, (self.dimension, self.regularization, self.targets), state
 
     def __setstate__(self, state):
-        cdef Py_ssize_t i, k, n, left, held, d = self.dimension
-        cdef cnp.ndarray lower, rows, moment, factor = None
-        cdef double trace, least, reach, total
-        if not isinstance(state, dict):
-            raise ValueError(f"state: expected that of a Ridge, version {STATE}, got {type(state).__name__}")
-        version = state.get("version")
+        cdef Py_ssize_t n, left, d = self.dimension
+        cdef cnp.ndarray factor, lower, rows, moment
+        cdef double trace, least
+        version = state.get("version") if isinstance(state, dict) else type(state).__name__
         if not (isinstance(version, int) and version == STATE):
             raise ValueError(f"state: expected that of a Ridge, version {STATE}, got {version!r}")
         try:
             n = integer(state["n"], "state['n']", 0, LAST)
             left = integer(state["left"], "state['left']", 1, REFACTOR)
+            factor = np.triu(as_floats("state['factor']", state["factor"], (d, d)))
             lower = as_floats("state['lower']", state["lower"], (d, d))
             rows = as_floats("state['rows']", state["rows"], (None, d))
-            moment = as_floats("state['moment']", state["moment"], np.shape(self.shaped(self._moment)))
+            moment = as_floats("state['moment']", state["moment"], np.shape(self.moment))
             trace = as_positive("state['trace']", state["trace"])
             least = as_positive("state['least']", state["least"])
-            reach = as_positive("state['reach']", state["reach"], zero=True)
-            if state["factor"] is not None:
-                factor = as_floats("state['factor']", state["factor"], (d, d))
         except KeyError as error:
             raise ValueError(f"state: expected that of a Ridge, version {STATE}, with {error}") from error
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-        held = cnp.PyArray_DIM(rows, 0)
-        if held >= HELD:
-            raise ValueError(f"state['rows']: expected fewer than {HELD} rows, got {held}")
-        if factor is None and not self.normalized:
-            raise ValueError("state['factor']: expected a factor, got None")
-        for name, value, most in (("trace", trace, ROOM), ("least", least, trace), ("reach", reach, 2.0 * ROOM)):
-            if value > most:
-                raise ValueError(f"state['{name}']: expected a number <= {most}, got {value}")
-        for i in range(d):
-            if factor is not None and not entries(factor)[i * d + i] > 0.0:
-                total = entries(factor)[i * d + i]
-                raise ValueError(f"state['factor']: expected a positive diagonal, got {total} at {i}")
-            # Rounding in removed rows may leave a diagonal slightly below zero.
-            total = entries(lower)[i * d + i]
-            for k in range(held):
-                total += entries(rows)[k * d + i] * entries(rows)[k * d + i]
-            if not -trace <= total <= DBL_MAX:
-                raise ValueError(f"state['lower']: expected a non-negative diagonal, got {total} with the rows at {i}")
-        self.may_write()
-        self.n, self._held, self._left = n, held, left
-        self._trace, self._least, self._reach = trace, least, reach
+        if cnp.PyArray_DIM(rows, 0) >= HELD:
+            raise ValueError(f"state['rows']: expected fewer than {HELD} rows, got {cnp.PyArray_DIM(rows, 0)}")
+        if not (np.diagonal(factor) > 0.0).all():
+            raise ValueError("state['factor']: expected a positive diagonal")
+        if not least <= trace <= ROOM:
+            raise ValueError(f"state['trace']: expected a number in [least, {ROOM}], got {trace}")
+        self.n, self._held, self._left = n, cnp.PyArray_DIM(rows, 0), left
+        self._trace, self._least, self._theta = trace, least, None
+        memcpy(self._factor, entries(factor), d * d * sizeof(double))
         memcpy(self._lower, entries(lower), d * d * sizeof(double))
-        memcpy(self._rows, entries(rows), held * d * sizeof(double))
+        memcpy(self._rows, entries(rows), self._held * d * sizeof(double))
         memcpy(self._moment, entries(moment), d * self._columns * sizeof(double))
-        self._fresh = factor is not None
-        if self._fresh:
-            for i in range(d):
-                memset(self._factor + i * d, 0, i * sizeof(double))
-                memcpy(self._factor + i * (d + 1), entries(factor) + i * (d + 1), (d - i) * sizeof(double))
-        self._theta = None
 
     def __repr__(self):
-        means = ", normalized=True" if self.normalized else ""
         columns = f", targets={self._columns}" if self._several else ""
-        return f"Ridge({self.dimension}, {self.regularization!r}{means}{columns}): n={self.n}"
+        return f"Ridge({self.dimension}, {self.regularization!r}{columns}): n={self.n}"
 
 
 cdef cnp.ndarray points(value, Py_ssize_t d):
@@ -1354,52 +1160,39 @@ cdef cnp.ndarray columns(value, Py_ssize_t d):
     return array
 
 
-cdef double size_of(const double* y, Py_ssize_t t) noexcept nogil:
-    # An upper bound on the entries of y (t,); NaN or infinite if one is.
-    cdef Py_ssize_t j
-    cdef double total = fabs(y[0])
-    for j in range(1, t):
-        total += fabs(y[j])
-    return total
+cdef void solve_up(const double* factor, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
+    # x (d, m) <- U^{-1} x
+    if m == 1:
+        solve_factor(factor, x, d)
+    else:
+        solve_block(factor, x, m, d)
 
 
 cdef void solve_both(const double* factor, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
     # x (d, m) <- V^{-1} x
     if m == 1:
         solve_factor_transposed(factor, x, d)
-        solve_factor(factor, x, d)
     else:
         solve_block_transposed(factor, x, m, d)
-        solve_block(factor, x, m, d)
+    solve_up(factor, x, m, d)
 
 
 cdef void displace(
-    const double* factor, const double* mean, double width, double* z, Py_ssize_t t, Py_ssize_t d
+    const double* factor, const double* mean, double width, double* z, double* work, Py_ssize_t m, Py_ssize_t together,
+    Py_ssize_t t, Py_ssize_t d
 ) noexcept nogil:
-    # z (d, t) <- mean + width U^{-1} z
-    cdef Py_ssize_t i
-    if t == 1:
-        solve_factor(factor, z, d)
-    else:
-        solve_block(factor, z, t, d)
-    for i in range(d * t):
-        z[i] = mean[i] + width * z[i]
-
-
-cdef void displace_rows(
-    const double* factor, const double* mean, double width, double* z, double* work, Py_ssize_t m, Py_ssize_t d
-) noexcept nogil:
-    # The same for the rows of z (m, d), TOGETHER of them as the columns of `work`.
-    cdef Py_ssize_t i, k, first = 0, size
+    # z_k (d, t) <- mean + width U^{-1} z_k for the m samples of z (m, d, t), `together` of them as columns of `work`.
+    cdef Py_ssize_t k, q, first = 0, size
     while first < m:
-        size = min(m - first, TOGETHER)
+        size = min(m - first, together)
         for k in range(size):
-            for i in range(d):
-                work[i * size + k] = z[(first + k) * d + i]
-        solve_block(factor, work, size, d)
+            for q in range(d * t):
+                work[q * size + k] = z[(first + k) * d * t + q]
+        # work (d, t size)
+        solve_block(factor, work, t * size, d)
         for k in range(size):
-            for i in range(d):
-                z[(first + k) * d + i] = mean[i] + width * work[i * size + k]
+            for q in range(d * t):
+                z[(first + k) * d * t + q] = mean[q] + width * work[q * size + k]
         first += size
 
 
