@@ -201,7 +201,7 @@ class DMQ:
         KeyboardInterrupt
             On Ctrl-C; `result` still returns what was learned.
         JournalError
-            If the journal is that of another run, damaged, or in use.
+            If the journal is that of another run, has a damaged header, or is in use.
         """
         with showing(self.progress, self.bar) as progress:
             resources = Resources(
@@ -264,4 +264,4 @@ def key_of(journal: Path) -> Stream:
         check_form("header", header, {"key": [str, str]})
         return Stream.from_key([int(word, 16) for word in header["key"]])
     except (ValueError, OverflowError) as error:
-        raise JournalError(f"{journal}: damaged: {error}") from error
+        raise JournalError(journal, f"damaged: {error}", "give another path") from error

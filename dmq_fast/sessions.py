@@ -158,9 +158,9 @@ class Session(ABC):
         return self.ledger.seconds | {"other": total - sum(self.ledger.seconds.values()), "total": total}
 
     def journal_failure(self) -> tuple[str, ...]:
-        """Return why the journal could not be written, if so."""
+        """Return what went wrong with the journal: its records that were lost, and why it could not be written."""
         journal = self.ledger.journal
-        return () if journal is None or journal.failure is None else (journal.failure,)
+        return () if journal is None else tuple(filter(None, (journal.damage, journal.failure)))
 
 
 # ---- Algorithms 1 to 3

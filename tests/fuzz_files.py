@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import itertools
 import json
 import logging
 import math
@@ -60,6 +59,13 @@ def folder() -> Path:
     return path
 
 
+def written(name: str, data: bytes) -> Path:
+    """A file in that directory."""
+    path = folder() / name
+    path.write_bytes(data)
+    return path
+
+
 @contextlib.contextmanager
 def only(*errors: type[Exception]) -> Iterator[None]:
     """Let these errors pass, if they have a message, and turn all others into AssertionError, which is a finding."""
@@ -88,12 +94,9 @@ def broken_bytes(rng: Generator, data: bytes) -> bytes:
             out[at] ^= 1 << int(rng.integers(8))
         elif kind == 1:
             del out[at:]
-        elif kind == 2:
-            out[at:at] = rng.bytes(size)
-        elif kind == 3:
-            del out[at : at + size]
-        elif kind == 4:
-            out[at : at + size] = bytes(len(out[at : at + size]))
+        elif kind < 5:
+            end = at if kind == 2 else at + size
+            out[at:end] = (rng.bytes(size), b"", bytes(len(out[at:end])))[kind - 2]
         else:
             out[at:at] = out[at - size : at]
     return bytes(out)
@@ -101,23 +104,15 @@ def broken_bytes(rng: Generator, data: bytes) -> bytes:
 
 def deep(depth: int) -> list[Any]:
     """Lists in lists."""
-    out: list[Any] = []
-    for _ in range(depth):
-        out = [out]
-    return out
+    return [deep(depth - 1)] if depth else []
 
 
 JUNK: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**63, -(2**63), 2**64, 10**30, 0.0, 0.5, -1.5, 1e308, math.nan,
     math.inf, "", "a", "NaN", "Infinity", "é", "\ud800", "0x0", "\x00", "1", [], [[]], [0], [1, 2], ["a", "b"], {},
-    {"a": 1}, [None], {"": {}},
+    {"a": 1}, [None], {"": {}}, deep(20),
 )  # fmt: skip
 """Values of every type of JSON, the extreme ones among them."""
-
-
-def junk(rng: Generator) -> Any:
-    """A value that JSON can hold."""
-    return deep(int(rng.integers(5, 30))) if rng.random() < 0.02 else pick(rng, JUNK)
 
 
 def near(rng: Generator, value: Any) -> Any:
@@ -132,11 +127,16 @@ def near(rng: Generator, value: Any) -> Any:
         if isinstance(value, str):
             at = int(rng.integers(len(value) + 1))
             return value[:at] + pick(rng, ("", "x", ":", "é", "\n", "0", "-")) + value[at + 1 :]
-    return junk(rng)
+    return pick(rng, JUNK)
 
 
-def broken_json(rng: Generator, value: Any) -> Any:
-    """A copy of a JSON value with one of its entries, at any depth, replaced, removed, added, moved or repeated."""
+def broken(rng: Generator, value: Any) -> Any:
+    """A copy of a value with one of its entries, at any depth, replaced, removed, added, moved or repeated."""
+    if isinstance(value, np.ndarray) or scipy.sparse.issparse(value):
+        return broken_array(rng, value)
+    if isinstance(value, tuple):
+        out = broken(rng, list(value))
+        return tuple(out) if isinstance(out, list) else out
     if isinstance(value, dict | list) and value and rng.random() < 0.85:
         items = dict(value) if isinstance(value, dict) else list(value)
         key: Any = pick(rng, list(items)) if isinstance(items, dict) else int(rng.integers(len(items)))
@@ -144,19 +144,65 @@ def broken_json(rng: Generator, value: Any) -> Any:
         if kind == 0:
             del items[key]
         elif kind == 1 and isinstance(items, dict):
-            items[pick(rng, ("", "a", "x y", "é", key + "_"))] = items.pop(key)
+            items[pick(rng, ("", "a", "x y", "é", f"{key}_", -1, 0.5))] = items.pop(key)
         elif kind == 1:
             items.insert(key, items[key])
         elif kind == 2 and isinstance(items, dict):
             items[key] = items[pick(rng, list(items))]
         elif kind == 2:
-            items.append(junk(rng))
+            items.append(pick(rng, JUNK))
         elif kind == 3:
             items[key] = pick(rng, ([items[key]], {"a": items[key]}))
         else:
-            items[key] = broken_json(rng, items[key])
+            items[key] = broken(rng, items[key])
         return items
     return near(rng, value)
+
+
+DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "?", "<U3", "S3", "<c16", ">f8", "<M8[s]", "O", "f2", "V8", "longdouble")
+EXTREME = (0, 1, 0, 1, -1, -2, -3, 2, 5, 99, 2**62, -(2**62), math.nan, math.inf, 1e300, -1e-10, "x/0", "", "1/3")
+PARTS = {
+    "csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "bsr": ("data", "indices", "indptr"),
+    "coo": ("data", "row", "col"), "dia": ("data", "offsets"), "lil": ("data", "rows"), "dok": (),
+}  # fmt: skip
+"""The formats of SciPy, and the attributes that may be changed after an array was made."""
+
+
+def broken_array(rng: Generator, table: Any) -> Any:
+    """An array, dense or sparse, with something that is unusual or wrong; the parts of a sparse one may not fit."""
+    kind, sparse = rng.integers(8), scipy.sparse.issparse(table)
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if kind == 0:
+            return table.astype(pick(rng, ("f4", "c16", "i8", "?") if sparse else DTYPES))
+        if kind == 1 and not sparse:
+            return pick(rng, (table[:-1], table[1:], table[None], table.ravel(), table.T, table[:0], table[::-1]))
+        if kind == 1:
+            return pick(rng, (table[:-1], table[:, :-1], table[:, :0], table.T, scipy.sparse.coo_array(np.ones(3))))
+        if kind == 2 and not sparse:
+            return pick(rng, (table.tolist(), np.asfortranarray(table), np.concatenate([table, table])))
+        if kind == 3 and rng.random() < 0.5:
+            return pick(rng, JUNK)
+        if not sparse:
+            out = np.array(table)
+            if out.size:
+                out.flat[int(rng.integers(out.size))] = pick(rng, EXTREME)
+            return out
+    if not sparse:
+        return table
+    name = pick(rng, list(PARTS))
+    out = table.asformat(name)
+    if kind == 2 or not PARTS[name]:
+        return out
+    attribute = pick(rng, PARTS[name])
+    part = getattr(out, attribute)
+    if name == "lil" and len(part):
+        part[int(rng.integers(len(part)))] = pick(rng, ([], [-1], [0, 0], [2**31], [10**6], ["a"], [0.5], [math.nan]))
+    elif rng.random() < 0.6 and part.size:
+        extreme = (math.nan, math.inf, 0.0, -1.0, 2.0) if attribute == "data" else (-1, 0, 1, 2, 99, 2**30, -(2**31))
+        part.flat[int(rng.integers(part.size))] = pick(rng, extreme)
+    elif attribute not in ("row", "col"):
+        setattr(out, attribute, pick(rng, (part[:-1], part[:0], np.concatenate([part, part]), part.astype(np.float32))))
+    return out
 
 
 # ---- Results
@@ -184,9 +230,6 @@ def results() -> tuple[tuple[dict[str, Any], dict[str, Any], bytes], ...]:
     return tuple(made)
 
 
-DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "?", "<U3", "S3", "<c16", ">f8", "<M8[s]", "O", "f2", "V8")
-
-
 def npy(array: Any) -> bytes:
     """The bytes of a .npy file."""
     file = io.BytesIO()
@@ -203,30 +246,15 @@ def claimed(rng: Generator, array: Any) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + np.asarray(array).tobytes()
 
 
-def broken_array(rng: Generator, array: Any) -> bytes:
-    """A .npy file with an array like the given one, in one point."""
+def broken_npy(rng: Generator, array: Any) -> bytes:
+    """A .npy file with something broken: its bytes, its header or its array."""
     kind = rng.integers(8)
     if kind == 0:
         return broken_bytes(rng, npy(array))
     if kind == 1:
         return claimed(rng, array)
-    if kind == 2:
-        with contextlib.suppress(TypeError, ValueError):
-            return npy(array.astype(pick(rng, DTYPES)))
-    if kind == 3:
-        shaped = (array[:-1], array[1:], array[None], array.ravel(), array.T, array[:0], array.reshape(-1, 1))
-        return npy(pick(rng, shaped))
-    if kind == 4:
-        return npy(np.concatenate([array, array]))
-    if kind == 5 and rng.random() < 0.3:
-        return npy(np.array(junk(rng) if rng.random() < 0.5 else "text", dtype=pick(rng, (None, object))))
-    out = np.array(array)
-    if out.size:
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            out.flat[int(rng.integers(out.size))] = pick(
-                rng, (0, 1, 0, 1, -1, -2, -3, 2, 5, 2**62, -(2**62), math.nan, math.inf, 1e300, "x/0", "1/0", "", "1/3")
-            )
-    return npy(out)
+    out = broken_array(rng, array)
+    return npy(out if isinstance(out, np.ndarray) else np.array(out, dtype=object))
 
 
 def result_file(rng: Generator) -> bytes:
@@ -235,26 +263,25 @@ def result_file(rng: Generator) -> bytes:
     if rng.random() < 0.1:
         return broken_bytes(rng, whole)
     members = {f"{name}.npy": npy(array) for name, array in arrays.items()}
-    text = None
     for _ in range(int(pick(rng, (1, 1, 2)))):
         kind = rng.integers(10)
         name = pick(rng, list(arrays))
         if kind < 4:
-            header = broken_json(rng, header)
+            header = broken(rng, header)
         elif kind == 4:
             members.pop(f"{name}.npy", None)
         elif kind == 5:
             members[f"{pick(rng, list(arrays))}.npy"] = members.get(f"{name}.npy", b"")
         else:
-            members[f"{name}.npy"] = broken_array(rng, arrays[name])
-    if rng.random() < 0.05:
-        text = pick(rng, ("[" * 100_000, "", "null", "{", '{"format": 1}', '{"format": 1e999}', "1" * 5000))
+            members[f"{name}.npy"] = broken_npy(rng, arrays[name])
+    odd = ("[" * 100_000, "", "null", "{", '{"format": 1}', '{"format": 1e999}', "1" * 5000)
+    text = pick(rng, odd) if rng.random() < 0.05 else json.dumps(header, skipkeys=True)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
         if rng.random() < 0.98:
-            archive.writestr("header.npy", npy(np.array(json.dumps(header) if text is None else text)))
+            archive.writestr("header.npy", npy(np.array(text)))
         if rng.random() < 0.05:
             archive.writestr(pick(rng, ("extra.npy", "../outside.npy", "readme", "a/b.npy")), rng.bytes(20))
     return file.getvalue()
@@ -281,8 +308,7 @@ def use_result(result: dmq.Result) -> None:
 
 
 def read_result(rng: Generator) -> None:
-    path = folder() / "result.npz"
-    path.write_bytes(result_file(rng))
+    path = written("result.npz", result_file(rng))
     with only(FileError):
         result = dmq.load(path)
     with only():
@@ -292,7 +318,7 @@ def read_result(rng: Generator) -> None:
 def decode_result(rng: Generator) -> None:
     """What the file of a result holds, without the file: many more inputs a second."""
     header, arrays, _ = pick(rng, results())
-    header, arrays = from_json(json.dumps(broken_json(rng, header))), dict(arrays)
+    header, arrays = from_json(json.dumps(broken(rng, header), skipkeys=True)), dict(arrays)
     if not isinstance(header, dict) or header.get("format") not in (1, 2):
         return
     try:
@@ -309,8 +335,8 @@ def decode_result(rng: Generator) -> None:
 
 
 @functools.cache
-def journals() -> tuple[tuple[Callable[[Path], dmq.DMQ], bytes, bytes, list[tuple[int, int, bytes]]], ...]:
-    """A run of each kind: how to make it with a journal, what it returns, and its journal, as bytes and as records."""
+def journals() -> tuple[tuple[Callable[[Path], dmq.DMQ], bytes, list[tuple[int, Any]]], ...]:
+    """A run of each kind: how to make it with a journal, what it returns, and the records of its journal."""
     lock = combination_lock(horizon=3, n_actions=2, rng=0)
     settings: list[tuple[FiniteMDP, dict[str, Any]]] = [
         (lock, {"n_samples": 4}),
@@ -321,25 +347,30 @@ def journals() -> tuple[tuple[Callable[[Path], dmq.DMQ], bytes, bytes, list[tupl
         (chain(3, rng=0), {"epsilon": 0.5, "delta": 0.5}),
     ]
     made = []
-    for i, ((env, arguments), every) in enumerate(itertools.product(settings, (math.inf, 0.0))):
+    for i, (env, arguments) in enumerate(settings):
         path = folder() / f"template-{i}.journal"
         run = functools.partial(journalled, env, arguments)
-        usual, journal.SYNC_EVERY = journal.SYNC_EVERY, every  # with and without records of syncs
         answer = essence(run(path).learn())
-        journal.SYNC_EVERY = usual
-        parts = [timeless(*record) for record in journal.records(path.read_bytes())]
-        made.append((run, answer, b"".join(itertools.starmap(journal.seal, parts)), parts))
+        made.append((run, answer, [timeless(kind, data) for kind, _, data in journal.records(path.read_bytes())]))
     return tuple(made)
 
 
-def timeless(kind: int, number: int, payload: memoryview) -> tuple[int, int, bytes]:
-    """A record in which all times are the same."""
+def timeless(kind: int, payload: memoryview) -> tuple[int, Any]:
+    """A kind and what the record holds, as JSON has it, in which all times are the same."""
     if kind == journal.HEADER:
-        return kind, number, bytes(payload)
+        return kind, json.loads(bytes(payload))
     record = journal.decision(kind, payload)
     if kind == journal.LEVEL:
         record.floats[:3] = 0.25
-    return kind, number, journal.packed(0.5, record.calls, record.integers, [record.floats])
+    return kind, [0.5, record.calls, list(record.integers), record.floats.tolist()]
+
+
+def sealed(number: int, kind: int, content: Any) -> bytes:
+    """The bytes of a record; ValueError or so where they cannot hold such content."""
+    if kind == journal.HEADER:
+        return journal.seal(kind, number, json.dumps(content, skipkeys=True).encode())
+    elapsed, calls, integers, floats = content
+    return journal.seal(kind, number, journal.packed(elapsed, calls, integers, [floats]))
 
 
 def wide(env: FiniteMDP) -> FiniteMDP:
@@ -354,24 +385,21 @@ def journalled(env: FiniteMDP, arguments: dict[str, Any], path: Path) -> dmq.DMQ
 
 
 def essence(result: dmq.Result) -> bytes:
-    """Everything of a result but times, in bytes."""
+    """Everything of a result but times and the warning of a damaged journal, in bytes."""
+    warnings = [text for text in result.warnings if not text.endswith("; the rest of the file was damaged")]
     columns = [column.tobytes() for column in result.history.columns().values()]
     return b"|".join(
         [result.theta.tobytes(), result.policy.digest(), result.history.potentials.tobytes(), *columns,
-         to_json([result.status, result.counts, result.cover_sizes, result.stopping, result.warnings]).encode()]
+         to_json([result.status, result.counts, result.cover_sizes, result.stopping, warnings]).encode()]
     )  # fmt: skip
 
 
-def write_journal(data: bytes) -> Path:
-    path = folder() / "fuzz.journal"
-    path.write_bytes(data)
-    return path
-
-
 def cut_journal(rng: Generator) -> None:
-    """A journal whose bytes are damaged: the bytes of the undisturbed run, or an error."""
-    run, answer, data, _ = pick(rng, journals())
-    path = write_journal(data[: int(rng.integers(len(data) + 1))] if rng.random() < 0.4 else broken_bytes(rng, data))
+    """A journal whose bytes are damaged: the bytes of the undisturbed run, or an error where the header is."""
+    run, answer, records = pick(rng, journals())
+    data = b"".join(sealed(number, *record) for number, record in enumerate(records))
+    cut = data[: int(rng.integers(len(data) + 1))] if rng.random() < 0.4 else broken_bytes(rng, data)
+    path = written("fuzz.journal", cut)
     with only(journal.JournalError):
         result = run(path).learn()
     with only():
@@ -379,75 +407,29 @@ def cut_journal(rng: Generator) -> None:
         assert not any("could not be written" in warning for warning in result.warnings)
 
 
-def broken_record(rng: Generator, kind: int, payload: bytes) -> tuple[int, bytes]:
-    """A record with other content."""
-    if kind == journal.HEADER:
-        return kind, json.dumps(broken_json(rng, json.loads(payload))).encode()
-    if len(payload) < journal.START.size:  # broken before
-        return kind, payload
-    elapsed, calls, n = journal.START.unpack_from(payload)
-    rest = payload[journal.START.size :]
-    integers = np.frombuffer(rest, "<i8", n).tolist()
-    floats = np.frombuffer(rest[8 * n :], "<f8").tolist()
-    place = rng.integers(15)
-    if place == 0:
-        elapsed = pick(rng, (math.nan, -1.0, math.inf, 1e300, 0.0))
-    elif place == 1:
-        calls += int(pick(rng, (-1, 1, 2**40, -(2**40))))
-    elif place == 2:
-        kind = int(rng.integers(1, len(journal.NAMES)))
-    elif place < 5 and integers:
-        at = int(rng.integers(len(integers)))
-        value = pick(rng, (0, 1, -1, -2, integers[at] + 1, integers[at] - 1, 2**62, -(2**62), 10**6))
-        if rng.random() < 0.6:
-            integers[at] = value
-        elif rng.random() < 0.5:
-            del integers[at]
-        else:
-            integers.insert(at, value)
-    elif place == 5:
-        n_claimed = pick(rng, (0, len(integers) + 1, len(integers) + 2, 2**32 - 1))
-        body = journal.packed(elapsed, calls, integers, floats)[journal.START.size :]
-        return kind, journal.START.pack(elapsed, calls, n_claimed) + body
-    elif place == 6:
-        return kind, broken_bytes(rng, payload)
-    elif floats:
-        at = int(rng.integers(len(floats)))
-        value = pick(rng, (0.0, math.nan, math.inf, -1.0, 1e300, 0.5, 0.0, floats[at] * 1.5, floats[at] / 2))
-        if rng.random() < 0.8:
-            floats[at] = value
-        elif rng.random() < 0.5:
-            del floats[at]
-        else:
-            floats.insert(at, value)
-    return kind, journal.packed(elapsed, calls, integers, [floats])
-
-
 def forged_journal(rng: Generator) -> None:
     """A journal whose records have other content and right checksums: a result, or an error."""
-    run, _, _, parts = pick(rng, journals())
-    parts = list(parts)
+    run, _, records = pick(rng, journals())
+    records = list(records)
     for _ in range(int(pick(rng, (1, 1, 1, 2)))):
-        at = int(rng.integers(0 if rng.random() < 0.1 else min(1, len(parts) - 1), len(parts)))
-        kind, number, payload = parts[at]
+        at = int(rng.integers(0 if rng.random() < 0.1 else 1, len(records)))
+        kind, content = records[at]
         step = rng.integers(20)
-        if step == 0:
-            del parts[at]
-        elif step == 1:
-            parts.insert(at, parts[at])
-        elif step == 2:
-            other = int(rng.integers(len(parts)))
-            parts[at], parts[other] = parts[other], parts[at]
+        if step < 3:
+            records[at : at + 1] = ([], [records[at]] * 2, [pick(rng, records)])[step]
+        elif step == 3:
+            records[at] = int(rng.integers(1, 9)), content
         else:
-            kind, payload = broken_record(rng, kind, payload)
-            parts[at] = kind, number, payload
-        if not parts:
+            records[at] = kind, broken(rng, content)
+        if len(records) < 2:
             return
-    renumbered = rng.random() < 0.9
-    data = b"".join(
-        journal.seal(kind, i if renumbered else number, payload) for i, (kind, number, payload) in enumerate(parts)
-    )
-    path = write_journal(data)
+    parts = []
+    for number, record in enumerate(records):
+        with contextlib.suppress(TypeError, ValueError, OverflowError, struct.error):  # no record holds such content
+            parts.append(sealed(number, *record))
+    if rng.random() < 0.1:  # a payload of any bytes
+        parts[-1] = journal.seal(int(rng.integers(1, 9)), len(parts) - 1, rng.bytes(int(rng.integers(99))))
+    path = written("fuzz.journal", b"".join(parts))
     with only(journal.JournalError):
         journal.read_header(path)
         if rng.random() < 0.1:
@@ -472,30 +454,30 @@ SWEEP = {
     ],
 }
 
+# Failures, a run in progress, and no times or names of machines, so that it always has the same bytes.
+USUAL = """
+    UPDATE runs SET status = 'failed', error = 'ValueError: no', value = NULL,
+        details = '{"traceback": "Traceback\\n  line"}' WHERE seed = 1 AND algorithm = 'ucb-q';
+    UPDATE sweeps SET id = 'one';
+    INSERT INTO running SELECT min(cell), 7, 'one' FROM runs;
+    UPDATE sweeps SET shard = '0/2', host = 'elsewhere', pid = 77, seen = 'then';
+    UPDATE specs SET began = 'then';
+    UPDATE runs SET seconds = 0.25, timings = '{}', host = 'here', ended = 'then';
+    CREATE TEMP TABLE sorted AS SELECT * FROM runs ORDER BY cell, seed;
+    DELETE FROM runs;
+    INSERT INTO runs SELECT * FROM sorted;
+"""
+
 
 @functools.cache
 def stored() -> bytes:
-    """The store of a small sweep, with failures in it, in one file."""
+    """The store of a small sweep in one file."""
     out = folder() / "template-sweep"
     with only():
         experiments.sweep(SWEEP, out, workers=0)
     with contextlib.closing(sqlite3.connect(out / store.FILE)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute(
-            "UPDATE runs SET status = 'failed', error = 'ValueError: no', value = NULL, details = ? WHERE seed = 1 AND "
-            "algorithm = 'ucb-q'",
-            ['{"traceback": "Traceback\\n  line"}'],
-        )
-        cell = connection.execute("SELECT min(cell) FROM runs").fetchone()[0]
-        connection.execute("UPDATE sweeps SET id = 'one'")
-        connection.execute("INSERT INTO running VALUES (?, 7, 'one')", [cell])
-        connection.execute("UPDATE sweeps SET shard = '0/2', host = 'elsewhere', pid = 77, seen = 'then'")
-        connection.execute("UPDATE specs SET began = 'then'")
-        connection.execute("UPDATE runs SET seconds = 0.25, timings = '{}', host = 'here', ended = 'then'")
-        rows = connection.execute("SELECT * FROM runs ORDER BY cell, seed").fetchall()
-        connection.execute("DELETE FROM runs")
-        connection.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(rows[0]))})", rows)
-        connection.commit()
+        connection.executescript(USUAL)
         connection.execute("VACUUM")
         return connection.serialize()
 
@@ -508,51 +490,43 @@ CELLS: tuple[Any, ...] = (
 )  # fmt: skip
 """What a cell of a table may hold."""
 
+UPDATE = "UPDATE OR IGNORE {table} SET {column} = ?{one}"
+CHANGES = (
+    *[UPDATE] * 8,
+    "ALTER TABLE {table} RENAME COLUMN {column} TO {column}_",
+    "DELETE FROM {table}{one}",
+    "DROP TABLE {table}",
+    "ALTER TABLE {table} RENAME TO {table}_",
+    "ALTER TABLE {table} DROP COLUMN {column}",
+    f"PRAGMA application_id = {store.APPLICATION + 1}",
+    *(f"PRAGMA user_version = {version}" for version in (0, 1, 2, -1)),
+    # The same table without types and conditions: SQLite then holds whatever is put in.
+    "CREATE TABLE copy AS SELECT * FROM {table}; DROP TABLE {table}; ALTER TABLE copy RENAME TO {table}; " + UPDATE,
+)
+
 
 def break_store(rng: Generator, connection: sqlite3.Connection) -> None:
     """Change one thing in a store."""
-    tables = {
-        name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
-        for name in ("runs", "runs", "specs", "sweeps", "running")
-    }
-    table = pick(rng, [name for name in ("runs", "runs", "runs", "specs", "sweeps", "running") if tables[name]])
-    column = pick(rng, tables[table])
-    kind = rng.integers(14)
-    one = "" if rng.random() < 0.3 else f" WHERE rowid = (SELECT rowid FROM {table} ORDER BY random() LIMIT 1)"
-    one = one.replace("random()", f"rowid * {int(rng.integers(1, 99))} % 17")
-    if kind < 4:
-        connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ?{one}", [pick(rng, CELLS)])
-    elif kind < 8:
-        texts = [row[0] for row in connection.execute(f"SELECT {column} FROM {table}{one}")]
-        text = texts[0] if texts else None
+    table = pick(rng, ("runs", "runs", "runs", "specs", "sweeps", "running"))
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    if not columns:  # it was dropped
+        return
+    column = pick(rng, columns)
+    order = f"rowid * {int(rng.integers(1, 99))} % 17"
+    one = "" if rng.random() < 0.3 else f" WHERE rowid = (SELECT rowid FROM {table} ORDER BY {order} LIMIT 1)"
+    value = pick(rng, CELLS)
+    if rng.random() < 0.5:  # one like that which is there
+        ((found,),) = connection.execute(f"SELECT {column} FROM {table}{one} LIMIT 1").fetchall() or [(None,)]
         try:
-            value = json.dumps(broken_json(rng, json.loads(text)))
+            value = json.dumps(broken(rng, json.loads(found)), skipkeys=True)
         except (TypeError, ValueError, RecursionError):
-            value = near(rng, text) if text is None or isinstance(text, int | float | str) else text
-        if isinstance(value, int) and abs(value) >= 2**63:
-            value = str(value)
-        if isinstance(value, list | dict):
+            value = near(rng, found) if found is None or isinstance(found, int | float | str) else found
+        if isinstance(value, list | dict) or (isinstance(value, int) and abs(value) >= 2**63):
             value = json.dumps(value)
         if isinstance(value, str):
             value = value.encode(errors="replace").decode()
-        connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ?{one}", [value])
-    elif kind == 8:
-        connection.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO {column}_")
-    elif kind == 9:
-        connection.execute(f"DELETE FROM {table}{one}")
-    elif kind == 10:
-        connection.execute(f"DROP TABLE {table}" if rng.random() < 0.5 else f"ALTER TABLE {table} RENAME TO {table}_")
-    elif kind == 11:
-        name = pick(rng, ("application_id", "user_version"))
-        connection.execute(f"PRAGMA {name} = {int(pick(rng, (0, 1, 2, -1, store.APPLICATION)))}")
-    elif kind == 12:
-        # The same table without types and conditions: SQLite then holds whatever is put in.
-        connection.execute(f"CREATE TABLE copy AS SELECT * FROM {table}")
-        connection.execute(f"DROP TABLE {table}")
-        connection.execute(f"ALTER TABLE copy RENAME TO {table}")
-        connection.execute(f"UPDATE {table} SET {column} = ?{one}", [pick(rng, CELLS)])
-    else:
-        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    for statement in pick(rng, CHANGES).format(table=table, column=column, one=one).split("; "):
+        connection.execute(statement, [value] if "?" in statement else [])
 
 
 def store_file(rng: Generator) -> bytes:
@@ -570,9 +544,8 @@ def store_file(rng: Generator) -> bytes:
 def placed(rng: Generator, name: str) -> Path:
     """The directory of a broken store."""
     directory = folder() / name
-    directory.mkdir(exist_ok=True)
-    for file in directory.iterdir():
-        file.unlink()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
     data = store_file(rng)
     if rng.random() < 0.3 and len(data) > 20:  # with a write-ahead log, as sweeps leave stores
         data = data[:18] + b"\x02\x02" + data[20:]
@@ -591,8 +564,7 @@ def load_store(rng: Generator) -> None:
         store.load_specs(directory)
     with only():
         for curves in (False, True):
-            lengths = {len(column) for column in rows.columns(curves=curves).values()}
-            assert len(lengths) <= 1
+            assert len({len(column) for column in rows.columns(curves=curves).values()}) <= 1
         for cell in rows.cells:
             parameters_text(cell.algorithm_parameters)
         rows._repr_html_()
@@ -612,11 +584,11 @@ def store_status(rng: Generator) -> None:
 
 def merge_stores(rng: Generator) -> None:
     """A broken store, merged with a sound one, or into it."""
-    broken, sound = placed(rng, "broken"), placed(rng, "sound")
-    for file in sound.iterdir():
-        file.unlink()
+    broken_one, sound = placed(rng, "broken"), folder() / "sound"
+    shutil.rmtree(sound, ignore_errors=True)
+    sound.mkdir()
     (sound / store.FILE).write_bytes(stored())
-    first, second = (broken, sound) if rng.random() < 0.5 else (sound, broken)
+    first, second = (broken_one, sound) if rng.random() < 0.5 else (sound, broken_one)
     with only(store.StoreError, experiments.MergeError, experiments.WriteError):
         merged = experiments.merge(first, [second], keep_first=bool(rng.random() < 0.5))
         assert merged.runs >= merged.added + merged.replaced
@@ -695,20 +667,12 @@ def broken_toml(rng: Generator) -> bytes:
     for _ in range(int(pick(rng, (1, 1, 1, 2)))):
         at, other = (int(rng.integers(len(parts))) for _ in range(2))
         kind = rng.integers(12)
-        if kind > 4:  # a value or a name by another one
+        if kind < 5:
+            token = pick(rng, TOKENS)
+            parts[at : at + 1] = ([], [token], [parts[at], parts[other]], [parts[other]], [parts[at], token])[kind]
+        else:  # a value or a name by another one
             at = pick(rng, alike)
             parts[at] = parts[pick(rng, alike)] if rng.random() < 0.3 else word_near(rng, parts[at])
-            continue
-        if kind == 0:
-            del parts[at]
-        elif kind == 1:
-            parts[at] = pick(rng, TOKENS)
-        elif kind == 2:
-            parts.insert(at, parts[other])
-        elif kind == 3:
-            parts[at], parts[other] = parts[other], parts[at]
-        else:
-            parts.insert(at, pick(rng, TOKENS))
     return "".join(parts).encode(errors="surrogatepass")
 
 
@@ -722,8 +686,7 @@ def word_near(rng: Generator, word: str) -> str:
 
 def read_spec(rng: Generator) -> None:
     """A specification in TOML."""
-    path = folder() / "spec.toml"
-    path.write_bytes(broken_toml(rng))
+    path = written("spec.toml", broken_toml(rng))
     with only(SpecError):
         spec = experiments.read(path)
     with only():
@@ -737,18 +700,19 @@ def use_spec(spec: experiments.Spec) -> None:
     assert spec.n_runs == len(spec.cells) * len(spec.seeds)
     assert len({cell.id for cell in spec.cells}) == len(spec.cells)
     if spec.n_runs < 1000:
-        runs = [run for i in range(3) for run in spec.runs((i, 3))]
-        assert len(runs) == spec.n_runs
+        assert len([run for i in range(3) for run in spec.runs((i, 3))]) == spec.n_runs
 
 
 def mapped_spec(rng: Generator) -> None:
     """A specification as a mapping, and the checks of its values that a dry run makes."""
-    data = broken_json(rng, tomllib.loads(pick(rng, SPECS)))
+    data = broken(rng, tomllib.loads(pick(rng, SPECS)))
     if isinstance(data, str):  # a path
         return
     with only(SpecError, TypeError) if not isinstance(data, dict) else only(SpecError):
         spec = experiments.read(data)
-    if len(spec.cells) > 20 or any(size > 50 for cell in spec.cells for size in sizes(cell)):
+    parameters = [{**cell.environment_parameters, **cell.algorithm_parameters} for cell in spec.cells]
+    sizes = [size for given in parameters for size in given.values() if isinstance(size, int | float)]
+    if len(spec.cells) > 20 or any(size > 50 for size in sizes):
         return  # right, and slow
     with only(SpecError):
         spec.check()
@@ -756,81 +720,21 @@ def mapped_spec(rng: Generator) -> None:
         use_spec(spec)
 
 
-def sizes(cell: experiments.Cell) -> Iterator[float]:
-    """The numbers in the parameters of a cell."""
-    for value in (*cell.environment_parameters.values(), *cell.algorithm_parameters.values()):
-        if isinstance(value, int | float):
-            yield value
-
-
-# ---- Finite MDPs
+# ---- Environments
 
 
 def small_mdp(rng: Generator) -> dict[str, Any]:
     """Valid arguments of `FiniteMDP`."""
     horizon, states, actions = (int(rng.integers(1, 4)) for _ in range(3))
     kernel = rng.dirichlet(np.ones(states), (horizon - 1, states, actions))
-    features = np.eye(states)
     sparse = rng.random() < 0.5
     return {
         "P": [scipy.sparse.csr_array(level.reshape(-1, states)) if sparse else level for level in kernel],
         "R": [rng.random((states, actions)) / horizon for _ in range(horizon)],
-        "features": [scipy.sparse.csr_array(np.eye(30)[:states]) if sparse else features for _ in range(horizon)],
+        "features": [scipy.sparse.csr_array(np.eye(30)[:states]) if sparse else np.eye(states)] * horizon,
         "start": None if rng.random() < 0.5 else rng.dirichlet(np.ones(states)),
         "caps": None if rng.random() < 0.5 else np.ones(horizon),
     }
-
-
-SPARSE_PARTS = {
-    "csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "bsr": ("data", "indices", "indptr"),
-    "coo": ("data", "row", "col"), "dia": ("data", "offsets"), "lil": ("data", "rows"), "dok": (),
-}  # fmt: skip
-"""The formats of SciPy, and the attributes that may be changed after an array was made."""
-
-
-def broken_sparse(rng: Generator, table: Any) -> Any:
-    """A sparse array in any format, the parts of which perhaps do not fit together any more."""
-    kind = rng.integers(6)
-    if kind == 0:
-        return table.astype(pick(rng, ("f4", "c16", "i8", "?")))
-    if kind == 1:
-        return pick(rng, (table[:-1], table[:, :-1], table[:, :0], table.T, scipy.sparse.coo_array(np.ones(3))))
-    name = pick(rng, list(SPARSE_PARTS))
-    out = table.asformat(name)
-    if kind == 2 or not SPARSE_PARTS[name]:
-        return out
-    attribute = pick(rng, SPARSE_PARTS[name])
-    part = getattr(out, attribute)
-    if name == "lil":
-        if len(part):
-            part[int(rng.integers(len(part)))] = pick(
-                rng, ([], [-1], [0, 0], [2**31], [10**6], ["a"], [0.5], [math.nan])
-            )
-    elif rng.random() < 0.6 and part.size:
-        extreme = (math.nan, math.inf, 0.0, -1.0, 2.0) if attribute == "data" else (-1, 0, 1, 2, 99, 2**30, -(2**31))
-        part.flat[int(rng.integers(part.size))] = pick(rng, extreme)
-    elif attribute not in ("row", "col"):
-        setattr(out, attribute, pick(rng, (part[:-1], part[:0], np.concatenate([part, part]), part.astype(np.float32))))
-    return out
-
-
-def broken_table(rng: Generator, table: Any) -> Any:
-    """An array, dense or sparse, with something that is unusual or wrong."""
-    if rng.random() < 0.1:
-        return junk(rng)
-    if scipy.sparse.issparse(table):
-        return broken_sparse(rng, table)
-    out = np.array(table, dtype=np.float64)
-    kind = rng.integers(5)
-    if kind == 0 and out.size:
-        out.flat[int(rng.integers(out.size))] = pick(rng, (math.nan, math.inf, -1.0, 2.0, 1e308, -1e-10, -0.0))
-    elif kind == 1 and out.ndim:
-        return pick(rng, (out[:-1], out[None], out.T, out.T[:-1], out.ravel(), out[:0]))
-    elif kind == 2:
-        return out.astype(pick(rng, ("f4", "f2", "c16", "O", "U5", "M8[s]", "i8", "?", "longdouble")), casting="unsafe")
-    elif kind == 3:
-        return pick(rng, (out.tolist(), np.asfortranarray(out), out[::-1], out.astype(">f8")))
-    return out
 
 
 def finite_mdp(rng: Generator) -> None:
@@ -838,25 +742,10 @@ def finite_mdp(rng: Generator) -> None:
     given = small_mdp(rng)
     # Each once: to break a broken array further, SciPy would have to read it here.
     for name in rng.permutation(list(given))[: int(pick(rng, (0, 1, 1, 1, 2)))].tolist():
-        value = given[name]
-        if isinstance(value, list) and value and rng.random() < 0.9:
-            value = list(value)
-            at = int(rng.integers(len(value)))
-            kind = rng.random()
-            if kind < 0.05:
-                del value[at]
-            elif kind < 0.1:
-                value.append(value[at])
-            else:
-                value[at] = broken_table(rng, value[at])
-        elif rng.random() < 0.2 or value is None or isinstance(value, list):
-            value = junk(rng)
-        else:
-            value = broken_table(rng, value)
-        given[name] = value
+        given[name] = broken(rng, given[name])
     for name in ("reward_shift", "reward_scale", "parameters"):
         if rng.random() < 0.03:
-            given[name] = junk(rng)
+            given[name] = pick(rng, JUNK)
     with only(TypeError, ValueError):
         env = FiniteMDP(**given)
     with only():
@@ -887,22 +776,10 @@ def gymnasium_table(rng: Generator) -> None:
     }  # fmt: skip
     initial: Any = [1.0 / states] * states
     for _ in range(int(pick(rng, (0, 1, 1, 2)))):
-        place = rng.integers(8)
-        s, a = int(rng.integers(states)), int(rng.integers(actions))
-        if place == 0:
-            initial = broken_json(rng, initial)
-        elif place == 1:
-            table[s] = junk(rng)
-        elif place == 2 and isinstance(table[s], dict):
-            table[s] = {**table[s], a: junk(rng)}
-        elif place == 3:
-            table[pick(rng, (-1, states + 1, "a", None, 0.5))] = table[s]
-        elif isinstance(table[s], dict) and isinstance(table[s].get(a), list) and table[s][a]:
-            outcome = list(table[s][a][0])
-            at = int(rng.integers(len(outcome)))
-            outcome[at] = near(rng, outcome[at])
-            first: Any = tuple(outcome) if rng.random() < 0.9 else outcome[:-1]
-            table[s] = {**table[s], a: [first, *table[s][a][1:]]}
+        if rng.random() < 0.15:
+            initial = broken(rng, initial)
+        else:
+            table = broken(rng, table)
     horizon = int(rng.integers(1, 4)) if rng.random() < 0.95 else near(rng, 2)
     if isinstance(horizon, int) and horizon > 100:
         horizon = 5
@@ -919,18 +796,15 @@ def named_environment(rng: Generator) -> None:
     given: dict[str, Any] = {}
     for parameter in known[name]:
         if parameter.required or rng.random() < 0.3:
-            usual = (
-                pick(rng, (3, 4)) if parameter.type is int else 0.25 if parameter.type is float else parameter.default
-            )
+            usual = {int: pick(rng, (3, 4)), float: 0.25}.get(parameter.type, parameter.default)
             given[parameter.name] = usual if rng.random() < 0.7 else near(rng, usual)
     if rng.random() < 0.05:
-        given[pick(rng, ("horizn", "", "rng2", "é"))] = junk(rng)
+        given[pick(rng, ("horizn", "", "rng2", "é"))] = pick(rng, JUNK)
     for key, value in given.items():
         if isinstance(value, int | float) and value > 40:  # right, and slow
             given[key] = -value
-    seed = 0 if rng.random() < 0.9 else junk(rng)
     with only(TypeError, ValueError):
-        env = registry.make(name, rng=seed, **given)
+        env = registry.make(name, rng=0 if rng.random() < 0.9 else pick(rng, JUNK), **given)
     with only():
         assert env.horizon >= 1 and env.n_actions >= 1 and env.dimension >= 1
         repr(env)
@@ -952,40 +826,19 @@ def pickled() -> tuple[tuple[Any, Any, Any], ...]:
     mixed = dmq.Policy([kernels.Fixed(0), kernels.Uniform(), kernels.Greedy(np.eye(2))])
     lock = combination_lock(horizon=3, n_actions=2, rng=0)
     things = [ridge, arms, moment, mixed, *mixed.rules, results_rule(), dmq.Stream(0), RolloutSampler(lock)]
-    made = []
-    for thing in things:
-        maker, arguments, *rest = thing.__reduce__()
-        made.append((maker, arguments, rest[0] if rest else None))
-    return tuple(made)
-
-
-def broken_object(rng: Generator, value: Any) -> Any:
-    """A value of a pickled state, changed."""
-    if isinstance(value, np.ndarray):
-        return broken_table(rng, value)
-    if isinstance(value, dict) and value and rng.random() < 0.9:
-        key = pick(rng, list(value))
-        out = dict(value)
-        if rng.random() < 0.15:
-            del out[key]
-        else:
-            out[key] = broken_object(rng, value[key])
-        return out
-    if isinstance(value, tuple) and value and rng.random() < 0.9:
-        at = int(rng.integers(len(value)))
-        return (*value[:at], broken_object(rng, value[at]), *value[at + 1 :])
-    return near(rng, value)
+    reduced = [thing.__reduce__() for thing in things]
+    return tuple((maker, arguments, rest[0] if rest else None) for maker, arguments, *rest in reduced)
 
 
 def restore(rng: Generator) -> None:
     """A pickled state."""
     maker, arguments, state = pick(rng, pickled())
     if state is None or rng.random() < 0.3:
-        arguments = broken_object(rng, arguments)
+        arguments = broken(rng, arguments)
         if not isinstance(arguments, tuple):
             arguments = (arguments,)
     else:
-        state = broken_object(rng, state)
+        state = broken(rng, state)
     # A dimension of 2^31 asks for more memory than there is, as it does anywhere in NumPy.
     arguments = tuple(50 if type(one) is int and 50 < one < 2**62 else one for one in arguments)
     with only(TypeError, ValueError, OverflowError, MemoryError):
@@ -1002,7 +855,7 @@ def restore(rng: Generator) -> None:
 
 def json_text(rng: Generator) -> None:
     """A text that is JSON or not."""
-    text = json.dumps(broken_json(rng, results()[int(rng.integers(5))][0]))
+    text = json.dumps(broken(rng, results()[int(rng.integers(5))][0]), skipkeys=True)
     data = text.encode(errors="surrogatepass")
     if rng.random() < 0.7:
         data = broken_bytes(rng, data)
@@ -1016,42 +869,41 @@ def json_text(rng: Generator) -> None:
 
 def class_file(rng: Generator) -> None:
     """A function class whose penalty is in a .npy file."""
-    path = folder() / "penalty.npy"
     array: Any = np.eye(2) if rng.random() < 0.8 else np.ones(2)
-    path.write_bytes(npy(array) if rng.random() < 0.3 else broken_array(rng, array))
-    given = f"{path}" if rng.random() < 0.9 else junk(rng)
+    path = written("penalty.npy", npy(array) if rng.random() < 0.3 else broken_npy(rng, array))
+    given = f"{path}" if rng.random() < 0.9 else pick(rng, JUNK)
     right = ("linear:penalty", "linear:regularizer", "finite:regularizer", "finite:penalty")
     text = f"{pick(rng, right if rng.random() < 0.9 else ('finite:scale', 'linear:scale', 'linear:x', 'x:y'))}={given}"
     with only(TypeError, ValueError):
         named_class(text)
 
 
+METHODS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("deviate", (0, 1, np.zeros((2, 2, 2)))),
+    ("replace", (0, kernels.Fixed(1))),
+    ("probabilities", (0, np.ones((3, 2)), 2)),
+    ("act", (0, np.ones((3, 2)))),
+)
+"""Methods of a policy of two levels with right arguments."""
+
+
 def policy(rng: Generator) -> None:
     """A policy of right and wrong rules, and its methods with right and wrong arguments."""
     rules: list[Any] = [kernels.Fixed(1), kernels.Uniform(), kernels.Greedy(np.eye(2)), results_rule()]
-    chosen = [pick(rng, rules) if rng.random() < 0.95 else junk(rng) for _ in range(int(rng.integers(1, 4)))]
-    theta = np.zeros((len(chosen), 2, 2))
-
-    def integer(value: int) -> Any:
-        return value if rng.random() < 0.7 else near(rng, value)
-
+    chosen = [pick(rng, rules) if rng.random() < 0.95 else pick(rng, JUNK) for _ in range(int(rng.integers(1, 4)))]
+    name, arguments = pick(rng, METHODS)
+    given = arguments if rng.random() < 0.3 else broken(rng, arguments)
     with only(TypeError, ValueError, OverflowError):
-        made = dmq.Policy(chosen if rng.random() < 0.95 else junk(rng))
-        features: Any = np.ones((3, 2)) if rng.random() < 0.7 else broken_table(rng, np.ones((3, 2)))
+        made = dmq.Policy(chosen if rng.random() < 0.95 else pick(rng, JUNK))
         kind = rng.integers(6)
         if kind == 0:
-            made = made.deviate(integer(0), integer(1), theta if rng.random() < 0.7 else broken_table(rng, theta))
+            made = dmq.Policy.fixed(pick(rng, ([0, 1], [near(rng, 1)], (), pick(rng, JUNK))))
         elif kind == 1:
-            made = made.replace(integer(0), pick(rng, chosen))
-        elif kind == 2:
-            n = integer(2)
-            made.act(integer(0), features, n_actions=n, rng=rng if rng.random() < 0.8 else junk(rng))
-        elif kind == 3:
-            made.probabilities(integer(0), features, min(n, 99) if isinstance(n := integer(2), int) else n)
-        elif kind == 4:
-            made = dmq.Policy.fixed(pick(rng, ([0, 1], [integer(1)], (), junk(rng))))
-        else:
-            made = dmq.Policy.greedy(broken_table(rng, theta))
+            made = dmq.Policy.greedy(broken(rng, np.zeros((2, 2, 2))))
+        elif isinstance(given, tuple) and not (name == "probabilities" and given[-1] == 2**31):
+            more = {"n_actions": near(rng, 2), "rng": rng if rng.random() < 0.8 else pick(rng, JUNK)}
+            answer = getattr(made, name)(*given, **(more if name == "act" else {}))
+            made = answer if isinstance(answer, dmq.Policy) else made
     with only():
         assert len(made.digest()) == 16 and made.digest(0) != made.digest()
         assert made == dmq.Policy(made.rules) and hash(made) == hash(dmq.Policy(made.rules))

@@ -136,11 +136,6 @@ def build_wheel(sdist, target):
     return built
 
 
-def is_generated(name):
-    """Whether a file of a source distribution is C that Cython has made; only the tests have C of their own."""
-    return name.endswith(".c") and not name.startswith("tests/")
-
-
 def test_the_manifest_takes_every_source(monkeypatch):
     """Building a source distribution compiles everything to C first; this asks for its list of files alone."""
     monkeypatch.chdir(ROOT)
@@ -149,7 +144,7 @@ def test_the_manifest_takes_every_source(monkeypatch):
         files.process_template_line(line)
     sources = [path for path in tracked() if path.startswith(("src_pyx/", "tests/", "bench/", "docs/"))]
     assert len(sources) > 50 and set(sources) <= set(files.files)
-    assert not [name for name in files.files if name.endswith((".so", ".pyc")) or is_generated(name)]
+    assert not [name for name in files.files if name.endswith((".so", ".pyc", ".c"))]
 
 
 def test_every_file_that_has_the_version_has_the_same():
@@ -182,7 +177,7 @@ def assert_the_sdist_holds_every_source(sdist):
         "bench/test_rollouts.py",
         "dmq_fast/py.typed",
     } <= names
-    assert not [name for name in names if name.endswith(".so") or is_generated(name)]
+    assert not [name for name in names if name.endswith((".so", ".c"))]
 
 
 def assert_the_wheel_holds_what_users_need_and_no_sources(wheel):

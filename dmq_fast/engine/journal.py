@@ -8,7 +8,10 @@ Trues) d^2), or O(episodes H + distinct features d). A moment that is sparse is 
 
 The file is a sequence of records, each written by a single append: `HEAD`, then the payload. The payload of the first
 record is the header as JSON. The others hold the elapsed seconds and the number of sampler calls so far, then integers
-and floats. A record after each fsync says up to which byte the file was synced.
+and floats.
+
+A run is deterministic, so a journal that ends after any of its records leads to the same result. Hence damage costs
+time only: what follows the first damaged record is cut off, and the run finds those answers again.
 """
 
 from __future__ import annotations
@@ -53,15 +56,42 @@ MARK = b"\xd1dmq"
 START = struct.Struct("<dqI")
 
 # Kinds of records, and their names in messages.
-HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED, EPISODES, SYNCED = range(8)
-NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added", "piece of episodes", "sync")
+HEADER, SCAN, FIT, LEVEL, CLOCK, ADDED, EPISODES = range(7)
+NAMES = ("header", "scan of the oracle", "fit", "learned level", "clock", "moment added", "piece of episodes")
+
+# Kind of a record that version 0.2.0 wrote after each fsync; it is skipped.
+SYNCED = 7
 
 # Least time between two calls of fsync in seconds: a power cut loses the records of about as long.
 SYNC_EVERY = 1.0
 
 
 class JournalError(FileError):
-    """A file is not the journal of this run, is damaged, or is in use; the message holds its path."""
+    """A file is not the journal of this run, or is in use.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File of the journal.
+    problem : str
+        What is wrong with it.
+    remedy : str
+        What to do.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        File of the journal.
+    remedy : str
+        What to do; the message ends with it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], problem: str, remedy: str) -> None:
+        super().__init__(path, problem, remedy)
+        self.path, self.problem, self.remedy = Path(path), problem, remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}; {self.remedy}"
 
 
 class Record(NamedTuple):
@@ -72,6 +102,15 @@ class Record(NamedTuple):
     calls: int
     integers: tuple[int, ...]
     floats: NDArray[np.float64]
+
+
+class Contents(NamedTuple):
+    """Intact beginning of a journal: its header, None where there is none, its decisions, their number and end."""
+
+    header: dict[str, Any] | None
+    decisions: list[Record]
+    number: int
+    end: int
 
 
 class Journal:
@@ -88,13 +127,15 @@ class Journal:
     ----------
     elapsed : float
         Seconds that the run had taken when the journal was last written.
+    damage : str or None
+        Warning that records were lost, as the file was damaged.
     failure : str or None
         Message of the error after which nothing more was written; the run continues without its journal.
 
     Raises
     ------
     JournalError
-        If the file is not a journal, belongs to another run, is damaged before its end, or is in use.
+        If the file is not a journal, belongs to another run, has a damaged header, or is in use.
     OSError
         If the file cannot be opened.
 
@@ -102,13 +143,11 @@ class Journal:
     -----
     A kill loses nothing that was recorded, since each record reaches the system in one write. A power cut loses at most
     what came after the last fsync. A record is followed by an fsync if the last one was at least a second ago.
-
-    A disk may write what was not synced in any order, so a power cut may leave intact records after damaged ones. So
-    the journal is cut off at damage, unless a later record says that the place was synced: then it raises an error.
     """
 
     def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
         self.path = Path(path)
+        self.damage: str | None = None
         self.failure: str | None = None
         self.elapsed = 0.0
         self._records: deque[Record] = deque()
@@ -119,15 +158,17 @@ class Journal:
         try:
             header = plain(to_json(header | {"format": FORMAT, "dmq_fast": __version__}))
             contents = self._file.readall()
-            first, self._end, self._number = read(self.path, contents)
+            first, decisions, self._number, self._end = read(self.path, contents)
             if first is None:
                 self._start(header)
             else:
                 check_same(self.path, first, header)
-                for record in decisions(self.path, contents):
-                    self.elapsed = record.elapsed
-                    if record.kind not in (CLOCK, SYNCED):
-                        self._records.append(record)
+                self.elapsed = decisions[-1].elapsed if decisions else 0.0
+                self._records.extend(record for record in decisions if record.kind not in (CLOCK, SYNCED))
+                if MARK in contents[self._end + 1 :]:  # more than the last record, which a kill may have cut short
+                    self.damage = (
+                        f"{self.path}: resumed from second {self.elapsed:.0f}; the rest of the file was damaged"
+                    )
             if self._end < len(contents):
                 self._file.truncate(self._end)
                 os.fsync(self._file.fileno())  # or parts of the tail could come back after records that are to come
@@ -142,7 +183,7 @@ class Journal:
             self._append(HEADER, to_json(header).encode())
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise JournalError(f"{self.path}: could not be written ({error})") from error
+            raise JournalError(self.path, f"could not be written ({error})", "give a path on another disk") from error
         sync_directory(self.path.parent)
 
     @property
@@ -163,15 +204,19 @@ class Journal:
         record = self._records.popleft()
         if (record.kind, record.calls) != (kind, calls):
             raise JournalError(
-                f"{self.path}: expected a {NAMES[kind]} after {calls} calls of the sampler, got a "
-                f"{NAMES[record.kind]} after {record.calls}; was it written on another machine?"
+                self.path,
+                f"expected a {NAMES[kind]} after {calls} calls of the sampler, got a {NAMES[record.kind]} after "
+                f"{record.calls}",
+                "resume the run on the machine that wrote the file, or give another path",
             )
         return record
 
     def refusal(self, record: Record, error: ValueError) -> JournalError:
         """Return the error about a record whose content is not the answer that it stands for."""
         return JournalError(
-            f"{self.path}: damaged: {NAMES[record.kind]} after {record.calls} calls of the sampler: {error}"
+            self.path,
+            f"damaged: {NAMES[record.kind]} after {record.calls} calls of the sampler: {error}",
+            "give another path",
         )
 
     def record(
@@ -185,7 +230,6 @@ class Journal:
             if time.monotonic() - self._synced >= SYNC_EVERY:
                 os.fsync(self._file.fileno())
                 self._synced = time.monotonic()
-                self._append(SYNCED, packed(elapsed, calls, [self._end]))
         except OSError as error:
             self.failure = (
                 f"the journal {self.path} could not be written ({error}); the run continued without it and can be "
@@ -198,17 +242,13 @@ class Journal:
 
     def _append(self, kind: int, payload: bytes) -> None:
         if self._torn:  # Ctrl-C interrupted the last append: remove what it wrote
-            self._file.seek(0)
-            _, self._end, self._number = read(self.path, self._file.readall())
             self._file.truncate(self._end)
         record = seal(kind, self._number, payload)
         self._torn = True
         written = 0
         while written < len(record):  # more than once only when the disk becomes full
             written += self._file.write(record[written:]) or 0
-        self._end += len(record)
-        self._number += 1
-        self._torn = False
+        self._end, self._number, self._torn = self._end + len(record), self._number + 1, False
 
     def close(self) -> None:
         """Sync, unlock and close the file."""
@@ -252,7 +292,7 @@ def open_locked(path: Path) -> Any:
 def refuse_endless(path: Path) -> None:
     """Raise JournalError for a pipe or a device, of which reading may never end."""
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise JournalError(f"{path}: expected a regular file")
+        raise JournalError(path, "expected a regular file", "give another path")
 
 
 def lock(path: Path, file: Any) -> None:
@@ -262,7 +302,8 @@ def lock(path: Path, file: Any) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise JournalError(f"{path}: another run is writing this journal") from error
+        remedy = "wait until it has ended, or give another path"
+        raise JournalError(path, "another run is writing this journal", remedy) from error
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):  # some network file systems have no locks
             raise
@@ -287,59 +328,49 @@ def seal(kind: int, number: int, payload: bytes) -> bytes:
     return head + struct.pack("<I", zlib.crc32(payload, zlib.crc32(head))) + payload
 
 
-def unseal(contents: bytes, at: int) -> tuple[int, int, memoryview] | None:
-    """Return kind, number and payload of the record at a position; None if no intact record is there."""
-    if len(contents) - at < HEAD.size:
-        return None
-    mark, kind, number, length, checksum = HEAD.unpack_from(contents, at)
-    begin = at + HEAD.size
-    if mark != MARK or kind >= len(NAMES) or length > len(contents) - begin:
-        return None
-    view = memoryview(contents)
-    head = view[at : begin - struct.calcsize("<I")]
-    payload = view[begin : begin + length]
-    return (kind, number, payload) if zlib.crc32(payload, zlib.crc32(head)) == checksum else None
-
-
 def records(contents: bytes) -> Iterator[tuple[int, int, memoryview]]:
-    """Yield the records up to the first damage."""
-    at = 0
-    while (record := unseal(contents, at)) is not None:
-        yield record
-        at += HEAD.size + len(record[2])
+    """Yield kind, number and payload of the records up to the first that is damaged or out of order."""
+    view, at, count = memoryview(contents), 0, 0
+    while len(contents) - at >= HEAD.size:
+        mark, kind, number, length, checksum = HEAD.unpack_from(contents, at)
+        begin = at + HEAD.size
+        payload = view[begin : begin + length]
+        head = view[at : begin - struct.calcsize("<I")]
+        if mark != MARK or number != count or (kind == HEADER) != (count == 0) or kind > SYNCED:
+            return
+        if zlib.crc32(payload, zlib.crc32(head)) != checksum:
+            return
+        yield kind, number, payload
+        at, count = begin + length, count + 1
 
 
-def read(path: Path, contents: bytes) -> tuple[dict[str, Any] | None, int, int]:
-    """Return the header (None in an empty file), the end of the intact records, and their number."""
-    end = count = 0
+def read(path: Path, contents: bytes) -> Contents:
+    """Return the intact beginning of a journal; without a header, all of it may be written anew.
+
+    Raises
+    ------
+    JournalError
+        If the file is not a journal, or its header is damaged or in another format.
+    """
     first: dict[str, Any] | None = None
-    for kind, number, payload in records(contents):
-        if number != count or (kind == HEADER) != (count == 0):
-            raise JournalError(f"{path}: damaged: record {count} is missing at byte {end}")
-        if count == 0:
+    found: list[Record] = []
+    end = count = 0
+    for kind, _, payload in records(contents):
+        if kind == HEADER:
             first = header_of(path, payload)
+        else:
+            try:
+                found.append(decision(kind, payload))
+            except ValueError:  # which no run has written
+                break
         end += HEAD.size + len(payload)
         count += 1
-    if first is None and not MARK.startswith(contents.rstrip(b"\0")[: len(MARK)]):  # a torn header may end in zeros
-        raise JournalError(f"{path}: not a journal of dmq_fast")
-    if end < synced(contents, end):
-        raise JournalError(f"{path}: damaged: record {count} at byte {end}, with intact records after it")
-    return first, end, count
-
-
-def synced(contents: bytes, begin: int) -> int:
-    """Return up to which byte the file was synced at least, as the intact records from `begin` on show."""
-    latest = 0
-    at = contents.find(MARK, begin)
-    while at >= 0:
-        if (record := unseal(contents, at)) is not None:
-            kind, _, payload = record
-            latest = max(latest, 1)  # the header is synced before any other record is written
-            if kind == SYNCED:
-                with contextlib.suppress(ValueError):  # which no run has written
-                    latest = max(latest, *decision(kind, payload).integers)
-        at = contents.find(MARK, at + 1)
-    return latest
+    if first is None:
+        if not MARK.startswith(contents.rstrip(b"\0")[: len(MARK)]):  # a header that was cut short may end in zeros
+            raise JournalError(path, "not a journal of dmq_fast", "give another path")
+        if MARK in contents[1:]:
+            raise JournalError(path, "damaged: the header cannot be read", "give another path")
+    return Contents(first, found, count, end)
 
 
 def header_of(path: Path, payload: memoryview) -> dict[str, Any]:
@@ -348,23 +379,14 @@ def header_of(path: Path, payload: memoryview) -> dict[str, Any]:
         header = plain(bytes(payload))
         version = header["format"]
     except (ValueError, TypeError, KeyError) as error:
-        raise JournalError(f"{path}: damaged: the header cannot be read ({error})") from error
+        raise JournalError(path, f"damaged: the header cannot be read ({error})", "give another path") from error
     if version != FORMAT:
         raise JournalError(
-            f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected format {FORMAT}"
+            path,
+            f"written in format {version} by dmq_fast {header.get('dmq_fast')}; expected format {FORMAT}",
+            "resume the run with that version, or give another path",
         )
     return dict(header)
-
-
-def decisions(path: Path, contents: bytes) -> Iterator[Record]:
-    """Yield the decisions: the records after the header."""
-    for kind, number, payload in records(contents):
-        if kind == HEADER:
-            continue
-        try:
-            yield decision(kind, payload)
-        except ValueError as error:
-            raise JournalError(f"{path}: damaged: record {number} ({error})") from error
 
 
 def decision(kind: int, payload: memoryview) -> Record:
@@ -376,8 +398,6 @@ def decision(kind: int, payload: memoryview) -> Record:
         raise ValueError(f"expected a time >= 0, got {elapsed}")
     integers = np.frombuffer(payload, "<i8", n_integers, START.size) if n_integers else np.empty(0, dtype=np.int64)
     floats = np.frombuffer(payload[START.size + 8 * n_integers :], "<f8").astype(np.float64)
-    if kind == SYNCED and len(integers) != 1:
-        raise ValueError(f"expected the byte up to which the file was synced, got {len(integers)} integers")
     return Record(kind, elapsed, calls, tuple(integers.tolist()), floats)
 
 
@@ -387,7 +407,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     Raises
     ------
     JournalError
-        If the file is not a journal, or is damaged before its end.
+        If the file is not a journal, or its header is damaged or in another format.
     OSError
         If the file cannot be read.
     """
@@ -397,14 +417,15 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         contents = path.read_bytes()
     except FileNotFoundError:
         return None
-    return read(path, contents)[0]
+    return read(path, contents).header
 
 
 def check_same(path: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
     """Raise JournalError with the differences of two headers, if there are any besides the budget."""
     different = list(differences(theirs | {"budget": None}, mine | {"budget": None}))
     if different:
-        raise JournalError(f"{path}: the journal of another run: {'; '.join(different)}")
+        remedy = "give the arguments of that run, or another path"
+        raise JournalError(path, f"the journal of another run: {'; '.join(different)}", remedy)
 
 
 def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
