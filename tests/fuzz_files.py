@@ -144,7 +144,8 @@ def broken(rng: Generator, value: Any) -> Any:
         if kind == 0:
             del items[key]
         elif kind == 1 and isinstance(items, dict):
-            items[pick(rng, ("", "a", "x y", "é", f"{key}_", -1, 0.5))] = items.pop(key)
+            names = ("", "a", "x y", "é", f"{key}_") if isinstance(key, str) else (-1, key + 1, "a", None, 0.5)
+            items[pick(rng, names)] = items.pop(key)
         elif kind == 1:
             items.insert(key, items[key])
         elif kind == 2 and isinstance(items, dict):

@@ -207,7 +207,7 @@ class Journal:
                 self.path,
                 f"expected a {NAMES[kind]} after {calls} calls of the sampler, got a {NAMES[record.kind]} after "
                 f"{record.calls}",
-                "resume the run on the machine that wrote the file, or give another path",
+                "resume the run with the version and on the machine that wrote the file, or give another path",
             )
         return record
 
@@ -422,10 +422,18 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 def check_same(path: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
     """Raise JournalError with the differences of two headers, if there are any besides the budget."""
-    different = list(differences(theirs | {"budget": None}, mine | {"budget": None}))
+    different = list(differences(upgraded(theirs) | {"budget": None}, mine | {"budget": None}))
     if different:
         remedy = "give the arguments of that run, or another path"
         raise JournalError(path, f"the journal of another run: {'; '.join(different)}", remedy)
+
+
+def upgraded(header: dict[str, Any]) -> dict[str, Any]:
+    """Return a header of version 0.2.0 as this version writes it: without the option `hindsight`, where it was off."""
+    options = header.get("options")
+    if not isinstance(options, dict) or options.get("hindsight") is not False:
+        return header
+    return header | {"options": {name: value for name, value in options.items() if name != "hindsight"}}
 
 
 def differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
