@@ -10,8 +10,6 @@ from dmq_fast.environments import FiniteMDP, chain, combination_lock, decoy_lock
 from dmq_fast.samplers import ExactSampler
 from dmq_fast.theory import sure_cover_bound
 
-SEEDS = range(5)
-
 
 def noisy_mdp(seed, horizon=4, n_states=6, n_actions=3, d=4):
     """Return an MDP with random transitions, rewards and features."""
@@ -25,7 +23,7 @@ def noisy_mdp(seed, horizon=4, n_states=6, n_actions=3, d=4):
 # A: the uniform initial policy breaks the theorem.
 
 
-@pytest.mark.parametrize("horizon", [30, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("horizon", [20, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("initial", ["uniform", "fixed"])
 def test_the_decoy_lock_misleads_uniform_initial_policies_with_infinitely_many_samples(initial, horizon):
     env = decoy_lock(horizon)
@@ -35,18 +33,13 @@ def test_the_decoy_lock_misleads_uniform_initial_policies_with_infinitely_many_s
     assert env.optimal_value == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("level", [1, 2, 4, 6, 8])
-def test_low_variance_fails_under_uniform_roll_ins(level):
+def test_low_variance_fails_under_uniform_roll_ins():
     """On a deterministic lock, for V = 0, the ratio is 1 for deterministic roll-ins and K^h for uniform ones."""
     env = combination_lock(10, 4, rng=0)
     secrets = [int(q[0].argmax()) for q in env.optimal_q]
-
-    def ratio(policy):
-        occupancy, loss = env.occupancy(policy)[level], env.optimal_v[level]
-        return occupancy @ loss**2 / (occupancy @ loss) ** 2
-
-    assert ratio(dmq.Policy.fixed(secrets)) == pytest.approx(1.0)
-    assert ratio(dmq.Policy.uniform(10)) == pytest.approx(4.0**level)
+    for policy, base in ((dmq.Policy.fixed(secrets), 1.0), (dmq.Policy.uniform(10), 4.0)):
+        for level, (occupancy, loss) in enumerate(zip(env.occupancy(policy), env.optimal_v, strict=True)):
+            assert occupancy @ loss**2 / (occupancy @ loss) ** 2 == pytest.approx(base**level)
 
 
 # B: a passed check can go stale.
@@ -80,7 +73,10 @@ def stale_lock():
     return FiniteMDP([from_start, from_level_1], rewards, features)
 
 
-@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+STALE = pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+
+
+@STALE
 @pytest.mark.parametrize("recheck", [False, True])
 def test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked(variant, recheck):
     env = stale_lock()
@@ -109,7 +105,7 @@ def stale_fork():
     return FiniteMDP([from_start, from_fork, *lock.P[1:]], [np.zeros((1, 3)), pays, *lock.R[1:]], features)
 
 
-@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+@STALE
 @pytest.mark.parametrize("recheck", [False, True])
 def test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above(variant, recheck):
     """Algorithm 3 must repeat its pass, since a check can become outdated within it.
@@ -125,7 +121,7 @@ def test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above(vari
     assert result.theta[1, 0, 0] == pytest.approx(0.6 if recheck else 0.1, abs=0.01)
 
 
-@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+@STALE
 @pytest.mark.parametrize("recheck", [False, True])
 def test_the_returned_policy_mixes_what_was_checked_one_by_one(variant, recheck):
     """No single action reaches X with the probability .7 for which the oracle returns True, but their mixture does.
@@ -158,7 +154,7 @@ def test_every_true_multiplies_the_determinant_on_every_path(chosen, ratio, n_sa
     """log det(S + eps_r I) grows by log(1 + R) at each True, and does not shrink before the next."""
     settings = {"ratio": ratio, "n_samples": n_samples, "eps_r": 0.0103, **chosen}
     n_trues = 0
-    for seed in range(10):
+    for seed in range(3):
         env = noisy_mdp(seed)
         result = dmq.DMQ(env, rng=seed, **settings).learn()
         assert max(result.cover_sizes) <= sure_cover_bound(env.dimension, ratio, 0.0103)
@@ -166,7 +162,7 @@ def test_every_true_multiplies_the_determinant_on_every_path(chosen, ratio, n_sa
             n_trues += len(before)
             assert (after - before - np.log1p(ratio)).min() > -1e-12
             np.testing.assert_allclose(before[1:], after[:-1], rtol=0, atol=1e-12)
-    assert n_trues > 10
+    assert n_trues > 3
 
 
 def test_drawn_anew_the_determinant_need_not_grow():
@@ -186,7 +182,7 @@ def potentials_by_level(result):
             yield before, after
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.floats(0.2, 10), st.floats(1e-6, 0.5))
 def test_no_accumulated_cover_exceeds_its_sure_bound(seed, n_samples, ratio, eps_r):
     env = noisy_mdp(seed)
@@ -214,13 +210,17 @@ def test_the_sure_bound_counts_initial_policies():
 
 
 @pytest.mark.parametrize(
-    ("make", "n_samples", "factor"),
-    [(lambda seed: combination_lock(20, 4, rng=seed), 20, 2.3), (lambda seed: deep_sea(10, rng=seed), 100, 3.0)],
-    ids=["lock", "deep_sea"],
+    ("make", "n_samples", "factor", "seeds"),
+    [
+        (lambda seed: combination_lock(20, 4, rng=seed), 20, 2.3, 2),
+        pytest.param(lambda seed: combination_lock(20, 4, rng=seed), 20, 2.3, 5, marks=pytest.mark.slow),
+        pytest.param(lambda seed: deep_sea(10, rng=seed), 100, 3.0, 5, marks=pytest.mark.slow),
+    ],
+    ids=["lock", "lock 5", "deep_sea"],
 )
-def test_frugal_draws_less_at_equal_success(make, n_samples, factor):
+def test_frugal_draws_less_at_equal_success(make, n_samples, factor, seeds):
     drawn = dict.fromkeys(["sound", "accumulate", "reuse", "memo", "frugal"], 0)
-    for seed in SEEDS:
+    for seed in range(seeds):
         env = make(seed)
         for name in drawn:
             chosen = {"variant": name} if name in ("sound", "frugal") else {name: True}
