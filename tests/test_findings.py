@@ -154,7 +154,7 @@ def test_every_true_multiplies_the_determinant_on_every_path(chosen, ratio, n_sa
     """log det(S + eps_r I) grows by log(1 + R) at each True, and does not shrink before the next."""
     settings = {"ratio": ratio, "n_samples": n_samples, "eps_r": 0.0103, **chosen}
     n_trues = 0
-    for seed in range(3):
+    for seed in range(2 if ratio < 1 else 10):
         env = noisy_mdp(seed)
         result = dmq.DMQ(env, rng=seed, **settings).learn()
         assert max(result.cover_sizes) <= sure_cover_bound(env.dimension, ratio, 0.0103)
@@ -162,7 +162,7 @@ def test_every_true_multiplies_the_determinant_on_every_path(chosen, ratio, n_sa
             n_trues += len(before)
             assert (after - before - np.log1p(ratio)).min() > -1e-12
             np.testing.assert_allclose(before[1:], after[:-1], rtol=0, atol=1e-12)
-    assert n_trues > 3
+    assert n_trues > 10
 
 
 def test_drawn_anew_the_determinant_need_not_grow():
