@@ -51,6 +51,8 @@ class References(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Collect the public names: classes and functions by their name, all by room and name."""
+        if pkg["kernels._ridge.Ridge"].docstring is None:
+            raise RuntimeError(f"{pkg.filepath}: expected the compiled package, found its sources alone")
         for room in [pkg, *(module for module in pkg.modules.values() if module.exports)]:
             for export in room.exports or []:
                 name = str(export)
