@@ -23,7 +23,7 @@ from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.samplers import Sampler
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.bootstrap import Bootstrap
-from dmq_fast.stopping.candidate import Candidate
+from dmq_fast.stopping.candidate import Candidate, returns_of
 from dmq_fast.stopping.duels import Contradiction, Duels
 from dmq_fast.stopping.episodes import Episodes
 from dmq_fast.stopping.linearity import Disagreement, disagreements
@@ -301,6 +301,7 @@ class SelfStoppingRun:
         """Return what was learned so far: the candidate that passed, the best by returns, or the newest estimates."""
         planner, passed = self.planner, self.status == "finished"
         planner.plan(self.floor)
+        returns = returns_of(planner, np.arange(planner.n_episodes))
         unknown = np.full(planner.horizon, math.nan)
         if passed:
             chosen = self.candidate
@@ -321,7 +322,7 @@ class SelfStoppingRun:
             loss_quantile=self.loss_quantile,
             p_min=self.floor,
             rewarded=planner.rewarded,
-            alike=planner.n_episodes > 1 and bool(np.ptp(planner.returns(np.arange(planner.n_episodes))) == 0.0),
+            alike=planner.n_episodes > 1 and bool(np.ptp(returns) == 0.0),
             contradictions=self.contradictions,
             duels_won=self.duels.won,
             disagreements=tuple(self.disagreements),

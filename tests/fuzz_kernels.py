@@ -1189,16 +1189,16 @@ def planner(rng: np.random.Generator) -> None:
     def read() -> None:
         level = given.integer(0, horizon - 1)
         assert made.rows(level, given.integer(0, made.n_rows[int(level)])).shape[1] == d
-        rows, actions, _ = made.recorded(given.integer(0, made.n_episodes))
+        rows, actions, _ = made.recorded(chosen())
         assert rows.shape == actions.shape
         with fails(RuntimeError, "expected a call of `plan`"):
             tables = made.table(level)
-            assert len(tables) == 4 and made.gaps(chosen()).shape[1] == horizon
+            assert len(tables) == 4 and made.upsides(chosen()).shape[1] == horizon
             made.predicted(chosen())
 
     def estimate() -> None:
         episodes = chosen()
-        assert len(made.returns(episodes)) == len(made.predicted(episodes, np.ones((horizon, n_actions, d))))
+        assert len(made.predicted(episodes, np.ones((horizon, n_actions, d)))) == len(episodes)
         made.hindsight(theta())
         if made.n_episodes:
             assert made.regret(theta(), episodes) >= -1e-9

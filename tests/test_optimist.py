@@ -139,12 +139,12 @@ def agree(planner, twin, floor, rng, impatience=0.0):
     close(planner.theta, twin.theta)
     close(planner.omega, twin.omega)
     chosen = rng.integers(twin.n, size=rng.integers(1, 2 * twin.n))
-    close(planner.gaps(chosen).sum(axis=0), twin.gaps(chosen))
+    close(planner.upsides(chosen).sum(axis=0), twin.gaps(chosen))
     close(planner.predicted(chosen), twin.F[0].max(axis=1)[chosen])
     theta = rng.normal(size=twin.theta.shape)
     first = np.clip((twin.x[chosen, 0] @ theta[0].T).max(axis=1), 0, 1)
     close(planner.predicted(chosen, theta), first)
-    close(planner.returns(chosen), twin.r[chosen].sum(axis=1))
+    close(planner.recorded(chosen)[2], twin.r[chosen])
     for h in range(twin.horizon):
         leverage, before, plain, hopeful = planner.table(h)
         row = [int(np.flatnonzero((planner.rows(h) == x).all(axis=1))[0]) for x in twin.x[:, h]]
@@ -221,7 +221,7 @@ def test_what_the_end_of_an_episode_earns_is_seen_from_its_start():
     planner = OptimisticPlanner(200, 3, 2, 1e-12, LOG_CONFIDENCE)
     planner.play(Episode(env.handle, env.features, Stream(0)), 20, np.array([rule.theta for rule in push.rules]), 200)
     planner.plan(1.0)
-    returns = planner.returns(np.arange(20))
+    returns = planner.recorded(np.arange(20))[2].sum(axis=1)
     assert returns.min() > 0.15
     assert planner.predicted(np.arange(20)).mean() > returns.mean() / 2
 
@@ -286,7 +286,8 @@ def test_played_episodes_are_those_of_the_rules(env, level):
         added.add(x, np.array(a), r)
         assert played.plan(0.05) == added.plan(0.05)
     assert played.theta.tobytes() == added.theta.tobytes()
-    assert played.returns(np.arange(30)).tobytes() == added.returns(np.arange(30)).tobytes()
+    for one, other in zip(played.recorded(np.arange(30)), added.recorded(np.arange(30)), strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 def test_an_empty_planner_imagines_everything():
@@ -319,11 +320,11 @@ def test_arguments_are_checked():
     assert planner.n_episodes == 0
     planner.add(x, a, r)
     with pytest.raises(RuntimeError, match="plan"):
-        planner.gaps(np.array([0]))
+        planner.upsides(np.array([0]))
     assert "floor" in refused(planner, "plan", np.nan)
     planner.plan(0.5)
-    assert "episodes" in refused(planner, "gaps", np.array([1]))
-    assert "episodes" in refused(planner, "gaps", np.array([0.5]))
+    assert "episodes" in refused(planner, "upsides", np.array([1]))
+    assert "episodes" in refused(planner, "upsides", np.array([0.5]))
     assert "episodes" in refused(planner, "regret", theta, np.array([], dtype=int))
     assert "theta" in refused(planner, "regret", theta * np.nan, np.array([0]))
     assert "weights" in refused(planner, "replicate", [-1.0])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dmq_fast.kernels import OptimisticPlanner
 
-__all__ = ["Candidate"]
+__all__ = ["Candidate", "returns_of"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -41,7 +41,7 @@ class Candidate:
 
     def upsides(self) -> Floats:
         """Return W - F by level, (H,): what one unseen outcome may add from there on, on average over the episodes."""
-        upsides: Floats = self.planner.gaps(self.episodes).mean(axis=0)
+        upsides: Floats = self.planner.upsides(self.episodes).mean(axis=0)
         return upsides
 
     def loss(self, theta: Floats | None = None) -> float:
@@ -50,7 +50,7 @@ class Candidate:
 
     def upper_upsides(self, confidence_left: float) -> Floats:
         """Return upper limits of what `upsides` estimates, (H,): how often a state is met is known with an error."""
-        upsides = self.planner.gaps(self.episodes)
+        upsides = self.planner.upsides(self.episodes)
         error = upsides.std(axis=0) / math.sqrt(len(self))
         upper: Floats = upsides.mean(axis=0) - NormalDist().inv_cdf(confidence_left) * error
         return upper
@@ -61,7 +61,7 @@ class Candidate:
 
     def mean_return(self) -> tuple[float, float]:
         """Return the mean return of the episodes, and its standard error."""
-        returns = self.planner.returns(self.episodes)
+        returns = returns_of(self.planner, self.episodes)
         return float(returns.mean()), float(returns.std()) / math.sqrt(len(returns))
 
     def predicted(self, theta: Floats | None = None) -> float:
@@ -70,6 +70,12 @@ class Candidate:
 
     def leverages(self) -> Floats:
         """Return the leverage of every state and action of the episodes, (n, H): one over the number of visits."""
-        rows, actions, _ = (entries[self.episodes] for entries in self.planner.recorded(0))
+        rows, actions, _ = self.planner.recorded(self.episodes)
         tables = [self.planner.table(h)[0] for h in range(self.planner.horizon)]
         return np.stack([table[rows[:, h], actions[:, h]] for h, table in enumerate(tables)], axis=1)
+
+
+def returns_of(planner: OptimisticPlanner, episodes: Numbers) -> Floats:
+    """Return the sums of rewards of some episodes, shape (n,)."""
+    returns: Floats = planner.recorded(episodes)[2].cumsum(axis=1)[:, -1]
+    return returns

@@ -161,7 +161,7 @@ class Episodes:
 
     def _packed(self, first: int, known: Sequence[int]) -> tuple[Sequence[int], Sequence[Any]]:
         planner = self.planner
-        rows, actions, rewards = planner.recorded(first)
+        rows, actions, rewards = planner.recorded(np.arange(first, planner.n_episodes))
         new = [planner.rows(h, known[h]) for h in range(planner.horizon)]
         return [len(rows), *rows.ravel().tolist(), *actions.ravel().tolist()], [rewards, *new]
 

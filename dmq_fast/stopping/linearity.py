@@ -59,7 +59,7 @@ class Data:
     def __init__(self, planner: OptimisticPlanner) -> None:
         self.horizon, self.n_actions = planner.horizon, planner.n_actions
         self.rows = [planner.rows(h) for h in range(self.horizon)]
-        self.visited, self.taken, self.paid = planner.recorded(0)
+        self.visited, self.taken, self.paid = planner.recorded(np.arange(planner.n_episodes))
 
     def errors(self, theta: Floats) -> Floats:
         """Return the return from each level on, up to the first action that is not greedy, minus the fit, (H, N)."""

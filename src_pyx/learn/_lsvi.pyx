@@ -25,15 +25,16 @@ of all m, which are stored: a row x that enters V reduces them by (phi^T V^{-1} 
 """
 
 from libc.math cimport INFINITY, sqrt
-from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._episode cimport Episode, Learner, tops_of
 from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
 from dmq_fast.kernels._fault cimport SCORE
 from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
 from dmq_fast.kernels._normal cimport normals_into
+from dmq_fast.kernels._observed cimport FIRST_ROOM, Observed, grown, keep, release_rows, room_for_more
 from dmq_fast.kernels._validate cimport entries, flag
 
 import numpy as np
@@ -68,14 +69,13 @@ cdef enum:
     ROWS = 256
     # Rows rotated into V after which its leverages are computed afresh, to bound rounding.
     REFRESH = 1024
-    FIRST_ROOM = 16
 
 # The distinct observations of a level, and the transitions into them.
 cdef struct Store:
-    Py_ssize_t n
+    Observed seen
+    # Observations that the columns have room for.
     Py_ssize_t room
-    # (room, d), (room,) and (room, K).
-    double* rows
+    # (room,) and (room, K).
     double* values
     double* leverage
     # (room, n_weights) the pair (weights, observation) of transitions, or -1.
@@ -84,52 +84,17 @@ cdef struct Store:
     Py_ssize_t n_pairs
     Py_ssize_t pair_room
     double* sums
-    # Open addressing by content: row + 1, or 0; a power of two, at least 2 room.
-    Py_ssize_t n_slots
-    Py_ssize_t* slots
 
 
-cdef uint64_t fingerprint(const double* row, Py_ssize_t d) noexcept nogil:
-    cdef const uint64_t* words = <const uint64_t*> row
-    cdef uint64_t x = 0x9E3779B97F4A7C15
-    cdef Py_ssize_t i
-    for i in range(d):
-        x = (x ^ words[i]) * <uint64_t> 0xBF58476D1CE4E5B9
-        x ^= x >> 29
-    return x
-
-
-cdef bint grown(void** block, size_t size) noexcept nogil:
-    cdef void* more = realloc(block[0], size)
-    if more == NULL:
-        return False
-    block[0] = more
-    return True
-
-
-cdef Py_ssize_t* slot_of(Store* store, const double* row, Py_ssize_t d) noexcept nogil:
-    # The slot of the row, or the empty one that it would take.
-    cdef Py_ssize_t place = <Py_ssize_t> (fingerprint(row, d) & <uint64_t> (store.n_slots - 1))
-    while store.slots[place] != 0 and memcmp(store.rows + (store.slots[place] - 1) * d, row, d * sizeof(double)) != 0:
-        place = (place + 1) & (store.n_slots - 1)
-    return store.slots + place
-
-
-cdef bint make_room(Store* store, Py_ssize_t n_actions, Py_ssize_t n_weights, Py_ssize_t d) noexcept nogil:
-    cdef Py_ssize_t room = max(<Py_ssize_t> FIRST_ROOM, 2 * store.room), j
-    cdef Py_ssize_t* slots
-    if not (grown(<void**> &store.rows, room * d * sizeof(double))
-            and grown(<void**> &store.values, room * sizeof(double))
-            and grown(<void**> &store.leverage, room * n_actions * sizeof(double))
-            and grown(<void**> &store.pair, room * n_weights * sizeof(Py_ssize_t))):
-        return False
-    slots = <Py_ssize_t*> calloc(2 * room, sizeof(Py_ssize_t))
-    if slots == NULL:
-        return False
-    free(store.slots)
-    store.slots, store.n_slots, store.room = slots, 2 * room, room
-    for j in range(store.n):
-        slot_of(store, store.rows + j * d, d)[0] = j + 1
+cdef bint make_room(Store* store, Py_ssize_t n_actions, Py_ssize_t n_weights) noexcept nogil:
+    # In the columns, for one observation more.
+    cdef Py_ssize_t room = room_for_more(&store.seen)
+    if room > store.room:
+        if not (grown(<void**> &store.values, room * sizeof(double))
+                and grown(<void**> &store.leverage, room * n_actions * sizeof(double))
+                and grown(<void**> &store.pair, room * n_weights * sizeof(Py_ssize_t))):
+            return False
+        store.room = room
     return True
 
 
@@ -208,7 +173,7 @@ cdef class LeastSquaresLearner(Learner):
     cdef int64_t[:, ::1] since
 
     def __cinit__(self, Episode episode not None, kind, ridge, scale, *, optimism="flat", clipped=False, blocks=False):
-        cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension, n, width
+        cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension, n, width, h
         if kind not in KINDS:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.clipped = KINDS[kind], flag(clipped, "clipped")
@@ -228,6 +193,8 @@ cdef class LeastSquaresLearner(Learner):
         if self.stores == NULL:
             raise MemoryError()
         self.n_stores = horizon
+        for h in range(horizon):
+            self.stores[h].seen.d = d
         self._factors = np.zeros((horizon, n, width, width))
         self._factors[:, :, np.arange(width), np.arange(width)] = sqrt(self.ridge)
         self._moments, self._theta = np.zeros((horizon, n, width)), np.zeros((horizon, n, width))
@@ -247,12 +214,11 @@ cdef class LeastSquaresLearner(Learner):
         # `episode` may have been cleared already, so this counts with `n_stores`.
         cdef Py_ssize_t h
         for h in range(self.n_stores):
-            free(self.stores[h].rows)
+            release_rows(&self.stores[h].seen)
             free(self.stores[h].values)
             free(self.stores[h].leverage)
             free(self.stores[h].pair)
             free(self.stores[h].sums)
-            free(self.stores[h].slots)
         free(self.stores)
 
     @property
@@ -263,7 +229,7 @@ cdef class LeastSquaresLearner(Learner):
     @property
     def n_observations(self):
         """Number of distinct observations stored, by level; 0 at the first."""
-        return tuple([self.stores[h].n for h in range(self.episode.horizon)])
+        return tuple([self.stores[h].seen.n for h in range(self.episode.horizon)])
 
     def fit(self):
         """Return the estimates of plain least squares on all transitions so far, shape (H, K, d).
@@ -311,7 +277,7 @@ cdef class LeastSquaresLearner(Learner):
             memcpy(weights, self.moments + h * n * width, n * width * sizeof(double))
             if h < self.episode.horizon - 1:
                 store = self.stores + h + 1
-                add_targets(weights, store.values, store.sums, store.pair, store.n, n, width)
+                add_targets(weights, store.values, store.sums, store.pair, store.seen.n, n, width)
             for a in range(n):
                 solve_factor_transposed(self.factor(h, a), weights + a * width, width)
                 if kind == NOISE:
@@ -332,20 +298,20 @@ cdef class LeastSquaresLearner(Learner):
         cdef bint clipped = self.clipped and kind != PLAIN
         if kind == BONUS or self.apart > 0:
             wrong = confident(
-                store.values, store.rows, weights, store.leverage, self.scales[h] if kind == BONUS else 0.0,
-                self.tops[h] if kind == BONUS or clipped else INFINITY, clipped, store.n, n_actions, d, self.width,
+                store.values, store.seen.rows, weights, store.leverage, self.scales[h] if kind == BONUS else 0.0,
+                self.tops[h] if kind == BONUS or clipped else INFINITY, clipped, store.seen.n, n_actions, d, self.width,
                 self.apart, self.index(1) * self.width
             )
         else:
             pack_theta(weights, n_actions, d, self.packed)
-            while done < store.n and wrong < 0:
-                size = min(<Py_ssize_t> ROWS, store.n - done)
+            while done < store.seen.n and wrong < 0:
+                size = min(<Py_ssize_t> ROWS, store.seen.n - done)
                 wrong = greedy_rows(
-                    store.rows + done * d, size, n_actions, d, self.packed, &self.chosen[0], store.values + done
+                    store.seen.rows + done * d, size, n_actions, d, self.packed, &self.chosen[0], store.values + done
                 )
                 done += size
             if clipped:
-                for j in range(store.n):
+                for j in range(store.seen.n):
                     store.values[j] = clip(store.values[j], self.tops[h])
         if wrong >= 0:
             self.episode.level = h
@@ -425,30 +391,25 @@ cdef class LeastSquaresLearner(Learner):
             if self.kind == BONUS and self.since[h, self.index(a)] >= REFRESH:
                 self.refresh(h, a)
             if self.kind != PLAIN:
-                self.work += (self.stores[h].n + d) * n_actions * (d + 8)
+                self.work += (self.stores[h].seen.n + d) * n_actions * (d + 8)
         self.work += self.episode.horizon * d * (d + n_actions)
         return True
 
     cdef Py_ssize_t find(self, Py_ssize_t h, const double* phi) noexcept nogil:
-        # The index of an observation of level h, which is stored if it is new; -1 if memory ran out.
-        cdef Py_ssize_t a, n_actions = self.episode.n_actions, d = self.episode.dimension
+        # The number of an observation of level h, which is kept if it is new; -1 if memory ran out.
+        cdef Py_ssize_t a, j, n, n_actions = self.episode.n_actions
         cdef Store* store = self.stores + h
-        cdef Py_ssize_t* slot
-        if store.n == store.room and not make_room(store, n_actions, self.n_weights, d):
+        n = store.seen.n
+        if not make_room(store, n_actions, self.n_weights):
             return -1
-        slot = slot_of(store, phi, d)
-        if slot[0] == 0:
-            memcpy(store.rows + store.n * d, phi, d * sizeof(double))
-            store.values[store.n] = 0.0
+        j = keep(&store.seen, phi)
+        if j == n:
+            store.values[j] = 0.0
             for a in range(self.n_weights):
-                store.pair[store.n * self.n_weights + a] = -1
+                store.pair[j * self.n_weights + a] = -1
             for a in range(n_actions):
-                store.leverage[store.n * n_actions + a] = 0.0
-                if self.kind == BONUS:
-                    store.leverage[store.n * n_actions + a] = self.leverage(h, a, phi)
-            store.n += 1
-            slot[0] = store.n
-        return slot[0] - 1
+                store.leverage[j * n_actions + a] = self.leverage(h, a, phi) if self.kind == BONUS else 0.0
+        return j
 
     cdef void update_leverages(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
         # Before the features phi of action a enter V: x = V^{-1} phi.
@@ -462,7 +423,7 @@ cdef class LeastSquaresLearner(Learner):
         self.since[h, b] += 1
         while b < n_actions:
             shrink(
-                store.leverage + b, store.rows + b * self.apart, self.x, denominator, store.n, n_actions,
+                store.leverage + b, store.seen.rows + b * self.apart, self.x, denominator, store.seen.n, n_actions,
                 self.episode.dimension, self.width
             )
             b += self.n_weights
@@ -473,6 +434,6 @@ cdef class LeastSquaresLearner(Learner):
         cdef Store* store = self.stores + h
         self.since[h, b] = 0
         while b < n_actions:
-            for j in range(store.n):
-                store.leverage[j * n_actions + b] = self.leverage(h, b, store.rows + j * self.episode.dimension)
+            for j in range(store.seen.n):
+                store.leverage[j * n_actions + b] = self.leverage(h, b, store.seen.rows + j * self.episode.dimension)
             b += self.n_weights

@@ -12,7 +12,7 @@ A backward pass over the levels fits two values to the transitions of a run, wit
   larger chance would have been seen; chances below `floor` count as 0.
 
 W is the value of the best policy if one pair (s, a) of an episode had an outcome that no visit showed. It is what
-episodes maximise that explore, and W - F bounds what is left to find.
+episodes maximise that explore, and the upside W - F bounds what is left to find.
 
 Equal feature rows of a level are kept once, and equal transitions (row, action, next row) once with their number, so
 with m rows and t transitions a level a plan costs
@@ -26,14 +26,32 @@ support alone.
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport fabs, sqrt
-from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._episode cimport UNCHECKED, Episode
-from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
+from dmq_fast.kernels._factor cimport dot
 from dmq_fast.kernels._fault cimport NONE, SCORE, SLACK
 from dmq_fast.kernels._greedy cimport greedy_action
+from dmq_fast.kernels._observed cimport (
+    FIRST_ROOM,
+    Factor,
+    Observed,
+    add_row,
+    begin_weighted,
+    grown,
+    keep,
+    leverage_of,
+    number_of,
+    release_factor,
+    release_rows,
+    room_for_more,
+    rotate_in,
+    rotate_weighted_in,
+    row_dot,
+    solve_on_support,
+)
 from dmq_fast.kernels._validate cimport entries, flag, integer, number, positive
 
 import numpy as np
@@ -43,11 +61,11 @@ from dmq_fast.kernels._validate import as_floats
 cdef enum:
     # Rank-one changes of V after which its leverages are computed afresh, to bound rounding.
     REFRESH = 1024
-    FIRST_ROOM = 16
-    # Rows with at most one entry in so many that is not 0 are kept by entries.
-    SPARSE = 4
     # Halvings of the argument of exp, see `chance_of`.
     HALVINGS = 10
+    # Columns of a level with a number for each row, and with one for each row and action.
+    BY_ROW = 6
+    BY_PAIR = 6
 
 # Values that differ by less are equal for the optimistic rule; and how much of a value the leverage decides among them.
 cdef double TIE = 1e-9, CURIOSITY = 1e-6
@@ -66,249 +84,70 @@ cdef struct Step:
     int32_t action
     double reward
 
-# An entry of a feature row that is not 0.
-cdef struct Entry:
-    Py_ssize_t column
-    double x
-
 cdef struct Level:
-    Py_ssize_t n
+    # Distinct feature rows, and how many of them the columns have room for.
+    Observed seen
     Py_ssize_t room
-    # (room, d) distinct feature rows, (room,) visits, the most reward collected before, and max_a F and W.
-    double* rows
+    # (room,) visits, the most reward collected before, max_a F and W of a plan, max_a F and the action of a refit.
     double* visits
     double* before
     double* plain
     double* hopeful
-    # (room, K) leverages, b before the floor, sums of rewards, and the two targets of a plan, then phi^T theta.
+    double* value
+    int64_t* greedy
+    # (room, K) leverages, b before the floor, sums of rewards; in a pass the weights of the episodes and the sums of
+    # both targets, of which the first becomes phi^T theta.
     double* leverage
     double* chance
     double* earned
+    double* weight
     double* target
     double* hope
-    # Where the entries of a row end (room,), those of all rows one after the other. A row of many has none here, and is
-    # read from `rows`.
-    Py_ssize_t* ends
-    Py_ssize_t entry_room
-    Entry* entries
-    # Open addressing by content: index + 1, or 0; a power of two, at least twice the room.
-    Py_ssize_t* slots
-    Py_ssize_t n_moves
+    # Distinct moves, found as rows (pair, next).
+    Observed moved
     Py_ssize_t move_room
     Move* moves
-    Py_ssize_t* move_slots
-    # (n_episodes,) the steps at this level: plans go through the episodes level by level.
+    # (n_episodes,) the steps at this level: passes go through the episodes level by level.
     Step* steps
 
 
-# U (n, n) in the upper triangle, on the columns (n,) of the support, ascending; sqrt(ridge) I on the others.
-cdef struct Factor:
-    Py_ssize_t n
-    Py_ssize_t* columns
-    double* u
+cdef void columns_of(Level* level, void*** columns) noexcept nogil:
+    # Those by row, then those by pair.
+    columns[0], columns[1], columns[2] = <void**> &level.visits, <void**> &level.before, <void**> &level.plain
+    columns[3], columns[4], columns[5] = <void**> &level.hopeful, <void**> &level.value, <void**> &level.greedy
+    columns[6], columns[7], columns[8] = <void**> &level.leverage, <void**> &level.chance, <void**> &level.earned
+    columns[9], columns[10], columns[11] = <void**> &level.weight, <void**> &level.target, <void**> &level.hope
 
 
-cdef void gather(const Factor* factor, const double* x, double scale, double* out) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(factor.n):
-        out[i] = scale * x[factor.columns[i]]
-
-
-cdef void scatter(const Factor* factor, const double* x, double* out) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(factor.n):
-        out[factor.columns[i]] = x[i]
-
-
-cdef void solve_on_support(const Factor* factor, const double* u, double* x, double* work) noexcept nogil:
-    # x <- V^{-1} x for an x (d,) that is 0 outside of the support, with a factor u on it.
-    gather(factor, x, 1.0, work)
-    solve_factor_transposed(u, work, factor.n)
-    solve_factor(u, work, factor.n)
-    scatter(factor, work, x)
-
-
-cdef void ridge_alone(double* u, double root, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    memset(u, 0, n * n * sizeof(double))
-    for i in range(n):
-        u[i * n + i] = root
-
-
-cdef bint widen(Factor* factor, const double* phi, double root, Py_ssize_t d) noexcept nogil:
-    # The support takes in the columns of phi. False, and nothing changed, if memory ran out.
-    cdef Py_ssize_t n = 0, i, j, old = 0, into
-    cdef Py_ssize_t* columns
-    cdef Py_ssize_t* place
-    cdef double* u
-    for j in range(d):
-        if old < factor.n and factor.columns[old] == j:
-            old += 1
-            n += 1
-        elif phi[j] != 0.0:
-            n += 1
-    if n == factor.n:
+cdef bint make_room(Level* level, Py_ssize_t n_actions) noexcept nogil:
+    # In the columns, for one row more.
+    cdef void** columns[BY_ROW + BY_PAIR]
+    cdef Py_ssize_t room = room_for_more(&level.seen), j
+    if room == level.room:
         return True
-    columns, u = <Py_ssize_t*> malloc(2 * n * sizeof(Py_ssize_t)), <double*> malloc(n * n * sizeof(double))
-    if columns == NULL or u == NULL:
-        free(columns)
-        free(u)
-        return False
-    # Where the old columns go.
-    place, old, into = columns + n, 0, 0
-    for j in range(d):
-        if old < factor.n and factor.columns[old] == j:
-            place[old] = into
-            old += 1
-        elif phi[j] == 0.0:
-            continue
-        columns[into] = j
-        into += 1
-    ridge_alone(u, root, n)
-    for i in range(factor.n):
-        for j in range(i, factor.n):
-            u[place[i] * n + place[j]] = factor.u[i * factor.n + j]
-    free(factor.columns)
-    free(factor.u)
-    factor.n, factor.columns, factor.u = n, columns, u
-    return True
-
-
-cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
-    x *= <uint64_t> 0xBF58476D1CE4E5B9
-    return x ^ (x >> 29)
-
-
-cdef bint grown(void** block, Py_ssize_t size) noexcept nogil:
-    cdef void* more = realloc(block[0], size)
-    if more == NULL:
-        return False
-    block[0] = more
-    return True
-
-
-cdef Py_ssize_t* slot_of(const Level* level, const double* row, Py_ssize_t d) noexcept nogil:
-    # The slot of the row, or the empty one that it would take.
-    cdef const uint64_t* words = <const uint64_t*> row
-    cdef uint64_t x = 0x9E3779B97F4A7C15
-    cdef Py_ssize_t i, place, last = 2 * level.room - 1
-    for i in range(d):
-        x = mixed(x ^ words[i])
-    place = <Py_ssize_t> (x & <uint64_t> last)
-    while level.slots[place] != 0 and memcmp(level.rows + (level.slots[place] - 1) * d, row, d * sizeof(double)) != 0:
-        place = (place + 1) & last
-    return level.slots + place
-
-
-cdef Py_ssize_t* move_slot_of(const Level* level, Py_ssize_t pair, Py_ssize_t following) noexcept nogil:
-    cdef Py_ssize_t last = 2 * level.move_room - 1, place
-    cdef const Move* move
-    place = <Py_ssize_t> (mixed(mixed(<uint64_t> pair + 1) ^ <uint64_t> following) & <uint64_t> last)
-    while level.move_slots[place] != 0:
-        move = level.moves + level.move_slots[place] - 1
-        if move.pair == pair and move.next == following:
-            break
-        place = (place + 1) & last
-    return level.move_slots + place
-
-
-cdef bint make_room(Level* level, Py_ssize_t n_actions, Py_ssize_t d) noexcept nogil:
-    cdef Py_ssize_t room = max(<Py_ssize_t> FIRST_ROOM, 2 * level.room), j
-    cdef Py_ssize_t* slots
-    cdef double** columns[4]
-    cdef double** tables[5]
-    columns[0], columns[1], columns[2], columns[3] = &level.visits, &level.before, &level.plain, &level.hopeful
-    tables[0], tables[1], tables[2] = &level.leverage, &level.chance, &level.earned
-    tables[3], tables[4] = &level.target, &level.hope
-    for j in range(4):
-        if not grown(<void**> columns[j], room * sizeof(double)):
+    columns_of(level, columns)
+    for j in range(BY_ROW + BY_PAIR):
+        if not grown(columns[j], room * (1 if j < BY_ROW else n_actions) * sizeof(double)):
             return False
-    for j in range(5):
-        if not grown(<void**> tables[j], room * n_actions * sizeof(double)):
-            return False
-    if not (grown(<void**> &level.rows, room * d * sizeof(double))
-            and grown(<void**> &level.ends, room * sizeof(Py_ssize_t))):
-        return False
-    slots = <Py_ssize_t*> calloc(2 * room, sizeof(Py_ssize_t))
-    if slots == NULL:
-        return False
-    free(level.slots)
-    level.slots, level.room = slots, room
-    for j in range(level.n):
-        slot_of(level, level.rows + j * d, d)[0] = j + 1
-    return True
-
-
-cdef bint keep_row(Level* level, const double* phi, Py_ssize_t d) noexcept nogil:
-    # Row number `level.n` <- phi; `level.n` stays.
-    cdef Py_ssize_t i, many = 0, j = level.n, end = level.ends[j - 1] if j > 0 else 0
-    for i in range(d):
-        many += phi[i] != 0.0
-    if SPARSE * many > d:
-        many = 0
-    if end + many > level.entry_room:
-        if not grown(<void**> &level.entries, 2 * (end + many) * sizeof(Entry)):
-            return False
-        level.entry_room = 2 * (end + many)
-    memcpy(level.rows + j * d, phi, d * sizeof(double))
-    level.ends[j] = end + many
-    if many > 0:
-        for i in range(d):
-            if phi[i] != 0.0:
-                level.entries[end].column, level.entries[end].x = i, phi[i]
-                end += 1
-    return True
-
-
-cdef double row_dot(const Level* level, Py_ssize_t j, const double* y, Py_ssize_t d) noexcept nogil:
-    # Row j . y.
-    cdef Py_ssize_t k, start = level.ends[j - 1] if j > 0 else 0
-    cdef double total = 0.0
-    if start == level.ends[j]:
-        return dot(level.rows + j * d, y, d)
-    for k in range(start, level.ends[j]):
-        total += level.entries[k].x * y[level.entries[k].column]
-    return total
-
-
-cdef void add_row(double* y, const Level* level, Py_ssize_t j, double scale, Py_ssize_t d) noexcept nogil:
-    # y <- y + scale row j.
-    cdef Py_ssize_t k, start = level.ends[j - 1] if j > 0 else 0
-    if start == level.ends[j]:
-        for k in range(d):
-            y[k] += scale * level.rows[j * d + k]
-        return
-    for k in range(start, level.ends[j]):
-        y[level.entries[k].column] += scale * level.entries[k].x
-
-
-cdef bint make_room_for_moves(Level* level) noexcept nogil:
-    cdef Py_ssize_t room = max(<Py_ssize_t> FIRST_ROOM, 2 * level.move_room), i
-    cdef Py_ssize_t* slots
-    if not grown(<void**> &level.moves, room * sizeof(Move)):
-        return False
-    slots = <Py_ssize_t*> calloc(2 * room, sizeof(Py_ssize_t))
-    if slots == NULL:
-        return False
-    free(level.move_slots)
-    level.move_slots, level.move_room = slots, room
-    for i in range(level.n_moves):
-        move_slot_of(level, level.moves[i].pair, level.moves[i].next)[0] = i + 1
+    level.room = room
     return True
 
 
 cdef bint add_move(Level* level, Py_ssize_t pair, Py_ssize_t following, double reward) noexcept nogil:
-    cdef Py_ssize_t* slot
+    cdef double[2] key
+    cdef Py_ssize_t t, n = level.moved.n, room = room_for_more(&level.moved)
     cdef Move* move
-    if level.n_moves == level.move_room and not make_room_for_moves(level):
+    key[0], key[1] = pair, following
+    if room > level.move_room:
+        if not grown(<void**> &level.moves, room * sizeof(Move)):
+            return False
+        level.move_room = room
+    t = keep(&level.moved, key)
+    if t < 0:
         return False
-    slot = move_slot_of(level, pair, following)
-    if slot[0] == 0:
-        move = level.moves + level.n_moves
+    move = level.moves + t
+    if t == n:
         move.pair, move.next, move.count, move.least, move.most = pair, following, 0.0, reward, reward
-        level.n_moves += 1
-        slot[0] = level.n_moves
-    move = level.moves + slot[0] - 1
     move.count += 1.0
     move.least, move.most = min(move.least, reward), max(move.most, reward)
     level.earned[pair] += reward
@@ -356,18 +195,21 @@ cdef class OptimisticPlanner:
 
     cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes
     cdef readonly bint rewarded
-    cdef double ridge, log_confidence, floor, impatience
+    cdef double ridge, log_confidence, floor
     # Whether theta, omega and the tables of values are those of all episodes.
     cdef bint planned
     cdef bint busy
     cdef Level* levels
     # Of the steps of each level.
     cdef Py_ssize_t room
-    cdef object _theta, _omega, _scratch, _since
-    # (H, K) factors; estimates (H, K, d).
+    cdef object _theta, _omega, _scratch, _weighted
+    # sqrt(ridge), (H, K) factors, and estimates (H, K, d).
+    cdef double root
     cdef Factor* factors
     cdef double* theta
     cdef double* omega
+    # Of a pass over reweighted episodes: the factor of a level and action, on its support.
+    cdef double* weighted
     # (H, d) features of an episode, (d,), (d,), (K,), (H,) rewards.
     cdef double* record
     cdef double* x
@@ -383,13 +225,17 @@ cdef class OptimisticPlanner:
         self.horizon, self.n_actions = integer(horizon, "horizon", 1, most), integer(n_actions, "n_actions", 1, most)
         self.dimension = d = integer(dimension, "dimension", 1, most)
         self.ridge, self.log_confidence = positive(ridge, "ridge"), positive(log_confidence, "log_confidence")
+        self.root = sqrt(self.ridge)
         self.levels = <Level*> calloc(self.horizon, sizeof(Level))
         self.factors = <Factor*> calloc(self.horizon * self.n_actions, sizeof(Factor))
         if self.levels == NULL or self.factors == NULL:
             raise MemoryError()
+        for level in range(self.horizon):
+            self.levels[level].seen.d, self.levels[level].moved.d = d, 2
         self._theta = np.zeros((self.horizon, self.n_actions, d))
         self._omega = np.zeros((self.horizon, self.n_actions, d))
         self._scratch = np.zeros((self.horizon + 2) * d + self.n_actions + self.horizon)
+        self._weighted = np.empty(0)
         self.theta, self.omega = entries(self._theta), entries(self._omega)
         self.record = entries(self._scratch)
         self.x = self.record + self.horizon * d
@@ -400,31 +246,20 @@ cdef class OptimisticPlanner:
         self.since = np.zeros((self.horizon, self.n_actions), dtype=np.int64)
 
     def __dealloc__(self):
-        cdef Py_ssize_t h
-        cdef Level* level
+        cdef void** columns[BY_ROW + BY_PAIR]
+        cdef Py_ssize_t h, j
         if self.levels != NULL:
             for h in range(self.horizon):
-                level = self.levels + h
-                free(level.rows)
-                free(level.ends)
-                free(level.entries)
-                free(level.visits)
-                free(level.before)
-                free(level.plain)
-                free(level.hopeful)
-                free(level.leverage)
-                free(level.chance)
-                free(level.earned)
-                free(level.target)
-                free(level.hope)
-                free(level.slots)
-                free(level.moves)
-                free(level.move_slots)
-                free(level.steps)
+                columns_of(self.levels + h, columns)
+                for j in range(BY_ROW + BY_PAIR):
+                    free(columns[j][0])
+                release_rows(&self.levels[h].seen)
+                release_rows(&self.levels[h].moved)
+                free(self.levels[h].moves)
+                free(self.levels[h].steps)
         if self.factors != NULL:
             for h in range(self.horizon * self.n_actions):
-                free(self.factors[h].columns)
-                free(self.factors[h].u)
+                release_factor(self.factors + h)
         free(self.factors)
         free(self.levels)
 
@@ -449,6 +284,18 @@ cdef class OptimisticPlanner:
             )
         return given.astype(np.int64, copy=False)
 
+    cdef object as_weights(self, weights):
+        given = as_floats("weights", weights, (self.n_episodes,))
+        if given.size and given.min() < 0.0:
+            raise ValueError(f"weights: expected numbers >= 0, got {given.min()}")
+        return given
+
+    cdef double as_floor(self, floor) except -1.0:
+        cdef double least = number(floor, "floor")
+        if not 0.0 <= least <= 1.0:
+            raise ValueError(f"floor: expected a number in [0, 1], got {floor!r}")
+        return least
+
     cdef int must_be_planned(self) except -1:
         if not self.planned:
             raise RuntimeError("planner: expected a call of `plan` after the last episode")
@@ -472,45 +319,37 @@ cdef class OptimisticPlanner:
     @property
     def n_rows(self):
         """Number of distinct feature rows, by level."""
-        return tuple([self.levels[h].n for h in range(self.horizon)])
+        return tuple([self.levels[h].seen.n for h in range(self.horizon)])
 
     def rows(self, level, first=0):
         """Return the distinct feature rows of a level from number `first` on, in order of appearance, shape (m, d)."""
         cdef Level* at = self.level_at(level)
-        cdef Py_ssize_t start = integer(first, "first", 0, at.n)
-        return copied(at.rows + start * self.dimension, (at.n - start) * self.dimension).reshape(-1, self.dimension)
+        cdef Py_ssize_t start = integer(first, "first", 0, at.seen.n), d = self.dimension
+        return copied(at.seen.rows + start * d, (at.seen.n - start) * d).reshape(-1, d)
 
-    def recorded(self, first):
-        """Return the episodes from number `first` on: numbers of their rows (n, H), actions (n, H), rewards (n, H)."""
-        cdef Py_ssize_t start = integer(first, "first", 0, self.n_episodes), e, h
-        shape = (self.n_episodes - start, self.horizon)
+    def recorded(self, episodes):
+        """Return some episodes: numbers of their rows (n, H), actions (n, H), rewards (n, H)."""
+        chosen = self.as_episodes(episodes)
+        shape = (len(chosen), self.horizon)
         rows, actions, rewards = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape)
+        cdef const int64_t[::1] index = chosen
         cdef int64_t[:, ::1] row = rows, action = actions
         cdef double[:, ::1] reward = rewards
+        cdef Py_ssize_t i, h
         cdef Step step
-        for e in range(self.n_episodes - start):
+        for i in range(index.shape[0]):
             for h in range(self.horizon):
-                step = self.levels[h].steps[start + e]
-                row[e, h], action[e, h], reward[e, h] = step.row, step.action, step.reward
+                step = self.levels[h].steps[index[i]]
+                row[i, h], action[i, h], reward[i, h] = step.row, step.action, step.reward
         return rows, actions, rewards
 
     def table(self, level):
         """Return leverages (m, K), the rewards collected before (m,), and max_a F and max_a W (m,) of the last plan."""
         cdef Level* at = self.level_at(level)
+        cdef Py_ssize_t n = at.seen.n
         self.must_be_planned()
-        leverage = copied(at.leverage, at.n * self.n_actions).reshape(at.n, self.n_actions)
-        return leverage, copied(at.before, at.n), copied(at.plain, at.n), copied(at.hopeful, at.n)
-
-    def returns(self, episodes):
-        """Return the sums of rewards of some episodes, shape (n,)."""
-        chosen = self.as_episodes(episodes)
-        cdef const int64_t[::1] index = chosen
-        cdef double[::1] out = np.zeros(len(chosen))
-        cdef Py_ssize_t i, h
-        for i in range(index.shape[0]):
-            for h in range(self.horizon):
-                out[i] += self.levels[h].steps[index[i]].reward
-        return np.asarray(out)
+        leverage = copied(at.leverage, n * self.n_actions).reshape(n, self.n_actions)
+        return leverage, copied(at.before, n), copied(at.plain, n), copied(at.hopeful, n)
 
     # Episodes
 
@@ -631,19 +470,6 @@ cdef class OptimisticPlanner:
     cdef inline Factor* factor(self, Py_ssize_t h, Py_ssize_t a) noexcept nogil:
         return self.factors + h * self.n_actions + a
 
-    cdef double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
-        cdef const Factor* factor = self.factor(h, a)
-        cdef Py_ssize_t j, i = 0
-        cdef double outside = 0.0, root = sqrt(self.ridge)
-        gather(factor, phi, 1.0, self.w)
-        solve_factor_transposed(factor.u, self.w, factor.n)
-        for j in range(self.dimension):
-            if i < factor.n and factor.columns[i] == j:
-                i += 1
-            elif phi[j] != 0.0:
-                outside += (phi[j] / root) * (phi[j] / root)
-        return dot(self.w, self.w, factor.n) + outside
-
     cdef bint absorb(self) noexcept nogil:
         # The recorded episode enters the data.
         cdef Py_ssize_t horizon = self.horizon, n_actions = self.n_actions, h, j, room, e = self.n_episodes
@@ -679,24 +505,22 @@ cdef class OptimisticPlanner:
         return True
 
     cdef Py_ssize_t find(self, Py_ssize_t h, const double* phi) noexcept nogil:
-        # The index of a row of level h, which is stored if it is new; -1 if memory ran out.
-        cdef Py_ssize_t a, j, n_actions = self.n_actions, d = self.dimension
+        # The number of a row of level h, which is kept if it is new; -1 if memory ran out.
+        cdef Py_ssize_t a, j, n, n_actions = self.n_actions
         cdef Level* level = self.levels + h
-        cdef Py_ssize_t* slot
-        if level.n == level.room and not make_room(level, n_actions, d):
+        n = level.seen.n
+        if not make_room(level, n_actions):
             return -1
-        slot = slot_of(level, phi, d)
-        if slot[0] == 0:
-            j = level.n
-            if not keep_row(level, phi, d):
-                return -1
+        j = keep(&level.seen, phi)
+        if j == n:
             level.visits[j] = level.before[j] = level.plain[j] = level.hopeful[j] = 0.0
             for a in range(n_actions):
                 level.earned[j * n_actions + a] = 0.0
                 self.set_leverage(h, j, a, self.leverage(h, a, phi))
-            level.n += 1
-            slot[0] = level.n
-        return slot[0] - 1
+        return j
+
+    cdef inline double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+        return leverage_of(self.factor(h, a), phi, self.root, self.dimension, self.w)
 
     cdef inline void set_leverage(self, Py_ssize_t h, Py_ssize_t j, Py_ssize_t a, double u) noexcept nogil:
         cdef Level* level = self.levels + h
@@ -705,26 +529,20 @@ cdef class OptimisticPlanner:
 
     cdef bint enter(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
         # V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1} phi.
-        cdef Py_ssize_t j, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t j, p, d = self.dimension
         cdef Level* level = self.levels + h
-        cdef Factor* factor = self.factor(h, a)
         cdef double denominator, t, u
-        if not widen(factor, phi, sqrt(self.ridge), d):
+        if not rotate_in(self.factor(h, a), phi, self.x, self.root, d, self.w):
             return False
-        memcpy(self.x, phi, d * sizeof(double))
-        solve_on_support(factor, factor.u, self.x, self.w)
-        gather(factor, phi, 1.0, self.w)
-        update_factor(factor.u, self.w, factor.n)
-        self.since[h, a] += 1
         denominator = 1.0 + dot(self.x, phi, d)
-        if self.since[h, a] == REFRESH:
-            self.since[h, a] = 0
-        for j in range(level.n):
-            t = row_dot(level, j, self.x, d)
-            u = level.leverage[j * n_actions + a] - t * t / denominator
+        self.since[h, a] = (self.since[h, a] + 1) % REFRESH
+        for j in range(level.seen.n):
+            p = j * self.n_actions + a
+            t = row_dot(&level.seen, j, self.x)
+            u = level.leverage[p] - t * t / denominator
             # After most of a leverage has gone the difference has lost digits.
-            if self.since[h, a] == 0 or u < 0.5 * level.leverage[j * n_actions + a]:
-                u = self.leverage(h, a, level.rows + j * d)
+            if self.since[h, a] == 0 or u < 0.5 * level.leverage[p]:
+                u = self.leverage(h, a, level.seen.rows + j * d)
             if t != 0.0 or self.since[h, a] == 0:
                 self.set_leverage(h, j, a, u)
         return True
@@ -744,83 +562,176 @@ cdef class OptimisticPlanner:
 
         Returns
         -------
-        gap : float
+        upside : float
             Mean of max_a W - max_a F over the first states of all episodes, 1 if there are none.
         residual : float
             Largest |r + max_b F_{h+1}(s', b) - phi^T theta_h^a| of a transition.
         """
-        cdef double gap = 1.0, residual
-        cdef double least = number(floor, "floor"), lost = number(impatience, "impatience")
+        cdef double upside = 1.0, residual
+        cdef double least = self.as_floor(floor), lost = number(impatience, "impatience")
         cdef Py_ssize_t j
         cdef Level* first = self.levels
-        if not 0.0 <= least <= 1.0:
-            raise ValueError(f"floor: expected a number in [0, 1], got {floor!r}")
         if not lost >= 0.0:
             raise ValueError(f"impatience: expected a number >= 0, got {impatience!r}")
         self.begin_work()
         with nogil:
-            self.floor, self.impatience = least, lost
-            residual = self.backward()
+            self.floor = least
+            residual = self.backward(NULL, self.theta, self.omega, NULL, 0.0, lost)
             if self.n_episodes > 0:
-                gap = 0.0
-                for j in range(first.n):
-                    gap += first.visits[j] * (first.hopeful[j] - first.plain[j])
-                gap /= self.n_episodes
+                upside = 0.0
+                for j in range(first.seen.n):
+                    upside += first.visits[j] * (first.hopeful[j] - first.plain[j])
+                upside /= self.n_episodes
         self.planned = True
         self.busy = False
-        return gap, residual
+        return upside, residual
 
-    cdef double backward(self) noexcept nogil:
-        cdef Py_ssize_t h, a, j, p, t, n_actions = self.n_actions, d = self.dimension
-        cdef double largest = 0.0, most, q, f, value
-        cdef double* theta
-        cdef double* omega
-        cdef Level* level
-        cdef Level* following
-        cdef const Move* move
+    cdef double backward(
+        self, const double* weights, double* theta, double* omega, double* carry, double near, double impatience
+    ) noexcept nogil:
+        # theta (H, K, d) <- estimates, and omega if it is not NULL. Returns the largest residual of a plan.
+        # - `weights` (n_episodes,): how often an episode counts. NULL: once each, as in the kept sums and factors.
+        # - `omega` NULL: F alone, clipped to [0, 1], so that the tables of the last plan stay.
+        # - `carry` (n_episodes,) without omega: targets are returns, see `replicate`. It gets those of each level.
+        cdef Py_ssize_t h, size = self.n_actions * self.dimension
+        cdef double* hope
+        cdef double residual = 0.0
+        if self.n_episodes == 0:
+            return residual
         for h in range(self.horizon - 1, -1, -1):
-            level, following = self.levels + h, self.levels + h + 1
-            theta, omega = self.theta + h * n_actions * d, self.omega + h * n_actions * d
-            if level.n > 0:  # before the first episode there is nothing to copy, nor a place for it
-                memcpy(level.target, level.earned, level.n * n_actions * sizeof(double))
-                memcpy(level.hope, level.earned, level.n * n_actions * sizeof(double))
-            if h + 1 < self.horizon:
-                for t in range(level.n_moves):
-                    move = level.moves + t
-                    level.target[move.pair] += move.count * following.plain[move.next]
-                    level.hope[move.pair] += move.count * following.hopeful[move.next]
-            memset(theta, 0, n_actions * d * sizeof(double))
-            memset(omega, 0, n_actions * d * sizeof(double))
-            for j in range(level.n):
-                for a in range(n_actions):
-                    p = j * n_actions + a
-                    if level.hope[p] != 0.0 or level.target[p] != 0.0:
-                        level.hope[p] /= 1.0 + self.impatience * level.leverage[p]
-                        add_row(theta + a * d, level, j, level.target[p], d)
-                        add_row(omega + a * d, level, j, level.hope[p], d)
-            for a in range(n_actions):
-                self.solve(h, a, theta + a * d)
-                self.solve(h, a, omega + a * d)
-            for j in range(level.n):
-                most = ceiling(level.before[j])
-                level.plain[j] = level.hopeful[j] = 0.0
-                for a in range(n_actions):
-                    p = j * n_actions + a
-                    q = level.target[p] = row_dot(level, j, theta + a * d, d)
-                    f = clip(q, most)
-                    level.plain[j] = max(level.plain[j], f)
-                    value = self.hoped(f, level.chance[p], row_dot(level, j, omega + a * d, d), most)
-                    level.hopeful[j] = max(level.hopeful[j], value)
-            for t in range(level.n_moves):
-                move = level.moves + t
-                value = following.plain[move.next] if h + 1 < self.horizon else 0.0
-                value -= level.target[move.pair]
-                largest = max(largest, max(fabs(move.most + value), fabs(move.least + value)))
-        return largest
+            hope = NULL if omega == NULL else omega + h * size
+            if weights == NULL:
+                self.sum_targets(h)
+            else:
+                self.weigh_targets(h, weights, NULL if omega != NULL else theta, carry, near)
+            self.fit(h, weights != NULL, theta + h * size, hope, impatience)
+            self.evaluate(h, theta + h * size, hope)
+            if weights == NULL:
+                residual = max(residual, self.residual(h))
+        return residual
 
-    cdef inline void solve(self, Py_ssize_t h, Py_ssize_t a, double* moment) noexcept nogil:
-        cdef const Factor* factor = self.factor(h, a)
-        solve_on_support(factor, factor.u, moment, self.w)
+    cdef void sum_targets(self, Py_ssize_t h) noexcept nogil:
+        # Both targets of every pair, from the moves.
+        cdef Py_ssize_t t
+        cdef Level* level = self.levels + h
+        cdef const Level* following = self.levels + h + 1
+        cdef const Move* move
+        memcpy(level.target, level.earned, level.seen.n * self.n_actions * sizeof(double))
+        memcpy(level.hope, level.earned, level.seen.n * self.n_actions * sizeof(double))
+        if h + 1 < self.horizon:
+            for t in range(level.moved.n):
+                move = level.moves + t
+                level.target[move.pair] += move.count * following.plain[move.next]
+                level.hope[move.pair] += move.count * following.hopeful[move.next]
+
+    cdef void weigh_targets(
+        self, Py_ssize_t h, const double* weights, const double* theta, double* carry, double near
+    ) noexcept nogil:
+        # Weights and targets of every pair, from the episodes: both targets, or that of F alone given theta (H, K, d).
+        cdef Py_ssize_t e, p, n_actions = self.n_actions
+        cdef bint last = h + 1 == self.horizon
+        cdef double y, z
+        cdef Level* level = self.levels + h
+        cdef const Level* following = self.levels + h + 1
+        cdef double* weight = level.weight
+        cdef double* target = level.target
+        cdef double* hope = level.hope
+        cdef const Step* step = level.steps
+        cdef const Step* after
+        memset(weight, 0, level.seen.n * n_actions * sizeof(double))
+        memset(target, 0, level.seen.n * n_actions * sizeof(double))
+        memset(hope, 0, level.seen.n * n_actions * sizeof(double))
+        for e in range(self.n_episodes):
+            p, y, z = step[e].row * n_actions + step[e].action, step[e].reward, step[e].reward
+            if not last:
+                after = following.steps + e
+                if theta == NULL:
+                    y += following.plain[after.row]
+                    z += following.hopeful[after.row]
+                elif carry == NULL:
+                    y += following.value[after.row]
+                elif following.greedy[after.row] == after.action:
+                    y += carry[e]
+                else:
+                    y += self.continued(h + 1, after, theta, carry[e], near)
+            if carry != NULL:
+                carry[e] = y
+            weight[p] += weights[e]
+            target[p] += weights[e] * y
+            if theta == NULL:
+                hope[p] += weights[e] * z
+
+    cdef double continued(
+        self, Py_ssize_t h, const Step* step, const double* theta, double carry, double near
+    ) noexcept nogil:
+        # After an action that is not greedy at level h: what the return and the difference of the values add up to, or
+        # the value alone if the difference exceeds `near`.
+        cdef const Level* level = self.levels + h
+        cdef double less
+        theta += (h * self.n_actions + step.action) * self.dimension
+        less = level.value[step.row] - clip(row_dot(&level.seen, step.row, theta), 1.0)
+        return carry + less if 0.0 <= less <= near else level.value[step.row]
+
+    cdef void fit(self, Py_ssize_t h, bint weighted, double* theta, double* omega, double impatience) noexcept nogil:
+        # theta (K, d) <- estimates of level h, and omega if it is not NULL.
+        cdef Py_ssize_t a, j, p, d = self.dimension
+        cdef Level* level = self.levels + h
+        cdef const Factor* factor
+        cdef double* u
+        for a in range(self.n_actions):
+            factor = self.factor(h, a)
+            u = factor.u
+            if weighted:
+                # Rows are rotated in: a sum of squares would lose what is shorter than the root of the rounding.
+                u = self.weighted
+                begin_weighted(factor, u, self.root)
+            memset(theta + a * d, 0, d * sizeof(double))
+            if omega != NULL:
+                memset(omega + a * d, 0, d * sizeof(double))
+            for j in range(level.seen.n):
+                p = j * self.n_actions + a
+                if weighted and level.weight[p] != 0.0:
+                    rotate_weighted_in(factor, u, level.seen.rows + j * d, level.weight[p], self.w)
+                if level.target[p] != 0.0:
+                    add_row(theta + a * d, &level.seen, j, level.target[p])
+                if omega != NULL and level.hope[p] != 0.0:
+                    add_row(omega + a * d, &level.seen, j, level.hope[p] / (1.0 + impatience * level.leverage[p]))
+            solve_on_support(factor, u, theta + a * d, self.w)
+            if omega != NULL:
+                solve_on_support(factor, u, omega + a * d, self.w)
+
+    cdef void evaluate(self, Py_ssize_t h, const double* theta, const double* omega) noexcept nogil:
+        # Values of all rows of level h; without omega, F and its greedy action.
+        cdef Py_ssize_t a, j, p, n_actions = self.n_actions, d = self.dimension
+        cdef double most, f, best
+        cdef Level* level = self.levels + h
+        for j in range(level.seen.n):
+            if omega == NULL:
+                level.greedy[j] = greedy_action(level.seen.rows + j * d, theta, n_actions, d, &best)
+                level.value[j] = clip(best, 1.0)
+                continue
+            most = ceiling(level.before[j])
+            level.plain[j] = level.hopeful[j] = 0.0
+            for a in range(n_actions):
+                p = j * n_actions + a
+                level.target[p] = row_dot(&level.seen, j, theta + a * d)
+                f = clip(level.target[p], most)
+                level.plain[j] = max(level.plain[j], f)
+                f = self.hoped(f, level.chance[p], row_dot(&level.seen, j, omega + a * d), most)
+                level.hopeful[j] = max(level.hopeful[j], f)
+
+    cdef double residual(self, Py_ssize_t h) noexcept nogil:
+        # The largest |r + max_b F(s', b) - phi^T theta^a| of a move of level h.
+        cdef Py_ssize_t t
+        cdef double largest = 0.0, value
+        cdef const Level* level = self.levels + h
+        cdef const Move* move
+        for t in range(level.moved.n):
+            move = level.moves + t
+            value = self.levels[h + 1].plain[move.next] if h + 1 < self.horizon else 0.0
+            value -= level.target[move.pair]
+            largest = max(largest, max(fabs(move.most + value), fabs(move.least + value)))
+        return largest
 
     cdef inline double hoped(self, double f, double chance, double later, double most) noexcept nogil:
         # W of a pair whose F is f and whose phi^T omega is `later`.
@@ -846,11 +757,10 @@ cdef class OptimisticPlanner:
         return self.optimist(h, entries(phi), before, uniform)
 
     cdef Py_ssize_t optimist(self, Py_ssize_t h, const double* phi, double earned, double u) noexcept nogil:
-        cdef Py_ssize_t a, j = -1, count = 0, chosen, n_actions = self.n_actions, d = self.dimension
         cdef Level* level = self.levels + h
+        cdef Py_ssize_t a, j = number_of(&level.seen, phi), count = 0, chosen, n_actions = self.n_actions
+        cdef Py_ssize_t d = self.dimension
         cdef double best = 0.0, most, leverage, chance
-        if level.room > 0:
-            j = slot_of(level, phi, d)[0] - 1
         most = ceiling(max(earned, level.before[j]) if j >= 0 else earned)
         for a in range(n_actions):
             if j >= 0:
@@ -873,10 +783,10 @@ cdef class OptimisticPlanner:
                 chosen -= 1
         return n_actions - 1
 
-    # What the plans and other estimates make of episodes
+    # Estimates on episodes, and from reweighted ones
 
-    def gaps(self, episodes):
-        """Return max_a W - max_a F in the states of some episodes, shape (n, H)."""
+    def upsides(self, episodes):
+        """Return max_a W - max_a F of the last plan in the states of some episodes, shape (n, H)."""
         chosen = self.as_episodes(episodes)
         self.must_be_planned()
         cdef const int64_t[::1] index = chosen
@@ -890,33 +800,17 @@ cdef class OptimisticPlanner:
 
     def predicted(self, episodes, theta=None):
         """Return max_a F of the first states of some episodes, or max_a clip(phi^T theta_0^a, 0, 1), shape (n,)."""
-        chosen = self.as_episodes(episodes)
-        cdef const int64_t[::1] index = chosen
-        cdef double[::1] out = np.zeros(len(chosen))
-        cdef double best
-        cdef Py_ssize_t i, j
-        cdef double* weights = NULL
+        cdef Level* first = self.levels
+        cdef Py_ssize_t j
+        rows = self.recorded(episodes)[0][:, 0]
         if theta is None:
-            self.must_be_planned()
-        else:
-            given = self.as_theta(theta)
-            weights = entries(given)
-        for i in range(index.shape[0]):
-            j = self.levels[0].steps[index[i]].row
-            if weights == NULL:
-                out[i] = self.levels[0].plain[j]
-            else:
-                greedy_action(
-                    self.levels[0].rows + j * self.dimension, weights, self.n_actions, self.dimension, &best
-                )
-                out[i] = clip(best, 1.0)
-        return np.asarray(out)
-
-    cdef Py_ssize_t most_rows(self) noexcept nogil:
-        cdef Py_ssize_t h, most = 1
-        for h in range(self.horizon):
-            most = max(most, self.levels[h].n)
-        return most
+            return self.table(0)[2][rows]
+        given, values = self.as_theta(theta), np.empty(first.seen.n)
+        cdef const double* weights = entries(given)
+        cdef double[::1] value = values
+        for j in range(first.seen.n):
+            greedy_action(first.seen.rows + j * self.dimension, weights, self.n_actions, self.dimension, &value[j])
+        return values.clip(0.0, 1.0)[rows]
 
     def regret(self, theta, episodes):
         """Return the loss by the actions of some episodes if Q_h(s, a) = clip(phi^T theta_h^a, 0, 1).
@@ -928,61 +822,58 @@ cdef class OptimisticPlanner:
             raise ValueError("episodes: expected at least one, got none")
         cdef const double* weights = entries(given)
         cdef const int64_t[::1] index = chosen
-        cdef double[::1] counts = np.empty(self.most_rows() * self.n_actions)
         cdef double total = 0.0
+        cdef Py_ssize_t h
         self.begin_work()
         with nogil:
-            total = self.lost(weights, index, counts)
+            for h in range(self.horizon):
+                total = self.lost(h, weights + h * self.n_actions * self.dimension, index, total)
         self.busy = False
         return total / len(chosen)
 
-    cdef double lost(self, const double* weights, const int64_t[::1] index, double[::1] counts) noexcept nogil:
-        cdef Py_ssize_t h, i, a, j, n_actions = self.n_actions, d = self.dimension
-        cdef double total = 0.0, best, visits
-        cdef Level* level
-        cdef const Step* step
-        for h in range(self.horizon):
-            level = self.levels + h
-            memset(&counts[0], 0, level.n * n_actions * sizeof(double))
-            for i in range(index.shape[0]):
-                step = level.steps + index[i]
-                counts[step.row * n_actions + step.action] += 1.0
-            for j in range(level.n):
-                visits = 0.0
-                for a in range(n_actions):
-                    visits += counts[j * n_actions + a]
-                if visits == 0.0:
-                    continue
-                best = 0.0
-                for a in range(n_actions):
-                    self.scores[a] = clip(row_dot(level, j, weights + (h * n_actions + a) * d, d), 1.0)
-                    best = max(best, self.scores[a])
-                for a in range(n_actions):
-                    total += counts[j * n_actions + a] * (best - self.scores[a])
+    cdef double lost(
+        self, Py_ssize_t h, const double* theta, const int64_t[::1] index, double total
+    ) noexcept nogil:
+        # The total and what the episodes lose at level h by theta (K, d). `weight` counts them by pair.
+        cdef Py_ssize_t i, a, j, n_actions = self.n_actions
+        cdef double best, visits
+        cdef Level* level = self.levels + h
+        cdef double* counts
+        memset(level.weight, 0, level.seen.n * n_actions * sizeof(double))
+        for i in range(index.shape[0]):
+            level.weight[level.steps[index[i]].row * n_actions + level.steps[index[i]].action] += 1.0
+        for j in range(level.seen.n):
+            best, visits, counts = 0.0, 0.0, level.weight + j * n_actions
+            for a in range(n_actions):
+                visits += counts[a]
+            if visits == 0.0:
+                continue
+            for a in range(n_actions):
+                self.scores[a] = clip(row_dot(&level.seen, j, theta + a * self.dimension), 1.0)
+                best = max(best, self.scores[a])
+            for a in range(n_actions):
+                total += counts[a] * (best - self.scores[a])
         return total
 
     def hindsight(self, theta):
         """Return the numbers of the episodes whose actions are all those that are greedy on theta, ascending."""
-        cdef Py_ssize_t h, j, e, start, n_actions = self.n_actions, d = self.dimension
+        cdef Py_ssize_t h, j, e, size = self.n_actions * self.dimension
         cdef double best
-        cdef const Step* step
+        cdef Level* level
         given = self.as_theta(theta)
         cdef const double* weights = entries(given)
-        cdef int64_t[::1] greedy = np.empty(max(1, sum(self.n_rows)), dtype=np.int64)
         cdef unsigned char[::1] same = np.ones(self.n_episodes, dtype=np.uint8)
         self.begin_work()
         with nogil:
-            start = 0
             for h in range(self.horizon):
-                for j in range(self.levels[h].n):
-                    greedy[start + j] = greedy_action(
-                        self.levels[h].rows + j * d, weights + h * n_actions * d, n_actions, d, &best
+                level = self.levels + h
+                for j in range(level.seen.n):
+                    level.greedy[j] = greedy_action(
+                        level.seen.rows + j * self.dimension, weights + h * size, self.n_actions, self.dimension, &best
                     )
                 for e in range(self.n_episodes):
-                    step = self.levels[h].steps + e
-                    if greedy[start + step.row] != step.action:
+                    if level.greedy[level.steps[e].row] != level.steps[e].action:
                         same[e] = 0
-                start += self.levels[h].n
         self.busy = False
         return np.flatnonzero(np.asarray(same))
 
@@ -1002,25 +893,20 @@ cdef class OptimisticPlanner:
             With `returns`, an action worth less than the greedy one by at most so much does not end the returns: they
             go on, and the difference is added. That leaves their mean as it is where the estimates are right.
         """
-        given = as_floats("weights", weights, (self.n_episodes,))
-        if given.size and given.min() < 0.0:
-            raise ValueError(f"weights: expected numbers >= 0, got {given.min()}")
-        cdef Py_ssize_t most = self.most_rows()
-        cdef const double[::1] by_episode = given
+        given = self.as_weights(weights)
         estimates = np.zeros((self.horizon, self.n_actions, self.dimension))
-        cdef double[::1] gram = np.empty(self.dimension * self.dimension)
-        cdef double[:, ::1] pairs = np.empty((2, most * self.n_actions))
-        cdef double[:, ::1] values = np.zeros((2, most))
-        cdef bint carried = flag(returns, "returns")
+        carry = np.zeros(self.n_episodes) if flag(returns, "returns") else None
         cdef double slack = number(near, "near")
-        cdef double[::1] carry = np.zeros(self.n_episodes if carried else 0)
-        cdef int64_t[::1] greedy = np.zeros(most, dtype=np.int64)
         cdef double* theta = entries(estimates)
+        cdef double* carried = NULL if carry is None else entries(carry)
+        cdef double* by_episode = entries(given)
         self.begin_work()
-        with nogil:
-            if self.n_episodes > 0:
-                self.refit(&by_episode[0], theta, &gram[0], pairs, values, greedy, carry, slack)
-        self.busy = False
+        try:
+            self.make_room_for_weighted()
+            with nogil:
+                self.backward(by_episode, theta, NULL, carried, slack, 0.0)
+        finally:
+            self.busy = False
         return estimates
 
     def imagine(self, weights, floor):
@@ -1040,129 +926,35 @@ cdef class OptimisticPlanner:
         plain, hopeful : float
             Means of max_a F and max_a W over the first states of all episodes; 0 and 1 if there are none.
         """
-        given = as_floats("weights", weights, (self.n_episodes,))
-        if given.size and given.min() < 0.0:
-            raise ValueError(f"weights: expected numbers >= 0, got {given.min()}")
-        cdef double least = number(floor, "floor"), plain = 0.0, hopeful = 1.0
-        if not 0.0 <= least <= 1.0:
-            raise ValueError(f"floor: expected a number in [0, 1], got {floor!r}")
-        cdef const double[::1] by_episode = given
-        cdef double[:, ::1] pairs = np.empty((3, self.most_rows() * self.n_actions))
-        cdef double[::1] factor = np.empty(self.dimension * self.dimension)
+        given = self.as_weights(weights)
+        cdef double least = self.as_floor(floor), plain = 0.0, hopeful = 1.0
+        cdef double* by_episode = entries(given)
         cdef Py_ssize_t j
         cdef Level* first = self.levels
         self.begin_work()
-        with nogil:
-            self.planned, self.floor = False, least
-            if self.n_episodes > 0:
-                self.reimagine(&by_episode[0], pairs, &factor[0])
-                hopeful = 0.0
-                for j in range(first.n):
-                    plain += first.visits[j] * first.plain[j]
-                    hopeful += first.visits[j] * first.hopeful[j]
-                plain, hopeful = plain / self.n_episodes, hopeful / self.n_episodes
-        self.busy = False
+        try:
+            self.make_room_for_weighted()
+            with nogil:
+                self.planned, self.floor = False, least
+                self.backward(by_episode, self.theta, self.omega, NULL, 0.0, 0.0)
+                if self.n_episodes > 0:
+                    hopeful = 0.0
+                    for j in range(first.seen.n):
+                        plain += first.visits[j] * first.plain[j]
+                        hopeful += first.visits[j] * first.hopeful[j]
+                    plain, hopeful = plain / self.n_episodes, hopeful / self.n_episodes
+        finally:
+            self.busy = False
         return plain, hopeful
 
-    cdef void reimagine(self, const double* weights, double[:, ::1] pairs, double* factor) noexcept nogil:
-        # `pairs` has the sums of weights, of plain and of optimistic targets.
-        cdef Py_ssize_t h, e, a, i, j, p, n_actions = self.n_actions, d = self.dimension
-        cdef double y, z, f, most
-        cdef double* theta
-        cdef double* omega
-        cdef const double* phi
-        cdef const Factor* support
-        cdef Level* level
-        cdef Level* following
-        for h in range(self.horizon - 1, -1, -1):
-            level, following = self.levels + h, self.levels + h + 1
-            for i in range(3):
-                memset(&pairs[i, 0], 0, level.n * n_actions * sizeof(double))
-            for e in range(self.n_episodes):
-                p = level.steps[e].row * n_actions + level.steps[e].action
-                y = z = level.steps[e].reward
-                if h + 1 < self.horizon:
-                    y += following.plain[following.steps[e].row]
-                    z += following.hopeful[following.steps[e].row]
-                pairs[0, p] += weights[e]
-                pairs[1, p] += weights[e] * y
-                pairs[2, p] += weights[e] * z
-            for a in range(n_actions):
-                theta, omega = self.theta + (h * n_actions + a) * d, self.omega + (h * n_actions + a) * d
-                memset(theta, 0, d * sizeof(double))
-                memset(omega, 0, d * sizeof(double))
-                support = self.factor(h, a)
-                ridge_alone(factor, sqrt(self.ridge), support.n)
-                for j in range(level.n):
-                    p, phi = j * n_actions + a, level.rows + j * d
-                    if pairs[0, p] == 0.0:
-                        continue
-                    add_row(theta, level, j, pairs[1, p], d)
-                    add_row(omega, level, j, pairs[2, p], d)
-                    gather(support, phi, sqrt(pairs[0, p]), self.w)
-                    update_factor(factor, self.w, support.n)
-                solve_on_support(support, factor, theta, self.w)
-                solve_on_support(support, factor, omega, self.w)
-            theta, omega = self.theta + h * n_actions * d, self.omega + h * n_actions * d
-            for j in range(level.n):
-                most = ceiling(level.before[j])
-                level.plain[j] = level.hopeful[j] = 0.0
-                for a in range(n_actions):
-                    f = clip(row_dot(level, j, theta + a * d, d), most)
-                    level.plain[j] = max(level.plain[j], f)
-                    z = self.hoped(f, level.chance[j * n_actions + a], row_dot(level, j, omega + a * d, d), most)
-                    level.hopeful[j] = max(level.hopeful[j], z)
-
-    cdef void refit(
-        self, const double* weights, double* theta, double* gram, double[:, ::1] pairs, double[:, ::1] values,
-        int64_t[::1] greedy, double[::1] carry, double near
-    ) noexcept nogil:
-        # `values` has the values of the next level's rows in row (h + 1) % 2, `greedy` their actions. `carry` has the
-        # targets of the next level by episode, or no entries.
-        cdef Py_ssize_t h, e, a, j, p, horizon = self.horizon, n_actions = self.n_actions, d = self.dimension
-        cdef double y, count, best, less
-        cdef double* moment
-        cdef const double* phi
-        cdef const Factor* support
-        cdef Level* level
-        cdef Level* following
-        for h in range(horizon - 1, -1, -1):
-            level, following = self.levels + h, self.levels + h + 1
-            memset(&pairs[0, 0], 0, level.n * n_actions * sizeof(double))
-            memset(&pairs[1, 0], 0, level.n * n_actions * sizeof(double))
-            for e in range(self.n_episodes):
-                y = level.steps[e].reward
-                if h + 1 < horizon:
-                    less, j = -1.0, following.steps[e].row
-                    if carry.shape[0] > 0:
-                        less = 0.0
-                        if greedy[j] != following.steps[e].action:
-                            moment = theta + ((h + 1) * n_actions + following.steps[e].action) * d
-                            less = values[(h + 1) % 2, j] - clip(row_dot(following, j, moment, d), 1.0)
-                            if less > near:
-                                less = -1.0
-                    y += carry[e] + less if less >= 0.0 else values[(h + 1) % 2, j]
-                if carry.shape[0] > 0:
-                    carry[e] = y
-                p = level.steps[e].row * n_actions + level.steps[e].action
-                pairs[0, p] += weights[e]
-                pairs[1, p] += weights[e] * y
-            for a in range(n_actions):
-                moment = theta + (h * n_actions + a) * d
-                # Rows are rotated in: a sum of squares would lose what is shorter than the root of the rounding.
-                support = self.factor(h, a)
-                ridge_alone(gram, sqrt(self.ridge), support.n)
-                for j in range(level.n):
-                    count, phi = pairs[0, j * n_actions + a], level.rows + j * d
-                    if count == 0.0:
-                        continue
-                    add_row(moment, level, j, pairs[1, j * n_actions + a], d)
-                    gather(support, phi, sqrt(count), self.w)
-                    update_factor(gram, self.w, support.n)
-                solve_on_support(support, gram, moment, self.w)
-            for j in range(level.n):
-                greedy[j] = greedy_action(level.rows + j * d, theta + h * n_actions * d, n_actions, d, &best)
-                values[h % 2, j] = clip(best, 1.0)
+    cdef int make_room_for_weighted(self) except -1:
+        cdef Py_ssize_t i, most = 0
+        for i in range(self.horizon * self.n_actions):
+            most = max(most, self.factors[i].n)
+        if most * most > len(self._weighted):
+            self._weighted = np.empty(most * most)
+            self.weighted = entries(self._weighted)
+        return 0
 
 
 cdef inline double ceiling(double before) noexcept nogil:
