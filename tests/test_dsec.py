@@ -9,13 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import scipy.linalg
 import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmq_fast.kernels import DsecResult, ShiftScan, dsec, dsec_decision, dsec_rows, dsec_value
-from dmq_fast.kernels._dsec import certified
 
 pytestmark = pytest.mark.kernels
 
@@ -667,41 +665,10 @@ class TestSingular:
         assert dsec_decision(m1, np.eye(2), 1.0, 1.0, return_marginal=True) == (True, False)
 
 
-def start_of_the_iteration(d):
-    """The unit vector that the Lanczos iteration begins with: SplitMix64, in Python integers."""
-    mask, out = 2**64 - 1, []
-    for i in range(1, d + 1):
-        word = i * 0x9E3779B97F4A7C15 & mask
-        word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & mask
-        word = (word ^ (word >> 27)) * 0x94D049BB133111EB & mask
-        out.append((word >> 11) * 2.0**-52 - 1.0)
-    return np.array(out) / np.linalg.norm(out)
+class TestLargeProblems:
+    """v in many dimensions, against decisions; where the top eigenvalue is repeated LAPACK's subset may miss it."""
 
-
-class TestLanczos:
-    """The iteration that finds v in large dimensions, against decisions in double-double arithmetic."""
-
-    @pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-6, 1e-10])
-    def test_the_bound_holds(self, tolerance):
-        """A Ritz value below, and a residual's bound above, at any stage of the iteration."""
-        proved, wide = 0, 0
-        for seed in range(12):
-            rng = np.random.default_rng(seed)
-            d = int(rng.integers(6, 21))
-            m1, m2 = pair(seed, d)
-            lo, hi = threshold(m1, m2)
-            found = certified(m1, m2, tolerance)
-            if found is None:
-                continue
-            value, error, steps = found
-            rounding = value_error(m1, lo)
-            assert value <= hi + rounding and lo <= value + error + rounding
-            assert error <= tolerance * value and 2 <= steps < 32 + d // 10
-            proved, wide = proved + 1, wide + (lo - value > rounding)
-        # Loose tolerances stop at once that are not yet v.
-        assert proved >= 6 and (wide > 0 or tolerance < 1e-3)
-
-    @pytest.mark.parametrize("d", [191, 192, 256])
+    @pytest.mark.parametrize("d", [192])
     @pytest.mark.parametrize("kind", ["moments", "rank one", "seen by half", "units"])
     def test_value_and_witness_of_large_problems(self, d, kind):
         rng = np.random.default_rng(d)
@@ -712,43 +679,15 @@ class TestLanczos:
         condition = np.linalg.cond(m1 / np.sqrt(np.diag(m1) * np.diag(m1)[:, None]))
         allowed = 20 * d * EPS * condition
         answer = dsec(m1, m2, 1.0, 1.0)
-        assert certified(m1, m2, 2 * d * EPS)[0] == (answer.value if d >= 192 else pytest.approx(answer.value))
-        assert dsec_value(m1, m2, 1.0) == (answer.value if d >= 192 else pytest.approx(answer.value, rel=allowed))
+        assert dsec_value(m1, m2, 1.0) == pytest.approx(answer.value, rel=allowed)
         for factor, expected in ((1 - allowed, True), (1 + allowed, False)):
             assert dsec_decision(m1, m2, 1.0, answer.value * factor, return_marginal=True) == (expected, False)
         x = answer.witness
         assert abs(x @ m1 @ x - 1.0) <= allowed and abs(x @ m2 @ x - answer.value) <= allowed * answer.value
 
-    @pytest.mark.parametrize("rank", [1, 3, 200])
-    def test_an_ill_conditioned_m1_leaves_the_proof_its_digits(self, rank):
-        """The condition number is 1e9; M1 x, unlike U x, would have an error in which the residual disappears."""
-        rng = np.random.default_rng(rank)
-        seen, rows = rng.normal(size=(100, 200)), rng.normal(size=(rank, 200))
-        m1, m2 = seen.T @ seen / 100 + 1e-9 * np.eye(200), rows.T @ rows / rank
-        value, error, _ = certified(m1, m2, 400 * EPS)
-        assert error <= 400 * EPS * value
-        assert value == pytest.approx(scipy.linalg.eigh(m2, m1, eigvals_only=True)[-1], rel=400 * EPS * 1e9)
-
-    @pytest.mark.parametrize("d", [12, 200])
-    def test_a_direction_that_the_iteration_cannot_see_is_not_missed(self, d):
-        """With M1 = I, what the first vector is orthogonal to stays hidden; then nothing is proved."""
-        start = start_of_the_iteration(d)
-        rng = np.random.default_rng(0)
-        hidden = rng.normal(size=d)
-        hidden -= (hidden @ start) * start
-        hidden /= np.linalg.norm(hidden)
-        m2 = np.diag(np.linspace(0.0, 1.0, d) ** 9)
-        keep = np.eye(d) - np.outer(hidden, hidden)
-        m2 = keep @ m2 @ keep
-        visible = np.linalg.eigvalsh(m2)[-1]
-        assert certified(np.eye(d), m2, 1e-6)[0] == pytest.approx(visible)
-        m2 = m2 + 1.01 * visible * np.outer(hidden, hidden)
-        assert certified(np.eye(d), m2, 1e-6) is None
-        assert dsec_value(np.eye(d), m2, 1.0) == pytest.approx(1.01 * visible, rel=1e-12)
-
     @pytest.mark.parametrize("d", [8, 200])
     @pytest.mark.parametrize("spectrum", ["one", "two", "zero", "overflow"])
-    def test_what_it_cannot_prove_is_found_directly(self, d, spectrum):
+    def test_a_repeated_eigenvalue_is_found(self, d, spectrum):
         rng = np.random.default_rng(d)
         m1 = rotated(rng, np.linspace(0.5, 2.0, d))
         if spectrum == "zero":
@@ -765,7 +704,6 @@ class TestLanczos:
             with pytest.raises(ValueError, match="overflows"):
                 dsec_value(m1, m2, 1.0)
             return
-        assert certified(m1, m2, 1e-9) is None
         assert dsec_value(m1, m2, 1.0) == pytest.approx(0.0 if spectrum == "zero" else 3.0, rel=1e-11)
 
     def test_scales(self):

@@ -57,9 +57,6 @@ LARGEST_BATCH = 2**22
 ITERATIVE = 128
 """Smallest dimension for which the iterative method is timed."""
 
-DIRECT = 192
-"""Dimension from which on the Lanczos iteration finds the value."""
-
 OURS, ALTERNATIVE, FLOOR = "ours", "alternative", "floor"
 
 FALSE, TRUE_BARELY = "decision, False, v = .99 R", "decision, True, v = 1.01 R"
@@ -132,11 +129,9 @@ def methods(d: int) -> Iterator[Method]:
         lambda answer: bool(answer[0] == -1), levels,
     )  # fmt: skip
     close = partial(is_close, v)
-    # The Lanczos iteration has no fixed number of operations.
-    direct = d < DIRECT
-    yield Method(VALUE, OURS, 8 / 3 if direct else None, partial(kernels.dsec_value, m1, m2, 1.0), close)
+    yield Method(VALUE, OURS, 8 / 3, partial(kernels.dsec_value, m1, m2, 1.0), close)
     yield Method(
-        WITNESS, OURS, 3.0 if direct else None, partial(kernels.dsec, m1, m2, 1.0, barely_false),
+        WITNESS, OURS, 3.0, partial(kernels.dsec, m1, m2, 1.0, barely_false),
         lambda answer: not answer.decision and close(answer.value) and close(answer.witness @ m2 @ answer.witness),
     )  # fmt: skip
 

@@ -31,22 +31,6 @@ cdef void multiply(const double* a, const double* b, double* c, Py_ssize_t d) no
 cdef void solve_upper(const double* u, double* x, Py_ssize_t d) noexcept nogil
 cdef void solve_upper_transposed(const double* u, double* x, Py_ssize_t d) noexcept nogil
 
-# out (d,) <- a x for a symmetric a (d, d), of which the upper triangle is read.
-cdef void multiply_symmetric(const double* a, const double* x, double* out, Py_ssize_t d) noexcept nogil
-
-# out (n,) <- rows x, and x (d,) <- x + factor rows^T weights, for rows (n, d), n >= 1.
-cdef void multiply_rows(const double* rows, const double* x, double* out, Py_ssize_t n, Py_ssize_t d) noexcept nogil
-cdef void add_rows(
-    const double* rows, const double* weights, double factor, double* x, Py_ssize_t n, Py_ssize_t d
-) noexcept nogil
-
-# The two largest eigenvalues, ascending, of the tridiagonal matrix with this diagonal (n,) and off-diagonal (n - 1,),
-# n >= 2, and their eigenvectors in the rows of vectors (2, n). Returns LAPACK's info, or NOT_FOUND.
-cdef Py_ssize_t tridiagonal_work_size(Py_ssize_t n) noexcept nogil
-cdef int top_of_tridiagonal(
-    const double* diagonal, const double* beside, Py_ssize_t n, double* values, double* vectors, double* work
-) noexcept nogil
-
 # Doubles of LAPACK's workspace for `top_eigenpair`.
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil
 

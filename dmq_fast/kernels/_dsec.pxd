@@ -50,3 +50,32 @@ cdef inline bint says_true(Answer answer) noexcept nogil:
 cdef int shift_value(
     const double* s, const double* m2, double eps_r, double* value, double* witness, double* work, Py_ssize_t d
 ) noexcept nogil
+
+# Doubles that are freed with the object; faster to make than an array.
+cdef class Buffer:
+    cdef double* data
+    cdef Py_ssize_t size
+
+    # Room for `size` numbers; what was there is lost where it has to grow.
+    cdef double* room(self, Py_ssize_t size) except NULL nogil
+
+# The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True. A subclass has its
+# moments in one form. The values play no part in the decisions.
+cdef class Scan:
+    cdef readonly double eps_s
+    cdef readonly double eps_t
+    cdef readonly bint with_values
+    # Number of answers so far that were marginal; see `DsecResult`.
+    cdef readonly Py_ssize_t n_marginal
+    cdef Buffer work
+
+    # Check and set the thresholds.
+    cdef int begin(self, eps_s, eps_t, bint with_values) except -1
+
+    # Return the first of the levels top, ..., bottom with the answer True, or -1, and v of each level tested.
+    cdef tuple descend(self, double n, Py_ssize_t top, Py_ssize_t bottom)
+
+    # For a level: take its moments; lambda_max of the sum of n states, as `shift_value` returns it; and the answer.
+    cdef int enter(self, Py_ssize_t level) except -1
+    cdef int top_value(self, double* value) except? -1000
+    cdef Answer decision(self, double n) except? NOT_FINITE

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t
 
-from dmq_fast.kernels._dsec cimport NOT_FINITE, Answer
+from dmq_fast.kernels._dsec cimport NOT_FINITE, Answer, Buffer, Scan
 from dmq_fast.kernels._rows cimport LevelRows
 
 cdef class RowOracle:
@@ -40,11 +40,7 @@ cdef class RowOracle:
     # Bound on the loss from errors in the scale of W to errors relative to B^-1; see the head of the source.
     cdef double spread(self) noexcept nogil
 
-cdef class RowScan:
-    cdef readonly double eps_s
-    cdef readonly double eps_t
-    cdef readonly bint with_values
-    cdef readonly Py_ssize_t n_marginal
+cdef class RowScan(Scan):
     cdef readonly Py_ssize_t n_exact
     # By entry of the level: its place in the support, those inside first, or its column; and its value.
     cdef int32_t* index
@@ -55,19 +51,21 @@ cdef class RowScan:
     cdef double* size
     cdef Py_ssize_t _rows
     cdef Py_ssize_t _entries
-    cdef double* _work
-    cdef Py_ssize_t _work_size
     # S, the sum of the rows of a level, and room for what it rounds away, on the columns that either has, each (k, k);
     # and workspace. k is 0 while they are not those of the level at hand.
-    cdef double* _dense
-    cdef Py_ssize_t _dense_size
+    cdef Buffer _dense
     cdef Py_ssize_t _k
+    # The arguments of `scan`; and of the level at hand, the oracle and the position among the rows.
+    cdef list _oracles
+    cdef LevelRows _batch
+    cdef RowOracle _oracle
+    cdef Py_ssize_t _base
+    cdef Py_ssize_t _position
 
     cdef Answer answer(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE
 
-    # Room for the rows and entries of a level, and for numbers of a buffer.
+    # Room for the rows and entries of a level.
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil
-    cdef double* room(self, double** at, Py_ssize_t* have, Py_ssize_t size) except NULL nogil
 
     # The steps of an answer; see the source.
     cdef int locate(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1 nogil
@@ -76,5 +74,4 @@ cdef class RowScan:
     ) except? NOT_FINITE
     cdef void products(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double* e, double* y) noexcept nogil
     cdef Answer exactly(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? NOT_FINITE
-    cdef double level_value(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? -1.0
     cdef int expand(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, bint with_rest=*) except -1

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
+from dmq_fast.kernels._dsec import Scan
 from dmq_fast.kernels._rows import LevelRows
 from dmq_fast.kernels._validate import _Sparse
 
@@ -53,16 +54,8 @@ class RowOracle:
     ) -> tuple[bool, bool]: ...
 
 @disjoint_base
-class RowScan:
+class RowScan(Scan):
     def __new__(cls, eps_s: float, eps_t: float, with_values: bool = False) -> Self: ...
-    @property
-    def eps_s(self) -> float: ...
-    @property
-    def eps_t(self) -> float: ...
-    @property
-    def with_values(self) -> bool: ...
-    @property
-    def n_marginal(self) -> int: ...
     @property
     def n_exact(self) -> int: ...
     def scan(

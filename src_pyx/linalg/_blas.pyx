@@ -10,7 +10,6 @@ one binary serves both.
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy
 
 from dmq_fast.kernels._validate cimport all_finite
 
@@ -46,19 +45,6 @@ ctypedef void (*syevx_t)(
     int64_t* il, int64_t* iu, double* abstol, int64_t* m, double* w, double* z, int64_t* ldz,
     double* work, int64_t* lwork, int64_t* iwork, int64_t* ifail, int64_t* info,
 ) noexcept nogil
-ctypedef void (*symv_t)(
-    char* uplo, int64_t* n, double* alpha, double* a, int64_t* lda, double* x, int64_t* incx, double* beta, double* y,
-    int64_t* incy,
-) noexcept nogil
-ctypedef void (*gemv_t)(
-    char* trans, int64_t* m, int64_t* n, double* alpha, double* a, int64_t* lda, double* x, int64_t* incx,
-    double* beta, double* y, int64_t* incy,
-) noexcept nogil
-ctypedef void (*stevx_t)(
-    char* jobz, char* range, int64_t* n, double* d, double* e, double* vl, double* vu, int64_t* il, int64_t* iu,
-    double* abstol, int64_t* m, double* w, double* z, int64_t* ldz, double* work, int64_t* iwork, int64_t* ifail,
-    int64_t* info,
-) noexcept nogil
 
 
 cdef void* routine(object module, str name) except NULL:
@@ -74,9 +60,6 @@ cdef potrf_t dpotri = <potrf_t> routine(cython_lapack, "dpotri")
 cdef sygst_t dsygst = <sygst_t> routine(cython_lapack, "dsygst")
 cdef syev_t dsyev = <syev_t> routine(cython_lapack, "dsyev")
 cdef syevx_t dsyevx = <syevx_t> routine(cython_lapack, "dsyevx")
-cdef stevx_t dstevx = <stevx_t> routine(cython_lapack, "dstevx")
-cdef symv_t dsymv = <symv_t> routine(cython_blas, "dsymv")
-cdef gemv_t dgemv = <gemv_t> routine(cython_blas, "dgemv")
 cdef trsv_t dtrsv = <trsv_t> routine(cython_blas, "dtrsv")
 cdef trsm_t dtrsm = <trsm_t> routine(cython_blas, "dtrsm")
 cdef syrk_t dsyrk = <syrk_t> routine(cython_blas, "dsyrk")
@@ -196,54 +179,6 @@ cdef void solve_upper_transposed(const double* u, double* x, Py_ssize_t d) noexc
     cdef int64_t n = d, one = 1
     cdef char uplo = b"L", trans = b"N", diag = b"N"
     dtrsv(&uplo, &trans, &diag, &n, <double*> u, &n, x, &one)
-
-
-cdef void multiply_symmetric(const double* a, const double* x, double* out, Py_ssize_t d) noexcept nogil:
-    cdef int64_t n = d, step = 1
-    cdef char uplo = b"L"
-    cdef double one = 1.0, zero = 0.0
-    dsymv(&uplo, &n, &one, <double*> a, &n, <double*> x, &step, &zero, out, &step)
-
-
-cdef void multiply_rows(const double* rows, const double* x, double* out, Py_ssize_t n, Py_ssize_t d) noexcept nogil:
-    cdef int64_t m = d, k = n, step = 1
-    cdef char trans = b"T"
-    cdef double one = 1.0, zero = 0.0
-    dgemv(&trans, &m, &k, &one, <double*> rows, &m, <double*> x, &step, &zero, out, &step)
-
-
-cdef void add_rows(
-    const double* rows, const double* weights, double factor, double* x, Py_ssize_t n, Py_ssize_t d
-) noexcept nogil:
-    cdef int64_t m = d, k = n, step = 1
-    cdef char trans = b"N"
-    cdef double one = 1.0
-    dgemv(&trans, &m, &k, &factor, <double*> rows, &m, <double*> weights, &step, &one, x, &step)
-
-
-cdef Py_ssize_t tridiagonal_work_size(Py_ssize_t n) noexcept nogil:
-    # copies of both diagonals 2 n, eigenvalues n, LAPACK 5 n, integers 6 n (eight bytes each)
-    return 14 * n
-
-
-cdef int top_of_tridiagonal(
-    const double* diagonal, const double* beside, Py_ssize_t n, double* values, double* vectors, double* work
-) noexcept nogil:
-    cdef int64_t size = n, first = n - 1, last = n, found = 0, info = 0
-    cdef char job = b"V", by_index = b"I"
-    cdef double unused = 0.0, tolerance = 0.0
-    cdef double* eigenvalues = work + 2 * n
-    cdef int64_t* integers = <int64_t*> (work + 8 * n)
-    memcpy(work, diagonal, n * sizeof(double))
-    memcpy(work + n, beside, (n - 1) * sizeof(double))
-    dstevx(
-        &job, &by_index, &size, work, work + n, &unused, &unused, &first, &last, &tolerance, &found, eigenvalues,
-        vectors, &size, work + 3 * n, integers, integers + 5 * n, &info,
-    )
-    values[0], values[1] = eigenvalues[0], eigenvalues[1]
-    if <int32_t> info == 0 and <int32_t> found != 2:
-        return NOT_FOUND
-    return <int> <int32_t> info
 
 
 cdef Py_ssize_t eigen_work_size(Py_ssize_t d) noexcept nogil:

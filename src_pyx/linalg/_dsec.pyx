@@ -18,12 +18,10 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._blas cimport (
-    NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, multiply_symmetric, solve_upper, solve_upper_transposed,
-    top_eigenpair,
+    NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, solve_upper, solve_upper_transposed, top_eigenpair,
 )
 from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
 from dmq_fast.kernels._factor cimport dot
-from dmq_fast.kernels._lanczos cimport Ritz, lanczos, lanczos_work_size, within
 from dmq_fast.kernels._validate cimport all_finite, entries, flag, integer, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
@@ -52,10 +50,6 @@ cdef double TINY = 2.0 ** -800
 
 # Directions with larger entries are not tried in double-double arithmetic.
 cdef double LARGE = 2.0 ** 100
-
-# From this dimension on the Lanczos iteration finds the value (bench/test_oracle.py).
-cdef enum:
-    ITERATIVE = 192
 
 # Pivot rows that `eliminate_exactly` applies at once: those of d = 1000 fit the second cache.
 cdef enum:
@@ -389,7 +383,7 @@ cdef bint negative_exactly(const double* work, const double* x, Py_ssize_t order
 
 
 cdef Py_ssize_t value_work_size(Py_ssize_t d) noexcept nogil:
-    return 2 * d * d + max(eigen_work_size(d), d + lanczos_work_size(d))
+    return 2 * d * d + max(eigen_work_size(d), d)
 
 
 cdef int shift_value(
@@ -398,7 +392,6 @@ cdef int shift_value(
     cdef double* first = work
     cdef double* second = work + d * d
     cdef double* scratch = work + 2 * d * d
-    cdef Ritz found
     cdef bint fits
     cdef Py_ssize_t i
     cdef int info
@@ -413,11 +406,6 @@ cdef int shift_value(
     info = cholesky_upper(first, d)
     if info != 0:
         return info
-    if d >= ITERATIVE and top_by_lanczos(s, m2, eps_r, first, 2.0 * d * DBL_EPSILON, &found, second, scratch, d) > 0:
-        value[0] = found.value
-        if witness != NULL:
-            memcpy(witness, scratch, d * sizeof(double))
-        return 0
     copy_upper(m2, second, d)
     info = top_eigenpair(second, first, d, value, witness, False, scratch)
     if info == NOT_FOUND:
@@ -426,97 +414,6 @@ cdef int shift_value(
     if info == OVERFLOW:
         return NOT_FINITE
     return 0 if info == 0 else -100 - abs(info)
-
-
-cdef Py_ssize_t top_by_lanczos(
-    const double* s, const double* m2, double eps_r, const double* u, double tolerance, Ritz* found, double* room,
-    double* work, Py_ssize_t d
-) noexcept nogil:
-    # The top eigenvalue t of (M2, M1) for the factor u of M1 = S + eps_r I, proved to be off by `tolerance` of it at
-    # most, rounding of the products aside; and its x in work (d,), with x^T M1 x = 1. Returns the number of Lanczos
-    # steps, or 0 where it is not proved. `room` has d * d doubles, work value_work_size(d) without the two matrices. A
-    # slow iteration is given up before it costs half of what the direct method does.
-    cdef double* x = work
-    cdef double* z = work + d
-    cdef double* rest = work + 2 * d
-    cdef double* y = work + 3 * d
-    cdef double before
-    cdef Py_ssize_t i, steps = lanczos(m2, u, room, min(d, 32 + d // 10), x, found, work + d, d)
-    if steps == 0:
-        return 0
-    solve_upper(u, x, d)
-    measure(m2, u, x, z, rest, found, d)
-    multiply_transposed(u, z, y, d)
-    if not one_above(s, m2, eps_r, found, y, room, d):
-        return 0
-    while not within(found, tolerance):
-        # x <- x + G^{-1} (M2 - t M1) x, for c and G of `one_above`. G is c M1 - M2 where y^T is 0, so that the part of
-        # x that belongs to another eigenvalue l becomes (t - c) / (c - l) of what it was.
-        multiply_transposed(u, rest, y, d)
-        solve_upper_transposed(room, y, d)
-        solve_upper(room, y, d)
-        for i in range(d):
-            x[i] += y[i]
-        before = found.residual
-        measure(m2, u, x, z, rest, found, d)
-        if not found.residual < 0.75 * before:
-            return 0
-    return steps
-
-
-cdef void measure(
-    const double* m2, const double* u, double* x, double* z, double* rest, Ritz* found, Py_ssize_t d
-) noexcept nogil:
-    # z <- U x, scaled with x to |z| = 1; t = x^T M2 x; rest <- U^{-T} M2 x - t z; r = |rest|. The rounding error of a
-    # residual from M1 x would grow with the condition number of M1, that of this one grows with its root.
-    cdef double size
-    cdef Py_ssize_t i
-    for i in range(d):
-        z[i] = dot(u + i * d + i, x + i, d - i)
-    size = sqrt(dot(z, z, d))
-    for i in range(d):
-        x[i] /= size
-        z[i] /= size
-    multiply_symmetric(m2, x, rest, d)
-    solve_upper_transposed(u, rest, d)
-    found.value = dot(z, rest, d)
-    for i in range(d):
-        rest[i] -= found.value * z[i]
-    found.residual = sqrt(dot(rest, rest, d))
-
-
-cdef void multiply_transposed(const double* u, const double* x, double* out, Py_ssize_t d) noexcept nogil:
-    # out <- U^T x
-    cdef Py_ssize_t i, j
-    cdef double factor
-    for i in range(d):
-        out[i] = 0.0
-    for i in range(d):
-        factor = x[i]
-        for j in range(i, d):
-            out[j] += u[i * d + j] * factor
-
-
-cdef bint one_above(
-    const double* s, const double* m2, double eps_r, const Ritz* found, const double* y, double* g, Py_ssize_t d
-) noexcept nogil:
-    # Whether one eigenvalue at most is >= c = found.apart, for certain: G = c (S + eps_r I) - M2 + t y y^T is positive
-    # definite (see _lanczos.pxd). `margin` allows for three roundings more in forming it, and its g has the third term
-    # as well. The factor of G, with a slightly smaller diagonal, is left in g (d, d).
-    cdef double c = found.apart, shift = margin(UNIT, 0.0, d), first, second, third, weight
-    cdef Py_ssize_t i, j
-    cdef double* row
-    cdef bint fits = TINY < c
-    for i in range(d):
-        first, second, third = c * (s[i * d + i] + eps_r), m2[i * d + i], found.value * y[i] * y[i]
-        weight = first + second + third
-        fits = fits and TINY <= weight < INFINITY
-        row = g + i * d
-        row[i] = (first - second + third) - shift * weight
-        third = found.value * y[i]
-        for j in range(i + 1, d):
-            row[j] = c * s[i * d + j] - m2[i * d + j] + third * y[j]
-    return fits and factor(g, d) == 0
 
 
 cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
@@ -530,16 +427,24 @@ cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
 
 
 cdef class Buffer:
-    # Doubles that are freed with the object; faster to make than an array.
-    cdef double* data
 
-    def __cinit__(self, Py_ssize_t size):
-        self.data = <double*> malloc(size * sizeof(double))
-        if self.data == NULL:
-            raise MemoryError()
+    def __cinit__(self, Py_ssize_t size=0):
+        if size:
+            self.room(size)
 
     def __dealloc__(self):
         free(self.data)
+
+    cdef double* room(self, Py_ssize_t size) except NULL nogil:
+        if size > self.size:
+            free(self.data)
+            self.size = 0
+            self.data = <double*> malloc(size * sizeof(double))
+            if self.data == NULL:
+                with gil:
+                    raise MemoryError()
+            self.size = size
+        return self.data
 
 
 cdef cnp.ndarray square(value, str name, Py_ssize_t d):
@@ -811,44 +716,6 @@ cdef int solve(cnp.ndarray m1, cnp.ndarray m2, double eps1, double* value, doubl
     return info
 
 
-def certified(m1, m2, tolerance):
-    """Return what the Lanczos iteration proves of lambda_max(M1^{-1} M2), at any dimension; None if nothing.
-
-    Parameters
-    ----------
-    m1, m2 : array_like, shape (d, d)
-        As for `dsec_decision`.
-    tolerance : float
-        Largest relative error, > 0.
-
-    Returns
-    -------
-    value : float
-        A Ritz value, which lambda_max is not below.
-    error : float
-        What lambda_max is above it at most, in exact arithmetic on the factor of m1.
-    steps : int
-        Number of steps of the iteration.
-    """
-    cdef cnp.ndarray first = square(m1, "m1", -1)
-    cdef cnp.ndarray second = square(m2, "m2", cnp.PyArray_DIM(first, 0))
-    cdef Py_ssize_t steps = 0, d = cnp.PyArray_DIM(first, 0)
-    cdef Buffer buffer = Buffer(value_work_size(d))
-    cdef double* u = buffer.data
-    cdef Ritz found
-    cdef double relative = positive(tolerance, "tolerance")
-    refuse_upper("m1", first)
-    refuse_upper("m2", second)
-    copy_upper(entries(first), u, d)
-    if cholesky_upper(u, d) == 0:
-        steps = top_by_lanczos(
-            entries(first), entries(second), 0.0, u, relative, &found, u + d * d, u + 2 * d * d, d
-        )
-    if steps == 0:
-        return None
-    return found.value, found.residual * (found.residual / (found.value - found.apart)), steps
-
-
 cdef bint nearly_singular(const double* m1, const double* u, double* x, Py_ssize_t d) noexcept nogil:
     # Whether m1 = U^T U, in units with a diagonal of 1, may have an eigenvalue of the size of rounding, d^2 units of it
     # and as many from the factorisation; x has d doubles. Two steps of inverse iteration show it with a large factor to
@@ -932,7 +799,58 @@ cdef void add_scaled(const double* s, double factor, const double* g, double* ou
             out[i * d + j] = s[i * d + j] + factor * g[i * d + j]
 
 
-cdef class ShiftScan:
+cdef class Scan:
+
+    cdef int begin(self, eps_s, eps_t, bint with_values) except -1:
+        self.eps_s = positive(eps_s, "eps_s")
+        self.eps_t = positive(eps_t, "eps_t")
+        self.with_values = with_values
+        self.work = Buffer()
+        return 0
+
+    cdef tuple descend(self, double n, Py_ssize_t top, Py_ssize_t bottom):
+        cdef list values = []
+        cdef Py_ssize_t level
+        cdef double value = 0.0
+        cdef Answer answer
+        cdef int info
+        for level in range(top, bottom - 1, -1):
+            self.enter(level)
+            if self.with_values:
+                info = self.top_value(&value)
+                values.append(checked_value(info, self.eps_s * (value / n), level))
+            # v >= eps_t for M2 = sum / n  iff  n v >= n eps_t for the sum.
+            answer = self.decision(n)
+            if answer == NOT_FINITE:
+                raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
+            self.n_marginal += answer >= MARGINAL_NO_SHIFT
+            if says_true(answer):
+                return level, values
+        return -1, values
+
+    cdef int enter(self, Py_ssize_t level) except -1:
+        raise NotImplementedError
+
+    cdef int top_value(self, double* value) except? -1000:
+        raise NotImplementedError
+
+    cdef Answer decision(self, double n) except? NOT_FINITE:
+        raise NotImplementedError
+
+
+cdef double checked_value(int info, double value, Py_ssize_t level) except? -1.0:
+    # v of a level, for what `shift_value` returned.
+    if info > 0:
+        # The regularised S is not definite in float64, so v has no bound.
+        return INFINITY
+    if info == NOT_FINITE or (info == 0 and not isfinite(value)):
+        raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")
+    if info < 0:
+        raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
+    return value
+
+
+cdef class ShiftScan(Scan):
     """The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True.
 
     Answers ``eps_s lambda_max((S_h + eps_r G)^{-1} M_h) >= eps_t`` for level after level without returning to Python:
@@ -961,29 +879,28 @@ cdef class ShiftScan:
     """
 
     cdef readonly Py_ssize_t dimension
-    cdef readonly double eps_s
-    cdef readonly double eps_t
     cdef readonly double eps_r
-    cdef readonly bint with_values
-    cdef readonly Py_ssize_t n_marginal
     cdef readonly cnp.ndarray regularizer
-    cdef Buffer _work
+    # What of the arguments of `scan` answers depend on: its matrices from level `_base` on, and those of a level.
+    cdef const double* _cover
+    cdef const double* _sums
+    cdef const double* _s
+    cdef const double* _sum
+    cdef Py_ssize_t _base
+    cdef double _shift
     cdef Buffer _shifted
 
     def __cinit__(self, dimension, eps_s, eps_t, eps_r, bint with_values, regularizer=None):
         # Matrices of more would not fit memory.
         self.dimension = integer(dimension, "dimension", 1, 2**24 - 1)
-        self.eps_s = positive(eps_s, "eps_s")
-        self.eps_t = positive(eps_t, "eps_t")
         self.eps_r = positive(eps_r, "eps_r")
-        self.with_values = with_values
-        self.n_marginal = 0
+        self.begin(eps_s, eps_t, with_values)
+        self._shifted = Buffer()
         if regularizer is not None:
             shape = self.dimension, self.dimension
             self.regularizer = np.array(as_floats("regularizer", regularizer, shape, finite=False))
             refuse_upper("regularizer", self.regularizer)
             self.regularizer.setflags(write=False)
-            self._shifted = Buffer(self.dimension * self.dimension)
 
     def scan(self, const double[:, :, ::1] cover not None, const double[:, :, ::1] grams not None,
              double n, Py_ssize_t base, Py_ssize_t top, Py_ssize_t bottom):
@@ -1014,56 +931,36 @@ cdef class ShiftScan:
         numpy.linalg.LinAlgError
             When the eigenvalue routine fails.
         """
-        cdef Py_ssize_t d = self.dimension, level
-        cdef Answer answer
-        cdef const double* s
-        cdef const double* gram
-        cdef double eps_r = self.eps_r
-        cdef list values = []
+        cdef Py_ssize_t d = self.dimension
         if top < bottom:
-            return -1, values
+            return -1, []
         if not (0 <= base <= bottom and top < cover.shape[0] and top < base + grams.shape[0] and 0.0 < n < INFINITY
                 and cover.shape[1] == d and cover.shape[2] == d and grams.shape[1] == d and grams.shape[2] == d):
             raise ValueError("scan: arrays and levels do not fit together")
         if not n * self.eps_t < INFINITY:
             raise ValueError(f"n: expected n eps_t within the range of float64, got {n} * {self.eps_t}")
         # A run whose moments are in rows never gets here, and its d may be such that d^2 numbers are too many.
-        if self._work is None:
-            self._work = Buffer(max(decide_work_size(d), value_work_size(d)))
-        for level in range(top, bottom - 1, -1):
-            s = &cover[level, 0, 0]
-            gram = &grams[level - base, 0, 0]
-            if self.regularizer is not None:
-                add_scaled(s, self.eps_r, entries(self.regularizer), self._shifted.data, d)
-                s, eps_r = self._shifted.data, 0.0
-            if self.with_values:
-                values.append(self.value(s, gram, n, eps_r, level))
-            # v >= eps_t for M2 = gram / n  iff  n v >= n eps_t for gram.
-            answer = decide_sum(s, gram, n, self.eps_s, self.eps_t, eps_r, self._work.data, d)
-            if answer == NOT_FINITE:
-                raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
-            self.n_marginal += answer >= MARGINAL_NO_SHIFT
-            if says_true(answer):
-                return level, values
-        return -1, values
+        self.work.room(max(decide_work_size(d), value_work_size(d)))
+        self._cover, self._sums, self._base = &cover[0, 0, 0], &grams[0, 0, 0], base
+        return self.descend(n, top, bottom)
+
+    cdef int enter(self, Py_ssize_t level) except -1:
+        cdef Py_ssize_t size = self.dimension * self.dimension
+        self._s, self._sum = self._cover + level * size, self._sums + (level - self._base) * size
+        self._shift = self.eps_r
+        if self.regularizer is not None:
+            add_scaled(self._s, self.eps_r, entries(self.regularizer), self._shifted.room(size), self.dimension)
+            self._s, self._shift = self._shifted.data, 0.0
+        return 0
+
+    cdef int top_value(self, double* value) except? -1000:
+        return shift_value(self._s, self._sum, self._shift, value, NULL, self.work.data, self.dimension)
+
+    cdef Answer decision(self, double n) except? NOT_FINITE:
+        return decide_sum(self._s, self._sum, n, self.eps_s, self.eps_t, self._shift, self.work.data, self.dimension)
 
     def __reduce__(self):
         # A copy gets its own workspace.
         return (
             ShiftScan, (self.dimension, self.eps_s, self.eps_t, self.eps_r, self.with_values, self.regularizer)
         )
-
-    cdef double value(self, const double* s, const double* gram, double n, double eps_r, Py_ssize_t level) except? -1.0:
-        cdef double value = 0.0
-        cdef int info = shift_value(s, gram, eps_r, &value, NULL, self._work.data, self.dimension)
-        if info > 0:
-            # The regularised S is not definite in float64, so v has no bound.
-            return INFINITY
-        if info == NOT_FINITE:
-            raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")
-        if info < 0:
-            raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
-        value = self.eps_s * (value / n)
-        if not isfinite(value):
-            raise ValueError(f"level {level}: the eigenvalue overflows")
-        return value

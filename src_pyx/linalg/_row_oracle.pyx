@@ -31,8 +31,8 @@ from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._blas cimport cholesky_upper, invert_upper, multiply
 from dmq_fast.kernels._dsec cimport (
-    MARGINAL_NO_SHIFT, NO_SHIFT, NOT_FINITE, SHIFT, Answer, decide_exactly, decide_robustly, decide_work_size,
-    says_true, shift_value, value_work_size,
+    MARGINAL_NO_SHIFT, NO_SHIFT, NOT_FINITE, SHIFT, Answer, Buffer, Scan, decide_exactly, decide_robustly,
+    decide_work_size, says_true, shift_value, value_work_size,
 )
 from dmq_fast.kernels._double_double cimport Double2, add, scale, two_product
 from dmq_fast.kernels._moments cimport add_outer_sparse, as_columns, mirror
@@ -236,7 +236,7 @@ cdef class RowOracle:
         check_rows(self, rows)
         position = integer(level, "level", 0, rows.n_levels - 1)
         scan.expand(self, rows, position)
-        k, s = scan._k, scan._dense
+        k, s = scan._k, scan._dense.data
         with nogil:
             for i in range(k * k):
                 s[i] += s[k * k + i] / n
@@ -546,7 +546,7 @@ cdef tuple level_rows(RowOracle oracle, rows):
     return collected([block], None), np.any(block, axis=1)
 
 
-cdef class RowScan:
+cdef class RowScan(Scan):
     """The oracle calls of one batch of trajectories in rows: levels scanned downwards, up to the first True.
 
     What `ShiftScan` does with dense moments, answer by answer. Owns its workspace; not safe to share between threads.
@@ -567,8 +567,8 @@ cdef class RowScan:
     """
 
     def __cinit__(self, eps_s, eps_t, with_values=False):
-        self.eps_s, self.eps_t = positive(eps_s, "eps_s"), positive(eps_t, "eps_t")
-        self.with_values = with_values
+        self.begin(eps_s, eps_t, with_values)
+        self._dense = Buffer()
 
     def __dealloc__(self):
         free(self.index)
@@ -576,8 +576,6 @@ cdef class RowScan:
         free(self.inside)
         free(self.lever)
         free(self.size)
-        free(self._work)
-        free(self._dense)
 
     def __reduce__(self):
         return RowScan, (self.eps_s, self.eps_t, bool(self.with_values))
@@ -604,29 +602,32 @@ cdef class RowScan:
         values : list of float
             v of each level tested, in order; empty without `with_values`.
         """
-        cdef list values = []
-        cdef Py_ssize_t level
-        cdef RowOracle oracle
-        cdef Answer answer
         if top < bottom:
-            return -1, values
+            return -1, []
         if not (0 <= base <= bottom and top < len(oracles) and top < base + rows.n_levels and 0.0 < n < INFINITY):
             raise ValueError("scan: rows and levels do not fit together")
-        for level in range(top, bottom - 1, -1):
-            if not isinstance(oracles[level], RowOracle):
-                raise TypeError(f"oracles[{level}]: expected a RowOracle, got {type(oracles[level]).__name__}")
-            oracle = oracles[level]
-            check_rows(oracle, rows)
-            self._k = 0
-            if self.with_values:
-                values.append(self.level_value(oracle, rows, level - base, n))
-            answer = self.answer(oracle, rows, level - base, n)
-            if answer == NOT_FINITE:
-                raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
-            self.n_marginal += answer >= MARGINAL_NO_SHIFT
-            if says_true(answer):
-                return level, values
-        return -1, values
+        self._oracles, self._batch, self._base = oracles, rows, base
+        try:
+            return self.descend(n, top, bottom)
+        finally:
+            self._oracles = self._batch = self._oracle = None
+
+    cdef int enter(self, Py_ssize_t level) except -1:
+        if not isinstance(self._oracles[level], RowOracle):
+            raise TypeError(f"oracles[{level}]: expected a RowOracle, got {type(self._oracles[level]).__name__}")
+        self._oracle = <RowOracle> self._oracles[level]
+        self._position, self._k = level - self._base, 0
+        return check_rows(self._oracle, self._batch)
+
+    cdef int top_value(self, double* value) except? -1000:
+        self.expand(self._oracle, self._batch, self._position)
+        cdef Py_ssize_t k = self._k
+        cdef double* s = self._dense.data
+        with nogil:
+            return shift_value(s, s + k * k, self._oracle.eps_r, value, NULL, s + 3 * k * k, k)
+
+    cdef Answer decision(self, double n) except? NOT_FINITE:
+        return self.answer(self._oracle, self._batch, self._position, n)
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil:
         if rows > self._rows:
@@ -650,18 +651,6 @@ cdef class RowScan:
                 raise MemoryError()
             self._entries = n_entries
         return 0
-
-    cdef double* room(self, double** at, Py_ssize_t* have, Py_ssize_t size) except NULL nogil:
-        # Memory for `size` numbers, in a buffer of this object.
-        if size > have[0]:
-            free(at[0])
-            have[0] = 0
-            at[0] = <double*> malloc(size * sizeof(double))
-            if at[0] == NULL:
-                with gil:
-                    raise MemoryError()
-            have[0] = size
-        return at[0]
 
     cdef int locate(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1 nogil:
         # Fill index, value, inside, lever and size for the rows of a level.
@@ -743,7 +732,7 @@ cdef class RowScan:
     ) except? NOT_FINITE:
         # Whether bound I - E is positive definite, for certain; MARGINAL_NO_SHIFT where that cannot be told.
         cdef Py_ssize_t begin = rows.begins[level], m = rows.begins[level + 1] - begin, i, j, minor
-        cdef double* e = self.room(&self._work, &self._work_size, 2 * m * m + 2 * m + oracle.order)
+        cdef double* e = self.work.room(2 * m * m + 2 * m + oracle.order)
         cdef double* a = e + m * m
         cdef double* x = a + m * m
         cdef double* y = x + m
@@ -828,7 +817,7 @@ cdef class RowScan:
         self.n_exact += 1
         self.expand(oracle, rows, level)
         cdef Py_ssize_t k = self._k
-        cdef double* s = self._dense
+        cdef double* s = self._dense.data
         with nogil:
             answer = decide_robustly(
                 s, s + k * k, m + 2, n, self.eps_s, self.eps_t, oracle.eps_r, s + 3 * k * k, k
@@ -840,24 +829,6 @@ cdef class RowScan:
                     s, s + k * k, s + 2 * k * k, m + 2, n, self.eps_s, self.eps_t, oracle.eps_r, s + 3 * k * k, k
                 )
         return answer
-
-    cdef double level_value(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, double n) except? -1.0:
-        cdef double value = 0.0
-        cdef int info
-        self.expand(oracle, rows, level)
-        cdef Py_ssize_t k = self._k
-        cdef double* s = self._dense
-        with nogil:
-            info = shift_value(s, s + k * k, oracle.eps_r, &value, NULL, s + 3 * k * k, k)
-        if info > 0:
-            # The regularised S is not definite in float64, so v has no bound.
-            return INFINITY
-        value = self.eps_s * (value / n)
-        if info == NOT_FINITE or not isfinite(value):
-            raise ValueError(f"level {level}: a second moment is not finite, or its eigenvalue overflows")
-        if info < 0:
-            raise np.linalg.LinAlgError(f"level {level}: the eigenvalue routine failed (info {info + 100})")
-        return value
 
     cdef int expand(self, RowOracle oracle, LevelRows rows, Py_ssize_t level, bint with_rest=False) except -1:
         # Fill `_dense`, unless it is filled: S, the sum of the rows, and room for decisions and `shift_value`. With
@@ -880,9 +851,7 @@ cdef class RowScan:
             if k == 0:
                 # No row has an entry that is not 0; a matrix of zeros of order one stands for all.
                 k = 1
-            s = self.room(
-                &self._dense, &self._dense_size, 3 * k * k + max(decide_work_size(k), value_work_size(k))
-            )
+            s = self._dense.room(3 * k * k + max(decide_work_size(k), value_work_size(k)))
             gram = s + k * k
             memset(s, 0, 2 * k * k * sizeof(double))
             for i in range(oracle.order):
