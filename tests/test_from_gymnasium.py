@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from dmq_fast.environments import GymnasiumBatch, from_gymnasium, make
 
@@ -20,14 +21,11 @@ CASES = [
     ("FrozenLake-v1", {}, 1),
     ("FrozenLake-v1", {}, 6),
     ("FrozenLake-v1", {"is_slippery": False}, 20),
-    ("FrozenLake8x8-v1", {}, 60),
-    ("FrozenLake8x8-v1", {"is_slippery": False}, 14),
+    ("FrozenLake8x8-v1", {}, 30),
     (CLIFF, {}, 20),
-    (CLIFF, {}, 13),
     (CLIFF, {}, 5),
     (CLIFF, {"is_slippery": True}, 30),
-    (TAXI, {}, 20),
-    (TAXI, {}, 1),
+    (TAXI, {}, 5),
 ]
 
 
@@ -55,7 +53,7 @@ class FixedActions:
         return np.tile(np.eye(n_actions)[self.rules[level]], (len(features), 1))
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
 def pair(request):
     identifier, arguments, horizon = request.param
     env = gymnasium.make(identifier, **arguments)
@@ -187,11 +185,11 @@ def test_same_target_with_two_rewards_is_split():
 
 
 def test_taxi_over_a_long_horizon_is_small():
-    mdp = from_gymnasium(TAXI, 200)
+    mdp = from_gymnasium(TAXI, 60)
     assert len({id(array) for array in mdp.P}) == len({id(array) for array in mdp.R}) == 1
     assert mdp.P[0].nbytes < 20e6
     assert mdp.start.sum() == pytest.approx(1)
-    assert mdp.original_value(mdp.optimal_value) == pytest.approx(table_optimum(gymnasium.make(TAXI), 200), abs=1e-8)
+    assert mdp.original_value(mdp.optimal_value) == pytest.approx(table_optimum(gymnasium.make(TAXI), 60), abs=1e-8)
 
 
 def test_only_states_within_the_horizon_are_kept():
@@ -223,53 +221,6 @@ def test_features_from_an_array_or_a_function():
     np.testing.assert_array_equal(from_array.features[0], np.vstack([phi[kept], np.zeros(3)]))
 
 
-@pytest.mark.parametrize(
-    ("features", "error", "message"),
-    [
-        (np.eye(15), ValueError, r"features: expected 16 rows, one for each state, got shape \(15, 15\)"),
-        (np.ones(16), ValueError, r"features: expected vectors of one length d, got shape \(11,\)"),
-        (np.eye(16) * np.nan, ValueError, "features, state 0, feature 0: expected a finite number, got nan"),
-        (
-            np.eye(16) * 2,
-            ValueError,
-            "features: level 0, state 0: expected features of Euclidean norm at most 1",
-        ),
-        (np.eye(16) * 1j, TypeError, "features: expected real numbers, got dtype complex128"),
-        ("one-hot", TypeError, "features: expected real numbers"),
-        (lambda state: 1.0, ValueError, "features: expected vectors of one length d"),
-        (lambda state: np.ones(1 + state) / 16, ValueError, "features: expected vectors of one length d"),
-        (lambda state: None, TypeError, "features: state 0: expected real numbers"),
-    ],
-)
-def test_bad_features(features, error, message):
-    with pytest.raises(error, match=message):
-        from_gymnasium("FrozenLake-v1", 10, features=features)
-
-
-# What cannot be read
-
-
-@pytest.mark.parametrize(("horizon", "error"), [(0, ValueError), (2.5, TypeError), (None, TypeError)])
-def test_bad_horizon(horizon, error):
-    with pytest.raises(error, match="horizon: expected an integer"):
-        from_gymnasium("FrozenLake-v1", horizon)
-
-
-def test_environments_without_a_table_are_refused():
-    with pytest.raises(TypeError, match=r"env: .*got CartPoleEnv without P and initial_state_distrib"):
-        from_gymnasium("CartPole-v1", 10)
-    with pytest.raises(TypeError, match=r"env: .*got BlackjackEnv without"):
-        from_gymnasium("Blackjack-v1", 10)
-    with pytest.raises(TypeError, match=r"env: .*got int without"):
-        from_gymnasium(3, 10)
-
-
-def test_missing_gymnasium_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(ImportError, match=r'env: .*FrozenLake-v1.*pip install "dmq-fast\[gym\]"'):
-        from_gymnasium("FrozenLake-v1", 10)
-
-
 def toy(table, initial=(1.0,)):
     return SimpleNamespace(P=table, initial_state_distrib=list(initial))
 
@@ -289,41 +240,67 @@ def test_ended_episodes_stay_ended_even_in_a_state_that_others_pass_through():
     assert mdp.original_value(mdp.optimal_value) == pytest.approx(1 + 0.5 * 4)
 
 
-def test_probabilities_that_do_not_sum_to_one_are_refused():
-    with pytest.raises(ValueError, match="P: level 0, state 0, action 0: expected probabilities that sum to 1"):
-        from_gymnasium(toy({0: {0: [(0.5, 0, 1.0, False)]}}), 2)
+ONE = r"env: expected \(probability, next state, reward, terminated\) in P\[0\]\[0\]\[0\], .*, got "
+MALFORMED = [
+    ({1: {0: []}}, r"env: expected P\[0\] to P\[0\], got none for 0"),
+    ({0: {1: []}}, r"env: expected P\[0\]\[0\] to P\[0\]\[0\], got none for 0"),
+    ({"a": {0: []}}, r"env: expected numbers as keys of P, each once, got \['a'\]"),
+    ({0: {0: [], "0": []}}, r"env: expected numbers as keys of P\[0\], each once"),
+    ({0.5: {0: []}}, "env: expected numbers as keys of P, each once"),
+    ({0: "ab"}, r"env: expected a mapping or a list in P\[0\], got str"),
+    ({0: {0: 3}}, r"env: expected a list of outcomes in P\[0\]\[0\], got int"),
+    ({0: {0: [(1.0, 0, 1.0)]}}, ONE + r"\(1.0, 0, 1.0\)"),
+    ({0: {0: [(1.0, "a", 1.0, True)]}}, ONE + r"\(1.0, 'a', 1.0, True\)"),
+    ({0: {0: [(1.0, 0.9, 1.0, True)]}}, ONE),
+    ({0: {0: [(1.0, 0, "1", True)]}}, ONE),
+    ({0: {0: [(np.nan, 0, 1.0, True)]}}, ONE),
+    ({0: {0: [(1.0, 0, np.inf, False)]}}, ONE),
+    ({0: {0: [(1.0, 0, 1.0, "False")]}}, ONE),
+    ({0: {0: [(1.0, 0, 1.0, np.nan)]}}, ONE),
+    ({0: {0: [(1.0, 1, 1.0, False)]}}, r"env: expected next states in \[0, 1\) in P, got 1"),
+    ({0: {0: [(0.5, 0, 1.0, False)]}}, "P: level 0, state 0, action 0: expected probabilities that sum to 1"),
+    ({0: {0: [(-1.0, 0, 1.0, False), (2.0, 0, 2.0, False)]}}, "P: level 0, state 0, .*>= 0, got -1"),
+    ({0: {0: []}}, "P: level 0, state 0, action 0: .*sum to 1, got 0"),
+]
+
+FEATURES = [
+    (np.eye(15), ValueError, r"features: expected 16 rows, one for each state, got shape \(15, 15\)"),
+    (np.ones(16), ValueError, r"features: expected vectors of one length d, got shape \(11,\)"),
+    (np.eye(16) * np.nan, ValueError, "features, state 0, feature 0: expected a finite number, got nan"),
+    (np.eye(16) * 2, ValueError, "features: level 0, state 0: expected features of Euclidean norm at most 1"),
+    (np.eye(16) * 1j, TypeError, "features: expected real numbers, got dtype complex128"),
+    ("one-hot", TypeError, "features: expected real numbers"),
+    (lambda state: 1.0, ValueError, "features: expected vectors of one length d"),
+    (lambda state: np.ones(1 + state) / 16, ValueError, "features: expected vectors of one length d"),
+    (lambda state: None, TypeError, "features: state 0: expected real numbers"),
+]
 
 
-@pytest.mark.parametrize(
-    ("table", "error", "message"),
-    [
-        ({1: {0: []}}, ValueError, r"env: expected P\[0\] to P\[0\], got none for 0"),
-        ({0: {1: []}}, ValueError, r"env: expected P\[0\]\[0\] to P\[0\]\[0\], got none for 0"),
-        ({"a": {0: []}}, ValueError, r"env: expected numbers as keys of P, each once, got \['a'\]"),
-        ({0: {0: [], "0": []}}, ValueError, r"env: expected numbers as keys of P\[0\], each once"),
-        ({0.5: {0: []}}, ValueError, "env: expected numbers as keys of P, each once"),
-        ({0: "ab"}, ValueError, r"env: expected a mapping or a list in P\[0\], got str"),
-        ({0: {0: 3}}, ValueError, r"env: expected a list of outcomes in P\[0\]\[0\], got int"),
-        ({0: {0: [(1.0, 0, 1.0)]}}, ValueError, r"in P\[0\]\[0\]\[0\], got \(1.0, 0, 1.0\)"),
-        ({0: {0: [(1.0, "a", 1.0, True)]}}, ValueError, r"next state of P\[0\]\[0\]\[0\], got 'a'"),
-        ({0: {0: [(1.0, 0.9, 1.0, True)]}}, ValueError, r"next state of P\[0\]\[0\]\[0\], got 0.9"),
-        ({0: {0: [(1.0, 0, "1", True)]}}, ValueError, r"reward of P\[0\]\[0\]\[0\], got '1'"),
-        ({0: {0: [(np.nan, 0, 1.0, True)]}}, ValueError, r"probability of P\[0\]\[0\]\[0\], got nan"),
-        ({0: {0: [(1.0, 0, 1.0, "False")]}}, ValueError, r"end of the episode in P\[0\]\[0\]\[0\], got 'False'"),
-        ({0: {0: [(1.0, 0, 1.0, np.nan)]}}, ValueError, r"end of the episode in P\[0\]\[0\]\[0\], got nan"),
-        ({0: {0: [(1.0, 1, 1.0, False)]}}, ValueError, r"env: expected next states in \[0, 1\) in P, got 1"),
-        ({0: {0: [(1.0, 0, np.inf, False)]}}, ValueError, r"reward of P\[0\]\[0\]\[0\], got inf"),
-        (
-            {0: {0: [(-1.0, 0, 1.0, False), (2.0, 0, 2.0, False)]}},
-            ValueError,
-            "P: level 0, state 0, .*>= 0, got -1",
-        ),
-        ({0: {0: []}}, ValueError, "P: level 0, state 0, action 0: .*sum to 1, got 0"),
-    ],
-)
-def test_malformed_tables_are_refused(table, error, message):
-    with pytest.raises(error, match=message):
-        from_gymnasium(toy(table), 2)
+def test_what_cannot_be_read_is_refused(monkeypatch):
+    lake = gymnasium.make("FrozenLake-v1")
+    stay = [(1.0, 0, 0.0, False)]
+    uneven = toy({0: {0: stay}, 1: {0: stay, 1: stay}}, (0.5, 0.5))
+    initials = [SimpleNamespace(P={0: {0: []}}, initial_state_distrib=given) for given in ([0.0], [[1.0]], 1.0)]
+    refused((lambda table=table: from_gymnasium(toy(table), 2), ValueError, words) for table, words in MALFORMED)
+    refused((lambda phi=phi: from_gymnasium(lake, 10, features=phi), error, words) for phi, error, words in FEATURES)
+    refused(
+        [
+            (lambda: from_gymnasium(lake, 0), ValueError, "horizon: expected an integer"),
+            (lambda: from_gymnasium(lake, 2.5), TypeError, "horizon: expected an integer"),
+            (
+                lambda: from_gymnasium("CartPole-v1", 10),
+                TypeError,
+                "env: .*got CartPoleEnv without P and initial_state",
+            ),
+            (lambda: from_gymnasium("Blackjack-v1", 10), TypeError, "env: .*got BlackjackEnv without"),
+            (lambda: from_gymnasium(3, 10), TypeError, "env: .*got int without"),
+            (lambda: from_gymnasium(uneven, 2), ValueError, r"env: expected as many actions .* of P, got \[1, 2\]"),
+            *((lambda env=env: from_gymnasium(env, 2), ValueError, "env: .* distribution over") for env in initials),
+        ]
+    )
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    words = r'env: .*FrozenLake-v1.*pip install "dmq-fast\[gym\]"'
+    refused([(lambda: from_gymnasium("FrozenLake-v1", 10), ImportError, words)])
 
 
 def test_tables_as_json_has_them():
@@ -351,14 +328,13 @@ class TimeLimit(gymnasium.Wrapper):
     """Has the name of a harmless one."""
 
 
-@pytest.mark.parametrize("wrapper", [Costly, Mirrored, TimeLimit])
-def test_wrappers_that_may_change_the_environment_are_refused(wrapper):
+def test_wrappers_that_may_change_the_environment_are_refused():
     inner = gymnasium.make("FrozenLake-v1", is_slippery=False)
-    env = gymnasium.wrappers.RecordEpisodeStatistics(wrapper(inner))
-    with pytest.raises(ValueError, match=f"env: expected no wrapper .*got {wrapper.__name__}.*GymnasiumBatch"):
-        from_gymnasium(env, 10)
-    plain = from_gymnasium(gymnasium.wrappers.RecordEpisodeStatistics(inner), 10)
-    assert plain.optimal_value == from_gymnasium("FrozenLake-v1", 10).optimal_value or plain.optimal_value == 1
+    for wrapper in (Costly, Mirrored, TimeLimit):
+        env = gymnasium.wrappers.RecordEpisodeStatistics(wrapper(inner))
+        with pytest.raises(ValueError, match=f"env: expected no wrapper .*got {wrapper.__name__}.*GymnasiumBatch"):
+            from_gymnasium(env, 10)
+    assert from_gymnasium(gymnasium.wrappers.RecordEpisodeStatistics(inner), 10).optimal_value == 1
 
 
 def test_tables_that_are_not_what_steps_are_refused():
@@ -394,15 +370,3 @@ def test_an_id_whose_table_is_not_its_own_is_stepped():
     assert isinstance(env, GymnasiumBatch)
     with pytest.raises(ValueError, match="environment's own"):
         make(f"gym:{TAXI}", horizon=10, fickle_passenger=True, through="tables")
-
-
-def test_states_with_different_actions_are_refused():
-    stay = [(1.0, 0, 0.0, False)]
-    with pytest.raises(ValueError, match=r"env: expected as many actions in every state of P, got \[1, 2\]"):
-        from_gymnasium(toy({0: {0: stay}, 1: {0: stay, 1: stay}}, (0.5, 0.5)), 2)
-
-
-@pytest.mark.parametrize("initial", [[0.0], [[1.0]], 1.0])
-def test_bad_initial_distributions_are_refused(initial):
-    with pytest.raises(ValueError, match="env: expected a distribution over the states"):
-        from_gymnasium(SimpleNamespace(P={0: {0: []}}, initial_state_distrib=initial), 2)

@@ -356,20 +356,31 @@ def _outcomes(name: str, entries: Any) -> list[tuple[float, int, float, bool]]:
         raise ValueError(f"env: expected a list of outcomes in {name}, got {type(entries).__name__}")
     found = []
     for i, entry in enumerate(entries):
-        at = f"{name}[{i}]"
-        if not isinstance(entry, Sequence) or isinstance(entry, str | bytes) or len(entry) != 4:
-            raise ValueError(f"env: expected (probability, next state, reward, terminated) in {at}, got {entry!r}")
-        chance, following, reward, ended = entry
-        for what, value in (("probability", chance), ("reward", reward)):
-            if not isinstance(value, Real) or not isfinite(value):
-                raise ValueError(f"env: expected a finite number as the {what} of {at}, got {value!r}")
-        if not isinstance(following, Real) or not float(following).is_integer():
-            raise ValueError(f"env: expected the number of a state as the next state of {at}, got {following!r}")
-        if not isinstance(ended, Real | np.bool_) or ended not in (0, 1):
-            raise ValueError(f"env: expected True or False for the end of the episode in {at}, got {ended!r}")
-        if chance != 0:
-            found.append((float(chance), int(float(following)), float(reward), bool(ended)))
+        if (one := _outcome(entry)) is None:
+            raise ValueError(
+                f"env: expected (probability, next state, reward, terminated) in {name}[{i}], finite numbers and a "
+                f"bool, got {entry!r}"
+            )
+        if one[0] != 0:
+            found.append(one)
     return found
+
+
+def _outcome(entry: Any) -> tuple[float, int, float, bool] | None:
+    """Return one outcome in Python's own number types; None if it is none."""
+    try:
+        chance, following, reward, ended = entry
+    except (TypeError, ValueError):
+        return None
+    numbers = all(isinstance(value, Real) and isfinite(value) for value in (chance, following, reward))
+    if (
+        not numbers
+        or not float(following).is_integer()
+        or not isinstance(ended, Real | np.bool_)
+        or ended not in (0, 1)
+    ):
+        return None
+    return float(chance), int(following), float(reward), bool(ended)
 
 
 def _reached(table: _Table, horizon: int) -> list[int]:
