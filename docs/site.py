@@ -43,11 +43,28 @@ class CompiledClasses(griffe.Extension):
             cls.set_member("__init__", init)
 
 
+def sections() -> list[tuple[str, str, str]]:
+    """Return the title, the address and the Python code of every section of the pages in docs/."""
+    found = []
+    for path in sorted(Path(__file__).parent.glob("*.md")):
+        title, heading = "", ""
+        blocks_and_headings = r"^```(\w*)\n(.*?)^```$|^#+ ([^\n]+)$"
+        for language, code, words in re.findall(
+            blocks_and_headings, path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        ):
+            title, heading = title or words, words or heading
+            anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            if language == "python":
+                found.append((f"{title}: {heading}", f"../../{path.stem}/#{anchor}", code))
+    return found
+
+
 class References(griffe.Extension):
-    """Names between backticks in docstrings become links where the site has a section of that name."""
+    """Links in docstrings: from names between backticks, and from a class or function to pages that show it in use."""
 
     def __init__(self) -> None:
         self.public: dict[str, str] = {}
+        self.sections = sections()
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Collect the public names: classes and functions by their name, all by room and name."""
@@ -82,4 +99,18 @@ class References(griffe.Extension):
             return f'<autoref optional identifier="{target}"><code>{name}</code></autoref>'
 
         text = re.sub(r"(?<![`\w])`([A-Za-z]\w*(?:\.\w+)*)`(?!`)", link, obj.docstring.value)
-        obj.docstring.value = re.sub(r"::$", ":", text, flags=re.MULTILINE)
+        text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
+        if (obj.is_class or obj.is_function) and not re.search(r"^>>> ", text, re.MULTILINE):
+            text += self.shown(obj)
+        obj.docstring.value = text
+
+    def shown(self, obj: griffe.Object) -> str:
+        """Return links to the first sections that show a public class or function in use, as a section "Examples"."""
+        if not any(path.rpartition(".")[2] == obj.name for path in self.public.values()) or obj.parent is None:
+            return ""
+        if not obj.parent.is_module:
+            return ""
+        pattern = re.compile(rf"\b{obj.name}\b")
+        found = {address: title for title, address, code in self.sections if pattern.search(code)}
+        links = [f'<a href="{address}">{title}</a>' for address, title in found.items()]
+        return f"\n\nExamples\n--------\nIn use: {'; '.join(links[:3])}." if links else ""
