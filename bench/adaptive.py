@@ -18,7 +18,7 @@ import numpy as np
 from adaptive_families import GROUPS
 from scipy.stats import binomtest
 
-from dmq_fast import DMQ
+from dmq_fast import SelfStopping
 from dmq_fast.kernels import Stream
 from dmq_fast.results.appraisal import appraise
 
@@ -44,7 +44,9 @@ class Run(NamedTuple):
 def run(env: Any, seed: int, *, strict: bool) -> Run:
     """Run the adaptive variant once, and value its policy."""
     began = time.process_time()
-    result = DMQ(env, epsilon=EPSILON, delta=DELTA, strict=strict, rng=seed, max_trajectories=10**6).learn()
+    result = SelfStopping(env, epsilon=EPSILON, delta=DELTA, mode="strict" if strict else "quick", rng=seed).learn(
+        max_trajectories=10**6
+    )
     seconds = time.process_time() - began
     worth = appraise(env, result.policy, 200_000, Stream(99))
     loss = worth["optimal_value"] - worth["value"] - 3 * (worth["value_standard_error"] or 0.0)

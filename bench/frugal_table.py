@@ -92,7 +92,7 @@ def measure(make_env, settings, seeds):
     drawn, shares = [], []
     for seed in range(seeds):
         env = make_env(seed)
-        result = dmq.DMQ(env, rng=seed, max_trajectories=10**8, **settings).learn()
+        result = dmq.DMQ(env, rng=seed, **settings).learn(max_trajectories=10**8)
         drawn.append(result.n_trajectories)
         if isinstance(env, FiniteMDP):
             value, best = env.value(result.policy), env.optimal_value

@@ -110,10 +110,10 @@ def baseline_curve(baseline: Baseline, env: FiniteMDP, seed: int) -> tuple[Array
 
 def dmq_curve(env: FiniteMDP, seed: int) -> tuple[Array, Array, int]:
     """Return the scores (points, gates) and the value of the self-stopping run under budgets, and when it stops."""
-    whole = dmq.DMQ(env, epsilon=0.05, delta=0.05, rng=seed).learn().n_trajectories
+    whole = dmq.SelfStopping(env, epsilon=0.05, delta=0.05, rng=seed).learn().n_trajectories
     scores, values = [], []
     for n in POINTS:
-        result = dmq.DMQ(env, epsilon=0.05, delta=0.05, max_trajectories=n, rng=seed).learn()
+        result = dmq.SelfStopping(env, epsilon=0.05, delta=0.05, rng=seed).learn(max_trajectories=n)
         scores.append(right_scores(env, result.theta))
         values.append(env.value(result.policy))
     return np.array(scores), np.array(values), whole

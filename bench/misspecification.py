@@ -88,14 +88,7 @@ def measure(envs: list[FiniteMDP], **settings: float) -> Cell:
     """Run DMQ once on each environment, and return the outcome."""
     losses, covers = [], []
     for seed, env in enumerate(envs):
-        algorithm = dmq.DMQ(
-            FlowSampler(env),
-            n_samples=1000,
-            variant="frugal",
-            rng=seed,
-            max_trajectories=10**7,
-            **settings,  # type: ignore[arg-type]
-        )
+        algorithm = dmq.DMQ(FlowSampler(env), n_samples=1000, variant="frugal", rng=seed, **settings)
         result = algorithm.learn()
         losses.append(1.0 - env.value(result.policy) / env.optimal_value)
         covers.append(max(result.cover_sizes))

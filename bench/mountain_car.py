@@ -37,15 +37,7 @@ def main() -> None:
     given = parser.parse_args()
     env = mountain_car(200, TileCoding(LOW, HIGH, given.tiles, given.tilings))
     for seed in given.seeds:
-        run = dmq.DMQ(
-            env,
-            epsilon=given.epsilon,
-            delta=0.1,
-            strict=False,
-            p_min=0.95,
-            max_trajectories=given.episodes,
-            rng=seed,
-        )
+        run = dmq.SelfStopping(env, epsilon=given.epsilon, delta=0.1, mode="quick", p_min=0.95, rng=seed)
         began = time.perf_counter()
         result = run.learn()
         seconds = time.perf_counter() - began

@@ -23,10 +23,10 @@ from reference import NumpySampler, ReferenceDMQ
 
 import dmq_fast as dmq
 from dmq_fast import environments
-from dmq_fast.sessions import Resources
 
 ROUNDS = 9
-SETTINGS = {"eps_s": 1.0, "eps_t": 10.0, "eps_r": 1e-5, "ridge": 1e-3}
+THRESHOLDS = {"eps_s": 1.0, "eps_t": 10.0, "eps_r": 1e-5, "ridge": 1e-3}
+SETTINGS = {"ratio": 10.0, "eps_r": 1e-5, "ridge": 1e-3}
 MOST_STEPS = 5 * 10**6
 """Steps up to which the reference runs too."""
 
@@ -65,8 +65,7 @@ class Timed:
 def profiled(algorithm: dmq.DMQ) -> tuple[float, dict[str, float]]:
     """Return the seconds of a run, and those of compiled code."""
     sampler: Any = algorithm.sampler
-    surroundings = (algorithm.stream, algorithm.budget, algorithm.workers, algorithm.executor, algorithm.progress)
-    session: Any = algorithm.settings.session(Resources(algorithm.variant, sampler, *surroundings), None)
+    session: Any = algorithm.session(algorithm.resources())
     linear: Any = session.oracle.solver
     model = sampler._model
     kernels = {
@@ -84,10 +83,10 @@ def profiled(algorithm: dmq.DMQ) -> tuple[float, dict[str, float]]:
 
 def reference(env: environments.FiniteMDP, algorithm: dmq.DMQ, n_samples: int) -> tuple[float, ReferenceDMQ]:
     """Return the seconds of a run of the reference with the same settings, and the run."""
-    initial = tuple(("fixed", rule.action) for rule in algorithm.settings.initial[0].rules)
+    initial = tuple(("fixed", rule.action) for rule in algorithm.initial[0].rules)
     sampler = NumpySampler(env, np.random.default_rng(1))
     shape = env.horizon, env.n_actions, env.dimension
-    run = ReferenceDMQ(sampler, *shape, n_samples=n_samples, **SETTINGS, initial=initial, recheck=True, mixture=None)
+    run = ReferenceDMQ(sampler, *shape, n_samples=n_samples, **THRESHOLDS, initial=initial, recheck=True, mixture=None)
     began = time.perf_counter()
     run.learn()
     return time.perf_counter() - began, run

@@ -24,26 +24,30 @@ import json
 import time
 from bisect import bisect_left
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dmq_fast import DMQ, Policy
+from dmq_fast import DMQ, VARIANTS, Options, Policy
 from dmq_fast.environments import FiniteMDP, decoy_lock
 from dmq_fast.kernels import Uniform
 from dmq_fast.samplers import ExactSampler
 from dmq_fast.theory import Parameters
-from dmq_fast.theory.certificate import low_variance, suboptimal_probability
+from dmq_fast.theory.measures import low_variance, suboptimal_probability
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "sound": {"variant": "sound"},
-    "frugal": {"variant": "frugal"},
-    "paper": {"variant": "paper"},
-    "paper, fixed": {"variant": "paper", "initial": "fixed"},
-    "paper, recheck": {"variant": "paper", "recheck": True},
-    "sound at work": {"variant": "sound"},
-    "paper at work": {"variant": "paper"},
+SOUND, FRUGAL, PAPER = (
+    replace(VARIANTS[name], oracle="decision", mixture="stratified") for name in ("sound", "frugal", "paper")
+)
+RUNS: dict[str, tuple[Options, str | None]] = {
+    "sound": (SOUND, None),
+    "frugal": (FRUGAL, None),
+    "paper": (PAPER, None),
+    "paper, fixed": (PAPER, "fixed"),
+    "paper, recheck": (replace(PAPER, recheck=True), None),
+    "sound at work": (SOUND, None),
+    "paper at work": (PAPER, None),
 }
 
 MUST = ("sound", "frugal")
@@ -270,7 +274,7 @@ def constants(env: FiniteMDP, C: float) -> Parameters:
 def run(
     seed: int,
     arithmetic: str | int = "rational",
-    names: tuple[str, ...] = tuple(VARIANTS),
+    names: tuple[str, ...] = tuple(RUNS),
     env: FiniteMDP | None = None,
 ) -> dict[str, Any]:
     """Run the variants on the MDP of a seed, or on `env`, and return the outcomes."""
@@ -298,19 +302,14 @@ def run(
     assert all(inequality.holds for inequality in p.check())
     for name in names:
         began = time.process_time()
-        result = DMQ(
-            sampler,
-            **({} if name.endswith("at work") else p.dmq_arguments(extended=True)),
-            **VARIANTS[name],
-            oracle="decision",
-            max_policies=LARGEST_COVERS,
-            rng=seed,
-        ).learn()
+        given = {} if name.endswith("at work") else p.dmq_arguments(extended=True)
+        variant, initial = RUNS[name]
+        result = DMQ(sampler, **given, variant=variant, initial=initial, rng=seed).learn(max_policies=LARGEST_COVERS)
         loss = env.optimal_value - env.value(result.policy)
         row[name] = {
             "status": result.status,
             "loss": max(0.0, loss),
-            "within": result.status == "finished" and loss <= float(p.epsilon) + env.gap_tolerance,
+            "within": result.status == "ended" and loss <= float(p.epsilon) + env.gap_tolerance,
             "suboptimal": float(suboptimal_probability(env, result.policy).max()),
             "cover": max(result.cover_sizes),
             "trues": result.counts["trues"],
@@ -342,12 +341,12 @@ def report(rows: list[dict[str, Any]]) -> str:
         f"{'variant':16}{'within epsilon':>16}{'ended':>8}{'largest loss':>14}{'most policies':>15}"
         f"{'Trues':>8}{'seconds':>9}",
     ]
-    names = [name for name in VARIANTS if name in rows[0]]
+    names = [name for name in RUNS if name in rows[0]]
     for name in names:
         runs = [row[name] for row in rows]
         lines.append(
             f"{name:16}{sum(r['within'] for r in runs):>10} of {len(rows):<4}"
-            f"{sum(r['status'] == 'finished' for r in runs):>7}{max(r['loss'] for r in runs):>14.3g}"
+            f"{sum(r['status'] == 'ended' for r in runs):>7}{max(r['loss'] for r in runs):>14.3g}"
             f"{max(r['cover'] for r in runs):>15}{sum(r['trues'] for r in runs):>8}"
             f"{sum(r['seconds'] for r in runs):>9.1f}"
         )

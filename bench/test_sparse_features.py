@@ -47,7 +47,7 @@ def test_collect(benchmark, n, form, name):
 def test_run(benchmark, n, form):
     env = tree(n, form)
     benchmark.group = "frugal, N = 1"
-    run = dmq.DMQ(env, n_samples=1, variant="frugal", eps_t=3.0, rng=0)
+    run = dmq.DMQ(env, n_samples=1, variant="frugal", rng=0)
     assert env.value(benchmark.pedantic(lambda: run.learn().policy, rounds=5)) == 1.0
 
 

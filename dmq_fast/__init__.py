@@ -7,9 +7,9 @@ Examples
 --------
 >>> import dmq_fast as dmq
 >>> env = dmq.environments.combination_lock(horizon=100, n_actions=4, rng=0)
->>> result = dmq.DMQ(env, n_samples=20, rng=1).learn()
->>> env.value(result.policy) == env.optimal_value
-True
+>>> result = dmq.learn(env, epsilon=0.05, delta=0.05, rng=1)
+>>> result.status, env.value(result.policy) == env.optimal_value
+('finished', True)
 """
 
 from importlib import import_module
@@ -19,29 +19,40 @@ if TYPE_CHECKING:
     from dmq_fast import baselines, environments, experiments, features, kernels, samplers, theory
     from dmq_fast._support.files import FileError
     from dmq_fast._version import __version__
+    from dmq_fast.covers.options import VARIANTS, Options
     from dmq_fast.engine.journal import JournalError
+    from dmq_fast.engine.session import Progress
     from dmq_fast.function_class import FiniteClass, LinearClass
     from dmq_fast.kernels import Stream
-    from dmq_fast.learner import DMQ, Progress
+    from dmq_fast.learners import DMQ, SelfStopping, learn
     from dmq_fast.moments import Moments
     from dmq_fast.policy import Policy
     from dmq_fast.results.comparison import compare
-    from dmq_fast.results.result import Result, load
-    from dmq_fast.theory import certificate, certificate_table, misspecification
+    from dmq_fast.results.result import BaselineResult, DMQResult, Result, SelfStoppingResult, load
+    from dmq_fast.stopping.tuning import Tuning
+    from dmq_fast.theory import certificate_table, measures, misspecification
+    from dmq_fast.theory.certificate import certificate
     from dmq_fast.trajectories import Trajectories
 
 __all__ = [
     "DMQ",
+    "VARIANTS",
+    "BaselineResult",
+    "DMQResult",
     "FileError",
     "FiniteClass",
     "JournalError",
     "LinearClass",
     "Moments",
+    "Options",
     "Policy",
     "Progress",
     "Result",
+    "SelfStopping",
+    "SelfStoppingResult",
     "Stream",
     "Trajectories",
+    "Tuning",
     "__version__",
     "baselines",
     "certificate",
@@ -51,7 +62,9 @@ __all__ = [
     "experiments",
     "features",
     "kernels",
+    "learn",
     "load",
+    "measures",
     "misspecification",
     "samplers",
     "theory",
@@ -60,27 +73,36 @@ __all__ = [
 # Where each name of `__all__` is found: in a module, or as "module:attribute". tests/test_names.py compares the three
 # lists of names of this file, of which type checkers need the first two as they stand.
 _HOMES = {
-    "DMQ": "learner:DMQ",
+    "BaselineResult": "results.result:BaselineResult",
+    "DMQ": "learners:DMQ",
+    "DMQResult": "results.result:DMQResult",
     "FileError": "_support.files:FileError",
     "FiniteClass": "function_class:FiniteClass",
     "JournalError": "engine.journal:JournalError",
     "LinearClass": "function_class:LinearClass",
     "Moments": "moments:Moments",
+    "Options": "covers.options:Options",
     "Policy": "policy:Policy",
-    "Progress": "learner:Progress",
+    "Progress": "engine.session:Progress",
     "Result": "results.result:Result",
+    "SelfStopping": "learners:SelfStopping",
+    "SelfStoppingResult": "results.result:SelfStoppingResult",
     "Stream": "kernels:Stream",
     "Trajectories": "trajectories:Trajectories",
+    "Tuning": "stopping.tuning:Tuning",
+    "VARIANTS": "covers.options:VARIANTS",
     "__version__": "_version:__version__",
     "baselines": "baselines",
-    "certificate": "theory.certificate",
+    "certificate": "theory.certificate:certificate",
     "certificate_table": "theory.certificate_table",
     "compare": "results.comparison:compare",
     "environments": "environments",
     "experiments": "experiments",
     "features": "features",
     "kernels": "kernels",
+    "learn": "learners:learn",
     "load": "results.result:load",
+    "measures": "theory.measures",
     "misspecification": "theory.misspecification",
     "samplers": "samplers",
     "theory": "theory",

@@ -112,10 +112,11 @@ ARGUMENTS = (
         variants=(ADAPTIVE,),
     ),
     Argument(
-        "strict",
-        bool,
+        "mode",
+        str,
         None,
-        "variant adaptive: no-strict may miss rewards and transitions rarer than one half, with fewer trajectories",
+        "variant adaptive: quick ignores outcomes of a probability below one half, and needs fewer trajectories",
+        choices=("strict", "quick"),
         variants=(ADAPTIVE,),
     ),
     Argument(
@@ -128,8 +129,6 @@ ARGUMENTS = (
     ),
     Argument("n_samples", int, 100, "number N of trajectories drawn with each policy", "N"),
     Argument("ratio", float, None, "R = eps_t / eps_s of the oracle; default: 2", "R"),
-    Argument("eps_s", float, None, "threshold eps_s of the oracle; default: 1", "X"),
-    Argument("eps_t", float, None, "threshold eps_t of the oracle; default: R eps_s", "X"),
     Argument("eps_r", float, 1e-2, "regulariser of the oracle (the paper's lambda_r)", "X"),
     Argument("ridge", float, 1e-3, "lambda_ridge of the regression", "X"),
     Argument(

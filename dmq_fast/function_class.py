@@ -84,6 +84,15 @@ class FunctionClass(Protocol):
     def is_cone(self) -> bool:
         """Whether c f belongs to the class with f, for all c >= 0. Then only the ratio of the thresholds matters."""
 
+    def thresholds(self, ratio: float) -> tuple[float, float]:
+        """Return eps_s and eps_t of the oracle, of the ratio R = eps_t / eps_s; (1, R) of a cone.
+
+        Raises
+        ------
+        ValueError
+            If the class has none, or others.
+        """
+
     def solver(self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str) -> Solver:
         """Return a new solver for features of this dimension, with the parameters of a run.
 
@@ -137,6 +146,10 @@ class LinearClass:
     """
 
     is_cone = True
+
+    def thresholds(self, ratio: float) -> tuple[float, float]:
+        """Return (1, R): only the ratio of the thresholds matters."""
+        return 1.0, ratio
 
     def __init__(self, regularizer: ArrayLike | None = None, penalty: ArrayLike | None = None) -> None:
         self.regularizer = None if regularizer is None else _definite("regularizer", regularizer)
@@ -320,11 +333,15 @@ class FiniteClass:
         the bound on covers, `FiniteSolver.cover_bound`, needs no regulariser for finitely many pairs.
     penalty : array_like of shape (m,), optional
         Vector whose entries times lambda_ridge are the regression's Gamma(f_i). 0 if not given.
+    eps_s, eps_t : float, optional
+        Thresholds of the oracle, > 0, in units of (f_i - f_j)^2. A run needs at least one of them, and finds the other
+        by its `ratio`; both have a ratio of their own.
 
     Attributes
     ----------
     scale : float
-        The argument.
+    eps_s, eps_t : float or None
+        The arguments.
     regularizer, penalty : numpy.ndarray or None
         The arguments, read-only.
 
@@ -348,13 +365,40 @@ class FiniteClass:
     is_cone = False
 
     def __init__(
-        self, scale: float = 1.0, *, regularizer: ArrayLike | None = None, penalty: ArrayLike | None = None
+        self,
+        scale: float = 1.0,
+        *,
+        regularizer: ArrayLike | None = None,
+        penalty: ArrayLike | None = None,
+        eps_s: float | None = None,
+        eps_t: float | None = None,
     ) -> None:
         self.scale = as_positive("scale", scale)
+        self.eps_s = None if eps_s is None else as_positive("eps_s", eps_s)
+        self.eps_t = None if eps_t is None else as_positive("eps_t", eps_t)
         self.regularizer = None if regularizer is None else _symmetric("regularizer", regularizer)
         if self.regularizer is not None and (self.regularizer < 0.0).any():
             raise ValueError(f"regularizer: expected entries >= 0, got {self.regularizer.min()}")
         self.penalty = None if penalty is None else _frozen(as_floats("penalty", penalty, (None,)))
+
+    def thresholds(self, ratio: float) -> tuple[float, float]:
+        """Return eps_s and eps_t. Where one is not given, it follows from the other by the ratio.
+
+        Raises
+        ------
+        ValueError
+            If neither is given, or one is beyond float64.
+        """
+        small, large = self.eps_s, self.eps_t
+        if small is None:
+            if large is None:
+                raise ValueError(f"function_class: expected eps_s or eps_t, since it is no cone, got {self!r}")
+            small = large / ratio
+        if large is None:
+            large = ratio * small
+        if not (0.0 < small < math.inf and 0.0 < large < math.inf and 0.0 < large / small < math.inf):
+            raise ValueError(f"ratio: expected thresholds and R within float64, got {ratio:g} with {self!r}")
+        return small, large
 
     def solver(
         self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
@@ -390,7 +434,10 @@ class FiniteClass:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the name of the class, its scale, and the SHA-256 of each array."""
+        """Return the name of the class, its scale, and the SHA-256 of each array.
+
+        The thresholds are parameters of a run.
+        """
         return {
             "name": "finite",
             "scale": self.scale,
@@ -399,7 +446,14 @@ class FiniteClass:
         }
 
     def __repr__(self) -> str:
-        return f"FiniteClass({_arguments(scale=self.scale, regularizer=self.regularizer, penalty=self.penalty)})"
+        given = _arguments(
+            scale=self.scale,
+            regularizer=self.regularizer,
+            penalty=self.penalty,
+            eps_s=self.eps_s,
+            eps_t=self.eps_t,
+        )
+        return f"FiniteClass({given})"
 
 
 class Distances(NamedTuple):

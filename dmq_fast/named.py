@@ -5,19 +5,22 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dmq_fast._support.checks import one_of
-from dmq_fast.arguments import SAMPLING
+from dmq_fast.arguments import ADAPTIVE, SAMPLING, variant_of
+from dmq_fast.covers.options import VARIANTS
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
+from dmq_fast.learners import DMQ, SelfStopping
 from dmq_fast.samplers import BatchEnvironment, ExactSampler, FlowSampler, Sampler
 
-__all__ = ["class_text", "imported", "named_class", "named_sampler"]
+__all__ = ["class_text", "imported", "named_class", "named_learner", "named_sampler"]
 
 Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
 
@@ -25,8 +28,11 @@ SAMPLERS = SAMPLING[0].choices
 
 CLASSES: dict[str, tuple[Callable[..., FunctionClass], tuple[str, ...]]] = {
     "linear": (LinearClass, ("regularizer", "penalty")),
-    "finite": (FiniteClass, ("scale", "regularizer", "penalty")),
+    "finite": (FiniteClass, ("scale", "eps_s", "eps_t", "regularizer", "penalty")),
 }
+
+NUMBERS = ("scale", "eps_s", "eps_t")
+"""Arguments of function classes that are numbers; the others are arrays."""
 
 
 def named_sampler(name: str, env: Environment, arithmetic: str | int | None = None) -> Environment:
@@ -109,11 +115,11 @@ def class_argument(text: str, known: tuple[str, ...]) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or key not in known:
         raise ValueError(f"expected KEY=VALUE with KEY among {', '.join(known)}, got {text!r}")
-    if key == "scale":
+    if key in NUMBERS:
         try:
             return key, float(value)
         except ValueError:
-            raise ValueError(f"scale: expected a number, got {value!r}") from None
+            raise ValueError(f"{key}: expected a number, got {value!r}") from None
     if not value.endswith(".npy"):
         raise ValueError(f"{key}: expected a file that ends in .npy, got {value!r}")
     if not Path(value).is_file():
@@ -134,6 +140,22 @@ def class_text(described: Mapping[str, Any]) -> str:
     # Digests of arrays are shortened.
     shown = [f"{key} = {value[:12] if isinstance(value, str) else value}" for key, value in given.items()]
     return ", ".join([described["name"], *shown])
+
+
+def named_learner(env: Environment, given: Mapping[str, Any]) -> DMQ | SelfStopping:
+    """Return the learner with the arguments that a shell or a sweep gave; None stands for a default."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    rng, variant = chosen.pop("rng", None), chosen.pop("variant", "sound")
+    if (variant := variant_of(variant, chosen)) == ADAPTIVE:
+        return SelfStopping(env, rng=rng, **{name: chosen[name] for name in AIM if name in chosen})
+    options = {name: chosen.pop(name) for name in OPTIONS if name in chosen}
+    if options.get("reuse") and "mixture" not in options:
+        options["mixture"] = "stratified"  # which it implies
+    return DMQ(env, variant=replace(VARIANTS[variant], **options) if options else variant, rng=rng, **chosen)
+
+
+AIM = ("epsilon", "delta", "mode", "p_min")
+OPTIONS = ("recheck", "accumulate", "reuse", "memo", "oracle", "mixture")
 
 
 def imported(argument: str, name: str) -> Callable[..., Any]:

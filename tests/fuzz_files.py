@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from flat import flat
 from fuzz import Target
 
 import dmq_fast as dmq
@@ -215,10 +216,10 @@ def results() -> tuple[tuple[dict[str, Any], dict[str, Any], bytes], ...]:
     lock = combination_lock(horizon=3, n_actions=2, rng=0)
     runs = [
         dmq.DMQ(lock, n_samples=4, rng=0),
-        dmq.DMQ(lock, n_samples=4, variant="paper", oracle="value", rng=1),
-        dmq.DMQ(chain(3, rng=0), epsilon=0.5, delta=0.5, rng=0),
+        flat(lock, n_samples=4, variant="paper", oracle="value", rng=1),
+        dmq.SelfStopping(chain(3, rng=0), epsilon=0.5, delta=0.5, rng=0),
         dmq.DMQ(ExactSampler(lock, "rational"), n_samples=4, rng=0),
-        dmq.DMQ(lock, n_samples=4, rng=0, max_trajectories=10),
+        flat(lock, n_samples=4, rng=0, max_trajectories=10),
     ]
     made = []
     for i, run in enumerate(runs):
@@ -382,7 +383,7 @@ def wide(env: FiniteMDP) -> FiniteMDP:
 
 def journalled(env: FiniteMDP, arguments: dict[str, Any], path: Path) -> dmq.DMQ:
     """A run with a journal; a budget ends it where a false answer would make it endless."""
-    return dmq.DMQ(env, rng=0, journal=path, max_trajectories=3000, **arguments)
+    return flat(env, rng=0, journal=path, max_trajectories=3000, **arguments)
 
 
 def essence(result: dmq.Result) -> bytes:
@@ -434,7 +435,7 @@ def forged_journal(rng: Generator) -> None:
     with only(journal.JournalError):
         journal.read_header(path)
         if rng.random() < 0.1:
-            dmq.DMQ(combination_lock(horizon=3, n_actions=2, rng=0), n_samples=4, journal=path)  # takes the key of it
+            flat(combination_lock(horizon=3, n_actions=2, rng=0), n_samples=4, journal=path)  # takes the key of it
         result = run(path).learn()
     with only():
         assert np.isfinite(result.theta).all()

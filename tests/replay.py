@@ -24,7 +24,7 @@ def to_reference(policy):
 
 def replay(algorithm: DMQ) -> reference.ReferenceDMQ:
     """The reference, after `learn`, fed by the sampler and streams of `algorithm`."""
-    sampler, stream, parameters = algorithm.sampler, algorithm.stream, algorithm.settings.parameters
+    sampler, stream, parameters = algorithm.sampler, algorithm.stream, algorithm.parameters
     counters = {"call": 0, "mixture": 0}
 
     def collect(policy, n, levels, returns_from):
@@ -57,11 +57,11 @@ def replay(algorithm: DMQ) -> reference.ReferenceDMQ:
         eps_t=parameters.eps_t,
         eps_r=parameters.eps_r,
         ridge=parameters.ridge,
-        initial=[to_reference(policy) for policy in algorithm.settings.initial],
-        recheck=algorithm.settings.options.recheck,
-        accumulate=algorithm.settings.options.accumulate,
-        reuse=algorithm.settings.options.reuse,
-        memo=algorithm.settings.options.memo,
+        initial=[to_reference(policy) for policy in algorithm.initial],
+        recheck=algorithm.options.recheck,
+        accumulate=algorithm.options.accumulate,
+        reuse=algorithm.options.reuse,
+        memo=algorithm.options.memo,
         features=sampler.env.features if isinstance(sampler.env, FiniteMDP) else None,
-        mixture=mixture if algorithm.settings.options.mixture == "multinomial" else None,
+        mixture=mixture if algorithm.options.mixture == "multinomial" else None,
     ).learn()

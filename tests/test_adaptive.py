@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from flat import flat
 from line import Counted, Line
 
-from dmq_fast import DMQ, Policy, experiments, load
+from dmq_fast import DMQ, Policy, SelfStopping, certificate, experiments, learn, load
 from dmq_fast import environments as E
 from dmq_fast.cli import main
 from dmq_fast.engine import journal
@@ -24,6 +25,7 @@ from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun
 from dmq_fast.stopping.aim import Aim, seen_once
 from dmq_fast.stopping.candidate import Candidate
 from dmq_fast.stopping.outcome import interval
+from dmq_fast.stopping.tuning import Tuning
 
 
 def run_of(env, seed=0, *, max_trajectories=20_000, max_seconds=None, progress=None, **aim):
@@ -341,7 +343,7 @@ def test_learns_a_gymnasium_environment_step_by_step():
 
 def test_equal_returns_are_told_while_nothing_is_tested():
     def warnings(**budget):
-        return DMQ(E.cart_pole(6), epsilon=0.1, rng=0, **budget).learn().warnings
+        return flat(E.cart_pole(6), epsilon=0.1, rng=0, **budget).learn().warnings
 
     said = "all episodes had the same return: nothing shows which actions are better"
     assert said in warnings(max_trajectories=10)
@@ -363,11 +365,11 @@ def test_a_sampler_that_shows_moments_only_is_refused():
 # ---- Journals and workers
 
 
-WALK = {"epsilon": 0.2, "delta": 0.2, "strict": False}
+WALK = {"epsilon": 0.2, "delta": 0.2, "mode": "quick"}
 RUNS = {
     "lock": (lambda: E.combination_lock(6, 3, rng=0), {"epsilon": 0.05}),
-    "river swim": (lambda: E.river_swim(4, 8), {"epsilon": 0.1, "strict": False}),
-    "noisy features": (lambda: E.lock_bernoulli(4, 0.1, rng=0, observation="coins"), {"epsilon": 0.2, "strict": False}),
+    "river swim": (lambda: E.river_swim(4, 8), {"epsilon": 0.1, "mode": "quick"}),
+    "noisy features": (lambda: E.lock_bernoulli(4, 0.1, rng=0, observation="coins"), {"epsilon": 0.2, "mode": "quick"}),
     "Python": (lambda: Counted(Line()), WALK),
 }
 
@@ -390,16 +392,16 @@ def ends_of(contents):
 def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path, name):
     make, aim = RUNS[name]
     path = tmp_path / "journal"
-    expected = DMQ(make(), rng=3, **aim).learn()
+    expected = flat(make(), rng=3, **aim).learn()
     assert expected.status == "finished"
-    assert content(DMQ(make(), rng=3, journal=path, **aim).learn()) == content(expected)
+    assert content(flat(make(), rng=3, journal=path, **aim).learn()) == content(expected)
     whole = path.read_bytes()
     ends = ends_of(whole)
     assert len(ends) > 10
     for end in [*ends[: -1 : max(1, len(ends) // 7)], ends[-2] + 9, ends[-1]]:
         path.write_bytes(whole[:end])
         source = make()
-        assert content(DMQ(source, rng=None, journal=path, **aim).learn()) == content(expected)
+        assert content(flat(source, rng=None, journal=path, **aim).learn()) == content(expected)
         assert len(path.read_bytes()) == len(whole)
         if name == "Python":  # nothing that the journal holds is played again
             recorded = sum(1 for record in journal.decisions(path, whole[:end]) for _ in range(record.integers[0]))
@@ -410,10 +412,10 @@ def test_a_journal_that_ends_after_any_record_gives_the_undisturbed_run(tmp_path
 def test_a_run_that_a_budget_ended_goes_on(tmp_path, budget):
     path = tmp_path / "journal"
     env = E.combination_lock(8, 3, rng=0)
-    expected = DMQ(env, epsilon=0.05, rng=3).learn()
-    part = DMQ(env, epsilon=0.05, rng=3, journal=path, **budget).learn()
+    expected = SelfStopping(env, epsilon=0.05, rng=3).learn()
+    part = flat(env, epsilon=0.05, rng=3, journal=path, **budget).learn()
     assert part.status == next(iter(budget)) and part.n_trajectories < expected.n_trajectories
-    assert content(DMQ(env, epsilon=0.05, rng=3, journal=path).learn()) == content(expected)
+    assert content(SelfStopping(env, epsilon=0.05, rng=3).learn(journal=path)) == content(expected)
 
 
 def test_an_exception_in_the_midst_leaves_a_journal_to_resume_from(tmp_path):
@@ -427,14 +429,14 @@ def test_an_exception_in_the_midst_leaves_a_journal_to_resume_from(tmp_path):
             return super().step(level, states, actions, rng)
 
     path = tmp_path / "journal"
-    expected = DMQ(Line(), rng=3, **WALK).learn()
-    run = DMQ(Fragile(), rng=3, journal=path, **WALK)
+    expected = flat(Line(), rng=3, **WALK).learn()
+    run = flat(Fragile(), rng=3, journal=path, **WALK)
     with pytest.raises(OSError, match="the simulator is gone"):
         run.learn()
-    assert run.result().status == "interrupted" and 0 < run.result().n_trajectories < expected.n_trajectories
+    assert run.result().status == "failed" and 0 < run.result().n_trajectories < expected.n_trajectories
     lasting = Fragile()
     lasting.most = -1
-    assert content(DMQ(lasting, rng=3, journal=path, **WALK).learn()) == content(expected)
+    assert content(flat(lasting, rng=3, journal=path, **WALK).learn()) == content(expected)
 
 
 SCRIPT = """
@@ -453,7 +455,7 @@ class Line:
         states = states + actions * (rng.random(len(states)) < 0.9)
         return states, (states == 4).astype(float)
 
-result = dmq.DMQ(Line(), epsilon=0.2, delta=0.2, mode="quick", rng=3, journal=sys.argv[1]).learn()
+result = dmq.SelfStopping(Line(), epsilon=0.2, delta=0.2, mode="quick", rng=3).learn(journal=sys.argv[1])
 print(result.theta.tobytes().hex(), result.counts, result.stopping)
 """
 
@@ -481,85 +483,93 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
 @pytest.mark.parametrize("name", ["Python", "lock"])
 def test_workers_change_no_bit(name):
     make, aim = RUNS[name]
-    expected = content(DMQ(make(), rng=3, **aim).learn())
+    expected = content(flat(make(), rng=3, **aim).learn())
     with ThreadPoolExecutor(2) as threads:
-        assert content(DMQ(make(), rng=3, executor=threads, **aim).learn()) == expected
-    assert content(DMQ(make(), rng=3, workers=2, **aim).learn()) == expected
+        assert content(flat(make(), rng=3, executor=threads, **aim).learn()) == expected
+    assert content(flat(make(), rng=3, workers=2, **aim).learn()) == expected
 
 
 def test_a_journal_of_another_aim_or_variant_is_refused(tmp_path):
     path, env = tmp_path / "journal", E.combination_lock(6, 3, rng=0)
-    DMQ(env, epsilon=0.1, rng=3, journal=path).learn()
+    SelfStopping(env, epsilon=0.1, rng=3).learn(journal=path)
     with pytest.raises(journal.JournalError, match=r"parameters.epsilon is 0\.1 there and 0\.2 here"):
-        DMQ(env, epsilon=0.2, rng=3, journal=path).learn()
+        SelfStopping(env, epsilon=0.2, rng=3).learn(journal=path)
     with pytest.raises(journal.JournalError, match="variant is 'adaptive' there and 'frugal' here"):
-        DMQ(env, variant="frugal", rng=3, journal=path).learn()
+        DMQ(env, variant="frugal", rng=3).learn(journal=path)
 
 
-# ---- The front: `DMQ(env, epsilon=...)`
+# ---- The front: `SelfStopping`
 
 
 LOCK = E.combination_lock(8, 3, rng=0)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{"epsilon": 0.1}, {"delta": 0.05}, {"strict": False}, {"p_min": 0.3}, {"variant": "adaptive"}],
-    ids=lambda given: next(iter(given)),
-)
-def test_any_part_of_the_aim_chooses_the_variant(arguments):
-    result = DMQ(LOCK, rng=0, **arguments).learn()
-    assert (result.variant, result.status, result.cover_sizes) == ("adaptive", "finished", (0,) * 8)
+@pytest.mark.parametrize("arguments", [{"epsilon": 0.1}, {"delta": 0.05}, {"mode": "quick"}, {"p_min": 0.3}, {}])
+def test_the_learner_returns_what_its_run_finds(arguments):
+    learner = SelfStopping(LOCK, rng=0, **arguments)
+    result = learner.learn()
+    assert (result.status, result.mode) == ("finished", arguments.get("mode", "strict"))
+    assert (result.epsilon, result.delta) == (arguments.get("epsilon", 0.05), 0.05)
     assert LOCK.value(result.policy) == LOCK.optimal_value
     assert result.n_trajectories == sum(result.counts["trajectories"].values())
-    assert result.stopping["interval"][0] <= LOCK.optimal_value <= result.stopping["interval"][1]
-    assert "adaptive" in repr(result)
+    assert result.interval[0] <= LOCK.optimal_value <= result.interval[1]
+    assert "self-stopping" in repr(result) and f"epsilon={result.epsilon:g}" in repr(learner)
+
+
+def test_one_call_learns_what_the_learner_learns():
+    one, other = learn(LOCK, 0.1, rng=0, max_trajectories=20), SelfStopping(LOCK, 0.1, rng=0)
+    assert content(one) == content(other.learn(max_trajectories=20)) and one.status == "max_trajectories"
+
+
+def test_the_numbers_of_a_run_are_recorded_where_they_are_not_the_default(tmp_path):
+    tuned = SelfStopping(LOCK, 0.1, tuning=Tuning(first_piece=8), rng=0)
+    result = tuned.learn(journal=tmp_path / "journal")
+    assert result.parameters["first_piece"] == 8 and "first_piece=8" in repr(tuned)
+    with pytest.raises(journal.JournalError, match=r"tuning is \{'first_piece': 8\} there and None here"):
+        SelfStopping(LOCK, 0.1, rng=0).learn(journal=tmp_path / "journal")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"variant": "paper", "epsilon": 0.1}, "epsilon: expected none with the variant 'paper', got 0.1"),
         ({"epsilon": 1.0}, "epsilon: expected a number in"),
         ({"delta": 0.0}, "delta"),
         ({"p_min": 1.5}, "p_min"),
-        ({"strict": 1}, "strict"),
-        ({"epsilon": 0.1, "n_samples": 50}, "n_samples: expected none with the variant 'adaptive', got 50"),
-        ({"epsilon": 0.1, "recheck": False}, "recheck"),
-        ({"epsilon": 0.1, "initial": [0] * 8}, "initial"),
-        ({"epsilon": 0.1, "max_policies": 3}, "max_policies"),
+        ({"mode": "fast"}, "mode: expected one of strict, quick, got 'fast'"),
+        ({"mode": 1}, "mode"),
+        ({"tuning": 1}, "tuning: expected a Tuning, got 1"),
     ],
 )
-def test_arguments_that_do_not_go_together_are_refused(arguments, message):
+def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        DMQ(LOCK, **arguments)
+        SelfStopping(LOCK, **arguments)
 
 
 def test_samplers_of_moments_are_refused_before_the_run():
     with pytest.raises(TypeError, match="a sampler that shows trajectories"):
-        DMQ(FlowSampler(LOCK), epsilon=0.1)
+        SelfStopping(FlowSampler(LOCK), epsilon=0.1)
 
 
 def test_results_are_saved_and_loaded(tmp_path):
-    result = DMQ(LOCK, epsilon=0.1, rng=0).learn()
+    result = SelfStopping(LOCK, epsilon=0.1, rng=0).learn()
     result.save(tmp_path / "result.npz")
     again = load(tmp_path / "result.npz")
     assert again.policy == result.policy and again.theta.tobytes() == result.theta.tobytes()
-    for name in ("status", "variant", "options", "parameters", "counts", "seconds", "key", "warnings", "stopping"):
+    for name in ("status", "parameters", "counts", "seconds", "key", "warnings", "stopping"):
         assert getattr(again, name) == getattr(result, name)
-    assert again.cover == result.cover and again.history == result.history
+    assert again.mode == result.mode
 
 
 def test_a_result_without_a_passed_test_is_saved_and_loaded(tmp_path):
-    result = DMQ(LOCK, epsilon=0.1, rng=0, max_trajectories=5).learn()
+    result = SelfStopping(LOCK, epsilon=0.1, rng=0).learn(max_trajectories=5)
     assert result.status == "max_trajectories" and result.stopping["mean_return"] is None
     result.save(tmp_path / "result.npz")
     assert load(tmp_path / "result.npz").stopping == result.stopping
 
 
 def test_there_is_no_certificate_of_lemmas():
-    with pytest.raises(ValueError, match="certificate"):
-        DMQ(LOCK, epsilon=0.1, rng=0).learn().certificate()
+    with pytest.raises(TypeError, match="result: expected a DMQResult, which has covers, got SelfStoppingResult"):
+        certificate(SelfStopping(LOCK, epsilon=0.1, rng=0).learn())
 
 
 def test_an_interrupted_run_shows_what_it_learned():
@@ -567,9 +577,9 @@ def test_an_interrupted_run_shows_what_it_learned():
         if progress.n_trajectories == 5:
             raise KeyboardInterrupt
 
-    dmq = DMQ(LOCK, epsilon=0.1, rng=0, progress=stop)
+    dmq = SelfStopping(LOCK, epsilon=0.1, rng=0)
     with pytest.raises(KeyboardInterrupt):
-        dmq.learn()
+        dmq.learn(progress=stop)
     result = dmq.result()
     assert result.status == "interrupted" and result.n_trajectories == 5
 
@@ -590,7 +600,7 @@ def test_the_shell_runs_and_resumes_it(tmp_path, capsys):
     ]
     assert main(arguments) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert summary["variant"] == "adaptive" and summary["stopping"]["test_size"] >= 31
+    assert summary["algorithm"] == "self-stopping" and summary["stopping"]["test_size"] >= 31
     assert main(["resume", str(tmp_path / "run")]) == 0
     assert "test 1 was passed" in capsys.readouterr().out
     assert main(["run", "lock", "--horizon", "8", "--epsilon", "0.1", "--certificate"]) == 2
@@ -602,11 +612,11 @@ def test_runs_and_sweeps_of_it_have_pages(tmp_path, capsys):
     assert main(["run", "lock", "--horizon", "6", "--epsilon", "0.1", "--quiet", "--out", str(run)]) == 0
     assert main(["report", str(run)]) == 0
     page = (run / "report.html").read_text()
-    assert "DMQ, variant adaptive" in page and "test 1 was passed" in page
+    assert "self-stopping" in page and "test 1 was passed" in page
     spec = {
         "seeds": 2,
         "environments": [{"name": "lock", "horizon": 6}],
-        "algorithms": [{"name": "dmq", "epsilon": [0.1, 0.2], "strict": False}],
+        "algorithms": [{"name": "dmq", "epsilon": [0.1, 0.2], "mode": "quick"}],
     }
     experiments.sweep(spec, tmp_path / "sweep")
     assert [row["status"] for row in experiments.load(tmp_path / "sweep")] == ["finished"] * 4

@@ -623,7 +623,7 @@ def test_results_say_what_happened(name):
     env = deep_sea(4)
     baseline = REGISTRY[name](env, n_episodes=90, rng=5, **ENDLESS.get(name, {}))
     result = baseline.learn()
-    assert (result.algorithm, result.status, result.n_trajectories) == (name, "finished", 90)
+    assert (result.algorithm, result.status, result.n_trajectories) == (name, "ended", 90)
     assert result.counts["episodes"] == 90
     assert result.counts["transitions"] == 360
     assert result.counts["evaluation_trajectories"] == 0
@@ -856,7 +856,7 @@ def test_a_learner_in_python_plays_the_episodes_of_a_compiled_one():
     expected = UniformLeastSquares(env, n_episodes=40, checkpoints=[10], rng=3).learn()
     result = PlayedInPython(env, n_episodes=40, checkpoints=[10], rng=3).learn()
     np.testing.assert_array_equal(result.returns, expected.returns)
-    assert result.status == "finished"
+    assert result.status == "ended"
     assert result.curve.episodes.tolist() == [10, 40]
     stopped = PlayedInPython(env, n_episodes=10**7, checkpoints=[10**7], rng=3).learn(max_seconds=1e-9)
     assert (stopped.status, stopped.n_trajectories) == ("max_seconds", 1)
@@ -866,7 +866,7 @@ def test_results_of_all_algorithms_have_the_same_attributes():
     env = chain(3, 2)
     for result in (UCBQ(env, n_episodes=5, rng=0).learn(), dmq_fast.DMQ(env, n_samples=5, rng=0).learn()):
         outcome = Outcome.of(result)
-        assert outcome.status == "finished"
+        assert outcome.status == "ended"
         assert outcome.n_trajectories == result.n_trajectories >= 5
         assert outcome.policy is result.policy
         assert outcome.counts is result.counts

@@ -250,7 +250,7 @@ def test_no_trajectories_are_none():
 def test_dmq_learns_on_it():
     mdp = combination_lock(6, n_actions=3, rng=0)
     result = dmq.DMQ(Table(mdp), n_samples=20, rng=1).learn()
-    assert result.status == "finished"
+    assert result.status == "ended"
     assert mdp.value(result.policy) == pytest.approx(mdp.optimal_value)
     assert (dmq.DMQ(Table(mdp), n_samples=20, rng=1).learn().theta == result.theta).all()
 

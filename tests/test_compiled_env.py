@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import walker
+from flat import flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,7 +124,7 @@ def test_every_way_gives_the_same_bits(env):
 def test_dmq_learns_to_walk_right(env):
     result = dmq.DMQ(env, n_samples=200, rng=0).learn()
     sampler = RolloutSampler(env)
-    assert result.status == "finished"
+    assert result.status == "ended"
     right = estimate_value(sampler, dmq.Policy.fixed([1] * 6), 4000, stream=dmq.Stream(9))
     found = estimate_value(sampler, result.policy, 4000, stream=dmq.Stream(8))
     assert found.value > right.value - 0.02 > 0.5
@@ -201,16 +202,16 @@ JOURNALED = {
 def test_a_run_goes_on_from_its_journal(tmp_path, name, variant):
     env, path = JOURNALED[name](), tmp_path / "journal"
     settings = {"n_samples": 60, "rng": 0, "variant": variant}
-    expected = dmq.DMQ(env, **settings).learn()
+    expected = flat(env, **settings).learn()
     third = expected.n_trajectories // 3
     for limit in (third, 2 * third):
-        stopped = dmq.DMQ(JOURNALED[name](), journal=path, max_trajectories=limit, **settings).learn()
+        stopped = flat(JOURNALED[name](), journal=path, max_trajectories=limit, **settings).learn()
         assert stopped.status == "max_trajectories"
     size = path.stat().st_size
     # Another object of the same environment, here one that came out of a pickle.
-    result = dmq.DMQ(pickle.loads(pickle.dumps(env)), journal=path, **settings).learn()
+    result = flat(pickle.loads(pickle.dumps(env)), journal=path, **settings).learn()
     assert path.stat().st_size > size
-    assert result.status == "finished" and result.theta.tobytes() == expected.theta.tobytes()
+    assert result.status == "ended" and result.theta.tobytes() == expected.theta.tobytes()
     assert result.history == expected.history and result.counts == expected.counts
 
 
@@ -270,13 +271,13 @@ def block(embedding=ROWS, **changes):
 def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path, mine, other, words):
     path = tmp_path / "journal"
     settings = {"n_samples": 20, "rng": 0, "journal": path}
-    dmq.DMQ(mine(), max_trajectories=200, **settings).learn()
+    flat(mine(), max_trajectories=200, **settings).learn()
     before = path.read_bytes()
     with pytest.raises(dmq.JournalError, match=words) as caught:
-        dmq.DMQ(other(), **settings).learn()
+        flat(other(), **settings).learn()
     assert str(caught.value).startswith(f"{path}: the journal of another run: ")
     assert path.read_bytes() == before
-    dmq.DMQ(mine(), max_trajectories=300, **settings).learn()
+    flat(mine(), max_trajectories=300, **settings).learn()
 
 
 # What goes wrong inside an environment comes out, with its place.

@@ -238,20 +238,20 @@ def test_more_cells_and_seeds_leave_the_others_as_they_are(tmp_path):
 def test_function_classes_are_swept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("p.npy", [0.5, 0.25])
-    classes = ["linear", "finite:scale=2,penalty=p.npy"]
+    classes = ["linear", "finite:scale=2,penalty=p.npy,eps_s=0.01"]
     lock = {"name": "lock", "horizon": 3}
-    data = one(seeds=1, environment=lock, n_samples=20, eps_s=0.01, function_class=classes)
+    data = one(seeds=1, environment=lock, n_samples=20, function_class=classes)
     assert experiments.sweep(data, "out", workers=0).statuses == {"finished": 2}
     rows = {row["algorithm_parameters"]["function_class"]: row for row in experiments.load("out")}
     assert [*sorted(rows)] == sorted(classes)
     environment_seed, seed = spec.seeds_of(0)
-    for text, kind in zip(classes, [LinearClass(), FiniteClass(2.0, penalty=[0.5, 0.25])], strict=True):
+    for text, kind in zip(classes, [LinearClass(), FiniteClass(2.0, penalty=[0.5, 0.25], eps_s=0.01)], strict=True):
         env = environments.combination_lock(3, rng=environment_seed)
-        result = DMQ(env, n_samples=20, eps_s=0.01, function_class=kind, rng=seed).learn()
+        result = DMQ(env, n_samples=20, function_class=kind, rng=seed).learn()
         assert rows[text]["counts"] == result.counts
         assert rows[text]["details"]["function_class"] == kind.describe()
     # The class that is not given is the linear one, in a cell without that name.
-    assert experiments.sweep(one(seeds=1, environment=lock, n_samples=20, eps_s=0.01), "out", workers=0).ran == 1
+    assert experiments.sweep(one(seeds=1, environment=lock, n_samples=20), "out", workers=0).ran == 1
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_function_classes_are_swept(tmp_path, monkeypatch):
         ("'cubic'", "function_class", "expected linear, finite or module:function, got 'cubic'"),
         ("'finite:scale=-1'", "function_class", "finite: scale: expected"),
         ("'finite:penalty=none.npy'", "function_class", "there is no file none.npy"),
-        ("'finite'\nratio = 3", "eps_s, eps_t", "at least one of them with FiniteClass"),
+        ("'finite'\nratio = 3", "function_class", "expected eps_s or eps_t"),
         ("'leaving_module:make'", "function_class", "cannot be imported: SystemExit: 3"),
         ("'linear'\narithmetic = 50", "arithmetic", "expected only with the sampler exact, got 50 with rollout"),
     ],

@@ -16,6 +16,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from flat import flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_findings import stale_lock
@@ -135,9 +136,9 @@ def test_every_decision_is_that_of_float64(name, variant):
     env = ENVIRONMENTS[name]()
     settings = {"ratio": 2.0, "eps_r": 1e-3, "ridge": 1e-3, "variant": variant, "mixture": "stratified", "rng": 3}
     settings["oracle"] = "value" if variant == "sound" and env.dimension <= 3 else "decision"
-    expected = dmq.DMQ(ExactSampler(env), **settings).learn()
+    expected = flat(ExactSampler(env), **settings).learn()
     for digits in ARITHMETICS:
-        result = dmq.DMQ(ExactSampler(env, digits), **settings).learn()
+        result = flat(ExactSampler(env, digits), **settings).learn()
         assert decisions(result) == decisions(expected)
         assert result.cover_sizes == expected.cover_sizes and result.warnings == expected.warnings
         assert result.counts["trajectories"] == expected.counts["trajectories"]
@@ -151,7 +152,7 @@ def test_every_decision_is_that_of_float64(name, variant):
 
 def test_decisions_alone_are_the_same():
     env = combination_lock(4, 3, rng=0)
-    a, b = (dmq.DMQ(ExactSampler(env, 40), oracle=oracle, rng=0).learn() for oracle in ("decision", "value"))
+    a, b = (flat(ExactSampler(env, 40), oracle=oracle, rng=0).learn() for oracle in ("decision", "value"))
     assert decisions(a) == decisions(b) and a.policy == b.policy
     assert np.isnan(a.history.columns()["value"]).all() and not np.isnan(b.history.columns()["value"]).any()
 
@@ -200,17 +201,17 @@ def test_corrected_constants_open_a_lock_that_float64_cannot_decide_on(digits, s
     p = corrected(env)
     assert all(one.holds for one in p.check()) and p.eps_r < 1e-24 and p.n_samples > 10**50
     arguments = p.dmq_arguments(extended=True)
-    result = dmq.DMQ(ExactSampler(env, digits), **arguments, rng=seed).learn()
-    assert result.status == "finished" and not result.warnings
+    result = flat(ExactSampler(env, digits), **arguments, rng=seed).learn()
+    assert result.status == "ended" and not result.warnings
     assert env.optimal_value - env.value(result.policy) <= p.epsilon
     assert max(result.cover_sizes) == 2 <= p.cover_bound
     assert result.n_trajectories % arguments["n_samples"] == 0 and result.n_trajectories > 10**50
     assert result.parameters["n_samples"] == arguments["n_samples"]
     with pytest.raises(ValueError, match=r"^eps_r: expected at least 1e-16, the resolution of float64 beside S, got "):
-        dmq.DMQ(ExactSampler(env), **arguments | {"n_samples": 1})
+        flat(ExactSampler(env), **arguments | {"n_samples": 1})
     # Why: features of two states only, and float64 takes its own rounding for a third.
     monkeypatch.setattr("dmq_fast.covers.options.FLOAT64_EPS_R", 0)
-    rough = dmq.DMQ(ExactSampler(env), **arguments | {"n_samples": 1}, max_policies=20, rng=seed).learn()
+    rough = flat(ExactSampler(env), **arguments | {"n_samples": 1}, max_policies=20, rng=seed).learn()
     assert rough.status == "max_policies" or max(rough.cover_sizes) > 2
 
 
@@ -218,21 +219,21 @@ def test_printed_constants_run_too():
     env = combination_lock(3, 2, rng=0)
     p = Parameters.from_theorem(1e-8, env.gap, 1, env.dimension, 3, 2)
     assert p.eps_r < 1e-47
-    result = dmq.DMQ(ExactSampler(env, 120), **p.dmq_arguments(extended=True), variant="paper", rng=0).learn()
-    assert result.status == "finished" and result.options["mixture"] == "stratified"
+    result = flat(ExactSampler(env, 120), **p.dmq_arguments(extended=True), variant="paper", rng=0).learn()
+    assert result.status == "ended" and result.options["mixture"] == "stratified"
     assert env.value(result.policy) == env.optimal_value
 
 
 def test_printed_and_decimal_constants_may_be_handed_over_as_they_are():
     env = combination_lock(3, 2, rng=0)
     p = corrected(env)
-    run = dmq.DMQ(ExactSampler(env, 100), eps_s=p.eps_s, eps_t=p.eps_t, eps_r=p.eps_r, ridge=p.ridge)
+    run = dmq.DMQ(ExactSampler(env, 100), ratio=p.eps_t / p.eps_s, eps_r=p.eps_r, ridge=p.ridge)
     expected = p.dmq_arguments(extended=True)
-    assert {name: getattr(run.settings.parameters, name) for name in expected if name != "n_samples"} == {
+    assert {name: getattr(run.parameters, name) for name in expected if name != "n_samples"} == {
         name: value for name, value in expected.items() if name != "n_samples"
     }
     for number in (mpmath.mpf("0.5"), Fraction(1, 2), Decimal("0.5")):
-        parameters = dmq.DMQ(env, eps_s=number, eps_t=1, eps_r=number, ridge=number).settings.parameters
+        parameters = dmq.DMQ(env, ratio=4 * number, eps_r=number, ridge=number).parameters
         assert parameters.eps_r == parameters.ridge == 0.5 and parameters.ratio == 2 and type(parameters.eps_r) is float
     for number in (Decimal("1e-400"), Decimal("1e400"), Decimal("nan"), mpmath.mpc(1, 1)):
         with pytest.raises((ValueError, TypeError), match=r"^eps_r: "):
@@ -356,11 +357,11 @@ def test_damaged_fractions_are_refused(tmp_path, text):
 def test_a_budget_ends_a_run_in_extended_precision():
     env = combination_lock(3, 2, rng=0)
     sampler = ExactSampler(env, "rational")
-    result = dmq.DMQ(sampler, n_samples=10**30, max_trajectories=2 * 10**30, rng=0).learn()
+    result = dmq.DMQ(sampler, n_samples=10**30, rng=0).learn(max_trajectories=2 * 10**30)
     assert result.status == "max_trajectories" and result.n_trajectories == 2 * 10**30
-    unlimited = dmq.DMQ(sampler, n_samples=10**30, max_seconds=1e6, rng=0).learn()
-    assert unlimited.status == "finished" and isinstance(unlimited.n_trajectories, int)
-    drawn = dmq.DMQ(sampler, n_samples=10**30, mixture="multinomial", rng=0).learn()
+    unlimited = dmq.DMQ(sampler, n_samples=10**30, rng=0).learn(max_seconds=1e6)
+    assert unlimited.status == "ended" and isinstance(unlimited.n_trajectories, int)
+    drawn = flat(sampler, n_samples=10**30, mixture="multinomial", rng=0).learn()
     assert drawn.status == "n_samples"
 
 
@@ -387,7 +388,7 @@ def test_too_few_digits_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"^arithmetic: expected at least 56 digits for eps_r = 1e-36, .* got 40"):
         dmq.DMQ(ExactSampler(env, 40), eps_r=1e-36).learn()
     with pytest.raises(ValueError, match=r"^journal: expected none in extended precision"):
-        dmq.DMQ(ExactSampler(env, 40), journal=tmp_path / "j")
+        dmq.DMQ(ExactSampler(env, 40)).learn(journal=tmp_path / "j")
     with pytest.raises(ValueError, match=r"^n_samples: expected an integer < 2\^63, got 9.*; ExactSampler\(env, "):
         dmq.DMQ(ExactSampler(env), n_samples=2**63)
     with pytest.raises(ValueError, match=r"^n_samples: expected an integer >= 1, got 0"):
@@ -407,14 +408,11 @@ def test_float64_refuses_what_it_does_not_resolve(variant):
         )
         with pytest.raises(ValueError, match=words):
             dmq.DMQ(sampler, eps_r=9.9e-17, variant=variant)
-        assert dmq.DMQ(sampler, n_samples=100, eps_r=1e-16, variant=variant, rng=0).learn().status == "finished"
+        assert dmq.DMQ(sampler, n_samples=100, eps_r=1e-16, variant=variant, rng=0).learn().status == "ended"
     exact = dmq.DMQ(ExactSampler(env, "rational"), eps_r=9.9e-17, variant=variant, rng=0).learn()
-    assert exact.status == "finished" and env.value(exact.policy) == env.optimal_value
+    assert exact.status == "ended" and env.value(exact.policy) == env.optimal_value
     # Functions that are finitely many have no such directions.
-    assert (
-        dmq.DMQ(env, function_class=FiniteClass(), eps_s=0.1, eps_r=1e-300, variant=variant).settings.parameters.eps_r
-        == 1e-300
-    )
+    assert dmq.DMQ(env, function_class=FiniteClass(eps_s=0.1), eps_r=1e-300, variant=variant).parameters.eps_r == 1e-300
 
 
 def test_digits_need_mpmath_and_fractions_do_not():
@@ -450,7 +448,7 @@ def test_copies_and_workers_answer_the_same():
     expected = dmq.DMQ(sampler, rng=0).learn()
     for other in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
         assert other.arithmetic == sampler.arithmetic and dmq.DMQ(other, rng=0).learn().policy == expected.policy
-    assert dmq.DMQ(sampler, workers=2, rng=0).learn().policy == expected.policy
+    assert dmq.DMQ(sampler, rng=0).learn(workers=2).policy == expected.policy
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(2) as pool:
@@ -558,7 +556,7 @@ def test_no_constants_repair_a_check_that_went_stale(digits, variant, recheck):
     p = corrected(env)
     assert all(one.holds for one in p.check())
     settings = p.dmq_arguments(extended=True) | {"variant": variant, "recheck": recheck, "initial": [2, 0, 0]}
-    result = dmq.DMQ(ExactSampler(env, digits), **settings, oracle="decision", rng=0).learn()
+    result = flat(ExactSampler(env, digits), **settings, oracle="decision", rng=0).learn()
     loss = env.optimal_value - env.value(result.policy)
     assert loss <= p.epsilon if recheck else loss == pytest.approx(0.5)
 
@@ -569,7 +567,7 @@ def test_a_class_with_matrices_of_its_own(digits):
     root = np.array([[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.25, 0.5, 2.0]])
     linear = LinearClass(regularizer=root @ root.T, penalty=root.T @ root)
     runs = [
-        dmq.DMQ(ExactSampler(env, name), function_class=linear, oracle="value", rng=0).learn()
+        flat(ExactSampler(env, name), function_class=linear, oracle="value", rng=0).learn()
         for name in ("float64", digits)
     ]
     assert decisions(runs[0]) == decisions(runs[1])
@@ -579,4 +577,4 @@ def test_a_class_with_matrices_of_its_own(digits):
     with pytest.raises(ValueError, match=r"^function_class: expected regularizer of shape"):
         dmq.DMQ(ExactSampler(env, digits), function_class=LinearClass(np.eye(2)))
     with pytest.raises(TypeError, match=r"^function_class: expected a LinearClass in extended precision"):
-        dmq.DMQ(ExactSampler(env, digits), function_class=FiniteClass(), eps_s=1)
+        dmq.DMQ(ExactSampler(env, digits), function_class=FiniteClass(eps_s=1))

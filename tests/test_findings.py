@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from flat import flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def noisy_mdp(seed, horizon=4, n_states=6, n_actions=3, d=4):
 def test_the_decoy_lock_misleads_uniform_initial_policies_with_infinitely_many_samples(initial, horizon):
     env = decoy_lock(horizon)
     settings = {"variant": "paper", "initial": initial, "ratio": 8.0, "mixture": "stratified"}
-    result = dmq.DMQ(ExactSampler(env), rng=0, **settings).learn()
+    result = flat(ExactSampler(env), rng=0, **settings).learn()
     assert env.value(result.policy) == pytest.approx(0.4 if initial == "uniform" else 0.7)
     assert env.optimal_value == pytest.approx(0.7)
 
@@ -81,7 +82,7 @@ STALE = pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 def test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked(variant, recheck):
     env = stale_lock()
     assert env.realizability_residual < 1e-12
-    result = dmq.DMQ(ExactSampler(env), variant=variant, initial=[2, 0, 0], recheck=recheck, rng=0).learn()
+    result = flat(ExactSampler(env), variant=variant, initial=[2, 0, 0], recheck=recheck, rng=0).learn()
     assert env.optimal_value == pytest.approx(0.6)
     assert env.value(result.policy) == pytest.approx(0.6 if recheck else 0.1)
     # What was learned of the start was true when it was learned.
@@ -116,7 +117,7 @@ def test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above(vari
     env = stale_fork()
     assert env.realizability_residual < 1e-12 and env.optimal_value == pytest.approx(0.6)
     initial = [[0, 1, 0, 0], [1, 1, 0, 0]]
-    result = dmq.DMQ(ExactSampler(env), variant=variant, initial=initial, recheck=recheck, rng=0).learn()
+    result = flat(ExactSampler(env), variant=variant, initial=initial, recheck=recheck, rng=0).learn()
     assert env.value(result.policy) == pytest.approx(0.6 if recheck else 0.5)
     assert result.theta[1, 0, 0] == pytest.approx(0.6 if recheck else 0.1, abs=0.01)
 
@@ -140,7 +141,7 @@ def test_the_returned_policy_mixes_what_was_checked_one_by_one(variant, recheck)
         start=[0.4, 0.4, 0.2],
     )
     settings = {"variant": variant, "recheck": recheck, "initial": [2, 0], "ratio": 2.0, "eps_r": 0.35}
-    result = dmq.DMQ(ExactSampler(env), **settings, rng=0).learn()
+    result = flat(ExactSampler(env), **settings, rng=0).learn()
     assert env.optimal_value == pytest.approx(0.8 * 0.7 + 0.2 * 0.5)
     assert env.value(result.policy) == pytest.approx(env.optimal_value if recheck else 0.8 * 0.2 + 0.2 * 0.1)
 
@@ -156,7 +157,7 @@ def test_every_true_multiplies_the_determinant_on_every_path(chosen, ratio, n_sa
     n_trues = 0
     for seed in range(2 if ratio < 1 else 10):
         env = noisy_mdp(seed)
-        result = dmq.DMQ(env, rng=seed, **settings).learn()
+        result = flat(env, rng=seed, **settings).learn()
         assert max(result.cover_sizes) <= sure_cover_bound(env.dimension, ratio, 0.0103)
         for before, after in potentials_by_level(result):
             n_trues += len(before)
@@ -193,9 +194,9 @@ def test_no_accumulated_cover_exceeds_its_sure_bound(seed, n_samples, ratio, eps
 def test_a_cover_beyond_its_sure_bound_is_an_error(monkeypatch):
     monkeypatch.setattr("dmq_fast.function_class.sure_cover_bound", lambda *arguments, initial: 2)
     env = deep_sea(5)
-    assert dmq.DMQ(env, rng=0).learn().status == "finished"
+    assert dmq.DMQ(env, rng=0).learn().status == "ended"
     with pytest.raises(AssertionError, match=r"level 4: \|Pi_h\| = 3 exceeds its sure bound 2"):
-        dmq.DMQ(env, accumulate=True, rng=0).learn()
+        flat(env, accumulate=True, rng=0).learn()
 
 
 def test_the_sure_bound_counts_initial_policies():
@@ -224,7 +225,7 @@ def test_frugal_draws_less_at_equal_success(make, n_samples, factor, seeds):
         env = make(seed)
         for name in drawn:
             chosen = {"variant": name} if name in ("sound", "frugal") else {name: True}
-            result = dmq.DMQ(env, n_samples=n_samples, rng=seed, **chosen).learn()
+            result = flat(env, n_samples=n_samples, rng=seed, **chosen).learn()
             assert env.value(result.policy) == pytest.approx(env.optimal_value)
             drawn[name] += result.n_trajectories
     assert drawn["sound"] > factor * drawn["frugal"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import reference
 import scipy.linalg
+from flat import flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay import replay
@@ -132,7 +133,7 @@ def test_ties_are_marginal():
         assert (solver.scan(cover, later, 0, 0)[0], solver.n_marginal) == (answer, marginal)
 
 
-def threshold_lock(horizon, n, rng, final=0.7):
+def threshold_lock(horizon, n, rng, final=0.7, **allowed):
     """Return a lock whose right action depends on whether a random context exceeds a hidden threshold, and its class.
 
     Contexts 0, ..., n-1 are uniformly random at each level, state n is out. One of two actions is right above the
@@ -155,7 +156,7 @@ def threshold_lock(horizon, n, rng, final=0.7):
     values = final * np.vstack([np.hstack([steps, 1 - steps]), np.zeros(2 * (n + 1))])
     scale = np.sqrt(values.shape[1])
     env = FiniteMDP(P=P[:-1], R=R, features=[values / scale] * horizon, start=into)
-    return env, FiniteClass(scale), values
+    return env, FiniteClass(scale, **allowed), values
 
 
 def test_q_is_in_the_class_and_in_no_small_linear_one():
@@ -169,11 +170,9 @@ def test_q_is_in_the_class_and_in_no_small_linear_one():
 @pytest.mark.parametrize("variant", ["sound", "frugal"])
 def test_dmq_solves_the_threshold_lock(variant):
     for seed in range(5):
-        env, finite, _ = threshold_lock(5, 12, np.random.default_rng(seed))
-        result = dmq.DMQ(
-            env, n_samples=400, eps_s=0.005, eps_t=0.02, function_class=finite, variant=variant, rng=seed
-        ).learn()
-        assert result.status == "finished" and result.warnings == ()
+        env, finite, _ = threshold_lock(5, 12, np.random.default_rng(seed), eps_s=0.005, eps_t=0.02)
+        result = dmq.DMQ(env, n_samples=400, function_class=finite, variant=variant, rng=seed).learn()
+        assert result.status == "ended" and result.warnings == ()
         np.testing.assert_allclose(env.value(result.policy), env.optimal_value, rtol=1e-12)
         # Each theta selects one candidate.
         assert ((result.theta != 0).sum(axis=2) == 1).all()
@@ -213,13 +212,12 @@ def assert_agrees(algorithm):
 def test_finite_runs_agree_with_the_literal_reference(monkeypatch, variant):
     env, finite, values = threshold_lock(4, 7, np.random.default_rng(3))
     m = values.shape[1]
-    finite = FiniteClass(finite.scale, regularizer=2 * finite.scale**2 * (1 - np.eye(m)))
+    regularizer = 2 * finite.scale**2 * (1 - np.eye(m))
+    finite = FiniteClass(finite.scale, regularizer=regularizer, eps_s=0.0103, eps_t=0.0317)
     finite_reference(monkeypatch, finite)
-    algorithm = dmq.DMQ(
+    algorithm = flat(
         env,
         n_samples=150,
-        eps_s=0.0103,
-        eps_t=0.0317,
         eps_r=1e-6,
         function_class=finite,
         variant=variant,
@@ -279,10 +277,10 @@ def test_a_run_on_the_verge_of_its_bound_is_no_error(eps_s, times):
     env = FiniteMDP(
         P=[[[[0.0, 1.0], [0.1, 0.9]]]], R=[[[0, 0]], [[0.5, 0], [0, 0]]], features=[[[0, 0]], [[1, 0], [0, 0]]]
     )
-    settings = {"function_class": FiniteClass(), "eps_s": eps_s, "eps_t": 0.1, "initial": [0, 0], "n_samples": 1}
-    result = dmq.DMQ(dmq.samplers.ExactSampler(env), variant="frugal", rng=0, **settings).learn()
+    settings = {"function_class": FiniteClass(eps_s=eps_s, eps_t=0.1), "initial": [0, 0], "n_samples": 1}
+    result = flat(dmq.samplers.ExactSampler(env), variant="frugal", rng=0, **settings).learn()
     assert result.cover_sizes == (1, 1 + times)
-    (held,) = (one for one in result.certificate()["statements"] if one["name"] == "cover, sure")
+    (held,) = (one for one in dmq.certificate(result)["statements"] if one["name"] == "cover, sure")
     assert held["holds"] and held["right"] >= 1 + times
 
 
@@ -370,7 +368,7 @@ def test_a_scan_takes_its_regulariser_along():
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_regularised_runs_agree_with_the_literal_reference(monkeypatch, variant):
     rng = np.random.default_rng(2)
-    env, eps_s, eps_r = chain(6, rng=1), 0.7, 0.0103
+    env, eps_s, eps_r = chain(6, rng=1), 1.0, 0.0103
     g, p = spd(rng, env.dimension, 0.5), spd(rng, env.dimension, 0.5)
     plain = reference.dsec_oracle
 
@@ -382,10 +380,9 @@ def test_regularised_runs_agree_with_the_literal_reference(monkeypatch, variant)
     monkeypatch.setattr(
         reference, "ridge_regression", lambda gram, moment, n, ridge: np.linalg.solve(gram / n + ridge * p, moment / n)
     )
-    algorithm = dmq.DMQ(
+    algorithm = flat(
         env,
         n_samples=20,
-        eps_s=eps_s,
         eps_r=eps_r,
         function_class=LinearClass(g, p),
         variant=variant,
@@ -588,6 +585,9 @@ class Counting:
         self.solvers.append(parameters)
         return LinearClass().solver(dimension, **parameters)
 
+    def thresholds(self, ratio):
+        return 1.0, ratio
+
     def describe(self):
         return {"name": "counting", "number": 3}
 
@@ -596,8 +596,8 @@ def test_any_class_of_the_protocol_will_do():
     mine = Counting()
     assert isinstance(mine, FunctionClass)
     arguments = {"n_samples": 5, "ratio": 3.0, "eps_r": 0.01, "ridge": 0.01, "rng": 0}
-    result = dmq.DMQ(combination_lock(5, 3, rng=0), function_class=mine, **arguments).learn()
-    plain = dmq.DMQ(combination_lock(5, 3, rng=0), **arguments).learn()
+    result = flat(combination_lock(5, 3, rng=0), function_class=mine, **arguments).learn()
+    plain = flat(combination_lock(5, 3, rng=0), **arguments).learn()
     np.testing.assert_array_equal(result.theta, plain.theta)
     assert result.function_class == {"name": "counting", "number": 3}
     assert mine.solvers[-1] == {"ridge": 0.01, "eps_s": 1.0, "eps_t": 3.0, "eps_r": 0.01, "oracle": "decision"}
@@ -605,7 +605,12 @@ def test_any_class_of_the_protocol_will_do():
 
 @pytest.mark.parametrize(
     "function_class",
-    [LinearClass(), LinearClass(np.diag([1.0, 2.0]), np.eye(2)), FiniteClass(2.0), FiniteClass(penalty=[1.0, 0.0])],
+    [
+        LinearClass(),
+        LinearClass(np.diag([1.0, 2.0]), np.eye(2)),
+        FiniteClass(2.0, eps_s=0.1),
+        FiniteClass(penalty=[1.0, 0.0], eps_s=0.1),
+    ],
 )
 def test_descriptions_tell_classes_apart_and_survive_files(function_class, tmp_path):
     said = function_class.describe()
@@ -613,29 +618,31 @@ def test_descriptions_tell_classes_apart_and_survive_files(function_class, tmp_p
     others = [LinearClass(np.diag([1.0, 3.0])), LinearClass(None, np.diag([1.0, 3.0])), FiniteClass(3.0)]
     assert all(other.describe() != said for other in [*others, FiniteClass(regularizer=np.ones((2, 2)))])
     env = FiniteMDP(P=[], R=[[[0.5, 0.0]]], features=[[[1.0, 0.0]]])
-    result = dmq.DMQ(env, n_samples=2, eps_s=0.1, function_class=function_class, rng=0).learn()
+    result = dmq.DMQ(env, n_samples=2, function_class=function_class, rng=0).learn()
     result.save(tmp_path / "result.npz")
     assert dmq.load(tmp_path / "result.npz").function_class == said == result.function_class
 
 
 def test_a_journal_knows_its_class(tmp_path):
-    env, finite, _ = threshold_lock(3, 5, np.random.default_rng(0))
-    arguments = {"n_samples": 100, "eps_s": 0.005, "eps_t": 0.02, "rng": 0}
-    whole = dmq.DMQ(env, function_class=finite, **arguments).learn()
-    cut = dmq.DMQ(env, function_class=finite, journal=tmp_path / "run", max_trajectories=500, **arguments)
+    env, finite, _ = threshold_lock(3, 5, np.random.default_rng(0), eps_s=0.005, eps_t=0.02)
+    arguments = {"n_samples": 100, "rng": 0}
+    whole = flat(env, function_class=finite, **arguments).learn()
+    cut = flat(env, function_class=finite, journal=tmp_path / "run", max_trajectories=500, **arguments)
     assert cut.learn().status == "max_trajectories"
     with pytest.raises(dmq.JournalError, match="function_class"):
-        dmq.DMQ(env, journal=tmp_path / "run", **arguments).learn()
+        flat(env, journal=tmp_path / "run", **arguments).learn()
     with pytest.raises(dmq.JournalError, match=r"function_class\.scale"):
-        dmq.DMQ(env, function_class=FiniteClass(2.0), journal=tmp_path / "run", **arguments).learn()
-    rest = dmq.DMQ(env, function_class=finite, journal=tmp_path / "run", **arguments).learn()
+        flat(
+            env, function_class=FiniteClass(2.0, eps_s=0.005, eps_t=0.02), journal=tmp_path / "run", **arguments
+        ).learn()
+    rest = flat(env, function_class=finite, journal=tmp_path / "run", **arguments).learn()
     np.testing.assert_array_equal(rest.theta, whole.theta)
     assert rest.history == whole.history and rest.counts == whole.counts
 
 
 def test_a_finite_class_is_not_warned_of_what_concerns_cones():
-    env, finite, _ = threshold_lock(2, 4, np.random.default_rng(0))
-    algorithm = dmq.DMQ(env, eps_s=0.01, ratio=50, eps_r=1.0, function_class=finite, initial="uniform")
+    env, finite, _ = threshold_lock(2, 4, np.random.default_rng(0), eps_s=0.01)
+    algorithm = dmq.DMQ(env, ratio=50, eps_r=1.0, function_class=finite, initial="uniform")
     assert list(algorithm.warnings()) == []
     assert len(list(dmq.DMQ(env, ratio=50, eps_r=1.0, initial="uniform").warnings())) == 2
 
@@ -646,12 +653,20 @@ LOCK = combination_lock(3, 2, rng=0)
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: dmq.DMQ(LOCK, function_class=FiniteClass()), ValueError, "eps_s, eps_t"),
+        (lambda: dmq.DMQ(LOCK, function_class=FiniteClass()), ValueError, "function_class: expected eps_s or eps_t"),
+        (
+            lambda: dmq.DMQ(LOCK, ratio=3, function_class=FiniteClass(eps_s=1, eps_t=2)),
+            ValueError,
+            "^ratio: expected 2",
+        ),
+        (lambda: dmq.DMQ(LOCK, ratio=1e10, function_class=FiniteClass(eps_t=1e-320)), ValueError, "^ratio: .* float64"),
+        (lambda: FiniteClass(eps_s=-1.0), ValueError, "^eps_s"),
+        (lambda: FiniteClass(eps_t="1"), TypeError, "^eps_t"),
         (lambda: dmq.DMQ(LOCK, function_class=LinearClass), TypeError, "function_class"),
         (lambda: dmq.DMQ(LOCK, function_class="linear"), TypeError, "function_class"),
         (lambda: dmq.DMQ(LOCK, function_class=LinearClass(np.eye(7))), ValueError, "regularizer"),
         (lambda: dmq.DMQ(LOCK, function_class=LinearClass(None, np.eye(7))), ValueError, "penalty"),
-        (lambda: dmq.DMQ(LOCK, eps_s=1, function_class=FiniteClass(penalty=[1.0])), ValueError, "penalty"),
+        (lambda: dmq.DMQ(LOCK, function_class=FiniteClass(penalty=[1.0], eps_s=1)), ValueError, "penalty"),
         (lambda: LinearClass([[1.0, 2.0], [0.0, 1.0]]), ValueError, "symmetric"),
         (lambda: LinearClass([[1.0, 2.0], [2.0, 1.0]]), ValueError, "positive definite"),
         (lambda: LinearClass(np.ones((2, 3))), ValueError, "regularizer"),

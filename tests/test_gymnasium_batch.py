@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 import scipy.stats
+from flat import flat
 from refusals import refused
 
 import dmq_fast as dmq
@@ -359,9 +360,9 @@ def test_a_fingerprint_differs_in_what_differs(tmp_path):
         assert pickle.loads(pickle.dumps(mine)).fingerprint() == a
     assert BatchSampler(walk).fingerprint() != BatchSampler(GymnasiumBatch(Walk, 5, copies=20)).fingerprint()
     settings = {"n_samples": 10, "rng": 0, "journal": tmp_path / "journal"}
-    dmq.DMQ(lakes[0], max_trajectories=50, **settings).learn()
+    flat(lakes[0], max_trajectories=50, **settings).learn()
     with pytest.raises(dmq.JournalError, match="is_slippery is False there and True here"):
-        dmq.DMQ(lakes[1], **settings).learn()
+        flat(lakes[1], **settings).learn()
 
 
 def test_threads_give_the_same_bits():
@@ -432,7 +433,7 @@ def test_frozen_lake_without_slipping_is_solved_through_step(horizon):
     env = GymnasiumBatch("FrozenLake-v1", horizon, make={"is_slippery": False}, reward_scale=1.0)
     result = dmq.DMQ(env, n_samples=5, variant="frugal", rng=0).learn()
     table = from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon, features=np.eye(16))
-    assert result.status == "finished"
+    assert result.status == "ended"
     assert table.value(result.policy) == pytest.approx(1.0)
     assert BatchSampler(env).evaluate(result.policy, 20, stream=Stream(1)).value == 1.0
 
@@ -445,7 +446,7 @@ def test_cart_pole_learns():
         return gymnasium.make_vec("CartPole-v1", num_envs=20, vectorization_mode="vector_entry_point")
 
     env = GymnasiumBatch(make, 50, polynomial)
-    result = dmq.DMQ(env, n_samples=20, rng=0, max_trajectories=10_000).learn()
+    result = dmq.DMQ(env, n_samples=20, rng=0).learn(max_trajectories=10_000)
     sampler = BatchSampler(env)
     assert result.status == "max_trajectories" and 9_900 < result.n_trajectories <= 10_000
     assert sampler.evaluate(Policy.uniform(50), 400, stream=Stream(1)).value < 0.5

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from flat import flat
 
 import dmq_fast as dmq
 from dmq_fast.environments import CompiledEnv, FiniteMDP, GymnasiumBatch, combination_lock
@@ -115,13 +116,13 @@ def test_an_interrupted_run_resumes_from_its_journal(tmp_path, workers):
     reached = []
     sampler = RolloutSampler(env)
     settings = {"n_samples": 2000, "rng": 0, "workers": workers, "journal": tmp_path / "journal"}
-    algorithm = dmq.DMQ(sampler, progress=reached.append, **settings)
+    algorithm = flat(sampler, progress=reached.append, **settings)
     seconds = interrupted(algorithm.learn, ready=lambda: len(reached) >= 4, delay=0.0)
     assert seconds < (workers or 1) * SOON
     assert algorithm.result().status == "interrupted"
     assert 0 < algorithm.result().n_trajectories < undisturbed.n_trajectories
-    result = dmq.DMQ(env, **settings).learn()
-    assert result.status == "finished"
+    result = flat(env, **settings).learn()
+    assert result.status == "ended"
     assert result.theta.tobytes() == undisturbed.theta.tobytes()
     assert result.history == undisturbed.history
     assert result.n_trajectories == undisturbed.n_trajectories

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flat import flat
 from sweeping import one
 
 import dmq_fast as dmq
@@ -46,7 +47,7 @@ VARIANTS = [
 
 def algorithm(env=None, path=None, *, n_samples=20, rng=7, **settings):
     """Return a DMQ, of the small chain by default, with a journal."""
-    return dmq.DMQ(chain(3, rng=0) if env is None else env, n_samples=n_samples, rng=rng, journal=path, **settings)
+    return flat(chain(3, rng=0) if env is None else env, n_samples=n_samples, rng=rng, journal=path, **settings)
 
 
 def content(result):
@@ -266,7 +267,7 @@ def test_records_that_are_no_answers_are_refused(tmp_path):
     path = tmp_path / "journal"
     for settings, group in itertools.groupby(NO_ANSWERS, key=lambda case: case[0]):
         path.unlink(missing_ok=True)
-        run = dmq.DMQ(chain(3, rng=0), rng=7, journal=path, **settings)
+        run = flat(chain(3, rng=0), rng=7, journal=path, **settings)
         run.learn()
         whole = path.read_bytes()
         for _, kind, integers, floats, words in group:

@@ -121,10 +121,10 @@ def test_a_journal_goes_on_whose_environment_has_a_number_that_is_not_finite(tmp
     before = type(env).fingerprint
     monkeypatch.setattr(type(env), "fingerprint", lambda self: before(self) | {"cap": math.inf, "scale": math.nan})
     journal = tmp_path / "journal"
-    part = dmq.DMQ(env, n_samples=5, rng=1, max_trajectories=40, journal=journal).learn()
+    part = dmq.DMQ(env, n_samples=5, rng=1).learn(max_trajectories=40, journal=journal)
     assert part.status == "max_trajectories"
     assert b'"NaN"' in journal.read_bytes() and b": NaN" not in journal.read_bytes()
-    assert dmq.DMQ(env, n_samples=5, rng=1, journal=journal).learn().status == "finished"
+    assert dmq.DMQ(env, n_samples=5, rng=1).learn(journal=journal).status == "ended"
 
 
 class Unsure:

@@ -12,6 +12,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from flat import flat
 
 import dmq_fast as dmq
 from dmq_fast import cli, experiments
@@ -51,9 +52,9 @@ def test_errors_of_numpy_may_be_exceptions():
         {"epsilon": 1e-300, "max_trajectories": 500},
         {"n_samples": 20, "oracle": "value"},
     ]
-    plain = [dmq.DMQ(env, rng=1, **way).learn().theta for way in ways]
+    plain = [flat(env, rng=1, **way).learn().theta for way in ways]
     with np.errstate(all="raise"):
-        raising = [dmq.DMQ(env, rng=1, **way).learn().theta for way in ways]
+        raising = [flat(env, rng=1, **way).learn().theta for way in ways]
     for one, two in zip(plain, raising, strict=True):
         np.testing.assert_array_equal(one, two)
 
@@ -153,7 +154,7 @@ def test_standard_output_holds_the_result_alone(tmp_path, run):
         "def make_env():\n    print('in the function')\n    return dmq.environments.chain(4, rng=0)\n"
     )
     code, out, err = run("run", "--env-file", f"{file}:make_env", "--n-samples", 5, "--json")
-    assert code == 0 and json.loads(out)["status"] == "finished"
+    assert code == 0 and json.loads(out)["status"] == "ended"
     assert "at import" in err and "in the function" in err
 
 
@@ -329,10 +330,10 @@ class Even:
     def reset(self, n, rng): return np.full((n, 2), 0.5)
     def features(self, level, states): return states
     def step(self, level, states, actions, rng): return states, states[:, 0] / 4
-try: dmq.DMQ(Even(), n_samples=120, workers=2)
+try: dmq.DMQ(Even(), n_samples=120).learn(workers=2)
 except ValueError as error: print(error)
-print(dmq.DMQ(Even(), n_samples=120, workers=1, rng=0).learn().status)
-print(dmq.DMQ(dmq.environments.chain(3), n_samples=20_000, workers=2, rng=0).learn().status)
+print(dmq.DMQ(Even(), n_samples=120, rng=0).learn(workers=1).status)
+print(dmq.DMQ(dmq.environments.chain(3), n_samples=20_000, rng=0).learn(workers=2).status)
 """
 
 
@@ -340,7 +341,7 @@ def test_an_environment_of_an_interactive_session_is_refused_by_processes():
     done = python("-c", SESSION, text=True)
     first, *rest = done.stdout.splitlines()
     assert first.startswith("workers: expected 1, since Even or what it holds is defined in an interactive session")
-    assert rest == ["finished", "finished"], done.stderr
+    assert rest == ["ended", "ended"], done.stderr
 
 
 def shifted(horizon: int, shift, rng=None):

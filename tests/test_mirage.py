@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from flat import flat
 from refusals import refused
 from test_baselines import episode_of
 
@@ -210,7 +211,7 @@ def test_features_alone_serve_linear_learners_only():
 )
 def test_dmq_solves_it(seed, arguments):
     env = mirage_lock(rng=seed)
-    result = dmq.DMQ(env, **arguments, rng=seed).learn()
+    result = flat(env, **arguments, rng=seed).learn()
     assert result.status == "finished" and env.value(result.policy) == 0.8
     assert result.n_trajectories < (1000 if "epsilon" in arguments else 25_000)
 
@@ -218,7 +219,7 @@ def test_dmq_solves_it(seed, arguments):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_dmq_solves_the_long_form(seed):
     env = mirage_lock(130, pre=40, rng=seed)
-    result = dmq.DMQ(env, epsilon=0.05, delta=0.05, rng=seed).learn()
+    result = dmq.SelfStopping(env, epsilon=0.05, delta=0.05, rng=seed).learn()
     assert result.status == "finished" and env.value(result.policy) == 0.8
     assert result.n_trajectories < 2500
     own = LSVIUCB(env, beta=0.1, ridge=1e-3, n_episodes=2500, rng=seed).learn()

@@ -17,7 +17,7 @@ def imported_for_type_checkers():
 
 
 def test_the_three_lists_of_names_agree():
-    assert sorted(imported_for_type_checkers()) == sorted(dmq._HOMES) == dmq.__all__ == dir(dmq)
+    assert sorted(imported_for_type_checkers()) == sorted(dmq._HOMES) == sorted(dmq.__all__) == sorted(dir(dmq))
 
 
 def test_what_loads_is_what_type_checkers_see():

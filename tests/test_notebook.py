@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from flat import flat
 
 import dmq_fast as dmq
 from dmq_fast import experiments
 from dmq_fast.baselines import RLSVI
 from dmq_fast.environments import FiniteMDP, chain, combination_lock
-from dmq_fast.experiments.report import pictures
 
 NASTY = "<script>alert('&\"')</script>"
 
@@ -65,12 +65,12 @@ def lock():
 
 @pytest.fixture(scope="module")
 def result(lock):
-    return dmq.DMQ(lock, n_samples=20, oracle="value", rng=1).learn()
+    return flat(lock, n_samples=20, oracle="value", rng=1).learn()
 
 
 @pytest.fixture(scope="module")
 def stopped(lock):
-    return dmq.DMQ(lock, epsilon=0.2, rng=1).learn()
+    return dmq.SelfStopping(lock, epsilon=0.2, rng=1).learn()
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def baseline(lock):
 
 def test_results(result, stopped, baseline):
     text = shown(result)
-    for words in ("DMQ, sound, H = 5, K = 3, d = 2", f"{result.n_trajectories:,}", "largest cover 2 policies"):
+    for words in ("dmq custom, H = 5, K = 3, d = 2", f"{result.n_trajectories:,}", "largest cover 2 policies"):
         assert words in text, words
     text = shown(stopped)
     assert "why it stopped " + stopped.stopping["reason"] in text and "largest cover" not in text
@@ -89,7 +89,7 @@ def test_results(result, stopped, baseline):
 
 def test_warnings_are_shown_and_escaped(result):
     fields = vars(result) | {"warnings": (NASTY, "another")}
-    text = shown(dmq.Result(**fields))
+    text = shown(dmq.DMQResult(**fields))
     assert f"⚠ {NASTY}" in text and "⚠ another" in text
 
 
@@ -101,11 +101,11 @@ def test_environments(lock):
 
 
 def test_certificates(lock, result):
-    certificate = result.certificate(lock, epsilon=0.2)
+    certificate = dmq.certificate(result, lock, epsilon=0.2)
     text = shown(certificate)
     assert text.count("✗ fails") == sum(not one["holds"] for one in certificate["statements"])
     assert "V* 0.7" in text and certificate["statements"][0]["formula"] in text
-    assert "V*" not in shown(result.certificate())
+    assert "V*" not in shown(dmq.certificate(result))
     # It is a dict in every other respect.
     assert json.loads(json.dumps(certificate)) == certificate == pickle.loads(pickle.dumps(certificate))
 
@@ -126,7 +126,7 @@ def test_rows(tmp_path):
 def test_comparisons(lock, result, stopped, baseline):
     table = dmq.compare({"one": result, NASTY: stopped, "three": baseline}, lock)
     assert table.columns["name"] == ["one", NASTY, "three"]
-    assert table.columns["algorithm"] == ["dmq sound", "dmq adaptive", "rlsvi"]
+    assert table.columns["algorithm"] == ["dmq custom", "self-stopping", "rlsvi"]
     assert table.columns["value"] == [lock.value(one.policy) for one in (result, stopped, baseline)]
     assert table.columns["loss"] == [0.7 - value for value in table.columns["value"]]
     assert table.columns["trajectories"] == [result.n_trajectories, stopped.n_trajectories, 30]
@@ -142,7 +142,7 @@ def test_comparisons(lock, result, stopped, baseline):
 
 def test_results_without_names_have_those_of_their_algorithms(result, baseline):
     table = dmq.compare([result, result, baseline])
-    assert table.columns["name"] == ["dmq sound 1", "dmq sound 2", "rlsvi"]
+    assert table.columns["name"] == ["dmq custom 1", "dmq custom 2", "rlsvi"]
     assert table.columns["value"] == [None, None, baseline.value] and "loss" not in table.columns
     pandas = pytest.importorskip("pandas")
     assert isinstance(table.to_dataframe(), pandas.DataFrame)
@@ -151,7 +151,7 @@ def test_results_without_names_have_those_of_their_algorithms(result, baseline):
 def test_what_cannot_be_compared_is_refused(result):
     with pytest.raises(ValueError, match="results: expected at least one, got none"):
         dmq.compare([])
-    with pytest.raises(TypeError, match="results: expected several results, got Result"):
+    with pytest.raises(TypeError, match="results: expected several results, got DMQResult"):
         dmq.compare(result)
     with pytest.raises(TypeError, match="results: expected results of runs, got int"):
         dmq.compare([result, 3])
@@ -167,7 +167,7 @@ def test_what_cannot_be_compared_is_refused(result):
 def test_a_result_draws_itself(lock, result, stopped):
     pytest.importorskip("matplotlib")
     png = result.plot()._repr_png_()
-    assert png.startswith(b"\x89PNG") and png == pictures.cover_and_potential(result)._repr_png_()
+    assert png.startswith(b"\x89PNG") and png == result.plot("cover")._repr_png_()
     assert len(result.plot("oracle").axes[0].lines) >= 3
     assert result.plot("visits", mdp=lock, width=5).get_figwidth() == 5
     bars = stopped.plot().axes[0].patches
@@ -176,9 +176,7 @@ def test_a_result_draws_itself(lock, result, stopped):
         ValueError, match="what: expected one of cover, oracle, trajectories, visits, got 'covr'; did you"
     ):
         result.plot("covr")
-    with pytest.raises(
-        ValueError, match="what: expected trajectories or visits of a run without a cover, got 'oracle'"
-    ):
+    with pytest.raises(ValueError, match="what: expected one of trajectories, visits, got 'oracle'"):
         stopped.plot("oracle")
     with pytest.raises(ValueError, match="mdp: expected the environment of the run for its visits, got none"):
         result.plot("visits")
@@ -239,14 +237,14 @@ def bars(monkeypatch):
 
 
 def test_a_run_shows_its_progress(bars, lock, result):
-    again = dmq.DMQ(lock, n_samples=20, oracle="value", rng=1, progress=True).learn()
+    again = flat(lock, n_samples=20, oracle="value", rng=1, progress=True).learn()
     assert (again.theta == result.theta).all()
     (bar,) = bars
     assert bar.closed and bar.total == 5
     assert {n for n, _ in bar.shown} == {1, 2, 3, 4, 5} and bar.shown[0][1].startswith("learned level 4 of 5, ")
-    dmq.DMQ(lock, epsilon=0.2, rng=1, progress=True).learn()
+    dmq.SelfStopping(lock, epsilon=0.2, rng=1).learn(progress=True)
     assert bars[1].closed and bars[1].total is None and bars[1].shown[-1][0] > 0
-    dmq.DMQ(lock, n_samples=5, rng=1, progress=False).learn()
+    dmq.DMQ(lock, n_samples=5, rng=1).learn(progress=False)
     assert len(bars) == 2
 
 
@@ -256,7 +254,7 @@ def test_a_run_that_is_interrupted_closes_its_bar(bars, lock, monkeypatch):
 
     monkeypatch.setattr(FakeBar, "update", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        dmq.DMQ(lock, n_samples=5, rng=1, progress=True).learn()
+        dmq.DMQ(lock, n_samples=5, rng=1).learn(progress=True)
     assert bars[0].closed
 
 
@@ -269,15 +267,15 @@ def test_a_sweep_shows_its_progress(bars, tmp_path):
 
 def test_a_real_bar(lock, capsys):
     pytest.importorskip("tqdm")
-    dmq.DMQ(lock, n_samples=5, rng=1, progress=True).learn()
+    dmq.DMQ(lock, n_samples=5, rng=1).learn(progress=True)
     assert "100%" in capsys.readouterr().err
 
 
 def test_a_bar_without_tqdm_is_refused_at_once(lock, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with pytest.raises(ImportError, match=r'progress: True needs tqdm: pip install "dmq-fast\[progress\]"'):
-        dmq.DMQ(lock, progress=True)
+        flat(lock, progress=True).learn()
     with pytest.raises(ImportError, match="progress: True needs tqdm"):
         experiments.sweep({"environments": [], "algorithms": []}, tmp_path / "out", progress=True)
     with pytest.raises(TypeError, match="progress: expected a callable or a bool, got 1"):
-        dmq.DMQ(lock, progress=1)
+        flat(lock, progress=1).learn()

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import walker
 from clusters import Processes
+from flat import flat
 from fragile import Counting, Fragile, coins, homely
 from line import Closing
 from refusals import refused
@@ -185,7 +186,7 @@ def test_a_run_does_not_depend_on_workers(own):
     serial = dmq.DMQ(env, n_samples=40_000, rng=0).learn()
     before = threading.active_count()
     for settings in ({"workers": 2}, {"workers": 1}, {"executor": own}, {"max_seconds": 1e6}):
-        result = dmq.DMQ(env, n_samples=40_000, rng=0, **settings).learn()
+        result = flat(env, n_samples=40_000, rng=0, **settings).learn()
         assert threading.active_count() == before
         assert result.theta.tobytes() == serial.theta.tobytes()
         assert result.history == serial.history
@@ -208,7 +209,7 @@ def test_a_given_executor_stays_open_and_one_that_is_made_does_not():
 
     with ThreadPoolExecutor(2) as executor:
         for given in (executor, executor, make, make):
-            dmq.DMQ(chain(3, rng=0), n_samples=20_000, rng=0, executor=given, max_seconds=1e6).learn()
+            dmq.DMQ(chain(3, rng=0), n_samples=20_000, rng=0).learn(executor=given, max_seconds=1e6)
         assert executor.submit(int).result() == 0
     assert len(made) == 2 and all(one._shutdown for one in made)
 
@@ -259,7 +260,7 @@ class Broken(Executor):
 
 
 def test_lost_workers_end_a_run_with_what_was_learned():
-    algorithm = dmq.DMQ(chain(4, rng=0), n_samples=20_000, rng=0, executor=Broken())
+    algorithm = flat(chain(4, rng=0), n_samples=20_000, rng=0, executor=Broken())
     with pytest.raises(WorkerError, match="takes no more work; the loss came while drawing chunk 0 of call 1: 16384"):
         algorithm.learn()
     assert algorithm.result().status == "interrupted"
@@ -306,15 +307,15 @@ if __name__ == "__main__":
     class Unknown(Known):
         pass
 
-    print(dmq.DMQ(Known(), n_samples=5000, workers=2, rng=0).learn().status)
-    dmq.DMQ(Unknown(), n_samples=5000, workers=2, rng=0).learn()
+    print(dmq.DMQ(Known(), n_samples=5000, rng=0).learn(workers=2).status)
+    dmq.DMQ(Unknown(), n_samples=5000, rng=0).learn(workers=2)
 """
 
 
 def test_a_class_that_workers_do_not_find_is_no_dead_worker(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.returncode) == ("finished\n", 1)
+    assert (done.stdout, done.returncode) == ("ended\n", 1)
     assert "AttributeError: Can't get attribute 'Unknown' on <module '__main__'" in done.stderr.replace(
         "__mp_main__", "__main__"
     )
@@ -376,7 +377,7 @@ def test_what_stops_a_call_cancels_what_is_pending(stop):
 
 def test_seconds_end_a_call_on_workers():
     began = time.perf_counter()
-    result = dmq.DMQ(chain(4, rng=0), n_samples=2**62, rng=0, workers=2, max_seconds=0.2).learn()
+    result = dmq.DMQ(chain(4, rng=0), n_samples=2**62, rng=0).learn(workers=2, max_seconds=0.2)
     assert result.status == "max_seconds"
     assert 0 < result.n_trajectories
     assert time.perf_counter() - began < 5
@@ -397,11 +398,11 @@ def test_what_is_refused():
     closed.shutdown()
     refused(
         [
-            (lambda: dmq.DMQ(ENV, workers=2, executor=make), ValueError, "^workers, executor"),
-            (lambda: dmq.DMQ(ENV, workers=0), ValueError, "^workers"),
-            (lambda: dmq.DMQ(ENV, workers=1.5), TypeError, "^workers"),
-            (lambda: dmq.DMQ(ENV, executor=3), TypeError, "^executor"),
-            (lambda: dmq.DMQ(ENV, executor=ThreadPoolExecutor), TypeError, "^executor"),
+            (lambda: flat(ENV, workers=2, executor=make), ValueError, "^workers, executor"),
+            (lambda: flat(ENV, workers=0), ValueError, "^workers"),
+            (lambda: flat(ENV, workers=1.5), TypeError, "^workers"),
+            (lambda: flat(ENV, executor=3), TypeError, "^executor"),
+            (lambda: flat(ENV, executor=ThreadPoolExecutor), TypeError, "^executor"),
             (lambda: ParallelSampler(ENV, make), TypeError, "^inner"),
             (lambda: ParallelSampler(inner, None), TypeError, "^executor"),
             (lambda: ParallelSampler(inner, make, in_flight=0), ValueError, "^in_flight"),

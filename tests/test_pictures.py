@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from flat import flat
 
 import dmq_fast as dmq
 from dmq_fast import Policy
@@ -25,7 +26,7 @@ def swim():
 
 @pytest.fixture(scope="module")
 def result(swim):
-    return dmq.DMQ(swim, n_samples=20, eps_r=1e-3, oracle="value", rng=0).learn()
+    return flat(swim, n_samples=20, eps_r=1e-3, oracle="value", rng=0).learn()
 
 
 def row(horizon, spent, value=1.0, algorithm="dmq", **more):
@@ -72,10 +73,12 @@ def every_picture(swim, result):
     return {
         "against": pictures.against(rows, "horizon", "episodes"),
         "learning_curves": pictures.learning_curves({"a": (t, np.array([t, 2 * t])), "b": (t, t)}, optimum=900.0),
-        "cover_and_potential": pictures.cover_and_potential(result),
-        "oracle_values": pictures.oracle_values(result),
+        "cover_and_potential": result.plot("cover"),
+        "oracle_values": result.plot("oracle"),
         "visits": pictures.visits(swim, result.cover),
-        "trajectories_by_purpose": pictures.trajectories_by_purpose({"a": result, "b": {"check": 5, "new": 7}}),
+        "trajectories_by_purpose": pictures.trajectories_by_purpose(
+            {"a": result.trajectories, "b": {"check": 5, "new": 7}}
+        ),
         "oracle_cost": oracle_bench.picture(measured),
     }
 
@@ -177,10 +180,10 @@ MINE = {
 def test_settings_of_ones_own_change_no_picture(swim, result):
     def drawn():
         figures = {
-            "cover": pictures.cover_and_potential(result),
+            "cover": result.plot("cover"),
             "visits": pictures.visits(swim, result.cover),
             "solved": pictures.against([row(h, 10 * h, algorithm=name) for h in (2, 4) for name in "ab"], y="episodes"),
-            "bars": pictures.trajectories_by_purpose({"a": result}),
+            "bars": pictures.trajectories_by_purpose({"a": result.trajectories}),
         }
         saved = {}
         for name, figure in figures.items():
@@ -192,7 +195,7 @@ def test_settings_of_ones_own_change_no_picture(swim, result):
     plain = drawn()
     with matplotlib.rc_context(MINE):
         assert drawn() == plain
-        bars = pictures.trajectories_by_purpose({"a": result})
+        bars = pictures.trajectories_by_purpose({"a": result.trajectories})
         saved = bytes_of(bars, "pdf")
     for file in (saved, bytes_of(bars, "pdf")):
         assert b"/FontFile2" in file and b"/Type3" not in file
@@ -238,7 +241,7 @@ def test_names_at_the_ends_of_lines_do_not_overlap():
 
 
 def test_the_potential_is_that_of_the_history(result):
-    top, bottom, *_ = pictures.cover_and_potential(result).axes
+    top, bottom, *_ = result.plot("cover").axes
     assert [bar.get_height() for bar in top.patches] == list(result.cover_sizes)
     base = result.theta.shape[2] * np.log(result.parameters["eps_r"])
     drawn = [line for line in bottom.lines if line.get_marker() == "o" and len(line.get_xdata()) > 1]
@@ -255,18 +258,18 @@ def test_the_potential_is_that_of_the_history(result):
 def test_bounds_are_drawn_or_said():
     lock = combination_lock(4, n_actions=3, rng=0)
     far = dmq.DMQ(lock, n_samples=20, eps_r=1e-5, rng=0).learn()
-    assert any(text.startswith("bounds above: sure ") for text in texts(pictures.cover_and_potential(far)))
+    assert any(text.startswith("bounds above: sure ") for text in texts(far.plot("cover")))
     near = dmq.DMQ(lock, n_samples=20, eps_r=0.1, rng=0).learn()
-    assert any(text.startswith("printed: ") for text in texts(pictures.cover_and_potential(near)))
+    assert any(text.startswith("printed: ") for text in texts(near.plot("cover")))
 
 
 def test_a_run_without_a_true_has_a_picture():
     result = dmq.DMQ(combination_lock(1, rng=0), rng=0).learn()
-    pictures.cover_and_potential(result).draw_without_rendering()
+    result.plot("cover").draw_without_rendering()
 
 
 def test_oracle_values_mark_the_trues(result):
-    (axes,) = pictures.oracle_values(result).axes
+    (axes,) = result.plot("oracle").axes
     columns = result.history.columns()
     (trues,) = [line for line in axes.lines if line.get_marker() == "^"]
     assert (trues.get_xdata() == np.flatnonzero(columns["decision"]) + 1).all()
@@ -292,7 +295,7 @@ def test_visits_are_occupancies(swim, result):
 
 
 def test_bars_add_up(result):
-    figure = pictures.trajectories_by_purpose({"run": result})
+    figure = pictures.trajectories_by_purpose({"run": result.trajectories})
     bars = figure.axes[0].patches
     assert sum(bar.get_width() for bar in bars) == result.n_trajectories
     assert f"{result.n_trajectories:,}" in texts(figure)
@@ -309,17 +312,17 @@ def test_what_cannot_be_drawn_is_refused(swim, result, tmp_path):
         pictures.learning_curves({"a": ([1], [np.nan])})
     with pytest.raises(ValueError, match=r"among: expected the names of all curves, got none of \['a'\]"):
         pictures.learning_curves({"a": ([1], [1])}, among=["b"])
-    with pytest.raises(ValueError, match="results: expected at least one"):
+    with pytest.raises(ValueError, match="runs: expected at least one"):
         pictures.trajectories_by_purpose({})
     with pytest.raises(ValueError, match="policies: expected 6 covers"):
         pictures.visits(swim, result.cover[1:])
     decisions = dmq.DMQ(swim, n_samples=5, rng=0).learn()
     with pytest.raises(ValueError, match='this run had oracle="decision"'):
-        pictures.oracle_values(decisions)
+        decisions.plot("oracle")
     with pytest.raises(ValueError, match="expected a run with oracle calls"):
-        pictures.oracle_values(dmq.DMQ(combination_lock(1, rng=0), variant="paper", rng=0).learn())
+        dmq.DMQ(combination_lock(1, rng=0), variant="paper", rng=0).learn().plot("oracle")
     decisions.save(tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz") as archive:
         np.savez(tmp_path / "old.npz", **{k: archive[k] for k in archive.files if k != "history_potentials"})
     with pytest.raises(ValueError, match="expected the potential at each True"):
-        pictures.cover_and_potential(dmq.load(tmp_path / "old.npz"))
+        dmq.load(tmp_path / "old.npz").plot("cover")

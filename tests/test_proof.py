@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from flat import flat
 
 import dmq_fast as dmq
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
@@ -76,11 +77,11 @@ def test_samples_tend_to_expectations(name, variant):
     """Every decision is the same from some n on; v and the estimates are off by n^(-1/2)."""
     env = WITHOUT_TIES[name]()
     settings = {"variant": variant, "oracle": "value", "mixture": "stratified", "initial": [0] * env.horizon}
-    exact = dmq.DMQ(ExactSampler(env), rng=0, **settings).learn()
+    exact = flat(ExactSampler(env), rng=0, **settings).learn()
     expected = exact.history.columns()
     sizes, off = [10**6, 10**8, 10**10, 10**12], []
     for n, seed in itertools.product(sizes, range(5)):
-        result = dmq.DMQ(FlowSampler(env), n_samples=n, rng=seed, **settings).learn()
+        result = flat(FlowSampler(env), n_samples=n, rng=seed, **settings).learn()
         found = result.history.columns()
         for column in ("target", "action", "member", "level", "decision"):
             assert found[column].tolist() == expected[column].tolist(), (n, seed, column)
@@ -98,8 +99,8 @@ def test_few_samples_decide_otherwise():
     """The test above can fail: at n = 10 the decisions differ."""
     env = WITHOUT_TIES["chain"]()
     settings = {"oracle": "value", "mixture": "stratified", "initial": [0] * env.horizon}
-    exact = dmq.DMQ(ExactSampler(env), rng=0, **settings).learn()
-    few = dmq.DMQ(FlowSampler(env), n_samples=10, rng=0, **settings).learn()
+    exact = flat(ExactSampler(env), rng=0, **settings).learn()
+    few = flat(FlowSampler(env), n_samples=10, rng=0, **settings).learn()
     assert few.history.columns()["decision"].tolist() != exact.history.columns()["decision"].tolist()
 
 

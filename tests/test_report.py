@@ -108,7 +108,9 @@ def test_the_page_of_a_run(run, saved):
         "proof of Theorem 6.1, invariant 1",
     ):
         assert words in outline.text, words
-    certificate = result.certificate(combination_lock(5, n_actions=4, rng=summary["environment_seed"]), epsilon=0.2)
+    certificate = dmq.certificate(
+        result, combination_lock(5, n_actions=4, rng=summary["environment_seed"]), epsilon=0.2
+    )
     verdicts = [one["holds"] for one in certificate["statements"]]
     assert (outline.text.count("✓ holds"), outline.text.count("✗ fails")) == (
         sum(verdicts),

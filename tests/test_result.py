@@ -35,7 +35,7 @@ def test_a_saved_result_comes_back(result, tmp_path):
 
 
 def test_a_result_cut_short_comes_back(tmp_path):
-    result = dmq.DMQ(combination_lock(6, rng=0), n_samples=10, max_trajectories=120, rng=0).learn()
+    result = dmq.DMQ(combination_lock(6, rng=0), n_samples=10, rng=0).learn(max_trajectories=120)
     assert result.status == "max_trajectories"
     result.save(tmp_path / "run.npz")
     back = dmq.load(tmp_path / "run.npz")
@@ -165,13 +165,13 @@ def test_damaged_and_foreign_files_are_refused_with_their_path(result, tmp_path)
     with zipfile.ZipFile(bad, "a") as archive:
         archive.writestr("extra.npy", b"not an array of NumPy")
     refused("damaged")
-    rewrite(good, bad, header={"format": 3, "dmq_fast": "9.9"})
-    refused("written in format 3 by dmq_fast 9.9")
+    rewrite(good, bad, header={"format": 9, "dmq_fast": "9.9"})
+    refused("written in format 9 by dmq_fast 9.9")
 
 
 def test_the_promise_of_a_run_that_stops_is_read_as_it_was_written(tmp_path):
     good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
-    dmq.DMQ(chain(3, rng=0), epsilon=0.5, delta=0.5, rng=0).learn().save(good)
+    dmq.SelfStopping(chain(3, rng=0), epsilon=0.5, delta=0.5, rng=0).learn().save(good)
     stopping = dmq.load(good).stopping
     assert stopping["mean_return"] is not None
     for change in ({"interval": [0.0]}, {"reason": None}, {"gaps": [0.0]}, {"largest_v": None}, {"p_min": "1"}):

@@ -62,7 +62,7 @@ def test_the_defaults():
 def test_a_run_needs_no_more_than_the_defaults(variant):
     # Without `actions` policies that act the same are drawn anew: another run, which also comes to an end.
     result = dmq.DMQ(Thin(inner()), variant=variant, n_samples=20, rng=0).learn()
-    assert result.status == "finished"
+    assert result.status == "ended"
     if variant != "frugal":
         expected = dmq.DMQ(inner(), variant=variant, n_samples=20, rng=0).learn()
         np.testing.assert_array_equal(result.theta, expected.theta)

@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.stats
+from flat import flat
 from test_block import without_noise
 from test_rollout import random_mdp, random_policy
 
@@ -731,7 +732,7 @@ QUICK |= {("slipping lock", "flow, square drawn"), ("deep sea", "flow, square dr
 def test_dmq_finds_the_optimum(name, kind):
     env = SOLVED[name]()
     result = dmq.DMQ(SAMPLERS[kind](env), n_samples=1 if kind == "exact" else 10**18, rng=1).learn()
-    assert result.status == "finished" and not result.warnings
+    assert result.status == "ended" and not result.warnings
     assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-12)
 
 
@@ -748,7 +749,7 @@ def test_dmq_takes_the_largest_number(variant, function_class, tmp_path):
     """A regression on several policies has more pairs than 64 bits count."""
     env = chain(4, rng=0)
     settings = {"n_samples": 2**63 - 1, "variant": variant, "function_class": function_class, "rng": 0}
-    result = dmq.DMQ(FlowSampler(env), **settings).learn()
+    result = flat(FlowSampler(env), **settings).learn()
     assert max(result.cover_sizes) > 2
     assert env.value(result.policy) == pytest.approx(env.optimal_value, rel=1e-9)
     result.save(tmp_path / "result.npz")
@@ -775,10 +776,8 @@ def test_no_number_of_samples_repairs_a_uniform_initial_policy(mixture, horizon)
     """docs/findings.md, A, with N = infinity: the good state has mass 4^-H and stays below R = 8 >= K."""
     env = decoy_lock(horizon)
     settings = {"variant": "paper", "ratio": 8.0, "mixture": mixture, "rng": 1}
-    uniform, fixed = (
-        dmq.DMQ(ExactSampler(env), initial=initial, **settings).learn() for initial in ("uniform", "fixed")
-    )
+    uniform, fixed = (flat(ExactSampler(env), initial=initial, **settings).learn() for initial in ("uniform", "fixed"))
     assert env.value(uniform.policy) == pytest.approx(0.4)
     assert env.value(fixed.policy) == pytest.approx(0.7)
-    drawn = dmq.DMQ(FlowSampler(env), n_samples=10**17, **(settings | {"mixture": "stratified"})).learn()
+    drawn = flat(FlowSampler(env), n_samples=10**17, **(settings | {"mixture": "stratified"})).learn()
     assert env.value(drawn.policy) == pytest.approx(0.4)

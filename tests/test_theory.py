@@ -268,9 +268,9 @@ def test_constants_can_be_given_to_dmq():
     lock = dmq.environments.combination_lock(3, rng=0)
     for p in (printed(), corrected()):
         arguments = p.dmq_arguments()
-        assert arguments.keys() == {"eps_s", "eps_t", "eps_r", "ridge", "n_samples"}
+        assert arguments.keys() == {"ratio", "eps_r", "ridge", "n_samples"}
         assert arguments["n_samples"] == p.n_samples
-        parameters = dmq.DMQ(lock, **arguments).settings.parameters
+        parameters = dmq.DMQ(lock, **arguments).parameters
         assert parameters.ratio == pytest.approx(float(p.eps_t / p.eps_s))
 
 
@@ -307,7 +307,7 @@ REFUSALS = [
     (lambda: corrected(K=True), TypeError, "K: expected an integer, got True"),
     (printed(0.01).dmq_arguments, ValueError, r"n_samples: expected at most 2\^63 - 1, got 9.21e\+24.*exact sampler"),
     (printed(1e-3).dmq_arguments, ValueError, "n_samples: .*eps_r: expected at least 1e-16, .*, got 1e-18; the exact"),
-    (printed(gamma=Decimal("1e-200")).dmq_arguments, ValueError, f"eps_t: {NO_FLOAT64} 4e-403"),
+    (printed(gamma=Decimal("1e-200")).dmq_arguments, ValueError, f"ratio: {NO_FLOAT64} 6.95e-404"),
     (printed(C=Decimal("1e400")).dmq_arguments, ValueError, rf"eps_s: {NO_FLOAT64} 5.75e\+400"),
     (
         lambda: printed().largest_epsilon("threshold"),

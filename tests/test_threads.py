@@ -33,7 +33,7 @@ def find(monkeypatch, *numbers):
 
 def learn(dimension):
     env = cart_pole(horizon=3, features=RandomFourier(4, dimension, rng=0))
-    return dmq.DMQ(env, n_samples=5, max_trajectories=20, rng=0).learn()
+    return dmq.DMQ(env, n_samples=5, rng=0).learn(max_trajectories=20)
 
 
 def test_the_first_large_run_logs_once_that_blas_has_several_threads(monkeypatch, caplog):

@@ -6,6 +6,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from flat import flat
 from line import Line
 
 import dmq_fast as dmq
@@ -112,8 +113,8 @@ def test_a_sampler_needs_no_more_than_rows():
     assert estimate.value == pytest.approx(drawn.returns_to_go(0).mean())
     env = sampler.inner.env
     for arguments in ({"n_samples": 50}, {"epsilon": 0.1, "strict": False}):
-        result = dmq.DMQ(sampler, rng=0, **arguments).learn()
-        assert result.status == "finished" and env.optimal_value - env.value(result.policy) < 0.1
+        result = flat(sampler, rng=0, **arguments).learn()
+        assert result.status == "ended" and env.optimal_value - env.value(result.policy) < 0.1
 
 
 def executors():

@@ -4,16 +4,18 @@
 >>> env = dmq.environments.chain(horizon=5)
 >>> result = dmq.baselines.REGISTRY["rlsvi"](env, n_episodes=200, sigma=0.1, rng=0).learn()
 >>> result
-<BaselineResult: rlsvi, finished, 200 episodes, value ..., 0 warnings>
+<BaselineResult: rlsvi, ended, 200 trajectories, value ..., 0 warnings>
 
 All learn from one episode after the other, and `BPIUCBVI` stops by itself. The result has the learning curve: the value
 of the policy and the rewards earned so far at each checkpoint.
 """
 
-from dmq_fast.baselines.base import REGISTRY, Baseline, BaselineResult, Curve, Estimates, PythonLearner, register
+from dmq_fast.baselines.base import REGISTRY, Baseline, Estimates, PythonLearner, register
 from dmq_fast.baselines.linear import LSVIUCB, OCP, RLSVI, LinearQ, UniformLeastSquares
-from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.baselines.tabular import BPIUCBVI, OPPO, UCBQ, DelayedQ
+from dmq_fast.results.history import Curve
+from dmq_fast.results.result import BaselineResult
+from dmq_fast.table_policy import TablePolicy
 
 __all__ = [
     "BPIUCBVI",

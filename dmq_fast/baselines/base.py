@@ -1,4 +1,4 @@
-"""`Baseline`, the base class of the algorithms that DMQ is compared with, and its result."""
+"""`Baseline`, the base class of the algorithms that DMQ is compared with."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
-from dmq_fast._support.html_text import card
-from dmq_fast._support.words import number_of
-from dmq_fast.baselines.table import TablePolicy
 from dmq_fast.covers.doubts import Verdict, doubts, exactly
+from dmq_fast.engine.session import noting_the_end
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Episode, Stream, as_positive
 from dmq_fast.policy import Policy
+from dmq_fast.results.history import Curve
+from dmq_fast.results.result import BaselineResult
 from dmq_fast.samplers.rollout import RolloutSampler
 from dmq_fast.samplers.streams import as_key
+from dmq_fast.table_policy import TablePolicy
 
-__all__ = ["REGISTRY", "Baseline", "BaselineResult", "Curve", "Estimates", "Learner", "PythonLearner", "register"]
+__all__ = ["REGISTRY", "Baseline", "Estimates", "Learner", "PythonLearner", "register"]
 
 # First call of the streams that evaluations use; episodes use the calls below.
 EVALUATIONS = 2**63
@@ -44,105 +44,6 @@ def register(algorithm: B) -> B:
         raise ValueError(f"name: expected one that no baseline has yet, got {algorithm.name!r}")
     REGISTRY[algorithm.name] = algorithm
     return algorithm
-
-
-class Curve(NamedTuple):
-    """The learning curve at the checkpoints of a run.
-
-    Attributes
-    ----------
-    episodes : numpy.ndarray of int64, shape (m,)
-        Episodes learned from, ascending.
-    value : numpy.ndarray, shape (m,)
-        Value of the policy that would be returned after so many episodes.
-    standard_error : numpy.ndarray, shape (m,)
-        0 where the value is exact.
-    reward : numpy.ndarray, shape (m,)
-        Sum of the returns of all episodes so far; the regret is ``episodes * optimal_value - reward``.
-    """
-
-    episodes: NDArray[np.int64]
-    value: NDArray[np.float64]
-    standard_error: NDArray[np.float64]
-    reward: NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineResult:
-    """The result of `Baseline.learn`. Results are equal only if they are the same object; compare fields instead.
-
-    Attributes
-    ----------
-    algorithm : str
-        Its name in the registry.
-    policy : Policy or TablePolicy
-        The greedy policy of the estimates, without exploration.
-    theta : numpy.ndarray of shape (H, K, d), or None
-        The estimates, for algorithms whose Q functions are linear in the features.
-    table : tuple of H numpy.ndarray (S_h, K), or None
-        The estimates, for tabular algorithms.
-    curve : Curve
-    returns : numpy.ndarray, shape (n_trajectories,)
-        Sum of rewards of each episode.
-    status : str
-        "finished", "max_seconds" or "interrupted"; "max_trajectories" where an algorithm that has a rule when to stop
-        learned from all its episodes and did not meet it.
-    parameters : dict
-        Parameters of the run.
-    counts : dict
-        "episodes", "transitions", "evaluation_trajectories", and further counts of the algorithm.
-    seconds : dict
-        Wall-clock time "learning", "evaluation" and "total".
-    key : tuple of two int
-        The run's 128-bit key; ``rng=Stream.from_key(key)`` repeats it.
-    warnings : tuple of str
-        Reasons to doubt the result.
-    """
-
-    algorithm: str
-    policy: Policy | TablePolicy
-    theta: NDArray[np.float64] | None
-    table: tuple[NDArray[np.float64], ...] | None
-    curve: Curve
-    returns: NDArray[np.float64]
-    status: str
-    parameters: dict[str, Any]
-    counts: dict[str, Any]
-    seconds: dict[str, float]
-    key: tuple[int, int]
-    warnings: tuple[str, ...]
-
-    @property
-    def n_trajectories(self) -> int:
-        """Number of episodes learned from."""
-        return len(self.returns)
-
-    @property
-    def value(self) -> float:
-        """Value of the policy, as at the last checkpoint; see `Curve`."""
-        return float(self.curve.value[-1])
-
-    def first_above(self, mean: float, every: int = 100) -> int | None:
-        """Return the first multiple of `every` episodes whose returns so far average more than `mean`, or None."""
-        ends = np.arange(integer("every", every, 1), self.n_trajectories + 1, every)
-        above = np.cumsum(self.returns)[ends - 1] > mean * ends
-        return int(ends[above.argmax()]) if above.any() else None
-
-    def __repr__(self) -> str:
-        return (
-            f"<BaselineResult: {self.algorithm}, {self.status}, {number_of(self.n_trajectories, 'episode')}, "
-            f"value {self.value:.6g}, {number_of(len(self.warnings), 'warning')}>"
-        )
-
-    def _repr_html_(self) -> str:
-        """Return the most important numbers for notebooks."""
-        entries = {
-            "status": self.status,
-            "episodes": f"{self.n_trajectories:,}",
-            "value": f"{self.value:.6g}",
-            "seconds": f"{self.seconds['total']:.3g}",
-        }
-        return card(self.algorithm, "BaselineResult", entries, notes=self.warnings)
 
 
 class Estimates(NamedTuple):
@@ -220,7 +121,7 @@ class PythonLearner(ABC):
     ...         return Estimates(dmq.Policy.greedy(theta), theta=theta)
     >>> result = Myopic(dmq.environments.river_swim(horizon=5), n_episodes=50, rng=0).learn()
     >>> result.n_trajectories, result.status
-    (50, 'finished')
+    (50, 'ended')
     """
 
     def __init__(self, episode: Episode) -> None:
@@ -367,11 +268,12 @@ class Baseline(ABC):
             self.max_seconds = as_positive("max_seconds", max_seconds)
         if self._training.used:
             self._training = Training(self)
-        self._training.play()
+        with noting_the_end(self._training):
+            self._training.play()
         return self._training.result()
 
     def result(self) -> BaselineResult:
-        """Return the result of the last `learn`; its status is "interrupted" where an exception ended it.
+        """Return the result of the last `learn`; its status is "interrupted" after Ctrl-C, "failed" after an exception.
 
         Raises
         ------
@@ -404,7 +306,7 @@ class Training:
         self.seconds = {"learning": 0.0, "evaluation": 0.0}
         self.used = False
         self.n_evaluated = 0
-        self.status = "interrupted"
+        self.status = "running"
 
     def play(self) -> None:
         """Play all episodes, or until the algorithm stops by itself, and evaluate the policy at the checkpoints."""
@@ -427,7 +329,7 @@ class Training:
         if not complete:
             self.status = "max_seconds"
         else:
-            self.status = "max_trajectories" if stopped is False else "finished"
+            self.status = {None: "ended", False: "max_trajectories", True: "finished"}[stopped]
 
     def evaluate(self) -> Estimates:
         """Return the present estimates, and add the value of their policy to the curve."""

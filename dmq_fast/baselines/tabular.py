@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, flag
 from dmq_fast.baselines.base import Baseline, Estimates, register
-from dmq_fast.baselines.table import greedy_on_table
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import (
@@ -21,6 +20,7 @@ from dmq_fast.kernels import (
     UCBQLearner,
     as_positive,
 )
+from dmq_fast.table_policy import greedy_on_table
 
 __all__ = ["BPIUCBVI", "OPPO", "UCBQ", "DelayedQ"]
 

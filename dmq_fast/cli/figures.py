@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.experiments import Rows
-    from dmq_fast.results.result import Result
+    from dmq_fast.results.result import DMQResult, SelfStoppingResult
 
 __all__ = ["FIGURE_OPTIONS", "FigureSettings", "add_figure_options", "figure_files", "settings_of"]
 
@@ -84,7 +84,7 @@ class FigureSettings(NamedTuple):
     log_x: bool | None
     log_y: bool | None
 
-    def of_a_run(self, result: Result, mdp: FiniteMDP | None) -> Iterator[tuple[str, Figure]]:
+    def of_a_run(self, result: DMQResult | SelfStoppingResult, mdp: FiniteMDP | None) -> Iterator[tuple[str, Figure]]:
         """Yield names and figures of a run; ValueError if a parameter of a sweep is asked for."""
         from dmq_fast.experiments.report.reports import run_pictures
 

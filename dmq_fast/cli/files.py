@@ -43,11 +43,14 @@ SUMMARY: dict[str, Form] = {
     **dict.fromkeys(("environment", "sampler"), str),
     **dict.fromkeys(("horizon", "n_actions", "dimension", "seed", "n_trajectories"), int),
     **dict.fromkeys(("value", "value_standard_error", "optimal_value", "original_value"), int | float | None),
-    **dict.fromkeys(("value_trajectories", "sure_cover_bound"), int | None),
-    "printed_cover_bound": int | float | None,
+    "value_trajectories": int | None,
     "environment_parameters": dict,
     "parameters": {...: float},
+}
+COVERS: dict[str, Form] = {
     "cover_sizes": [int],
+    "sure_cover_bound": int | None,
+    "printed_cover_bound": int | float | None,
 }
 """What commands read of the summary of a run, besides entries that the header of its result has, too."""
 
@@ -136,22 +139,24 @@ def read_command(directory: Path) -> tuple[str | None, list[str]]:
 
 def finished(directory: Path) -> dict[str, Any] | None:
     """Return the summary of the run in a directory, if it has finished and is saved."""
+    from dmq_fast.results.result import COMPLETE
+
     npz, text = (directory / name for name in OUTPUTS)
     try:
         summary = read_summary(text)
     except (FileNotFoundError, ValueError):
         return None
-    return summary if npz.exists() and summary["status"] == "finished" else None
+    return summary if npz.exists() and summary["status"] in COMPLETE else None
 
 
 def read_summary(path: Path) -> dict[str, Any]:
     """Return the summary of a run; ValueError if the file is none."""
-    from dmq_fast.results.saved import STOPPING, WITH_COVERS
+    from dmq_fast.results.saved import FORMS
 
     try:
         summary: dict[str, Any] = from_json(path.read_bytes())
         check_form("summary", summary, dict)
-        shared = STOPPING if "stopping" in summary else WITH_COVERS
+        shared = FORMS["self-stopping"] if "stopping" in summary else FORMS["dmq"] | COVERS
         # Those of older versions have no function class.
         form = {name: one for name, one in shared.items() if name not in ("function_class", "key")}
         check_form("summary", summary, form | SUMMARY)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dmq_fast.cli.figures import FigureSettings
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.experiments import Rows
-    from dmq_fast.results.result import Result
+    from dmq_fast.results.result import DMQResult, SelfStoppingResult
 
 __all__ = ["report"]
 
@@ -161,7 +161,7 @@ class SavedSweep(NamedTuple):
 class SavedRun(NamedTuple):
     """The run of a directory, its environment if that has tables, and notes to the reader."""
 
-    result: Result
+    result: DMQResult | SelfStoppingResult
     summary: dict[str, Any]
     summary_path: Path
     command: list[str]
@@ -198,12 +198,14 @@ def sweep_of(directory: Path) -> SavedSweep:
 
 def run_of(directory: Path) -> SavedRun:
     """Return the run in a directory; errors as in `outputs`."""
-    from dmq_fast.results.result import load
+    from dmq_fast.results.result import DMQResult, SelfStoppingResult, load
 
     npz, text = (directory / name for name in OUTPUTS)
     if not npz.exists() or not text.exists():
         raise FileNotFoundError(f"{directory} holds neither a run that has ended nor a sweep")
     result = load(npz)
+    if not isinstance(result, DMQResult | SelfStoppingResult):
+        raise ValueError(f"{npz}: expected the result of a run, got a {type(result).__name__}")
     summary = read_summary(text)
     name, arguments = read_command(directory)
     with a_summary(text):
@@ -213,7 +215,7 @@ def run_of(directory: Path) -> SavedRun:
 
 
 def remade_tables(
-    name: str | None, arguments: list[str], result: Result, summary: dict[str, Any]
+    name: str | None, arguments: list[str], result: DMQResult | SelfStoppingResult, summary: dict[str, Any]
 ) -> tuple[FiniteMDP | None, list[str]]:
     """Make the environment of a run again, if it has tables; otherwise return a note on why it could not be made."""
     from dmq_fast.results.appraisal import tables_of

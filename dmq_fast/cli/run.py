@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.names import suggestion
-from dmq_fast.arguments import ADAPTIVE, ALGORITHM, ARGUMENTS, SAMPLING
+from dmq_fast.arguments import ALGORITHM, ARGUMENTS, SAMPLING
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
@@ -47,7 +47,7 @@ from dmq_fast.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from dmq_fast.learner import DMQ
+    from dmq_fast.learners import DMQ, SelfStopping
     from dmq_fast.results.result import Result
 
 __all__ = ["Job", "prepare", "read_options", "resume", "run"]
@@ -65,7 +65,8 @@ class Job(NamedTuple):
 
     command: str
     subject: Subject
-    dmq: DMQ
+    learner: DMQ | SelfStopping
+    how: dict[str, Any]
     options: dict[str, Any]
     progress: ProgressLine | None
 
@@ -189,21 +190,27 @@ def check_environment(command: str, given: Given) -> int:
 @output_apart()
 def prepare(command: str, given: Given) -> Job:
     """Make the run that options describe."""
-    from dmq_fast.learner import DMQ
-    from dmq_fast.named import named_class, named_sampler
+    from dmq_fast.learners import SelfStopping
+    from dmq_fast.named import named_class, named_learner, named_sampler
 
     subject, options = given
-    chosen = {argument.name: options[argument.name] for argument in ARGUMENTS}
+    chosen = {argument.name: options[argument.name] for argument in ARGUMENTS if argument.group == ALGORITHM}
     chosen["function_class"] = named_class(options["function_class"])
     sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
     progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
     journalled = options["out"] is not None and options["arithmetic"] in (None, "float64")
     journal = options["out"] / JOURNAL if journalled else None
-    dmq = DMQ(sampler, rng=options["seed"], progress=progress, journal=journal, **chosen)
-    if dmq.variant == ADAPTIVE and options["certificate"]:
-        raise ValueError(f"certificate: expected a run with covers, got one of the variant {dmq.variant}")
-    return Job(command, subject, dmq, options, progress)
+    how = {argument.name: options[argument.name] for argument in ARGUMENTS if argument.group != ALGORITHM}
+    how = {name: value for name, value in how.items() if value is not None} | {"progress": progress, "journal": journal}
+    learner = named_learner(sampler, chosen | {"rng": options["seed"]})
+    if isinstance(learner, SelfStopping):
+        if options["certificate"]:
+            raise ValueError("certificate: expected a run with covers, got a self-stopping run")
+        if "max_policies" in how:
+            raise ValueError(f"max_policies: expected none with a self-stopping run, got {how['max_policies']}")
+    learner.resources(**how)  # refuses wrong ones before a directory is claimed
+    return Job(command, subject, learner, how, options, progress)
 
 
 OPTIONS = {"journal": "out"} | {argument.name: argument.name for argument in (*ARGUMENTS, *SAMPLING)}
@@ -225,7 +232,7 @@ def finish(job: Job) -> int:
     options, progress = job.options, job.progress
     with signals.held():
         try:
-            result, code = learn(job.dmq)
+            result, code = learn(job.learner, job.how)
         except (JournalError, OSError) as error:
             return usage_error(f"{job.command}: {told(error)}")
         if progress is not None:
@@ -253,29 +260,30 @@ def progress_line(horizon: int) -> ProgressLine:
 
 
 @output_apart()
-def learn(dmq: DMQ) -> tuple[Result, int]:
+def learn(learner: DMQ | SelfStopping, how: dict[str, Any]) -> tuple[Result, int]:
     """Run to the end or to the first SIGINT or SIGTERM; return the result so far and the exit code."""
     from dmq_fast.engine.journal import JournalError
+    from dmq_fast.results.result import COMPLETE
 
     try:
-        result = signals.attempt(dmq.learn)
+        result = signals.attempt(lambda: learner.learn(**how))
     except JournalError:
         raise  # Nothing was run.
     except Exception as error:
         # Mostly an exception of the environment, which must not cost hours of learning.
         try:
-            result = dmq.result()
+            result = learner.result()
         except RuntimeError:  # before the run began: its journal cannot be opened
             raise error from None
         say_where()
         return result, FAILED
     if result is None:
         try:
-            result = dmq.result()
+            result = learner.result()
         except RuntimeError as error:
             raise KeyboardInterrupt from error  # before the run began
         return result, FINISHED
-    return result, FINISHED if result.status == "finished" else OUT_OF_BUDGET
+    return result, FINISHED if result.status in COMPLETE else OUT_OF_BUDGET
 
 
 @output_apart()
@@ -287,8 +295,9 @@ def described(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]
     """
     from dmq_fast.results.appraisal import appraise, tables_of
     from dmq_fast.samplers.streams import LAST_CALL
+    from dmq_fast.theory.certificate import certificate
 
-    env, stream = job.subject.env, job.dmq.stream.at(LAST_CALL)
+    env, stream = job.subject.env, job.learner.stream.at(LAST_CALL)
     n = 0 if code == FAILED or signals.received else job.options.get("evaluate", EVALUATION)
     worth = None
     try:
@@ -299,9 +308,9 @@ def described(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]
     except Exception:
         say_where()
         code = FAILED
-    summary = summarise(job.subject, job.dmq, result, worth or appraise(env, None, 0, stream), job.options)
+    summary = summarise(job.subject, job.learner, result, worth or appraise(env, None, 0, stream), job.options)
     if job.options["certificate"]:
-        certificate = signals.attempt(lambda: result.certificate(tables_of(env)))
-        if certificate is not None:
-            summary["certificate"] = certificate
+        found = signals.attempt(lambda: certificate(result, tables_of(env)))
+        if found is not None:
+            summary["certificate"] = found
     return summary, code

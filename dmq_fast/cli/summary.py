@@ -12,28 +12,35 @@ from dmq_fast._support.words import level_names
 from dmq_fast.cli.subject import Subject
 
 if TYPE_CHECKING:
-    from dmq_fast.learner import DMQ
+    from dmq_fast.learners import DMQ, SelfStopping
     from dmq_fast.results.result import Result
 
 __all__ = ["summarise", "summary_table"]
 
 
 def summarise(
-    subject: Subject, dmq: DMQ, result: Result, worth: dict[str, Any], options: dict[str, Any]
+    subject: Subject, learner: DMQ | SelfStopping, result: Result, worth: dict[str, Any], options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the summary of a run as plain data."""
     from dmq_fast import theory
     from dmq_fast._version import __version__
     from dmq_fast.environments import FiniteMDP
-    from dmq_fast.sessions import MonteCarlo
-    from dmq_fast.theory.certificate import is_plain_linear
+    from dmq_fast.learners import DMQ
+    from dmq_fast.results.result import DMQResult, SelfStoppingResult
 
-    sampler, settings = dmq.sampler, dmq.settings
-    printed = sure = None
-    if isinstance(settings, MonteCarlo):
-        sure = settings.solver().cover_bound(len(settings.initial))
-        if is_plain_linear(result):
-            printed = theory.printed_cover_bound(sampler.dimension, settings.parameters.eps_r)
+    sampler, own = learner.sampler, dict[str, Any]()
+    if isinstance(result, DMQResult) and isinstance(learner, DMQ):
+        printed = theory.printed_cover_bound(sampler.dimension, learner.parameters.eps_r)
+        own = {
+            "variant": result.variant,
+            "options": result.options,
+            "function_class": result.function_class,
+            "cover_sizes": list(result.cover_sizes),
+            "printed_cover_bound": printed if result.is_plain_linear else None,
+            "sure_cover_bound": learner.solver().cover_bound(len(learner.initial)),
+        }
+    elif isinstance(result, SelfStoppingResult):
+        own = {"mode": result.mode, "stopping": result.stopping}
     return {
         "environment": subject.name,
         "environment_parameters": subject.parameters,
@@ -41,10 +48,8 @@ def summarise(
         "horizon": sampler.horizon,
         "n_actions": sampler.n_actions,
         "dimension": sampler.dimension,
-        "variant": result.variant,
-        "options": result.options,
+        "algorithm": "dmq" if isinstance(learner, DMQ) else "self-stopping",
         "parameters": result.parameters,
-        "function_class": result.function_class,
         "sampler": options["sampler"] if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
         "arithmetic": sampler.arithmetic.name,
         "seed": options["seed"],
@@ -52,10 +57,7 @@ def summarise(
         **worth,
         "n_trajectories": result.n_trajectories,
         "counts": result.counts,
-        "cover_sizes": list(result.cover_sizes),
-        "printed_cover_bound": printed,
-        "sure_cover_bound": sure,
-        **({} if result.stopping is None else {"stopping": result.stopping}),
+        **own,
         "seconds": result.seconds,
         "warnings": list(result.warnings),
         "version": __version__,
@@ -93,7 +95,7 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         constants = ", ".join(f"{name} = {given[key]:g}" for name, key in PRINTED.items())
         described = f"N = {given['n_samples']:,}, {constants}"
-    yield summary["variant"], f"{described}, seed = {summary['seed']}"
+    yield summary.get("variant", "self-stopping"), f"{described}, seed = {summary['seed']}"
     # Summaries of older versions have no function class.
     if (described := class_text(summary.get("function_class", {"name": "linear"}))) != "linear":
         yield "function class", described

@@ -20,8 +20,8 @@ NAMES = ("uniform", "fixed")
 
 def initial_policies(
     initial: str | Policy | Sequence[int] | Sequence[Sequence[int]], sampler: Sampler, stream: Stream, *, exact: bool
-) -> tuple[str, tuple[Policy, ...]]:
-    """Return the name of the choice, "uniform", "fixed" or "given", and the policies.
+) -> tuple[Policy, ...]:
+    """Return the first policies of every cover.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def initial_policies(
     """
     if isinstance(initial, str):
         if one_of("initial", initial, NAMES) == "uniform":
-            return "uniform", (Policy.uniform(sampler.horizon),)
+            return (Policy.uniform(sampler.horizon),)
         actions = stream.at(OWN_CALLS).generator().integers(sampler.n_actions, size=sampler.horizon)
-        return "fixed", (Policy.fixed(actions),)
+        return (Policy.fixed(actions),)
     if isinstance(initial, Policy):
         several: Sequence[Any] = [initial]
     elif is_sequence(initial):
@@ -53,7 +53,7 @@ def initial_policies(
     policies = tuple(map(as_policy, several))
     for policy in policies:
         check_policy(sampler, policy, name="initial", exact=exact)
-    return "given", policies
+    return policies
 
 
 def as_policy(initial: Any) -> Policy:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -19,17 +19,21 @@ __all__ = ["VARIANTS", "Options", "RunParameters"]
 
 MIXTURES = ("stratified", "multinomial")
 ORACLES = ("decision", "value")
+RATIO = 2.0
+"""Default of R; a class with thresholds of its own need not have it."""
+
+INITIAL = ("uniform", "fixed", "given")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options that distinguish the variants; each can be set on its own.
+    """What distinguishes the variants. ``dataclasses.replace(VARIANTS["sound"], memo=True)`` makes options of your own.
 
-    Attributes
+    Parameters
     ----------
-    initial : str
-        First policy of every cover: "uniform" (the paper), "fixed" (one random action sequence) or "given", which may
-        be several.
+    initial : {"uniform", "fixed", "given"}
+        First policy of every cover: "uniform" (the paper), "fixed" (one random action sequence) or "given" by the
+        argument `initial` of `DMQ`, which may be several.
     recheck : bool
         Repeat Algorithm 3 until a whole pass has no True, repeat Algorithm 2 on the first level until one run has none,
         and test the returned policy itself. The paper makes a single pass.
@@ -52,6 +56,11 @@ class Options:
         answers are the same: where rounding of v could change the answer, the factorisation decides.
     mixture : {"multinomial", "stratified"}
         Regression data of N |Pi_h| policies drawn uniformly (the paper), or N trajectories of each policy.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of a wrong type or unknown, or if `reuse` comes with the multinomial mixture.
     """
 
     initial: str
@@ -62,32 +71,31 @@ class Options:
     oracle: str
     mixture: str
 
+    def __post_init__(self) -> None:
+        for name in ("recheck", "accumulate", "reuse", "memo"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        one_of("initial", self.initial, INITIAL)
+        one_of("oracle", self.oracle, ORACLES)
+        if one_of("mixture", self.mixture, MIXTURES) != "stratified" and self.reuse:
+            raise ValueError(f"mixture: expected 'stratified', which reuse implies, got {self.mixture!r} with reuse")
+
     @classmethod
-    def of(cls, variant: str, *, in_float64: bool = True, **given: Any) -> Options:
-        """Return the options of a variant; those in `given` that are not None replace its own.
+    def of(cls, variant: str | Options, *, in_float64: bool = True) -> tuple[str, Options]:
+        """Return the name of a variant, "custom" of options that none has, and its options.
+
+        Where numbers are no float64, "paper" stands for the limit as N grows, whose mixture is stratified.
 
         Raises
         ------
         TypeError, ValueError
-            If an option is of a wrong type or unknown, or if `reuse` comes with the multinomial mixture.
+            If there is no such variant.
         """
-        defaults = VARIANTS[one_of("variant", variant, VARIANTS)]
-        chosen = {name: value for name, value in given.items() if value is not None}
-        for name in ("recheck", "accumulate", "reuse", "memo"):
-            if name in chosen:
-                chosen[name] = flag(name, chosen[name])
-        if "oracle" in chosen:
-            one_of("oracle", chosen["oracle"], ORACLES)
-        mixture = chosen.get("mixture")
-        if mixture is not None:
-            one_of("mixture", mixture, MIXTURES)
-        if chosen.get("reuse", defaults.reuse):
-            if mixture not in (None, "stratified"):
-                raise ValueError(f"mixture: expected 'stratified', which reuse implies, got {mixture!r} with reuse")
-            chosen["mixture"] = "stratified"
-        elif mixture is None and not in_float64:
-            chosen["mixture"] = "stratified"  # the limit of the multinomial mixture as N grows
-        return replace(defaults, **chosen)
+        if isinstance(variant, Options):
+            return next((name for name, options in VARIANTS.items() if options == variant), "custom"), variant
+        if not isinstance(variant, str):
+            raise TypeError(f"variant: expected a name or Options, got {variant!r}")
+        options = VARIANTS[one_of("variant", variant, VARIANTS)]
+        return variant, options if in_float64 else replace(options, mixture="stratified")
 
 
 VARIANTS = {
@@ -133,28 +141,24 @@ class RunParameters:
         cls,
         *,
         n_samples: int,
-        ratio: float | Decimal | None,
-        eps_s: float | Decimal | None,
-        eps_t: float | Decimal | None,
+        ratio: float | Decimal,
         eps_r: float | Decimal,
         ridge: float | Decimal,
         function_class: FunctionClass,
         in_float64: bool = True,
     ) -> RunParameters:
-        """Return the parameters, checked and rounded to float64.
+        """Return the parameters, checked and rounded to float64. The function class chooses the thresholds.
 
         Raises
         ------
         TypeError, ValueError
-            If one is of a wrong type or out of range, if the thresholds are over- or underdetermined, or if `eps_r` is
-            below the resolution of float64.
+            If one is of a wrong type or out of range, if the class has no thresholds, or if `eps_r` is below the
+            resolution of float64.
         """
-        if eps_s is None and eps_t is None and not function_class.is_cone:
-            raise ValueError(
-                f"eps_s, eps_t: expected at least one of them with {function_class!r}, where the ratio alone does not "
-                "decide; got none"
-            )
-        small, large = thresholds(ratio, eps_s, eps_t)
+        wanted = as_real("ratio", ratio)
+        small, large = function_class.thresholds(wanted)
+        if wanted != RATIO and not math.isclose(large / small, wanted):
+            raise ValueError(f"ratio: expected {large / small:g}, which {function_class!r} has, got {wanted:g}")
         regulariser = as_real("eps_r", eps_r)
         if in_float64 and function_class.is_cone and regulariser < float(FLOAT64_EPS_R):
             # The oracle would take rounding errors for new directions, and return True without end.
@@ -176,22 +180,3 @@ def as_real(name: str, value: float | Decimal) -> float:
     if isinstance(value, Real | Decimal) and not isinstance(value, int | float | np.generic):
         value = float(value)
     return as_positive(name, value)
-
-
-def thresholds(
-    ratio: float | Decimal | None, eps_s: float | Decimal | None, eps_t: float | Decimal | None
-) -> tuple[float, float]:
-    """Return (eps_s, eps_t) from any sufficient part of (R, eps_s, eps_t)."""
-    given = {
-        name: as_real(name, value)
-        for name, value in (("ratio", ratio), ("eps_s", eps_s), ("eps_t", eps_t))
-        if value is not None
-    }
-    if len(given) == 3:
-        raise ValueError("ratio, eps_s, eps_t: expected at most two of them, since ratio = eps_t / eps_s; got all")
-    r = given.get("ratio", 2.0)
-    small = given.get("eps_s", given["eps_t"] / r if "eps_t" in given else 1.0)
-    large = given.get("eps_t", r * small)
-    if not (0.0 < small < np.inf and 0.0 < large < np.inf and 0.0 < large / small < np.inf):
-        raise ValueError(f"ratio, eps_s, eps_t: expected numbers within the range of float64, got {given}")
-    return small, large

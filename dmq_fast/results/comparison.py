@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.frames import data_frame
 from dmq_fast._support.html_text import card, grid
@@ -11,6 +11,7 @@ from dmq_fast._support.words import number_of
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.pictures import trajectories_by_purpose
+from dmq_fast.results.result import BaselineResult, DMQResult, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,40 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "compare"]
 
 
-class Comparable(Protocol):
-    """What results of DMQ and of baselines have in common."""
-
-    @property
-    def policy(self) -> Any:
-        """The learned policy."""
-
-    @property
-    def status(self) -> str:
-        """How the run ended."""
-
-    @property
-    def n_trajectories(self) -> int:
-        """Number of trajectories."""
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """Counts of the run."""
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Wall-clock time, with its "total"."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Reasons to doubt the result."""
-
-
 class Comparison:
     """Results side by side. `compare` makes it; notebooks show it as a table, and `str` returns the table as text.
 
     Parameters
     ----------
-    results : mapping of str to Result or BaselineResult
+    results : mapping of str to Result
         By name.
     mdp : FiniteMDP, optional
         The environment of all of them.
@@ -64,7 +37,7 @@ class Comparison:
         number.
     """
 
-    def __init__(self, results: Mapping[str, Comparable], mdp: FiniteMDP | None = None) -> None:
+    def __init__(self, results: Mapping[str, Result], mdp: FiniteMDP | None = None) -> None:
         self.results = dict(results)
         table = [row_of(name, result, mdp) for name, result in self.results.items()]
         names = [name for name in table[0] if any(row[name] is not None for row in table)]
@@ -88,11 +61,7 @@ class Comparison:
         ImportError
             If matplotlib is not installed.
         """
-        drawn = {
-            name: result.counts.get("trajectories") or {"episodes": result.n_trajectories}
-            for name, result in self.results.items()
-        }
-        return trajectories_by_purpose(drawn, width=width)
+        return trajectories_by_purpose({name: one.trajectories for name, one in self.results.items()}, width=width)
 
     def texts(self) -> list[list[str]]:
         """Return the table with its heads, as texts."""
@@ -126,8 +95,8 @@ class Comparison:
         return card("Comparison", number_of(len(rows), "result"), {}, notes=notes, below=below)
 
 
-def compare(results: Iterable[Comparable] | Mapping[str, Comparable], mdp: FiniteMDP | None = None) -> Comparison:
-    """Put results side by side: `Result` of DMQ, and `BaselineResult`.
+def compare(results: Iterable[Result] | Mapping[str, Result], mdp: FiniteMDP | None = None) -> Comparison:
+    """Put results side by side, of any learners.
 
     Parameters
     ----------
@@ -161,17 +130,12 @@ def compare(results: Iterable[Comparable] | Mapping[str, Comparable], mdp: Finit
         raise TypeError(f"results: expected several results, got {type(results).__name__}")
     given = list(results.values() if isinstance(results, Mapping) else results)
     for one in given:
-        if not all(hasattr(one, name) for name in ("policy", "status", "n_trajectories", "counts", "seconds")):
+        if not isinstance(one, Result):
             raise TypeError(f"results: expected results of runs, got {type(one).__name__}")
     if not given:
         raise ValueError("results: expected at least one, got none")
-    names = list(map(str, results)) if isinstance(results, Mapping) else different(map(algorithm_of, given))
+    names = list(map(str, results)) if isinstance(results, Mapping) else different(one.name for one in given)
     return Comparison(dict(zip(names, given, strict=True)), mdp)
-
-
-def algorithm_of(result: Comparable) -> str:
-    """Return the name of a baseline, or "dmq" with its variant."""
-    return str(getattr(result, "algorithm", None) or f"dmq {getattr(result, 'variant', '')}".strip())
 
 
 def different(names: Iterable[str]) -> list[str]:
@@ -184,18 +148,19 @@ def different(names: Iterable[str]) -> list[str]:
     return [f"{name} {every[: i + 1].count(name)}" if every.count(name) > 1 else name for i, name in enumerate(every)]
 
 
-def row_of(name: str, result: Comparable, mdp: FiniteMDP | None) -> dict[str, Any]:
+def row_of(name: str, result: Result, mdp: FiniteMDP | None) -> dict[str, Any]:
     """Return the row of a result."""
-    value = getattr(result, "value", None) if mdp is None else mdp.value(result.policy)
+    estimate = result.value if isinstance(result, BaselineResult) else None
+    value = estimate if mdp is None else float(mdp.value(result.policy))
     return {
         "name": name,
-        "algorithm": algorithm_of(result),
+        "algorithm": result.name,
         "status": result.status,
         "trajectories": result.n_trajectories,
         "value": value,
         "loss": None if mdp is None or value is None else float(mdp.optimal_value) - value,
         "oracle_calls": result.counts.get("oracle_calls"),
-        "largest_cover": max(getattr(result, "cover_sizes", ()), default=0) or None,
+        "largest_cover": max(result.cover_sizes) if isinstance(result, DMQResult) else None,
         "seconds": result.seconds["total"],
         "warnings": len(result.warnings),
     }

@@ -1,4 +1,4 @@
-"""The history of a run: every oracle call, and the potential at each True."""
+"""What runs record on the way: every oracle call with the potential at each True, and learning curves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.words import number_of
 
-__all__ = ["RETURNED", "History", "OracleCall"]
+__all__ = ["RETURNED", "Curve", "History", "OracleCall"]
 
 RETURNED = -1
 """Value of `target` and `action` in an oracle call that tests the returned policy instead of a pi_h^a."""
@@ -159,3 +159,24 @@ class History(Sequence[OracleCall]):
 
     def __repr__(self) -> str:
         return f"<History of {number_of(self.n_calls, 'oracle call')}>"
+
+
+class Curve(NamedTuple):
+    """The learning curve at the checkpoints of a run.
+
+    Attributes
+    ----------
+    episodes : numpy.ndarray of int64, shape (m,)
+        Episodes learned from, ascending.
+    value : numpy.ndarray, shape (m,)
+        Value of the policy that would be returned after so many episodes.
+    standard_error : numpy.ndarray, shape (m,)
+        0 where the value is exact.
+    reward : numpy.ndarray, shape (m,)
+        Sum of the returns of all episodes so far; the regret is ``episodes * optimal_value - reward``.
+    """
+
+    episodes: NDArray[np.int64]
+    value: NDArray[np.float64]
+    standard_error: NDArray[np.float64]
+    reward: NDArray[np.float64]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,26 +34,30 @@ from dmq_fast.plotting.style import (
     wrapped,
 )
 from dmq_fast.policy import Policy
-from dmq_fast.theory import printed_cover_bound, sure_cover_bound
-from dmq_fast.theory.certificate import RunRecord, is_plain_linear, level_records, n_initial
+from dmq_fast.results.history import History
+from dmq_fast.table_policy import TablePolicy
+from dmq_fast.theory.bounds import printed_cover_bound, sure_cover_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["cover_and_potential", "has_potential", "oracle_values", "trajectories_by_purpose", "visits"]
+__all__ = ["cover_and_potential", "learning_curve", "oracle_values", "trajectories_by_purpose", "visits"]
 
 # Number of markers from which a picture draws them as pixels, so that its file stays small.
 MANY = 4000
 
 
-def has_potential(result: RunRecord) -> bool:
-    """Whether `cover_and_potential` can draw a run that has covers."""
-    potentials = result.history.potentials
-    return is_plain_linear(result) and not (potentials.size > 0 and bool(np.isnan(potentials).all()))
-
-
-def cover_and_potential(result: RunRecord, *, width: float = WIDTH, height: float = 3.9) -> Figure:
+def cover_and_potential(
+    records: Sequence[Mapping[str, Any]],
+    initial: int,
+    dimension: int,
+    ratio: float,
+    eps_r: float,
+    *,
+    width: float = WIDTH,
+    height: float = 3.9,
+) -> Figure:
     """Draw |Pi_h| by level with its bounds, and the potential of Lemma A.5 after each True.
 
     The second panel shows the proof of the lemma: log det(S + eps_r I) starts at d log eps_r, every True raises it by
@@ -62,29 +66,30 @@ def cover_and_potential(result: RunRecord, *, width: float = WIDTH, height: floa
 
     Parameters
     ----------
-    result : Result
+    records : sequence of mappings
+        As `DMQResult.levels` yields them, of a run with linear functions.
+    initial : int
+        Number of initial policies of every cover.
+    dimension : int
+    ratio, eps_r : float
+        Constants of the run.
 
     Raises
     ------
     ValueError
-        If the function class is not `LinearClass()`, or the result was saved without the potential.
+        If the result was saved without the potential.
     """
-    if not is_plain_linear(result):
-        raise ValueError(f"result: expected the linear class without matrices, got {result.function_class}")
-    dimension, horizon = result.theta.shape[2], len(result.cover)
-    given = result.parameters
-    ratio, eps_r, initial = given["ratio"], given["eps_r"], n_initial(result)
+    sizes, horizon = [record["cover_size"] for record in records], len(records)
     printed, sure = printed_cover_bound(dimension, eps_r), sure_cover_bound(dimension, ratio, eps_r, initial)
-    records = list(level_records(result))
     steps = [step for record in records for step in record["raises"]]
     if steps and all(math.isnan(step["after"]) for step in steps):
         raise ValueError("result: expected the potential at each True, which its file does not hold")
     with canvas(width, height) as figure:
         top, bottom = figure.subplots(2, 1, height_ratios=(1, 1.35))
-        plot_cover(top, result.cover_sizes, printed, sure)
+        plot_cover(top, sizes, printed, sure)
         top.set(xlabel="level $h$", xlim=(-0.7, horizon - 0.3))
         base = dimension * math.log(eps_r)
-        far = min(max(sure, printed), 3 * max(result.cover_sizes) + 10) * 1.04
+        far = min(max(sure, printed), 3 * max(sizes) + 10) * 1.04
         n = np.linspace(float(initial), far, 300)
         ceiling = dimension * np.log1p(n / (dimension * eps_r))
         floor = (n - initial) * math.log1p(ratio)
@@ -168,26 +173,27 @@ def plot_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> N
     whole_numbers(axes.yaxis)
 
 
-def oracle_values(result: RunRecord, *, width: float = WIDTH, height: float = 2.3) -> Figure:
+def oracle_values(history: History, threshold: float, *, width: float = WIDTH, height: float = 2.3) -> Figure:
     """Draw the value v of every oracle call, the threshold eps_t, and which calls were True.
 
     Parameters
     ----------
-    result : Result
-        Result of a run with ``oracle="value"``.
+    history : History
+        That of a run with ``oracle="value"``.
+    threshold : float
+        eps_t of the run.
 
     Raises
     ------
     ValueError
         If the run has made no oracle calls, or computed no values.
     """
-    columns = result.history.columns()
+    columns = history.columns()
     v, trues = columns["value"], columns["decision"]
     if v.size == 0:
         raise ValueError("result: expected a run with oracle calls, got none")
     if np.isnan(v).all():
         raise ValueError('result: expected values of the oracle; this run had oracle="decision"')
-    threshold = result.parameters["eps_t"]
     calls = np.arange(1, v.size + 1)
     # v is 0 if all features seen were 0; a logarithmic axis has no 0.
     positive = v[v > 0.0]
@@ -214,7 +220,7 @@ def oracle_values(result: RunRecord, *, width: float = WIDTH, height: float = 2.
 
 def visits(
     mdp: FiniteMDP,
-    policies: Policy | Sequence[Sequence[Policy]],
+    policies: Policy | TablePolicy | Sequence[Sequence[Policy]],
     *,
     least: float = 1e-4,
     width: float = WIDTH,
@@ -225,8 +231,9 @@ def visits(
     Parameters
     ----------
     mdp : FiniteMDP
-    policies : Policy, or sequence of H sequences of Policy
-        A policy; or covers such as `Result.cover`, for which level h shows the mean over Pi_h, the distribution of D_h.
+    policies : Policy or TablePolicy, or sequence of H sequences of Policy
+        A policy; or covers such as `DMQResult.cover`, for which level h shows the mean over Pi_h, the distribution of
+        D_h.
     least : float, default 1e-4
         Probability of the palest colour. States with a smaller positive probability have this colour, too; states that
         are never visited have none.
@@ -236,7 +243,7 @@ def visits(
     ValueError
         If a policy does not fit the MDP, or there is not a cover for every level.
     """
-    if isinstance(policies, Policy):
+    if isinstance(policies, Policy | TablePolicy):
         levels = list(mdp.occupancy(policies))
     else:
         if len(policies) != mdp.horizon or not all(policies):
@@ -277,6 +284,38 @@ def visits(
     return figure
 
 
+def learning_curve(
+    episodes: NDArray[np.int64],
+    value: NDArray[np.float64],
+    standard_error: NDArray[np.float64],
+    optimum: float | None = None,
+    *,
+    width: float = WIDTH,
+    height: float = 2.1,
+) -> Figure:
+    """Draw the value of a policy against the episodes that it was learned from, with two standard errors.
+
+    Parameters
+    ----------
+    episodes, value, standard_error : numpy.ndarray, shape (m,)
+        Of the checkpoints; see `Curve`.
+    optimum : float, optional
+        Value of the best policy.
+    """
+    with canvas(width, height) as figure:
+        axes = figure.subplots()
+        axes.fill_between(
+            episodes, value - 2 * standard_error, value + 2 * standard_error, color=BLUE, alpha=0.25, linewidth=0
+        )
+        axes.plot(episodes, value, color=BLUE, linewidth=1.0, marker="o", markersize=2)
+        axes.set(xscale="log", xlabel="episodes", ylabel="value of the policy")
+        axes.set_ylim(bottom=min(0.0, float(value.min())))
+        if optimum is not None:
+            axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
+            label_ends(figure, {axes: [End("$V^*$", Look(MUTED, "", REFERENCE), 0.0, optimum)]})
+    return figure
+
+
 PURPOSES = {
     "check": ("checks", BLUE),
     "regression": ("regression", ORANGE),
@@ -292,34 +331,24 @@ OTHERS = (OLIVE, INK)
 """Colours of further purposes; from the third on, hatches differ."""
 
 
-class Counted(Protocol):
-    """A `Result`, as far as the numbers of its trajectories go."""
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """Counts of the run, "trajectories" by purpose among them."""
-
-
 def trajectories_by_purpose(
-    results: Mapping[str, Counted | Mapping[str, int]], *, width: float = WIDTH, height: float | None = None
+    runs: Mapping[str, Mapping[str, int]], *, width: float = WIDTH, height: float | None = None
 ) -> Figure:
     """Draw the numbers of trajectories by purpose, with one bar for each run.
 
     Parameters
     ----------
-    results : mapping of str to Result, or to a mapping of purpose to number
-        By name; `Result.counts` has the numbers as "trajectories".
+    runs : mapping of str to mapping of str to int
+        By name of the run: the numbers by purpose, as `Result.trajectories` has them.
 
     Raises
     ------
     ValueError
-        If there are no results.
+        If there are no runs.
     """
-    if not results:
-        raise ValueError("results: expected at least one, got none")
-    counts = {
-        name: dict(one if isinstance(one, Mapping) else one.counts["trajectories"]) for name, one in results.items()
-    }
+    if not runs:
+        raise ValueError("runs: expected at least one, got none")
+    counts = {name: dict(one) for name, one in runs.items()}
     total = max(max(sum(one.values()) for one in counts.values()), 1)
     drawn = {name for one in counts.values() for name, n in one.items() if n}
     purposes = {name: (*PURPOSES[name], "") for name in PURPOSES if name in drawn}

@@ -1,14 +1,17 @@
-"""The result of a run, and the reading of one from a file."""
+"""The results of runs: a small base, and one class for each kind of learner."""
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmq_fast._support.checks import integer
 from dmq_fast._support.html_text import card
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of
@@ -16,106 +19,75 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.policy import Policy
 from dmq_fast.results import pictures, saved
-from dmq_fast.results.history import History
-from dmq_fast.theory.certificate import Certificate, certificate
+from dmq_fast.results.history import Curve, History
+from dmq_fast.table_policy import TablePolicy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Result", "load"]
+__all__ = ["COMPLETE", "BaselineResult", "DMQResult", "Result", "SelfStoppingResult", "load"]
 
-PICTURES = ("cover", "oracle", "trajectories", "visits")
-"""What `Result.plot` draws."""
+COMPLETE = ("finished", "ended")
+"""Statuses of runs that came to their own end: by a rule that promises something, or without one."""
+
+LARGEST_LOG = 700.0
+"""Largest x whose exp(x) is computed; float64 overflows at 709."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Result:
-    """Result of `DMQ.learn`. Results are compared by identity.
+    """What the results of all learners have in common. Results are compared by identity.
 
     Attributes
     ----------
-    policy : Policy
-        Policy that is greedy on `theta`; at levels that a budget left unlearned, the initial policy.
-    theta : numpy.ndarray, shape (H, K, d)
-        Estimates theta_h^a; zero at levels never learned. Of a run in extended precision they are rounded to float64;
-        the rules of `policy`, see `rules.ExactGreedy`, hold them exactly, in memory and in a file.
-    cover : tuple of H tuples of Policy
-        Policy cover Pi_h by level.
-    history : History
-        Every oracle call.
+    policy : Policy or TablePolicy
+        The learned policy.
+    theta : numpy.ndarray of shape (H, K, d), or None
+        Estimates theta_h^a of Q*, on which the policy is greedy; None of algorithms that learn a table.
     status : str
-        "finished", or the reason why the run ended early: "max_trajectories", "max_policies", "max_seconds",
-        "n_samples", "interrupted".
-    variant : str
-        Name of the variant.
-    options, parameters : dict
-        Settings of the run: the fields of `covers.options.Options` and `RunParameters`, and R as "ratio".
-    function_class : dict
-        Description of the function class by its method `describe`: "name", and whatever else identifies it.
+        "finished": the run stopped by its own rule, and the result has what this rule promises. "ended": the run came
+        to its end, which promises nothing. Else the budget that was used up ("max_trajectories", "max_policies",
+        "max_seconds", "n_samples"), "contradiction" (docs/adaptive.md), "interrupted" by Ctrl-C, "failed" by an
+        exception, or "running".
+    parameters : dict
+        Numbers that the run was given, JSON-able.
     counts : dict
-        "trajectories" by purpose (check: Algorithm 3; regression, states: Algorithm 2; final: test of the returned
-        policy), "oracle_calls", "trues", "algorithm_2_runs", "sampler_calls".
+        Counts of the run, JSON-able.
     seconds : dict
         Wall-clock time by phase, and "total".
     key : tuple of two int
-        The run's 128-bit key; ``DMQ(..., rng=Stream.from_key(key))`` repeats it.
+        The run's 128-bit key; ``rng=Stream.from_key(key)`` repeats it.
     warnings : tuple of str
         Reasons to doubt the result.
-    stopping : dict, optional
-        Of the variant "adaptive", which has no cover, no history and no options: "reason" why the run stopped,
-        "tests_made", "test_size" (fresh trajectories of the final test, 0 if none was passed), their "mean_return" and
-        an "interval" of confidence 1 - delta for the value, "gaps" by level (largest mean gain by an outcome that was
-        never seen), "largest_v" by level (largest v of the oracle on one state of the test), "loss_quantile" of the
-        bootstrap, "p_min", the chance of the rarest outcome that was looked for, and "disagreements": the rows where
-        returns and fit differ by more than chance.
-
-    Examples
-    --------
-    >>> import dmq_fast as dmq
-    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
-    >>> result = dmq.DMQ(env, n_samples=20, rng=1).learn()
-    >>> result.status, result.cover_sizes, result.warnings
-    ('finished', (1, 2, 2, 2, 2), ())
-    >>> env.value(result.policy) == env.optimal_value
-    True
     """
 
-    policy: Policy
-    theta: NDArray[np.float64]
-    cover: tuple[tuple[Policy, ...], ...]
-    history: History
+    policy: Policy | TablePolicy
+    theta: NDArray[np.float64] | None
     status: str
-    variant: str
-    options: dict[str, Any]
     parameters: dict[str, Any]
-    function_class: dict[str, Any]
     counts: dict[str, Any]
     seconds: dict[str, float]
     key: tuple[int, int]
     warnings: tuple[str, ...]
-    stopping: dict[str, Any] | None = None
+
+    PICTURES: ClassVar[tuple[str, ...]] = ("trajectories", "visits")
+    """What `plot` draws."""
 
     @property
-    def cover_sizes(self) -> tuple[int, ...]:
-        """Number of policies |Pi_h| by level."""
-        return tuple(len(policies) for policies in self.cover)
+    def name(self) -> str:
+        """Name of the algorithm, with its variant."""
+        raise NotImplementedError
+
+    @property
+    def trajectories(self) -> Mapping[str, int]:
+        """Numbers of trajectories by purpose."""
+        by_purpose: dict[str, int] = self.counts["trajectories"]
+        return by_purpose
 
     @property
     def n_trajectories(self) -> int:
-        """Number of trajectories drawn for all purposes."""
-        return sum(self.counts["trajectories"].values())
-
-    def certificate(self, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> Certificate:
-        """Compare the run with the lemmas of the paper; see `dmq_fast.theory.certificate.certificate`.
-
-        Raises
-        ------
-        ValueError
-            If the run was of the variant "adaptive", which the lemmas are not about; `stopping` has what it promises.
-        """
-        if self.stopping is not None:
-            raise ValueError(f"certificate: expected a run with covers, got one of the variant {self.variant!r}")
-        return certificate(self, mdp, epsilon=epsilon)
+        """Number of trajectories that were learned from, of all purposes."""
+        return sum(self.trajectories.values())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to `path` (.npz, no pickles): first to a temporary file, which then replaces `path`.
@@ -125,19 +97,20 @@ class Result:
         OSError
             If the file cannot be written; an earlier file at `path` is unharmed.
         """
-        saved.write(path, self)
+        saved.write(path, KIND_OF[type(self)], {field.name: getattr(self, field.name) for field in fields(self)})
 
     def plot(self, what: str | None = None, *, mdp: FiniteMDP | None = None, width: float = WIDTH) -> Figure:
         """Draw a picture of the run, which notebooks show; ``result.plot().savefig("run.pdf")`` saves it.
 
         Parameters
         ----------
-        what : {"cover", "oracle", "trajectories", "visits"}, optional
-            "cover": the policies by level, and the potential of Lemma A.5. "oracle": the value of every call of a run
-            with ``oracle="value"``. "trajectories": their numbers by purpose. "visits": where the returned policy goes
-            in `mdp`. By default "cover", or "trajectories" where a run has no cover of linear functions.
+        what : str, optional
+            One of `PICTURES`. "trajectories": their numbers by purpose. "visits": where the returned policy goes in
+            `mdp`. Of a `DMQResult` also "cover", the policies by level and the potential of Lemma A.5, and "oracle",
+            the value of every call of a run with the option ``oracle="value"``. Of a `BaselineResult` also "curve", the
+            value at the checkpoints. By default the first that can be drawn of the run.
         mdp : FiniteMDP, optional
-            The environment, for "visits".
+            The environment, for "visits"; a "curve" shows its optimum.
         width : float, default 3.3
             Width in inches.
 
@@ -148,51 +121,337 @@ class Result:
         ValueError
             If there is no such picture, or it cannot be drawn of this run.
         """
-        covered = self.stopping is None
-        if what is None:
-            what = "cover" if covered and pictures.has_potential(self) else "trajectories"
-        if what not in PICTURES:
-            raise ValueError(f"what: expected one of {', '.join(PICTURES)}, got {what!r}{suggestion(what, PICTURES)}")
+        what = self.first_picture() if what is None else what
+        if what not in self.PICTURES:
+            raise ValueError(
+                f"what: expected one of {', '.join(self.PICTURES)}, got {what!r}{suggestion(what, self.PICTURES)}"
+            )
         if what == "visits":
             if mdp is None:
                 raise ValueError("mdp: expected the environment of the run for its visits, got none")
             return pictures.visits(mdp, self.policy, width=width)
         if what == "trajectories":
-            return pictures.trajectories_by_purpose({self.variant: self}, width=width)
-        if not covered:
-            raise ValueError(f"what: expected trajectories or visits of a run without a cover, got {what!r}")
-        draw = pictures.cover_and_potential if what == "cover" else pictures.oracle_values
-        return draw(self, width=width)
+            return pictures.trajectories_by_purpose({self.name: self.trajectories}, width=width)
+        return self.draw(what, mdp, width)
 
-    def _repr_html_(self) -> str:
-        """Return the most important numbers for notebooks."""
-        counts = self.counts
-        purposes = ", ".join(f"{name} {n:,}" for name, n in counts["trajectories"].items() if n)
-        entries: dict[str, object] = {
+    def first_picture(self) -> str:
+        """Return the name of the picture that `plot` draws by default."""
+        return self.PICTURES[0]
+
+    def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
+        """Draw a picture that this class alone has."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, object]:
+        """Return the most important numbers as texts, for notebooks."""
+        purposes = ", ".join(f"{name} {n:,}" for name, n in self.trajectories.items() if n)
+        return {
             "status": self.status,
             "trajectories": f"{self.n_trajectories:,}" + (f" ({purposes})" if purposes else ""),
         }
-        if self.stopping is None:
-            entries["oracle calls"] = f"{counts['oracle_calls']:,}, {counts['trues']:,} True"
-            entries["largest cover"] = number_of(max(self.cover_sizes), "policy")
-        else:
-            low, high = self.stopping["interval"]
-            entries["why it stopped"] = self.stopping["reason"]
-            entries["value of the policy"] = f"in [{low:.3g}, {high:.3g}]"
-        entries["seconds"] = f"{self.seconds['total']:.3g}"
-        sizes = "H = {}, K = {}, d = {}".format(*self.theta.shape)
-        return card("Result", f"DMQ, {self.variant}, {sizes}", entries, notes=self.warnings)
+
+    def _repr_html_(self) -> str:
+        """Return the most important numbers for notebooks."""
+        sizes = "" if self.theta is None else ", H = {}, K = {}, d = {}".format(*self.theta.shape)
+        entries = self.facts() | {"seconds": f"{self.seconds['total']:.3g}"}
+        return card(type(self).__name__, f"{self.name}{sizes}", entries, notes=self.warnings)
+
+    def in_short(self) -> str:
+        """Return what `repr` tells between the number of trajectories and that of the warnings."""
+        return ""
 
     def __repr__(self) -> str:
-        covers = "" if self.stopping is not None else f"|Pi_h| <= {max(self.cover_sizes)}, "
-        return (
-            f"<Result: {self.status}, {self.variant}, {number_of(self.n_trajectories, 'trajectory')}, "
-            f"{covers}{number_of(len(self.warnings), 'warning')}>"
+        parts = [self.status, number_of(self.n_trajectories, "trajectory"), self.in_short()]
+        parts.append(number_of(len(self.warnings), "warning"))
+        return f"<{type(self).__name__}: {self.name}, {', '.join(filter(None, parts))}>"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class DMQResult(Result):
+    """Result of `DMQ.learn`.
+
+    The policy is greedy on theta; at levels that a budget left unlearned, it is the initial policy. theta is zero
+    there. Of a run in extended precision theta is rounded to float64; the rules of the policy, see
+    `rules.ExactGreedy`, hold it exactly, in memory and in a file.
+
+    Attributes
+    ----------
+    variant : str
+        Name of the variant, "custom" of options that no variant has.
+    options : dict
+        The fields of `covers.options.Options`.
+    parameters : dict
+        The fields of `covers.options.RunParameters`, and R as "ratio".
+    function_class : dict
+        Description of the function class by its method `describe`: "name", and whatever else identifies it.
+    cover : tuple of H tuples of Policy
+        Policy cover Pi_h by level.
+    history : History
+        Every oracle call.
+    counts : dict
+        "trajectories" by purpose (check: Algorithm 3; regression, states: Algorithm 2; final: test of the returned
+        policy), "oracle_calls", "trues", "algorithm_2_runs", "sampler_calls".
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
+    >>> result = dmq.DMQ(env, n_samples=20, rng=1).learn()
+    >>> result.status, result.cover_sizes, result.warnings
+    ('ended', (1, 2, 2, 2, 2), ())
+    >>> env.value(result.policy) == env.optimal_value
+    True
+    """
+
+    policy: Policy
+    theta: NDArray[np.float64]
+    variant: str
+    options: dict[str, Any]
+    function_class: dict[str, Any]
+    cover: tuple[tuple[Policy, ...], ...]
+    history: History
+
+    PICTURES: ClassVar[tuple[str, ...]] = ("cover", "oracle", "trajectories", "visits")
+
+    @property
+    def name(self) -> str:
+        """The variant, as in "dmq sound"."""
+        return f"dmq {self.variant}"
+
+    @property
+    def cover_sizes(self) -> tuple[int, ...]:
+        """Number of policies |Pi_h| by level."""
+        return tuple(len(policies) for policies in self.cover)
+
+    @property
+    def is_plain_linear(self) -> bool:
+        """Whether the functions are those of section 6, with the identity as regulariser and penalty."""
+        given = self.function_class
+        return bool(given["name"] == "linear" and given.get("regularizer") is None and given.get("penalty") is None)
+
+    @property
+    def has_potential(self) -> bool:
+        """Whether the potential of Lemma A.5 can be drawn: of linear functions, if it was recorded at any True."""
+        potentials = self.history.potentials
+        return self.is_plain_linear and not (potentials.size > 0 and bool(np.isnan(potentials).all()))
+
+    @property
+    def n_initial(self) -> int:
+        """Number of initial policies of every cover."""
+        columns = self.history.columns()
+        raised = columns["level"][columns["decision"]]
+        if self.status == "max_policies":
+            raised = raised[:-1]  # The budget refused the policy of the last True.
+        trues = np.bincount(raised, minlength=len(self.cover))
+        # An interrupt between a True and its policy leaves one level short.
+        return int((np.array(self.cover_sizes) - trues).max())
+
+    def levels(self) -> Iterator[dict[str, Any]]:
+        """Yield the record of each level: its cover, its oracle calls and their Trues; see `theory.certificate`."""
+        columns = self.history.columns()
+        trues = np.flatnonzero(columns["decision"])
+        raised: list[list[dict[str, Any]]] = [[] for _ in self.cover]
+        for call, (before, after) in zip(trues.tolist(), self.history.potentials.tolist(), strict=True):
+            factor = math.exp(min(after - before, LARGEST_LOG))
+            step = {"call": call, "before": before, "after": after, "factor": factor}
+            raised[columns["level"][call]].append(step)
+        initial = self.n_initial
+        for steps in raised:
+            for i, step in enumerate(steps):
+                step["policies"] = initial + i + 1
+        with_value = ~columns["decision"] & ~np.isnan(columns["value"])
+        for level, policies in enumerate(self.cover):
+            here = columns["level"] == level
+            v = columns["value"][here & with_value]
+            yield {
+                "level": level,
+                "cover_size": len(policies),
+                "oracle_calls": int(here.sum()),
+                "trues": len(raised[level]),
+                "nearest_false": float(v.max() / self.parameters["eps_t"]) if v.size else None,
+                "raises": raised[level],
+            }
+
+    def first_picture(self) -> str:
+        """Return "cover", or "trajectories" of a run whose potential was not recorded."""
+        return "cover" if self.has_potential else "trajectories"
+
+    def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
+        """Draw the cover, or the values of the oracle."""
+        given = self.parameters
+        if what == "oracle":
+            return pictures.oracle_values(self.history, given["eps_t"], width=width)
+        if not self.is_plain_linear:
+            raise ValueError(f"what: expected a run of the linear class without matrices, got {self.function_class}")
+        return pictures.cover_and_potential(
+            list(self.levels()), self.n_initial, self.theta.shape[2], given["ratio"], given["eps_r"], width=width
         )
+
+    def facts(self) -> dict[str, object]:
+        """Return the most important numbers, those of the oracle and the covers included."""
+        return super().facts() | {
+            "oracle calls": f"{self.counts['oracle_calls']:,}, {self.counts['trues']:,} True",
+            "largest cover": number_of(max(self.cover_sizes), "policy"),
+        }
+
+    def in_short(self) -> str:
+        """Return the size of the largest cover."""
+        return f"|Pi_h| <= {max(self.cover_sizes)}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class SelfStoppingResult(Result):
+    """Result of `SelfStopping.learn`. The policy is greedy on theta.
+
+    Attributes
+    ----------
+    parameters : dict
+        "epsilon", "delta", "p_min" and "log_confidence", of `stopping.aim.Aim`, and numbers of a `Tuning` that are not
+        the default ones.
+    counts : dict
+        "trajectories" by purpose: explore, refine (the noise), test.
+    stopping : dict
+        "reason" why the run stopped, "tests_made", "test_size" (fresh trajectories of the final test, 0 if none was
+        passed), their "mean_return" and an "interval" of confidence 1 - delta for the value, "gaps" by level (largest
+        mean gain by an outcome that was never seen), "largest_v" by level (largest v of the oracle on one state of the
+        test), "loss_quantile" of the bootstrap, "p_min", the chance of the rarest outcome that was looked for, and
+        "disagreements": the rows where returns and fit differ by more than chance.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=10, n_actions=3, rng=0)
+    >>> result = dmq.learn(env, epsilon=0.1, rng=1)
+    >>> result.status, result.epsilon, result.mode
+    ('finished', 0.1, 'strict')
+    >>> low, high = result.interval
+    >>> low < env.value(result.policy) < high
+    True
+    """
+
+    policy: Policy
+    theta: NDArray[np.float64]
+    stopping: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Return "self-stopping"."""
+        return "self-stopping"
+
+    @property
+    def epsilon(self) -> float:
+        """Accuracy that the run was to reach."""
+        return float(self.parameters["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """Probability with which the run may fail."""
+        return float(self.parameters["delta"])
+
+    @property
+    def mode(self) -> str:
+        """Return "quick" of a run that excluded outcomes by fewer visits, else "strict"."""
+        quick = np.isclose(self.parameters["log_confidence"], -np.log(self.delta))
+        return "quick" if quick else "strict"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of confidence 1 - delta for the value of the policy."""
+        low, high = self.stopping["interval"]
+        return low, high
+
+    def facts(self) -> dict[str, object]:
+        """Return the most important numbers, and why the run stopped."""
+        low, high = self.interval
+        return super().facts() | {
+            "why it stopped": self.stopping["reason"],
+            "value of the policy": f"in [{low:.3g}, {high:.3g}]",
+        }
+
+    def in_short(self) -> str:
+        """Return the interval for the value of the policy."""
+        low, high = self.interval
+        return f"value in [{low:.3g}, {high:.3g}]"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class BaselineResult(Result):
+    """Result of `Baseline.learn`. The policy is greedy on the estimates, without exploration.
+
+    Attributes
+    ----------
+    algorithm : str
+        Its name in the registry.
+    theta : numpy.ndarray of shape (H, K, d), or None
+        The estimates, for algorithms whose Q functions are linear in the features.
+    table : tuple of H numpy.ndarray (S_h, K), or None
+        The estimates, for tabular algorithms.
+    curve : Curve
+    returns : numpy.ndarray, shape (n_trajectories,)
+        Sum of rewards of each episode.
+    status : str
+        "max_trajectories" where an algorithm that has a rule when to stop learned from all its episodes and did not
+        meet it; else as in `Result`.
+    counts : dict
+        "episodes", "transitions", "evaluation_trajectories", and further counts of the algorithm.
+    seconds : dict
+        Wall-clock time "learning", "evaluation" and "total".
+    """
+
+    algorithm: str
+    table: tuple[NDArray[np.float64], ...] | None
+    curve: Curve
+    returns: NDArray[np.float64]
+
+    PICTURES: ClassVar[tuple[str, ...]] = ("curve", "trajectories", "visits")
+
+    @property
+    def name(self) -> str:
+        """The algorithm."""
+        return self.algorithm
+
+    @property
+    def trajectories(self) -> Mapping[str, int]:
+        """Number of episodes learned from, as "episodes"."""
+        return {"episodes": len(self.returns)}
+
+    @property
+    def value(self) -> float:
+        """Value of the policy, as at the last checkpoint; see `Curve`."""
+        return float(self.curve.value[-1])
+
+    def first_above(self, mean: float, every: int = 100) -> int | None:
+        """Return the first multiple of `every` episodes whose returns so far average more than `mean`, or None."""
+        ends = np.arange(integer("every", every, 1), self.n_trajectories + 1, every)
+        above = np.cumsum(self.returns)[ends - 1] > mean * ends
+        return int(ends[above.argmax()]) if above.any() else None
+
+    def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
+        """Draw the learning curve."""
+        optimum = None if mdp is None else float(mdp.optimal_value)
+        return pictures.learning_curve(*self.curve[:3], optimum, width=width)
+
+    def facts(self) -> dict[str, object]:
+        """Return the most important numbers."""
+        return {"status": self.status, "episodes": f"{self.n_trajectories:,}", "value": f"{self.value:.6g}"}
+
+    def in_short(self) -> str:
+        """Return the value of the policy."""
+        return f"value {self.value:.6g}"
+
+
+KINDS: dict[str, type[Result]] = {
+    "dmq": DMQResult,
+    "self-stopping": SelfStoppingResult,
+    "baseline": BaselineResult,
+}
+"""Classes of results by their kind in a file."""
+
+KIND_OF = {made: kind for kind, made in KINDS.items()}
 
 
 def load(path: str | os.PathLike[str]) -> Result:
-    """Read a result written by `Result.save`.
+    """Read a result written by `Result.save`, of any kind.
 
     Raises
     ------
@@ -213,4 +472,5 @@ def load(path: str | os.PathLike[str]) -> Result:
     >>> again.policy == result.policy, again.history == result.history
     (True, True)
     """
-    return Result(**saved.read(path))
+    kind, contents = saved.read(path)
+    return KINDS[kind](**contents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,81 +17,69 @@ from dmq_fast._support.json_text import Form, check_form, from_json, to_json
 from dmq_fast._version import __version__
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
 from dmq_fast.policy import Policy
-from dmq_fast.results.history import History, OracleCall
+from dmq_fast.results.history import Curve, History, OracleCall
 from dmq_fast.rules import ExactGreedy
+from dmq_fast.table_policy import TablePolicy
 
-__all__ = ["STOPPING", "WITH_COVERS", "read", "write"]
+__all__ = ["FORMS", "read", "write"]
 
-# Versions of the file format: raised whenever an older reader could not understand a newer file. Results without
-# covers, of runs that stop by themselves, have the second.
-FORMAT, STOPPING_FORMAT = 1, 2
+# Versions of the file format: raised whenever an older reader could not understand a newer file. Each kind of result
+# has its own. Format 2 is that of self-stopping runs in 0.2.0, which have empty covers.
+FORMATS = {"dmq": 1, "self-stopping": 3, "baseline": 4}
+KINDS = {number: kind for kind, number in FORMATS.items()} | {2: "self-stopping"}
 
 ANY_RUN: dict[str, Form] = {
     "status": str,
-    "variant": str,
-    "options": dict,
     "parameters": dict,
-    "function_class": {"name": str},
-    "counts": {"trajectories": {...: int}},
+    "counts": dict,
     "seconds": {"total": float, ...: float},
     "key": [str, str],
     "warnings": [str],
 }
-WITH_COVERS = ANY_RUN | {
-    "parameters": {"n_samples": int, "eps_t": float, "eps_r": float, "ratio": float},
-    "counts": ANY_RUN["counts"] | dict.fromkeys(("oracle_calls", "trues", "algorithm_2_runs", "sampler_calls"), int),
+FORMS: dict[str, dict[str, Form]] = {
+    "dmq": ANY_RUN
+    | {
+        "variant": str,
+        "options": dict,
+        "parameters": {"n_samples": int, "eps_t": float, "eps_r": float, "ratio": float},
+        "function_class": {"name": str},
+        "counts": {
+            "trajectories": {...: int},
+            **dict.fromkeys(("oracle_calls", "trues", "algorithm_2_runs", "sampler_calls"), int),
+        },
+    },
+    "self-stopping": ANY_RUN
+    | {
+        "parameters": dict.fromkeys(("epsilon", "delta", "p_min", "log_confidence"), float),
+        "counts": {"trajectories": {...: int}},
+        "stopping": {
+            "reason": str,
+            "tests_made": int,
+            "test_size": int,
+            "mean_return": int | float | None,
+            "interval": [float, float],
+            "loss_quantile": float,
+            "p_min": float,
+            "disagreements": [dict],
+        },
+    },
+    "baseline": ANY_RUN | {"algorithm": str},
 }
-STOPPING = ANY_RUN | {
-    "stopping": {
-        "reason": str,
-        "tests_made": int,
-        "test_size": int,
-        "mean_return": int | float | None,
-        "interval": [float, float],
-        "loss_quantile": float,
-        "p_min": float,
-        "disagreements": [dict],
-    }
-}
-"""What the headers hold that the package reads of a result."""
+"""What the headers hold that the package reads of a result, by kind."""
 
 
-def write(path: str | os.PathLike[str], result: Any) -> None:
+def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:
     """Write the fields of a `Result` to a file; see `Result.save`."""
     path = Path(path).resolve()
-    table = RuleTable()
-    arrays = {
-        "policy": table.encode([result.policy]),
-        "cover": table.encode([policy for policies in result.cover for policy in policies]).reshape(
-            -1, len(result.policy.rules)
-        ),
-        "cover_sizes": np.array(result.cover_sizes, dtype=np.int64),
-        "theta": result.theta,
-        **{f"history_{name}": column for name, column in result.history.columns().items()},
-        "history_potentials": result.history.potentials,
-        **table.arrays(result.theta.shape[1:]),
-    }
-    header = {
-        "format": FORMAT if result.stopping is None else STOPPING_FORMAT,
-        "dmq_fast": __version__,
-        "status": result.status,
-        "variant": result.variant,
-        "options": result.options,
-        "parameters": result.parameters,
-        "function_class": result.function_class,
-        "counts": result.counts,
-        "seconds": result.seconds,
-        "key": [f"{word:#018x}" for word in result.key],
-        "warnings": list(result.warnings),
-    }
-    if result.stopping is not None:
-        header["stopping"] = result.stopping
+    header = {"format": FORMATS[kind], "dmq_fast": __version__} | {name: fields[name] for name in FORMS[kind]}
+    header |= {"key": [f"{word:#018x}" for word in fields["key"]], "warnings": list(fields["warnings"])}
+    arrays: dict[str, Any] = {"header": np.array(to_json(header)), **ENCODERS[kind](fields)}
     with replacing(path) as file:
-        np.savez_compressed(file, header=np.array(to_json(header)), **arrays)
+        np.savez_compressed(file, **arrays)
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the fields of the `Result` in a file.
+def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """Return the kind of the `Result` in a file, and its fields.
 
     Raises
     ------
@@ -114,30 +103,51 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             version = header["format"]
         except Exception as error:  # zipfile and NumPy raise many kinds of errors on damaged archives
             raise FileError(f"{path}: not a result saved by dmq_fast, or damaged ({error})") from error
-    if version not in (FORMAT, STOPPING_FORMAT):
+    if version not in KINDS:
         raise FileError(
-            f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected format {FORMAT} or "
-            f"{STOPPING_FORMAT}"
+            f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected one of "
+            f"{', '.join(map(str, sorted(KINDS)))}"
         )
     try:
-        return decode(header, arrays)
+        return KINDS[version], decode(header, arrays)
     except (ValueError, KeyError, TypeError, IndexError, StopIteration, ArithmeticError) as error:
         raise FileError(f"{path}: damaged ({type(error).__name__}: {error})") from error
 
 
 def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Return the fields of a result from the contents of its file; ValueError names one that does not fit."""
-    theta = member(arrays, "theta", np.float64, (None, None, None))
+    kind = KINDS[header["format"]]
+    check_form("header", header, FORMS[kind])
+    fields = {name: header[name] for name in FORMS[kind]} | DECODERS[kind](header, arrays)
+    key = Stream.from_key([int(word, 16) for word in header["key"]]).key
+    return fields | {"key": key, "warnings": tuple(header["warnings"])}
+
+
+# ---- Runs of Algorithms 1 to 3
+
+
+def encode_dmq(fields: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return policy, covers, estimates and history as arrays."""
+    table, policy, cover, history = RuleTable(), fields["policy"], fields["cover"], fields["history"]
+    every = [member for members in cover for member in members]
+    return {
+        "policy": table.encode([policy]),
+        "cover": table.encode(every).reshape(-1, policy.horizon),
+        "cover_sizes": np.array([len(members) for members in cover], dtype=np.int64),
+        "theta": fields["theta"],
+        **{f"history_{name}": column for name, column in history.columns().items()},
+        "history_potentials": history.potentials,
+        **table.arrays(fields["theta"].shape[1:]),
+    }
+
+
+def decode_dmq(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return policy, covers, estimates and history; the reverse of `encode_dmq`."""
+    policies, theta = policies_of(arrays)
     horizon, n_actions = theta.shape[:2]
-    rules = RuleTable.decode(arrays, theta.shape[1:])
-    policies = [
-        [Policy([rules[i] for i in row]) for row in member(arrays, name, np.int64, (None, horizon), 0, len(rules))]
-        for name in ("policy", "cover")
-    ]
-    stopping = header["format"] == STOPPING_FORMAT
-    sizes = member(arrays, "cover_sizes", np.int64, (horizon,), least=0 if stopping else 1)
-    if len(policies[0]) != 1 or len(policies[1]) != sizes.sum():
-        raise ValueError(f"policy, cover: expected 1 and {sizes.sum()} policies, got {[len(p) for p in policies]}")
+    sizes = member(arrays, "cover_sizes", np.int64, (horizon,), least=1)
+    if len(policies["cover"]) != sizes.sum():
+        raise ValueError(f"cover: expected {sizes.sum()} policies, got {len(policies['cover'])}")
     ends = np.cumsum(sizes).tolist()
     types = dict.fromkeys(OracleCall._fields, np.int64) | {"decision": np.bool_, "value": np.float64}
     ranges = {"call": (0, None), "target": (-1, horizon), "action": (-1, n_actions), "level": (0, horizon)}
@@ -152,22 +162,111 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str,
     arrays.setdefault("history_potentials", np.full((trues, 2), np.nan))
     for before, after in member(arrays, "history_potentials", np.float64, (trues, 2)).tolist():
         history.note_potential(before, after)
-    form = STOPPING if stopping else WITH_COVERS
-    check_form("header", header, form)
-    if stopping and header["stopping"]["mean_return"] is not None:
+    return {
+        "policy": policies["policy"][0],
+        "theta": theta,
+        "cover": tuple(tuple(policies["cover"][end - size : end]) for size, end in zip(sizes, ends, strict=True)),
+        "history": history,
+        # Version 0.2.0 called every run finished that came to its end.
+        "status": "ended" if header["status"] == "finished" else header["status"],
+    }
+
+
+def policies_of(
+    arrays: dict[str, NDArray[Any]], names: Sequence[str] = ("policy", "cover")
+) -> tuple[dict[str, list[Policy]], NDArray[np.float64]]:
+    """Return the policies in these arrays, the one of "policy" among them, and theta."""
+    theta = member(arrays, "theta", np.float64, (None, None, None))
+    rules = RuleTable.decode(arrays, theta.shape[1:])
+    policies = {
+        name: [
+            Policy([rules[i] for i in row]) for row in member(arrays, name, np.int64, (None, len(theta)), 0, len(rules))
+        ]
+        for name in names
+    }
+    if len(policies["policy"]) != 1:
+        raise ValueError(f"policy: expected one, got {len(policies['policy'])}")
+    return policies, theta
+
+
+# ---- Self-stopping runs
+
+
+def encode_stopping(fields: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return policy and estimates as arrays."""
+    table = RuleTable()
+    policy = table.encode([fields["policy"]])
+    return {"policy": policy, "theta": fields["theta"], **table.arrays(fields["theta"].shape[1:])}
+
+
+def decode_stopping(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return policy and estimates."""
+    policies, theta = policies_of(arrays, ["policy"])
+    if header["stopping"]["mean_return"] is not None:
         for name in ("gaps", "largest_v"):
             check_form(f"stopping.{name}", by_level := header["stopping"][name], [float])
-            if len(by_level) != horizon:
-                raise ValueError(f"stopping.{name}: expected {horizon} numbers, got {len(by_level)}")
-    cover = tuple(tuple(policies[1][end - size : end]) for size, end in zip(sizes, ends, strict=True))
-    return {name: header[name] for name in form} | {
-        "policy": policies[0][0],
+            if len(by_level) != len(theta):
+                raise ValueError(f"stopping.{name}: expected {len(theta)} numbers, got {len(by_level)}")
+    return {"policy": policies["policy"][0], "theta": theta}
+
+
+# ---- Baselines
+
+
+def encode_baseline(fields: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return policy, estimates, curve and returns as arrays."""
+    arrays = {"returns": fields["returns"], "curve": np.array([column.astype(float) for column in fields["curve"]])}
+    if fields["theta"] is not None:
+        arrays["theta"] = fields["theta"]
+    if fields["table"] is not None:
+        arrays["table"] = np.concatenate(fields["table"])
+        arrays["table_sizes"] = np.array([len(level) for level in fields["table"]])
+    if isinstance(fields["policy"], TablePolicy):
+        rules = fields["policy"].rules
+        return arrays | {"actions": np.concatenate(rules), "actions_sizes": np.array([len(rule) for rule in rules])}
+    table = RuleTable()
+    codes = table.encode([fields["policy"]])
+    shape = next((rule.theta.shape for rule in fields["policy"].rules if isinstance(rule, Greedy)), (1, 1))
+    return arrays | {"policy": codes, **table.arrays(shape)}
+
+
+def decode_baseline(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return policy, estimates, curve and returns."""
+    curve = member(arrays, "curve", np.float64, (4, None))
+    theta = member(arrays, "theta", np.float64, (None, None, None)) if "theta" in arrays else None
+    return {
+        "policy": baseline_policy(arrays),
         "theta": theta,
-        "cover": cover,
-        "history": history,
-        "key": Stream.from_key([int(word, 16) for word in header["key"]]).key,
-        "warnings": tuple(header["warnings"]),
+        "table": by_level(arrays, "table", np.float64, (None, None)) if "table" in arrays else None,
+        "curve": Curve(curve[0].astype(np.int64), *curve[1:]),
+        "returns": member(arrays, "returns", np.float64, (None,)),
     }
+
+
+def baseline_policy(arrays: dict[str, NDArray[Any]]) -> Policy | TablePolicy:
+    """Return the policy of a baseline, of states or of features."""
+    if "actions" in arrays:
+        return TablePolicy(by_level(arrays, "actions", np.int64, (None,)))
+    weights = member(arrays, "rule_weights", np.float64, (None, None, None))
+    rules = RuleTable.decode(arrays, weights.shape[1:])
+    (codes,) = member(arrays, "policy", np.int64, (1, None), 0, len(rules))
+    return Policy([rules[i] for i in codes])
+
+
+def by_level(
+    arrays: dict[str, NDArray[Any]], name: str, dtype: type[np.generic], shape: tuple[int | None, ...]
+) -> tuple[NDArray[Any], ...]:
+    """Return the parts of an array that the array "NAME_sizes" divides into levels."""
+    sizes = member(arrays, f"{name}_sizes", np.int64, (None,), 1)
+    whole = member(arrays, name, dtype, (int(sizes.sum()), *shape[1:]))
+    return tuple(np.split(whole, np.cumsum(sizes)[:-1]))
+
+
+Encoder = Callable[[Mapping[str, Any]], dict[str, NDArray[Any]]]
+Decoder = Callable[[dict[str, Any], dict[str, NDArray[Any]]], dict[str, Any]]
+
+ENCODERS: dict[str, Encoder] = {"dmq": encode_dmq, "self-stopping": encode_stopping, "baseline": encode_baseline}
+DECODERS: dict[str, Decoder] = {"dmq": decode_dmq, "self-stopping": decode_stopping, "baseline": decode_baseline}
 
 
 def member(

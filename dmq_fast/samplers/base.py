@@ -105,7 +105,7 @@ class Sampler:
     ...         features, actions = np.ones((n, 1, 1)), np.zeros((n, 1), dtype=int)
     ...         actions[:, 0] = policy.act(0, features[:, 0], n_actions=2, rng=rng.generator())
     ...         return dmq.Trajectories(features, actions, 0.5 * actions)
-    >>> result = dmq.DMQ(Coin(), epsilon=0.1, delta=0.1, rng=0).learn()
+    >>> result = dmq.SelfStopping(Coin(), epsilon=0.1, delta=0.1, rng=0).learn()
     >>> result.status, result.policy.act(0, [1.0])
     ('finished', 1)
     """
@@ -334,7 +334,7 @@ def check_shown(sampler: Sampler, purpose: str) -> None:
     """Raise TypeError for a sampler that cannot show single trajectories; `purpose` needs them."""
     if not sampler.shows_trajectories:
         raise TypeError(
-            "env_or_sampler: expected an environment, or a sampler that shows trajectories (trajectories_chunk), for "
+            "env: expected an environment, or a sampler that shows trajectories (trajectories_chunk), for "
             f"{purpose}; got {type(sampler.unwrapped()).__name__}"
         )
 

@@ -35,8 +35,7 @@ def as_sampler(source: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler) -> 
     if isinstance(source, BatchEnvironment) and not isinstance(source, type):
         return BatchSampler(source)
     raise TypeError(
-        "env_or_sampler: expected a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler, "
-        f"got {description(source)}"
+        f"env: expected a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler, got {description(source)}"
     )
 
 
@@ -44,8 +43,8 @@ def checked(sampler: Sampler) -> Sampler:
     """Return a sampler whose sizes are positive integers."""
     for name in SIZES:
         if not hasattr(sampler, name):
-            raise TypeError(f"env_or_sampler: expected a sampler that sets {name}, got {type(sampler).__name__}")
-        integer(f"env_or_sampler.{name}", getattr(sampler, name), 1)
+            raise TypeError(f"env: expected a sampler that sets {name}, got {type(sampler).__name__}")
+        integer(f"env.{name}", getattr(sampler, name), 1)
     return sampler
 
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmq_fast._support.html_text import card, grid
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import as_positive
-from dmq_fast.policy import Policy
+from dmq_fast.results.result import DMQResult, Result
 from dmq_fast.theory.bounds import finite_cover_bound, printed_cover_bound, ridge_norm_bound, sure_cover_bound
 from dmq_fast.theory.certificate_table import four_digits
 from dmq_fast.theory.measures import (
@@ -43,64 +42,6 @@ __all__ = [
 
 ROUNDING = 1e-9
 """Tolerance for left <= right, relative to the right side: both sides may come from factorisations."""
-
-LARGEST_LOG = 700.0
-"""Largest x whose exp(x) is computed; float64 overflows at 709."""
-
-
-class CallRecord(Protocol):
-    """Oracle calls of a run: its `History`."""
-
-    @property
-    def potentials(self) -> NDArray[np.float64]:
-        """Log det(S + eps_r I) before and after each True, shape (Trues, 2)."""
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the calls as arrays by field."""
-
-
-class RunRecord(Protocol):
-    """Fields of a `Result` that a certificate uses."""
-
-    @property
-    def theta(self) -> NDArray[np.float64]:
-        """Estimates, shape (H, K, d)."""
-
-    @property
-    def policy(self) -> Policy:
-        """Policy returned by the run."""
-
-    @property
-    def cover(self) -> tuple[tuple[Policy, ...], ...]:
-        """Pi_h by level."""
-
-    @property
-    def cover_sizes(self) -> tuple[int, ...]:
-        """|Pi_h| by level."""
-
-    @property
-    def history(self) -> CallRecord:
-        """Oracle calls of the run."""
-
-    @property
-    def status(self) -> str:
-        """Status: "finished", or the reason why the run ended early."""
-
-    @property
-    def variant(self) -> str:
-        """Name of the variant."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of the run."""
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameters of the run."""
-
-    @property
-    def function_class(self) -> dict[str, Any]:
-        """Description of the function class."""
 
 
 class Statement(NamedTuple):
@@ -189,12 +130,12 @@ class Certificate(dict[str, Any]):
         return card("Certificate", f"{self['variant']}, {self['status']}: {summary}", entries, below=below)
 
 
-def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> Certificate:
+def certificate(result: Result, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> Certificate:
     """Compare a run with the lemmas of the paper.
 
     Parameters
     ----------
-    result : Result
+    result : DMQResult
         The run.
     mdp : FiniteMDP, optional
         The MDP of the run. It adds exact values, errors and probabilities to the statements about the run's own record.
@@ -220,7 +161,7 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
     Raises
     ------
     TypeError, ValueError
-        If the MDP does not fit the result, or epsilon is not a positive number.
+        If the result has no covers, the MDP does not fit it, or epsilon is not a positive number.
 
     Examples
     --------
@@ -233,6 +174,8 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
     >>> all(one["holds"] for one in found["statements"])
     True
     """
+    if not isinstance(result, DMQResult):
+        raise TypeError(f"result: expected a DMQResult, which has covers, got {type(result).__name__}")
     if mdp is not None and not isinstance(mdp, FiniteMDP):
         raise TypeError(f"mdp: expected a FiniteMDP, got {type(mdp).__name__}")
     if epsilon is not None:
@@ -240,7 +183,7 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
         if mdp is None:
             raise ValueError("epsilon: expected together with an mdp, on which errors are measured; got none")
     horizon, n_actions, dimension = result.theta.shape
-    levels = list(level_records(result))
+    levels = list(result.levels())
     statements = list(run_statements(result, levels))
     exact = None
     if mdp is not None:
@@ -263,52 +206,14 @@ def certificate(result: RunRecord, mdp: FiniteMDP | None = None, *, epsilon: flo
     return Certificate(found)
 
 
-def level_records(result: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield the record of each level: its cover, its oracle calls and their Trues."""
-    columns = result.history.columns()
-    trues = np.flatnonzero(columns["decision"])
-    raised: list[list[dict[str, Any]]] = [[] for _ in result.cover]
-    for call, (before, after) in zip(trues.tolist(), result.history.potentials.tolist(), strict=True):
-        factor = math.exp(min(after - before, LARGEST_LOG))
-        step = {"call": call, "before": before, "after": after, "factor": factor}
-        raised[columns["level"][call]].append(step)
-    initial = n_initial(result)
-    for steps in raised:
-        for i, step in enumerate(steps):
-            step["policies"] = initial + i + 1
-    with_value = ~columns["decision"] & ~np.isnan(columns["value"])
-    for level, policies in enumerate(result.cover):
-        here = columns["level"] == level
-        v = columns["value"][here & with_value]
-        yield {
-            "level": level,
-            "cover_size": len(policies),
-            "oracle_calls": int(here.sum()),
-            "trues": len(raised[level]),
-            "nearest_false": float(v.max() / result.parameters["eps_t"]) if v.size else None,
-            "raises": raised[level],
-        }
-
-
-def n_initial(result: RunRecord) -> int:
-    """Return the number of initial policies of every cover."""
-    columns = result.history.columns()
-    raised = columns["level"][columns["decision"]]
-    if result.status == "max_policies":
-        raised = raised[:-1]  # The budget refused the policy of the last True.
-    trues = np.bincount(raised, minlength=len(result.cover))
-    # An interrupt between a True and its policy leaves one level short.
-    return int((np.array(result.cover_sizes) - trues).max())
-
-
-def run_statements(result: RunRecord, levels: Sequence[dict[str, Any]]) -> Iterator[Statement]:
+def run_statements(result: DMQResult, levels: Sequence[dict[str, Any]]) -> Iterator[Statement]:
     """Yield the statements of lemmas A.4 to A.6 on the covers and estimates of a run, for any environment."""
-    plain_linear = is_plain_linear(result)
+    plain_linear = result.is_plain_linear
     given, dimension = result.parameters, result.theta.shape[2]
     if plain_linear:
         yield from stated(linear_sides(result))
     elif result.function_class["name"] == "finite":
-        bound = finite_cover_bound(dimension, given["eps_s"], given["eps_t"], n_initial(result))
+        bound = finite_cover_bound(dimension, given["eps_s"], given["eps_t"], result.n_initial)
         yield Statement("cover, sure", *FINITE_COVER, max(result.cover_sizes), bound)
     steps = [one for level in levels for one in level["raises"] if not math.isnan(one["factor"])]
     if steps:
@@ -323,13 +228,7 @@ def run_statements(result: RunRecord, levels: Sequence[dict[str, Any]]) -> Itera
         yield from stated({"returned policy": (shifted, 0)})
 
 
-def is_plain_linear(result: RunRecord) -> bool:
-    """Return whether a run used the linear class of section 6, with the identity as regulariser and penalty."""
-    given = result.function_class
-    return bool(given["name"] == "linear" and given.get("regularizer") is None and given.get("penalty") is None)
-
-
-def linear_sides(result: RunRecord) -> dict[str, tuple[float, float]]:
+def linear_sides(result: DMQResult) -> dict[str, tuple[float, float]]:
     """Return both sides of the statements that hold for linear functions only: thresholds, covers and norms."""
     dimension, largest = result.theta.shape[2], max(result.cover_sizes)
     given = result.parameters
@@ -339,13 +238,13 @@ def linear_sides(result: RunRecord) -> dict[str, tuple[float, float]]:
         "thresholds": (dimension * eps_s, eps_t),
         "thresholds, corrected": (eps_s, eps_t),
         "cover, printed": (largest, printed_cover_bound(dimension, eps_r)),
-        "cover, sure": (largest, sure_cover_bound(dimension, given["ratio"], eps_r, n_initial(result))),
+        "cover, sure": (largest, sure_cover_bound(dimension, given["ratio"], eps_r, result.n_initial)),
         "norm, printed": (norm, 1.0 / ridge),
         "norm, corrected": (norm, ridge_norm_bound(ridge)),
     }
 
 
-def last_trues(result: RunRecord) -> int | None:
+def last_trues(result: DMQResult) -> int | None:
     """Return the number of Trues in the last test of the returned policy; None where it was never tested."""
     columns = result.history.columns()
     tests = np.flatnonzero(columns["target"] < 0)
@@ -356,7 +255,7 @@ def last_trues(result: RunRecord) -> int | None:
     return int(columns["decision"][tests[began[-1] :]].sum())
 
 
-def measure(result: RunRecord, mdp: FiniteMDP, levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def measure(result: DMQResult, mdp: FiniteMDP, levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Add exact errors and probabilities on a finite MDP to the records of the levels; return the values of the run."""
     if result.theta.shape != (mdp.horizon, mdp.n_actions, mdp.dimension):
         shape = (mdp.horizon, mdp.n_actions, mdp.dimension)

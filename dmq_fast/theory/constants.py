@@ -253,7 +253,7 @@ class Parameters(Constants):
             return 11 * self.H * self.K * self.cover_bound**2 * self.n_samples
 
     def dmq_arguments(self, *, extended: bool = False) -> dict[str, float | int]:
-        """Return eps_s, eps_t, eps_r, ridge and n_samples as `DMQ` takes them, rounded to float64.
+        """Return n_samples, ratio, eps_r and ridge as `DMQ` takes them, rounded to float64.
 
         Parameters
         ----------
@@ -267,11 +267,12 @@ class Parameters(Constants):
             If N exceeds 64 bits, eps_r is below 1e-16, which float64 does not resolve beside second moments of norm
             one, or a constant is outside the range of float64.
         """
-        values = {name: float(getattr(self, name)) for name in ("eps_s", "eps_t", "eps_r", "ridge")}
+        exact = {"ratio": self.eps_t / self.eps_s, "eps_r": self.eps_r, "ridge": self.ridge}
+        values = {name: float(number) for name, number in exact.items()}
         wrong = []
-        for name in values if extended else ("eps_s", "eps_t"):
+        for name in values if extended else ("ratio",):
             if not 0.0 < values[name] < math.inf:
-                wrong.append(f"{name}: expected a number that float64 holds, got {getattr(self, name):.3g}")
+                wrong.append(f"{name}: expected a number that float64 holds, got {exact[name]:.3g}")
         if self.n_samples > LARGEST_N and not extended:
             wrong.append(f"n_samples: expected at most 2^63 - 1, got {self.n_samples:.3g}")
         if self.eps_r < FLOAT64_EPS_R and not extended:

@@ -8,7 +8,7 @@ and under those that were checked (invariant 2). With finitely many states each 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import as_floats
 from dmq_fast.policy import Policy, check_policy
+from dmq_fast.results.result import DMQResult
 
 __all__ = [
     "checked_policies",
@@ -26,22 +27,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-
-
-class Learned(Protocol):
-    """Estimates, covers and policy of a run: the fields of `Result` used here."""
-
-    @property
-    def theta(self) -> Floats:
-        """Estimates, shape (H, K, d)."""
-
-    @property
-    def policy(self) -> Policy:
-        """Policy returned by the run."""
-
-    @property
-    def cover(self) -> tuple[tuple[Policy, ...], ...]:
-        """Pi_h by level."""
 
 
 def policy_values(mdp: FiniteMDP, policy: Policy) -> tuple[Floats, ...]:
@@ -176,14 +161,14 @@ class Checked(NamedTuple):
     low_variance: Floats
 
 
-def checked_policies(mdp: FiniteMDP, result: Learned) -> Checked:
+def checked_policies(mdp: FiniteMDP, result: DMQResult) -> Checked:
     """Measure the policies that the oracle checks: pi_h^a for every h, a and pi_h in Pi_h.
 
     Parameters
     ----------
     mdp : FiniteMDP
         The MDP of the run.
-    result : Result
+    result : DMQResult
         The run. Policies of its covers act before level h, its policy after it.
 
     Returns

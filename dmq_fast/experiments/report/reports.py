@@ -56,8 +56,8 @@ from dmq_fast.experiments.report.panels import panels_of
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.named import class_text
 from dmq_fast.plotting.canvas import WIDTH
-from dmq_fast.results.pictures import has_potential
-from dmq_fast.results.result import Result
+from dmq_fast.results.result import DMQResult, SelfStoppingResult
+from dmq_fast.theory.certificate import certificate
 from dmq_fast.theory.certificate_table import four_digits, level_columns, level_groups
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ __all__ = ["run_pictures", "run_report", "sweep_pictures", "sweep_report"]
 
 
 def run_report(
-    result: Result,
+    result: DMQResult | SelfStoppingResult,
     summary: Mapping[str, Any],
     *,
     command: Sequence[str] | None = None,
@@ -79,7 +79,7 @@ def run_report(
 
     Parameters
     ----------
-    result : Result
+    result : DMQResult or SelfStoppingResult
     summary : mapping
         The summary that ``dmq-fast run --json`` prints.
     command : sequence of str, optional
@@ -100,22 +100,22 @@ def run_report(
     """
     given = {key: value for key, value in summary["environment_parameters"].items() if value is not None}
     body = [
-        header(summary["environment"], f"DMQ, variant {result.variant}", given),
+        header(summary["environment"], result.name, given),
         tiles(run_tiles(result, summary)),
         messages("warning", result.warnings),
         messages("note", notes),
         section("Pictures", gallery(run_pictures(result, mdp))),
     ]
-    if result.stopping is None:
-        body.append(section("Certificate", certificate_section(result.certificate(mdp, epsilon=epsilon))))
+    if isinstance(result, DMQResult):
+        body.append(section("Certificate", certificate_section(certificate(result, mdp, epsilon=epsilon))))
         body.append(section("Run", run_tables(result, summary)))
     else:
         body.append(section("Run", stopping_tables(result, summary)))
     body.append(section("Reproduce", reproduce_run(result, summary, command)))
-    return page(f"{summary['environment']}: DMQ", body)
+    return page(f"{summary['environment']}: {result.name}", body)
 
 
-def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def run_tiles(result: DMQResult | SelfStoppingResult, summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield the most important numbers of a run: label, number, and the line below."""
     value, best = summary.get("value"), summary.get("optimal_value")
     if value is None:
@@ -127,7 +127,7 @@ def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str,
         share = f", {value / best:.1%}" if best > 0 else ""
         yield "value", f"{value:.4g}", f"of V* = {best:.4g}{share}"
     counts = result.counts
-    if result.stopping is not None:
+    if isinstance(result, SelfStoppingResult):
         yield "trajectories", f"{result.n_trajectories:,}", f"{counts['trajectories']['test']:,} in tests"
         yield "tests", f"{result.stopping['tests_made']:,}", f"p_min = {result.stopping['p_min']:g}"
         yield "seconds", f"{result.seconds['total']:.3g}", result.status.replace("_", " ")
@@ -138,28 +138,29 @@ def run_tiles(result: Result, summary: Mapping[str, Any]) -> Iterator[tuple[str,
     yield "seconds", f"{result.seconds['total']:.3g}", result.status.replace("_", " ")
 
 
-def run_pictures(result: Result, mdp: FiniteMDP | None, width: float = WIDTH) -> Iterator[Picture]:
+def run_pictures(
+    result: DMQResult | SelfStoppingResult, mdp: FiniteMDP | None, width: float = WIDTH
+) -> Iterator[Picture]:
     """Yield the pictures for which a run has the data, `width` inches wide."""
-    covered = result.stopping is None
-    if covered and has_potential(result):
+    covered = isinstance(result, DMQResult)
+    if isinstance(result, DMQResult) and result.has_potential:
         yield Picture(
-            pictures.cover_and_potential(result, width=width),
+            result.plot("cover", width=width),
             "Policies by level, and the potential",
             "Above: |Π_h| of every level. Below: log det(S + ε_r I) after each True of the oracle. It stays between "
             "the least that n Trues add and the most that n policies can reach, as in the proof of Lemma A.5. Covers "
             "cannot grow beyond the point where the two bounds meet.",
         )
-    values = result.history.columns()["value"]
-    if covered and not np.isnan(values).all():
+    if isinstance(result, DMQResult) and not np.isnan(result.history.columns()["value"]).all():
         yield Picture(
-            pictures.oracle_values(result, width=width),
+            result.plot("oracle", width=width),
             "The oracle",
             "The value v of each call, in order. From ε_t on the answer is True: the distribution of states has "
             "shifted from that of the cover.",
         )
     if covered:
         yield Picture(
-            pictures.trajectories_by_purpose({"this run": result}, width=width, height=0.9),
+            pictures.trajectories_by_purpose({"this run": result.trajectories}, width=width, height=0.9),
             "Trajectories by purpose",
             "Algorithm 3 draws for checks, Algorithm 2 for regression and states. The last part tests the returned "
             "policy.",
@@ -171,7 +172,7 @@ def run_pictures(result: Result, mdp: FiniteMDP | None, width: float = WIDTH) ->
             "Exact probability of each state at each level. Blank states are never visited; grey ones do not exist at "
             "their level.",
         )
-        if covered:
+        if isinstance(result, DMQResult):
             yield Picture(
                 pictures.visits(mdp, result.cover, width=width),
                 "Visits of the covers",
@@ -220,7 +221,7 @@ def certificate_section(certificate: Mapping[str, Any]) -> str:
     return "".join(parts)
 
 
-def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
+def run_tables(result: DMQResult, summary: Mapping[str, Any]) -> str:
     """Return problem, parameters, options, trajectories and times of a run."""
     given = result.parameters
     trajectories = result.counts["trajectories"]
@@ -243,9 +244,9 @@ def run_tables(result: Result, summary: Mapping[str, Any]) -> str:
     return f'<div class="pair">{definitions(left)}{definitions(right)}</div>'
 
 
-def stopping_tables(result: Result, summary: Mapping[str, Any]) -> str:
+def stopping_tables(result: SelfStoppingResult, summary: Mapping[str, Any]) -> str:
     """Return aim, tests, trajectories and times of a run that stopped by itself."""
-    given, stopping = result.parameters, result.stopping or {}
+    given, stopping = result.parameters, result.stopping
     mean, gaps, largest = stopping["mean_return"], stopping["gaps"], stopping["largest_v"]
     low, high = stopping["interval"]
     left = {
@@ -270,7 +271,9 @@ def stopping_tables(result: Result, summary: Mapping[str, Any]) -> str:
     return "".join(parts)
 
 
-def reproduce_run(result: Result, summary: Mapping[str, Any], command: Sequence[str] | None) -> str:
+def reproduce_run(
+    result: DMQResult | SelfStoppingResult, summary: Mapping[str, Any], command: Sequence[str] | None
+) -> str:
     """Return the command, the key, the seeds and the versions of a run."""
     parts = []
     if command is not None:

@@ -42,12 +42,12 @@ from dmq_fast._support.names import suggestion
 from dmq_fast.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING, variant_of
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.learner import LOGGER as LEARNING
 from dmq_fast.environments import CompiledEnv, FiniteMDP
-from dmq_fast.learner import DMQ
-from dmq_fast.learner import LOGGER as LEARNING
-from dmq_fast.named import imported, named_class, named_sampler
+from dmq_fast.learners import DMQ
+from dmq_fast.named import imported, named_class, named_learner, named_sampler
 from dmq_fast.policy import Policy
-from dmq_fast.results.result import Result
+from dmq_fast.results.result import COMPLETE, DMQResult, Result, SelfStoppingResult
 from dmq_fast.samplers import BatchEnvironment, Sampler
 
 __all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "describe", "find", "parameters_of"]
@@ -63,7 +63,7 @@ class Outcome:
     Attributes
     ----------
     status : str
-        "finished", or the budget that ended the run: "max_trajectories", "max_seconds", ….
+        "finished" or "ended", or the budget that ended the run: "max_trajectories", "max_seconds", ….
     n_trajectories : int
         Number of trajectories drawn; an attribute ``episodes`` is read in its place.
     policy : Policy or TablePolicy, optional
@@ -114,21 +114,23 @@ class DMQAlgorithm:
 
     def __init__(self, env: Environment, settings: dict[str, Any]) -> None:
         self.env, self.settings = env, settings
-        self.warnings = tuple(DMQ(env, **settings).warnings())  # wrong settings are refused before the sweep begins
+        self.warnings = named_learner(env, settings).warnings()  # wrong settings are refused before the sweep begins
 
     def learn(self, budget: Budget) -> Outcome:
         """Run `DMQ.learn`, without its log: a sweep says once what it would say in every run."""
-        limits: dict[str, Any] = {"max_trajectories": budget.max_trajectories, "max_seconds": budget.max_seconds}
+        learner = named_learner(self.env, self.settings)
         with unlogged():
-            result: Result = DMQ(self.env, **self.settings, **limits).learn()
-        details = {
-            "variant": result.variant,
-            "options": result.options,
-            "parameters": result.parameters,
-            "function_class": result.function_class,
-            "cover_sizes": list(result.cover_sizes),
-            **({} if result.stopping is None else {"stopping": result.stopping}),
-        }
+            result: Result = learner.learn(max_trajectories=budget.max_trajectories, max_seconds=budget.max_seconds)
+        details: dict[str, Any] = {"parameters": result.parameters}
+        if isinstance(result, DMQResult):
+            details |= {
+                "variant": result.variant,
+                "options": result.options,
+                "function_class": result.function_class,
+                "cover_sizes": list(result.cover_sizes),
+            }
+        elif isinstance(result, SelfStoppingResult):
+            details |= {"mode": result.mode, "stopping": result.stopping}
         return replace(Outcome.of(result), details=details)
 
 
@@ -203,7 +205,7 @@ class BaselineAlgorithm:
         runnable = isinstance(self.baseline.env, FiniteMDP) or isinstance(result.policy, Policy)
         return replace(
             Outcome.of(result),
-            status="max_trajectories" if result.status == "finished" and cut else result.status,
+            status="max_trajectories" if result.status in COMPLETE and cut else result.status,
             policy=result.policy if runnable else None,
             details={"parameters": result.parameters, **progress_of(result, self.baseline.env.optimal_value)},
         )

@@ -1,0 +1,208 @@
+"""`Learner`: what the classes `DMQ` and `SelfStopping` share."""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Generic
+
+import numpy as np
+
+from dmq_fast._support.bars import Bar, check_progress, showing
+from dmq_fast._support.json_text import check_form
+from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.journal import JournalError, read_header
+from dmq_fast.engine.session import Progress, R, Resources, Session, noting_the_end
+from dmq_fast.environments.compiled import CompiledEnv
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.kernels import Stream
+from dmq_fast.samplers import BatchEnvironment, Sampler, as_sampler
+from dmq_fast.samplers.parallel import check_workers
+from dmq_fast.samplers.streams import as_key
+
+__all__ = ["Environment", "Learner", "Seed"]
+
+LOGGER = logging.getLogger(__name__)
+
+Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
+"""What a learner takes as its environment."""
+
+Seed = int | np.random.SeedSequence | np.random.Generator | Stream | None
+"""What a learner takes as the source of its key."""
+
+
+class Learner(ABC, Generic[R]):
+    """An environment and a key, to learn from.
+
+    Parameters
+    ----------
+    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+        Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses.
+    rng : None, int, SeedSequence, Generator or Stream, optional
+        Source of the run's 128-bit key.
+
+    Attributes
+    ----------
+    sampler : Sampler
+        The sampler of the environment.
+    stream : Stream
+        The key, at its first call.
+    """
+
+    def __init__(self, env: Environment, rng: Seed) -> None:
+        self.sampler = as_sampler(env)
+        self.stream, self._has_key = as_key(rng), rng is not None
+        self._session: Session[R] | None = None
+
+    @abstractmethod
+    def session(self, resources: Resources) -> Session[R]:
+        """Open the journal, and return a run that has not begun."""
+
+    @abstractmethod
+    def bar(self) -> Bar:
+        """Return a progress bar of a run."""
+
+    def learn(
+        self,
+        *,
+        max_trajectories: int | None = None,
+        max_seconds: float | None = None,
+        workers: int | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        progress: Callable[[Progress], object] | bool | None = None,
+    ) -> R:
+        """Run from the beginning to the end, or to a budget; with a journal that exists, continue the run in it.
+
+        No argument changes what the run decides. What `warnings` returns is logged first, at the level WARNING.
+
+        Parameters
+        ----------
+        max_trajectories : int, optional
+            End the run after this many trajectories, with the policy learned so far.
+        max_seconds : float, optional
+            End the run after this many seconds, with the policy learned so far.
+        workers : int, optional
+            Number of threads that draw the chunks of a call, or of processes for an environment in Python. They live as
+            long as the run. By default the calling thread draws. A call of one chunk cannot be split; a chunk has up to
+            16,384 trajectories, or the ``chunk_size`` of a `BatchEnvironment` (4,096 by default). Processes are
+            spawned: the environment must be picklable, and a script that starts them needs ``if __name__ ==
+            "__main__"``.
+        executor : concurrent.futures.Executor, or callable, optional
+            Executor that draws the chunks instead, or a function that makes one; see `samplers.ParallelSampler`.
+        journal : str or path-like, optional
+            File in which the run records its decisions. If the file exists, the run in it is continued, and the result
+            is that of an undisturbed run, byte for byte. Without `rng`, the key in the file is used. Budgets may
+            differ; the learner must be the same. See `engine.journal`.
+        progress : callable or bool, optional
+            Called with a `Progress` each time a level has been learned, or a self-stopping run has planned. True shows
+            a progress bar, on terminals and in notebooks, and needs tqdm.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is of a wrong type or out of range; the message names it.
+        KeyboardInterrupt
+            On Ctrl-C; `result` still returns what was learned.
+        JournalError
+            If the journal is that of another run, has a damaged header, or is in use.
+        """
+        return self.run(
+            self.resources(
+                max_trajectories=max_trajectories,
+                max_seconds=max_seconds,
+                workers=workers,
+                executor=executor,
+                journal=journal,
+                progress=progress,
+            )
+        )
+
+    def resources(
+        self,
+        *,
+        workers: int | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        progress: Callable[[Progress], object] | bool | None = None,
+        **limits: Any,
+    ) -> Resources:
+        """Return the arguments of `learn`, checked; `limits` are those of `Budget.of`.
+
+        Raises
+        ------
+        TypeError, ValueError, ImportError, JournalError
+            As `learn`.
+        """
+        in_float64 = self.sampler.arithmetic.is_float64
+        budget = Budget.of(**limits, in_float64=in_float64)
+        workers, executor = check_workers(workers, executor, self.sampler)
+        check_progress(progress)
+        place = as_journal(journal, in_float64=in_float64)
+        stream = self.stream if self._has_key or place is None else key_of(place, self.stream)
+        return Resources(self.sampler, stream, budget, workers, executor, place, progress)
+
+    def run(self, resources: Resources) -> R:
+        """Run with these resources; see `learn`."""
+        with showing(resources.progress, self.bar) as report:
+            self._session = session = self.session(replace(resources, progress=report))
+            for warning in self.warnings():
+                LOGGER.warning("%s", warning)
+            try:
+                with noting_the_end(session):
+                    session.run()
+            finally:
+                session.end()
+        return session.result()
+
+    def result(self) -> R:
+        """Return the result of the last `learn`, also where Ctrl-C ("interrupted") or an exception ("failed") ended it.
+
+        Raises
+        ------
+        RuntimeError
+            If `learn` was never called.
+        """
+        if self._session is None:
+            raise RuntimeError("result: learn was never called")
+        return self._session.result()
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return a warning for each known way in which a run with these arguments fails."""
+        return ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all attributes but the last run, which holds workspace, threads and files: a copy starts afresh."""
+        return vars(self) | {"_session": None}
+
+
+def as_journal(value: str | os.PathLike[str] | None, *, in_float64: bool) -> Path | None:
+    """Return the place of the journal."""
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"journal: expected a path, got {value!r}")
+    if not in_float64:
+        raise ValueError(f"journal: expected none in extended precision, since it holds float64 only, got {value!r}")
+    return Path(value)
+
+
+def key_of(journal: Path, otherwise: Stream) -> Stream:
+    """Return the stream at call 0 of a journal's key, or another where there is no journal yet."""
+    header = read_header(journal)
+    if header is None:
+        return otherwise
+    try:
+        check_form("header", header, {"key": [str, str]})
+        return Stream.from_key([int(word, 16) for word in header["key"]])
+    except (ValueError, OverflowError) as error:
+        raise JournalError(journal, f"damaged: {error}", "give another path") from error

@@ -1,0 +1,181 @@
+"""`SelfStopping`: a run that is given an accuracy, chooses its number of trajectories and stops by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dmq_fast._support.bars import Bar
+from dmq_fast.engine.learner import Environment, Learner, Seed
+from dmq_fast.engine.ledger import Ledger
+from dmq_fast.engine.session import Resources, Session
+from dmq_fast.policy import Policy
+from dmq_fast.results.result import SelfStoppingResult
+from dmq_fast.samplers import check_shown
+from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun
+from dmq_fast.stopping.aim import Aim
+from dmq_fast.stopping.tuning import TUNING, Tuning
+
+__all__ = ["SelfStopping", "learn"]
+
+
+class SelfStopping(Learner[SelfStoppingResult]):
+    """A policy within epsilon of the best with probability 1 - delta, if Q* is linear in the features.
+
+    The run chooses its number of trajectories, tests its policy on fresh ones, and stops by itself (docs/adaptive.md).
+
+    Parameters
+    ----------
+    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+        Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses. The
+        sampler must show single trajectories.
+    epsilon : float, default 0.05
+        Largest loss of the policy, in (0, 1).
+    delta : float, default 0.05
+        Largest probability with which the policy may lose more, in (0, 1).
+    mode : {"strict", "quick"}, default "strict"
+        "quick" needs fewer trajectories, as it ignores outcomes that have a probability below 1/2 in some state and
+        action; its promise does not cover such outcomes.
+    p_min : float, optional
+        Smallest probability of an outcome, in some state and action, that the run looks for, in (0, 1]. By default
+        epsilon in the strict mode, and 1/2 in the quick one.
+    tuning : Tuning, optional
+        The other numbers of a run. Those with the role PROMISE were chosen so that runs keep their promise.
+    rng : None, int, SeedSequence, Generator or Stream, optional
+        Source of the run's 128-bit key.
+
+    Attributes
+    ----------
+    sampler : Sampler
+    stream : Stream
+        The key, at its first call.
+    aim : Aim
+        epsilon, delta, mode and p_min, checked.
+    tuning : Tuning
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of a wrong type or out of range; the message names it.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=30, n_actions=4, rng=0)
+    >>> result = dmq.SelfStopping(env, epsilon=0.05, delta=0.05, rng=1).learn()
+    >>> result.status, env.value(result.policy), result.n_trajectories < 1000
+    ('finished', 0.7, True)
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        epsilon: float = 0.05,
+        delta: float = 0.05,
+        *,
+        mode: str = "strict",
+        p_min: float | None = None,
+        tuning: Tuning | None = None,
+        rng: Seed = None,
+    ) -> None:
+        super().__init__(env, rng)
+        self.aim = Aim.of(epsilon, delta, mode=mode, p_min=p_min)
+        self.tuning = as_tuning(tuning)
+        check_shown(self.sampler, "a self-stopping run")
+
+    def session(self, resources: Resources) -> StoppingSession:
+        """Open the journal, and return a run that has not begun."""
+        # Journals of 0.2.0 name the variant so.
+        changes = self.tuning.changes()
+        header = {"parameters": self.aim.numbers()} | ({"tuning": changes} if changes else {})
+        journal = resources.open_journal("adaptive", header)
+        ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
+        return StoppingSession(resources, ledger, self.aim, self.tuning)
+
+    def bar(self) -> Bar:
+        """Return a progress bar without an end."""
+        horizon = self.sampler.horizon
+        return Bar(None, lambda progress: progress.n_trajectories, lambda progress: progress.text(horizon))
+
+    def __repr__(self) -> str:
+        aim, tuned = self.aim, "" if self.tuning == TUNING else f", tuning={self.tuning!r}"
+        return (
+            f"SelfStopping({self.sampler!r}, epsilon={aim.epsilon:g}, delta={aim.delta:g}, mode={aim.mode!r}, "
+            f"p_min={aim.p_min:g}{tuned})"
+        )
+
+
+class StoppingSession(Session[SelfStoppingResult]):
+    """One self-stopping run."""
+
+    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning) -> None:
+        super().__init__(resources, ledger)
+        progress = self.planned if callable(resources.progress) else None
+        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning)
+
+    def run(self) -> None:
+        """Run until a policy has passed its test, or a budget is used up."""
+        self.status = self.algorithm.learn().status
+
+    def planned(self, phase: str, upside: float) -> None:
+        """Call `progress`."""
+        self.report(0, 0, phase, upside)
+
+    def result(self) -> SelfStoppingResult:
+        """Return what was learned so far."""
+        outcome = replace(self.algorithm.outcome(), status=self.status)
+        return SelfStoppingResult(
+            policy=Policy.greedy(outcome.theta),
+            theta=outcome.theta,
+            parameters=self.algorithm.aim.numbers() | self.algorithm.tuning.changes(),
+            counts={"trajectories": outcome.counts},
+            stopping=outcome.describe(),
+            **self.common(outcome.warnings),
+        )
+
+
+def as_tuning(value: object) -> Tuning:
+    """Return `value` if it is a `Tuning`, the default one for None."""
+    if value is None:
+        return TUNING
+    if not isinstance(value, Tuning):
+        raise TypeError(f"tuning: expected a Tuning, got {value!r}")
+    return value
+
+
+def learn(
+    env: Environment,
+    epsilon: float = 0.05,
+    delta: float = 0.05,
+    *,
+    mode: str = "strict",
+    rng: Seed = None,
+    **how: Any,
+) -> SelfStoppingResult:
+    """Return a policy within epsilon of the best with probability 1 - delta, if Q* is linear in the features.
+
+    Parameters
+    ----------
+    env, epsilon, delta, mode, rng
+        As those of `SelfStopping`.
+    **how
+        Arguments of `SelfStopping.learn`: budgets, workers, a journal, a progress bar.
+
+    Returns
+    -------
+    SelfStoppingResult
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of a wrong type or out of range; the message names it.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=100, n_actions=4, rng=0)
+    >>> result = dmq.learn(env, epsilon=0.05, delta=0.05, rng=1)
+    >>> result.status, env.value(result.policy), env.optimal_value
+    ('finished', 0.7, 0.7)
+    """
+    return SelfStopping(env, epsilon, delta, mode=mode, rng=rng).learn(**how)
