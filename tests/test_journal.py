@@ -440,7 +440,7 @@ def test_other_versions_and_formats_are_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("wrong", [3, b"journal", True])
 def test_what_is_no_path_is_refused(wrong):
     with pytest.raises(TypeError, match="journal: expected a path"):
-        algorithm(path=wrong)
+        algorithm(path=wrong).learn()
 
 
 @pytest.mark.parametrize("rng", [0, None])
@@ -803,7 +803,7 @@ def test_a_journal_is_never_a_standard_descriptor(tmp_path):
     script = (
         "import os\nimport dmq_fast as dmq\nos.close(1)\nenv = dmq.environments.chain(5, rng=0)\n"
         "def show(progress):\n    try:\n        os.write(1, b'printed')\n    except OSError:\n        pass\n"
-        "dmq.DMQ(env, n_samples=20, rng=7, journal='journal', progress=show).learn().save('run.npz')\n"
+        "dmq.DMQ(env, n_samples=20, rng=7).learn(journal='journal', progress=show).save('run.npz')\n"
     )
     subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, check=True)
     assert b"printed" not in (tmp_path / "journal").read_bytes()

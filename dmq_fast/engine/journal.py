@@ -422,10 +422,9 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 def check_same(path: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
     """Raise JournalError with the differences of two headers, if there are any that matter."""
-    # Where both have options, these decide, whatever name they have.
-    free = {"budget": None} | ({"variant": None} if "options" in mine and "options" in theirs else {})
-    different = list(differences(upgraded(theirs) | free, mine | free))
-    if different:
+    different = list(differences(upgraded(theirs) | {"budget": None}, mine | {"budget": None}))
+    named = "options" in mine and all(text.startswith("variant is ") for text in different)
+    if different and not named:  # the same options may have had another name
         remedy = "give the arguments of that run, or another path"
         raise JournalError(path, f"the journal of another run: {'; '.join(different)}", remedy)
 
