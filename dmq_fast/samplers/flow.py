@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.arrays import first_positions
-from dmq_fast._support.checks import count, one_of
+from dmq_fast._support.checks import count
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream, transition_edges
 from dmq_fast.moments import Moments, Returns
@@ -30,44 +30,33 @@ MOST_GROUPS = 2**20
 MOST_CELLS = 2**22
 """Largest number of groups times possible outcomes of one step; such an array has 32 MB."""
 
-GRID = 2.0**50
-"""Where equal sums of rewards are merged, rewards are multiples of 1 / GRID: sums up to 1 of these are exact."""
-
 
 class FlowSampler(Sampler):
     """Draws the number of trajectories of a finite MDP in each state, level by level, from multinomials.
 
     The counts of n i.i.d. trajectories are a Markov chain over the levels: given the count of each state, the counts
     of the transitions from it are multinomial and independent of those from other states. So the moments have the joint
-    law of those of n trajectories, for any n < 2^63, at a cost that does not grow with n once every state (or group,
-    see `square`) is visited.
+    law of those of n trajectories, for any n < 2^63, at a cost that does not grow with n once every state (of a return:
+    every pair of origin and state) is visited. Sums of y^2 alone are expectations; see Notes.
 
     Parameters
     ----------
     env : FiniteMDP
-    square : {"expected", "drawn"}, default "expected"
-        How the sum of y^2 of a return y is computed. The sum of y phi needs the origin of the trajectories in each
-        state, at most S^2 groups. The sum of y^2 needs the rewards of each trajectory, too:
-
-        - "expected": trajectories are grouped by (origin, state), and the sum of y^2 is its conditional expectation
-          given all counts (given them, arrivals in a state and departures from it are matched uniformly at random):
-          unbiased, of a smaller variance, and positive exactly when a reward was paid. DMQ needs no more, and every
-          environment is accepted.
-        - "drawn": trajectories are grouped by (origin, state, sum of rewards so far), equal sums merged, and the sum of
-          y^2, too, has the joint law of n trajectories. Where rewards take few values there are few groups; with more
-          than 2^20 a call raises ValueError.
 
     Raises
     ------
     TypeError, ValueError
-        If `env` is no FiniteMDP, or `square` none of the two.
+        If `env` is no FiniteMDP.
 
     Notes
     -----
     Probabilities are float64, the rows of `env.P` up to a common factor. Errors of the law from float64: below 10^-7
     in total variation for each binomial while counts stay below 2^53; larger counts are drawn to the 53 bits that
-    float64 moments hold, 10^-6 of a standard deviation at n = 2^63 (see `dmq_fast.samplers._binomial`). Rewards
-    are rounded to multiples of 2^-50 where the square is drawn.
+    float64 moments hold, 10^-6 of a standard deviation at n = 2^63 (see `dmq_fast.samplers._binomial`).
+
+    Trajectories are grouped by (origin, state), at most S^2 groups, for the sum of y phi of a return y. The sum of y^2
+    is its conditional expectation given all counts (given them, arrivals in a state and departures from it are matched
+    uniformly at random): unbiased, of a smaller variance, and positive exactly when a reward was paid.
 
     With several levels in `returns_from`, the groups of one are refined by those of the next; ask for one
     at a time where that is too many.
@@ -82,10 +71,9 @@ class FlowSampler(Sampler):
            [0.    , 0.9375]])
     """
 
-    def __init__(self, env: FiniteMDP, *, square: str = "expected") -> None:
+    def __init__(self, env: FiniteMDP) -> None:
         check_tables(env)
         self.env = env
-        self.square = one_of("square", square, ("drawn", "expected"))
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
@@ -125,7 +113,7 @@ class FlowSampler(Sampler):
         n, env, stop = request.n, self.env, not request.returns_from
         nowhere = np.zeros(1, dtype=np.int64)
         step = self._start.draw(generator, nowhere, np.array([n]))
-        groups = Groups(nowhere, np.array([n]), ()).after(step, env.n_states[0], False)
+        groups = Groups(nowhere, np.array([n]), ()).after(step, env.n_states[0])
         for h in range(request.last + 1):
             n_states = env.n_states[h]
             visits = np.zeros(n_states, dtype=np.int64)
@@ -145,7 +133,7 @@ class FlowSampler(Sampler):
             if len(rows) * outcomes.width > MOST_CELLS:
                 raise self._too_many(h, len(rows))
             following = env.n_states[h + 1] if h + 1 < self.horizon else 1
-            groups = groups.after(outcomes.draw(generator, rows, groups.size), following, self.square == "drawn")
+            groups = groups.after(outcomes.draw(generator, rows, groups.size), following)
             if len(groups.state) > MOST_GROUPS:
                 raise self._too_many(h, len(groups.state))
         count = groups.size.astype(np.float64)
@@ -185,22 +173,17 @@ class FlowSampler(Sampler):
             following = np.zeros_like(following)
         if uniform:
             row, share = row // self.n_actions, share / self.n_actions
-        if self.square == "drawn":
-            reward = np.rint(reward * GRID) / GRID
         return _outcomes(row, following, reward, share)
 
     def _too_many(self, h: int, n_groups: int) -> ValueError:
-        advice = "ask for fewer levels in returns_from at a time"
-        if self.square == "drawn":
-            advice = f'use FlowSampler(env, square="expected"), or {advice}'
         return ValueError(
-            f"returns_from: level {h}: expected at most {MOST_GROUPS} groups of trajectories that differ in origin or "
-            f"rewards, and {MOST_CELLS} of their outcomes, got {n_groups} groups; {advice}"
+            f"returns_from: level {h}: expected at most {MOST_GROUPS} groups of trajectories of different origin, with "
+            f"{MOST_CELLS} outcomes, got {n_groups} groups; ask for fewer levels in returns_from at a time"
         )
 
     def fingerprint(self) -> dict[str, str]:
         """Return what the answers depend on besides the environment; see `Sampler.fingerprint`."""
-        return {"square": self.square}
+        return {"square": "expected"}
 
     def actions(self, level: int, rule: Rule) -> NDArray[np.int64] | None:
         """Return the action of a rule in each state of a level; see `Sampler.actions`.
@@ -209,12 +192,8 @@ class FlowSampler(Sampler):
         """
         return actions_everywhere(self.env, level, rule)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (self.env, self.square))
-
-
-def _rebuild(env: FiniteMDP, square: str) -> FlowSampler:
-    return FlowSampler(env, square=square)
+    def __reduce__(self) -> tuple[type[FlowSampler], tuple[FiniteMDP]]:
+        return (FlowSampler, (self.env,))
 
 
 class Step(NamedTuple):
@@ -294,10 +273,7 @@ def _sums(index: Integers, weights: Floats, size: int) -> Floats:
 
 
 class Seen(NamedTuple):
-    """One return under way: the origin of each group, and mean and mean square of its rewards since then.
-
-    With ``square="drawn"`` all trajectories of a group have the same sum of rewards, `mean`.
-    """
+    """One return under way: the origin of each group, and mean and mean square of its rewards since then."""
 
     n_states: int
     origin: Integers
@@ -317,39 +293,28 @@ class Groups(NamedTuple):
         nothing = np.zeros(len(self.state))
         return self._replace(seen=(*self.seen, Seen(n_states, self.state, nothing, nothing)))
 
-    def after(self, step: Step, n_states: int, by_reward: bool) -> Groups:
-        """Return the groups after a step, equal ones merged; with `by_reward` only those of equal sums of rewards."""
+    def after(self, step: Step, n_states: int) -> Groups:
+        """Return the groups after a step, equal ones merged."""
         if not self.seen:
             count = np.zeros(n_states, dtype=np.int64)
             np.add.at(count, step.following, step.size)
             state = np.flatnonzero(count)
             return Groups(state, count[state], ())
         seen = [self._paid(one, step) for one in self.seen]
-        keys = [step.following]
-        sizes = [n_states]
-        for one in seen:
-            keys.append(one.origin)
-            sizes.append(one.n_states)
-            if by_reward:
-                values, rank = np.unique(one.mean, return_inverse=True)
-                keys.append(rank)
-                sizes.append(len(values))
-        index, n_groups, some = _classes(keys, sizes)
+        keys = [step.following, *(one.origin for one in seen)]
+        index, n_groups, some = _classes(keys, [n_states, *(one.n_states for one in seen)])
         count = np.zeros(n_groups, dtype=np.int64)
         np.add.at(count, index, step.size)
-        if by_reward:
-            merged = [Seen(one.n_states, one.origin[some], one.mean[some], one.square[some]) for one in seen]
-        else:
-            weight = step.size / count[index]
-            merged = [
-                Seen(
-                    one.n_states,
-                    one.origin[some],
-                    _sums(index, weight * one.mean, n_groups),
-                    _sums(index, weight * one.square, n_groups),
-                )
-                for one in seen
-            ]
+        weight = step.size / count[index]
+        merged = [
+            Seen(
+                one.n_states,
+                one.origin[some],
+                _sums(index, weight * one.mean, n_groups),
+                _sums(index, weight * one.square, n_groups),
+            )
+            for one in seen
+        ]
         return Groups(step.following[some], count, tuple(merged))
 
     @staticmethod
