@@ -218,16 +218,10 @@ class Sampler:
 
         Parameters
         ----------
-        policy : Policy
-            One rule for each level.
-        n : int
-            Number of trajectories, >= 0.
+        policy, n, levels, returns_from
+            As of `collect_chunk`.
         stream : Stream
             The call: chunk j of it uses ``stream.at(stream.call, j)``.
-        levels : sequence of int
-            Ascending levels whose second moment is wanted.
-        returns_from : sequence of int
-            Ascending levels h whose return to go, the sum of the rewards of levels h, ..., H-1, is wanted.
 
         Returns
         -------

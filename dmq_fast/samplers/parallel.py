@@ -252,8 +252,9 @@ def draw(given: Sampler | bytes, task: Task, home: int, stop: threading.Event | 
             raise
         raise portable(error) from None  # one that cannot be rebuilt on the other side would break the pool there
     finally:
-        if os.getpid() != home and sampler is given:
-            close(sampler)  # it came with this chunk
+        if os.getpid() != home and sampler is given:  # it came with this chunk
+            with contextlib.suppress(Exception):  # the moments, or the first exception, are what counts
+                close(sampler)
 
 
 def answer(executor: Executor, future: Future[Any] | None) -> Any:
