@@ -39,7 +39,16 @@ B = TypeVar("B", bound="type[Baseline]")
 
 
 def register(algorithm: B) -> B:
-    """Add a class to `REGISTRY` by its name; a class decorator."""
+    """Add a class to `REGISTRY` by its name; a class decorator.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> class Lazy(dmq.baselines.UniformLeastSquares):
+    ...     name = "lazy"
+    >>> dmq.baselines.register(Lazy) is dmq.baselines.REGISTRY.pop("lazy")
+    True
+    """
     if algorithm.name in REGISTRY:
         raise ValueError(f"name: expected one that no baseline has yet, got {algorithm.name!r}")
     REGISTRY[algorithm.name] = algorithm

@@ -225,6 +225,12 @@ def lock_gaussian(
     ------
     TypeError, ValueError
         If an argument is of another type or out of range.
+
+    Examples
+    --------
+    >>> env = lock_gaussian(5, rng=0)
+    >>> env.horizon, env.n_actions, env.dimension
+    (5, 4, 8)
     """
     sigma = number("sigma", sigma, 0.0, LARGEST)
     latent = _decoding_lock("lock-gaussian", horizon, switch, n_actions, rng, sigma=sigma)
@@ -349,6 +355,12 @@ def noisy_deep_sea(
     ------
     TypeError, ValueError
         If an argument is of another type or out of range.
+
+    Examples
+    --------
+    >>> env = noisy_deep_sea(5, rng=0)
+    >>> env.horizon, env.n_actions, env.dimension
+    (5, 2, 5)
     """
     sigma = number("sigma", sigma, 0.0, LARGEST)
     dimension = None if dimension is None else integer("dimension", dimension, 1)

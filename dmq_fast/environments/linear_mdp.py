@@ -47,6 +47,12 @@ def linear_mdp(
     ------
     TypeError, ValueError
         If an argument is of another type or out of range.
+
+    Examples
+    --------
+    >>> env = linear_mdp(horizon=3, n_states=8, dimension=4, rng=0)
+    >>> env.horizon, env.n_actions, env.dimension
+    (3, 3, 12)
     """
     horizon, n_states = integer("horizon", horizon, 1), integer("n_states", n_states, 1)
     dimension, n_actions = integer("dimension", dimension, 1), integer("n_actions", n_actions, 1)

@@ -68,6 +68,12 @@ def linear_q(
     ------
     TypeError, ValueError
         If an argument is of another type or out of range, or if no features with such a gap are found.
+
+    Examples
+    --------
+    >>> env = linear_q(horizon=3, n_states=8, dimension=4, rng=0)
+    >>> env.horizon, env.n_actions, env.dimension
+    (3, 3, 4)
     """
     horizon, n_states = integer("horizon", horizon, 1), integer("n_states", n_states, 1)
     dimension, n_actions = integer("dimension", dimension, 2), integer("n_actions", n_actions, 2)

@@ -325,7 +325,18 @@ class EqualChunks(Sequence[int]):
 
 
 def check_shown(sampler: Sampler, purpose: str) -> None:
-    """Raise TypeError for a sampler that cannot show single trajectories; `purpose` needs them."""
+    """Raise TypeError for a sampler that cannot show single trajectories; `purpose` needs them.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.chain(horizon=3)
+    >>> check_shown(dmq.samplers.as_sampler(env), "this plot")
+    >>> check_shown(dmq.samplers.ExactSampler(env), "this plot")
+    Traceback (most recent call last):
+        ...
+    TypeError: env...
+    """
     if not sampler.shows_trajectories:
         raise TypeError(
             "env: expected an environment, or a sampler that shows trajectories (trajectories_chunk), for "
@@ -348,7 +359,17 @@ def collect_chunks(
     returns_from: Sequence[int],
     drawn: Callable[[int], None] | None = None,
 ) -> Moments:
-    """Collect chunk by chunk, as `Sampler.collect` does; `drawn` is called with the size of each and may raise."""
+    """Collect chunk by chunk, as `Sampler.collect` does; `drawn` is called with the size of each and may raise.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> sampler = dmq.samplers.as_sampler(dmq.environments.chain(horizon=3, rng=0))
+    >>> moments = collect_chunks(sampler, dmq.Policy.uniform(3), 100, dmq.Stream(0), [2], [0], drawn=print)
+    100
+    >>> moments.n, moments.gram[2].shape
+    (100, (5, 5))
+    """
     check_stream("stream", stream)
     total: Moments | None = None
     with closing(sampler.pieces(policy, n, stream, levels, returns_from)) as pieces:

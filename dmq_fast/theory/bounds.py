@@ -79,6 +79,11 @@ def ridge_norm_bound(ridge: float) -> float:
 
     With singular values sigma <= 1 of the rows / sqrt(n), its norm is at most max sigma / (sigma^2 + ridge): 1 / (2
     sqrt(ridge)), attained at sigma^2 = ridge, or 1 / (1 + ridge) where ridge > 1. Lemma A.4 has 1 / ridge.
+
+    Examples
+    --------
+    >>> ridge_norm_bound(0.01)
+    5.0
     """
     ridge = as_positive("ridge", ridge)
     return 0.5 / math.sqrt(ridge) if ridge <= 1.0 else 1.0 / (1.0 + ridge)
@@ -94,6 +99,11 @@ def printed_cover_bound(dimension: int, eps_r: float) -> float:
     ------
     TypeError, ValueError
         If the dimension is not an integer >= 1 or eps_r not a positive number.
+
+    Examples
+    --------
+    >>> round(printed_cover_bound(5, 0.01), 1)
+    62.1
     """
     d, eps_r = integer("dimension", dimension, 1), as_positive("eps_r", eps_r)
     return 2.0 * d * (math.log(d) - math.log(eps_r))
