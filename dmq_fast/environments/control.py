@@ -40,6 +40,14 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
     ------
     TypeError, ValueError
         If an argument is of another type or out of range.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> features = dmq.features.TileCoding([-1.2, -0.07], [0.6, 0.07], tiles=4, tilings=2)
+    >>> env = mountain_car(horizon=200, features=features)
+    >>> env.horizon, env.n_actions, env.dimension
+    (200, 3, 50)
     """
     return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order)
 
