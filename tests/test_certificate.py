@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 from flat import flat
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import dmq_fast as dmq
 from dmq_fast import Policy, certificate_table
@@ -63,12 +64,10 @@ def paths(mdp, policy):
                 yield states, actions, probability
 
 
-@pytest.mark.parametrize("horizon", [7, 9])
-def test_uniform_roll_in_has_no_low_variance(horizon):
+def test_uniform_roll_in_has_no_low_variance():
     """docs/findings.md, A: on a deterministic lock, where C = 1, the ratio is K^h."""
-    ratios = low_variance(combination_lock(horizon, n_actions=4, rng=0), Policy.uniform(horizon))
-    assert ratios[[1, 2, 4, 6]] == pytest.approx([4, 16, 256, 4096], rel=1e-12)
-    assert ratios == pytest.approx(4.0 ** np.arange(horizon), rel=1e-12)
+    ratios = low_variance(combination_lock(9, n_actions=4, rng=0), Policy.uniform(9))
+    assert ratios == pytest.approx(4.0 ** np.arange(9), rel=1e-12)
 
 
 def test_the_ratio_is_that_of_the_roll_in_whatever_fails_afterwards():
@@ -81,14 +80,13 @@ def test_the_ratio_is_that_of_the_roll_in_whatever_fails_afterwards():
         assert low_variance(lock, policy)[h] == pytest.approx(4.0**h)
 
 
-@pytest.mark.parametrize("make", [lambda: combination_lock(6, rng=0), lambda: decoy_lock(6), lambda: deep_sea(5)])
-def test_deterministic_policies_of_deterministic_mdps_have_ratio_one(make):
-    mdp, rng = make(), np.random.default_rng(0)
-    for _ in range(20):
-        policy = Policy.fixed(rng.integers(mdp.n_actions, size=mdp.horizon))
-        assert low_variance(mdp, policy) == pytest.approx(np.ones(mdp.horizon), rel=1e-9)
-    theta = rng.normal(size=(mdp.horizon, mdp.n_actions, mdp.dimension))
-    assert low_variance(mdp, Policy.greedy(theta)) == pytest.approx(np.ones(mdp.horizon), rel=1e-9)
+def test_deterministic_policies_of_deterministic_mdps_have_ratio_one():
+    rng = np.random.default_rng(0)
+    for mdp in (combination_lock(6, rng=0), decoy_lock(6), deep_sea(5)):
+        theta = rng.normal(size=(mdp.horizon, mdp.n_actions, mdp.dimension))
+        drawn = [Policy.fixed(rng.integers(mdp.n_actions, size=mdp.horizon)) for _ in range(10)]
+        for policy in (Policy.greedy(theta), *drawn):
+            assert low_variance(mdp, policy) == pytest.approx(np.ones(mdp.horizon), rel=1e-9)
 
 
 def test_optimal_policies_have_ratio_one():
@@ -123,17 +121,7 @@ def test_by_hand(fork):
     assert suboptimal_probability(fork, Policy.uniform(2)) == pytest.approx([0.5, 0.125 * 0.5])
 
 
-def test_value_error_by_hand(fork):
-    theta = np.zeros((2, 2, 2))
-    theta[1, 0] = [1.0, 0.0]
-    cover = [[Policy.fixed([0, 0])], [Policy.fixed([0, 0]), Policy.uniform(2)]]
-    first, second = value_error(fork, theta, cover)
-    assert first == pytest.approx(np.array([[0.35**2, 0.3**2]]))
-    # Action 0 is estimated at .6 and 0 where .8 and .2 are right; action 1 at 0 where 0 and .2 are.
-    reached = np.array([[0.25, 0.75], [0.125, 0.875]])
-    assert second == pytest.approx(reached @ np.array([[0.04, 0.0], [0.04, 0.04]]))
-
-
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1))
 def test_everything_agrees_with_the_sum_over_paths(seed):
     rng = np.random.default_rng(seed)
@@ -156,6 +144,7 @@ def test_everything_agrees_with_the_sum_over_paths(seed):
     assert values[0] @ mdp.start == pytest.approx(mdp.value(policy))
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1))
 def test_lemma_a1_bounds_the_loss(seed):
     """At most sum_h P[suboptimal at h] is lost, as rewards add up to at most 1."""
@@ -190,25 +179,6 @@ def test_rewards_that_depend_on_where_the_last_action_leads():
     mdp = FiniteMDP(P=[[[[0.5, 0.5], [1.0, 0.0]]]], R=[[[[1.0, 0.0], [0.25, 0.0]]]], features=[[[1.0]]])
     assert policy_values(mdp, Policy.uniform(1))[0] == pytest.approx([0.375])
     assert suboptimal_probability(mdp, Policy.uniform(1)) == pytest.approx([0.5])
-
-
-@pytest.mark.parametrize("measure", [low_variance, suboptimal_probability, policy_values])
-def test_policies_that_do_not_fit_are_refused(fork, measure):
-    with pytest.raises(ValueError, match="policy: expected 2 rules, one a level, got 3"):
-        measure(fork, Policy.uniform(3))
-    with pytest.raises(ValueError, match="level 1 takes action 2"):
-        measure(fork, Policy.fixed([0, 2]))
-    with pytest.raises(TypeError, match="policy: expected a Policy, got str"):
-        measure(fork, "uniform")
-
-
-def test_estimates_and_covers_that_do_not_fit_are_refused(fork):
-    with pytest.raises(ValueError, match="theta"):
-        value_error(fork, np.zeros((2, 3, 2)), [[], []])
-    with pytest.raises(ValueError, match="policies: expected 2 levels, got 1"):
-        value_error(fork, np.zeros((2, 2, 2)), [[]])
-    with pytest.raises(ValueError, match="policy: expected 2 rules"):
-        value_error(fork, np.zeros((2, 2, 2)), [[], [Policy.uniform(1)]])
 
 
 @pytest.fixture(scope="module")
@@ -253,11 +223,9 @@ def test_uniform_roll_ins_show_in_the_certificate():
 
 
 @pytest.mark.parametrize("variant", ["sound", "paper"])
-@pytest.mark.parametrize("seed", range(3))
-def test_every_true_multiplies_the_determinant(variant, seed):
+def test_every_true_multiplies_the_determinant(variant):
     """Lemma A.5, corrected, holds for the potentials that a run recorded, whatever the noise."""
-    mdp = river_swim(5, 8)
-    result = dmq.DMQ(mdp, variant=variant, n_samples=10, ratio=1.5, eps_r=1e-3, rng=seed).learn()
+    result = dmq.DMQ(river_swim(5, 8), variant=variant, n_samples=10, ratio=1.5, eps_r=1e-3, rng=0).learn()
     potentials = result.history.potentials
     assert len(potentials) == result.counts["trues"] > 0
     assert (np.diff(potentials, axis=1) >= np.log1p(1.5) * (1 - 1e-12)).all()
@@ -280,17 +248,6 @@ def test_the_recorded_potential_is_that_of_the_moments(monkeypatch):
     result = dmq.DMQ(river_swim(4, 6), n_samples=10, rng=0).learn()
     assert len(seen) > 3
     assert result.history.potentials == pytest.approx(np.array(seen), rel=1e-9)
-
-
-def test_a_resumed_run_has_the_same_certificate(tmp_path):
-    mdp = river_swim(4, 6)
-    whole = dmq.DMQ(mdp, n_samples=10, rng=0).learn()
-    for n in (500, 1500):
-        dmq.DMQ(mdp, n_samples=10, rng=0).learn(journal=tmp_path / "journal", max_trajectories=n)
-    resumed = dmq.DMQ(mdp, n_samples=10, rng=0).learn(journal=tmp_path / "journal")
-    assert resumed.history == whole.history
-    assert resumed.history.potentials.tolist() == whole.history.potentials.tolist()
-    assert dmq.certificate(resumed, mdp) == dmq.certificate(whole, mdp)
 
 
 def test_the_certificate_survives_saving(learned, lock, tmp_path):
@@ -341,15 +298,7 @@ def test_eps_r_beyond_float64_leaves_the_potential_unknown(monkeypatch):
 def test_certificate_by_hand(learned, lock):
     found = dmq.certificate(learned, lock, epsilon=0.2)
     json.dumps(found, allow_nan=False)
-    held = statements(found)
     given = learned.parameters
-    assert held["thresholds"]["left"] == lock.dimension * given["eps_s"]
-    assert held["cover, printed"]["right"] == pytest.approx(2 * 2 * np.log(2 / 1e-3))
-    assert held["cover, sure"]["left"] == max(learned.cover_sizes) == 2
-    assert held["norm, corrected"]["left"] == pytest.approx(np.linalg.norm(learned.theta, axis=2).max())
-    errors = value_error(lock, learned.theta, learned.cover)
-    assert held["invariant 1"]["left"] == pytest.approx(max(one.max() for one in errors))
-    assert held["invariant 1"]["right"] == pytest.approx(lock.gap**2 * 0.2 / (4 * 6))
     smallest = found["exact"]["smallest_epsilon"]["invariant 1"]
     assert statements(dmq.certificate(learned, lock, epsilon=smallest * 1.001))["invariant 1"]["holds"]
     assert not statements(dmq.certificate(learned, lock, epsilon=smallest * 0.999))["invariant 1"]["holds"]
@@ -436,7 +385,7 @@ def mixed_start(seed):
 def test_the_last_test_of_the_returned_policy_is_told_from_earlier_ones(variant):
     """A finished run ends with a test without a True; a run that ended in a test with a True shows it."""
     served_twice = cut = 0
-    for seed in range(15):
+    for seed in range(8):
         mdp, settings = mixed_start(seed), {"variant": variant, "n_samples": 3, "ratio": 1.2, "rng": seed}
         result = flat(mdp, **settings).learn()
         assert result.status == "ended"
@@ -480,15 +429,27 @@ def test_what_needs_an_mdp_is_absent_without_one(learned):
     assert "error_cover" not in found["levels"][0]
 
 
-def test_certificates_that_cannot_be_are_refused(learned, lock):
-    with pytest.raises(ValueError, match="epsilon: expected together with an mdp, "):
-        dmq.certificate(learned, epsilon=0.1)
-    with pytest.raises(ValueError, match="epsilon"):
-        dmq.certificate(learned, lock, epsilon=-1.0)
-    with pytest.raises(ValueError, match=r"mdp: expected \(H, K, d\) = \(6, 3, 2\) as in the result, got \(7, 3, 2\)"):
-        dmq.certificate(learned, combination_lock(7, n_actions=3, rng=0))
-    with pytest.raises(TypeError, match="mdp: expected a FiniteMDP, got str"):
-        dmq.certificate(learned, "lock")
+def test_what_does_not_fit_is_refused(fork, learned, lock):
+    theta, other = np.zeros((2, 2, 2)), combination_lock(7, n_actions=3, rng=0)
+    measures = [low_variance, suboptimal_probability, policy_values]
+    refused(
+        [
+            *(
+                (lambda f=f: f(fork, Policy.uniform(3)), ValueError, "policy: expected 2 rules, one a")
+                for f in measures
+            ),
+            *((lambda f=f: f(fork, Policy.fixed([0, 2])), ValueError, "level 1 takes action 2") for f in measures),
+            *((lambda f=f: f(fork, "uniform"), TypeError, "policy: expected a Policy, got str") for f in measures),
+            (lambda: value_error(fork, np.zeros((2, 3, 2)), [[], []]), ValueError, "theta"),
+            (lambda: value_error(fork, theta, [[]]), ValueError, "policies: expected 2 levels, got 1"),
+            (lambda: value_error(fork, theta, [[], [Policy.uniform(1)]]), ValueError, "policy: expected 2 rules"),
+            (lambda: dmq.certificate(learned, epsilon=0.1), ValueError, "epsilon: expected together with an mdp, "),
+            (lambda: dmq.certificate(learned, lock, epsilon=-1.0), ValueError, "epsilon"),
+            (lambda: dmq.certificate(learned, other), ValueError, r"mdp: .* = \(6, 3, 2\) as in .* got \(7, 3, 2\)"),
+            (lambda: dmq.certificate(learned, "lock"), TypeError, "mdp: expected a FiniteMDP, got str"),
+            (lambda: dmq.certificate(None), TypeError, "result: expected a DMQResult, .* got NoneType"),
+        ]
+    )
 
 
 def test_the_table_of_a_certificate(learned, lock):

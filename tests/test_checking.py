@@ -251,6 +251,10 @@ def test_each_fault_of_a_batch_environment_is_found():
             ({"features": lambda self, h, x: features(self, h, x) + next(calls) * 1e-9}, "features, .* same features"),
             ({"features": lambda self, h, x: np.ones((len(x), 2))}, "features, level 0: .* at most 1, got 1.414"),
             ({"features": lambda self, h, x: np.ones((len(x), 3))}, "features, level 0: ValueError: features: exp"),
+            (
+                {"step": lambda self, h, x, a, rng: (x, x / 9 + (h == 3) * next(calls) * 1e-9)},
+                "step, level 3: .* same gen",
+            ),
             ({"step": lambda self, h, x, a, rng: (x, x - 1)}, "step, level 0: expected rewards >= 0, got -"),
             ({"step": lambda self, h, x, a, rng: (x, x + 1)}, "step, level 0: expected rewards that sum to"),
             ({"step": lambda self, h, x, a, rng: 1 / 0}, "step, level 0: ZeroDivisionError: division by zero"),
