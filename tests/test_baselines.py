@@ -877,7 +877,7 @@ def test_results_of_all_algorithms_have_the_same_attributes():
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(ValueError, match=r"^name: expected one that no baseline has yet, got 'uniform'$"):
+    with pytest.raises(ValueError, match=r"^name: 'uniform' is already registered$"):
         register(type("Another", (UniformLeastSquares,), {}))
     assert REGISTRY["uniform"] is UniformLeastSquares
 

@@ -50,7 +50,7 @@ def register(algorithm: B) -> B:
     True
     """
     if algorithm.name in REGISTRY:
-        raise ValueError(f"name: expected one that no baseline has yet, got {algorithm.name!r}")
+        raise ValueError(f"name: {algorithm.name!r} is already registered")
     REGISTRY[algorithm.name] = algorithm
     return algorithm
 
