@@ -9,9 +9,6 @@ line goes beyond the paper, its comment names the finding (docs/findings.md) beh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
 from dmq_fast.covers.cover import CoverMoments
@@ -19,7 +16,7 @@ from dmq_fast.covers.draws import Draws
 from dmq_fast.covers.memory import Batch
 from dmq_fast.covers.options import Options
 from dmq_fast.covers.oracle import Oracle, Regression
-from dmq_fast.moments import SparseMoment
+from dmq_fast.moments import Moment
 from dmq_fast.policy import Policy
 from dmq_fast.results.history import RETURNED
 
@@ -122,7 +119,7 @@ class DifferenceMaximization:
             # D_level is redrawn and may miss states of this batch, so the oracle could return True on it without end.
             self.draws.spend(batch)
 
-    def kept(self, h: int) -> NDArray[Any] | SparseMoment | None:
+    def kept(self, h: int) -> Moment | None:
         """Return S_h if `accumulate` keeps it (finding C); None without it, and before level h is first learned."""
         return self.moments[h] if self.options.accumulate and self.learned[h] else None
 

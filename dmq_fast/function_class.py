@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast.kernels import RidgeFit, RowOracle, RowScan, ShiftScan, as_floats, as_positive, ridge_fit
-from dmq_fast.moments import Moments, SparseMoment
+from dmq_fast.moments import Moments
 from dmq_fast.theory.bounds import UNBOUNDED, finite_cover_bound, sure_cover_bound
 
 __all__ = ["FiniteClass", "FiniteSolver", "FunctionClass", "LinearClass", "LinearSolver", "Solver"]
@@ -273,15 +273,12 @@ class LinearSolver:
         level, values = self.matrix_scan.scan(cover_moments, moments.grams, n, base, top, bottom)
         return level, np.asarray(values)
 
-    def potential(self, moment: Array | SparseMoment) -> float:
+    def potential(self, moment: Array) -> float:
         """Return log det(S_h + eps_r G); see `Solver.potential`."""
-        scan, unseen = self.matrix_scan, 0
-        if isinstance(moment, SparseMoment):
-            # Each column outside the support has eps_r on the diagonal and nothing else.
-            unseen, moment = scan.dimension - len(moment.support), moment.gram
+        scan = self.matrix_scan
         shift = np.eye(len(moment)) if scan.regularizer is None else scan.regularizer
         sign, logarithm = np.linalg.slogdet(moment + scan.eps_r * shift)
-        return float(logarithm) + unseen * math.log(scan.eps_r) if sign > 0.0 else float("nan")
+        return float(logarithm) if sign > 0.0 else float("nan")
 
     def cover_bound(self, initial: int) -> int:
         """Return the bound of `theory.sure_cover_bound`.

@@ -10,8 +10,8 @@ import dmq_fast as dmq
 from dmq_fast.covers.cover import CoverMoments
 from dmq_fast.features import TileCoding
 from dmq_fast.function_class import dual_ridge
-from dmq_fast.kernels import LevelRows, RowOracle
-from dmq_fast.moments import Moments, Returns, SparseMoment, as_matrix
+from dmq_fast.kernels import LevelRows
+from dmq_fast.moments import Moment, Moments, Returns
 
 
 def tiles():
@@ -120,26 +120,25 @@ def test_cover_moments_take_both_forms(first):
     """Whichever comes first, the sums are right and times tell what changed."""
     solver = dmq.LinearClass().solver(5, ridge=1e-3, eps_s=1.0, eps_t=2.0, eps_r=0.01, oracle="decision")
     moments = CoverMoments(2, 5, solver, dmq.arithmetic.FLOAT64)
-    assert not moments[0].any()
     rows = LevelRows.of([np.array([[0.0, 0.6, 0.0, 0.8, 0.0]])])
     sparse = Moments(1, (0,), rows, {}).moment_at(0)
-    dense = np.diag([0.0, 0.5, 0.5, 0.0, 0.0])
+    dense = Moment(np.diag([0.0, 0.5, 0.5, 0.0, 0.0]))
     given = [sparse, dense] if first == "sparse" else [dense, sparse]
     for moment in given:
         moments.add(1, moment)
     assert isinstance(moments.sums, list) == (first == "sparse")
-    np.testing.assert_allclose(as_matrix(moments[1]), dense + sparse.matrix(), atol=1e-15)
+    np.testing.assert_allclose(moments[1].matrix(), dense.matrix() + sparse.matrix(), atol=1e-15)
     assert moments.changed(1, 1) and not moments.changed(0, 0) and moments.time == 2
     moments.replace(1, moments[1])
     assert moments.time == 2 and moments.runs(1, 0, 2) == [] and moments.runs(1, 0, 1) == [(1, 1)]
     moments.replace(1, given[0])
     assert moments.time == 3
     # A sum of which only one part has its rows at hand.
-    both = SparseMoment(5, np.array([2], np.int32), np.array([[0.25]])) + sparse
+    both = Moment(np.array([[0.25]]), np.array([2], np.int32), 5) + sparse
     moments.replace(0, both)
-    assert (as_matrix(moments[0]) == both.matrix()).all() and moments[0].any()
+    assert (moments[0].matrix() == both.matrix()).all() and moments[0].any()
     batch, s = Moments(1, (1,), rows, {}), np.zeros((2, 5, 5))
-    s[1] = sparse.matrix() if first == "sparse" else dense
+    s[1] = (sparse if first == "sparse" else dense).matrix()
     assert solver.scan(moments.sums, batch, 1, 1)[0] == solver.scan(s, Moments(1, (1,), batch.grams, {}), 1, 1)[0]
     probe = Moments(1, (1,), np.diag([0.0, 0.0, 0.0, 0.0, 1.0])[None], {})
     assert solver.scan(moments.sums, probe, 1, 1)[0] == 1
@@ -194,12 +193,17 @@ def test_samplers_in_python_give_rows():
     assert learned_run.status == "ended" and learned_run.counts["trues"] > 0
 
 
-def test_potentials_of_sparse_moments():
+@pytest.mark.parametrize("first", ["rows", "columns", "all columns"])
+def test_potentials_do_not_depend_on_the_form(first):
     solver = dmq.LinearClass().solver(50, ridge=1e-3, eps_s=1.0, eps_t=2.0, eps_r=0.01, oracle="decision")
-    oracle = RowOracle(50, 0.01)
-    oracle.add_gram([3, 40], [[1.0, 0.5], [0.5, 2.0]])
-    sparse = SparseMoment(50, oracle.support, oracle.gram)
-    assert solver.potential(sparse) == pytest.approx(solver.potential(sparse.matrix()), rel=1e-13)
+    moments = CoverMoments(1, 50, solver, dmq.arithmetic.FLOAT64)
+    seen = Moment(np.array([[1.0, 0.5], [0.5, 2.0]]), np.array([3, 40], np.int32), 50)
+    moments.replace(0, Moment(seen.matrix()) if first == "all columns" else seen)
+    later = Moments(1, (0,), LevelRows.of([np.eye(50)[[7]]]), {}).moment_at(0)
+    given = later if first == "rows" else Moment(later.gram, later.support, 50)
+    expected = [solver.potential(matrix) for matrix in (seen.matrix(), seen.matrix() + later.matrix())]
+    assert moments.potentials(0, given) == pytest.approx(expected, rel=1e-13)
+    assert moments[0] == (Moment(seen.matrix()) if first == "all columns" else seen)  # nothing was added
 
 
 @pytest.mark.parametrize("ridge", [1.0, 1e-3, 1e-6, 1e-9])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
 from dmq_fast.function_class import Solver
 from dmq_fast.kernels import RowOracle
-from dmq_fast.moments import SparseMoment, as_matrix, summed
+from dmq_fast.moments import Moment
 
 __all__ = ["CoverMoments"]
 
@@ -18,68 +17,67 @@ __all__ = ["CoverMoments"]
 class CoverMoments:
     """S_h of all levels, and when each last changed.
 
-    Time is the number of changes so far. The first moment that comes decides the form: matrices, or where that is
-    sparse and the solver knows how, a `RowOracle` for each level.
+    Time is the number of changes so far. S_h is a matrix; or where the first moment that comes is sparse, and the
+    solver knows how, a `RowOracle`, whose inverse is updated by rows.
 
     Parameters
     ----------
     horizon, dimension : int
     solver : Solver
     arithmetic : Arithmetic
-
-    Attributes
-    ----------
-    sums : numpy.ndarray, shape (H, d, d), or list of H RowOracle
-        S_h by level, as `Solver.scan` takes them. Changed by `add` and `replace` only.
     """
 
     def __init__(self, horizon: int, dimension: int, solver: Solver, arithmetic: Arithmetic) -> None:
-        self.sums: Any = []
         self.time = 0
         self._horizon, self._dimension, self._solver, self._arithmetic = horizon, dimension, solver, arithmetic
         self._changed = [0] * horizon
-        self._sparse: dict[int, SparseMoment] = {}
+        # One of the two is filled when the first moment comes.
+        self._oracles: list[RowOracle] = []
+        self._matrices: NDArray[Any] = arithmetic.zeros((0, 0, 0))
+        self._moments: dict[int, Moment] = {}
 
-    def __getitem__(self, level: int) -> NDArray[Any] | SparseMoment:
+    @property
+    def sums(self) -> NDArray[Any] | list[RowOracle]:
+        """S_h by level, as `Solver.scan` takes them, shape (H, d, d) or H oracles; changed by `add` and `replace`."""
+        return self._oracles or self._matrices
+
+    def __getitem__(self, level: int) -> Moment:
         """Return S of a level; not to be changed."""
-        if len(self.sums) == 0:
-            return self._arithmetic.zeros((self._dimension, self._dimension))
-        if isinstance(self.sums, list):
-            if level not in self._sparse:
-                oracle = self.sums[level]
-                self._sparse[level] = SparseMoment(self._dimension, oracle.support, oracle.gram)
-            return self._sparse[level]
-        moment: NDArray[Any] = self.sums[level]
-        return moment
+        if self._oracles and level not in self._moments:
+            oracle = self._oracles[level]
+            self._moments[level] = Moment(oracle.gram, oracle.support, oracle.dimension)
+        return self._moments[level] if self._oracles else Moment(self._matrices[level])
 
-    def add(self, level: int, moment: NDArray[Any] | SparseMoment) -> None:
+    def add(self, level: int, moment: Moment) -> None:
         """S_level <- S_level + moment."""
         self._begin(moment)
         self._note(level)
-        if isinstance(self.sums, list):
-            grow(self.sums[level], moment)
+        if self._oracles:
+            grow(self._oracles[level], moment)
         else:
-            self.sums[level] += as_matrix(moment)
+            self._matrices[level] += moment.matrix()
 
-    def replace(self, level: int, moment: NDArray[Any] | SparseMoment) -> None:
+    def replace(self, level: int, moment: Moment) -> None:
         """S_level <- moment; no change where they are equal."""
         self._begin(moment)
-        if isinstance(self.sums, list):
-            if self[level] is not moment and self[level] != moment:
-                self._note(level)
-                self.sums[level] = self._row_oracle()
-                grow(self.sums[level], moment)
-        elif not np.array_equal(self.sums[level], as_matrix(moment)):
-            self._note(level)
-            self.sums[level] = as_matrix(moment)
+        if self[level] == moment:
+            return
+        self._note(level)
+        if self._oracles:
+            self._oracles[level] = self._oracle_of(moment)
+        else:
+            self._matrices[level] = moment.matrix()
 
-    def potentials(self, level: int, moment: NDArray[Any] | SparseMoment) -> tuple[float, float]:
+    def potentials(self, level: int, moment: Moment) -> tuple[float, float]:
         """Return log det(S_level + eps_r G) before and after a moment is added; see `Solver.potential`."""
-        if isinstance(self.sums, list) and isinstance(moment, SparseMoment) and len(moment.rows) == 1:
-            oracle, (rows, divisor) = self.sums[level], moment.rows[0]
-            return oracle.log_det(), oracle.log_det(rows, 0, divisor)
-        before: Any = self[level]
-        return self._solver.potential(before), self._solver.potential(summed(before, moment))
+        if not self._oracles:
+            before = self._matrices[level]
+            return self._solver.potential(before), self._solver.potential(before + moment.matrix())
+        oracle = self._oracles[level]
+        if len(moment.rows) != 1:
+            return oracle.log_det(), self._oracle_of(self[level] + moment).log_det()
+        rows, divisor = moment.rows[0]
+        return oracle.log_det(), oracle.log_det(rows, 0, divisor)
 
     def changed(self, level: int, since: int) -> bool:
         """Return whether S of a level has changed since a time."""
@@ -101,28 +99,27 @@ class CoverMoments:
     def _note(self, level: int) -> None:
         self.time += 1
         self._changed[level] = self.time
-        self._sparse.pop(level, None)
+        self._moments.pop(level, None)
 
-    def _begin(self, moment: NDArray[Any] | SparseMoment) -> None:
+    def _begin(self, moment: Moment) -> None:
         """Choose the form, if this is the first moment."""
-        if len(self.sums) == 0:
-            if isinstance(moment, SparseMoment) and self._row_oracle() is not None:
-                self.sums = [self._row_oracle() for _ in range(self._horizon)]
-            else:
-                self.sums = self._arithmetic.zeros((self._horizon, self._dimension, self._dimension))
+        if len(self.sums):
+            return
+        if moment.sparse and hasattr(self._solver, "row_oracle") and self._solver.row_oracle() is not None:
+            self._oracles = [self._solver.row_oracle() for _ in range(self._horizon)]
+        else:
+            self._matrices = self._arithmetic.zeros((self._horizon, self._dimension, self._dimension))
 
-    def _row_oracle(self) -> RowOracle | None:
-        make = getattr(self._solver, "row_oracle", None)
-        return None if make is None else make()
+    def _oracle_of(self, moment: Moment) -> RowOracle:
+        """Return a new oracle whose S is a moment."""
+        oracle: RowOracle = self._solver.row_oracle()  # type: ignore[attr-defined]
+        grow(oracle, moment)
+        return oracle
 
 
-def grow(oracle: RowOracle, moment: NDArray[Any] | SparseMoment) -> None:
+def grow(oracle: RowOracle, moment: Moment) -> None:
     """Add a moment to the S of an oracle: in rows where they are at hand, so that its inverse is updated."""
-    if isinstance(moment, SparseMoment):
-        for rows, divisor in moment.rows:
-            oracle.add(rows, 0, divisor)
-        if not moment.rows:
-            oracle.add_gram(moment.support, moment.gram)
-    else:
-        support = np.flatnonzero(moment.diagonal())
-        oracle.add_gram(support, moment[np.ix_(support, support)])
+    for rows, divisor in moment.rows:
+        oracle.add(rows, 0, divisor)
+    if not moment.rows:
+        oracle.add_gram(moment.support, moment.gram)

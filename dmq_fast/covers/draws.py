@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmq_fast.arithmetic import Arithmetic
 from dmq_fast.covers.memory import Batch, Memory
 from dmq_fast.covers.options import Options
 from dmq_fast.engine.ledger import Ledger, OutOfBudget, added_to
 from dmq_fast.kernels import Stream
-from dmq_fast.moments import Moments, SparseMoment, summed
+from dmq_fast.moments import Moment, Moments
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import Sampler, collect_chunks
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.streams import OWN_CALLS
 
 __all__ = ["Draws", "mixture"]
-
-Moment = NDArray[Any] | SparseMoment
 
 
 class Wanted(NamedTuple):
@@ -114,8 +111,9 @@ class Draws:
         total = kept
         for batch in data:
             moment = batch.moments.moment_at(h, shares)
-            total = moment if total is None else summed(total, moment)
-        return self.arithmetic.zeros((self.sampler.dimension, self.sampler.dimension)) if total is None else total
+            total = moment if total is None else total + moment
+        assert total is not None
+        return total
 
     def second_moment(self, batch: Batch, level: int) -> Moment:
         """Return M2 of one level."""

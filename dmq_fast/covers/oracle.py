@@ -86,7 +86,8 @@ class Oracle:
         found, values, potentials, marginal = -1, NONE, NONE, self.solver.n_marginal
         for first, last in cover_moments.runs(top, bottom, batch.refuted):
             moments, began = batch.moments, perf_counter()
-            found, values = self.solver.scan(cover_moments.sums, moments, first, last)
+            # Only a solver with a method `row_oracle` is given oracles.
+            found, values = self.solver.scan(cover_moments.sums, moments, first, last)  # type: ignore[arg-type]
             if found >= 0:
                 potentials = np.array(cover_moments.potentials(found, moments.moment_at(found)))
             self.ledger.seconds["oracle"] += perf_counter() - began

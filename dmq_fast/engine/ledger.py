@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dmq_fast.engine import journal
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.journal import Journal, Record
-from dmq_fast.moments import SparseMoment
+from dmq_fast.moments import Moment
 
 __all__ = ["Fit", "Kind", "Ledger", "OutOfBudget", "Scan", "added_to", "expect", "fit_of", "scan_of"]
 
@@ -110,37 +110,28 @@ def fit_of(dimension: int) -> Kind:
     return Kind(journal.FIT, pack, unpack)
 
 
-def pack_moment(level: int, moment: NDArray[Any] | SparseMoment) -> tuple[Sequence[int], NDArray[Any]]:
-    """Return a level and a second moment as the integers and floats of a record."""
-    if isinstance(moment, SparseMoment):
-        return (level, moment.dimension, *moment.support.tolist()), moment.gram
-    return (level,), moment
-
-
-def unpack_moment(
-    level: int, dimension: int, integers: Sequence[int], floats: NDArray[np.float64]
-) -> NDArray[Any] | SparseMoment:
-    """Return the second moment of a level from the integers and floats of its record."""
+def unpack_moment(level: int, dimension: int, integers: Sequence[int], floats: NDArray[np.float64]) -> Moment:
+    """Return the second moment of a level from the integers and floats of its record; see `Moment.columns`."""
     expect(integers[:1] == (level,), "level {}, got {}", level, integers[:1])
     sparse = len(integers) > 1
     size = len(integers) - 2 if sparse else dimension
     expect(len(floats) == size**2, "{0} x {0} moments, got {1}", size, len(floats))
     expect(bool(np.isfinite(floats).all()), "finite moments, got others")
+    gram = floats.reshape(size, size)
     if not sparse:
-        return floats.reshape(size, size)
+        return Moment(gram)
     expect(integers[1] == dimension, "dimension {}, got {}", dimension, integers[1])
     support = np.array(integers[2:], dtype=np.int64)
     ascending = bool((np.diff(support, prepend=-1, append=dimension) > 0).all())
     expect(ascending, "ascending columns below {}, got {}", dimension, support)
-    return SparseMoment(dimension, support.astype(np.int32), floats.reshape(size, size))
+    return Moment(gram, support.astype(np.int32), dimension)
 
 
 def added_to(level: int, dimension: int) -> Kind:
     """Return the kind of answer to which second moment a True added to a level."""
 
-    def pack(moment: NDArray[Any] | SparseMoment) -> tuple[Sequence[int], Sequence[Any]]:
-        integers, floats = pack_moment(level, moment)
-        return integers, (floats,)
+    def pack(moment: Moment) -> tuple[Sequence[int], Sequence[Any]]:
+        return (level, *moment.columns), (moment.gram,)
 
     return Kind(journal.ADDED, pack, lambda record: unpack_moment(level, dimension, record.integers, record.floats))
 
@@ -204,23 +195,20 @@ class Ledger:
         self._record(kind.code, *kind.pack(found))
         return found
 
-    def answer_level(
-        self, h: int, dimension: int, find: Callable[..., Any], *arguments: Any
-    ) -> NDArray[Any] | SparseMoment:
+    def answer_level(self, h: int, dimension: int, find: Callable[..., Any], *arguments: Any) -> Moment:
         """Return S_h of a level just learned. Its record also holds `seconds`, and a recalled one restores them."""
 
-        def pack(moment: NDArray[Any] | SparseMoment) -> tuple[Sequence[int], Sequence[Any]]:
-            integers, floats = pack_moment(h, moment)
-            return integers, (list(self.seconds.values()), floats)
+        def pack(moment: Moment) -> tuple[Sequence[int], Sequence[Any]]:
+            return (h, *moment.columns), (list(self.seconds.values()), moment.gram)
 
-        def unpack(record: Record) -> NDArray[Any] | SparseMoment:
+        def unpack(record: Record) -> Moment:
             seconds, floats = np.split(record.floats, [len(self.seconds)])
             moment = unpack_moment(h, dimension, record.integers, floats)
             expect(bool(((seconds >= 0.0) & (seconds < math.inf)).all()), "seconds >= 0, got {}", seconds)
             self.seconds = dict(zip(self.seconds, seconds.tolist(), strict=True))
             return moment
 
-        moment: NDArray[Any] | SparseMoment = self.answer(Kind(journal.LEVEL, pack, unpack), find, *arguments)
+        moment: Moment = self.answer(Kind(journal.LEVEL, pack, unpack), find, *arguments)
         return moment
 
     def _record(self, kind: int, integers: Sequence[int] = (), floats: Sequence[Any] = ()) -> None:

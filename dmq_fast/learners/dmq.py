@@ -28,7 +28,6 @@ from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.engine.session import Progress, Resources, Session
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Stream, Uniform
-from dmq_fast.moments import SparseMoment
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import DMQResult
 from dmq_fast.rules import ExactGreedy
@@ -330,11 +329,12 @@ class CoverSession(Session[DMQResult]):
             if penalty is None:
                 return exactly(rule.theta)
             theta, moment, strength = rule.theta, algorithm.moments[h], penalty
-            if isinstance(moment, SparseMoment):  # where theta and the states are 0 there is nothing to tell
+            columns = np.arange(moment.dimension)
+            if moment.sparse:  # where theta and the states are 0 there is nothing to tell
                 columns = np.union1d(moment.support, np.flatnonzero(theta.any(axis=0)))
-                theta, moment = theta[:, columns], moment.on(columns)
+                theta = theta[:, columns]
                 strength = penalty if isinstance(penalty, float) else penalty[np.ix_(columns, columns)]
-            return within_shrinkage(theta, moment / len(algorithm.cover[h]), strength)
+            return within_shrinkage(theta, moment.on(columns) / len(algorithm.cover[h]), strength)
 
         return [verdict(h) for h in range(algorithm.horizon)]
 

@@ -19,7 +19,7 @@ from dmq_fast.kernels import (
     Stream,
     is_sparse,
 )
-from dmq_fast.moments import Moments, fits_rows
+from dmq_fast.moments import Moments, Returns, fits_rows
 from dmq_fast.policy import Policy, rules_of
 from dmq_fast.samplers._finite import actions_everywhere, most_nonzeros
 from dmq_fast.samplers.base import Estimate, Sampler, estimate
@@ -103,12 +103,10 @@ class RolloutSampler(Sampler):
         """Roll out one chunk; see `Sampler.collect_chunk`."""
         n = count("n", n, 0)
         check_stream("rng", rng)
-        simulated = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, self.gives_rows(n))
-        return Moments.simulated(n, levels, returns_from, *simulated)
-
-    def gives_rows(self, n: int) -> bool:
-        """Return whether the moments of n trajectories come in rows."""
-        return fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
+        in_rows = fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
+        sums, moments, squares = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, in_rows)
+        returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
+        return Moments(n, levels, sums, returns)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
         """Roll out one chunk and show it; see `Sampler.trajectories_chunk`."""
