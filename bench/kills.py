@@ -17,7 +17,6 @@ undisturbed ones byte for byte, "left" the processes that were still there `PATI
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -32,6 +31,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from common import options
 
 import dmq_fast as dmq
 from dmq_fast import experiments
@@ -191,7 +192,7 @@ def rows_of(directory: Path) -> dict[tuple[str, int], str]:
 
 def records_of(path: Path) -> set[int]:
     """Return the numbers of the intact records of a journal."""
-    return set(range(journal.read(path, path.read_bytes())[2])) if path.exists() else set()
+    return set(range(journal.read(path, path.read_bytes()).number)) if path.exists() else set()
 
 
 def arrays_of(path: Path) -> tuple[Any, ...]:
@@ -265,15 +266,12 @@ def differing(rows: dict[tuple[str, int], str], expected: dict[tuple[str, int], 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, metavar="N", help="number of kills; default: 200")
-    parser.add_argument("--seed", type=int, default=0, metavar="SEED")
-    options = parser.parse_args()
+    given = options(__doc__, kills=200, seed=0)
     subjects = {"run": kill_a_run, "sweep": kill_a_sweep, "shards, merges": kill_shards_and_a_merge}
-    kills = Kills(0, options.seed)
+    kills = Kills(0, given.seed)
     with tempfile.TemporaryDirectory() as scratch:
         for i, (name, subject) in enumerate(subjects.items(), 1):
-            kills.wanted, before, number = options.kills * i // len(subjects), kills.counts.copy(), 0
+            kills.wanted, before, number = given.kills * i // len(subjects), kills.counts.copy(), 0
             while kills.done < kills.wanted:
                 subject(kills, Path(scratch), number)
                 number += 1

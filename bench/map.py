@@ -28,6 +28,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from common import heading, line
 from matplotlib.colors import LogNorm
 
 from dmq_fast.experiments import load
@@ -141,9 +142,10 @@ def number(n: float, solved: int, of: int) -> str:
 
 def print_table(title: str, heads: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
     """Print a table in Markdown."""
-    print(f"\n{title}\n\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    for line in lines:
-        print(f"| {' | '.join(line)} |")
+    print(f"\n{title}\n")
+    heading(heads)
+    for cells in lines:
+        line(cells)
 
 
 def print_best(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -> None:

@@ -14,12 +14,12 @@ positive semidefinite, or is so with a direction in which A is 0 and M1 is not: 
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from common import heading, line, options
 from numpy.typing import NDArray
 from scipy.stats import beta
 
@@ -312,15 +312,12 @@ def square_root(rng: np.random.Generator) -> Iterator[tuple[bool, list[Case]]]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--decisions", type=int, default=100_000, help="decisions by each function")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    print("function | decisions | flagged | flagged and wrong | unflagged and wrong | at most\n---|---|---|---|---|---")
+    given = options(__doc__, decisions=100_000, seed=0)
+    heading(("function", "decisions", "flagged", "flagged and wrong", "unflagged and wrong", "at most"))
     for number, form in enumerate((dense, rank_form, square_root)):
         counts: dict[str, Counter[str]] = defaultdict(Counter)
-        wanted = {True: options.decisions // 2, False: options.decisions - options.decisions // 2}
-        for near, cases in form(np.random.default_rng([options.seed, number])):
+        wanted = {True: given.decisions // 2, False: given.decisions - given.decisions // 2}
+        for near, cases in form(np.random.default_rng([given.seed, number])):
             if wanted[near]:
                 wanted[near] -= 1
                 for name, decision, flagged, truth in cases:
@@ -332,7 +329,7 @@ def main() -> None:
             certain = count["all"] - count["flagged"]
             most = beta.ppf(0.95, count["unflagged"] + 1, certain - count["unflagged"])
             numbers = (count[what] for what in ("all", "flagged", "bad", "unflagged"))
-            print(name, *(f"{number:,}" for number in numbers), f"{most:.1e}", sep=" | ", flush=True)
+            line([name, *(f"{number:,}" for number in numbers), f"{most:.1e}"])
 
 
 if __name__ == "__main__":

@@ -8,15 +8,12 @@ of the time of the path that its bound takes. A share above 1 means that the bou
 from Python than the path.
 """
 
-import os
-
-os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from common import ROUNDS, heading, line
 from scipy.linalg import blas, lapack
 from test_compiled_rollouts import BLOCK, HORIZON, N, bare_blas, job
 from test_samplers import policy_of, random_mdp
@@ -26,7 +23,6 @@ from dmq_fast import environments, kernels
 from dmq_fast.experiments import oracle_bench
 from dmq_fast.samplers import FlowSampler, RolloutSampler
 
-ROUNDS = 15
 CHUNK = 16_384
 
 
@@ -43,13 +39,11 @@ class Path(NamedTuple):
 
 def main() -> None:
     """Print the table."""
-    print("| path | unit | ns a unit | bound | ns a unit | share |")
-    print("|---|---|---|---|---|---|")
+    heading(("path", "unit", "ns a unit", "bound", "ns a unit", "share"))
     for path in paths():
         methods = [oracle_bench.Method(path.name, "", None, call, lambda _: True) for call in (path.call, path.floor)]
         ours, bound = (min(times) * 1e9 / path.size for times in oracle_bench.interleaved(methods, ROUNDS, 0))
-        row = (path.name, path.unit, f"{ours:.3g}", path.bound, f"{bound:.3g}", f"{bound / ours:.2f}")
-        print(f"| {' | '.join(row)} |", flush=True)
+        line((path.name, path.unit, f"{ours:.3g}", path.bound, f"{bound:.3g}", f"{bound / ours:.2f}"))
 
 
 def paths() -> Iterator[Path]:

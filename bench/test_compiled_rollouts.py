@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from common import heading, interleaved, line
 from scipy.linalg.blas import dgemm, dsyrk
 
 import dmq_fast as dmq
@@ -130,32 +131,28 @@ def main():
 
     Times are those of the processor, which other programs disturb less than those of the clock.
     """
-    print("| case | n a call | engine, ns a step | NumPy | bare BLAS | NumPy / engine | BLAS / engine |")
-    print("|---|---|---|---|---|---|---|")
+    heading(("case", "n a call", "engine, ns a step", "NumPy", "bare BLAS", "NumPy / engine", "BLAS / engine"))
     for name in CASES:
         env, theta, policy = job(name)
         phi = np.random.default_rng(0).normal(size=(BLOCK, env.dimension))
         for n in (20, 100, N):
             stream, calls = dmq.Stream(0), max(1, N // n)
+            collect = partial(RolloutSampler(env).collect, policy, n, stream=stream, levels=range(env.horizon))
+            simulate = partial(NumPy(env, theta).collect, n, np.random.default_rng(0))
             ways = {
-                "engine": partial(RolloutSampler(env).collect, policy, n, stream=stream, levels=range(env.horizon)),
-                "NumPy": partial(NumPy(env, theta).collect, n, np.random.default_rng(0)),
+                "engine": lambda collect=collect, calls=calls: [collect() for _ in range(calls)],
+                "NumPy": lambda simulate=simulate, calls=calls: [simulate() for _ in range(calls)],
+                "BLAS": partial(bare_blas, phi, theta[0], env.horizon),
             }
-            seconds = {way: [] for way in [*ways, "BLAS"]}
-            for _ in range(15):
-                for way, run in ways.items():
-                    began = time.thread_time()
-                    for _ in range(calls):
-                        run()
-                    seconds[way].append((time.thread_time() - began) / (calls * n * env.horizon))
-                began = time.thread_time()
-                bare_blas(phi, theta[0], env.horizon)
-                seconds["BLAS"].append((time.thread_time() - began) / (N * env.horizon))
-            engine, numpy, blas = (min(times) * 1e9 for times in seconds.values())
+            times = interleaved(ways, timer=time.thread_time)
+            engine, numpy = (times[way][0] / (calls * n * env.horizon) * 1e9 for way in ("engine", "NumPy"))
+            blas = times["BLAS"][0] / (N * env.horizon) * 1e9
             compared = (
-                f"{blas:.1f} | {numpy / engine:.1f} | {blas / engine:.2f}" if n == N else f"| {numpy / engine:.1f} |"
+                f"{blas:.1f}" if n == N else "",
+                f"{numpy / engine:.1f}",
+                f"{blas / engine:.2f}" if n == N else "",
             )
-            print(f"| {name} | {n} | {engine:.1f} | {numpy:.0f} | {compared} |", flush=True)
+            line((name, n, f"{engine:.1f}", f"{numpy:.0f}", *compared))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ other ones. The other simulators restart ended episodes themselves, and all of t
 actions; the measurements are interleaved. Simulators that are not installed are skipped.
 """
 
-import time
 from functools import partial
 
 import numpy as np
 import pytest
+from common import rates
 
 import dmq_fast as dmq
 from dmq_fast.environments import cart_pole
@@ -79,20 +79,12 @@ OTHERS = {
 }
 
 
-def timed(work, rates):
-    began = time.perf_counter()
-    steps = work()
-    rates.append(steps / (time.perf_counter() - began))
-    return steps
-
-
 @pytest.mark.parametrize("other", OTHERS)
 def test_steps(benchmark, other):
     """Compare with two jobs of this package: returns alone, and the moments of the default features."""
     theirs = OTHERS[other]()
     sampler = RolloutSampler(cart_pole(H))
     policy, stream, n = dmq.Policy.uniform(H), dmq.Stream(0), 16 * ROWS
-    rates = {"theirs": [], "moments": [], "ours": []}
 
     def returns():
         # Every step earns 1/H.
@@ -105,12 +97,4 @@ def test_steps(benchmark, other):
 
     returns_of_moments = round(sampler.evaluate(policy, n // 16, stream=stream).value * H * (n // 16))
 
-    def others():
-        timed(theirs, rates["theirs"])
-        timed(moments, rates["moments"])
-
-    steps = benchmark.pedantic(lambda: timed(returns, rates["ours"]), setup=others, rounds=15, warmup_rounds=1)
-
-    assert 20 < steps / n < 24
-    for name, found in rates.items():
-        benchmark.extra_info[f"steps_per_second_{name}"] = round(float(np.median(found)))
+    assert 20 < rates(benchmark, returns, {"theirs": theirs, "moments": moments}) / n < 24

@@ -3,10 +3,9 @@
 pytest bench/test_greedy.py
 """
 
-import timeit
-
 import numpy as np
 import pytest
+from common import interleaved, noted
 
 from dmq_fast.kernels import greedy_actions
 
@@ -19,13 +18,9 @@ def test_greedy_actions(benchmark, n, d, n_actions):
     def numpy_way():
         return (phi @ theta.T).argmax(axis=1)
 
-    ours, theirs = [], []
-    number = max(1, 20_000 // (n * d))
-    for _ in range(20):  # interleaved
-        ours.append(timeit.timeit(lambda: greedy_actions(phi, theta), number=number) / number)
-        theirs.append(timeit.timeit(numpy_way, number=number) / number)
+    calls = {"greedy_actions": lambda: greedy_actions(phi, theta), "NumPy": numpy_way}
+    times = interleaved(calls, max(1, 20_000 // (n * d)))
     actions = benchmark(greedy_actions, phi, theta)
 
     assert np.array_equal(actions, numpy_way())
-    benchmark.extra_info["NumPy us"] = round(min(theirs) * 1e6, 2)
-    benchmark.extra_info["ratio to NumPy"] = round(min(theirs) / min(ours), 2)
+    noted(benchmark.extra_info, times, "greedy_actions")

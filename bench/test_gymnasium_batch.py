@@ -6,10 +6,9 @@ Both start 256 or 1,024 episodes and take uniform actions. Steps after the end o
 environments take too, do not count.
 """
 
-import time
-
 import numpy as np
 import pytest
+from common import rates
 
 import dmq_fast as dmq
 from dmq_fast.environments import GymnasiumBatch
@@ -66,31 +65,21 @@ def step_alone(env, n):
     return steps
 
 
-def timed(work, rates):
-    began = time.perf_counter()
-    steps = work()
-    rates.append(steps / (time.perf_counter() - began))
-    return steps
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_moments(benchmark, case):
     """Interleave the two, so that noise of the machine affects both alike."""
     make, n = CASES[case]
     sampler = BatchSampler(GymnasiumBatch(make, H, tiles))
     policy, stream = dmq.Policy.uniform(H), dmq.Stream(0)
-    env, alone, ours = make(), [], []
+    env = make()
 
-    def stepping():
-        steps = timed(lambda: step_alone(env, getattr(env, "num_envs", 1)), alone)
+    def alone():
+        steps = step_alone(env, getattr(env, "num_envs", 1))
         assert 15 < steps / n < 30
+        return steps
 
     def work():
         moments = sampler.collect(policy, n, stream=stream, levels=range(H), returns_from=(0,))
         return int(np.trace(moments.grams, axis1=1, axis2=2).sum())
 
-    steps = benchmark.pedantic(lambda: timed(work, ours), setup=stepping, rounds=15, warmup_rounds=1)
-
-    assert 15 < steps / n < 30
-    benchmark.extra_info["steps_per_second"] = round(float(np.median(ours)))
-    benchmark.extra_info["steps_per_second_alone"] = round(float(np.median(alone)))
+    assert 15 < rates(benchmark, work, {"alone": alone}) / n < 30

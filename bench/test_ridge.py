@@ -6,15 +6,13 @@ There are two alternatives: NumPy, in place and without temporaries; and SciPy's
 triangle only.
 """
 
-import timeit
-
 import numpy as np
 import pytest
+from common import demand, interleaved, noted
 from scipy.linalg.blas import dsymv, dsyr
 
 from dmq_fast.kernels import Ridge
 
-ROUNDS = 15
 REGULARIZATION = 1.0
 TARGETS = {8: 5.0, 16: 5.0, 64: 3.0, 128: 1.5, 256: 1.5}
 
@@ -66,15 +64,6 @@ def rows(d, n):
     return rng.normal(size=(n, d)) / np.sqrt(d), rng.random(n).tolist()
 
 
-def interleaved(calls, number):
-    """Return minimum and median seconds of a call of each, from interleaved rounds."""
-    seconds = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            seconds[name].append(timeit.timeit(call, number=number) / number)
-    return {name: (min(times), float(np.median(times))) for name, times in seconds.items()}
-
-
 def feeding(learner, phi, y):
     """Return a function that adds all rows to the learner."""
     update, pairs = learner.update, list(zip(phi, y, strict=True))
@@ -99,13 +88,8 @@ def test_update(benchmark, d):
         np.testing.assert_allclose(learners[name].theta, learners["ridge"].theta, rtol=1e-8, atol=1e-10)
     benchmark(calls["ridge"])
 
-    info = benchmark.extra_info
-    for name, (low, middle) in times.items():
-        info[f"{name} us"] = f"{low / n * 1e6:.3f} min, {middle / n * 1e6:.3f} median"
-    for name in ("numpy", "blas"):
-        info[f"ratio to {name}"] = round(times[name][1] / times["ridge"][1], 1)
-    info["ratio of minima"] = round(times["numpy"][0] / times["ridge"][0], 1)
-    assert times["numpy"][0] >= TARGETS.get(d, 1.0) * times["ridge"][0], info
+    noted(benchmark.extra_info, times, "ridge", n)
+    demand(times["numpy"][0] >= TARGETS.get(d, 1.0) * times["ridge"][0], benchmark.extra_info)
 
 
 @pytest.mark.parametrize("d", [16, 64, 256])
@@ -123,8 +107,7 @@ def test_leverage_of_rows(benchmark, d):
     leverage = benchmark(ridge.leverage, phi)
 
     np.testing.assert_allclose(leverage, numpy(), rtol=1e-9)
-    for name, (low, middle) in times.items():
-        benchmark.extra_info[f"{name} us/row"] = f"{low / n * 1e6:.3f} min, {middle / n * 1e6:.3f} median"
+    noted(benchmark.extra_info, times, "ridge", n)
 
 
 @pytest.mark.parametrize("d", [16, 64, 256])
@@ -153,9 +136,7 @@ def test_update_and_query(benchmark, d):
         np.einsum("ij,ij->i", phi @ np.linalg.inv(ours.gram + REGULARIZATION * np.eye(d)), phi),
         rtol=1e-8,
     )
-    for name, (low, middle) in times.items():
-        benchmark.extra_info[f"{name} us"] = f"{low / 256 * 1e6:.3f} min, {middle / 256 * 1e6:.3f} median"
-    benchmark.extra_info["ratio of medians"] = round(times["numpy"][1] / times["ridge"][1], 1)
+    noted(benchmark.extra_info, times, "ridge", 256)
 
 
 @pytest.mark.parametrize("d", [16, 64, 128, 256])
@@ -171,5 +152,4 @@ def test_blocks_cost_no_more_than_either_way(benchmark, d):
     benchmark(ridge.update_rows, *few)
 
     assert np.isfinite(ridge.theta).all()
-    for name, (low, middle) in times.items():
-        benchmark.extra_info[f"{name} us"] = f"{low * 1e6:.2f} min, {middle * 1e6:.2f} median"
+    noted(benchmark.extra_info, times, "rotations")

@@ -71,8 +71,7 @@ def test_one_dense_row(benchmark, d, form):
     rows = dmq.kernels.LevelRows.of(blocks)
     oracles = [RowOracle(d, EPS_R) for _ in blocks]
     for h, oracle in enumerate(oracles):
-        for _ in range(2 * d):
-            oracle.add(dmq.kernels.LevelRows.of([rng.normal(size=(1, d)) / np.sqrt(d)]))
+        oracle.add(dmq.kernels.LevelRows.of([rng.normal(size=(2 * d, d)) / np.sqrt(d)]))
         oracle.decision(rows, 1.0, 2.0, h)
     benchmark.group = f"one dense row, d = {d}"
     if form == "rows":

@@ -3,10 +3,11 @@
 pytest bench/test_samplers.py
 """
 
-import time
+from functools import partial
 
 import numpy as np
 import pytest
+from common import interleaved, noted
 
 import dmq_fast as dmq
 from dmq_fast import environments
@@ -51,20 +52,12 @@ def test_flow(benchmark, name, rule, returns_from):
     def collect(n):
         return sampler.collect(policy, n, stream=dmq.Stream(0), levels=range(env.horizon), returns_from=returns_from)
 
-    seconds = {FEW: [], MANY: []}
-    for _ in range(30):
-        for n, taken in seconds.items():
-            began = time.perf_counter()
-            collect(n)
-            taken.append(time.perf_counter() - began)
+    times = interleaved({"10^3": partial(collect, FEW), "10^18": partial(collect, MANY)}, rounds=30)
     moments = benchmark(collect, MANY)
 
     for h, occupied in enumerate(env.occupancy(policy)):
         np.testing.assert_allclose(np.trace(moments.grams[h]), MANY * occupied.sum(), rtol=1e-9)
-    few, many = min(seconds[FEW]), min(seconds[MANY])
-    benchmark.extra_info["ms at 10^3"] = round(few * 1e3, 2)
-    benchmark.extra_info["ms at 10^18"] = round(many * 1e3, 2)
-    benchmark.extra_info["ratio"] = round(many / few, 2)
+    noted(benchmark.extra_info, times, "10^3")
 
 
 @pytest.mark.parametrize("name", CASES)

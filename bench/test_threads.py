@@ -14,6 +14,7 @@ import os
 import time
 from pathlib import Path
 
+import common
 import numpy as np
 import pytest
 
@@ -23,7 +24,7 @@ from dmq_fast.environments.block import block_mdp, lock_bernoulli
 from dmq_fast.samplers import ParallelSampler, RolloutSampler
 from dmq_fast.samplers.parallel import pool_of
 
-CHUNKS = 16
+CHUNKS = 16 if common.MEASURING else 3
 
 
 def rotated(dimension):
@@ -91,7 +92,7 @@ def runnable(threads):
 def test_threads(benchmark, name):
     job = Job(name)
     assert job.collect(2).grams.tobytes() == job.collect(1).grams.tobytes()
-    times = job.turns(5)
+    times = job.turns(5 if common.MEASURING else 1)
     benchmark(job.collect, 2)
     for key, value in described(times).items():
         benchmark.extra_info[key] = round(value, 3)

@@ -1,4 +1,4 @@
-"""Peak memory does not depend on the number of trajectories; bench/memory.py prints it over more decades."""
+"""Peak memory does not depend on the number of trajectories."""
 
 import importlib.util
 import sys

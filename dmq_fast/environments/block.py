@@ -270,7 +270,7 @@ def diabolical_lock(
     swap : float, optional
         Probability in [0, 1] of ending up in the other live state; 0 (Intrepid) or .5 (briee). With .5 the Low Variance
         constant is exponential in the horizon: `frugal` with N = 1000, eps_r = 3e-4 solves 5 of 5 up to H = 6, and none
-        from H = 10 on (bench/lock_table.py).
+        from H = 10 on (docs/benchmarks.md).
     shaping : str, optional
         "live-cost": secret actions cost 1/(H-1) each, but for the last one, which pays 5. "anti-shaping": falling pays
         .1 with probability 1/2, and the last secret action pays 1.
