@@ -14,7 +14,7 @@ from dmq_fast.cli.options import command_parser, positive_integer
 from dmq_fast.cli.terminal import show, signals, usage_error
 
 if TYPE_CHECKING:
-    from dmq_fast.theory import Inequality, Parameters
+    from dmq_fast.theory import Parameters
 
 __all__ = ["constants_summary", "constants_table", "theory"]
 
@@ -39,6 +39,26 @@ CONSTANTS = {
 }
 
 
+def decimal_number(text: str) -> Decimal:
+    """Read a number, also one beyond the range of float64."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+
+
+OPTIONS = {
+    "gamma": (decimal_number, None, "minimum gap between the best and the second-best action"),
+    "d": (positive_integer, None, "dimension of the features"),
+    "H": (positive_integer, None, "horizon"),
+    "K": (positive_integer, None, "number of actions"),
+    "C": (decimal_number, "1", "constant C of the Low Variance condition"),
+    "epsilon": (decimal_number, "0.1", "accuracy epsilon of the returned policy"),
+    "delta": (decimal_number, "0.1", "probability of failure, for the corrected constants"),
+}
+"""Type, default and meaning of each option."""
+
+
 def theory(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast theory``."""
     parser = command_parser(
@@ -48,37 +68,11 @@ def theory(arguments: Sequence[str]) -> int:
         "of trajectories for that epsilon.",
         epilog=SHORT_EXIT_CODES,
     )
-    parser.add_argument(
-        "--gamma",
-        type=decimal_number,
-        required=True,
-        metavar="X",
-        help="minimum gap between the best and the second-best action",
-    )
-    parser.add_argument("--d", type=positive_integer, required=True, metavar="N", help="dimension of the features")
-    parser.add_argument("--H", type=positive_integer, required=True, metavar="N", help="horizon")
-    parser.add_argument("--K", type=positive_integer, required=True, metavar="N", help="number of actions")
-    parser.add_argument(
-        "--C",
-        type=decimal_number,
-        default="1",
-        metavar="X",
-        help="constant C of the Low Variance condition; default: 1",
-    )
-    parser.add_argument(
-        "--epsilon",
-        type=decimal_number,
-        default="0.1",
-        metavar="X",
-        help="accuracy epsilon of the returned policy; default: 0.1",
-    )
-    parser.add_argument(
-        "--delta",
-        type=decimal_number,
-        default="0.1",
-        metavar="X",
-        help="probability of failure, for the corrected constants; default: 0.1",
-    )
+    for name, (kind, default, text) in OPTIONS.items():
+        need = {"required": True} if default is None else {"default": default}
+        end = "" if default is None else f"; default: {default}"
+        metavar = "N" if kind is positive_integer else "X"
+        parser.add_argument(f"--{name}", type=kind, metavar=metavar, help=text + end, **need)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = vars(parser.parse_args(arguments))
     as_json = given.pop("json")
@@ -88,14 +82,6 @@ def theory(arguments: Sequence[str]) -> int:
         return usage_error(f"theory: --{error}")
     text = to_json(description) if as_json else constants_table(description)
     return signals.code(show("theory", text, FINISHED))
-
-
-def decimal_number(text: str) -> Decimal:
-    """Read a number, also one beyond the range of float64."""
-    try:
-        return Decimal(text)
-    except ArithmeticError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
 
 
 def constants_summary(
@@ -112,23 +98,25 @@ def constants_summary(
     """
     from dmq_fast.theory import Parameters
 
-    both = [
-        Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=name == "corrected", delta=delta) for name in SETS
-    ]
-    given = {name: number_entry(getattr(both[0], name)) for name in ("epsilon", "gamma", "C", "delta")}
-    problem = {**given, "d": both[0].d, "H": both[0].H, "K": both[0].K}
-    return {"problem": problem, **{name: set_summary(one) for name, one in zip(SETS, both, strict=True)}}
-
-
-def set_summary(parameters: Parameters) -> dict[str, Any]:
-    """Return one set of constants: values, inequalities, the largest epsilon and its cost, and whether DMQ can run."""
-    largest = parameters.largest_epsilon()
-    return {
-        **constants(parameters),
-        "inequalities": [inequality_summary(parameters, inequality) for inequality in parameters.check()],
-        "largest_epsilon": None if largest is None else number_entry(largest),
-        "at_largest_epsilon": None if largest is None else constants(parameters.at(largest)),
-    }
+    summary = {}
+    for name in SETS:
+        parameters = Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=name == "corrected", delta=delta)
+        largest = parameters.largest_epsilon()
+        summary[name] = {
+            **constants(parameters),
+            "inequalities": [
+                {
+                    **one._asdict(),
+                    "holds": one.holds,
+                    "largest_epsilon": parameters.largest_epsilon(one.name),
+                }
+                for one in parameters.check()
+            ],
+            "largest_epsilon": largest,
+            "at_largest_epsilon": None if largest is None else constants(parameters.at(largest)),
+        }
+    problem = {name: getattr(parameters, name) for name in ("epsilon", "gamma", "C", "delta", "d", "H", "K")}
+    return plain({"problem": problem, **summary})  # type: ignore[no-any-return]
 
 
 def constants(parameters: Parameters) -> dict[str, Any]:
@@ -138,29 +126,19 @@ def constants(parameters: Parameters) -> dict[str, Any]:
     except ValueError as error:
         arguments, why = None, str(error)
     return {
-        "constants": {name: number_entry(getattr(parameters, name)) for name in CONSTANTS},
+        "constants": {name: getattr(parameters, name) for name in CONSTANTS},
         "dmq_arguments": arguments,
         "not_runnable": why,
     }
 
 
-def inequality_summary(parameters: Parameters, inequality: Inequality) -> dict[str, Any]:
-    """Return one inequality with both sides, and the largest epsilon for which it holds."""
-    largest = parameters.largest_epsilon(inequality.name)
-    return {
-        "name": inequality.name,
-        "formula": inequality.formula,
-        "source": inequality.source,
-        "left": number_entry(inequality.left),
-        "right": number_entry(inequality.right),
-        "holds": inequality.holds,
-        "largest_epsilon": None if largest is None else number_entry(largest),
-    }
-
-
-def number_entry(value: Decimal) -> dict[str, Any]:
-    """Return a positive number as text and logarithm."""
-    return {"value": f"{value:.12g}", "log10": float(value.log10())}
+def plain(data: Any) -> Any:
+    """Return nested data with each positive Decimal as its text and logarithm."""
+    if isinstance(data, Decimal):
+        return {"value": f"{data:.12g}", "log10": float(data.log10())}
+    if isinstance(data, dict):
+        return {name: plain(value) for name, value in data.items()}
+    return [plain(one) for one in data] if isinstance(data, list) else data
 
 
 def constants_table(description: dict[str, Any]) -> str:
@@ -170,10 +148,8 @@ def constants_table(description: dict[str, Any]) -> str:
 
 def table_lines(description: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a table."""
-    yield ", ".join(
-        f"{name} = {value if isinstance(value, int) else short(value)}"
-        for name, value in description["problem"].items()
-    )
+    problem = description["problem"].items()
+    yield ", ".join(f"{name} = {value if isinstance(value, int) else short(value)}" for name, value in problem)
     yield ""
     yield f"{'':<18}{'printed':<16}corrected"
     for name, label in CONSTANTS.items():
@@ -183,20 +159,15 @@ def table_lines(description: dict[str, Any]) -> Iterator[str]:
         title = f"What the proof needs of the {one} constants"
         yield f"{title:<{WIDTH}}{'left':<11} {'right':<11} {'':<7}for epsilon up to"
         for inequality in description[one]["inequalities"]:
-            yield from inequality_lines(inequality)
+            yield (
+                f"{'  ' + inequality['formula']:<{WIDTH}}{short(inequality['left']):<11} "
+                f"{short(inequality['right']):<11} {'holds' if inequality['holds'] else 'FAILS':<7}"
+                f"{largest_text(inequality['largest_epsilon'])}"
+            )
+            yield f"    {inequality['name']}; {inequality['source']}"
     yield ""
     for one in SETS:
         yield from cost_lines(one, description[one])
-
-
-def inequality_lines(inequality: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of one inequality: formula and sides, then its place in the proof."""
-    largest = inequality["largest_epsilon"]
-    yield (
-        f"{'  ' + inequality['formula']:<{WIDTH}}{short(inequality['left']):<11} {short(inequality['right']):<11} "
-        f"{'holds' if inequality['holds'] else 'FAILS':<7}{largest_text(largest)}"
-    )
-    yield f"    {inequality['name']}; {inequality['source']}"
 
 
 def cost_lines(name: str, column: dict[str, Any]) -> Iterator[str]:
