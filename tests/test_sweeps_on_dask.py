@@ -1,16 +1,21 @@
-"""Sweeps on clusters of dask whose processes are killed."""
+"""Sweeps on clusters of dask: what their workers cannot do, and processes that are killed."""
 
 import asyncio
 import contextlib
+import json
 import signal
-from concurrent.futures import CancelledError, Future
+import threading
+import time
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor, wait
 
+import obstinate
 import pytest
 from clusters import Processes
-from sweeping import ROOT, content, one, slow_spec, start, wait_until
+from sweeping import ROOT, content, one, slow_spec, start, wait_until, write
 
-from dmq_fast import experiments
+from dmq_fast import __version__, environments, experiments
 from dmq_fast._support.cluster import pass_on, reached
+from dmq_fast.experiments.sweeps import algorithms, scheduler
 
 distributed = pytest.importorskip("distributed")
 
@@ -130,3 +135,175 @@ def test_every_outcome_of_a_task_reaches_its_future(outcome):
         assert future.exception(timeout=0) is outcome
     else:
         assert future.cancelled()
+
+
+# What workers cannot do, and what is lost
+
+
+FOREIGN = '[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:foreign"\n'
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A worker that has the package, but none of the modules of the tests."""
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path_factory.mktemp("dask"), stack)
+        processes.worker()
+        with processes.executor() as executor:
+            executor._client.wait_for_workers(1)
+        yield processes
+
+
+def test_a_worker_that_cannot_import_what_runs_name_does_none(tmp_path, bare, monkeypatch, run):
+    monkeypatch.setitem(algorithms.REGISTRY, "registered", obstinate.leaving)
+    monkeypatch.setitem(environments.registry.REGISTRY, "mine", environments.chain)
+    nowhere = "cannot be imported: ModuleNotFoundError: No module named 'obstinate'"
+    code, out, err = run("sweep", write(tmp_path, FOREIGN), "--out", tmp_path, "--dask", bare.address)
+    assert (code, out) == (1, "") and err.startswith(f"dmq-fast sweep {tmp_path}")
+    assert "a worker cannot do the runs: tcp://127.0.0.1:" in err and "No module named 'obstinate'" in err
+    assert err.endswith("; the same command does the remaining runs\n") and err.count("\n") == 1
+    wrong = {
+        f"ImportError: algorithm: 'obstinate:foreign' {nowhere}": one("obstinate:foreign"),
+        f"ImportError: environment: 'obstinate:unlucky' {nowhere}": one(
+            environment={"name": "obstinate:unlucky", "horizon": 3}
+        ),
+        f"ImportError: function_class: 'obstinate:linear' {nowhere}": one(function_class="obstinate:linear"),
+        "ImportError: environment: mine is registered in": one(environment={"name": "mine", "horizon": 3}),
+        "ModuleNotFoundError: No module named 'obstinate'": one("registered"),
+    }
+    asks = scheduler.Cluster.ask_all
+    with bare.executor() as executor:
+        for words, data in wrong.items():
+            with pytest.raises(BrokenExecutor, match=r"a worker cannot do the runs: tcp://127\.0\.0\.1:") as caught:
+                experiments.sweep(data, tmp_path, executor=executor)
+            assert words in str(caught.value)
+            # So does a worker that comes after the workers were asked.
+            answers = [{}]
+            monkeypatch.setattr(
+                scheduler.Cluster, "ask_all", lambda *call, answers=answers: answers.pop() if answers else asks(*call)
+            )
+            with pytest.raises(BrokenExecutor, match=r"a worker cannot do the runs: tcp://127\.0\.0\.1:") as caught:
+                experiments.sweep(data, tmp_path, executor=executor)
+            assert words in str(caught.value)
+            monkeypatch.setattr(scheduler.Cluster, "ask_all", asks)
+        assert experiments.load(tmp_path) == []
+        # The worker lives.
+        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"finished": 3}
+
+
+def test_a_worker_that_leaves_while_it_is_asked_does_not_end_the_sweep(tmp_path, bare, monkeypatch):
+    leaving = {"tcp://127.0.0.1:1": distributed.comm.CommClosedError("Stream is closed")}
+    monkeypatch.setattr(scheduler.Cluster, "ask_all", lambda *call: leaving)
+    with bare.executor() as executor:
+        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"finished": 3}
+
+
+def test_a_worker_of_another_version_does_no_runs(tmp_path, bare, monkeypatch):
+    monkeypatch.setattr(scheduler, "__version__", "9.9")
+    with bare.executor() as executor:
+        with pytest.raises(BrokenExecutor, match=rf"tcp://.*: ImportError: expected dmq_fast 9\.9, got {__version__}"):
+            experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_sweep_on_dask_waits_for_a_worker_and_says_so(tmp_path):
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path, stack)
+        line = [
+            write(tmp_path, FOREIGN.replace("obstinate:foreign", "dmq")),
+            "--out",
+            tmp_path / "out",
+            "--dask",
+            processes.address,
+        ]
+        with start(*line) as sweeping:
+            assert sweeping.stderr.readline() == f"warning: waiting for workers at {processes.address}\n"
+            processes.worker()
+            _, err = sweeping.communicate(timeout=60)
+        assert (sweeping.returncode, err) == (0, "")
+
+
+@pytest.mark.slow
+def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
+    """What it cancels did not run, so it is no crash."""
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    text = (
+        'seeds = 4\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
+        f'directory = "{begun}"\n'
+    )
+    with contextlib.ExitStack() as stack:
+        processes = Processes(tmp_path, stack)
+        processes.worker(path=[ROOT])
+        with start(write(tmp_path, text), "--out", tmp_path / "out", "--dask", processes.address) as sweeping:
+            wait_until(lambda: list(begun.iterdir()))
+            processes.scheduler.kill()
+            assert sweeping.wait(timeout=60) == 1
+            assert "cancelled runs; it may have lost" in sweeping.stderr.read()
+    assert experiments.load(tmp_path / "out") == []
+
+
+def test_a_client_that_gives_up_ends_the_sweep(tmp_path, bare, monkeypatch):
+    """Without a word to the futures, as it may when it does not find the scheduler again."""
+    with distributed.Client(bare.address) as client:
+        executor = client.get_executor()
+
+        def waiting(self, *call):
+            client.close()
+            return Future()
+
+        monkeypatch.setattr(scheduler.Cluster, "submit", waiting)
+        with pytest.raises(BrokenExecutor, match=r"the connection to the dask scheduler at tcp://.* is lost"):
+            experiments.sweep(one(n_samples=20), tmp_path, executor=executor)
+    assert experiments.load(tmp_path) == []
+
+
+@pytest.mark.parametrize("patience", [1.0, 0.004])
+def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path, monkeypatch, patience):
+    """Dask suspects all tasks that a worker had when it died, and may take its time until it gives a task up."""
+    monkeypatch.setattr(
+        scheduler, "wait", lambda futures, timeout, return_when: wait(futures, patience, return_when=return_when)
+    )
+
+    lock = threading.Lock()
+
+    class Suspecting(ThreadPoolExecutor):
+        flying = ()
+
+        def submit(self, *call):
+            future = Future()
+            with lock:
+                self.flying += ((future, call),)
+            super().submit(self.land)
+            return future
+
+        def land(self):
+            time.sleep(0.01)
+            with lock:
+                landed, self.flying = self.flying, ()
+            deadly = any(run.seed == 1 for _, (_, runs, _) in landed for run in runs)
+            for future, (do, *what) in landed:
+                if deadly:
+                    future.set_exception(distributed.KilledWorker("task", None, 3))
+                else:
+                    future.set_result(do(*what))
+
+    with Suspecting(1) as executor:
+        assert experiments.sweep(one(n_samples=20, seeds=8), tmp_path, executor=executor).statuses == {
+            "crashed": 1,
+            "finished": 7,
+        }
+    assert [row["seed"] for row in experiments.load(tmp_path) if row["status"] == "crashed"] == [1]
+
+
+@pytest.mark.slow
+def test_the_command_on_a_dask_cluster(tmp_path, run):
+    experiments.sweep(write(tmp_path), tmp_path / "here", workers=0)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+    ) as cluster:
+        address = cluster.scheduler_address
+        code, stdout, _ = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--dask", address, "--json")
+    assert (code, json.loads(stdout)["statuses"]) == (0, {"finished": 36})
+    assert content(experiments.load(tmp_path / "out")) == content(experiments.load(tmp_path / "here"))

@@ -187,7 +187,7 @@ def sweep(
             try:
                 job.run(pool)
             except BaseException:
-                if isinstance(pool.executor, Workers):
+                if pool.make is not None and isinstance(pool.executor, Workers):
                     pool.executor.kill()
                 raise
             finally:
