@@ -94,7 +94,7 @@ def form_of(row: Row) -> tuple[str, str]:
     if name == "dmq":
         if "epsilon" not in given:
             return FRUGAL, ""
-        return (SELF if given.get("strict", True) else QUICK), ""
+        return (QUICK if given.get("mode") == "quick" else SELF), ""
     if name in ("q-learning", "uniform"):
         return {"q-learning": "ε-greedy Q", "uniform": "uniform"}[name], ""
     form = {"lsvi-ucb": "LSVI-UCB", "rlsvi": "RLSVI", "ucb-q": "UCB-Q", "bpi-ucbvi": "BPI-UCBVI", "oppo": "OPPO"}[name]

@@ -54,7 +54,7 @@ def test_the_command_takes_its_shard_from_slurm(tmp_path, run, monkeypatch):
     for name, value in array.items():
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", str(value))
     code, out, _ = run("sweep", write(tmp_path), "--out", tmp_path / "1", "--shard", "slurm", "--workers", 0, "--json")
-    assert (code, json.loads(out)["runs"], json.loads(out)["statuses"]) == (0, 18, {"finished": 18})
+    assert (code, json.loads(out)["runs"], json.loads(out)["statuses"]) == (0, 18, {"ended": 18})
     run("sweep", write(tmp_path), "--out", tmp_path / "2", "--shard", "1/2", "--workers", 0)
     assert content(experiments.load(tmp_path / "1")) == content(experiments.load(tmp_path / "2"))
     stepped = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_TASK_MIN": "1"}
@@ -147,7 +147,7 @@ def test_a_run_that_finished_wins_whatever_the_order(tmp_path):
         out = tmp_path / "".join(place.name for place in order)
         assert experiments.merge(out, order).runs == 4
         rows = experiments.load(out)
-        assert [row["status"] for row in rows] == ["finished", "failed", "max_seconds", "finished"]
+        assert [row["status"] for row in rows] == ["ended", "failed", "max_seconds", "ended"]
         assert rows[1]["error"] == "x"
         assert expected is None or rows == expected
         expected = rows

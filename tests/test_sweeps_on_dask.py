@@ -84,7 +84,7 @@ def test_a_function_connects_to_another_scheduler_after_the_first_has_ended(tmp_
                 clusters[0].scheduler.kill()
 
         summary = experiments.sweep(path, tmp_path / "out", executor=connect, progress=kill)
-        assert summary.statuses == {"finished": 50} and not left
+        assert summary.statuses == {"ended": 50} and not left
     assert content(experiments.load(tmp_path / "out")) == content(experiments.load(tmp_path / "local"))
 
 
@@ -188,14 +188,14 @@ def test_a_worker_that_cannot_import_what_runs_name_does_none(tmp_path, bare, mo
             monkeypatch.setattr(scheduler.Cluster, "ask_all", asks)
         assert experiments.load(tmp_path) == []
         # The worker lives.
-        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"finished": 3}
+        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"ended": 3}
 
 
 def test_a_worker_that_leaves_while_it_is_asked_does_not_end_the_sweep(tmp_path, bare, monkeypatch):
     leaving = {"tcp://127.0.0.1:1": distributed.comm.CommClosedError("Stream is closed")}
     monkeypatch.setattr(scheduler.Cluster, "ask_all", lambda *call: leaving)
     with bare.executor() as executor:
-        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"finished": 3}
+        assert experiments.sweep(one(n_samples=20), tmp_path, executor=executor).statuses == {"ended": 3}
 
 
 def test_a_worker_of_another_version_does_no_runs(tmp_path, bare, monkeypatch):
@@ -292,7 +292,7 @@ def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path, monkeypatch, p
     with Suspecting(1) as executor:
         assert experiments.sweep(one(n_samples=20, seeds=8), tmp_path, executor=executor).statuses == {
             "crashed": 1,
-            "finished": 7,
+            "ended": 7,
         }
     assert [row["seed"] for row in experiments.load(tmp_path) if row["status"] == "crashed"] == [1]
 
@@ -305,5 +305,5 @@ def test_the_command_on_a_dask_cluster(tmp_path, run):
     ) as cluster:
         address = cluster.scheduler_address
         code, stdout, _ = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--dask", address, "--json")
-    assert (code, json.loads(stdout)["statuses"]) == (0, {"finished": 36})
+    assert (code, json.loads(stdout)["statuses"]) == (0, {"ended": 36})
     assert content(experiments.load(tmp_path / "out")) == content(experiments.load(tmp_path / "here"))
