@@ -27,12 +27,12 @@ ARGUMENTS = {
     "lock": {"horizon": 10},
     "chain": {"horizon": 7},
     "deep-sea": {"size": 7},
-    "river-swim": {"horizon": 12},
+    "river-swim": {"horizon": 10},
     "linear-q": {},
     "decoy": {"horizon": 10},
     "linear-mdp": {},
     "lock-bernoulli": {"horizon": 7, "switch": 0.1},
-    "diabolical-lock": {"horizon": 10},
+    "diabolical-lock": {"horizon": 8, "n_actions": 4},
     "mirage-lock": {"horizon": 9, "pre": 3, "gates": 2},
 }
 COMPILED = {"lock-gaussian", "noisy-deep-sea", "mountain-car", "cart-pole"}
@@ -186,7 +186,7 @@ def test_a_tolerance_above_the_gap_guarantees_nothing(swap, variant):
 
     Then R eps_r |theta|^2 > gamma^2 / (4 H): the oracle may return False although all value is lost, and it does.
     """
-    env = diabolical_lock(10, swap=swap, rng=0)
+    env = diabolical_lock(10, 4, swap=swap, rng=0)
     for eps_r in (EPS_R, 1e-4):
         result = dmq.DMQ(ExactSampler(env), variant=variant, eps_r=eps_r, rng=1).learn()
         _, most = guaranteed(env, result.cover_sizes, RIDGE, eps_r=eps_r)
