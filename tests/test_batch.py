@@ -382,7 +382,7 @@ def test_an_error_ends_learning_with_what_was_learned():
     with pytest.raises(RuntimeError, match="simulator crashed") as caught:
         learner.learn()
     assert "level" in caught.value.__notes__[0] and "chunk" in caught.value.__notes__[0]
-    assert learner.result().status == "interrupted"
+    assert learner.result().status == "failed"
 
 
 def test_scores_that_overflow_are_named():
@@ -463,7 +463,7 @@ def test_objects_that_are_no_environments_are_refused():
         setattr(env, name, value)
         return env
 
-    accepted = "env_or_sampler: expected a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler, got "
+    accepted = "env: expected a FiniteMDP, a CompiledEnv, a BatchEnvironment or a Sampler, got "
     refused(
         [
             (lambda: BatchSampler(changed("horizon", 0)), ValueError, "env.horizon: expected an integer"),

@@ -260,10 +260,10 @@ class Broken(Executor):
 
 
 def test_lost_workers_end_a_run_with_what_was_learned():
-    algorithm = flat(chain(4, rng=0), n_samples=20_000, rng=0, executor=Broken())
+    algorithm = dmq.DMQ(chain(4, rng=0), n_samples=20_000, rng=0)
     with pytest.raises(WorkerError, match="takes no more work; the loss came while drawing chunk 0 of call 1: 16384"):
-        algorithm.learn()
-    assert algorithm.result().status == "interrupted"
+        algorithm.learn(executor=Broken())
+    assert algorithm.result().status == "failed"
 
 
 def test_a_death_that_breaks_an_executor_is_reported_with_a_chunk():
@@ -393,16 +393,16 @@ def test_moments_of_chunks_have_their_size():
 
 def test_what_is_refused():
     inner, make = RolloutSampler(ENV), functools.partial(ThreadPoolExecutor, 2)
-    sampler = ParallelSampler(inner, make)
+    sampler, algorithm = ParallelSampler(inner, make), dmq.DMQ(ENV)
     closed = make()
     closed.shutdown()
     refused(
         [
-            (lambda: flat(ENV, workers=2, executor=make), ValueError, "^workers, executor"),
-            (lambda: flat(ENV, workers=0), ValueError, "^workers"),
-            (lambda: flat(ENV, workers=1.5), TypeError, "^workers"),
-            (lambda: flat(ENV, executor=3), TypeError, "^executor"),
-            (lambda: flat(ENV, executor=ThreadPoolExecutor), TypeError, "^executor"),
+            (lambda: algorithm.learn(workers=2, executor=make), ValueError, "^workers, executor"),
+            (lambda: algorithm.learn(workers=0), ValueError, "^workers"),
+            (lambda: algorithm.learn(workers=1.5), TypeError, "^workers"),
+            (lambda: algorithm.learn(executor=3), TypeError, "^executor"),
+            (lambda: algorithm.learn(executor=ThreadPoolExecutor), TypeError, "^executor"),
             (lambda: ParallelSampler(ENV, make), TypeError, "^inner"),
             (lambda: ParallelSampler(inner, None), TypeError, "^executor"),
             (lambda: ParallelSampler(inner, make, in_flight=0), ValueError, "^in_flight"),

@@ -132,10 +132,10 @@ def test_sizes_are_checked_where_a_run_begins():
     for name, value in (("horizon", 0), ("n_actions", -1), ("dimension", 0)):
         sampler = Thin(inner())
         setattr(sampler, name, value)
-        with pytest.raises(ValueError, match=f"^env_or_sampler.{name}: expected an integer >= 1, got {value}$"):
+        with pytest.raises(ValueError, match=f"^env.{name}: expected an integer >= 1, got {value}$"):
             dmq.DMQ(sampler)
         delattr(sampler, name)
-        with pytest.raises(TypeError, match=f"^env_or_sampler: expected a sampler that sets {name}, got Thin$"):
+        with pytest.raises(TypeError, match=f"^env: expected a sampler that sets {name}, got Thin$"):
             dmq.DMQ(sampler)
 
 
