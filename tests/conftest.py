@@ -20,6 +20,21 @@ from dmq_fast import cli  # noqa: E402
 settings.register_profile("without deadlines", deadline=None)
 settings.load_profile("without deadlines")
 
+# CPU seconds of a quick case and the processes that it waited for. It takes less than 2 on an idle machine; a machine
+# that others use too takes several times as long. CI takes builds with checks out of this.
+CPU = float(os.environ.get("DMQ_FAST_CPU", "10"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Fail a quick case that takes too long; slow ones are marked."""
+    before = sum(os.times()[:4])
+    outcome = yield
+    spent = sum(os.times()[:4]) - before
+    if spent > CPU and item.get_closest_marker("slow") is None:
+        pytest.fail(f"took {spent:.1f} s of CPU time, expected at most {CPU:g}: mark it as slow, beside a quick one")
+    return outcome
+
 
 @pytest.fixture
 def run(capsys):
