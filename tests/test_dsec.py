@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import warnings
 from fractions import Fraction
@@ -10,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import for_all, misfits, refuses, seeds
 
 from dmq_fast.kernels import DsecResult, ShiftScan, dsec, dsec_decision, dsec_rows, dsec_value
 
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.kernels
 
 EPS = np.finfo(np.float64).eps
 # Plain elimination below 12, Cholesky loops and stack memory up to 16, LAPACK and the heap above.
-DIMENSIONS = [1, 2, 3, 8, 11, 12, 15, 16, 17, 40, 70]
+DIMENSIONS = [1, 2, 8, 11, 12, 16, 17, 40]
+dimensions = st.sampled_from([*DIMENSIONS, 3, 15, 70])
 
 
 def moment(rng, d, n=None):
@@ -123,395 +125,338 @@ def check(m1, m2, eps1, eps2):
     return answer
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-@pytest.mark.parametrize("eps1", [0.01, 1.0, 3.7])
-def test_answer_satisfies_its_certificates(d, eps1):
-    m1, m2 = pair(d, d)
-    value = twins.dsec_value(m1, m2, eps1)
-    for eps2 in (value * 0.9, value * (1 - 1e-9), value * (1 + 1e-9), value * 1.1):
-        check(m1, m2, eps1, eps2)
-
-
-@settings(deadline=None, max_examples=150)
-@given(
-    st.integers(1, 24),
-    st.integers(1, 40),
-    st.integers(1, 40),
-    st.floats(1e-6, 1.0),
-    st.floats(0.01, 100),
-    st.floats(0.01, 100),
-    st.integers(0, 2**32),
+@for_all(
+    d=st.one_of(st.integers(1, 24), dimensions),
+    counts=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    eps_r=st.floats(1e-6, 1.0),
+    eps1=st.floats(0.01, 100),
+    factor=st.one_of(st.floats(0.01, 100), st.sampled_from([0.9, 1 - 1e-9, 1 + 1e-9, 1.1])),
+    seed=seeds,
 )
-def test_random_moments(d, n1, n2, eps_r, eps1, eps2, seed):
-    check(*pair(seed, d, eps_r, n1, n2), eps1, eps2)
+def test_answers_satisfy_their_certificates(d, counts, eps_r, eps1, factor, seed):
+    m1, m2 = pair(seed, d, eps_r, *counts)
+    check(m1, m2, eps1, twins.dsec_value(m1, m2, eps1) * factor)
 
 
-@pytest.mark.parametrize("power", [0, 3, 6, 9, 12])
-def test_value_and_witness_against_the_exact_threshold(power):
-    rng = np.random.default_rng(power)
-    for _ in range(20):
-        d = int(rng.integers(1, 25))
-        m1, m2 = rotated(rng, 10.0 ** np.linspace(-power, 0, d)), moment(rng, d, int(rng.integers(1, 2 * d + 1)))
-        lo, hi = threshold(m1, m2)
-        assert not definite(m1, m2, 1.0, lo) and definite(m1, m2, 1.0, hi)
-        answer = check(m1, m2, 1.0, lo)
-        allowed = value_error(m1, lo)
-        assert abs(answer.value - lo) <= allowed and abs(dsec_value(m1, m2, 1.0) - lo) <= allowed
+@for_all(power=st.integers(0, 12), d=st.integers(1, 24), seed=seeds, quick=25, slow=500)
+def test_value_and_witness_against_the_exact_threshold(power, d, seed):
+    rng = np.random.default_rng(seed)
+    m1, m2 = rotated(rng, 10.0 ** np.linspace(-power, 0, d)), moment(rng, d, int(rng.integers(1, 2 * d + 1)))
+    lo, hi = threshold(m1, m2)
+    assert not definite(m1, m2, 1.0, lo) and definite(m1, m2, 1.0, hi)
+    answer = check(m1, m2, 1.0, lo)
+    allowed = value_error(m1, lo)
+    assert abs(answer.value - lo) <= allowed and abs(dsec_value(m1, m2, 1.0) - lo) <= allowed
 
 
-class TestExactDecisions:
-    """Against exact rational arithmetic on the numbers given: no wrong decision without a flag."""
+# Decisions, against exact rational arithmetic on the numbers given: none is wrong without a flag
 
-    KINDS = ("rotated", "graded", "rows", "regularised", "singular", "beyond")
+KINDS = ("rotated", "graded", "rows", "regularised", "singular", "beyond")
 
-    @staticmethod
-    def instance(rng, d, kind):
-        """M1 and M2, and log10 of the condition number of M1 (before it is graded)."""
-        power = rng.uniform(0, 16)
-        count = int(rng.integers(1, 2 * d + 1))
-        m2 = moment(rng, d, count)
-        if kind == "rows":
-            # About 0 .. 8, and 16 where the sample is small.
-            return moment(rng, d, d + int(rng.integers(0, d + 1))), m2, None
-        if kind == "regularised":
-            m1 = moment(rng, d, int(rng.integers(1, d + 1)))
-            return m1 + 10.0**-power * np.eye(d), m2, power
-        if kind == "singular":
-            # Integers are exact: rank below d without doubt.
-            rows = rng.integers(-3, 4, size=(max(1, d - 1 - int(rng.integers(0, 2))), d)).astype(float)
-            kernel = rng.integers(-3, 4, size=(2, d)).astype(float)
-            return rows.T @ rows, [rows.T @ rows * 0.75, kernel.T @ kernel, m2][int(rng.integers(3))], None
-        if kind == "beyond":
-            power = rng.uniform(16, 40)
-        m1 = rotated(rng, 10.0 ** np.linspace(-power, 0, d)) if d > 1 else np.array([[10.0**-power]])
-        if kind in ("graded", "beyond"):
-            units = 2.0 ** rng.integers(-40, 41, size=d)
-            m1, m2 = m1 * units * units[:, None], m2 * units * units[:, None]
-        return m1, m2, power
 
-    @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize(
-        "dimensions", [(1, 9, 40), (9, 15, 2), pytest.param((9, 25, 8), marks=pytest.mark.slow)], ids=str
-    )
-    def test_decisions(self, kind, dimensions):
-        rng = np.random.default_rng([self.KINDS.index(kind), dimensions[0]])
-        for _ in range(dimensions[2]):
-            d = int(rng.integers(*dimensions[:2]))
-            m1, m2, power = self.instance(rng, d, kind)
-            found = threshold(m1, m2)
-            if found is None or found[0] > 1e300:
-                for eps2 in 10.0 ** rng.uniform(-20, 20, size=10):
-                    decide(m1, m2, 1.0, eps2)
-                continue
-            lo, hi = found
-            steps = 10.0 ** rng.uniform(-16, -12, size=3)
-            for eps2 in (lo, hi, np.nextafter(lo, 0), *(lo * (1 - steps)), *(hi * (1 + steps)), hi * (1 + 2 * EPS)):
-                if eps2 > 0:
-                    # Double-double arithmetic sees a relative 1e-27 of the condition number.
-                    marginal = decide(m1, m2, 1.0, eps2)[1]
-                    assert not (marginal and power is not None and power <= 9), (d, power, eps2 / lo - 1)
-            for factor in (*(1 - 10.0 ** rng.uniform(-9, 0, size=4)), *(1 + 10.0 ** rng.uniform(-9, 2, size=4))):
-                if lo > 0:
-                    eps1 = 2.0 ** rng.uniform(-1, 1)
-                    marginal = decide(m1, m2, eps1, lo * factor * eps1)[1]
-                    assert not (marginal and power is not None and power <= 15), (d, power, factor)
+def instance(rng, d, kind):
+    """M1 and M2, and log10 of the condition number of M1 (before it is graded)."""
+    power = rng.uniform(0, 16)
+    count = int(rng.integers(1, 2 * d + 1))
+    m2 = moment(rng, d, count)
+    if kind == "rows":
+        # About 0 .. 8, and 16 where the sample is small.
+        return moment(rng, d, d + int(rng.integers(0, d + 1))), m2, None
+    if kind == "regularised":
+        m1 = moment(rng, d, int(rng.integers(1, d + 1)))
+        return m1 + 10.0**-power * np.eye(d), m2, power
+    if kind == "singular":
+        # Integers are exact: rank below d without doubt.
+        rows = rng.integers(-3, 4, size=(max(1, d - 1 - int(rng.integers(0, 2))), d)).astype(float)
+        kernel = rng.integers(-3, 4, size=(2, d)).astype(float)
+        return rows.T @ rows, [rows.T @ rows * 0.75, kernel.T @ kernel, m2][int(rng.integers(3))], None
+    if kind == "beyond":
+        power = rng.uniform(16, 40)
+    m1 = rotated(rng, 10.0 ** np.linspace(-power, 0, d)) if d > 1 else np.array([[10.0**-power]])
+    if kind in ("graded", "beyond"):
+        units = 2.0 ** rng.integers(-40, 41, size=d)
+        m1, m2 = m1 * units * units[:, None], m2 * units * units[:, None]
+    return m1, m2, power
 
-    def test_units_of_the_thresholds(self):
-        rng = np.random.default_rng(0)
-        for _ in range(100):
-            d = int(rng.integers(1, 6))
-            m1, m2 = moment(rng, d) + 1e-3 * np.eye(d), moment(rng, d)
-            lo, hi = threshold(m1, m2)
-            # Powers of two move nothing, whatever they are.
-            for one, two in ((-900, 0), (900, 0), (0, -900), (0, 900), (-500, 400), (-200, 600)):
-                a, b = np.ldexp(m1, one), np.ldexp(m2, two)
-                for eps1, eps2 in ((1.0, np.ldexp(1.0, two - one) if two - one < 1000 else 0.0),):
-                    if eps2:
-                        assert decide(a, b, eps1, lo * eps2)[0] is True
-                        assert decide(a, b, eps1, hi * eps2) == (False, False)
 
-    @pytest.mark.parametrize("ratio", [1e-300, 1e-250, 1e-200, 1e200, 1e250, 1e300])
-    @pytest.mark.parametrize("d", [1, 3, 13, pytest.param(17, marks=pytest.mark.slow)])
-    def test_any_ratio(self, ratio, d):
-        m1, m2 = pair(d, d)
+@for_all(kind=st.sampled_from(KINDS), d=st.integers(1, 14), seed=seeds, quick=60)
+def test_decisions(kind, d, seed):
+    rng = np.random.default_rng(seed)
+    m1, m2, power = instance(rng, d, kind)
+    found = threshold(m1, m2)
+    if found is None or found[0] > 1e300:
+        for eps2 in 10.0 ** rng.uniform(-20, 20, size=5):
+            decide(m1, m2, 1.0, eps2)
+        return
+    lo, hi = found
+    steps = 10.0 ** rng.uniform(-16, -12, size=2)
+    for eps2 in (lo, hi, np.nextafter(lo, 0), *(lo * (1 - steps)), *(hi * (1 + steps)), hi * (1 + 2 * EPS)):
+        if eps2 > 0:
+            # Double-double arithmetic sees a relative 1e-27 of the condition number.
+            marginal = decide(m1, m2, 1.0, eps2)[1]
+            assert not (marginal and power is not None and power <= 9), (d, power, eps2 / lo - 1)
+    for factor in (*(1 - 10.0 ** rng.uniform(-9, 0, size=2)), *(1 + 10.0 ** rng.uniform(-9, 2, size=2))):
+        if lo > 0:
+            eps1 = 2.0 ** rng.uniform(-1, 1)
+            marginal = decide(m1, m2, eps1, lo * factor * eps1)[1]
+            assert not (marginal and power is not None and power <= 15), (d, power, factor)
+
+
+@for_all(d=st.integers(1, 5), size=st.integers(1, 4), seed=seeds, quick=100)
+def test_decisions_on_small_integers(d, size, seed):
+    """Ties, rows of zeros and exact singularity are common here."""
+    rng = np.random.default_rng(seed)
+    rows1 = rng.integers(-size, size + 1, size=(rng.integers(1, d + 2), d)).astype(float)
+    rows2 = rng.integers(-size, size + 1, size=(rng.integers(1, d + 2), d)).astype(float)
+    m1, m2 = rows1.T @ rows1, rows2.T @ rows2
+    for eps2 in (0.5, 1.0, 2.0, 3.0, 1e6):
+        decision, marginal = decide(m1, m2, 1.0, eps2)
+        answer = dsec(m1, m2, 1.0, eps2)
+        # On a singular m1, what is open follows the value.
+        assert (answer.decision is decision or marginal) and (answer.marginal or not marginal)
+        if not answer.marginal:
+            assert (answer.value >= eps2) is decision or answer.value == pytest.approx(eps2, rel=1e-9)
+
+
+@for_all(d=st.sampled_from([2, 5, 13, 24]), seed=seeds, quick=10, slow=200)
+def test_sums_of_outer_products_as_they_come(d, seed):
+    """A rank-deficient Gram matrix may be indefinite by its rounding: decided for what it is."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(d // 2 + 1, d))
+    gram, fresh = rows.T @ rows, moment(rng, d, 1)
+    for eps2 in (1e-3, 1.0, 1e3, 1e13, 1e16):
+        decide(gram, fresh, 1.0, eps2)
+        decide(gram, gram * 0.5, 1.0, eps2)
+
+
+@for_all(d=st.sampled_from([1, 2, 5, 13, 17, 24]), seed=seeds, quick=20, slow=500)
+def test_units_change_no_decision(d, seed):
+    """D M D with D up to 2^+-500 for both, and powers of two on either: the same decisions, to the last bit."""
+    rng = np.random.default_rng(seed)
+    m1, m2 = pair(seed, d, 1e-4)
+    lo, hi = threshold(m1, m2)
+    powers = rng.integers(-500, 501, size=d)
+    first, second = (np.ldexp(m, powers + powers[:, None]) for m in (m1, m2))
+    assert (np.abs(first) > 1e-307).all() and np.isfinite(second).all()
+    for eps2 in (lo / 2, lo, hi, 2 * hi):
+        expected = decide(m1, m2, 1.0, eps2)
+        assert dsec_decision(first, second, 1.0, eps2, return_marginal=True) == expected
+        for one, two in ((-900, 0), (900, 0), (0, -900), (0, 900), (-500, 400), (-200, 600)):
+            if two - one < 1000:
+                scaled = np.ldexp(m1, one), np.ldexp(m2, two), 1.0, np.ldexp(eps2, two - one)
+                assert dsec_decision(*scaled, return_marginal=True) == expected
+
+
+@pytest.mark.parametrize("d", [1, 3, 13])
+def test_decisions_at_the_ends_of_float64(d):
+    m1, m2 = pair(d, d)
+    for ratio in (1e-300, 1e-200, 1e200, 1e300):
         assert decide(m1, m2, 1.0, ratio) == (ratio < 1, False)
         assert decide(m1, m2, ratio, 1.0) == (ratio > 1, False)
         root = float(np.sqrt(ratio))
         assert decide(m1, m2, root, 1 / root) == (ratio > 1, False)
-        # The whole range of float64: 5e-324 and 1e308.
-        tiny, huge = 5e-324, 1e308
-        assert decide(m1, m2, tiny, huge) == (False, False)
-        assert decide(m1, m2, huge, tiny) == (True, False)
-        assert decide(m1 * 1e-150, m2 * 1e150, tiny, huge) == (False, False)
-        assert decide(m1 * 1e-300, m2 * 1e-300, tiny, tiny) == decide(m1, m2, 1.0, 1.0)
-
-    @pytest.mark.parametrize("d", [1, 2, 5, 13, 17, 24])
-    def test_scales_per_coordinate(self, d):
-        """D M D with D up to 2^+-500 for both: the same decisions, to the last bit."""
-        rng = np.random.default_rng(d)
-        for _ in range(10):
-            m1, m2 = pair(int(rng.integers(2**32)), d, 1e-4)
-            lo, hi = threshold(m1, m2)
-            powers = rng.integers(-500, 501, size=d)
-            first, second = (np.ldexp(m, powers + powers[:, None]) for m in (m1, m2))
-            assert (np.abs(first) > 1e-307).all() and np.isfinite(second).all()
-            for eps2 in (lo / 2, lo, hi, 2 * hi):
-                assert dsec_decision(first, second, 1.0, eps2, return_marginal=True) == decide(m1, m2, 1.0, eps2)
-
-    @pytest.mark.parametrize("d", [2, 3, 12, 17])
-    def test_a_tiny_row_counts(self, d):
-        """What underflows in float64 is no row of zeros: m1 is nearly singular there."""
-        m1, m2 = np.eye(d), np.zeros((d, d))
-        # The Schur complement of the last coordinate is 1/4.
-        m1[0, 0], m1[0, -1] = 2.0**-300, np.sqrt(0.75) * 2.0**-150
-        m2[-1, -1] = 2.0**-791
-        for eps2, expected in ((2.0**-790, True), (2.0**-788, False)):
-            assert decide(m1, m2, 1.0, eps2) == (expected, False)
-            assert decide(m1, m2, 2.0**500, eps2 * 2.0**500) == (expected, False)
-
-    @pytest.mark.parametrize("d", [1, 2, 12, 17])
-    def test_subnormal_numbers(self, d):
-        m2 = 3 * 5e-324 * np.eye(d)
-        assert decide(np.eye(d) * 5e-324, m2, 1.0, 2.9) == (True, False)
-        assert decide(np.eye(d) * 5e-324, m2, 1.0, 3.1) == (False, False)
-        assert decide(np.eye(d), m2, 1.0, 1e-322) == (False, False)
-        assert decide(np.eye(d), m2, 1.0, 5e-324) == (True, False)
-        assert decide(np.eye(d), m2, 5e-324, 5e-324) == (False, False)
-        column = np.full(d, 1e-160)
-        assert decide(np.eye(d), np.outer(column, column), 1.0, 1e-318) == (d > 98, False)
-        assert decide(np.eye(d), np.outer(column, column), 1.0, d * 0.9e-320) == (True, False)
-
-    @pytest.mark.parametrize("d", [1, 2, 11, 12, 17])
-    def test_huge_numbers(self, d):
-        huge = np.eye(d) * 1.7e308
-        for eps2 in (1 - EPS, 1 + EPS):
-            assert decide(huge, huge, 1.0, eps2) == (eps2 < 1, False)
-        ones = np.full((d, d), 1e308)
-        assert decide(huge, ones, 1.0, 0.58 * d) == (True, False)
-        assert decide(huge, ones, 1.0, 0.59 * d) == (False, False)
-
-    def test_n_times_the_threshold_is_not_rounded(self):
-        """M2 = gram / n against eps_t, where n eps_t is no float64."""
-        rng = np.random.default_rng(0)
-        unlike_rounded = 0
-        for _ in range(300):
-            n, eps_r, eps_t = int(rng.integers(3, 100)), *rng.uniform(0.1, 1.0, size=2)
-            needed = n * Fraction(eps_t) * Fraction(eps_r)
-            gram = float(needed)
-            scan = ShiftScan(1, 1.0, eps_t, eps_r, False)
-            decision = scan.scan(np.zeros((1, 1, 1)), np.full((1, 1, 1), gram), n, 0, 0, 0)[0] == 0
-            assert scan.n_marginal == 0 and decision == (gram >= needed)
-            unlike_rounded += decision != (gram >= Fraction(n * eps_t) * Fraction(eps_r))
-        assert unlike_rounded > 10
-
-    def test_a_hundred_bits(self):
-        """det [[1, x], [x, x^2 + r]] = r: arithmetic of 53 bits sees none of these."""
-        for power in range(27, 53):
-            # x^2 = 1 + 2^(1 - power) + 2^(-2 power)
-            x, square = 1 + 2.0**-power, 1 + 2.0 ** (1 - power)
-            below = np.array([[1, x], [x, square]])
-            decision, marginal = decide(below, np.zeros((2, 2)), 1.0, 1.0)
-            assert decision is True and marginal == (power >= 47), power
-            # x = 1 - 2^-power would need a square rounded up; the next float is above.
-            above = np.array([[1, x], [x, np.nextafter(square, 2)]])
-            assert decide(above, np.zeros((2, 2)), 1.0, 1.0) == (False, False)
-
-    @pytest.mark.parametrize("d", DIMENSIONS)
-    def test_a_tie_is_true_and_flagged(self, d):
-        rng = np.random.default_rng(d)
-        m1 = rng.integers(-9, 10, size=(2 * d, d)).astype(float)
-        m1 = m1.T @ m1 + np.eye(d)
-        # d = 70 leaves room for rounding on either side, as the tie is at every pivot.
-        assert decide(m1, 3 * m1, 2.0, 6.0) == (True, True)
-        assert decide(m1, 3 * m1, 2.0, np.nextafter(6.0, 7.0)) == (False, False)
-        assert decide(m1, 3 * m1, 2.0, np.nextafter(6.0, 5.0)) == (True, False)
-
-    @settings(deadline=None, max_examples=200)
-    @given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**32))
-    def test_small_integers(self, d, size, seed):
-        """Ties, rows of zeros and exact singularity are common here."""
-        rng = np.random.default_rng(seed)
-        rows1 = rng.integers(-size, size + 1, size=(rng.integers(1, d + 2), d)).astype(float)
-        rows2 = rng.integers(-size, size + 1, size=(rng.integers(1, d + 2), d)).astype(float)
-        m1, m2 = rows1.T @ rows1, rows2.T @ rows2
-        for eps2 in (0.5, 1.0, 2.0, 3.0, 1e6):
-            decision, marginal = decide(m1, m2, 1.0, eps2)
-            answer = dsec(m1, m2, 1.0, eps2)
-            # On a singular m1, what is open follows the value.
-            assert (answer.decision is decision or marginal) and (answer.marginal or not marginal)
-            if not answer.marginal:
-                assert (answer.value >= eps2) is decision or answer.value == pytest.approx(eps2, rel=1e-9)
-
-    @pytest.mark.parametrize("d", [2, 5, 13, 24])
-    def test_sums_of_outer_products_as_they_come(self, d):
-        """A rank-deficient Gram matrix may be indefinite by its rounding: decided for what it is."""
-        rng = np.random.default_rng(d)
-        for _ in range(30):
-            rows = rng.normal(size=(d // 2 + 1, d))
-            gram, fresh = rows.T @ rows, moment(rng, d, 1)
-            for eps2 in (1e-3, 1.0, 1e3, 1e13, 1e16):
-                decide(gram, fresh, 1.0, eps2)
-                decide(gram, gram * 0.5, 1.0, eps2)
+    tiny, huge = 5e-324, 1e308
+    assert decide(m1, m2, tiny, huge) == (False, False)
+    assert decide(m1, m2, huge, tiny) == (True, False)
+    assert decide(m1 * 1e-150, m2 * 1e150, tiny, huge) == (False, False)
+    assert decide(m1 * 1e-300, m2 * 1e-300, tiny, tiny) == decide(m1, m2, 1.0, 1.0)
+    eye, column = np.eye(d), np.full(d, 1e-160)
+    for first, second, eps1, eps2, expected in (
+        (eye * 5e-324, 3 * 5e-324 * eye, 1.0, 2.9, True),  # subnormal numbers
+        (eye * 5e-324, 3 * 5e-324 * eye, 1.0, 3.1, False),
+        (eye, 3 * 5e-324 * eye, 1.0, 1e-322, False),
+        (eye, 3 * 5e-324 * eye, 1.0, 5e-324, True),
+        (eye, 3 * 5e-324 * eye, 5e-324, 5e-324, False),
+        (eye, np.outer(column, column), 1.0, 1e-318, False),
+        (eye, np.outer(column, column), 1.0, d * 0.9e-320, True),
+        (eye * 1.7e308, eye * 1.7e308, 1.0, 1 - EPS, True),  # huge ones
+        (eye * 1.7e308, eye * 1.7e308, 1.0, 1 + EPS, False),
+        (eye * 1.7e308, np.full((d, d), 1e308), 1.0, 0.58 * d, True),
+        (eye * 1.7e308, np.full((d, d), 1e308), 1.0, 0.59 * d, False),
+    ):
+        assert decide(first, second, eps1, eps2) == (expected, False)
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_value_is_invariant_under_congruence(d):
-    m1, m2 = pair(d, d, eps_r=0.1)
-    t = np.random.default_rng(d).normal(size=(d, d)) + 2 * d * np.eye(d)
-    moved = dsec(t @ m1 @ t.T, t @ m2 @ t.T, 1, 1).value
-    allowed = value_error(m1, moved) * np.linalg.cond(t) ** 2
-    assert abs(moved - dsec(m1, m2, 1, 1).value) <= allowed
+@pytest.mark.parametrize("d", [2, 3, 12, 17])
+def test_a_tiny_row_counts(d):
+    """What underflows in float64 is no row of zeros: m1 is nearly singular there."""
+    m1, m2 = np.eye(d), np.zeros((d, d))
+    # The Schur complement of the last coordinate is 1/4.
+    m1[0, 0], m1[0, -1] = 2.0**-300, np.sqrt(0.75) * 2.0**-150
+    m2[-1, -1] = 2.0**-791
+    for eps2, expected in ((2.0**-790, True), (2.0**-788, False)):
+        assert decide(m1, m2, 1.0, eps2) == (expected, False)
+        assert decide(m1, m2, 2.0**500, eps2 * 2.0**500) == (expected, False)
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_no_states_behind_m2(d):
-    answer = check(np.eye(d), np.zeros((d, d)), 2.0, 1e-250)
-    assert answer.value == 0.0 and answer.decision is False
-    assert np.isfinite(answer.witness).all()
+def test_a_hundred_bits():
+    """det [[1, x], [x, x^2 + r]] = r: arithmetic of 53 bits sees none of these."""
+    for power in range(27, 53):
+        # x^2 = 1 + 2^(1 - power) + 2^(-2 power)
+        x, square = 1 + 2.0**-power, 1 + 2.0 ** (1 - power)
+        below = np.array([[1, x], [x, square]])
+        decision, marginal = decide(below, np.zeros((2, 2)), 1.0, 1.0)
+        assert decision is True and marginal == (power >= 47), power
+        # x = 1 - 2^-power would need a square rounded up; the next float is above.
+        above = np.array([[1, x], [x, np.nextafter(square, 2)]])
+        assert decide(above, np.zeros((2, 2)), 1.0, 1.0) == (False, False)
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_rank_one(d):
-    phi = np.random.default_rng(d).normal(size=d)
-    m1 = pair(d, d, 0.5)[0]
-    value = phi @ np.linalg.solve(m1, phi)
-    answer = check(m1, np.outer(phi, phi), 1.0, value * 0.99)
-    assert answer.value == pytest.approx(value, rel=1e-12) and answer.decision is True
-    # the witness is M1^{-1} phi up to scale
-    direction = np.linalg.solve(m1, phi)
-    cosine = answer.witness @ direction / np.linalg.norm(answer.witness) / np.linalg.norm(direction)
-    assert abs(cosine) == pytest.approx(1, abs=1e-12)
-
-
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_repeated_top_eigenvalues(d):
-    q = np.linalg.qr(np.random.default_rng(d).normal(size=(d, d)))[0]
-    for multiplicity in {1, (d + 1) // 2, d}:
-        spectrum = np.where(np.arange(d) < multiplicity, 3.0, 0.5)
-        m2 = q * spectrum @ q.T
-        assert check(np.eye(d), (m2 + m2.T) / 2, 1.0, 2.0).value == pytest.approx(3.0, rel=1e-13)
-    assert check(np.eye(d), 3 * np.eye(d), 1.0, 3.0).value == 3.0
-
-
-@pytest.mark.parametrize("d", DIMENSIONS)
-@pytest.mark.parametrize("spread", [1e-15, 1e-12, 1e-6])
-def test_clustered_eigenvalues(d, spread):
-    q = np.linalg.qr(np.random.default_rng(d).normal(size=(d, d)))[0]
-    m2 = q * (1 - spread * np.arange(d)) @ q.T
-    assert check(np.eye(d), (m2 + m2.T) / 2, 1.0, 0.5).value == pytest.approx(1.0, rel=1e-13)
-
-
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_a_value_equal_to_the_threshold_is_true(d):
+@pytest.mark.parametrize("d", [*DIMENSIONS, 70])
+def test_ties_are_true(d):
     rng = np.random.default_rng(d)
-    below = np.diag(rng.integers(0, 6, size=d).astype(float))
-    below[rng.integers(d), :] = 0
-    m2 = below.copy()
+    m1 = rng.integers(-9, 10, size=(2 * d, d)).astype(float)
+    m1 = m1.T @ m1 + np.eye(d)
+    # d = 70 leaves room for rounding on either side, as the tie is at every pivot.
+    assert decide(m1, 3 * m1, 2.0, 6.0) == (True, True)
+    assert decide(m1, 3 * m1, 2.0, np.nextafter(6.0, 7.0)) == (False, False)
+    assert decide(m1, 3 * m1, 2.0, np.nextafter(6.0, 5.0)) == (True, False)
+    m2 = np.diag(rng.integers(0, 6, size=d).astype(float))
     i = int(rng.integers(d))
     m2[i, i] = 6.0
-    m1 = 2.0 * np.eye(d)
-    above = np.nextafter(3.0, 4.0)
-    for decide in (dsec_decision, lambda *arguments: dsec(*arguments).decision):
-        assert decide(m1, m2, 1.0, 3.0) is True
-        assert decide(m1, m2, 0.5, 1.5) is True
-        assert decide(m1, m2, 1.0, above) is False
-    # off the diagonal: (1, 1) / sqrt(2) has lambda = 3 against M1 = 1
-    if d >= 2:
-        m2 = np.eye(d)
-        m2[:2, :2] = [[2, 1], [1, 2]]
-        assert dsec_decision(np.eye(d), m2, 1.0, 3.0) is True
-        assert dsec(np.eye(d), m2, 1.0, 3.0).decision is True
-        assert dsec_decision(np.eye(d), m2, 1.0, above) is False
+    # Off the diagonal: (1, 1) / sqrt(2) has lambda = 3 against M1 = 1.
+    beside = np.eye(d)
+    beside[:2, :2] = [[2, 1], [1, 2]] if d > 1 else 3
+    for first, second in ((2.0 * np.eye(d), m2), (np.eye(d), beside)):
+        for oracle in (dsec_decision, lambda *arguments: dsec(*arguments).decision):
+            assert oracle(first, second, 1.0, 3.0) is True and oracle(first, second, 0.5, 1.5) is True
+            assert oracle(first, second, 1.0, np.nextafter(3.0, 4.0)) is False
+
+
+# Values
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
-@pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
-def test_common_scale_cancels(d, scale):
-    m1, m2 = pair(d, d)
-    expected = dsec(m1, m2, 1.0, 1.0)
+def test_values_by_hand(d):
+    """No states, one state, repeated and clustered eigenvalues, and what does not change a value."""
+    rng = np.random.default_rng(d)
+    none = check(np.eye(d), np.zeros((d, d)), 2.0, 1e-250)
+    assert none.value == 0.0 and none.decision is False and np.isfinite(none.witness).all()
+    phi, m1 = rng.normal(size=d), pair(d, d, 0.5)[0]
+    direction = np.linalg.solve(m1, phi)  # the witness up to scale
+    answer = check(m1, np.outer(phi, phi), 1.0, phi @ direction * 0.99)
+    assert answer.value == pytest.approx(phi @ direction, rel=1e-12) and answer.decision is True
+    cosine = answer.witness @ direction / np.linalg.norm(answer.witness) / np.linalg.norm(direction)
+    assert abs(cosine) == pytest.approx(1, abs=1e-12)
+    spectra = [(np.where(np.arange(d) < m, 3.0, 0.5), 3.0) for m in {1, (d + 1) // 2, d}]
+    spectra += [(1 - spread * np.arange(d), 1.0) for spread in (1e-15, 1e-12, 1e-6)]
+    for spectrum, value in spectra:
+        assert check(np.eye(d), rotated(rng, spectrum), 1.0, value / 2).value == pytest.approx(value, rel=1e-13)
+    assert check(np.eye(d), 3 * np.eye(d), 1.0, 3.0).value == 3.0
+    m1, m2 = pair(d, d, eps_r=0.1)
+    t = rng.normal(size=(d, d)) + 2 * d * np.eye(d)  # a congruence
+    moved, expected = dsec(t @ m1 @ t.T, t @ m2 @ t.T, 1, 1).value, dsec(m1, m2, 1, 1).value
+    assert abs(moved - expected) <= value_error(m1, moved) * np.linalg.cond(t) ** 2
+
+
+def test_one_dimension_by_hand():
+    answer = dsec([[4.0]], [[6.0]], 2.0, 3.0)
+    assert isinstance(answer, DsecResult)
+    assert answer == (True, 3.0, np.array([np.sqrt(0.5)]), True)
+    assert dsec([[4.0]], [[6.0]], 2.0, 3.1).decision is False
+
+
+@for_all(d=dimensions, power=st.sampled_from([-150, -20, 20, 150]), seed=seeds, quick=25, slow=500)
+def test_scales_of_values(d, power, seed):
+    m1, m2 = pair(seed, d)
+    scale, expected = 10.0**power, dsec(m1, m2, 1.0, 1.0)
     answer = check(m1 * scale, m2 * scale, 1.0, 1.0)
-    assert answer.decision == expected.decision
     assert abs(answer.value - expected.value) <= value_error(m1, expected.value)
     for eps2 in (0.999 * expected.value, 1.001 * expected.value):
         assert dsec_decision(m1 * scale, m2 * scale, scale, eps2 * scale) == (eps2 < expected.value)
-
-
-@pytest.mark.parametrize("d", DIMENSIONS)
-@pytest.mark.parametrize("power", [-150, -20, 20, 150])
-def test_unequal_scales(d, power):
-    m1, m2 = pair(d, d)
-    expected = dsec(m1, m2, 1.0, 1.0).value
-    answer = dsec(m1, m2 * 10.0**power, 1.0, 10.0**power)
-    assert answer.value / 10.0**power == pytest.approx(expected, rel=value_error(m1, 1.0))
-    answer = dsec(m1 * 10.0**-power, m2 * 10.0**power, 1.0, 1.0)
-    assert answer.value / 10.0**power / 10.0**power == pytest.approx(expected, rel=value_error(m1, 1.0))
+    allowed = value_error(m1, 1.0)
+    assert dsec(m1, m2 * scale, 1.0, scale).value / scale == pytest.approx(expected.value, rel=allowed)
+    answer = dsec(m1 / scale, m2 * scale, 1.0, 1.0)
+    assert answer.value / scale / scale == pytest.approx(expected.value, rel=allowed)
     assert answer.decision == (power > 0)
 
 
-@pytest.mark.parametrize("d", [2, 5, 16, 17, 40])
-@pytest.mark.parametrize("relative", [1e-6, 1e-10, 1e-14, 1e-16])
+@pytest.mark.parametrize("kind", ["moments", "rank one", "seen by half", "units"])
+def test_values_of_large_problems(kind):
+    d = 192
+    rng = np.random.default_rng(d)
+    m1, m2 = pair(d, d, 1e-2, d // 2 if kind == "seen by half" else 4 * d, 1 if kind == "rank one" else 4 * d)
+    if kind == "units":
+        units = 2.0 ** rng.integers(-40, 41, size=d)
+        m1, m2 = m1 * units * units[:, None], m2 * units * units[:, None]
+    condition = np.linalg.cond(m1 / np.sqrt(np.diag(m1) * np.diag(m1)[:, None]))
+    allowed = 20 * d * EPS * condition
+    answer = dsec(m1, m2, 1.0, 1.0)
+    assert dsec_value(m1, m2, 1.0) == pytest.approx(answer.value, rel=allowed)
+    for factor, expected in ((1 - allowed, True), (1 + allowed, False)):
+        assert dsec_decision(m1, m2, 1.0, answer.value * factor, return_marginal=True) == (expected, False)
+    x = answer.witness
+    assert abs(x @ m1 @ x - 1.0) <= allowed and abs(x @ m2 @ x - answer.value) <= allowed * answer.value
+
+
+@pytest.mark.parametrize("d", [8, 200])
+def test_repeated_eigenvalues_of_a_pencil(d):
+    """LAPACK's subset may miss an eigenvalue that is repeated; all of them are computed then."""
+    rng = np.random.default_rng(d)
+    m1 = rotated(rng, np.linspace(0.5, 2.0, d))
+    x, y = np.linalg.qr(rng.normal(size=(d, 2)))[0].T
+    y -= (y @ m1 @ x) / (x @ m1 @ x) * x
+    two = sum(3.0 * (m1 @ (np.outer(z, z) / (z @ m1 @ z)) @ m1) for z in (x, y))
+    for m2, value in ((two, 3.0), (3.0 * m1, 3.0), (np.zeros((d, d)), 0.0)):
+        assert dsec_value(m1, m2, 1.0) == pytest.approx(value, rel=1e-11)
+    with pytest.raises(ValueError, match="overflows"):
+        dsec_value(m1 * 1e-200, two * 1e150, 1.0)
+
+
+@pytest.mark.parametrize("d", [2, 16, 17, 40])
+@pytest.mark.parametrize("relative", [1e-6, 1e-12, 1e-16])
 def test_small_regularisers_still_decide(d, relative):
-    """M1 = e1 e1^T + eps_r I: a state along e_d has v = weight / eps_r, one along e_1 about 1."""
-    s = np.zeros((d, d))
+    """M1 = e1 e1^T + eps_r I: a state along e_d has v = weight / eps_r, one along e_1 about 1; in any basis."""
+    s, rng = np.zeros((d, d)), np.random.default_rng(d)
     s[0, 0] = 1.0
     for weight in (0.5, 0.99, 1.01, 2.0):
-        fresh = np.zeros((d, d))
-        fresh[-1, -1] = weight * relative
-        known = np.zeros((d, d))
-        known[0, 0] = weight
+        fresh, known = np.zeros((d, d)), np.zeros((d, d))
+        fresh[-1, -1], known[0, 0] = weight * relative, weight
         for m2, value in ((fresh, weight), (known, weight / (1 + relative))):
             assert dsec_decision(s + relative * np.eye(d), m2, 1.0, 1.0) is (weight > 1)
             level, values = ShiftScan(d, 1.0, 1.0, relative, True).scan(s[None], m2[None], 1, 0, 0, 0)
             assert (level == 0) is (weight > 1)
             assert values == [pytest.approx(value, rel=1e-12)]
             assert ShiftScan(d, 1.0, 1.0, relative, False).scan(s[None], m2[None], 1, 0, 0, 0) == (level, [])
-
-
-@pytest.mark.parametrize("d", [2, 5, 16, 17, 40])
-@pytest.mark.parametrize("relative", [1e-6, 1e-10, 1e-12, 1e-14, 1e-16])
-def test_unseen_directions_are_found_whatever_the_basis(d, relative):
-    """Half of a rotated basis is covered; weight on the other half is a shift, on that half it is not."""
-    rng = np.random.default_rng(d)
-    for _ in range(20):
+    for _ in range(5):
         q = np.linalg.qr(rng.normal(size=(d, d)))[0]
         seen, unseen = q[:, : d // 2], q[:, d // 2 :]
         s = seen @ seen.T
-        m1 = s + relative * np.eye(d)
         fresh = unseen @ unseen.T * 100 * d * max(relative, EPS)
-        assert dsec_decision(m1, 0.5 * s + fresh, 1.0, 1.0) is True
+        assert dsec_decision(s + relative * np.eye(d), 0.5 * s + fresh, 1.0, 1.0) is True
         if relative > 100 * d * EPS:
-            assert dsec_decision(m1, 0.5 * s, 1.0, 1.0) is False
+            assert dsec_decision(s + relative * np.eye(d), 0.5 * s, 1.0, 1.0) is False
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
+@pytest.mark.parametrize("d", [1, 11, 12, 17])
 def test_results_beyond_float64_are_one_clear_error(d):
-    tiny, huge = 1e-200 * np.eye(d), 1e200 * np.eye(d)
-    for call in (lambda *m: dsec(*m, 1.0, 1.0), lambda *m: dsec_value(*m, 1.0)):
-        with pytest.raises(ValueError, match=r"^m1, m2: v .*overflows; rescale"):
-            call(tiny, huge)
-    assert dsec_decision(tiny, huge, 1.0, 1.0) is True
-    with pytest.raises(ValueError, match=r"^m1, m2: .*overflows; rescale"):
-        dsec(np.eye(d), np.eye(d) * 1e10, 1e300, 1e10)
+    tiny, huge, eye = 1e-200 * np.eye(d), 1e200 * np.eye(d), np.eye(d)
+    overflow = r"^m1, m2: .*overflows; rescale"
+    refuses([
+        (ValueError, overflow, dsec, tiny, huge, 1.0, 1.0),
+        (ValueError, overflow, dsec_value, tiny, huge, 1.0),
+        (ValueError, overflow, dsec, eye, eye * 1e10, 1e300, 1e10),
+    ])  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none of NumPy reaches the caller
+        refuses([(ValueError, overflow, dsec, tiny, huge, 1e200, 1e-50)])
     # Decisions know no such limit.
-    assert dsec_decision(huge, huge, 1.0, 1e200) is False
-    assert dsec_decision(tiny, 0 * tiny, 1.0, 1e-200) is False
-    assert dsec_decision(np.eye(d), np.eye(d), 1e-300, 1e300) is False
-    assert dsec_decision(np.eye(d), np.eye(d), 1e300, 1e-300) is True
+    for m1, m2, eps1, eps2, expected in (
+        (tiny, huge, 1.0, 1.0, True), (huge, huge, 1.0, 1e200, False), (tiny, 0 * tiny, 1.0, 1e-200, False),
+        (eye, eye, 1e-300, 1e300, False), (eye, eye, 1e300, 1e-300, True),
+    ):  # fmt: skip
+        assert dsec_decision(m1, m2, eps1, eps2) is expected
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-@pytest.mark.parametrize("eps2", [1e-300, 1.0, 1e300])
-def test_zero_moments(d, eps2):
+@pytest.mark.parametrize("d", [1, 3, 12, 17])
+def test_zero_moments(d):
     zero, eye = np.zeros((d, d)), np.eye(d)
-    assert dsec_decision(zero, zero, 1.0, eps2, return_marginal=True) == (False, False)
-    answer = dsec(zero, zero, 1.0, eps2)
-    assert answer[:2] == (False, 0.0) and (answer.witness == 0).all() and answer.marginal is False
-    assert dsec_value(zero, zero, 1.0) == 0.0
-    assert dsec_decision(zero, eye, 1.0, eps2, return_marginal=True) == (True, False)
-    assert dsec(zero, eye, 1.0, eps2)[:2] == (True, np.inf)
-    assert dsec_value(zero, eye, 1.0) == np.inf
-    assert dsec_decision(eye, zero, 1.0, eps2, return_marginal=True) == (False, False)
-    assert dsec(eye, zero, 1.0, eps2)[:2] == (False, 0.0)
+    for eps2 in (1e-300, 1.0, 1e300):
+        for m1, m2, decision, value in ((zero, zero, False, 0.0), (zero, eye, True, np.inf), (eye, zero, False, 0.0)):
+            assert dsec_decision(m1, m2, 1.0, eps2, return_marginal=True) == (decision, False)
+            answer = dsec(m1, m2, 1.0, eps2)
+            assert answer[:2] == (decision, value) and answer.marginal is False and dsec_value(m1, m2, 1.0) == value
+        assert (dsec(zero, zero, 1.0, eps2).witness == 0).all()
 
 
 @pytest.mark.parametrize("d", DIMENSIONS[1:])
@@ -545,52 +490,51 @@ def test_rows_of_zeros(d):
     check(m1, none2, 1.0, hi)
 
 
-class TestSingular:
-    @staticmethod
-    def agree(m1, m2, eps2):
-        """The answer of `dsec`, which the other two functions share."""
-        answer = dsec(m1, m2, 1.0, eps2)
-        decision, marginal = dsec_decision(m1, m2, 1.0, eps2, return_marginal=True)
-        assert decision is answer.decision and (answer.marginal or not marginal)
-        assert dsec_value(m1, m2, 1.0) == pytest.approx(answer.value, rel=1e-6)
-        assert decision is (answer.value >= eps2) or answer.value == pytest.approx(eps2, rel=1e-6)
-        return decision, marginal, answer.value
+def agree(m1, m2, eps2):
+    """The answer of `dsec`, which the other two functions share."""
+    answer = dsec(m1, m2, 1.0, eps2)
+    decision, marginal = dsec_decision(m1, m2, 1.0, eps2, return_marginal=True)
+    assert decision is answer.decision and (answer.marginal or not marginal)
+    assert dsec_value(m1, m2, 1.0) == pytest.approx(answer.value, rel=1e-6)
+    assert decision is (answer.value >= eps2) or answer.value == pytest.approx(eps2, rel=1e-6)
+    return decision, marginal, answer.value
 
+
+@for_all(d=st.integers(2, 20), seed=seeds, eps2=st.sampled_from([1e-3, 0.1, 0.4, 0.6, 10.0, 1e4]))
+def test_the_three_functions_agree_on_deficient_grams(d, seed, eps2):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(int(rng.integers(1, d)), d))
+    gram = rows.T @ rows
+    assert agree(gram, gram / 2, eps2)[0] is (eps2 < 0.5)
+    assert agree(gram, moment(rng, d, 1), eps2)[0] is True
+
+
+class TestSingular:
     def test_a_singular_matrix_that_is_not_singular_along_the_axes(self):
-        decision, marginal, value = self.agree(np.ones((2, 2)), np.full((2, 2), 0.5), 2.0)
+        decision, marginal, value = agree(np.ones((2, 2)), np.full((2, 2), 0.5), 2.0)
         assert (decision, marginal) == (False, True) and value == pytest.approx(0.5)
 
     def test_fewer_rows_than_columns(self):
-        for seed in range(40):
+        for seed in range(10):
             rows = np.random.default_rng(seed).normal(size=(5, 8))
             gram = rows.T @ rows
-            decision, marginal, value = self.agree(gram, gram / 2, 5.0)
+            decision, marginal, value = agree(gram, gram / 2, 5.0)
             assert (decision, marginal) == (False, True) and value == pytest.approx(0.5)
             # What a regulariser makes definite is certain.
-            assert self.agree(gram + 1e-6 * np.eye(8), gram / 2, 5.0)[:2] == (False, False)
+            assert agree(gram + 1e-6 * np.eye(8), gram / 2, 5.0)[:2] == (False, False)
 
     @pytest.mark.parametrize("d", [3, 4, 7])
     def test_a_null_space_that_no_pivot_shows(self, d):
         """The last pivot is the smallest eigenvalue over the square of an entry of its vector, here 2^-20."""
         null = np.full(d, 1.0)
         null[-1] = 2.0**-10
-        for seed in range(20):
+        for seed in range(8):
             rows = np.random.default_rng(seed).normal(size=(d - 1, d))
             rows -= np.outer(rows @ null, null) / (null @ null)
             gram = rows.T @ rows
-            assert self.agree(gram, gram / 2, 0.6)[:2] == (False, True)
+            assert agree(gram, gram / 2, 0.6)[:2] == (False, True)
 
-    @settings(deadline=None, max_examples=100)
-    @given(st.integers(2, 20), st.integers(0, 2**32), st.sampled_from([1e-3, 0.1, 0.4, 0.6, 10.0, 1e4]))
-    def test_the_three_functions_agree_on_deficient_grams(self, d, seed, eps2):
-        rng = np.random.default_rng(seed)
-        rows = rng.normal(size=(int(rng.integers(1, d)), d))
-        gram = rows.T @ rows
-        assert self.agree(gram, gram / 2, eps2)[0] is (eps2 < 0.5)
-        fresh = moment(rng, d, 1)
-        assert self.agree(gram, fresh, eps2)[0] is True
-
-    @pytest.mark.parametrize("d", [2, 3, 8, 12, 17, 40])
+    @pytest.mark.parametrize("d", [2, 12, 17, 40])
     @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
     def test_mass_in_the_null_space_is_unbounded(self, d, scale):
         rng = np.random.default_rng(d)
@@ -604,7 +548,7 @@ class TestSingular:
         assert x @ m2 @ x == pytest.approx(1.0, rel=1e-10)
         assert abs(x @ m1 @ x) <= 100 * d * EPS * (x @ x) * scale
 
-    @pytest.mark.parametrize("d", [2, 3, 8, 12, 17, 40])
+    @pytest.mark.parametrize("d", [2, 12, 17, 40])
     @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
     def test_mass_in_the_range_is_bounded(self, d, scale):
         """Rank 1 .. d / 2 of integers, exact, and scaled per coordinate."""
@@ -665,146 +609,74 @@ class TestSingular:
         assert dsec_decision(m1, np.eye(2), 1.0, 1.0, return_marginal=True) == (True, False)
 
 
-class TestLargeProblems:
-    """v in many dimensions, against decisions; where the top eigenvalue is repeated LAPACK's subset may miss it."""
-
-    @pytest.mark.parametrize("d", [192])
-    @pytest.mark.parametrize("kind", ["moments", "rank one", "seen by half", "units"])
-    def test_value_and_witness_of_large_problems(self, d, kind):
-        rng = np.random.default_rng(d)
-        m1, m2 = pair(d, d, 1e-2, d // 2 if kind == "seen by half" else 4 * d, 1 if kind == "rank one" else 4 * d)
-        if kind == "units":
-            units = 2.0 ** rng.integers(-40, 41, size=d)
-            m1, m2 = m1 * units * units[:, None], m2 * units * units[:, None]
-        condition = np.linalg.cond(m1 / np.sqrt(np.diag(m1) * np.diag(m1)[:, None]))
-        allowed = 20 * d * EPS * condition
-        answer = dsec(m1, m2, 1.0, 1.0)
-        assert dsec_value(m1, m2, 1.0) == pytest.approx(answer.value, rel=allowed)
-        for factor, expected in ((1 - allowed, True), (1 + allowed, False)):
-            assert dsec_decision(m1, m2, 1.0, answer.value * factor, return_marginal=True) == (expected, False)
-        x = answer.witness
-        assert abs(x @ m1 @ x - 1.0) <= allowed and abs(x @ m2 @ x - answer.value) <= allowed * answer.value
-
-    @pytest.mark.parametrize("d", [8, 200])
-    @pytest.mark.parametrize("spectrum", ["one", "two", "zero", "overflow"])
-    def test_a_repeated_eigenvalue_is_found(self, d, spectrum):
-        rng = np.random.default_rng(d)
-        m1 = rotated(rng, np.linspace(0.5, 2.0, d))
-        if spectrum == "zero":
-            m2 = np.zeros((d, d))
-        elif spectrum == "one":
-            m2 = 3.0 * m1
-        else:
-            x, y = np.linalg.qr(rng.normal(size=(d, 2)))[0].T
-            m2 = 3.0 * (m1 @ (np.outer(x, x) / (x @ m1 @ x)) @ m1)
-            y -= (y @ m1 @ x) / (x @ m1 @ x) * x
-            m2 += 3.0 * (m1 @ (np.outer(y, y) / (y @ m1 @ y)) @ m1)
-        if spectrum == "overflow":
-            m1, m2 = m1 * 1e-200, m2 * 1e150
-            with pytest.raises(ValueError, match="overflows"):
-                dsec_value(m1, m2, 1.0)
-            return
-        assert dsec_value(m1, m2, 1.0) == pytest.approx(0.0 if spectrum == "zero" else 3.0, rel=1e-11)
-
-    def test_scales(self):
-        m1, m2 = pair(0, 200)
-        expected = dsec_value(m1, m2, 1.0)
-        for one, two in ((-900, -900), (900, 900), (-300, 300), (300, -300)):
-            assert dsec_value(np.ldexp(m1, one), np.ldexp(m2, two), 1.0) == pytest.approx(
-                np.ldexp(expected, two - one), rel=1e-11
-            )
+# Arguments
 
 
-def test_one_dimension_by_hand():
-    answer = dsec([[4.0]], [[6.0]], 2.0, 3.0)
-    assert isinstance(answer, DsecResult)
-    assert answer == (True, 3.0, np.array([np.sqrt(0.5)]), True)
-    assert dsec([[4.0]], [[6.0]], 2.0, 3.1).decision is False
+def same(one, other):
+    if isinstance(one, DsecResult):
+        return (one[:2], one.marginal) == (other[:2], other.marginal) and (one.witness == other.witness).all()
+    return one == other
 
 
 @pytest.mark.parametrize("oracle", [dsec, dsec_decision])
-class TestArguments:
-    @pytest.mark.parametrize("d", [3, 17])
-    def test_every_layout_gives_the_same_answer(self, oracle, d):
-        m1, m2 = 2 * np.eye(d) + np.ones((d, d)), np.ones((d, d)) + np.diag(np.arange(d))
-        expected = oracle(m1, m2, 0.5, 2.0)
-        for first in twins.layouts(m1).values():
-            assert same(oracle(first, m2, 0.5, 2.0), expected)
-        for second in twins.layouts(m2).values():
-            assert same(oracle(m1, second, np.float32(0.5), np.int8(2)), expected)
-        assert same(oracle(np.eye(d, dtype=bool), m2, 1, True), oracle(np.eye(d), m2, 1, 1))
+@pytest.mark.parametrize("d", [3, 17])
+def test_every_layout_gives_the_same_answer(oracle, d):
+    m1, m2 = 2 * np.eye(d) + np.ones((d, d)), np.ones((d, d)) + np.diag(np.arange(d))
+    before, expected = (m1.tobytes(), m2.tobytes()), oracle(m1, m2, 0.5, 2.0)
+    for first in twins.layouts(m1).values():
+        assert same(oracle(first, m2, 0.5, 2.0), expected)
+    for second in twins.layouts(m2).values():
+        assert same(oracle(m1, second, np.float32(0.5), np.int8(2)), expected)
+    assert same(oracle(np.eye(d, dtype=bool), m2, 1, True), oracle(np.eye(d), m2, 1, 1))
+    assert (m1.tobytes(), m2.tobytes()) == before
 
-    @pytest.mark.parametrize("d", [3, 17])
-    def test_inputs_are_left_alone(self, oracle, d):
-        m1, m2 = pair(d, d)
-        before = m1.tobytes(), m2.tobytes()
-        oracle(m1, m2, 1, 1)
-        oracle(m1, m1, 1, 1)
-        assert (m1.tobytes(), m2.tobytes()) == before
 
-    @pytest.mark.parametrize("d", [2, 5, 12, 17])
-    @pytest.mark.parametrize("rest", [0.0, 1e300, np.nan, np.inf])
-    def test_only_upper_triangles_are_read(self, oracle, d, rest):
-        m1, m2 = pair(4, d)
-        below = np.tril_indices(d, -1)
-        for first, second in ((m1, m2), (np.ones((d, d)), np.eye(d)), (np.ones((d, d)), np.ones((d, d)))):
-            full = [oracle(first, second, 1, eps2) for eps2 in (0.5, 1, 2)]
-            first, second = first.copy(), second.copy()
-            first[below] = second[below] = rest
+@pytest.mark.parametrize("oracle", [dsec, dsec_decision])
+@pytest.mark.parametrize("d", [2, 5, 12, 17])
+def test_only_upper_triangles_are_read(oracle, d):
+    m1, m2 = pair(4, d)
+    for first, second in ((m1, m2), (np.ones((d, d)), np.eye(d)), (np.ones((d, d)), np.ones((d, d)))):
+        full = [oracle(first, second, 1, eps2) for eps2 in (0.5, 1, 2)]
+        for rest in (0.0, 1e300, np.nan, np.inf):
+            one, other = first.copy(), second.copy()
+            one[np.tril_indices(d, -1)] = other[np.tril_indices(d, -1)] = rest
             for eps2, expected in zip((0.5, 1, 2), full, strict=True):
-                assert same(oracle(first, second, 1, eps2), expected)
-                assert same(oracle(first.tolist(), second.tolist(), 1, eps2), expected)
+                assert same(oracle(one, other, 1, eps2), expected)
+                assert same(oracle(one.tolist(), other.tolist(), 1, eps2), expected)
 
-    def test_what_is_not_a_number_is_named(self, oracle):
-        eye = np.eye(3)
-        for bad in twins.no_numbers(eye).values():
-            with pytest.raises(TypeError, match=r"^m1: expected"):
-                oracle(bad, eye, 1, 1)
-            with pytest.raises(TypeError, match=r"^m2: expected"):
-                oracle(eye, bad, 1, 1)
-        for bad in twins.no_numbers(1.0).values():
-            with pytest.raises(TypeError, match=r"^eps1: expected"):
-                oracle(eye, eye, bad, 1)
-            with pytest.raises(TypeError, match=r"^eps2: expected"):
-                oracle(eye, eye, 1, bad)
 
-    def test_what_is_not_finite_is_named(self, oracle):
-        eye = np.eye(3)
-        for bad in twins.not_finite(eye):
-            with pytest.raises(ValueError, match=r"^m1: expected finite"):
-                oracle(bad, eye, 1, 1)
-            with pytest.raises(ValueError, match=r"^m2: expected finite"):
-                oracle(eye, bad, 1, 1)
-        for d in (2, 13, 17):
-            eye = np.eye(d)
-            for value in (np.nan, np.inf, -np.inf):
-                bad = eye.copy()
-                bad[0, d - 1] = value
-                with pytest.raises(ValueError, match=rf"^m1: expected finite numbers, got .* at index \(0, {d - 1}\)"):
-                    oracle(bad, eye, 1, 1)
-                with pytest.raises(ValueError, match=r"^m2: expected finite"):
-                    oracle(eye, bad, 1, 1)
-        for bad in twins.not_finite(1.0):
-            with pytest.raises(ValueError, match=r"^eps1: expected finite"):
-                oracle(eye, eye, bad, 1)
-            with pytest.raises(ValueError, match=r"^eps2: expected finite"):
-                oracle(eye, eye, 1, bad)
+@pytest.mark.parametrize("oracle", [dsec, dsec_decision])
+def test_arguments_are_named(oracle):
+    eye, shapes = np.eye(3), [(), (2,), (2, 3), (3, 2), (0, 0), (0, 3), (3, 0), (2, 2, 3)]
+    refuses(misfits(oracle, ("m1", eye, shapes), ("m2", eye, shapes), ("eps1", 1.0, []), ("eps2", 1.0, [])))
+    table = []
+    for d in (2, 13, 17):
+        for value in (np.nan, np.inf, -np.inf):
+            eye, bad = np.eye(d), np.eye(d)
+            bad[0, d - 1] = value
+            text = rf"^m1: expected finite numbers, got .* at index \(0, {d - 1}\)"
+            table += [(ValueError, text, oracle, bad, eye, 1, 1), (ValueError, "^m2: ", oracle, eye, bad, 1, 1)]
+    for bad in (0, -1, 0.0, -0.0, -1e-300):
+        table.append((ValueError, "^eps1: expected a positive number", oracle, eye, eye, bad, 1))
+        table.append((ValueError, "^eps2: expected a positive number", oracle, eye, eye, 1, bad))
+    masked = np.ma.masked_array(eye, mask=eye)
+    refuses([*table, (TypeError, "m1: expected an array without a mask", oracle, masked, eye, 1.0, 1.0)])
 
-    @pytest.mark.parametrize("bad", [0, -1, 0.0, -0.0, -1e-300])
-    def test_tolerances_are_positive(self, oracle, bad):
-        with pytest.raises(ValueError, match=r"^eps1: expected a positive number"):
-            oracle(np.eye(2), np.eye(2), bad, 1)
-        with pytest.raises(ValueError, match=r"^eps2: expected a positive number"):
-            oracle(np.eye(2), np.eye(2), 1, bad)
 
-    @pytest.mark.parametrize("shape", [(), (2,), (2, 3), (3, 2), (0, 0), (0, 2), (2, 0), (2, 2, 3)])
-    def test_wrong_shapes_are_named(self, oracle, shape):
-        with pytest.raises(ValueError, match=r"^m1: expected shape"):
-            oracle(np.ones(shape), np.eye(2), 1, 1)
-        with pytest.raises(ValueError, match=r"^m2: expected shape (\(2, 2\)|\(\.\.\., 2, 2\))"):
-            oracle(np.eye(2), np.ones(shape), 1, 1)
-        with pytest.raises(ValueError, match=r"^m1: expected shape"):
-            oracle(np.ones(shape).tolist(), np.eye(2), 1, 1)
+@pytest.mark.parametrize("d", [1, 5, 17, 40])
+def test_what_float64_cannot_prove_can_be_left_to_the_value(d):
+    """Far from the threshold nothing changes; near it the answer is that of the value, and flagged."""
+    m1, m2 = pair(d, d)
+    value = dsec_value(m1, m2, 1.5)
+    for eps2, expected in ((0.9 * value, True), (1.1 * value, False)):
+        assert dsec_decision(m1, m2, 1.5, eps2, exact=False, return_marginal=True) == (expected, False)
+    assert dsec_decision(m1, m2, 1.5, value, exact=False, return_marginal=True) == (True, True)
+    assert dsec_decision(m1, m2, 1.5, value, exact=False) is True
+    with pytest.raises(TypeError, match="exact: "):
+        dsec_decision(m1, m2, 1.5, value, exact=1)
+
+
+# Stacks
 
 
 def stack_of(rng, shape, d, eps_r=1e-2):
@@ -815,312 +687,297 @@ def stack_of(rng, shape, d, eps_r=1e-2):
     return out
 
 
-class TestStacks:
-    @staticmethod
-    def one_by_one(m1, m2, eps1, eps2):
-        """The answers of `dsec` and `dsec_decision` to each problem of a stack, by its index."""
-        lead = np.broadcast_shapes(m1.shape[:-2], m2.shape[:-2], np.shape(eps1), np.shape(eps2))
-        matrices = (np.broadcast_to(m, lead + m.shape[-2:]) for m in (m1, m2))
-        tolerances = (np.broadcast_to(eps, lead) for eps in (eps1, eps2))
-        arguments = [*matrices, *tolerances]
-        alone = {i: [np.array(a[i]) if a[i].ndim else float(a[i]) for a in arguments] for i in np.ndindex(lead)}
-        return {i: (dsec(*one), dsec_decision(*one, return_marginal=True)) for i, one in alone.items()}
+def one_by_one(m1, m2, eps1, eps2):
+    """The answers of `dsec` and `dsec_decision` to each problem of a stack, by its index."""
+    lead = np.broadcast_shapes(m1.shape[:-2], m2.shape[:-2], np.shape(eps1), np.shape(eps2))
+    matrices = (np.broadcast_to(m, lead + m.shape[-2:]) for m in (m1, m2))
+    tolerances = (np.broadcast_to(eps, lead) for eps in (eps1, eps2))
+    arguments = [*matrices, *tolerances]
+    alone = {i: [np.array(a[i]) if a[i].ndim else float(a[i]) for a in arguments] for i in np.ndindex(lead)}
+    return {i: (dsec(*one), dsec_decision(*one, return_marginal=True)) for i, one in alone.items()}
 
-    def check(self, m1, m2, eps1, eps2):
-        expected = self.one_by_one(m1, m2, eps1, eps2)
-        answer = dsec(m1, m2, eps1, eps2)
-        decisions, marginals = dsec_decision(m1, m2, eps1, eps2, return_marginal=True)
-        values = dsec_value(m1, m2, eps1)
-        lead = np.broadcast_shapes(m1.shape[:-2], m2.shape[:-2], np.shape(eps1), np.shape(eps2))
-        for array, kind in ((answer.decision, bool), (answer.marginal, bool), (answer.value, float), (decisions, bool)):
-            assert array.shape == lead and array.dtype == kind
-        assert answer.witness.shape == (*lead, m1.shape[-1])
-        assert (np.broadcast_to(values, lead) == answer.value).all()
-        assert (decisions == dsec_decision(m1, m2, eps1, eps2)).all()
-        for i, (alone, decided) in expected.items():
-            assert (answer.decision[i], answer.marginal[i]) == (alone.decision, alone.marginal)
-            assert (decisions[i], marginals[i]) == decided
-            assert answer.value[i] == alone.value and (answer.witness[i] == alone.witness).all()
-        return answer
 
-    @pytest.mark.parametrize("d", DIMENSIONS)
-    def test_every_problem_has_the_bits_that_it_has_alone(self, d):
-        rng = np.random.default_rng(d)
-        m1, m2 = stack_of(rng, (3,), d), stack_of(rng, (3,), d, 0.0)
-        values = dsec_value(m1, m2, 2.0)
-        # At the threshold itself, which float64 does not decide, and on both sides.
-        for eps2 in (0.9 * values, values, 1.1 * values):
-            self.check(m1, m2, 2.0, eps2)
+def check_stack(m1, m2, eps1, eps2):
+    expected = one_by_one(m1, m2, eps1, eps2)
+    answer = dsec(m1, m2, eps1, eps2)
+    decisions, marginals = dsec_decision(m1, m2, eps1, eps2, return_marginal=True)
+    values = dsec_value(m1, m2, eps1)
+    lead = np.broadcast_shapes(m1.shape[:-2], m2.shape[:-2], np.shape(eps1), np.shape(eps2))
+    for array, kind in ((answer.decision, bool), (answer.marginal, bool), (answer.value, float), (decisions, bool)):
+        assert array.shape == lead and array.dtype == kind
+    assert answer.witness.shape == (*lead, m1.shape[-1])
+    assert (np.broadcast_to(values, lead) == answer.value).all()
+    assert (decisions == dsec_decision(m1, m2, eps1, eps2)).all()
+    for i, (alone, decided) in expected.items():
+        assert (answer.decision[i], answer.marginal[i]) == (alone.decision, alone.marginal)
+        assert (decisions[i], marginals[i]) == decided
+        assert answer.value[i] == alone.value and (answer.witness[i] == alone.witness).all()
+    return answer
 
-    @pytest.mark.parametrize(
-        "shapes",
-        [
-            ((4,), (), (), ()),
-            ((), (4,), (), ()),
-            ((), (), (4,), ()),
-            ((), (), (), (4,)),
-            ((3, 1), (2,), (), (3, 2)),
-            ((2, 1, 1), (3, 1), (2,), (1, 1, 1)),
-            ((1,), (1,), (), ()),
-            ((0,), (), (), ()),
-            ((2, 0), (1,), (), (0,)),
-        ],
-        ids=str,
-    )
-    def test_leading_dimensions_broadcast(self, shapes):
-        rng = np.random.default_rng(0)
-        m1, m2 = stack_of(rng, shapes[0], 3), stack_of(rng, shapes[1], 3)
-        eps1, eps2 = (rng.uniform(0.5, 2.0, size=shape) for shape in shapes[2:])
-        self.check(m1, m2, eps1, eps2)
 
-    def test_problems_that_need_more_than_the_loop(self):
-        """Ties, singular and rank deficient m1, rows of zeros, infinite values and large ratios, side by side."""
-        ones, eye, none, corner = np.ones((2, 2)), np.eye(2), np.zeros((2, 2)), np.diag([1.0, 0.0])
-        pairs = [(eye, eye), (ones, ones), (ones, eye), (none, eye), (none, none), (corner, corner), (corner, eye)]
-        m1, m2 = (np.stack(part) for part in zip(*pairs, strict=True))
-        answer = self.check(m1, m2, 1.0, [[1.0], [2.0], [1e-300]])
-        assert answer.value[0].tolist() == pytest.approx([1.0, 1.0, np.inf, np.inf, 0.0, 1.0, np.inf])
-        for exact in (True, False):
-            decisions = dsec_decision(m1, m2, 1.0, 1.0, exact=exact)
-            assert decisions.tolist() == [dsec_decision(a, b, 1.0, 1.0, exact=exact) for a, b in pairs]
+@for_all(d=dimensions, seed=seeds, quick=15, slow=200)
+def test_every_problem_of_a_stack_has_the_bits_that_it_has_alone(d, seed):
+    rng = np.random.default_rng(seed)
+    m1, m2 = stack_of(rng, (3,), d), stack_of(rng, (3,), d, 0.0)
+    values = dsec_value(m1, m2, 2.0)
+    # At the threshold itself, which float64 does not decide, and on both sides.
+    for eps2 in (0.9 * values, values, 1.1 * values):
+        check_stack(m1, m2, 2.0, eps2)
 
-    def test_every_layout(self):
-        rng = np.random.default_rng(1)
-        m1, m2 = stack_of(rng, (3,), 4), stack_of(rng, (3,), 4)
-        expected = dsec_value(m1, m2, 1.0)
-        assert (dsec_value(m1.tolist(), np.asfortranarray(m2), 1) == expected).all()
-        assert (dsec_value(m1[::-1], m2[::-1], np.ones(3, dtype=np.int8)) == expected[::-1]).all()
-        single = m1.astype(np.float32)
-        assert (dsec_value(single, m2, 1.0) == dsec_value(single.astype(float), m2, 1.0)).all()
 
-    @pytest.mark.parametrize("rest", [0.0, 1e300, np.nan, np.inf])
-    @pytest.mark.parametrize("oracle", [dsec, dsec_decision, lambda m1, m2, eps1, _: dsec_value(m1, m2, eps1)])
-    def test_only_upper_triangles_are_read(self, oracle, rest):
-        rng = np.random.default_rng(2)
-        m1, m2 = stack_of(rng, (3,), 5), stack_of(rng, (3,), 5, 0.0)
-        m1[1] = m2[2] = 1.0
-        expected = oracle(m1, m2, 1.0, 1.0)
+def test_leading_dimensions_broadcast():
+    rng = np.random.default_rng(0)
+    for first, second, third, fourth in [
+        ((4,), (), (), ()), ((), (4,), (), ()), ((), (), (4,), ()), ((), (), (), (4,)), ((3, 1), (2,), (), (3, 2)),
+        ((2, 1, 1), (3, 1), (2,), (1, 1, 1)), ((1,), (1,), (), ()), ((0,), (), (), ()), ((2, 0), (1,), (), (0,)),
+    ]:  # fmt: skip
+        eps1, eps2 = (rng.uniform(0.5, 2.0, size=shape) for shape in (third, fourth))
+        check_stack(stack_of(rng, first, 3), stack_of(rng, second, 3), eps1, eps2)
+
+
+def test_problems_of_a_stack_that_need_more_than_the_loop():
+    """Ties, singular and rank deficient m1, rows of zeros, infinite values and large ratios, side by side."""
+    ones, eye, none, corner = np.ones((2, 2)), np.eye(2), np.zeros((2, 2)), np.diag([1.0, 0.0])
+    pairs = [(eye, eye), (ones, ones), (ones, eye), (none, eye), (none, none), (corner, corner), (corner, eye)]
+    m1, m2 = (np.stack(part) for part in zip(*pairs, strict=True))
+    answer = check_stack(m1, m2, 1.0, [[1.0], [2.0], [1e-300]])
+    assert answer.value[0].tolist() == pytest.approx([1.0, 1.0, np.inf, np.inf, 0.0, 1.0, np.inf])
+    for exact in (True, False):
+        decisions = dsec_decision(m1, m2, 1.0, 1.0, exact=exact)
+        assert decisions.tolist() == [dsec_decision(a, b, 1.0, 1.0, exact=exact) for a, b in pairs]
+
+
+def test_every_layout_of_a_stack():
+    rng = np.random.default_rng(1)
+    m1, m2 = stack_of(rng, (3,), 4), stack_of(rng, (3,), 4)
+    expected = dsec_value(m1, m2, 1.0)
+    assert (dsec_value(m1.tolist(), np.asfortranarray(m2), 1) == expected).all()
+    assert (dsec_value(m1[::-1], m2[::-1], np.ones(3, dtype=np.int8)) == expected[::-1]).all()
+    single = m1.astype(np.float32)
+    assert (dsec_value(single, m2, 1.0) == dsec_value(single.astype(float), m2, 1.0)).all()
+
+
+@pytest.mark.parametrize("oracle", [dsec, dsec_decision, lambda m1, m2, eps1, _: dsec_value(m1, m2, eps1)])
+def test_only_upper_triangles_of_a_stack_are_read(oracle):
+    rng = np.random.default_rng(2)
+    m1, m2 = stack_of(rng, (3,), 5), stack_of(rng, (3,), 5, 0.0)
+    m1[1] = m2[2] = 1.0
+    expected = oracle(m1, m2, 1.0, 1.0)
+    for rest in (0.0, 1e300, np.nan, np.inf):
         m1[:, *np.tril_indices(5, -1)] = m2[:, *np.tril_indices(5, -1)] = rest
-        found = oracle(m1, m2, 1.0, 1.0)
-        for one, other in zip(found, expected, strict=True):
+        for one, other in zip(oracle(m1, m2, 1.0, 1.0), expected, strict=True):
             assert np.array_equal(one, other)
-        # An entry above is at fault, whatever is below.
-        m1[1, 0, 4] = np.nan
-        with pytest.raises(ValueError, match=r"^m1: expected finite .* nan at index \(0, 4\); in the stack at \(1,\)"):
-            oracle(m1, m2, 1.0, 1.0)
-
-    def test_arguments_are_named(self):
-        m = stack_of(np.random.default_rng(3), (3,), 2)
-        for oracle in (dsec, dsec_decision):
-            with pytest.raises(ValueError, match=r"^m1, m2, eps1, eps2: .* broadcast, got \(3,\), \(2,\), \(\), \(\)"):
-                oracle(m, m[:2], 1.0, 1.0)
-            with pytest.raises(ValueError, match=r"^m2: expected shape \(\.\.\., 2, 2\), got \(3, 2, 3\)"):
-                oracle(m, np.ones((3, 2, 3)), 1.0, 1.0)
-            for i, name in enumerate(("eps1", "eps2")):
-                given = [1.0, 1.0]
-                for bad, text in ((0.0, "positive"), (-1.0, "positive"), (np.nan, "finite"), (np.inf, "finite")):
-                    given[i] = [1.0, bad, 1.0]
-                    with pytest.raises(ValueError, match=rf"^{name}: expected {text} numbers, got .* index \(1,\)"):
-                        oracle(m, m, *given)
-                given[i] = ["a"]
-                with pytest.raises(TypeError, match=rf"^{name}: expected"):
-                    oracle(m, m, *given)
-            for bad in twins.no_numbers(m).values():
-                with pytest.raises(TypeError, match=r"^m1: expected"):
-                    oracle(bad, m, 1, 1)
-        m[1] = [[1.0, 2.0], [2.0, 1.0]]
-        with pytest.raises(np.linalg.LinAlgError, match=r"^m1: .* in the stack at \(1,\)"):
-            dsec_value(m, m, 1.0)
-        with pytest.raises(ValueError, match=r"^m1, m2: v .*overflows; rescale; in the stack at \(0, 1\)"):
-            dsec_value(1e-100 * np.eye(2), 1e150 * np.eye(2), [[1e-100, 1e200]])
+    # An entry above is at fault, whatever is below.
+    m1[1, 0, 4] = np.nan
+    with pytest.raises(ValueError, match=r"^m1: expected finite .* nan at index \(0, 4\); in the stack at \(1,\)"):
+        oracle(m1, m2, 1.0, 1.0)
 
 
-def same(one, other):
-    if isinstance(one, DsecResult):
-        return (one[:2], one.marginal) == (other[:2], other.marginal) and (one.witness == other.witness).all()
-    return one == other
+def test_arguments_of_a_stack_are_named():
+    m, table = stack_of(np.random.default_rng(3), (3,), 2), []
+    for oracle in (dsec, dsec_decision):
+        text = r"^m1, m2, eps1, eps2: .* broadcast, got \(3,\), \(2,\), \(\), \(\)"
+        table.append((ValueError, text, oracle, m, m[:2], 1.0, 1.0))
+        text = r"^m2: expected shape \(\.\.\., 2, 2\), got \(3, 2, 3\)"
+        table.append((ValueError, text, oracle, m, np.ones((3, 2, 3)), 1.0, 1.0))
+        for bad, text in ((0.0, "positive"), (-1.0, "positive"), (np.nan, "finite"), (np.inf, "finite")):
+            text, given = rf": expected {text} numbers, got .* index \(1,\)", [1.0, bad, 1.0]
+            table.append((ValueError, "^eps1" + text, oracle, m, m, given, 1.0))
+            table.append((ValueError, "^eps2" + text, oracle, m, m, 1.0, given))
+        table += [(TypeError, "^eps1: expected", oracle, m, m, ["a"], 1.0)]
+        table += [(TypeError, r"^m1: expected", oracle, bad, m, 1, 1) for bad in twins.no_numbers(m).values()]
+    indefinite = m.copy()
+    indefinite[1] = [[1.0, 2.0], [2.0, 1.0]]
+    overflow = r"^m1, m2: v .*overflows; rescale; in the stack at \(0, 1\)"
+    refuses([
+        *table,
+        (np.linalg.LinAlgError, r"^m1: .* in the stack at \(1,\)", dsec_value, indefinite, indefinite, 1.0),
+        (ValueError, overflow, dsec_value, 1e-100 * np.eye(2), 1e150 * np.eye(2), [[1e-100, 1e200]]),
+    ])  # fmt: skip
 
 
-class TestShiftScan:
-    HORIZON, BASE = 6, 2
+# ShiftScan
 
-    def problem(self, d, seed):
-        rng = np.random.default_rng(seed)
-        cover = np.array([moment(rng, d) * rng.uniform(0.5, 3) for _ in range(self.HORIZON)])
-        grams = np.array([moment(rng, d, 1 + d // 2) for _ in range(self.HORIZON - self.BASE)])
-        return cover, grams * 50
+HORIZON, BASE = 6, 2
 
-    @pytest.mark.parametrize("d", DIMENSIONS)
-    @pytest.mark.parametrize("seed", range(8))
-    def test_scan_stops_where_the_twin_does(self, d, seed):
-        cover, grams = self.problem(d, seed)
-        eps_r = 0.05
-        top, bottom = self.HORIZON - 1, self.BASE
-        every = twins.scan(cover, grams, 50, self.BASE, top, bottom, np.inf, eps_r)[1]
-        for ratio in [value * (1 + shift) for value in every for shift in (-1e-3, -1e-9, 1e-9, 1e-3)]:
-            level, values = twins.scan(cover, grams, 50, self.BASE, top, bottom, ratio, eps_r)
-            by_value = ShiftScan(d, 1.0, ratio, eps_r, True).scan(cover, grams, 50, self.BASE, top, bottom)
-            assert by_value[0] == level
-            assert by_value[1] == pytest.approx(values, rel=1e-10)
-            by_factor = ShiftScan(d, 1.0, ratio, eps_r, False).scan(cover, grams, 50, self.BASE, top, bottom)
-            assert by_factor == (level, [])
 
-    @pytest.mark.parametrize("d", DIMENSIONS)
-    def test_scan_agrees_with_the_oracle(self, d):
-        """Level by level, on moments that are exact: 64 states, a regulariser of 1/8 on multiples of 2^-20."""
-        rng = np.random.default_rng(d)
-        scans = [ShiftScan(d, 0.5, 1.0, 0.125, with_values) for with_values in (False, True)]
-        flagged = 0
-        for trial in range(20 if d < 40 else 4):
-            rows = rng.integers(-3, 4, size=(2, self.HORIZON, rng.integers(1, 2 * d + 1), d)).astype(float)
-            cover, grams = (row.transpose(0, 2, 1) @ row for row in rows)
-            cover, grams = cover / 8, grams[: self.HORIZON - self.BASE] * 2.0 ** rng.integers(-2, 8)
-            if trial % 3 == 0:
-                # A tie: 0.5 grams / 64 = cover + eps_r.
-                grams[-1] = 128 * (cover[-1] + 0.125 * np.eye(d))
-            answers = {}
-            for level in range(self.BASE, self.HORIZON):
-                m1, m2 = cover[level] + 0.125 * np.eye(d), grams[level - self.BASE] / 64
-                answers[level], marginal = decide(m1, m2, 0.5, 1.0)
-                flagged += marginal
-                expected = ((level if answers[level] else -1), [dsec_value(m1, m2, 0.5)])
-                level_only, with_value = (scan.scan(cover, grams, 64, self.BASE, level, level) for scan in scans)
-                assert level_only == (expected[0], [])
-                assert with_value == (expected[0], [pytest.approx(expected[1][0], rel=1e-10)])
-            assert [scan.n_marginal for scan in scans] == [flagged, flagged]
-            first = max((level for level in answers if answers[level]), default=-1)
-            flagged_before = scans[0].n_marginal
-            for scan in scans:
-                assert scan.scan(cover, grams, 64, self.BASE, self.HORIZON - 1, self.BASE)[0] == first
-            assert scans[0].n_marginal == scans[1].n_marginal
-            flagged += scans[0].n_marginal - flagged_before
-        assert flagged > 0 and isinstance(scans[0].n_marginal, int)
+def problem(d, seed):
+    rng = np.random.default_rng(seed)
+    cover = np.array([moment(rng, d) * rng.uniform(0.5, 3) for _ in range(HORIZON)])
+    grams = np.array([moment(rng, d, 1 + d // 2) for _ in range(HORIZON - BASE)])
+    return cover, grams * 50
 
-    @pytest.mark.parametrize("d", [2, 5, 12, 17])
-    def test_ties_at_the_defaults(self, d):
-        """A state seen 2 times in 100 and not covered has v = (2 / 100) / .01 = R, but .01 in binary is larger."""
-        cover, grams = np.zeros((1, d, d)), np.zeros((1, d, d))
-        cover[0, 0, 0] = 1.0
-        for phi in (np.eye(d)[-1], np.r_[np.zeros(d - 1), 0.5]):
-            for eps_s, eps_t, eps_r, n, expected in (
-                (1.0, 2.0, 0.01, 100, Fraction(0.01) * 200 <= 2),
-                (0.5, 1.0, 0.01, 100, Fraction(0.01) * 200 <= 2),
-                (1.0, 2.0, 2.0**-7, 128, True),
-                (1.0, 2.0, np.nextafter(2.0**-7, 1), 128, False),
-                (1.0, np.nextafter(2.0, 3), 2.0**-7, 128, False),
-            ):
-                length = float(phi @ phi)
-                grams[0] = 2 * np.outer(phi, phi)
-                scans = [ShiftScan(d, eps_s, eps_t * length, eps_r, with_values) for with_values in (False, True)]
-                found = [scan.scan(cover, grams, n, 0, 0, 0) for scan in scans]
-                assert [level for level, _ in found] == [0 if expected else -1] * 2
-                assert found[1][1] == [pytest.approx(eps_s * 2 * length / n / eps_r, rel=1e-14)]
-                # Only what no arithmetic of 100 bits can tell from a tie.
-                assert [scan.n_marginal for scan in scans] == [int(expected)] * 2
 
-    @pytest.mark.parametrize("with_values", [False, True])
-    def test_nothing_to_scan(self, with_values):
-        cover, grams = self.problem(2, 0)
-        assert ShiftScan(2, 1.0, 1.0, 1.0, with_values).scan(cover, grams, 50, 2, 2, 3) == (-1, [])
+@for_all(d=dimensions, seed=seeds, quick=30, slow=500)
+def test_scan_stops_where_the_twin_does(d, seed):
+    cover, grams = problem(d, seed)
+    eps_r = 0.05
+    top, bottom = HORIZON - 1, BASE
+    every = twins.scan(cover, grams, 50, BASE, top, bottom, np.inf, eps_r)[1]
+    for ratio in [value * (1 + shift) for value in every for shift in (-1e-3, -1e-9, 1e-9, 1e-3)]:
+        level, values = twins.scan(cover, grams, 50, BASE, top, bottom, ratio, eps_r)
+        by_value = ShiftScan(d, 1.0, ratio, eps_r, True).scan(cover, grams, 50, BASE, top, bottom)
+        assert by_value[0] == level
+        assert by_value[1] == pytest.approx(values, rel=1e-10)
+        by_factor = ShiftScan(d, 1.0, ratio, eps_r, False).scan(cover, grams, 50, BASE, top, bottom)
+        assert by_factor == (level, [])
 
-    @pytest.mark.parametrize("with_values", [False, True])
-    def test_inputs_are_left_alone_and_may_be_read_only(self, with_values):
-        cover, grams = self.problem(17, 0)
-        before = cover.tobytes(), grams.tobytes()
-        cover.flags.writeable = grams.flags.writeable = False
-        scan = ShiftScan(17, 1.0, 1e6, 0.1, with_values)
-        assert scan.scan(cover, grams, 50, 2, 5, 2) == scan.scan(cover, grams, 50, 2, 5, 2)
-        assert (cover.tobytes(), grams.tobytes()) == before
 
-    @pytest.mark.parametrize("with_values", [False, True])
-    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-    def test_moments_that_are_not_finite_name_the_level(self, with_values, bad):
-        scan = ShiftScan(3, 1.0, 1e6, 0.1, with_values)
-        for which in range(2):
-            for entry in ((2, 2), (0, 1)):
-                arrays = self.problem(3, 0)
-                arrays[which][(3 if which == 0 else 3 - self.BASE, *entry)] = bad
-                with pytest.raises(ValueError, match="level 3: a second moment is not finite"):
-                    scan.scan(*arrays, 50, self.BASE, 5, 2)
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_scan_agrees_with_the_oracle(d):
+    """Level by level, on moments that are exact: 64 states, a regulariser of 1/8 on multiples of 2^-20."""
+    rng = np.random.default_rng(d)
+    scans = [ShiftScan(d, 0.5, 1.0, 0.125, with_values) for with_values in (False, True)]
+    flagged = 0
+    for trial in range(8 if d < 40 else 2):
+        rows = rng.integers(-3, 4, size=(2, HORIZON, rng.integers(1, 2 * d + 1), d)).astype(float)
+        cover, grams = (row.transpose(0, 2, 1) @ row for row in rows)
+        cover, grams = cover / 8, grams[: HORIZON - BASE] * 2.0 ** rng.integers(-2, 8)
+        if trial % 3 == 0:
+            # A tie: 0.5 grams / 64 = cover + eps_r.
+            grams[-1] = 128 * (cover[-1] + 0.125 * np.eye(d))
+        answers = {}
+        for level in range(BASE, HORIZON):
+            m1, m2 = cover[level] + 0.125 * np.eye(d), grams[level - BASE] / 64
+            answers[level], marginal = decide(m1, m2, 0.5, 1.0)
+            flagged += marginal
+            expected = ((level if answers[level] else -1), [dsec_value(m1, m2, 0.5)])
+            level_only, with_value = (scan.scan(cover, grams, 64, BASE, level, level) for scan in scans)
+            assert level_only == (expected[0], [])
+            assert with_value == (expected[0], [pytest.approx(expected[1][0], rel=1e-10)])
+        assert [scan.n_marginal for scan in scans] == [flagged, flagged]
+        first = max((level for level in answers if answers[level]), default=-1)
+        flagged_before = scans[0].n_marginal
+        for scan in scans:
+            assert scan.scan(cover, grams, 64, BASE, HORIZON - 1, BASE)[0] == first
+        assert scans[0].n_marginal == scans[1].n_marginal
+        flagged += scans[0].n_marginal - flagged_before
+    assert flagged > 0 and isinstance(scans[0].n_marginal, int)
 
-    def test_eigenvalue_overflow_names_the_level(self):
-        huge = np.full((1, 1, 1), 1e200)
-        with pytest.raises(ValueError, match=r"level 0: .*eigenvalue overflows"):
-            ShiftScan(1, 1.0, 1.0, 1e-200, True).scan(0 * huge, huge, 1, 0, 0, 0)
-        assert ShiftScan(1, 1.0, 1.0, 1e-200, False).scan(0 * huge, huge, 1, 0, 0, 0) == (0, [])
 
-    @pytest.mark.parametrize("with_values", [False, True])
-    def test_a_cover_that_float64_cannot_regularise_is_a_shift(self, with_values):
-        cover = np.ones((1, 2, 2))
-        scan = ShiftScan(2, 1.0, 1.0, 1e-18, with_values)
-        level, values = scan.scan(cover, np.eye(2)[None], 1, 0, 0, 0)
-        assert level == 0 and values == [np.inf] * with_values
+@pytest.mark.parametrize("d", [2, 12])
+def test_ties_at_the_defaults(d):
+    """A state seen 2 times in 100 and not covered has v = (2 / 100) / .01 = R, but .01 in binary is larger."""
+    cover, grams = np.zeros((1, d, d)), np.zeros((1, d, d))
+    cover[0, 0, 0] = 1.0
+    for phi in (np.eye(d)[-1], np.r_[np.zeros(d - 1), 0.5]):
+        for eps_s, eps_t, eps_r, n, expected in (
+            (1.0, 2.0, 0.01, 100, Fraction(0.01) * 200 <= 2),
+            (0.5, 1.0, 0.01, 100, Fraction(0.01) * 200 <= 2),
+            (1.0, 2.0, 2.0**-7, 128, True),
+            (1.0, 2.0, np.nextafter(2.0**-7, 1), 128, False),
+            (1.0, np.nextafter(2.0, 3), 2.0**-7, 128, False),
+        ):
+            length = float(phi @ phi)
+            grams[0] = 2 * np.outer(phi, phi)
+            scans = [ShiftScan(d, eps_s, eps_t * length, eps_r, with_values) for with_values in (False, True)]
+            found = [scan.scan(cover, grams, n, 0, 0, 0) for scan in scans]
+            assert [level for level, _ in found] == [0 if expected else -1] * 2
+            assert found[1][1] == [pytest.approx(eps_s * 2 * length / n / eps_r, rel=1e-14)]
+            # Only what no arithmetic of 100 bits can tell from a tie.
+            assert [scan.n_marginal for scan in scans] == [int(expected)] * 2
 
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            {"n": 0},
-            {"n": -1},
-            {"n": np.nan},
-            {"n": np.inf},
-            {"base": -1},
-            {"base": 3},
-            {"bottom": 1},
-            {"top": 6},
-            {"cover": np.zeros((6, 3, 3))},
-            {"cover": np.zeros((6, 2, 3))},
-            {"grams": np.zeros((4, 3, 2))},
-            {"grams": np.zeros((0, 2, 2))},
-            {"cover": np.zeros((0, 2, 2))},
-            {"grams": np.zeros((3, 2, 2))},
-            {"cover": np.zeros((6, 0, 0)), "grams": np.zeros((4, 0, 0))},
-        ],
-        ids=str,
-    )
-    def test_what_does_not_fit_is_an_error(self, arguments):
-        cover, grams = self.problem(2, 0)
-        given = {"cover": cover, "grams": grams, "n": 50, "base": 2, "top": 5, "bottom": 2} | arguments
-        with pytest.raises(ValueError, match="do not fit together"):
-            ShiftScan(2, 1.0, 1.0, 1.0, False).scan(**given)
 
-    @pytest.mark.parametrize("name", ["cover", "grams"])
-    @pytest.mark.parametrize("kind", ["float32", "complex128", "object", "int64"])
-    def test_other_types_are_refused(self, name, kind):
-        cover, grams = self.problem(2, 0)
-        given = {"cover": cover, "grams": grams} | {name: np.ones((6, 2, 2)).astype(kind)}
-        with pytest.raises(ValueError, match="Buffer dtype mismatch"):
-            ShiftScan(2, 1.0, 1.0, 1.0, False).scan(**given, n=50, base=2, top=5, bottom=2)
-        given[name] = None
-        with pytest.raises(TypeError, match=f"{name}.*None"):
-            ShiftScan(2, 1.0, 1.0, 1.0, False).scan(**given, n=50, base=2, top=5, bottom=2)
+def test_n_times_the_threshold_is_not_rounded():
+    """M2 = gram / n against eps_t, where n eps_t is no float64."""
+    rng = np.random.default_rng(0)
+    unlike_rounded = 0
+    for _ in range(300):
+        n, eps_r, eps_t = int(rng.integers(3, 100)), *rng.uniform(0.1, 1.0, size=2)
+        needed = n * Fraction(eps_t) * Fraction(eps_r)
+        gram = float(needed)
+        scan = ShiftScan(1, 1.0, eps_t, eps_r, False)
+        decision = scan.scan(np.zeros((1, 1, 1)), np.full((1, 1, 1), gram), n, 0, 0, 0)[0] == 0
+        assert scan.n_marginal == 0 and decision == (gram >= needed)
+        unlike_rounded += decision != (gram >= Fraction(n * eps_t) * Fraction(eps_r))
+    assert unlike_rounded > 10
 
-    @pytest.mark.parametrize("bad", [0, -1.0, np.nan, np.inf])
-    def test_parameters_are_named(self, bad):
-        for i, name in enumerate(("eps_s", "eps_t", "eps_r")):
+
+@pytest.mark.parametrize("with_values", [False, True])
+def test_arrays_of_a_scan(with_values):
+    """They may be read-only and are left alone; a level whose moments are not finite is named."""
+    cover, grams = problem(17, 0)
+    before = cover.tobytes(), grams.tobytes()
+    cover.flags.writeable = grams.flags.writeable = False
+    scan = ShiftScan(17, 1.0, 1e6, 0.1, with_values)
+    assert scan.scan(cover, grams, 50, 2, 5, 2) == scan.scan(cover, grams, 50, 2, 5, 2)
+    assert scan.scan(cover, grams, 50, 2, 2, 3) == (-1, [])
+    assert (cover.tobytes(), grams.tobytes()) == before
+    table, scan = [], ShiftScan(3, 1.0, 1e6, 0.1, with_values)
+    for which, entry, bad in itertools.product((0, 1), ((2, 2), (0, 1)), (np.nan, np.inf, -np.inf)):
+        arrays = problem(3, 0)
+        arrays[which][(3 if which == 0 else 3 - BASE, *entry)] = bad
+        table.append((ValueError, "level 3: a second moment is not finite", scan.scan, *arrays, 50, BASE, 5, 2))
+    refuses(table)
+    level, values = ShiftScan(2, 1.0, 1.0, 1e-18, with_values).scan(np.ones((1, 2, 2)), np.eye(2)[None], 1, 0, 0, 0)
+    assert level == 0 and values == [np.inf] * with_values  # S that float64 cannot regularise
+    huge = np.full((1, 1, 1), 1e200)
+    scan = ShiftScan(1, 1.0, 1.0, 1e-200, with_values)
+    if with_values:
+        refuses([(ValueError, r"level 0: .*eigenvalue overflows", scan.scan, 0 * huge, huge, 1, 0, 0, 0)])
+    else:
+        assert scan.scan(0 * huge, huge, 1, 0, 0, 0) == (0, [])
+
+
+def test_arguments_of_a_scan_are_named():
+    cover, grams = problem(2, 0)
+    fits = {"cover": cover, "grams": grams, "n": 50, "base": 2, "top": 5, "bottom": 2}
+    scan, table = ShiftScan(2, 1.0, 1.0, 1.0, False), []
+    for change in (
+        {"n": 0}, {"n": -1}, {"n": np.nan}, {"n": np.inf}, {"base": -1}, {"base": 3}, {"bottom": 1}, {"top": 6},
+        {"cover": np.zeros((6, 3, 3))}, {"cover": np.zeros((6, 2, 3))}, {"grams": np.zeros((4, 3, 2))},
+        {"grams": np.zeros((0, 2, 2))}, {"cover": np.zeros((0, 2, 2))}, {"grams": np.zeros((3, 2, 2))},
+        {"cover": np.zeros((6, 0, 0)), "grams": np.zeros((4, 0, 0))},
+    ):  # fmt: skip
+        table.append((ValueError, "do not fit together", lambda given: scan.scan(**given), fits | change))
+    for name, kind in itertools.product(("cover", "grams"), ("float32", "complex128", "object", "int64")):
+        change = fits | {name: np.ones((6, 2, 2)).astype(kind)}
+        table.append((ValueError, "Buffer dtype mismatch", lambda given: scan.scan(**given), change))
+        table.append((TypeError, f"{name}.*None", lambda given: scan.scan(**given), fits | {name: None}))
+    for i, name in enumerate(("eps_s", "eps_t", "eps_r")):
+        for bad in (0, -1.0, np.nan, np.inf):
             given = [1.0, 1.0, 1.0]
             given[i] = bad
-            with pytest.raises(ValueError, match=rf"^{name}: expected"):
-                ShiftScan(2, *given, False)
+            table.append((ValueError, rf"^{name}: expected", ShiftScan, 2, *given, False))
+    table += [(ValueError, r"^dimension", ShiftScan, d, 1.0, 1.0, 1.0, False) for d in (0, -1, 2**62)]
+    one, large = np.ones((1, 1, 1)), ShiftScan(1, 1.0, 1e308, 0.5, False)
+    table.append((ValueError, "n eps_t", large.scan, one, one, 100.0, 0, 0, 0))
+    table.append(
+        (ValueError, "^regularizer: expected finite", ShiftScan, 2, 1.0, 2.0, 0.5, True, [[2, np.nan], [0, 1]])
+    )
+    refuses(table)
+    with pytest.raises(TypeError):
+        ShiftScan.__new__(ShiftScan)
 
-    def test_sizes_and_products_are_named(self):
-        for d in (0, -1):
-            with pytest.raises(ValueError, match=r"^dimension"):
-                ShiftScan(d, 1.0, 1.0, 1.0, False)
-        scan = ShiftScan(3, 1.0, 2.0, 0.5, True)
-        assert (scan.dimension, scan.eps_s, scan.eps_t, scan.eps_r) == (3, 1.0, 2.0, 0.5)
-        assert (scan.with_values, scan.n_marginal) == (True, 0)
 
-    @pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e300])
-    def test_scales(self, scale):
-        cover, grams = self.problem(3, 0)
-        v = dsec_value(cover[2] + 0.25 * np.eye(3), grams[0] / 50, 1.0)
-        for factor, expected in ((0.9, 2), (1.1, -1)):
-            for eps_s, eps_t in ((scale, factor * v * scale), (1.0, factor * v)):
-                scan = ShiftScan(3, eps_s, eps_t, 0.25, False)
-                assert scan.scan(cover, grams, 50, 2, 2, 2) == (expected, [])
-            scan = ShiftScan(3, 1.0, factor * v, 0.25 * scale, False)
-            assert scan.scan(cover * scale, grams * scale, 50, 2, 2, 2) == (expected, [])
-            assert scan.n_marginal == 0
+def test_a_scan_is_made_once_with_its_arguments():
+    scan = ShiftScan(3, 1.0, 2.0, 0.5, True)
+    for other in (scan, copy.copy(scan), copy.deepcopy(scan), pickle.loads(pickle.dumps(scan))):
+        assert (other.dimension, other.eps_s, other.eps_t, other.eps_r) == (3, 1.0, 2.0, 0.5)
+        assert (other.with_values, other.n_marginal) == (True, 0)
+    scan, cover = ShiftScan(1, 1.0, 1.0, 1.0, False), np.ones((1, 1, 1))
+    scan.__init__(100, 1.0, 1.0, 1.0, False)  # as a subclass may do once more
+    assert scan.dimension == 1 and scan.scan(cover, cover, 1.0, 0, 0, 0) == (-1, [])
+    given = np.array([[2.0, 0.5], [np.nan, 1.0]])  # only the upper triangle is read
+    scan, whole = (ShiftScan(2, 1.0, 2.0, 0.5, True, regularizer=g) for g in (given, [[2.0, 0.5], [0.5, 1.0]]))
+    moments = stack_of(np.random.default_rng(0), (1,), 2)
+    assert scan.scan(moments, 9 * moments, 2.0, 0, 0, 0) == whole.scan(moments, 9 * moments, 2.0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e300])
+def test_scales_of_a_scan(scale):
+    cover, grams = problem(3, 0)
+    v = dsec_value(cover[2] + 0.25 * np.eye(3), grams[0] / 50, 1.0)
+    for factor, expected in ((0.9, 2), (1.1, -1)):
+        for eps_s, eps_t in ((scale, factor * v * scale), (1.0, factor * v)):
+            scan = ShiftScan(3, eps_s, eps_t, 0.25, False)
+            assert scan.scan(cover, grams, 50, 2, 2, 2) == (expected, [])
+        scan = ShiftScan(3, 1.0, factor * v, 0.25 * scale, False)
+        assert scan.scan(cover * scale, grams * scale, 50, 2, 2, 2) == (expected, [])
+        assert scan.n_marginal == 0
+
+
+# dsec_rows
 
 
 def exact_rows(rows1, rows2, eps_r=0):
@@ -1151,229 +1008,151 @@ def is_shift(m1, m2, ratio):
     return False
 
 
-class TestRows:
-    @settings(deadline=None, max_examples=100)
-    @given(st.integers(1, 12), st.integers(1, 30), st.floats(0.01, 10), st.integers(0, 2**32))
-    def test_agrees_with_moments_where_these_are_well_conditioned(self, d, n2, eps1, seed):
-        rng = np.random.default_rng(seed)
-        rows1, rows2 = rng.normal(size=(3 * d + 5, d)), rng.normal(size=(n2, d))
-        m1, m2 = rows1.T @ rows1 / len(rows1), rows2.T @ rows2 / n2
-        for eps_r in (0.0, 0.1):
-            first = m1 + eps_r * np.eye(d)
-            by_moments = dsec(first, m2, eps1, eps1)
-            answer = dsec_rows(rows1, rows2, eps1, eps1, eps_r=eps_r)
-            assert answer.value == pytest.approx(by_moments.value, rel=1e-12)
-            x = answer.witness
-            assert x @ first @ x == pytest.approx(eps1, rel=1e-11)
-            assert x @ m2 @ x == pytest.approx(answer.value, rel=1e-11)
-            for factor in (1 - 1e-9, 1 + 1e-9):
-                far = dsec_rows(rows1, rows2, eps1, answer.value * factor, eps_r=eps_r)
-                assert (far.decision, far.marginal) == (factor < 1, False)
-            assert dsec_rows(rows1, rows2, eps1, answer.value * (1 + EPS), eps_r=eps_r).marginal is True
-
-    @pytest.mark.parametrize("condition", [1e4, 1e8, 1e10, 1e12])
-    @pytest.mark.parametrize("d", [2, 4, 6])
-    def test_the_condition_number_is_not_squared(self, condition, d):
-        rng = np.random.default_rng(d)
-        q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-        rows1, rows2 = (rng.normal(size=(3 * d, d)) * condition ** -np.linspace(0, 1, d)) @ q, rng.normal(size=(5, d))
-        answer = dsec_rows(rows1, rows2, 1.0, 1.0)
-        m1, m2 = exact_rows(rows1, rows2)
-        error = 50 * EPS * condition
-        assert is_shift(m1, m2, Fraction(answer.value * (1 - error)))
-        assert not is_shift(m1, m2, Fraction(answer.value * (1 + error)))
-        assert answer.decision is True and answer.marginal is False
-        if condition >= 1e10:
-            # The same from moments is off by more than v.
-            m1, m2 = rows1.T @ rows1 / len(rows1), rows2.T @ rows2 / len(rows2)
-            try:
-                assert not abs(dsec(m1, m2, 1.0, 1.0).value / answer.value - 1) < 0.1
-            except np.linalg.LinAlgError:
-                pass
-
-    @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8, 1e12, 1e15])
-    def test_no_wrong_decision_without_the_flag(self, condition):
-        rng = np.random.default_rng(int(np.log10(condition)))
-        flagged = []
-        for _ in range(30):
-            d = int(rng.integers(1, 6))
-            q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-            spectrum = condition ** -np.linspace(0, 1, d)
-            rows1 = (
-                (rng.normal(size=(d + int(rng.integers(4)), d)) * spectrum) @ q * 10.0 ** rng.integers(-9, 9, size=d)
-            )
-            rows2 = rng.normal(size=(3, d)) * np.abs(rows1).max(axis=0)
-            value = dsec_rows(rows1, rows2, 1.0, 1.0).value
-            m1, m2 = exact_rows(rows1, rows2)
-            for power in (-16, -13, -10, -7, -4, -1):
-                for sign in (-1, 1):
-                    eps2 = min(value, 1e200) * (1 + sign * 10.0**power)
-                    answer = dsec_rows(rows1, rows2, 1.0, eps2)
-                    assert answer.marginal or answer.decision is is_shift(m1, m2, Fraction(eps2))
-                    flagged.append(answer.marginal and power >= -7 and condition == 1)
-        assert not any(flagged)
-
-    def test_units_of_the_columns(self):
-        rng = np.random.default_rng(0)
-        rows1, rows2 = rng.normal(size=(9, 4)), rng.normal(size=(5, 4))
-        expected = dsec_rows(rows1, rows2, 1.0, 1.0)
-        units = np.array([1e-150, 1e150, 1.0, 1e-20])
-        answer = dsec_rows(rows1 * units, rows2 * units, 1.0, 1.0)
-        assert answer.value == pytest.approx(expected.value, rel=1e-12)
-        assert np.abs(answer.witness * units) == pytest.approx(np.abs(expected.witness), rel=1e-9)
-        assert answer.marginal is False
-
-    def test_lost_rank(self):
-        # A column of zeros: certain.
-        answer = dsec_rows([[1.0, 0.0]], [[1e9, 1e-9]], 1.0, 1e300)
-        assert answer[:2] == (True, np.inf) and answer.marginal is False
-        assert answer.witness.tolist() == [0.0, pytest.approx(1e9)]
-        # The same in both says nothing.
-        answer = dsec_rows([[1.0, 0.0]], [[2.0, 0.0]], 1.0, 3.0)
-        assert (answer.decision, answer.marginal) == (True, False) and answer.value == pytest.approx(4)
-        assert dsec_rows([[1.0, 0.0]], [[2.0, 0.0]], 1.0, 5.0)[:2] == (False, pytest.approx(4))
-        # Fewer rows than columns: a direction that the witness proves, where the threshold is no larger than rounding.
-        rows1, rows2 = np.array([[1.0, 2.0, 2.0], [0.0, 1.0, 1.0]]), np.eye(3)
-        answer = dsec_rows(rows1, rows2, 1.0, 1e6)
-        assert answer[:2] == (True, np.inf) and answer.marginal is False
+@for_all(d=st.integers(1, 12), n2=st.integers(1, 30), eps1=st.floats(0.01, 10), seed=seeds)
+def test_rows_agree_with_moments_where_these_are_well_conditioned(d, n2, eps1, seed):
+    rng = np.random.default_rng(seed)
+    rows1, rows2 = rng.normal(size=(3 * d + 5, d)), rng.normal(size=(n2, d))
+    m1, m2 = rows1.T @ rows1 / len(rows1), rows2.T @ rows2 / n2
+    for eps_r in (0.0, 0.1):
+        first = m1 + eps_r * np.eye(d)
+        by_moments = dsec(first, m2, eps1, eps1)
+        answer = dsec_rows(rows1, rows2, eps1, eps1, eps_r=eps_r)
+        assert answer.value == pytest.approx(by_moments.value, rel=1e-12)
         x = answer.witness
-        assert np.linalg.norm(rows1 @ x) < 1e-14 and x @ x / 3 == pytest.approx(1)
-        assert dsec_rows(rows1, rows2, 1.0, 1e40).marginal is True
-        # Mass in the range alone.
-        answer = dsec_rows(rows1, 3 * rows1, 1.0, 10.0)
-        assert (answer.decision, answer.marginal) == (False, True) and answer.value == pytest.approx(9, rel=1e-12)
-        assert dsec_rows(rows1, 3 * rows1, 1.0, 8.0)[::3] == (True, False)
-        # A regulariser settles it.
-        assert dsec_rows(rows1, 3 * rows1, 1.0, 10.0, eps_r=1e-3).marginal is False
-
-    def test_nothing_in_the_rows(self):
-        assert dsec_rows(np.zeros((2, 3)), np.zeros((1, 3)), 1.0, 1.0)[:2] == (False, 0.0)
-        assert dsec_rows(np.zeros((2, 3)), np.ones((1, 3)), 1.0, 1.0)[:2] == (True, np.inf)
-        answer = dsec_rows(np.zeros((2, 3)), np.ones((1, 3)), 1.0, 2.0, eps_r=0.5)
-        assert answer.value == pytest.approx(6) and answer.decision is True
-        answer = dsec_rows(np.ones((2, 1)), np.zeros((1, 1)), 1.0, 1e-300)
-        assert answer[:2] == (False, 0.0) and answer.marginal is False
-
-    @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
-    def test_scales(self, scale):
-        rng = np.random.default_rng(1)
-        rows1, rows2 = rng.normal(size=(9, 4)), rng.normal(size=(5, 4))
-        expected = dsec_rows(rows1, rows2, 1.0, 1.0).value
-        assert dsec_rows(rows1 * scale, rows2 * scale, 1.0, 1.0).value == pytest.approx(expected, rel=1e-12)
-        with pytest.raises(ValueError, match=r"^rows1, rows2: v or its witness overflows"):
-            dsec_rows(rows1 / 1e160, rows2 * 1e160, 1.0, 1.0)
-
-    def test_arguments_are_named(self):
-        rows = np.ones((3, 2))
-        for layout in twins.layouts(rows).values():
-            assert dsec_rows(layout, rows, 1, 0.5, eps_r=1).value == pytest.approx(
-                dsec_rows(rows, layout, 1, 0.5, eps_r=1).value
-            )
-        for bad in (*twins.no_numbers(rows).values(),):
-            with pytest.raises(TypeError, match=r"^rows1: expected"):
-                dsec_rows(bad, rows, 1, 1)
-            with pytest.raises(TypeError, match=r"^rows2: expected"):
-                dsec_rows(rows, bad, 1, 1)
-        for bad in twins.not_finite(rows):
-            with pytest.raises(ValueError, match=r"^rows1: expected finite"):
-                dsec_rows(bad, rows, 1, 1)
-            with pytest.raises(ValueError, match=r"^rows2: expected finite"):
-                dsec_rows(rows, bad, 1, 1)
-        for shape in ((2,), (1, 2, 2), ()):
-            with pytest.raises(ValueError, match=r"^rows1: expected shape"):
-                dsec_rows(np.ones(shape), rows, 1, 1)
-        with pytest.raises(ValueError, match=r"^rows2: expected shape \(any, 2\)"):
-            dsec_rows(rows, np.ones((2, 3)), 1, 1)
-        for empty in (np.ones((0, 2)), np.ones((2, 0)), np.ones((0, 0))):
-            with pytest.raises(ValueError, match=r"at least one row and column"):
-                dsec_rows(empty, np.ones((2, empty.shape[1])), 1, 1)
-        for i, name in enumerate(("eps1", "eps2")):
-            for bad in (0, -1.0, np.nan, np.inf):
-                given = [1.0, 1.0]
-                given[i] = bad
-                with pytest.raises(ValueError, match=rf"^{name}: expected"):
-                    dsec_rows(rows, rows, *given)
-        for bad in (-1.0, np.nan, np.inf):
-            with pytest.raises(ValueError, match=r"^eps_r: expected"):
-                dsec_rows(rows, rows, 1, 1, eps_r=bad)
+        assert x @ first @ x == pytest.approx(eps1, rel=1e-11)
+        assert x @ m2 @ x == pytest.approx(answer.value, rel=1e-11)
+        for factor in (1 - 1e-9, 1 + 1e-9):
+            far = dsec_rows(rows1, rows2, eps1, answer.value * factor, eps_r=eps_r)
+            assert (far.decision, far.marginal) == (factor < 1, False)
+        assert dsec_rows(rows1, rows2, eps1, answer.value * (1 + EPS), eps_r=eps_r).marginal is True
 
 
-def test_no_floating_point_warning_reaches_the_caller():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(ValueError):
-            dsec(1e-200 * np.eye(2), 1e200 * np.eye(2), 1e200, 1e-50)
+@pytest.mark.parametrize("condition", [1e4, 1e10, 1e12])
+@pytest.mark.parametrize("d", [2, 6])
+def test_the_condition_number_is_not_squared(condition, d):
+    rng = np.random.default_rng(d)
+    q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    rows1, rows2 = (rng.normal(size=(3 * d, d)) * condition ** -np.linspace(0, 1, d)) @ q, rng.normal(size=(5, d))
+    answer = dsec_rows(rows1, rows2, 1.0, 1.0)
+    m1, m2 = exact_rows(rows1, rows2)
+    error = 50 * EPS * condition
+    assert is_shift(m1, m2, Fraction(answer.value * (1 - error)))
+    assert not is_shift(m1, m2, Fraction(answer.value * (1 + error)))
+    assert answer.decision is True and answer.marginal is False
+    if condition >= 1e10:
+        # The same from moments is off by more than v.
+        m1, m2 = rows1.T @ rows1 / len(rows1), rows2.T @ rows2 / len(rows2)
+        try:
+            assert not abs(dsec(m1, m2, 1.0, 1.0).value / answer.value - 1) < 0.1
+        except np.linalg.LinAlgError:
+            pass
 
 
-class TestRange:
-    """Squares out of range where v is not, and copies."""
-
-    def test_rows_whose_squares_underflow_or_overflow(self):
-        small = dsec_rows([[1.0]], [[1e-163]], 1e300, 1e-50)
-        assert (small.decision, small.marginal) == (True, False)
-        assert small.value == pytest.approx(1e-26)
-        large = dsec_rows([[1e-100]], [[1e100]], 1e-300, 1.0)
-        assert (large.decision, large.marginal) == (True, False)
-        assert large.value == pytest.approx(1e100)
-        with pytest.raises(ValueError, match="overflows"):
-            dsec_rows([[1e-100]], [[1e100]], 1.0, 1.0)
-
-    def test_a_shared_null_space_leaves_the_decision_to_the_value(self):
-        answer = dsec(np.ones((2, 2)), np.ones((2, 2)), 1.0, 2.0)
-        assert (answer.decision, answer.marginal) == (False, True)
-        assert answer.value == pytest.approx(1.0)
-
-    def test_copies_of_a_scan_have_their_own_workspace(self):
-        scan = ShiftScan(3, 1.0, 2.0, 0.5, True)
-        for other in (copy.copy(scan), copy.deepcopy(scan), pickle.loads(pickle.dumps(scan))):
-            assert (other.dimension, other.eps_s, other.eps_t, other.eps_r) == (3, 1.0, 2.0, 0.5)
-            assert other.with_values
-
-    def test_only_the_upper_triangle_of_a_regulariser_is_read(self):
-        given = np.array([[2.0, 0.5], [np.nan, 1.0]])
-        scan, whole = (ShiftScan(2, 1.0, 2.0, 0.5, True, regularizer=g) for g in (given, [[2.0, 0.5], [0.5, 1.0]]))
-        moments = stack_of(np.random.default_rng(0), (1,), 2)
-        assert scan.scan(moments, 9 * moments, 2.0, 0, 0, 0) == whole.scan(moments, 9 * moments, 2.0, 0, 0, 0)
-        with pytest.raises(ValueError, match=r"^regularizer: expected finite"):
-            ShiftScan(2, 1.0, 2.0, 0.5, True, regularizer=given.T)
-
-    def test_a_dimension_beyond_memory_is_refused(self):
-        with pytest.raises(ValueError, match="dimension"):
-            ShiftScan(2**62, 1.0, 2.0, 0.5, True)
-
-    def test_a_threshold_that_overflows_is_named(self):
-        with pytest.raises(ValueError, match="n eps_t"):
-            ShiftScan(1, 1.0, 1e308, 0.5, False).scan(np.ones((1, 1, 1)), np.ones((1, 1, 1)), 100.0, 0, 0, 0)
-
-    def test_masks_are_refused(self):
-        with pytest.raises(TypeError, match="m1: expected an array without a mask"):
-            dsec_decision(np.ma.masked_array(np.eye(2), mask=np.eye(2)), np.eye(2), 1.0, 1.0)
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e8, 1e12, 1e15])
+def test_no_wrong_decision_without_the_flag(condition):
+    rng = np.random.default_rng(int(np.log10(condition)))
+    flagged = []
+    for _ in range(10):
+        d = int(rng.integers(1, 6))
+        q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        spectrum = condition ** -np.linspace(0, 1, d)
+        rows1 = (rng.normal(size=(d + int(rng.integers(4)), d)) * spectrum) @ q * 10.0 ** rng.integers(-9, 9, size=d)
+        rows2 = rng.normal(size=(3, d)) * np.abs(rows1).max(axis=0)
+        value = dsec_rows(rows1, rows2, 1.0, 1.0).value
+        m1, m2 = exact_rows(rows1, rows2)
+        for power in (-16, -13, -10, -7, -4, -1):
+            for sign in (-1, 1):
+                eps2 = min(value, 1e200) * (1 + sign * 10.0**power)
+                answer = dsec_rows(rows1, rows2, 1.0, eps2)
+                assert answer.marginal or answer.decision is is_shift(m1, m2, Fraction(eps2))
+                flagged.append(answer.marginal and power >= -7 and condition == 1)
+    assert not any(flagged)
 
 
-@pytest.mark.parametrize("d", [1, 5, 17, 40])
-def test_what_float64_cannot_prove_can_be_left_to_the_value(d):
-    """Far from the threshold nothing changes; near it the answer is that of the value, and flagged."""
-    m1, m2 = pair(d, d)
-    value = dsec_value(m1, m2, 1.5)
-    for eps2, expected in ((0.9 * value, True), (1.1 * value, False)):
-        assert dsec_decision(m1, m2, 1.5, eps2, exact=False, return_marginal=True) == (expected, False)
-    assert dsec_decision(m1, m2, 1.5, value, exact=False, return_marginal=True) == (True, True)
-    assert dsec_decision(m1, m2, 1.5, value, exact=False) is True
-    with pytest.raises(TypeError, match="exact: "):
-        dsec_decision(m1, m2, 1.5, value, exact=1)
+def test_units_of_the_columns_of_rows():
+    rng = np.random.default_rng(0)
+    rows1, rows2 = rng.normal(size=(9, 4)), rng.normal(size=(5, 4))
+    expected = dsec_rows(rows1, rows2, 1.0, 1.0)
+    units = np.array([1e-150, 1e150, 1.0, 1e-20])
+    answer = dsec_rows(rows1 * units, rows2 * units, 1.0, 1.0)
+    assert answer.value == pytest.approx(expected.value, rel=1e-12)
+    assert np.abs(answer.witness * units) == pytest.approx(np.abs(expected.witness), rel=1e-9)
+    assert answer.marginal is False
 
 
-def test_a_scan_is_made_once_with_its_arguments():
-    with pytest.raises(TypeError):
-        ShiftScan.__new__(ShiftScan)
-    scan, cover = ShiftScan(1, 1.0, 1.0, 1.0, False), np.ones((1, 1, 1))
-    assert scan.scan(cover, cover, 1.0, 0, 0, 0) == (-1, [])
-    scan.__init__(100, 1.0, 1.0, 1.0, False)  # as a subclass may do once more
-    assert scan.dimension == 1 and scan.scan(cover, cover, 1.0, 0, 0, 0) == (-1, [])
+def test_lost_rank():
+    # A column of zeros: certain.
+    answer = dsec_rows([[1.0, 0.0]], [[1e9, 1e-9]], 1.0, 1e300)
+    assert answer[:2] == (True, np.inf) and answer.marginal is False
+    assert answer.witness.tolist() == [0.0, pytest.approx(1e9)]
+    # The same in both says nothing.
+    answer = dsec_rows([[1.0, 0.0]], [[2.0, 0.0]], 1.0, 3.0)
+    assert (answer.decision, answer.marginal) == (True, False) and answer.value == pytest.approx(4)
+    assert dsec_rows([[1.0, 0.0]], [[2.0, 0.0]], 1.0, 5.0)[:2] == (False, pytest.approx(4))
+    # Fewer rows than columns: a direction that the witness proves, where the threshold is no larger than rounding.
+    rows1, rows2 = np.array([[1.0, 2.0, 2.0], [0.0, 1.0, 1.0]]), np.eye(3)
+    answer = dsec_rows(rows1, rows2, 1.0, 1e6)
+    assert answer[:2] == (True, np.inf) and answer.marginal is False
+    x = answer.witness
+    assert np.linalg.norm(rows1 @ x) < 1e-14 and x @ x / 3 == pytest.approx(1)
+    assert dsec_rows(rows1, rows2, 1.0, 1e40).marginal is True
+    # Mass in the range alone.
+    answer = dsec_rows(rows1, 3 * rows1, 1.0, 10.0)
+    assert (answer.decision, answer.marginal) == (False, True) and answer.value == pytest.approx(9, rel=1e-12)
+    assert dsec_rows(rows1, 3 * rows1, 1.0, 8.0)[::3] == (True, False)
+    # A regulariser settles it.
+    assert dsec_rows(rows1, 3 * rows1, 1.0, 10.0, eps_r=1e-3).marginal is False
 
 
-def test_a_witness_beyond_float64_is_refused():
+def test_nothing_in_the_rows():
+    assert dsec_rows(np.zeros((2, 3)), np.zeros((1, 3)), 1.0, 1.0)[:2] == (False, 0.0)
+    assert dsec_rows(np.zeros((2, 3)), np.ones((1, 3)), 1.0, 1.0)[:2] == (True, np.inf)
+    answer = dsec_rows(np.zeros((2, 3)), np.ones((1, 3)), 1.0, 2.0, eps_r=0.5)
+    assert answer.value == pytest.approx(6) and answer.decision is True
+    answer = dsec_rows(np.ones((2, 1)), np.zeros((1, 1)), 1.0, 1e-300)
+    assert answer[:2] == (False, 0.0) and answer.marginal is False
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_scales_of_rows(scale):
+    rng = np.random.default_rng(1)
+    rows1, rows2 = rng.normal(size=(9, 4)), rng.normal(size=(5, 4))
+    expected = dsec_rows(rows1, rows2, 1.0, 1.0).value
+    assert dsec_rows(rows1 * scale, rows2 * scale, 1.0, 1.0).value == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match=r"^rows1, rows2: v or its witness overflows"):
+        dsec_rows(rows1 / 1e160, rows2 * 1e160, 1.0, 1.0)
+
+
+def test_arguments_of_dsec_rows_are_named():
+    rows = np.ones((3, 2))
+    for layout in twins.layouts(rows).values():
+        one, other = dsec_rows(layout, rows, 1, 0.5, eps_r=1), dsec_rows(rows, layout, 1, 0.5, eps_r=1)
+        assert one.value == pytest.approx(other.value)
+    table = misfits(
+        dsec_rows, ("rows1", rows, [(2,), (1, 2, 2), ()]), ("rows2", rows, []), ("eps1", 1, []), ("eps2", 1, [])
+    )
+    table.append((ValueError, r"^rows2: expected shape \(any, 2\)", dsec_rows, rows, np.ones((2, 3)), 1, 1))
+    for empty in (np.ones((0, 2)), np.ones((2, 0)), np.ones((0, 0))):
+        table.append((ValueError, "at least one row and column", dsec_rows, empty, np.ones((2, empty.shape[1])), 1, 1))
+    for bad in (0, -1.0):
+        table.append((ValueError, "^eps1: expected", dsec_rows, rows, rows, bad, 1))
+        table.append((ValueError, "^eps2: expected", dsec_rows, rows, rows, 1, bad))
+    for bad in (-1.0, np.nan, np.inf):
+        table.append((ValueError, "^eps_r: expected", lambda bad: dsec_rows(rows, rows, 1, 1, eps_r=bad), bad))
+    refuses(table)
+
+
+def test_rows_whose_squares_underflow_or_overflow():
+    small = dsec_rows([[1.0]], [[1e-163]], 1e300, 1e-50)
+    assert (small.decision, small.marginal) == (True, False)
+    assert small.value == pytest.approx(1e-26)
+    large = dsec_rows([[1e-100]], [[1e100]], 1e-300, 1.0)
+    assert (large.decision, large.marginal) == (True, False)
+    assert large.value == pytest.approx(1e100)
     # The column of zeros of rows1 is a null space, and the witness there is 1 / 1e-310.
-    with pytest.raises(ValueError, match=r"^rows1, rows2: v or its witness overflows; rescale"):
-        dsec_rows([[1.0, 0.0]], [[0.0, 1e-310]], 1.0, 1.0)
+    text = r"^rows1, rows2: v or its witness overflows; rescale"
+    refuses([
+        (ValueError, text, dsec_rows, [[1e-100]], [[1e100]], 1.0, 1.0),
+        (ValueError, text, dsec_rows, [[1.0, 0.0]], [[0.0, 1e-310]], 1.0, 1.0),
+    ])  # fmt: skip
     assert dsec_rows([[1.0, 0.0]], [[0.0, 2.0**-1000]], 1.0, 1.0).witness.tolist() == [0.0, 2.0**1000]
