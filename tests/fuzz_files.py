@@ -40,7 +40,7 @@ from dmq_fast.environments import FiniteMDP, chain, combination_lock, from_gymna
 from dmq_fast.experiments.report.page import parameters_text
 from dmq_fast.experiments.sweeps import store
 from dmq_fast.experiments.sweeps.spec import SpecError, reread
-from dmq_fast.named import named_class
+from dmq_fast.learners.named import named_class
 from dmq_fast.results.saved import decode
 from dmq_fast.samplers import ExactSampler, RolloutSampler
 

@@ -34,8 +34,6 @@ ROOMS = [
     "dmq",
     "self_stopping",
     "learners",
-    "arguments",
-    "named",
     "baselines",
     "experiments",
     "cli",

@@ -15,12 +15,16 @@ __all__ = ["Parameter", "meanings", "parameters_of", "summary_of"]
 
 
 class Parameter(NamedTuple):
-    """One parameter; ``default`` is ``inspect.Parameter.empty`` where it has to be given."""
+    """One parameter; ``default`` is ``inspect.Parameter.empty`` where it has to be given.
+
+    `choices` holds all values, if the docstring lists them as in {"strict", "quick"}.
+    """
 
     name: str
     type: type
     default: Any
     help: str
+    choices: tuple[str, ...] = ()
 
     @property
     def required(self) -> bool:
@@ -36,9 +40,15 @@ def parameters_of(factory: Callable[..., Any], *, but: Collection[str] = ("rng",
     """
     code = unwrapped(factory)
     types = typing.get_type_hints(called(code))
-    help_of = meanings(code)
+    help_of, choices_of = meanings(code), choices(code)
     return tuple(
-        Parameter(name, one_type(types.get(name, type_of(given.default))), given.default, help_of.get(name, ""))
+        Parameter(
+            name,
+            one_type(types.get(name, type_of(given.default))),
+            given.default,
+            help_of.get(name, ""),
+            choices_of.get(name, ()),
+        )
         for name, given in inspect.signature(factory).parameters.items()
         if name not in but and given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
     )
@@ -80,12 +90,23 @@ def documentation(factory: Callable[..., Any]) -> str | None:
     return ast.get_docstring(definition) if isinstance(definition, ast.FunctionDef | ast.ClassDef) else None
 
 
-def meanings(factory: Callable[..., Any]) -> dict[str, str]:
-    """Read the description of each parameter, on one line, from a numpydoc docstring."""
+def entries(factory: Callable[..., Any]) -> dict[str, tuple[str, str]]:
+    """Read the type and the description of each parameter from a numpydoc docstring."""
     sections = re.split(r"^(\w+)\n-+\n", f"{documentation(factory)}\n", flags=re.MULTILINE)
     text = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
-    entries = re.findall(r"^(\w+(?:, \w+)*) : .*\n((?:^(?: +.*)?\n)+)", text, flags=re.MULTILINE)
-    return {name: " ".join(meaning.split()) for names, meaning in entries for name in names.split(", ")}
+    found = re.findall(r"^(\w+(?:, \w+)*) : (.*)\n((?:^(?: +.*)?\n)+)", text, flags=re.MULTILINE)
+    return {name: (kind, meaning) for names, kind, meaning in found for name in names.split(", ")}
+
+
+def meanings(factory: Callable[..., Any]) -> dict[str, str]:
+    """Return the description of each parameter, on one line."""
+    return {name: " ".join(meaning.split()) for name, (_, meaning) in entries(factory).items()}
+
+
+def choices(factory: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each parameter whose type is a list of texts, as in {"strict", "quick"}."""
+    listed = {name: re.match(r"\{(.*?)\}", kind) for name, (kind, _) in entries(factory).items()}
+    return {name: tuple(re.findall(r'"(.*?)"', found[1])) for name, found in listed.items() if found}
 
 
 def summary_of(factory: Callable[..., Any]) -> str:

@@ -18,7 +18,11 @@ from dmq_fast.cli.terminal import forget_output, own_output, signals, spoken_log
 __all__ = ["main"]
 
 COMMANDS = {
-    "run": ("run", "learn an environment; dmq-fast run ENV --help lists the parameters of ENV"),
+    "learn": (
+        "run",
+        "learn a policy within epsilon of the best; dmq-fast learn ENV --help lists what ENV takes",
+    ),
+    "run": ("run", "run Algorithms 1 to 3 of the paper, with N and R set by hand"),
     "resume": ("run", "continue a run that was saved with --out"),
     "envs": ("envs", "list the environments and their parameters"),
     "algorithms": ("algorithms", "list the algorithms of sweeps and their parameters"),

@@ -17,8 +17,8 @@ def algorithms(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast algorithms [NAME]``."""
     parser = command_parser(
         "algorithms",
-        description="List the algorithms that the specification of a sweep can name, or the parameters of one, as "
-        "[[algorithms]] takes them.",
+        description="List the algorithms that the specification of a sweep can name, with their parameters and defaults, as "
+        "[[algorithms]] takes them. With NAME, say what each parameter of this one means.",
         epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="one of them, or module:function")
@@ -42,5 +42,8 @@ def algorithms(arguments: Sequence[str]) -> int:
         summary, parameters = known[options.name]
         lines = [options.name, paragraph(summary), *parameter_lines(parameters, flags=False)]
     else:
-        lines = [option_line(name, summary) for name, (summary, _) in known.items()]
+        lines = []
+        for name, (summary, parameters) in known.items():
+            given = (f"{one.name} = {one.default}" if one.default is not None else one.name for one in parameters)
+            lines += [option_line(name, summary), option_line("", ", ".join(given))]
     return signals.code(show("algorithms", "\n".join(lines), FINISHED))

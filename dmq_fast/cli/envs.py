@@ -52,9 +52,9 @@ def envs(arguments: Sequence[str]) -> int:
 def one(name: str, as_json: bool) -> int:
     """Print what an environment is, and its parameters."""
     from dmq_fast._support.described import parameters_of, summary_of
+    from dmq_fast._support.imported import imported
     from dmq_fast.environments import registry
     from dmq_fast.environments.gym.ids import gymnasium_environment
-    from dmq_fast.named import imported
 
     try:
         if name in registry.REGISTRY:

@@ -111,16 +111,16 @@ def check_writable(directory: Path) -> None:
         raise PermissionError(f"--out: {directory} is not writable")
 
 
-def write_command(directory: Path, name: str | None, arguments: Sequence[str]) -> None:
+def write_command(directory: Path, command: str, name: str | None, arguments: Sequence[str]) -> None:
     """Save the command of a run, which ``resume`` repeats."""
     from dmq_fast._version import __version__
 
-    command = {"format": 1, "dmq_fast": __version__, "environment": name, "arguments": list(arguments)}
-    write_text(directory / COMMAND, to_json(command, indent=2) + "\n")
+    noted = {"format": 2, "dmq_fast": __version__, "command": command, "environment": name}
+    write_text(directory / COMMAND, to_json(noted | {"arguments": list(arguments)}, indent=2) + "\n")
 
 
-def read_command(directory: Path) -> tuple[str | None, list[str]]:
-    """Return the environment's name (None with --env-file) and the arguments of the run in a directory."""
+def read_command(directory: Path) -> tuple[str, str | None, list[str]]:
+    """Return command, environment's name (None with --env-file) and arguments of the run in a directory."""
     path = directory / COMMAND
     if not directory.is_dir():
         raise NotADirectoryError(f"there is no directory {directory}")
@@ -129,12 +129,27 @@ def read_command(directory: Path) -> tuple[str | None, list[str]]:
     try:
         command = plain(path.read_bytes())
         check_form("command", command, {"format": int})
-        if command["format"] != 1:
+        if command["format"] not in (1, 2):
             raise ValueError(f"written in format {command['format']} by dmq_fast {command.get('dmq_fast')}")
         check_form("command", command, {"environment": str | None, "arguments": [str]})
-        return command["environment"], command["arguments"]
+        if command["format"] == 1:
+            given, arguments = upgraded(command["arguments"])
+            return given, command["environment"], arguments
+        check_form("command", command, {"command": str})
+        return command["command"], command["environment"], command["arguments"]
     except ValueError as error:
         raise ValueError(f"{path}: not the command of a run ({error})") from error
+
+
+def upgraded(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return the command with the arguments of ``run`` of version 0.2.0, which had one command for both learners."""
+    modes = {"--strict": ["--mode", "strict"], "--no-strict": ["--mode", "quick"], "--no-hindsight": []}
+    given = [part for argument in arguments for part in modes.get(argument, [argument])]
+    for i, argument in enumerate(given):
+        if argument == "--variant=adaptive" or given[i : i + 2] == ["--variant", "adaptive"]:
+            return "learn", given[:i] + given[i + 1 + (argument == "--variant") :]
+    aims = {"--epsilon", "--delta", "--mode", "--p-min"}
+    return "learn" if aims & {argument.split("=")[0] for argument in given} else "run", given
 
 
 def finished(directory: Path) -> dict[str, Any] | None:

@@ -1,20 +1,23 @@
-"""The parsers of the command line, and the options of ``run``, which depend on the environment.
+"""The parsers of the command line, and the options of ``learn`` and ``run``, which depend on the environment.
 
-The options for the arguments of `DMQ` are made from `dmq_fast.arguments`.
+The options for the arguments of a learner and of an environment are made from their docstrings.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dmq_fast._support.names import suggestion
-from dmq_fast.arguments import ALGORITHM, ARGUMENTS, BUDGETS, SAMPLING, WORKERS, Argument
 from dmq_fast.cli.exit_codes import EXIT_CODES, USAGE
+
+if TYPE_CHECKING:
+    from dmq_fast._support.described import Parameter
 
 __all__ = [
     "EVALUATION",
@@ -24,10 +27,10 @@ __all__ = [
     "add_resources",
     "command_parser",
     "environment_parser",
+    "learner_options",
     "nonnegative_integer",
     "positive_integer",
     "reader",
-    "run_options",
 ]
 
 EVALUATION = 1000
@@ -35,14 +38,15 @@ EVALUATION = 1000
 
 EXAMPLES = """\
 examples:
+  dmq-fast learn lock --horizon 100 --epsilon 0.05
   dmq-fast run lock --horizon 100 --n-samples 20
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
   dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
-  dmq-fast run gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
+  dmq-fast learn gym:FrozenLake-v1 --horizon 20 --make is_slippery=false
   dmq-fast run cart-pole --horizon 50 --max-trajectories 100000
-  dmq-fast run --env-file my_env.py:make_env --make size=5
-  dmq-fast run --env-file my_env.py:make_env --check
-  dmq-fast run chain --horizon 20 --out run1; dmq-fast resume run1
+  dmq-fast learn --env-file my_env.py:make_env --make size=5
+  dmq-fast learn --env-file my_env.py:make_env --check
+  dmq-fast learn chain --horizon 20 --out run1; dmq-fast resume run1
   dmq-fast bench oracle --plot oracle.png
   dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
   dmq-fast report run1
@@ -135,45 +139,22 @@ def key_value(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def add_argument(group: argparse._ArgumentGroup, argument: Argument) -> None:
-    """Add the option for an argument of a run."""
-    default = "" if argument.default is None else f"; default: {argument.default}"
-    add_option(
-        group,
-        argument.name,
-        argument.read,
-        argument.help + default,
-        metavar=argument.metavar,
-        choices=argument.choices or None,
-        default=argument.default,
+def add_parameter(group: argparse._ArgumentGroup, parameter: Parameter, read: Callable[[str], Any]) -> None:
+    """Add the option --NAME for a parameter, for a boolean also --no-NAME; `read` returns the value of a text."""
+    flag = "--" + parameter.name.replace("_", "-")
+    end = " Required." if parameter.required else "" if parameter.default is None else f" Default: {parameter.default}."
+    help_text = (parameter.help + end).replace("%", "%%")
+    if parameter.type is bool:
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, help=help_text)
+        return
+    group.add_argument(
+        flag,
+        type=reader(read),
+        required=parameter.required,
+        choices=parameter.choices or None,
+        metavar=None if parameter.choices else {int: "N", float: "X"}.get(parameter.type, "VALUE"),
+        help=help_text,
     )
-
-
-def add_option(
-    group: argparse._ArgumentGroup,
-    name: str,
-    read: Callable[[str], Any],
-    help_text: str,
-    *,
-    metavar: str,
-    choices: tuple[str, ...] | None = None,
-    default: Any = None,
-    required: bool = False,
-) -> None:
-    """Add the option --NAME, or --NAME and --no-NAME for a boolean."""
-    flag, help_text = "--" + name.replace("_", "-"), help_text.replace("%", "%%")
-    if read is bool:
-        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=default, help=help_text)
-    else:
-        group.add_argument(
-            flag,
-            type=reader(read),
-            required=required,
-            default=default,
-            choices=choices,
-            metavar=None if choices else metavar,
-            help=help_text,
-        )
 
 
 def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -190,32 +171,33 @@ def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return read_text
 
 
-def add_arguments(parser: argparse.ArgumentParser, title: str) -> None:
-    """Add the options for a group of the arguments of a run."""
+def add_parameters(parser: argparse.ArgumentParser, title: str, parameters: Sequence[Parameter]) -> None:
+    """Add the options for parameters of a learner."""
+    from dmq_fast.learners.named import read_text
+
     group = parser.add_argument_group(title)
-    for argument in ARGUMENTS:
-        if argument.group == title:
-            add_argument(group, argument)
+    for one in parameters:
+        add_parameter(group, one, functools.partial(read_text, one.name) if one.type is str else one.type)
 
 
-def add_resources(parser: argparse.ArgumentParser) -> None:
-    """Add the options that ``run`` and ``resume`` share: none of them changes what a run decides."""
-    add_arguments(parser, BUDGETS)
-    add_arguments(parser, WORKERS)
+def add_resources(parser: argparse.ArgumentParser, learner: str) -> None:
+    """Add the options that a command and ``resume`` share: none of them changes what a run decides."""
+    from dmq_fast.learners.named import resources_of
+
+    add_parameters(parser, "budgets and workers", resources_of(learner))
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group.add_argument("--quiet", action="store_true", help="show no progress line")
 
 
-def run_options() -> argparse.ArgumentParser:
-    """Build the options of ``run`` that every environment shares."""
+def learner_options(learner: str) -> argparse.ArgumentParser:
+    """Build the options of ``learn`` or ``run`` that every environment shares."""
+    from dmq_fast.learners.named import decisions_of
+
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    add_arguments(parser, ALGORITHM)
-    group = parser.add_argument_group("sampling")
-    for argument in SAMPLING:
-        add_argument(group, argument)
-    group.add_argument("--seed", type=nonnegative_integer, default=0, metavar="S", help="seed of the run; default: 0")
-    add_resources(parser)
+    add_parameters(parser, "algorithm", decisions_of(learner))
+    parser.add_argument("--seed", type=nonnegative_integer, default=0, metavar="S", help="seed of the run; default: 0")
+    add_resources(parser, learner)
     group = parser.add_argument_group("saving")
     group.add_argument(
         "--out",
@@ -225,10 +207,11 @@ def run_options() -> argparse.ArgumentParser:
         "--arithmetic), DIR/result.npz and DIR/run.json at its end",
     )
     group.add_argument("--overwrite", action="store_true", help="let --out replace a run saved in DIR")
-    group = parser.add_argument_group("certificate")
-    group.add_argument(
-        "--certificate", action="store_true", help="compare the run with the lemmas of the paper, one by one"
-    )
+    if learner == "dmq":
+        group = parser.add_argument_group("certificate")
+        group.add_argument(
+            "--certificate", action="store_true", help="compare the run with the lemmas of the paper, one by one"
+        )
     return parser
 
 
@@ -237,11 +220,13 @@ def add_make(group: argparse._ArgumentGroup, help_text: str) -> None:
     group.add_argument("--make", action="append", type=key_value, metavar="KEY=VALUE", help=help_text)
 
 
-def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[str]]:
-    """Return the parser of ``run NAME``, and the names of the environment's parameters."""
+def environment_parser(command: str, learner: str, name: str | None) -> tuple[argparse.ArgumentParser, list[str]]:
+    """Return the parser of a command such as ``run NAME``, and the names of the environment's parameters."""
     from dmq_fast.environments import registry
 
-    parser = command_parser("run" if name is None else f"run {name}", parents=[run_options()], epilog=EXIT_CODES)
+    parser = command_parser(
+        command if name is None else f"{command} {name}", parents=[learner_options(learner)], epilog=EXIT_CODES
+    )
     group = parser.add_argument_group("environment")
     group.add_argument(
         "--check", action="store_true",
@@ -273,14 +258,5 @@ def environment_parser(name: str | None) -> tuple[argparse.ArgumentParser, list[
         parameters = known[name]
         add_make(group, argparse.SUPPRESS)  # to say what is to be given instead
     for parameter in parameters:
-        default = "" if parameter.default is None else f" Default: {parameter.default}"
-        end = " Required." if parameter.required else default
-        add_option(
-            group,
-            parameter.name,
-            parameter.type,
-            parameter.help + end,
-            metavar={int: "N", float: "X"}.get(parameter.type, "VALUE"),
-            required=parameter.required,
-        )
+        add_parameter(group, parameter, parameter.type)
     return parser, [parameter.name for parameter in parameters]

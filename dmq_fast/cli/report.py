@@ -207,15 +207,19 @@ def run_of(directory: Path) -> SavedRun:
     if not isinstance(result, DMQResult | SelfStoppingResult):
         raise ValueError(f"{npz}: expected the result of a run, got a {type(result).__name__}")
     summary = read_summary(text)
-    name, arguments = read_command(directory)
+    verb, name, arguments = read_command(directory)
     with a_summary(text):
-        mdp, notes = remade_tables(name, arguments, result, summary)
-    command = ["dmq-fast", "run", *([] if name is None else [name]), *arguments]
+        mdp, notes = remade_tables(verb, name, arguments, result, summary)
+    command = ["dmq-fast", verb, *([] if name is None else [name]), *arguments]
     return SavedRun(result, summary, text, command, mdp, notes)
 
 
 def remade_tables(
-    name: str | None, arguments: list[str], result: DMQResult | SelfStoppingResult, summary: dict[str, Any]
+    command: str,
+    name: str | None,
+    arguments: list[str],
+    result: DMQResult | SelfStoppingResult,
+    summary: dict[str, Any],
 ) -> tuple[FiniteMDP | None, list[str]]:
     """Make the environment of a run again, if it has tables; otherwise return a note on why it could not be made."""
     from dmq_fast.results.appraisal import tables_of
@@ -224,7 +228,7 @@ def remade_tables(
     if name is None or name.count(":") > 1:
         return None, ["nothing is exact in the certificate, since a report does not run the code of an --env-file"]
     try:
-        mdp = tables_of(read_options(name, arguments, {}).subject.env)
+        mdp = tables_of(read_options(command, name, arguments, {}).subject.env)
     except SystemExit:
         return None, ["nothing is exact in the certificate: this version does not understand the command of the run"]
     except (ValueError, TypeError, ImportError) as error:

@@ -1,16 +1,15 @@
-"""``dmq-fast run`` and ``dmq-fast resume``."""
+"""``dmq-fast learn``, ``dmq-fast run`` and ``dmq-fast resume``."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.names import suggestion
-from dmq_fast.arguments import ALGORITHM, ARGUMENTS, SAMPLING
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
@@ -29,7 +28,7 @@ from dmq_fast.cli.options import (
     add_resources,
     command_parser,
     environment_parser,
-    run_options,
+    learner_options,
 )
 from dmq_fast.cli.subject import Subject, make_subject
 from dmq_fast.cli.summary import summarise, summary_table
@@ -50,12 +49,17 @@ if TYPE_CHECKING:
     from dmq_fast.learners import DMQ, SelfStopping
     from dmq_fast.results.result import Result
 
-__all__ = ["Job", "prepare", "read_options", "resume", "run"]
+__all__ = ["Job", "learn", "prepare", "read_options", "resume", "run", "with_flags"]
+
+
+LEARNERS = {"learn": "self-stopping", "run": "dmq"}
+"""Commands that learn, and the learner of each."""
 
 
 class Given(NamedTuple):
-    """The environment that a command line describes, and the values of all options."""
+    """The command, the environment that it describes, and the values of all options."""
 
+    command: str
     subject: Subject
     options: dict[str, Any]
 
@@ -71,52 +75,74 @@ class Job(NamedTuple):
     progress: ProgressLine | None
 
 
+def learn(arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast learn ENV ...`` or ``dmq-fast learn --env-file FILE:NAME ...``."""
+    return start(
+        "learn",
+        arguments,
+        "Learn a policy of the environment ENV that is within epsilon of the best with probability 1 - delta, if Q* is "
+        "linear in the features. The run chooses its number of trajectories and stops by itself.",
+    )
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast run ENV ...`` or ``dmq-fast run --env-file FILE:NAME ...``."""
-    if arguments and not arguments[0].startswith("-"):
-        return run_environment(arguments[0], arguments[1:])
-    if any(argument.split("=")[0] == "--env-file" for argument in arguments):
-        return run_environment(None, arguments)
-    if arguments and not {"-h", "--help"}.intersection(arguments):
-        return usage_error(f"run: {first_expected(arguments)}")
-    parser = command_parser(
+    return start(
         "run",
-        usage="dmq-fast run ENV [options]\n       dmq-fast run --env-file FILE:NAME [options]",
-        description="Learn the environment ENV, which is a name that dmq-fast envs lists, or gym:ID. Or learn an "
-        "environment of your own, which the function NAME in the Python file FILE returns. With ENV or FILE:NAME in "
-        "front of it, --help also lists the parameters of the environment.",
-        parents=[run_options()],
+        arguments,
+        "Run Algorithms 1 to 3 of the paper (DMQ) on the environment ENV, with N and R set by hand. A run that comes "
+        "to its end promises nothing about its policy; dmq-fast learn does.",
+    )
+
+
+def start(command: str, arguments: Sequence[str], purpose: str) -> int:
+    """Run ``learn`` or ``run``."""
+    if arguments and not arguments[0].startswith("-"):
+        return run_environment(command, arguments[0], arguments[1:])
+    if any(argument.split("=")[0] == "--env-file" for argument in arguments):
+        return run_environment(command, None, arguments)
+    if arguments and not {"-h", "--help"}.intersection(arguments):
+        return usage_error(f"{command}: {first_expected(command, arguments)}")
+    parser = command_parser(
+        command,
+        usage=f"dmq-fast {command} ENV [options]\n       dmq-fast {command} --env-file FILE:NAME [options]",
+        description=f"{purpose} ENV is a name that dmq-fast envs lists, or gym:ID; or the function NAME in the Python "
+        "file FILE returns an environment of your own. With ENV or FILE:NAME in front of it, --help also lists the "
+        "parameters of the environment.",
+        parents=[learner_options(LEARNERS[command])],
         epilog=EXAMPLES + "\n" + EXIT_CODES,
     )
     parser.parse_args(arguments)
-    return usage_error("run: expected the name of an environment first, or --env-file; see dmq-fast envs")
+    return usage_error(f"{command}: expected the name of an environment first, or --env-file; see dmq-fast envs")
 
 
-def first_expected(arguments: Sequence[str]) -> str:
+def first_expected(command: str, arguments: Sequence[str]) -> str:
     """Return the message about a command line that begins with an option, but not with an environment."""
     from dmq_fast.environments import registry
 
     message = "expected the name of an environment first, or --env-file"
     for i, argument in enumerate(arguments):
         if argument in registry.REGISTRY or argument.startswith(registry.GYMNASIUM_PREFIX):
-            return f"{message}; did you mean {shlex.join(['run', argument, *arguments[:i], *arguments[i + 1 :]])!r}?"
+            return f"{message}; did you mean {shlex.join([command, argument, *arguments[:i], *arguments[i + 1 :]])!r}?"
     meant = [suggestion(argument.partition("=")[0], ["--env-file"]) for argument in arguments]
     return f"{message}, got {arguments[0]}{''.join(meant) or '; see dmq-fast envs'}"
 
 
-def run_environment(name: str | None, arguments: Sequence[str]) -> int:
-    """Run ``dmq-fast run NAME ...``, or ``dmq-fast run --env-file ...`` where there is no name."""
-    command = "run" if name is None else f"run {name}"
+def run_environment(command: str, name: str | None, arguments: Sequence[str]) -> int:
+    """Run ``COMMAND NAME ...``, or ``COMMAND --env-file ...`` where there is no name."""
+    said = command if name is None else f"{command} {name}"
+    options: dict[str, Any] = {}
     try:
-        given = read_options(name, arguments, {})
-        if given.options["check"]:
-            return check_environment(command, given)
-        job = prepare(command, given)
-        if job.options["out"] is not None:
-            claim_directory(job.options["out"], job.options["overwrite"])
-            write_command(job.options["out"], name, arguments)
+        given = read_options(command, name, arguments, {})
+        options = given.options
+        if options["check"]:
+            return check_environment(said, given)
+        job = prepare(said, given)
+        if options["out"] is not None:
+            claim_directory(options["out"], options["overwrite"])
+            write_command(options["out"], command, name, arguments)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
+        return usage_error(f"{said}: {with_flags(told(error), options_of(options))}")
     return finish(job)
 
 
@@ -129,35 +155,33 @@ def resume(arguments: Sequence[str]) -> int:
         epilog=EXIT_CODES,
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that --out named")
-    add_resources(parser)
+    add_resources(parser, "dmq")
     given = vars(parser.parse_args(arguments))
     directory: Path = given["directory"]
     command = f"resume {directory}"
     try:
-        name, noted = read_command(directory)
+        noted = read_command(directory)
         if (summary := finished(directory)) is None:
-            resources = [argument.name for argument in ARGUMENTS if argument.group != ALGORITHM]
-            changes = {name: given[name] for name in resources if given[name] is not None}
-            changes |= {"out": directory, "json": given["json"], "quiet": given["quiet"]}
-            job = prepare(command, read_options(name, noted, changes))
+            changes = {name: value for name, value in given.items() if value is not None and name != "directory"}
+            job = prepare(command, read_options(*noted, changes | {"out": directory}))
             check_writable(directory)
         else:
             with a_summary(directory / OUTPUTS[1]):
                 text = to_json(summary) if given["json"] else summary_table(summary)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        return usage_error(f"{command}: {with_flags(told(error), OPTIONS)}")
+        return usage_error(f"{command}: {with_flags(told(error), options_of(given))}")
     if summary is None:
         return finish(job)
-    say(f"dmq-fast {command}: this run has finished")
+    say(f"dmq-fast {command}: this run has come to its end")
     return show(command, text, FINISHED)
 
 
-def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
-    """Read the arguments of ``run NAME``, or of ``run --env-file``; `changes` replace the values of options.
+def read_options(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
+    """Read the arguments of ``COMMAND NAME``, or of ``COMMAND --env-file``; `changes` replace the values of options.
 
     Of the code that the arguments may name, only that of the environment is run.
     """
-    parser, own = environment_parser(name)
+    parser, own = environment_parser(command, LEARNERS[command], name)
     options = vars(parser.parse_args(arguments)) | changes
     parameters = {key: options[key] for key in own if options[key] is not None}
     for key, value in options.get("make") or []:
@@ -166,16 +190,16 @@ def read_options(name: str | None, arguments: Sequence[str], changes: dict[str, 
         parameters[key] = value
     try:
         with output_apart():
-            return Given(make_subject(name, options, parameters), options)
+            return Given(command, make_subject(name, options, parameters), options)
     except (TypeError, ValueError) as error:
-        raise ValueError(with_flags(str(error), dict(zip(own, own, strict=True)))) from error
+        raise ValueError(with_flags(str(error), options_of(own))) from error
 
 
 def check_environment(command: str, given: Given) -> int:
     """Check the environment, and run nothing."""
     from dmq_fast.environments import CheckError, FiniteMDP, check
 
-    subject, options = given
+    _, subject, options = given
     env = subject.env if isinstance(subject.env, FiniteMDP) else getattr(subject.env, "env", None)
     if env is None:
         raise ValueError(f"--check: expected an environment, got the sampler {type(subject.env).__name__}")
@@ -188,37 +212,32 @@ def check_environment(command: str, given: Given) -> int:
 
 
 @output_apart()
-def prepare(command: str, given: Given) -> Job:
+def prepare(said: str, given: Given) -> Job:
     """Make the run that options describe."""
-    from dmq_fast.learners import SelfStopping
-    from dmq_fast.named import named_class, named_learner, named_sampler
+    from dmq_fast.learners.named import decisions_of, named_learner, resources_of
 
-    subject, options = given
-    chosen = {argument.name: options[argument.name] for argument in ARGUMENTS if argument.group == ALGORITHM}
-    chosen["function_class"] = named_class(options["function_class"])
-    sampler = named_sampler(options["sampler"], subject.env, options["arithmetic"])
-    progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
+    command, subject, options = given
+    name = LEARNERS[command]
+    decisions = {one.name: options[one.name] for one in decisions_of(name)}
+    learner = named_learner(name, subject.env, decisions | {"rng": options["seed"]})
+    if name != "dmq" and options.get("max_policies") is not None:  # which resume takes for both
+        raise ValueError(f"max_policies: expected none, as this run has no covers, got {options['max_policies']}")
+    how = {one.name: options[one.name] for one in resources_of(name)}
+    how["progress"] = progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
-    journalled = options["out"] is not None and options["arithmetic"] in (None, "float64")
-    journal = options["out"] / JOURNAL if journalled else None
-    how = {argument.name: options[argument.name] for argument in ARGUMENTS if argument.group != ALGORITHM}
-    how = {name: value for name, value in how.items() if value is not None} | {"progress": progress, "journal": journal}
-    learner = named_learner(sampler, chosen | {"rng": options["seed"]})
-    if isinstance(learner, SelfStopping):
-        if options["certificate"]:
-            raise ValueError("certificate: expected a run with covers, got a self-stopping run")
-        if "max_policies" in how:
-            raise ValueError(f"max_policies: expected none with a self-stopping run, got {how['max_policies']}")
+    if options["out"] is not None and options.get("arithmetic") in (None, "float64"):
+        how["journal"] = options["out"] / JOURNAL
     learner.resources(**how)  # refuses wrong ones before a directory is claimed
-    return Job(command, subject, learner, how, options, progress)
+    return Job(said, subject, learner, how, options, progress)
 
 
-OPTIONS = {"journal": "out"} | {argument.name: argument.name for argument in (*ARGUMENTS, *SAMPLING)}
-"""Arguments of `DMQ`, and the options that give them."""
+def options_of(arguments: Iterable[str]) -> dict[str, str]:
+    """Return the options that give these arguments: those of their names."""
+    return {"journal": "out"} | {name: name for name in arguments}
 
 
 def with_flags(message: str, options: Mapping[str, str]) -> str:
-    """Return an error message with the arguments that it begins with replaced by their options."""
+    """Return an error message with the arguments that it begins with replaced by the options that give them."""
     names, colon, rest = message.partition(": ")
     flags = [f"--{options[name].replace('_', '-')}" for name in names.split(", ") if name in options]
     return ", ".join(flags) + colon + rest if len(flags) == len(names.split(", ")) else message
@@ -232,7 +251,7 @@ def finish(job: Job) -> int:
     options, progress = job.options, job.progress
     with signals.held():
         try:
-            result, code = learn(job.learner, job.how)
+            result, code = learned(job.learner, job.how)
         except (JournalError, OSError) as error:
             return usage_error(f"{job.command}: {told(error)}")
         if progress is not None:
@@ -260,7 +279,7 @@ def progress_line(horizon: int) -> ProgressLine:
 
 
 @output_apart()
-def learn(learner: DMQ | SelfStopping, how: dict[str, Any]) -> tuple[Result, int]:
+def learned(learner: DMQ | SelfStopping, how: dict[str, Any]) -> tuple[Result, int]:
     """Run to the end or to the first SIGINT or SIGTERM; return the result so far and the exit code."""
     from dmq_fast.engine.journal import JournalError
     from dmq_fast.results.result import COMPLETE
@@ -309,7 +328,7 @@ def described(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]
         say_where()
         code = FAILED
     summary = summarise(job.subject, job.learner, result, worth or appraise(env, None, 0, stream), job.options)
-    if job.options["certificate"]:
+    if job.options.get("certificate"):
         found = signals.attempt(lambda: certificate(result, tables_of(env)))
         if found is not None:
             summary["certificate"] = found

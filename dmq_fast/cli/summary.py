@@ -50,7 +50,7 @@ def summarise(
         "dimension": sampler.dimension,
         "algorithm": "dmq" if isinstance(learner, DMQ) else "self-stopping",
         "parameters": result.parameters,
-        "sampler": options["sampler"] if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
+        "sampler": (options.get("sampler") or "rollout") if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
         "arithmetic": sampler.arithmetic.name,
         "seed": options["seed"],
         "status": result.status,
@@ -77,13 +77,19 @@ def summary_table(summary: dict[str, Any]) -> str:
     return f"{text}\n\n{certificate_table.table(summary['certificate'])}" if "certificate" in summary else text
 
 
+PROMISES = {
+    "finished": "finished: a policy passed its test",
+    "ended": "ended: N and R were set by hand, which promises nothing about the policy",
+}
+"""What the statuses of runs that came to their own end mean."""
+
 PRINTED = {"R": "ratio", "eps_r": "eps_r", "ridge": "ridge"}
 """Names of constants in the table, and their keys."""
 
 
 def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of each line of a summary."""
-    from dmq_fast.named import class_text
+    from dmq_fast.learners.named import class_text
 
     given = summary["environment_parameters"].items()
     described = " ".join(f"{key}={value}" for key, value in given if value is not None)
@@ -104,7 +110,7 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         digits = summary.get("arithmetic", "float64")
         extended = "" if digits == "float64" else f", {digits}" if digits == "rational" else f", {digits} digits"
         yield "sampler", summary["sampler"] + extended
-    yield "status", summary["status"]
+    yield "status", PROMISES.get(summary["status"], summary["status"])
     yield from value_rows(summary)
     by_purpose = summary["counts"]["trajectories"]
     yield "trajectories", f"{summary['n_trajectories']:,}   " + amounts_text(by_purpose, "{:,}")
@@ -134,9 +140,10 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if stopping["mean_return"] is not None:
         low, high = stopping["interval"]
         yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.3f}, {high:.3f}]"
-        yield "may be missed", f"{max(stopping['gaps']):.3g}, loss quantile {stopping['loss_quantile']:.3g}"
-        yield "largest v", f"{max(stopping['largest_v']):.3g} (1 / visits, on the path of the policy)"
-    yield "rarest outcome", f"chance {stopping['p_min']:g}"
+        unseen, noise = max(stopping["gaps"]), stopping["loss_quantile"]
+        yield "upper bounds", f"unseen outcomes {unseen:.3g}, noise {noise:.3g} (together at most epsilon)"
+        yield "least visited", f"{1 / max(stopping['largest_v']):,.0f} visits, on the policy's path"
+    yield "outcomes considered", f"probability >= {stopping['p_min']:g}"
 
 
 def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:

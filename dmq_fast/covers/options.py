@@ -38,19 +38,19 @@ class Options:
         Repeat Algorithm 3 until a whole pass has no True, repeat Algorithm 2 on the first level until one run has none,
         and test the returned policy itself. The paper makes a single pass.
     accumulate : bool
-        When the oracle returns True, add the M2 of that call to S_h' = sum over pi in Pi_h' of M_pi. The paper draws
-        D_h' anew. With this option det(S_h' + eps_r I) grows by a factor of at least 1 + R each time, on every sample
-        path, and |Pi_h'| never exceeds `theory.sure_cover_bound`.
+        Add the M2 of each True to S_h' = sum over pi in Pi_h' of M_pi. The paper draws D_h' anew. With this option
+        det(S_h' + eps_r I) grows by a factor of at least 1 + R each time, on every sample path, and |Pi_h'| never
+        exceeds `theory.sure_cover_bound`.
     reuse : bool
-        The last pass of Algorithm 3 on (h, a) draws N trajectories of every pi_h^a with its current tail, the greedy
-        rules after level h. Use them as the regression data of Algorithm 2, and their states of level h as D_h. The
-        regression data are then not independent: which policies are added depends on trajectories that are fitted
-        later. By a self-normalised bound, this costs at most a factor |Pi_h| in N.
+        Use the trajectories that the last pass of Algorithm 3 on (h, a) draws, N of every pi_h^a with the greedy rules
+        after level h, as the regression data of Algorithm 2, and their states of level h as D_h. The regression data
+        are then not independent: which policies are added depends on trajectories that are fitted later. By a
+        self-normalised bound, this costs at most a factor |Pi_h| in N.
     memo : bool
-        A policy that was checked before has the same distribution now: test its earlier moments again, and draw only
-        policies whose tail has changed. Policies are the same if their rules are, or where the sampler enumerates the
-        states, if their actions in all states are. No policy is drawn twice, so a noisy draw stays: N must be large
-        enough. Without `accumulate`, D_h' is drawn anew after a True, and the moments of that True too.
+        Draw with no policy a second time: a policy that was checked before has the same distribution now, so test its
+        earlier moments again. Policies are the same if their rules are, or where the sampler enumerates the states, if
+        their actions in all states are. A noisy draw stays, so N must be large enough. Without `accumulate`, D_h' is
+        drawn anew after a True, and the moments of that True too.
     oracle : {"value", "decision"}
         Compute and record the v of the paper, a top eigenvalue; or decide v >= eps_t by one factorisation alone. The
         answers are the same: where rounding of v could change the answer, the factorisation decides.

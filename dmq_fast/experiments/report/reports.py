@@ -54,7 +54,7 @@ from dmq_fast.experiments.report.page import (
 )
 from dmq_fast.experiments.report.panels import panels_of
 from dmq_fast.experiments.sweeps.runs import FAILURES
-from dmq_fast.named import class_text
+from dmq_fast.learners.named import class_text
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.result import DMQResult, SelfStoppingResult
 from dmq_fast.theory.certificate import certificate
@@ -252,7 +252,7 @@ def stopping_tables(result: SelfStoppingResult, summary: Mapping[str, Any]) -> s
     left = {
         "horizon H, actions K, dimension d": f"{summary['horizon']}, {summary['n_actions']}, {summary['dimension']}",
         "ε, δ": f"{given['epsilon']:g}, {given['delta']:g}",
-        "rarest outcome that was looked for": f"chance {stopping['p_min']:g}",
+        "outcomes considered": f"probability >= {stopping['p_min']:g}",
         "why it stopped": stopping["reason"],
         "mean return of the final test": "none was passed" if mean is None else f"{mean:.4g}",
         "value of the policy, confidence 1 − δ": f"[{low:.3f}, {high:.3f}]",

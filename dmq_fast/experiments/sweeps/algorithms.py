@@ -29,7 +29,7 @@ import contextlib
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
@@ -38,16 +38,16 @@ import numpy as np
 from dmq_fast import baselines
 from dmq_fast._support.described import Parameter, summary_of
 from dmq_fast._support.described import parameters_of as of_function
+from dmq_fast._support.imported import imported
 from dmq_fast._support.names import suggestion
-from dmq_fast.arguments import ARGUMENTS, NOT_IN_SWEEPS, SAMPLING, variant_of
 from dmq_fast.baselines import Baseline, BaselineResult, TablePolicy
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.learner import LOGGER as LEARNING
 from dmq_fast.environments import CompiledEnv, FiniteMDP
-from dmq_fast.learners import DMQ
-from dmq_fast.named import imported, named_class, named_learner, named_sampler
+from dmq_fast.learners import DMQ, SelfStopping
+from dmq_fast.learners.named import LEARNERS, decisions_of, named_learner
 from dmq_fast.policy import Policy
-from dmq_fast.results.result import COMPLETE, DMQResult, Result, SelfStoppingResult
+from dmq_fast.results.result import COMPLETE, DMQResult
 from dmq_fast.samplers import BatchEnvironment, Sampler
 
 __all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "describe", "find", "parameters_of"]
@@ -109,18 +109,16 @@ class Algorithm(Protocol):
 Factory = Callable[..., Algorithm]
 
 
-class DMQAlgorithm:
-    """DMQ as an `Algorithm`."""
+class LearnerAlgorithm:
+    """`SelfStopping` or `DMQ` as an `Algorithm`."""
 
-    def __init__(self, env: Environment, settings: dict[str, Any]) -> None:
-        self.env, self.settings = env, settings
-        self.warnings = named_learner(env, settings).warnings()  # wrong settings are refused before the sweep begins
+    def __init__(self, learner: SelfStopping | DMQ) -> None:
+        self.learner, self.warnings = learner, learner.warnings()
 
     def learn(self, budget: Budget) -> Outcome:
-        """Run `DMQ.learn`, without its log: a sweep says once what it would say in every run."""
-        learner = named_learner(self.env, self.settings)
+        """Learn, without a log: a sweep says once what it would say in every run."""
         with unlogged():
-            result: Result = learner.learn(max_trajectories=budget.max_trajectories, max_seconds=budget.max_seconds)
+            result = self.learner.learn(max_trajectories=budget.max_trajectories, max_seconds=budget.max_seconds)
         details: dict[str, Any] = {"parameters": result.parameters}
         if isinstance(result, DMQResult):
             details |= {
@@ -129,14 +127,14 @@ class DMQAlgorithm:
                 "function_class": result.function_class,
                 "cover_sizes": list(result.cover_sizes),
             }
-        elif isinstance(result, SelfStoppingResult):
+        else:
             details |= {"mode": result.mode, "stopping": result.stopping}
         return replace(Outcome.of(result), details=details)
 
 
 @contextlib.contextmanager
 def unlogged() -> Iterator[None]:
-    """Drop the warnings that `DMQ.learn` logs in this thread."""
+    """Drop the warnings that learners log in this thread."""
     thread = threading.get_ident()
 
     def keep(record: logging.LogRecord) -> bool:
@@ -149,44 +147,30 @@ def unlogged() -> Iterator[None]:
         LEARNING.removeFilter(keep)
 
 
-class DMQFactory:
-    """Makes `DMQAlgorithm` from the parameters of `dmq_fast.arguments`, which sweeps and the shell share."""
+class LearnerFactory:
+    """Makes a `LearnerAlgorithm` from the arguments of `SelfStopping` or `DMQ` that a text can give."""
 
-    __signature__ = inspect.Signature(
-        [
-            *(inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD) for first in ("env", "seed")),
-            *(
-                inspect.Parameter(argument.name, inspect.Parameter.KEYWORD_ONLY, default=argument.default)
-                for argument in (*SAMPLING, *ARGUMENTS)
-                if argument.name not in NOT_IN_SWEEPS
-            ),
-        ]
-    )
+    def __init__(self, name: str) -> None:
+        self.name, self.kind = name, LEARNERS[name]
+        # From the complete signature, a sweep refuses unknown parameters and stores the defaults.
+        self.__signature__ = signature_of(
+            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
+            for one in decisions_of(name)
+        )
 
-    def __call__(
-        self,
-        env: Environment,
-        seed: int | np.random.SeedSequence,
-        *,
-        sampler: str = "rollout",
-        arithmetic: str | int | None = None,
-        function_class: str | None = None,
-        **parameters: Any,
-    ) -> DMQAlgorithm:
-        """Return the algorithm with the sampler and the function class of these names."""
-        settings = parameters | {"function_class": named_class(function_class), "rng": seed}
-        return DMQAlgorithm(named_sampler(sampler, env, arithmetic), settings)
+    def __call__(self, env: Environment, seed: int | np.random.SeedSequence, **parameters: Any) -> LearnerAlgorithm:
+        """Return the algorithm."""
+        return LearnerAlgorithm(named_learner(self.name, env, parameters | {"rng": seed}))
 
-    def used(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters that a run uses, with its variant; as they are where they do not go together."""
-        variants = {argument.name: argument.variants for argument in ARGUMENTS}
-        own = {name: value for name, value in parameters.items() if name in variants}
-        try:
-            variant = variant_of(parameters["variant"], own)
-        except ValueError:  # the run refuses them, too
-            return parameters
-        left_out = {name for name in own if variant not in variants[name]}
-        return {name: value for name, value in parameters.items() if name not in left_out} | {"variant": variant}
+    def __reduce__(self) -> tuple[type[LearnerFactory], tuple[str]]:
+        """Pickle the factory by the name of its learner."""
+        return LearnerFactory, (self.name,)
+
+
+def signature_of(parameters: Iterable[inspect.Parameter]) -> inspect.Signature:
+    """Return the signature of a factory with these parameters."""
+    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("env", "seed")]
+    return inspect.Signature([*first, *parameters])
 
 
 class BaselineAlgorithm:
@@ -251,10 +235,8 @@ class BaselineFactory:
         self.kind = kind = baselines.REGISTRY[name]
         own = inspect.signature(kind).parameters.values()
         common = inspect.signature(Baseline).parameters
-        # From the complete signature, a sweep refuses unknown parameters and stores the defaults.
-        self.__signature__ = inspect.Signature(
+        self.__signature__ = signature_of(
             [
-                *(inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD) for first in ("env", "seed")),
                 *(common[shared] for shared in ("n_episodes", "checkpoints", "n_evaluation")),
                 *(parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY),
             ]
@@ -271,7 +253,31 @@ class BaselineFactory:
         return BaselineFactory, (self.kind.name,)
 
 
-REGISTRY: dict[str, Factory] = {"dmq": DMQFactory(), **{name: BaselineFactory(name) for name in baselines.REGISTRY}}
+REGISTRY: dict[str, Factory] = {
+    **{name: LearnerFactory(name) for name in LEARNERS},
+    **{name: BaselineFactory(name) for name in baselines.REGISTRY},
+}
+
+
+def upgraded(name: str, given: Collection[str], variant: object) -> bool:
+    """Whether a table of parameters is one of version 0.2.0 that meant the self-stopping run by "dmq"."""
+    return name == "dmq" and (variant == "adaptive" or bool({"epsilon", "delta", "strict", "p_min"} & set(given)))
+
+
+def identity(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return name and parameters of a learner as version 0.2.0 had them: cells keep the hashes of these.
+
+    There both learners were "dmq", and what is a default now had no value.
+    """
+    if name == "dmq":
+        return name, {key: value for key, value in parameters.items() if (key, value) != ("ratio", 2.0)}
+    if name != "self-stopping":
+        return name, parameters
+    defaults = {one.name: one.default for one in decisions_of(name)}
+    kept = {key: value for key, value in parameters.items() if key == "epsilon" or value != defaults[key]}
+    if "mode" in kept:
+        kept["strict"] = kept.pop("mode") == "strict"
+    return "dmq", {"sampler": "rollout", "variant": "adaptive"} | kept
 
 
 def find(name: str) -> Factory:
@@ -294,7 +300,7 @@ def find(name: str) -> Factory:
 def describe(name: str) -> tuple[str, tuple[Parameter, ...]]:
     """Return what an algorithm is, and its parameters with their defaults and meanings.
 
-    They come from signatures and docstrings, those of `DMQ` from `dmq_fast.arguments`.
+    They come from signatures and docstrings.
 
     Raises
     ------
@@ -303,12 +309,8 @@ def describe(name: str) -> tuple[str, tuple[Parameter, ...]]:
     """
     factory = find(name)
     names = list(inspect.signature(factory).parameters)[2:]
-    if isinstance(factory, DMQFactory):
-        arguments = {argument.name: argument for argument in (*SAMPLING, *ARGUMENTS)}
-        return summary_of(DMQ), tuple(
-            Parameter(name, read if isinstance(read := arguments[name].read, type) else str, *arguments[name][2:4])
-            for name in names
-        )
+    if isinstance(factory, LearnerFactory):
+        return summary_of(factory.kind), decisions_of(name)
     if isinstance(factory, BaselineFactory):
         known = {parameter.name: parameter for kind in (Baseline, factory.kind) for parameter in of_function(kind)}
         return summary_of(factory.kind), tuple(known[name] for name in names)

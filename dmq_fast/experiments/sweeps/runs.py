@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
 from dmq_fast._support.files import writable
+from dmq_fast._support.imported import imported
 from dmq_fast._support.json_text import from_json, to_json
 from dmq_fast._support.workers import ending, in_worker
 from dmq_fast._version import __version__
@@ -26,7 +27,7 @@ from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
 from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
-from dmq_fast.named import imported, named_class
+from dmq_fast.learners.named import named_class
 from dmq_fast.results.appraisal import appraise
 from dmq_fast.samplers.base import close
 from dmq_fast.samplers.streams import LAST_CALL

@@ -26,18 +26,22 @@
     max_trajectories = 100_000         # replaces the budget above; may be a list
 
     [[algorithms]]
+    name = "self-stopping"
+    epsilon = [0.05, 0.1]
+    mode = "quick"
+
+    [[algorithms]]
     name = "dmq"
-    eps_s = 0.01
-    function_class = ["finite:scale=2", "my_module:make_class"]
+    function_class = ["finite:eps_s=0.01", "my_module:make_class"]
 
 Each table stands for all combinations of the elements of its lists. Every environment is combined with every algorithm.
 Such a combination is called a cell, and has one run for each seed.
 
-The parameters of the algorithm "dmq" are `sampler` ("rollout", "flow" or "exact"), `arithmetic` of the exact sampler,
-and the arguments of `dmq_fast.DMQ` except `workers` and those that only Python can give. `function_class` is a text:
-"linear" or "finite", with arguments of `LinearClass` and `FiniteClass` as in "finite:scale=2,penalty=FILE.npy", or
-"module:function" for a function that returns a `FunctionClass`. A cell records the names of functions and .npy files,
-not their contents: after a change of their contents, start a new directory.
+The parameters of the algorithm "self-stopping" are the arguments of `dmq_fast.SelfStopping`. Those of "dmq" are
+`sampler` ("rollout", "flow" or "exact"), `arithmetic` of the exact sampler, the arguments of `dmq_fast.DMQ`, and its
+`Options`. `function_class` is a text: "linear" or "finite", with arguments of `LinearClass` and `FiniteClass` as in
+"finite:eps_s=0.01,penalty=FILE.npy", or "module:function" for a function that returns a `FunctionClass`. A cell records
+the names of functions and .npy files, not their contents: after a change of their contents, start a new directory.
 
 The names are checked when the file is read, the values before the first run::
 
@@ -50,7 +54,7 @@ The names are checked when the file is read, the values before the first run::
 >>> len(spec.cells), spec.n_runs
 (6, 150)
 >>> spec.cells[0].algorithm_parameters
-{'sampler': 'rollout', 'n_samples': 100, 'eps_r': 0.01, 'ridge': 0.001, 'variant': 'sound'}
+{'sampler': 'rollout', 'n_samples': 100, 'variant': 'sound', 'ratio': 2.0, 'eps_r': 0.01, 'ridge': 0.001}
 """
 
 from __future__ import annotations
@@ -73,13 +77,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmq_fast._support.checks import integer
+from dmq_fast._support.imported import imported
 from dmq_fast._support.json_text import from_json, not_too_deep, to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Budget, Environment
-from dmq_fast.named import imported
 from dmq_fast.samplers import as_sampler
 from dmq_fast.samplers.base import close
 
@@ -136,12 +140,13 @@ class Cell:
     @functools.cached_property
     def id(self) -> str:
         """Hash of all that a run of the cell depends on, except the seed."""
+        algorithm, algorithm_parameters = algorithms.identity(self.algorithm, self.algorithm_parameters)
         content = [
             self.environment,
             self.environment_parameters,
             self.environment_seed,
-            self.algorithm,
-            self.algorithm_parameters,
+            algorithm,
+            algorithm_parameters,
             [self.budget.max_trajectories, self.budget.max_seconds],
             self.evaluate,
         ]
@@ -198,7 +203,7 @@ class Spec:
             if made[1] is not None:
                 with self.blaming(cell, "algorithms"):
                     algorithm = algorithms.find(cell.algorithm)(made[1], algorithm_seed, **cell.algorithm_parameters)
-                    if isinstance(algorithm, algorithms.DMQAlgorithm):
+                    if isinstance(algorithm, algorithms.LearnerAlgorithm):
                         warned.update(f"of {cell.algorithm}: {warning}" for warning in algorithm.warnings)
         dismiss(made[1])
         for warning, count in warned.items():
@@ -437,19 +442,31 @@ def make_cell(
     if seed is not None and not is_integer(seed.value, 0):
         raise source.error(seed.place, f"expected an integer in [0, 2^63), got {seed.value!r}")
     own = {key: read_budget(source, key, algorithm[key]) for key in BUDGETS if key in algorithm}
-    parameters = complete(source, algorithm, algorithm_parameters, ("name", *BUDGETS))
-    used = getattr(algorithms.find(algorithm["name"].value), "used", None)
+    algorithm = upgraded(algorithm)
     return Cell(
         environment=environment["name"].value,
         environment_parameters=complete(source, environment, environment_parameters, ("name", "seed")),
         environment_seed=None if seed is None else seed.value,
         algorithm=algorithm["name"].value,
-        algorithm_parameters=parameters if used is None else used(parameters),
+        algorithm_parameters=complete(source, algorithm, algorithm_parameters, ("name", *BUDGETS)),
         budget=Budget(**(limits | own)),
         evaluate=evaluate,
         places=places,
         grace=grace,
     )
+
+
+def upgraded(choices: dict[str, Choice]) -> dict[str, Choice]:
+    """Return the parameters of an algorithm, those of version 0.2.0 in their present form."""
+    variant = choices["variant"].value if "variant" in choices else None
+    if not algorithms.upgraded(choices["name"].value, choices, variant):
+        return choices
+    present = {key: choice for key, choice in choices.items() if (key, choice.value) != ("variant", "adaptive")}
+    present["name"] = choices["name"]._replace(value="self-stopping")
+    if "strict" in present:
+        strict = present.pop("strict")
+        present["mode"] = strict._replace(value="strict" if strict.value else "quick")
+    return present
 
 
 def complete(source: Source, choices: dict[str, Choice], parameters: Any, reserved: tuple[str, ...]) -> dict[str, Any]:

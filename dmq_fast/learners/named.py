@@ -1,0 +1,238 @@
+"""Learners as a shell and a TOML file give them: their arguments, and the objects that texts can only name.
+
+The arguments come from signatures and docstrings, so each is described once. `SPELLED` has the few that are no numbers,
+names or booleans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmq_fast._support.checks import one_of
+from dmq_fast._support.described import Parameter, parameters_of
+from dmq_fast._support.imported import imported, one_line
+from dmq_fast.covers.options import VARIANTS, Options
+from dmq_fast.engine.learner import Environment, Learner
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
+from dmq_fast.learners.dmq import DMQ
+from dmq_fast.learners.self_stopping import SelfStopping
+from dmq_fast.samplers import ExactSampler, FlowSampler
+
+__all__ = [
+    "LEARNERS",
+    "class_text",
+    "decisions_of",
+    "named_class",
+    "named_learner",
+    "read_text",
+    "resources_of",
+]
+
+LEARNERS: dict[str, type[DMQ] | type[SelfStopping]] = {"self-stopping": SelfStopping, "dmq": DMQ}
+"""The learners by name."""
+
+NOT_TEXT = ("executor", "journal", "progress", "rng", "env", "tuning")
+"""Arguments that take objects of Python, or that a shell and a sweep give in another way."""
+
+CLASSES: dict[str, tuple[Callable[..., FunctionClass], tuple[str, ...]]] = {
+    "linear": (LinearClass, ("regularizer", "penalty")),
+    "finite": (FiniteClass, ("scale", "eps_s", "eps_t", "regularizer", "penalty")),
+}
+
+NUMBERS = ("scale", "eps_s", "eps_t")
+"""Arguments of function classes that are numbers; the others are arrays."""
+
+
+# ---- Arguments
+
+
+def decisions_of(name: str) -> tuple[Parameter, ...]:
+    """Return the arguments of the learner of a name that a text can give, with those of its sampler and its options.
+
+    An option without a value is that of the variant.
+    """
+    own = offered(LEARNERS[name], ())
+    if name != "dmq":
+        return own
+    options = tuple(one._replace(default=None) for one in offered(Options, ("initial",)))
+    return (*offered(named_sampler, ()), *own, *options)
+
+
+def resources_of(name: str) -> tuple[Parameter, ...]:
+    """Return the arguments of `learn` of the learner of a name that a text can give."""
+    common = {one.name: one for one in offered(Learner.learn, ("self",))}
+    own = offered(LEARNERS[name].learn, ("self",))
+    return tuple(one if one.help else common[one.name] for one in own)
+
+
+def offered(function: Callable[..., Any], but: Collection[str]) -> tuple[Parameter, ...]:
+    """Return the parameters of a function that a text can give, with how to spell those that are objects."""
+    found = parameters_of(function, but=(*NOT_TEXT, *but))
+    return tuple(
+        one._replace(type=str, choices=(), help=f"{one.help} {SPELLED[one.name]}") if one.name in SPELLED else one
+        for one in found
+    )
+
+
+SPELLED = {
+    "initial": "As a text: uniform, fixed, or actions such as 0,1,1,0; several sequences with / between them.",
+    "function_class": "As a text: linear or finite, with arguments as in finite:eps_s=0.01,penalty=FILE.npy, or "
+    "MODULE:FUNCTION, which returns a FunctionClass.",
+}
+"""Arguments of `DMQ` that take objects, and how a text gives them."""
+
+
+def read_text(name: str, text: str) -> Any:
+    """Return the value of an argument that is no number: the actions of `initial`, the digits of `arithmetic`.
+
+    >>> read_text("initial", "fixed"), read_text("initial", "0,1,2/2,1,0"), read_text("arithmetic", "60")
+    ('fixed', [[0, 1, 2], [2, 1, 0]], 60)
+    """
+    if name == "arithmetic":
+        return int(text) if text.isdecimal() else text
+    if name != "initial" or text in ("uniform", "fixed"):
+        return text
+    try:
+        return [[int(action) for action in sequence.split(",")] for sequence in text.split("/")]
+    except ValueError:
+        raise ValueError(f"expected uniform, fixed, or actions such as 0,1,2, got {text!r}") from None
+
+
+# ---- Objects
+
+
+def named_learner(name: str, env: Environment, given: Mapping[str, Any]) -> DMQ | SelfStopping:
+    """Return the learner of a name with these arguments: those of `decisions_of`, and `rng`. None is a default."""
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if name == "self-stopping":
+        return SelfStopping(env, **chosen)
+    env = named_sampler(env, **{key: chosen.pop(key) for key in ("sampler", "arithmetic") if key in chosen})
+    options = {one.name: chosen.pop(one.name) for one in offered(Options, ("initial",)) if one.name in chosen}
+    if options:
+        if options.get("reuse") or not env_in_float64(env):  # which both imply
+            options = {"mixture": "stratified"} | options
+        variant = one_of("variant", chosen.get("variant", "sound"), VARIANTS)
+        chosen["variant"] = replace(VARIANTS[variant], **options)
+    if "function_class" in chosen:
+        chosen["function_class"] = named_class(chosen["function_class"])
+    return DMQ(env, **chosen)
+
+
+def env_in_float64(env: Environment) -> bool:
+    """Whether trajectories are counted in float64."""
+    return not isinstance(env, ExactSampler) or env.arithmetic.is_float64
+
+
+def named_sampler(env: Environment, sampler: str = "rollout", arithmetic: str | int | None = None) -> Environment:
+    """Return the sampler of a name on an environment; the environment itself, which `DMQ` takes, for "rollout".
+
+    Parameters
+    ----------
+    env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+        A FiniteMDP for all samplers but "rollout".
+    sampler : {"rollout", "flow", "exact"}
+        Simulated trajectories; or counts of any number of them; or expectations. The last two need a FiniteMDP.
+    arithmetic : str or int, optional
+        Of the exact sampler: rational, or a number of decimal digits, for constants below the resolution of float64.
+
+    Raises
+    ------
+    ValueError
+        If there is no such sampler, or it does not go with the environment or the arithmetic.
+    """
+    one_of("sampler", sampler, ("rollout", "flow", "exact"))
+    if arithmetic is not None and sampler != "exact":
+        raise ValueError(f"arithmetic: expected only with the sampler exact, got {arithmetic} with {sampler}")
+    if sampler == "rollout":
+        return env
+    if not isinstance(env, FiniteMDP):
+        raise ValueError(f"sampler: {sampler} needs a FiniteMDP, got {type(env).__name__}")
+    return FlowSampler(env) if sampler == "flow" else ExactSampler(env, "float64" if arithmetic is None else arithmetic)
+
+
+def named_class(text: str | None) -> FunctionClass | None:
+    """Return the function class that a text describes; None for None.
+
+    Parameters
+    ----------
+    text : str or None
+        "linear" or "finite", alone or with arguments of `LinearClass` and `FiniteClass`: numbers, or .npy files that
+        hold arrays, as in "finite:scale=2,penalty=penalty.npy". Otherwise "module:function", where the function takes
+        no arguments and returns a `FunctionClass`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the text describes no function class; the message begins with "function_class".
+
+    Examples
+    --------
+    >>> named_class("linear")
+    LinearClass()
+    >>> named_class("finite:scale=2")
+    FiniteClass(scale=2.0)
+    """
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise TypeError(f"function_class: expected a text such as 'finite:scale=2', got {text!r}")
+    name, colon, rest = text.partition(":")
+    if name in CLASSES:
+        kind, known = CLASSES[name]
+        parts = re.split(r",(?=\w+=)", rest) if colon else []
+        try:
+            return kind(**dict(class_argument(part, known) for part in parts))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"function_class: {name}: {error}") from error
+    if not colon:
+        raise ValueError(
+            f"function_class: expected {', '.join(CLASSES)} or module:function, got {text!r}; arguments are written as "
+            "in finite:scale=2,penalty=FILE.npy"
+        )
+    function = imported("function_class", text)
+    try:
+        made = function()
+    except Exception as error:  # whatever the function does
+        raise ValueError(f"function_class: {text}() failed: {one_line(error)}") from error
+    if not isinstance(made, FunctionClass) or isinstance(made, type):
+        raise TypeError(f"function_class: expected {text}() to return a FunctionClass, got {made!r}")
+    return made
+
+
+def class_argument(text: str, known: tuple[str, ...]) -> tuple[str, Any]:
+    """Read KEY=VALUE, where VALUE is a number or names a .npy file."""
+    key, equals, value = text.partition("=")
+    if not equals or key not in known:
+        raise ValueError(f"expected KEY=VALUE with KEY among {', '.join(known)}, got {text!r}")
+    if key in NUMBERS:
+        try:
+            return key, float(value)
+        except ValueError:
+            raise ValueError(f"{key}: expected a number, got {value!r}") from None
+    if not value.endswith(".npy"):
+        raise ValueError(f"{key}: expected a file that ends in .npy, got {value!r}")
+    if not Path(value).is_file():
+        raise ValueError(f"{key}: there is no file {value}")
+    try:
+        return key, np.load(value, allow_pickle=False)
+    except Exception as error:  # NumPy raises many kinds of errors on damaged files
+        raise ValueError(f"{key}: {value} cannot be read: {one_line(error)}") from error
+
+
+def class_text(described: Mapping[str, Any]) -> str:
+    """Return the description of a function class, as `FunctionClass.describe` gives it, on one line.
+
+    >>> class_text(named_class("finite:scale=2").describe())
+    'finite, scale = 2.0'
+    """
+    given = {key: value for key, value in described.items() if key != "name" and value is not None}
+    # Digests of arrays are shortened.
+    shown = [f"{key} = {value[:12] if isinstance(value, str) else value}" for key, value in given.items()]
+    return ", ".join([described["name"], *shown])
