@@ -36,9 +36,9 @@ from fuzz_files import (
 )
 
 from dmq_fast import cli, experiments
-from dmq_fast.arguments import ARGUMENTS, SAMPLING
 from dmq_fast.cli.exit_codes import FAILED, FINISHED, NOT_SAVED, OUT_OF_BUDGET, USAGE
 from dmq_fast.environments import registry
+from dmq_fast.learners.named import decisions_of, resources_of
 
 Generator = np.random.Generator
 
@@ -64,17 +64,17 @@ SMALL = {"int": (1, 2, 3, 4), "float": (0.1, 0.5, 1.0, 2.0)}
 
 @functools.cache
 def places() -> Path:
-    """A directory with a saved run, an adaptive one, a sweep and other files, which inputs copy."""
+    """A directory with a saved run, a self-stopping one, a sweep and other files, which inputs copy."""
     home = folder() / "places"
     home.mkdir()
     runs = {
-        "run": ["lock", "--horizon", "3", "--n-actions", "2", "--n-samples", "3"],
-        "adaptive": ["chain", "--horizon", "3", "--epsilon", "0.5"],
-        "cut": ["lock", "--horizon", "3", "--n-actions", "2", "--n-samples", "3", "--max-trajectories", "30"],
+        "run": ["run", "lock", "--horizon", "3", "--n-actions", "2", "--n-samples", "3"],
+        "adaptive": ["learn", "chain", "--horizon", "3", "--epsilon", "0.5"],
+        "cut": ["run", "lock", "--horizon", "3", "--n-actions", "2", "--n-samples", "3", "--max-trajectories", "30"],
     }
     with quiet():
         for name, arguments in runs.items():
-            cli.main(["run", *arguments, "--out", str(home / name), "--json"])
+            cli.main([*arguments, "--out", str(home / name), "--json"])
     experiments.sweep(SWEEP, home / "sweep", workers=0)
     (home / "spec.toml").write_text(SPECS[1])
     (home / "tiny.toml").write_text(
@@ -185,7 +185,7 @@ ENVIRONMENTS = {
 
 
 def run_command(rng: Generator) -> None:
-    """``dmq-fast run``."""
+    """``dmq-fast learn`` and ``dmq-fast run``."""
     name = pick(rng, list(ENVIRONMENTS))
     arguments = [name, *ENVIRONMENTS[name]]
     if rng.random() < 0.1:
@@ -195,13 +195,13 @@ def run_command(rng: Generator) -> None:
         ]
         if rng.random() < 0.5:
             arguments += ["--make", pick(rng, ("size=3", "size=x", "size", "size=[[]]", "sise=3", "=", "size=null"))]
-    adaptive = rng.random() < 0.2
-    arguments += ["--epsilon", "0.5"] if adaptive else ["--n-samples", "3"]
+    learner = "self-stopping" if rng.random() < 0.2 else "dmq"
+    arguments += ["--n-samples", "3"] if learner == "dmq" else ["--epsilon", "0.5"]
     arguments += ["--max-trajectories", "2000", "--evaluate", "5", "--quiet"]
     for _ in range(int(pick(rng, (0, 1, 1, 2, 3)))):
-        known = [one for one in (*ARGUMENTS, *SAMPLING) if one.name not in ("workers", "max_trajectories")]
-        one = pick(rng, known)
-        arguments += option_of(rng, one.name, one.read, one.choices)
+        given = (*decisions_of(learner), *resources_of(learner))
+        one = pick(rng, [one for one in given if one.name not in ("workers", "max_trajectories")])
+        arguments += option_of(rng, one.name, one.type, one.choices)
     if rng.random() < 0.3:
         mine = registry.describe().get(name, ())
         if mine:
@@ -229,7 +229,11 @@ def run_command(rng: Generator) -> None:
     with fresh(copied) as home:
         if "--env-file" in arguments and rng.random() < 0.3:
             (home / "env.py").write_bytes(broken_bytes(rng, (home / "env.py").read_bytes()))
-        run(["run", *arguments], OUT_OF_BUDGET, *((FAILED,) if "--check" in arguments else ()))
+        run(
+            ["run" if learner == "dmq" else "learn", *arguments],
+            OUT_OF_BUDGET,
+            *((FAILED,) if "--check" in arguments else ()),
+        )
 
 
 def break_files(rng: Generator, directory: Path) -> None:
@@ -271,8 +275,8 @@ def resume_command(rng: Generator) -> None:
     name = pick(rng, ("run", "cut", "cut", "adaptive", "empty", "text.txt", "sweep", "nothing", ""))
     arguments = [name]
     for _ in range(int(pick(rng, (0, 0, 1, 2)))):
-        one = pick(rng, [one for one in ARGUMENTS if one.group == "budgets"])
-        arguments += option_of(rng, one.name, one.read)
+        one = pick(rng, [one for one in resources_of("dmq") if one.name != "workers"])
+        arguments += option_of(rng, one.name, one.type)
     if rng.random() < 0.2:
         arguments.insert(
             int(rng.integers(len(arguments) + 1)), pick(rng, ("--json", "--quiet", "--out", "x", "--help"))

@@ -1,6 +1,7 @@
 """The command line, as a user types it."""
 
 import inspect
+import itertools
 import json
 import logging
 import os
@@ -19,6 +20,7 @@ from dmq_fast import cli
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast.cli.run import progress_line
 from dmq_fast.experiments.sweeps import algorithms
+from dmq_fast.learners.named import decisions_of, resources_of
 
 
 def test_run_prints_a_table_a_person_can_read(run):
@@ -30,6 +32,24 @@ def test_run_prints_a_table_a_person_can_read(run):
     assert "level 0: 1\n" in out
     assert "levels 1 to 19: 2\n" in out
     assert re.search(r"time +[\d.e-]+ s +rollouts", out)
+
+
+def test_learn_says_what_its_result_promises(run):
+    code, out, err = run("learn", "lock", "--horizon", 8, "--mode", "quick", "--p-min", 0.2, "--delta", 0.1)
+    assert (code, err) == (0, "")
+    for row in (
+        "self-stopping         epsilon = 0.05, delta = 0.1, p_min = 0.2, seed = 0",
+        "status                finished: a policy passed its test",
+        "least visited         .* visits, on the policy's path",
+        "upper bounds          unseen outcomes 0.* noise 0 .together at most epsilon.",
+        "outcomes considered   probability >= 0.2",
+    ):
+        assert re.search(f"^{row}$", out, re.MULTILINE), row
+    lock = dmq.environments.combination_lock(8, rng=0)
+    result = dmq.SelfStopping(lock, delta=0.1, mode="quick", p_min=0.2, rng=0).learn()
+    command = "learn lock --horizon 8 --mode quick --p-min 0.2 --delta 0.1 --json"
+    summary = json.loads(run(*command.split())[1])
+    assert summary["counts"] == result.counts and summary["stopping"] == result.stopping
 
 
 def test_json_is_one_object_with_the_promised_keys(run):
@@ -44,40 +64,38 @@ def test_json_is_one_object_with_the_promised_keys(run):
     assert summary["n_trajectories"] == dmq.DMQ(env, n_samples=30, rng=3).learn().n_trajectories
 
 
-@pytest.mark.parametrize(
-    "name", ["lock --horizon 4", "chain --horizon 4", "deep-sea --size 4", "river-swim --horizon 4", "linear-q",
-             "decoy --horizon 4", "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --make map_name=4x4"]
-)  # fmt: skip
-@pytest.mark.parametrize("variant", ["sound", "frugal", "paper"])
-def test_every_environment_runs(run, name, variant):
-    code, out, err = run("run", *name.split(), "--variant", variant, "--n-samples", 20, "--json")
-    summary = json.loads(out)
-    known = [warning for warning in summary["warnings"] if "R = 2 >= K = 2" in warning]
-    assert (code, err) == (0, "".join(f"warning: {warning}\n" for warning in known))
-    assert summary["variant"] == variant
-    assert 0.0 <= summary["value"] <= summary["optimal_value"] + 1e-12
+def test_every_environment_runs(run):
+    lake = "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --make map_name=4x4"
+    sized = [f"{name} --horizon 4" for name in ("lock", "chain", "river-swim", "decoy")]
+    names = [*sized, "deep-sea --size 4", "linear-q", lake]
+    for name, variant in zip(names, itertools.cycle(["sound", "frugal", "paper"]), strict=False):
+        code, out, err = run("run", *name.split(), "--variant", variant, "--n-samples", 20, "--json")
+        summary = json.loads(out)
+        known = [warning for warning in summary["warnings"] if "R = 2 >= K = 2" in warning]
+        assert (code, err) == (0, "".join(f"warning: {warning}\n" for warning in known)), name
+        assert summary["variant"] == variant
+        assert 0.0 <= summary["value"] <= summary["optimal_value"] + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("name", "shift"),
-    [
-        ("cart-pole --horizon 8 --order 1", 0.0),
-        ("mountain-car --horizon 8 --features tiles --order 4", 1.0),
-        ("gym:CartPole-v1 --horizon 8 --order 1", 0.0),
-        ("gym:MountainCar-v0 --horizon 8 --features rbf", 1.0),
-        ("gym:CartPole-v1 --horizon 8 --order 1 --reward-shift 0.5 --reward-scale 0.05", 0.5),
-    ],
-)
-def test_values_of_environments_without_tables_are_estimated(run, name, shift):
+ESTIMATED = {
+    "cart-pole --horizon 8 --order 1": 0.0,
+    "mountain-car --horizon 8 --features tiles --order 4": 1.0,
+    "gym:MountainCar-v0 --horizon 8 --features rbf": 1.0,
+    "gym:CartPole-v1 --horizon 8 --order 1 --reward-shift 0.5 --reward-scale 0.05": 0.5,
+}
+
+
+def test_values_of_environments_without_tables_are_estimated(run):
     options = "--n-samples 10 --max-trajectories 300 --evaluate 40 --json"
-    code, out, err = run("run", *name.split(), *options.split())
-    assert (code, err) == (3, "")
-    summary = json.loads(out)
-    assert (summary["value_trajectories"], summary["horizon"], summary["optimal_value"]) == (40, 8, None)
-    scale = summary["environment_parameters"].get("reward_scale", 1 / 8)
-    assert summary["original_value"] == pytest.approx(summary["value"] / scale - 8 * shift)
-    # CartPole never ends within 8 steps, MountainCar never arrives.
-    assert summary["original_value"] == pytest.approx(-8.0 if shift == 1.0 else 8.0)
+    for name, shift in ESTIMATED.items():
+        code, out, err = run("run", *name.split(), *options.split())
+        assert (code, err) == (3, "")
+        summary = json.loads(out)
+        assert (summary["value_trajectories"], summary["horizon"], summary["optimal_value"]) == (40, 8, None)
+        scale = summary["environment_parameters"].get("reward_scale", 1 / 8)
+        assert summary["original_value"] == pytest.approx(summary["value"] / scale - 8 * shift)
+        # CartPole never ends within 8 steps, MountainCar never arrives.
+        assert summary["original_value"] == pytest.approx(-8.0 if shift == 1.0 else 8.0)
 
 
 def test_a_table_can_be_left_aside(run):
@@ -94,6 +112,7 @@ def test_a_table_can_be_left_aside(run):
     }  # fmt: skip
 
 
+@pytest.mark.slow  # tests/test_parallel.py has the processes
 def test_workers_of_environments_in_python_are_processes_and_change_nothing(run):
     # Blocks of 256 episodes, so that N = 300 is shared.
     command = "gym:CartPole-v1 --horizon 4 --order 1 --n-samples 300 --max-trajectories 2000 --evaluate 0 --json"
@@ -290,109 +309,117 @@ def test_a_budget_exits_with_3_and_reports(run):
     assert "max_trajectories" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("run", "expected the name of an environment"),
-        ("run lokc --horizon 3", "did you mean 'lock'"),
-        ("run lock", "--horizon"),
-        ("run lock --horizon five", "expected an integer, got 'five' (see dmq-fast run lock --help)"),
-        ("run lock --horizon 3 --epsilon x", "argument --epsilon: expected a number, got 'x'"),
-        ("run lock --horizon 0", "dmq-fast run lock: --horizon: expected an integer >= 1, got 0"),
-        ("run lock --horizon 3 --ratio -1", "ratio"),
-        ("run lock --horizon 3 --nonsense 1", "nonsense"),
-        ("run lock --horizon 3 --n-sample 1", "n-sample"),
-        ("run lock --horizon 3 --seed -1", "--seed: expected an integer >= 0, got '-1'"),
-        ("run lock --horizon 3 --sampler batch", "sampler"),
-        (
-            "run lock --horizon 3 --arithmetic 60",
-            "--arithmetic: expected only with the sampler exact, got 60 with rollout",
-        ),
-        ("run lock --horizon 3 --sampler exact --arithmetic 5", "arithmetic: expected at least 20 digits, got 5"),
-        ("run lock --horizon 3 --sampler exact --arithmetic x", "or a number of digits, got 'x'"),
-        ("run lock --horizon 3 --final 1.5", "final"),
-        ("run gym:NoSuch-v0 --horizon 3", "NoSuch"),
-        ("run gym:CartPole-v1 --horizon 3 --through tables", "without P and initial_state_distrib"),
-        ("run gym:CartPole-v1 --horizon 3 --through walls", "through: expected tables or step, got 'walls'"),
-        ("run gym:CartPole-v1 --horizon 3 --features waves", "features: expected one of fourier, tiles, rbf"),
-        ("run gym:CartPole-v1 --horizon 3 --order 9", "order: expected at most 4,096 features"),
-        ("run gym:CartPole-v1 --horizon 3 --sampler flow", "flow needs a FiniteMDP"),
-        ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
-        ("run gym:Blackjack-v1 --horizon 3", "expected observations in a Box"),
-        ("run gym:FrozenLake-v1 --horizon 3 --reward-shift 1", "--reward-shift: expected none with tables"),
-        ("run gym:FrozenLake-v1 --horizon 3 --through step --order 3", "order: expected none for observations in Disc"),
-        ("run gym:FrozenLake-v1 --horizon 3 --make through=step", "--through"),
-        ("run cart-pole --features waves", "features: expected one of fourier, tiles, rbf, got 'waves'"),
-        ("run cart-pole --order 0", "order: expected an integer >= 1"),
-        ("run mountain-car --sampler exact", "exact needs a FiniteMDP"),
-        ("run gym:FrozenLake-v1", "--horizon"),
-        ("run gym:FrozenLake-v1 --horizon 3 --make slippery", "KEY=VALUE"),
-        ("run gym:FrozenLake-v1 --horizon 3 --make horizon=5", "--horizon"),
-        ("run gym:FrozenLake-v1 --horizon 3 --make map_name=9x9", "9x9"),
-        ("run lock --horizon 3 --function-class finite:eps_t=1e-320 --ratio 1e10", "float64"),
-        ("run lock --horizon 3 --out /proc/nowhere", "nowhere"),
-        ("resume", "DIR"),
-        ("resume /nowhere", "there is no directory /nowhere"),
-        ("run lock --horizon 3 --workers 0", "--workers: expected an integer >= 1"),
-        ("run lock --horizon 3 --ratio 3 --function-class finite:eps_s=1,eps_t=2", "--ratio: expected 2, which Finite"),
-        ("run lock --horizon 3 --initial uniforn", "--initial: expected uniform, fixed, or actions such as 0,1,2, got"),
-        ("run lock --horizon 3 --initial 0,1", "--initial: expected 3 rules, one a level, got 2"),
-        ("run lock --horizon 3 --function-class quadratic", "--function-class: expected linear, finite or module:func"),
-        ("run lock --horizon 3 --function-class finite", "--function-class: expected eps_s or eps_t"),
-        ("run lock --horizon 3 --function-class finite:scale=x", "finite: scale: expected a number, got 'x'"),
-        ("run lock --horizon 3 --function-class linear:scale=2", "with KEY among regularizer, penalty, got 'scale=2'"),
-        (
-            "run lock --horizon 3 --function-class finite:penalty=2",
-            "penalty: expected a file that ends in .npy, got '2'",
-        ),
-        ("run lock --horizon 3 --function-class finite:penalty=no.npy", "penalty: there is no file no.npy"),
-        ("run lock --horizon 3 --function-class no_such_module:make", "cannot be imported: ModuleNotFoundError"),
-        ("run lock --horizon 3 --function-class math:pi", "--function-class: expected a function, and 'math:pi' is fl"),
-        ("run lock --horizon 3 --function-class time:time", "expected time:time() to return a FunctionClass, got"),
-        ("run lock --horizon 3 --function-class math:sqrt", "math:sqrt() failed: TypeError"),
-        ("", "COMMAND"),
-        ("fly", "fly"),
-    ],
-)
-def test_a_wrong_command_line_exits_with_2_and_says_why(run, arguments, words):
-    code, out, err = run(*arguments.split())
-    assert (code, out) == (2, "")
-    assert words in err
-    assert len(err.splitlines()) == 1
+WRONG = [
+    ("run", "expected the name of an environment"),
+    ("run lokc --horizon 3", "did you mean 'lock'"),
+    ("run lock", "--horizon"),
+    ("run lock --horizon five", "expected an integer, got 'five' (see dmq-fast run lock --help)"),
+    ("learn lock --horizon 3 --epsilon x", "argument --epsilon: expected a number, got 'x'"),
+    ("learn lock --horizon 3 --epsilon 1", "dmq-fast learn lock: --epsilon: expected a number in (0, 1), got 1.0"),
+    ("learn lock --horizon 3 --mode fast", "argument --mode: invalid choice: 'fast'"),
+    ("learn lock --horizon 3 --n-samples 5", "unrecognized arguments: --n-samples 5"),
+    ("run lock --horizon 3 --epsilon 0.1", "unrecognized argument --epsilon"),
+    ("learn --epsilon 0.1 lock", "did you mean 'learn lock --epsilon 0.1'?"),
+    ("run lock --horizon 0", "dmq-fast run lock: --horizon: expected an integer >= 1, got 0"),
+    ("run lock --horizon 3 --ratio -1", "ratio"),
+    ("run lock --horizon 3 --nonsense 1", "nonsense"),
+    ("run lock --horizon 3 --n-sample 1", "n-sample"),
+    ("run lock --horizon 3 --seed -1", "--seed: expected an integer >= 0, got '-1'"),
+    ("run lock --horizon 3 --sampler batch", "sampler"),
+    (
+        "run lock --horizon 3 --arithmetic 60",
+        "--arithmetic: expected only with the sampler exact, got 60 with rollout",
+    ),
+    ("run lock --horizon 3 --sampler exact --arithmetic 5", "arithmetic: expected at least 20 digits, got 5"),
+    ("run lock --horizon 3 --sampler exact --arithmetic x", "or a number of digits, got 'x'"),
+    ("run lock --horizon 3 --final 1.5", "final"),
+    ("run gym:NoSuch-v0 --horizon 3", "NoSuch"),
+    ("run gym:CartPole-v1 --horizon 3 --through tables", "without P and initial_state_distrib"),
+    ("run gym:CartPole-v1 --horizon 3 --through walls", "through: expected tables or step, got 'walls'"),
+    ("run gym:CartPole-v1 --horizon 3 --features waves", "features: expected one of fourier, tiles, rbf"),
+    ("run gym:CartPole-v1 --horizon 3 --order 9", "order: expected at most 4,096 features"),
+    ("run gym:CartPole-v1 --horizon 3 --sampler flow", "flow needs a FiniteMDP"),
+    ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
+    ("run gym:Blackjack-v1 --horizon 3", "expected observations in a Box"),
+    ("run gym:FrozenLake-v1 --horizon 3 --reward-shift 1", "--reward-shift: expected none with tables"),
+    ("run gym:FrozenLake-v1 --horizon 3 --through step --order 3", "order: expected none for observations in Disc"),
+    ("run gym:FrozenLake-v1 --horizon 3 --make through=step", "--through"),
+    ("run cart-pole --features waves", "features: expected one of fourier, tiles, rbf, got 'waves'"),
+    ("run cart-pole --order 0", "order: expected an integer >= 1"),
+    ("run mountain-car --sampler exact", "exact needs a FiniteMDP"),
+    ("run gym:FrozenLake-v1", "--horizon"),
+    ("run gym:FrozenLake-v1 --horizon 3 --make slippery", "KEY=VALUE"),
+    ("run gym:FrozenLake-v1 --horizon 3 --make horizon=5", "--horizon"),
+    ("run gym:FrozenLake-v1 --horizon 3 --make map_name=9x9", "9x9"),
+    ("run lock --horizon 3 --function-class finite:eps_t=1e-320 --ratio 1e10", "float64"),
+    ("run lock --horizon 3 --out /proc/nowhere", "nowhere"),
+    ("resume", "DIR"),
+    ("resume /nowhere", "there is no directory /nowhere"),
+    ("run lock --horizon 3 --workers 0", "--workers: expected an integer >= 1"),
+    ("run lock --horizon 3 --ratio 3 --function-class finite:eps_s=1,eps_t=2", "--ratio: expected 2, which Finite"),
+    ("run lock --horizon 3 --initial uniforn", "--initial: expected uniform, fixed, or actions such as 0,1,2, got"),
+    ("run lock --horizon 3 --initial 0,1", "--initial: expected 3 rules, one a level, got 2"),
+    ("run lock --horizon 3 --function-class quadratic", "--function-class: expected linear, finite or module:func"),
+    ("run lock --horizon 3 --function-class finite", "--function-class: expected eps_s or eps_t"),
+    ("run lock --horizon 3 --function-class finite:scale=x", "finite: scale: expected a number, got 'x'"),
+    ("run lock --horizon 3 --function-class linear:scale=2", "with KEY among regularizer, penalty, got 'scale=2'"),
+    (
+        "run lock --horizon 3 --function-class finite:penalty=2",
+        "penalty: expected a file that ends in .npy, got '2'",
+    ),
+    ("run lock --horizon 3 --function-class finite:penalty=no.npy", "penalty: there is no file no.npy"),
+    ("run lock --horizon 3 --function-class no_such_module:make", "cannot be imported: ModuleNotFoundError"),
+    ("run lock --horizon 3 --function-class math:pi", "--function-class: expected a function, and 'math:pi' is fl"),
+    ("run lock --horizon 3 --function-class time:time", "expected time:time() to return a FunctionClass, got"),
+    ("run lock --horizon 3 --function-class math:sqrt", "math:sqrt() failed: TypeError"),
+    ("bench", "BENCHMARK"),
+    ("bench orakel", "orakel"),
+    ("bench oracle --d 0", "--d: expected an integer >= 1, got '0'"),
+    ("bench oracle --d 4,-8", "--d: expected an integer >= 1, got '-8'"),
+    ("bench oracle --d 4,,8", "--d: expected an integer >= 1, got ''"),
+    ("bench oracle --d 2.5", "--d: expected an integer >= 1, got '2.5'"),
+    ("bench oracle --d 1000000", "--d: expected dimensions up to 4096, got 1000000"),
+    ("bench oracle --n 0", "--n: expected an integer >= 1, got '0'"),
+    ("bench oracle --json /nowhere/x.json", "--json: there is no directory /nowhere"),
+    ("bench oracle --json /", "--json: / is a directory"),
+    ("bench oracle --plot /nowhere/x.png", "--plot: there is no directory /nowhere"),
+    ("bench oracle --plot x.bmp", "--plot: expected a file that ends in .png, .pdf or .svg, got x.bmp"),
+    ("", "COMMAND"),
+    ("fly", "fly"),
+]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "--help",
-        "run --help",
-        "resume --help",
-        "run lock --help",
-        "run gym:Taxi-v4 --help",
-        "run cart-pole --help",
-        "run --env-file mine.py:make --help",
-    ],
-)
-def test_help_names_exit_codes(run, arguments):
-    code, out, _ = run(*arguments.split())
-    assert code == 0
-    assert "exit codes" in out
-    if "lock" in arguments:
-        assert "--p-success" in out and "Number of levels H >= 1. Required." in out
+def test_a_wrong_command_line_exits_with_2_and_says_why(run):
+    for arguments, words in WRONG:
+        code, out, err = run(*arguments.split())
+        assert (code, out) == (2, ""), arguments
+        assert words in err and len(err.splitlines()) == 1, (arguments, err)
 
 
-@pytest.mark.parametrize(
-    ("command", "codes"),
-    [
-        *((name, "024") for name in ("envs", "algorithms", "status", "merge", "theory", "report", "bench oracle")),
-        ("run lock", "01234"),
-    ],
-)
-def test_help_names_the_exit_codes_that_the_command_has(run, command, codes):
-    _, out, _ = run(*command.split(), "--help")
-    listed = re.findall(r"^  (\d)    \S", out.partition("exit codes:")[2], re.MULTILINE)
-    assert "".join(listed) == codes
-    assert ("budget" in out.partition("exit codes:")[2]) == ("3" in codes)
+def test_help_names_exit_codes(run):
+    for command, codes in {
+        **dict.fromkeys(("envs", "algorithms", "status", "merge", "theory", "report", "bench oracle"), "024"),
+        **dict.fromkeys(("run", "resume", "run lock", "learn lock", "run gym:Taxi-v4", "run cart-pole"), "01234"),
+        "learn --env-file mine.py:make": "01234",
+        "": "01234",
+    }.items():
+        code, out, _ = run(*command.split(), "--help")
+        listed = re.findall(r"^  (\d)    \S", out.partition("exit codes:")[2], re.MULTILINE)
+        assert (code, "".join(listed)) == (0, codes), command
+        assert ("budget" in out.partition("exit codes:")[2]) == ("3" in codes)
+        if "lock" in command:
+            assert "--p-success" in out and "Number of levels H >= 1. Required." in out
+
+
+def test_help_says_of_every_argument_what_its_docstring_says(run):
+    for command, learner in (("learn", "self-stopping"), ("run", "dmq")):
+        out = " ".join(run(command, "lock", "--help")[1].split())
+        for one in (*decisions_of(learner), *resources_of(learner)):
+            assert f"--{one.name.replace('_', '-')} " in out and one.help[:25] in out.replace("- ", "-"), one.name
+        assert "--max-policies" in out if learner == "dmq" else "--max-policies" not in out
+    every = inspect.signature(dmq.DMQ).parameters.keys() | inspect.signature(dmq.Options).parameters.keys()
+    assert {one.name for one in decisions_of("dmq")} == every - {"env", "rng"} | {"sampler", "arithmetic"}
+    assert {one.name for one in decisions_of("self-stopping")} == {"epsilon", "delta", "mode", "p_min"}
 
 
 def test_envs_lists_what_there_is(run):
@@ -481,24 +508,21 @@ def test_blas_runs_on_one_thread():
     assert done.stdout.split()[-1] == "1", done.stderr
 
 
-@pytest.mark.parametrize("command", [name for _, name, _ in pkgutil.iter_modules(cli.__path__)])
-def test_no_command_imports_numpy_before_its_arguments_are_read(command):
-    done = in_a_new_process(f"import sys, dmq_fast.cli.{command}; assert 'numpy' not in sys.modules")
-    assert done.returncode == 0, done.stderr
+def test_numpy_loads_after_the_arguments_are_read():
+    modules = [f"dmq_fast.cli.{name}" for _, name, _ in pkgutil.iter_modules(cli.__path__)]
+    helps = [["--help"], *([name, "--help"] for name in cli.COMMANDS if name not in ("learn", "run", "resume"))]
+    done = in_a_new_process(
+        f"import sys, {', '.join(modules)}\n"
+        f"for arguments in {[*helps, ['bench', 'oracle', '-h']]!r}:\n"
+        "    try: dmq_fast.cli.main(arguments)\n"
+        "    except SystemExit: print('ended', 'numpy' in sys.modules)\n"
+    )
+    assert done.stdout.count("usage: dmq-fast") == done.stdout.count("ended False") == len(helps) + 1, done.stderr
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], *([name, "--help"] for name in cli.COMMANDS), ["bench", "oracle", "-h"]]
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
 )
-def test_help_does_not_import_numpy(arguments):
-    done = in_a_new_process(
-        f"import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules)); import dmq_fast.cli; "
-        f"dmq_fast.cli.main({arguments!r})"
-    )
-    assert done.stdout.startswith("usage: dmq-fast") and done.stdout.endswith("False\n"), done.stderr
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_with_what_was_learned(tmp_path, number, code):
     command = [sys.executable, "-P", "-m", "dmq_fast", "run", "deep-sea", "--size", "40", "--n-samples", "1000000"]
     out = tmp_path / "out"
@@ -515,6 +539,11 @@ def test_a_signal_ends_the_run_with_what_was_learned(tmp_path, number, code):
     assert process.returncode == code
     assert json.loads(printed)["status"] == "interrupted"
     assert dmq.load(out / "result.npz").status == "interrupted"
+
+
+def some(cases, *quick):
+    """Return names of cases that start processes, of which few are quick."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in cases]
 
 
 # Runs a command that sends itself a signal where it calls the function NAME of its module, and goes on.
@@ -536,14 +565,14 @@ sys.exit(cli.main(sys.argv[1:]))
 LATE = {
     "run described": ("run", "summarise", "run lock --horizon 4 --n-samples 20 --out saved --json", "saved/run.json"),
     "run saved": ("run", "save", "run lock --horizon 4 --n-samples 20 --out saved --json", "saved/result.npz"),
-    "run printed": ("run", "show", "run lock --horizon 4 --epsilon .2 --json", None),
+    "run printed": ("run", "show", "learn lock --horizon 4 --epsilon .2 --json", None),
     "sweep": ("sweep", "rows_of", "sweep spec.toml --out swept --export rows.csv --workers 0 --json", "rows.csv"),
     "bench": ("bench", "write_text", "bench oracle --d 2 --n 1 --json bench.json", "bench.json"),
     "report": ("report", "write_text", "report run", "run/report.html"),
 }
 
 
-@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("name", some(LATE, "run saved"))
 def test_a_signal_after_the_work_takes_nothing_away(run, name, tmp_path):
     module, function, command, saved = LATE[name]
     number, code = (signal.SIGINT, 130) if name == "run saved" else (signal.SIGTERM, 143)
@@ -561,6 +590,7 @@ def test_a_signal_after_the_work_takes_nothing_away(run, name, tmp_path):
         json.loads(ended.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_before_the_work_has_its_exit_code(tmp_path, number, code):
     for module, name, command in (
@@ -748,14 +778,12 @@ def test_no_estimate_where_none_is_wanted(run, mine):
     assert summary["value_trajectories"] == 1 and summary["value_standard_error"] is None
 
 
-@pytest.mark.parametrize(
-    "arguments", ["lock --make horizon=4 --make seed=3", "lock --make horizon=4 --sampler flow", "sampler"]
-)
-def test_values_are_exact_where_there_are_tables(run, mine, arguments):
-    name, *rest = arguments.split()
-    summary = json.loads(run("run", "--env-file", f"{mine}:{name}", *rest, "--json")[1])
-    assert summary["value"] == summary["optimal_value"] == pytest.approx(0.7)
-    assert summary["value_standard_error"] is summary["value_trajectories"] is None
+def test_values_are_exact_where_there_are_tables(run, mine):
+    for arguments in ("lock --make horizon=4 --make seed=3", "lock --make horizon=4 --sampler flow", "sampler"):
+        name, *rest = arguments.split()
+        summary = json.loads(run("run", "--env-file", f"{mine}:{name}", *rest, "--json")[1])
+        assert summary["value"] == summary["optimal_value"] == pytest.approx(0.7)
+        assert summary["value_standard_error"] is summary["value_trajectories"] is None
 
 
 def test_any_sampler_runs(run, mine):
@@ -785,35 +813,33 @@ def test_an_estimate_that_fails_or_is_interrupted_loses_nothing(run, mine, monke
     assert json.loads(out)["status"] == "ended" and json.loads(out)["value"] is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("FILE", "expected FILE:NAME"),
-        ("FILE:", "expected FILE:NAME"),
-        (":lock", "expected FILE:NAME"),
-        ("FILE:nope", "expected a function nope in .*mine.py, got no such name"),
-        ("FILE:value", "expected a function value in .*, got int of that name"),
-        ("FILE:boom", r"boom\(\) in .*mine.py failed: RuntimeError: two lines, line \d+$"),
-        ("FILE:leaves", r"leaves\(\) .* failed: SystemExit: 7"),
-        ("FILE:three", r"three\(\) in .*: env: expected a FiniteMDP, a CompiledEnv, .*, got int$"),
-        ("FILE:lock", r"--make: expected horizon=VALUE, since lock has no default for it"),
-        ("FILE:lock --make horizon=0", r"lock\(\) .* failed: ValueError: horizon"),
-        ("FILE:Coin --make", "--make"),
-        ("FILE:Coin --env-seed 3", "--env-seed"),
-        ("FILE:Coin --evaluate -1", "--evaluate"),
-        ("FILE:Coin --sampler flow", "--sampler: flow needs a FiniteMDP"),
-        ("FILE:Coin lock", "lock"),
-        ("FILE:Coin --n-samples 0", "--n-samples: expected an integer >= 1, got 0"),
-        ("nowhere.py:lock", "there is no file nowhere.py"),
-    ],
-)
-def test_a_wrong_env_file_exits_with_2_and_one_line(run, mine, arguments, words):
-    code, out, err = run("run", "--env-file", *arguments.replace("FILE", str(mine)).split())
-    assert (code, out) == (2, "")
-    last = err.splitlines()[-1]
-    assert re.search(words, last)
-    assert "Traceback" not in err
-    assert last.startswith("dmq-fast run: ")
+WRONG_FILES = [
+    ("FILE", "expected FILE:NAME"),
+    ("FILE:", "expected FILE:NAME"),
+    (":lock", "expected FILE:NAME"),
+    ("FILE:nope", "expected a function nope in .*mine.py, got no such name"),
+    ("FILE:value", "expected a function value in .*, got int of that name"),
+    ("FILE:boom", r"boom\(\) in .*mine.py failed: RuntimeError: two lines, line \d+$"),
+    ("FILE:leaves", r"leaves\(\) .* failed: SystemExit: 7"),
+    ("FILE:three", r"three\(\) in .*: env: expected a FiniteMDP, a CompiledEnv, .*, got int$"),
+    ("FILE:lock", r"--make: expected horizon=VALUE, since lock has no default for it"),
+    ("FILE:lock --make horizon=0", r"lock\(\) .* failed: ValueError: horizon"),
+    ("FILE:Coin --make", "--make"),
+    ("FILE:Coin --env-seed 3", "--env-seed"),
+    ("FILE:Coin --evaluate -1", "--evaluate"),
+    ("FILE:Coin --sampler flow", "--sampler: flow needs a FiniteMDP"),
+    ("FILE:Coin lock", "lock"),
+    ("FILE:Coin --n-samples 0", "--n-samples: expected an integer >= 1, got 0"),
+    ("nowhere.py:lock", "there is no file nowhere.py"),
+]
+
+
+def test_a_wrong_env_file_exits_with_2_and_one_line(run, mine):
+    for arguments, words in WRONG_FILES:
+        code, out, err = run("run", "--env-file", *arguments.replace("FILE", str(mine)).split())
+        assert (code, out) == (2, "")
+        last = err.splitlines()[-1]
+        assert re.search(words, last) and last.startswith("dmq-fast run: ") and "Traceback" not in err, arguments
 
 
 @pytest.mark.parametrize(
@@ -887,54 +913,11 @@ def test_bench_oracle_prints_a_table_and_saves(run, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["oracle.PNG", "oracle.json"]
 
 
-@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
-def test_plot_of_a_benchmark_in_every_format(tmp_path, suffix, magic):
-    pytest.importorskip("matplotlib")
-    from dmq_fast.experiments import oracle_bench
-
-    result = oracle_bench.measure([1, 3], rounds=1)
-    oracle_bench.draw(result, tmp_path / f"plot.{suffix}")
-    assert (tmp_path / f"plot.{suffix}").read_bytes().startswith(magic)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("bench", "BENCHMARK"),
-        ("bench orakel", "orakel"),
-        ("bench oracle --d 0", "--d: expected an integer >= 1, got '0'"),
-        ("bench oracle --d 4,-8", "--d: expected an integer >= 1, got '-8'"),
-        ("bench oracle --d 4,,8", "--d: expected an integer >= 1, got ''"),
-        ("bench oracle --d 2.5", "--d: expected an integer >= 1, got '2.5'"),
-        ("bench oracle --d 1000000", "--d: expected dimensions up to 4096, got 1000000"),
-        ("bench oracle --n 0", "--n: expected an integer >= 1, got '0'"),
-        ("bench oracle --json /nowhere/x.json", "--json: there is no directory /nowhere"),
-        ("bench oracle --json /", "--json: / is a directory"),
-        ("bench oracle --plot /nowhere/x.png", "--plot: there is no directory /nowhere"),
-        ("bench oracle --plot x.bmp", "--plot: expected a file that ends in .png, .pdf or .svg, got x.bmp"),
-    ],
-)
-def test_a_wrong_benchmark_exits_with_2_and_says_why(run, arguments, words):
-    code, out, err = run(*arguments.split())
-    assert (code, out) == (2, "")
-    assert words in err
-    assert "Traceback" not in err
-
-
 def test_a_plot_without_matplotlib_is_refused_before_the_work(run, monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, out, err = run("bench", "oracle", "--plot", tmp_path / "x.png")
     assert (code, out) == (2, "")
     assert 'pip install "dmq-fast[plot]"' in err
-
-
-@pytest.mark.parametrize("arguments", ["bench --help", "bench oracle --help"])
-def test_help_of_benchmarks(run, arguments):
-    code, out, _ = run(*arguments.split())
-    assert code == 0
-    assert "oracle" in out
-    if "oracle" in arguments:
-        assert "exit codes" in out and "--plot FILE" in out
 
 
 def test_a_benchmark_says_where_times_do_not_compare(monkeypatch):
@@ -963,19 +946,19 @@ def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
     command = [sys.executable, "-P", "-m", "dmq_fast", "resume", str(tmp_path)]
     ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has finished\n")
+    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has come to its end\n")
 
 
 PRINTING = {
     "run": ("run lock --horizon 4 --n-samples 20 --out saved", "saved/result.npz"),
-    "run that stops": ("run lock --horizon 4 --epsilon .2 --json --out saved", "saved/result.npz"),
+    "run that stops": ("learn lock --horizon 4 --epsilon .2 --json --out saved", "saved/result.npz"),
     "sweep": ("sweep spec.toml --out swept --export rows.csv --workers 0 --quiet", "rows.csv"),
     "bench": ("bench oracle --d 2 --n 1 --json bench.json", "bench.json"),
 }
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
-@pytest.mark.parametrize("name", PRINTING)
+@pytest.mark.parametrize("name", some(PRINTING, "run"))
 def test_what_cannot_be_printed_is_saved(name, tmp_path):
     """On a full disk the command says so and has its exit code; a reader that goes away is no mistake."""
     command, saved = PRINTING[name]
@@ -1002,7 +985,7 @@ CLOSED = {
 }
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("name", some(CLOSED, "run, output"))
 def test_a_command_works_without_its_standard_descriptors(name, tmp_path):
     command, closed, code = CLOSED[name]
     (tmp_path / "spec.toml").write_text(
@@ -1014,7 +997,7 @@ def test_a_command_works_without_its_standard_descriptors(name, tmp_path):
     if closed == 1:
         assert "could not print: standard output is closed" in ended.stderr
     else:
-        assert "ended" in ended.stdout
+        assert ("ended" if command.startswith("run") else "finished") in ended.stdout
     assert len(list((tmp_path / "saved").iterdir())) >= 1
 
 
@@ -1034,6 +1017,7 @@ def test_a_run_of_ones_own_environment_resumes(run, tmp_path, monkeypatch):
         assert again[name] == whole[name]
 
 
+@pytest.mark.slow
 def test_environments_are_closed(run, tmp_path, monkeypatch):
     """By a run, by its workers, and by every run of a sweep: wrappers write in `close`."""
     # Workers find the module by the name of its file, which other tests may have given to another object.

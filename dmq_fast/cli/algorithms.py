@@ -17,8 +17,8 @@ def algorithms(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast algorithms [NAME]``."""
     parser = command_parser(
         "algorithms",
-        description="List the algorithms that the specification of a sweep can name, with their parameters and defaults, as "
-        "[[algorithms]] takes them. With NAME, say what each parameter of this one means.",
+        description="List the algorithms that the specification of a sweep can name, with their parameters and "
+        "defaults, as [[algorithms]] takes them. With NAME, say what each parameter of this one means.",
         epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="one of them, or module:function")

@@ -28,7 +28,7 @@ def summarise(
     from dmq_fast.learners import DMQ
     from dmq_fast.results.result import DMQResult, SelfStoppingResult
 
-    sampler, own = learner.sampler, dict[str, Any]()
+    sampler, own, sampled = learner.sampler, dict[str, Any](), options.get("sampler") or "rollout"
     if isinstance(result, DMQResult) and isinstance(learner, DMQ):
         printed = theory.printed_cover_bound(sampler.dimension, learner.parameters.eps_r)
         own = {
@@ -50,7 +50,7 @@ def summarise(
         "dimension": sampler.dimension,
         "algorithm": "dmq" if isinstance(learner, DMQ) else "self-stopping",
         "parameters": result.parameters,
-        "sampler": (options.get("sampler") or "rollout") if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
+        "sampler": sampled if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
         "arithmetic": sampler.arithmetic.name,
         "seed": options["seed"],
         "status": result.status,
