@@ -271,29 +271,15 @@ def test_objects_keep_what_was_changed_about_them():
     assert strict.value < plain.value / 2
 
 
-def test_a_vector_given_as_an_object_serves_one_block_at_a_time():
+def test_a_vector_given_as_an_object_is_copied():
     given = vector(MODES[0], 10)()
-    env = GymnasiumBatch(given, 6)
-    sampler, policy = BatchSampler(env), Policy.uniform(6)
-    alone = everything(env, policy, 35)
-    answers = []
-
-    def work():
-        answers.append(everything(env, policy, 35))
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(answers) == 3 and all(same(answer, alone) for answer in answers)
-    states = env.reset(10, np.random.default_rng(0))
-    with pytest.raises(RuntimeError, match="in use by a block of this thread"):
-        env.reset(10, np.random.default_rng(0))
-    env.release(states)
-    assert same(alone, everything(env, policy, 35))
-    with pytest.raises(TypeError, match="VectorEnv given as an object cannot be copied"):
-        pickle.dumps(sampler)
+    given.reset(seed=1)
+    env, policy = GymnasiumBatch(given, 6), Policy.uniform(6)
+    assert same(everything(env, policy, 35), everything(GymnasiumBatch(vector(MODES[0], 10), 6), policy, 35))
+    states = [env.reset(10, np.random.default_rng(0)) for _ in range(2)]  # two blocks at a time
+    assert states[0].members[0].env is not states[1].members[0].env
+    for one in states:
+        env.release(one)
     env.close()
     given.step(given.action_space.sample())  # still its owner's
 

@@ -43,9 +43,8 @@ class GymnasiumBatch:
     ----------
     env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or callable
         An id for ``gymnasium.make``; an environment; or a function without arguments that makes one. Episodes of a
-        block run in copies of an `Env` (made again from id or function, by ``copy.deepcopy`` from an object), or in
-        the rows of a `VectorEnv`, in any autoreset mode. A `VectorEnv` given as an object is used itself, by one
-        block at a time.
+        block run in copies of an `Env` or in the rows of a `VectorEnv`, in any autoreset mode; these are made
+        again from id or function, and by ``copy.deepcopy`` from an object.
     horizon : int
         Number of levels H.
     features : callable, optional
@@ -145,7 +144,7 @@ class GymnasiumBatch:
         return phi.shape[1], features
 
     def new_member(self) -> Single | Rows:
-        """Make an environment beside those of the blocks; a `VectorEnv` given as an object is returned itself."""
+        """Make an environment beside those of the blocks."""
         return self._source.episodes()
 
     def reset(self, n: int, rng: np.random.Generator) -> Episodes:
@@ -226,13 +225,11 @@ class GymnasiumBatch:
         }
 
     def close(self) -> None:
-        """Close the copies kept; a `VectorEnv` given as an object is left to its owner."""
+        """Close the copies kept."""
         self._pool.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all attributes but the copies kept."""
-        if self._source.shared is not None:
-            raise TypeError("GymnasiumBatch: a VectorEnv given as an object cannot be copied; give a function instead")
         return vars(self) | {"_pool": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -288,9 +285,8 @@ class Single:
 class Rows:
     """A `VectorEnv`."""
 
-    def __init__(self, env: Any, *, owned: bool) -> None:
+    def __init__(self, env: Any) -> None:
         self.env = env
-        self.owned = owned
         self.width = integer("env.num_envs", env.num_envs, 1)
         self.action_space = env.single_action_space
         self.observation_space = env.single_observation_space
@@ -310,9 +306,8 @@ class Rows:
         return observed("observations", observations, (self.width, *space.shape), space.dtype)
 
     def close(self) -> None:
-        """Close the environment, unless it was given as an object."""
-        if self.owned:
-            self.env.close()
+        """Close the environment."""
+        self.env.close()
 
 
 class Source:
@@ -322,9 +317,8 @@ class Source:
         gymnasium = import_gymnasium()
         self.given = env
         self.arguments = arguments
-        # A VectorEnv given as an object, which is not copied.
-        self.shared: Any = env if isinstance(env, gymnasium.vector.VectorEnv) else None
-        if not (isinstance(env, str | gymnasium.Env) or self.shared is not None or callable(env)):
+        self.is_object = isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv)
+        if not (isinstance(env, str) or self.is_object or callable(env)):
             raise TypeError(
                 f"env: expected an id, a gymnasium Env or VectorEnv, or a function that makes one, "
                 f"got {type(env).__name__}"
@@ -333,12 +327,9 @@ class Source:
     def episodes(self) -> Single | Rows:
         """Make one environment."""
         gymnasium = import_gymnasium()
-        owned = True
         if isinstance(self.given, str):
             made = make_environment(self.given, **self.arguments)
-        elif self.shared is not None:
-            made, owned = self.shared, False
-        elif isinstance(self.given, gymnasium.Env):
+        elif self.is_object:
             try:
                 made = copy.deepcopy(self.given)
             except Exception as error:
@@ -349,7 +340,7 @@ class Source:
         else:
             made = self.given()
         if isinstance(made, gymnasium.vector.VectorEnv):
-            return Rows(made, owned=owned)
+            return Rows(made)
         if isinstance(made, gymnasium.Env):
             return Single(made)
         raise TypeError(f"env: expected a function that makes a gymnasium Env or VectorEnv, got {made!r} from it")
@@ -362,37 +353,21 @@ class Pool:
         self.make = make
         self.idle: list[Single | Rows] = []
         self.lock = threading.Lock()
-        # For a VectorEnv given as an object: a lock held while a block uses it, and the thread of that block.
-        self.turn = threading.Lock()
-        self.user: int | None = None
 
     def take(self) -> Single | Rows:
-        """Return an environment for the caller alone; waits for another thread where there can only be one."""
+        """Return an environment for the caller alone."""
         with self.lock:
             if self.idle:
                 return self.idle.pop()
-        made = self.make()
-        if is_shared(made):
-            if self.user == threading.get_ident():
-                raise RuntimeError("reset: the VectorEnv is in use by a block of this thread; release that first")
-            self.turn.acquire()
-            self.user = threading.get_ident()
-        return made
+        return self.make()
 
     def give(self, member: Single | Rows) -> None:
         """Take an environment back."""
-        if is_shared(member):
-            self.user = None
-            self.turn.release()
-            return
         with self.lock:
             self.idle.append(member)
 
     def drop(self, member: Single | Rows) -> None:
         """Give up an environment in which something went wrong."""
-        if is_shared(member):
-            self.give(member)
-            return
         # The exception that led here is the one to report.
         with contextlib.suppress(Exception):
             member.close()
@@ -414,11 +389,6 @@ class Pool:
 def is_discrete(space: Any) -> bool:
     """Whether a space of `observation_space` is Discrete."""
     return hasattr(space, "start") and np.ndim(space.start) == 0
-
-
-def is_shared(member: Single | Rows) -> bool:
-    """Whether this is a VectorEnv that was given as an object."""
-    return isinstance(member, Rows) and not member.owned
 
 
 class Episodes:
