@@ -61,6 +61,16 @@ class Options:
     ------
     TypeError, ValueError
         If an option is of a wrong type or unknown, or if `reuse` comes with the multinomial mixture.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import dmq_fast as dmq
+    >>> remembering = replace(dmq.VARIANTS["sound"], memo=True)
+    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
+    >>> result = dmq.DMQ(env, n_samples=20, variant=remembering, rng=1).learn()
+    >>> result.variant, result.options["memo"]
+    ('custom', True)
     """
 
     initial: str

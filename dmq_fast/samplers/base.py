@@ -94,7 +94,7 @@ class Sampler:
     >>> list(sampler.chunks(20_000))
     [8192, 8192, 3616]
     >>> dmq.DMQ(sampler, n_samples=20, rng=0).learn().status
-    'finished'
+    'ended'
 
     A simulator that shows its trajectories needs no more for any variant:
 

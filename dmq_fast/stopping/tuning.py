@@ -94,6 +94,14 @@ class Tuning:
     ------
     TypeError, ValueError
         If a number is of a wrong type or out of range.
+
+    Examples
+    --------
+    >>> import dmq_fast as dmq
+    >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
+    >>> result = dmq.SelfStopping(env, tuning=dmq.Tuning(refits=40), rng=1).learn()
+    >>> result.status, env.value(result.policy)
+    ('finished', 0.7)
     """
 
     # ---- Fits

@@ -160,7 +160,7 @@ def sweep(
     ...     summary = experiments.sweep(spec, directory, workers=0)
     ...     rows = experiments.load(directory)
     >>> summary.statuses, [row["value"] for row in rows]
-    ({'finished': 4}, [0.7, 0.7, 0.7, 0.7])
+    ({'ended': 4}, [0.7, 0.7, 0.7, 0.7])
     """
     began = time.perf_counter()
     if workers is not None and executor is not None:
