@@ -8,15 +8,18 @@ Environment switches, all for local builds only:
 - ``DMQ_FAST_STRICT=1``: every warning of Cython and of the compiler is an error.
 """
 
+import inspect
 import multiprocessing
 import os
+import re
 import sys
 from pathlib import Path
 
 import Cython
 import numpy as np
 from Cython.Build import cythonize
-from Cython.Compiler import Options
+from Cython.Compiler import AutoDocTransforms, Options
+from Cython.Compiler.StringEncoding import EncodedString
 from setuptools import Extension, setup
 
 DEBUG = os.environ.get("DMQ_FAST_DEBUG", "0") not in ("", "0")
@@ -49,7 +52,7 @@ else:
     cflags += ["-O1", "-g"] if DEBUG or SANITIZE else ["-O3", "-g0"]
     cflags += ["-ffp-contract=off"]
 # These modules have no hot loops: to optimise them would only take time. Without -ffast-math the bits are the same.
-COLD = {"_cyutility", "_rules", "_validate"}
+COLD = {"_cyutility", "_env", "_plan", "_rules", "_validate"}
 cold_cflags = [flag.replace("-O3", "-O1") for flag in cflags]
 if SANITIZE:
     cflags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
@@ -69,10 +72,56 @@ if not KIND.exists() or KIND.read_text() != kind:
 
 # Cython follows the .pxd files that a source cimports, but not its own where that is in another folder.
 GENERATED = Path("build/cython")
-CHANGED = max(file.stat().st_mtime for file in [KIND, *Path("dmq_fast/kernels").glob("*.pxd")])
+CHANGED = max(file.stat().st_mtime for file in [KIND, Path("setup.py"), *Path("dmq_fast/kernels").glob("*.pxd")])
 
 # The code of typed memoryviews, once for all modules instead of once in each.
 SHARED = "dmq_fast.kernels._cyutility"
+
+
+class Documented(AutoDocTransforms.EmbedSignature):
+    """Completes docstrings of cdef classes from what is written once.
+
+    A class gets the signature of its constructor, where `inspect.signature` reads it; a member that Python reads gets
+    its lines from the sections "Attributes" or "Parameters" of the docstring of the class.
+    """
+
+    def visit_DefNode(self, node):
+        """Put the signature of a constructor before the docstring of its class."""
+        if self.class_node is not None and node.name in ("__cinit__", "__init__"):
+            scope = self.class_node.entry.type.scope
+            self.is_format_c = self.is_format_python = False
+            self.is_format_clinic = True
+            # Without `self`.
+            counts = (node.num_posonly_args, len(node.args) - 1 - node.num_posonly_args - node.num_kwonly_args)
+            others = (node.star_arg, node.num_kwonly_args, node.starstar_arg)
+            signature = self._fmt_signature(None, self.class_name, node.args, *counts, *others, hide_self=True)
+            if scope.doc and "\n--\n\n" not in scope.doc:
+                scope.doc = EncodedString(f"{signature}\n--\n\n{inspect.cleandoc(scope.doc)}")
+        return node
+
+    def visit_PropertyNode(self, node):
+        """Give a member without a docstring its lines in the docstring of the class."""
+        if self.class_node is not None and not node.entry.doc:
+            described = described_in(self.class_node.entry.type.scope.doc or "")
+            if node.entry.name in described:
+                node.entry.doc = EncodedString(described[node.entry.name])
+        return node
+
+
+def described_in(docstring: str) -> dict[str, str]:
+    """Return the descriptions of a numpydoc docstring by name; those of attributes come before those of parameters."""
+    found = {}
+    for section in ("Parameters", "Attributes"):
+        lines = re.search(rf"^{section}\n-+\n(.*?)(?=^\S[^\n]*\n-+$|\Z)", inspect.cleandoc(docstring), re.M | re.S)
+        for entry in re.split(r"^(?=\S)", lines[1] if lines else "", flags=re.M):
+            names, _, text = entry.partition("\n")
+            kind = names.partition(" : ")[2]
+            for name in names.partition(" : ")[0].split(", "):
+                found[name] = inspect.cleandoc(text) or kind
+    return found
+
+
+AutoDocTransforms.EmbedSignature = Documented
 
 
 def extension(name: str, sources: list[str]) -> Extension:

@@ -37,10 +37,9 @@ from dmq_fast.experiments import Outcome
 from dmq_fast.kernels import Stream
 from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.kernels._episode import Episode, Learner
+from dmq_fast.kernels._learners import SpanLearner, UCBQLearner
 from dmq_fast.kernels._lsvi import LeastSquaresLearner
-from dmq_fast.kernels._normal import normals
-from dmq_fast.kernels._span import SpanLearner
-from dmq_fast.kernels._tabular_q import UCBQLearner
+from dmq_fast.kernels._philox import normals
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import RolloutSampler
 

@@ -1,13 +1,15 @@
-"""The kernels under test are the compiled ones, and the package imports them through one door."""
+"""The kernels under test are the compiled ones, they describe themselves, and the package imports them by one door."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import inspect
+import typing
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dmq_fast
@@ -17,27 +19,95 @@ pytestmark = pytest.mark.kernels
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(dmq_fast.__file__).parent
-MODULES = sorted(source.stem for source in (ROOT / "src_pyx").glob("*/*.pyx"))
 PYTHON = {"DsecResult", "dsec_rows", "heeding"}  # of `_dsec_numpy` and `_stop`
-NUMBERS = {"ENVIRONMENT_SIZE", "ENVIRONMENT_VERSION"}
+PUBLIC = {name: value for name in kernels.__all__ if callable(value := getattr(kernels, name))}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_kernel_module_is_an_extension(name):
-    module = importlib.import_module(f"dmq_fast.kernels.{name}")
-    assert isinstance(module.__spec__.loader, ExtensionFileLoader)
+def compiled(name):
+    return isinstance(importlib.import_module(name).__spec__.loader, ExtensionFileLoader)
 
 
-@pytest.mark.parametrize("name", [name for name in kernels.__all__ if name not in PYTHON | NUMBERS])
-def test_public_name_comes_from_an_extension(name):
-    origin = importlib.import_module(getattr(kernels, name).__module__)
-    assert isinstance(origin.__spec__.loader, ExtensionFileLoader)
+def test_every_source_is_an_extension_and_public_names_come_from_them():
+    sources = [source.stem for source in (ROOT / "src_pyx").glob("*/*.pyx")]
+    assert len(sources) > 20
+    for name in sources:
+        assert compiled(f"dmq_fast.kernels.{name}"), name
+    for name in PUBLIC.keys() - PYTHON:
+        assert compiled(PUBLIC[name].__module__), name
 
 
 def test_all_lists_what_the_door_imports():
     assert set(kernels.__all__) == {
         name for name, value in vars(kernels).items() if not (name.startswith("_") or inspect.ismodule(value))
     }
+
+
+def members(value):
+    """The public methods and attributes of a class."""
+    for name in dir(value):
+        if isinstance(value, type) and not name.startswith("_"):
+            yield name, inspect.getattr_static(value, name)
+
+
+def test_everything_public_has_a_docstring():
+    """An attribute has the lines of the docstring of its class, from the section "Attributes" or "Parameters"."""
+    for name, value in PUBLIC.items():
+        assert inspect.getdoc(value), name
+        for member, found in members(value):
+            assert inspect.getdoc(getattr(value, member)) or inspect.getdoc(found), f"{name}.{member}"
+    assert kernels.RidgeArms.dimension.__doc__ == "K and d." and "--" not in kernels.Ridge.__doc__.split("\n")[:4]
+
+
+def stub_of(module):
+    return ast.parse((PACKAGE / "kernels" / f"{module.rpartition('.')[2]}.pyi").read_text()).body
+
+
+def parameters_of(node):
+    """Names and defaults as a stub has them, without self or cls."""
+    given = [*node.args.posonlyargs, *node.args.args]
+    defaults = dict(zip([a.arg for a in given][::-1], node.args.defaults[::-1], strict=False))
+    defaults |= {a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None}
+    stars = [a.arg for a in (node.args.vararg, node.args.kwarg) if a is not None]
+    names = [a.arg for a in (*given, *node.args.kwonlyargs) if a.arg not in ("self", "cls")] + stars
+    return sorted(names), {name: ast.literal_eval(value) for name, value in defaults.items()}
+
+
+def test_signatures_are_those_of_the_stubs():
+    """So `inspect.signature` reads every public class and function, with the names and defaults that types have."""
+    compared = 0
+    for name, value in PUBLIC.items():
+        signature = inspect.signature(value)
+        if name in PYTHON:
+            continue
+        for node in stub_of(value.__module__):
+            if getattr(node, "name", None) != name:
+                continue
+            if isinstance(node, ast.ClassDef):
+                makers = [n for n in node.body if getattr(n, "name", "") in ("__new__", "__init__")]
+                node = makers[0] if makers else None
+            if node is None:
+                continue
+            names, defaults = parameters_of(node)
+            assert sorted(signature.parameters) == names, name
+            have = {k: p.default for k, p in signature.parameters.items() if p.default is not p.empty}
+            assert have == defaults, name
+            compared += 1
+            break  # the first of several overloads has all defaults
+    assert compared > 45
+    assert str(inspect.signature(kernels.LeastSquaresLearner)).endswith(
+        "*, optimism='flat', clipped=False, blocks=False)"
+    )
+
+
+def test_overloads_are_told_apart_by_what_they_take():
+    """A row has a number, rows have an array; one problem has a number, a stack has an array."""
+    ridge = kernels.Ridge(2, 1.0)
+    for ask in (ridge.predict, ridge.leverage):
+        assert type(ask([1.0, 0.0])) is float and type(ask([[1.0, 0.0]])) is np.ndarray
+    m = np.eye(2)
+    for call, kind in ((kernels.dsec_value, float), (lambda *given: kernels.dsec_decision(*given, 2.0), bool)):
+        assert type(call(m, m, 1.0)) is kind and type(call(m[None], m, 1.0)) is np.ndarray
+    assert typing.get_type_hints(kernels.dsec_rows)
 
 
 def private_imports(source: str) -> list[str]:
@@ -51,22 +121,15 @@ def private_imports(source: str) -> list[str]:
     return [name for name in imported if name.startswith("dmq_fast.kernels._")]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_the_package_imports_kernels_through_the_door():
+    for line in (
         "from dmq_fast.kernels._env import VERSION",
         "from dmq_fast.kernels import _env",
         "import dmq_fast.kernels._env as env",
         "def late():\n    from dmq_fast.kernels._env import VERSION",
-    ],
-)
-def test_an_import_past_the_door_is_found(line):
-    assert private_imports(line)
-
-
-OUTSIDE = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "kernels")
-
-
-@pytest.mark.parametrize("source", OUTSIDE, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_the_package_imports_kernels_through_the_door(source):
-    assert private_imports(source.read_text()) == []
+    ):
+        assert private_imports(line)
+    outside = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "kernels"]
+    assert len(outside) > 100
+    for source in outside:
+        assert private_imports(source.read_text()) == [], source

@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from dmq_fast.kernels._normal import normals
+from dmq_fast.kernels._philox import normals
 
 pytestmark = pytest.mark.kernels
 

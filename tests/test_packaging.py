@@ -24,11 +24,10 @@ CLIENT = """
 # cython: language_level=3
 from dmq_fast.kernels._dsec cimport NO_SHIFT, SHIFT, decide
 from dmq_fast.kernels._episode cimport Learner
-from dmq_fast.kernels._factor cimport downdate_factor
+from dmq_fast.kernels._linalg cimport downdate_factor, update_factor
 from dmq_fast.kernels._moments cimport add_outer, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
-from dmq_fast.kernels._ridge cimport update_factor
-from dmq_fast.kernels._rollout cimport SCORE, Fault
+from dmq_fast.kernels._simulator cimport SCORE, Fault
 
 def corners_of_a_factor():
     cdef double u[4]

@@ -14,7 +14,7 @@ from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
 from dmq_fast.environments.block import lock_bernoulli, lock_gaussian
 from dmq_fast.experiments import Budget
 from dmq_fast.experiments.sweeps.algorithms import BaselineAlgorithm
-from dmq_fast.kernels._tabular_model import BernsteinLearner, PolicyOptimisationLearner
+from dmq_fast.kernels._learners import BernsteinLearner, PolicyOptimisationLearner
 
 pytestmark = pytest.mark.kernels
 

@@ -25,21 +25,24 @@ try:
     )
     from dmq_fast.kernels._finite import FiniteModel, alias_tables, transition_edges
     from dmq_fast.kernels._greedy import greedy_actions
+    from dmq_fast.kernels._learners import (
+        BernsteinLearner,
+        DelayedQLearner,
+        LinearQLearner,
+        PolicyOptimisationLearner,
+        SpanLearner,
+        UCBQLearner,
+    )
     from dmq_fast.kernels._lsvi import LeastSquaresLearner
     from dmq_fast.kernels._moments import SecondMoment
     from dmq_fast.kernels._optimist import OptimisticPlanner
     from dmq_fast.kernels._philox import Stream
-    from dmq_fast.kernels._q_learning import LinearQLearner
-    from dmq_fast.kernels._ridge import Ridge
-    from dmq_fast.kernels._ridge_fit import RidgeFit, ridge_fit
+    from dmq_fast.kernels._ridge import Ridge, RidgeFit, ridge_fit
     from dmq_fast.kernels._rollout import CompiledModel
     from dmq_fast.kernels._row_oracle import RowOracle, RowScan
     from dmq_fast.kernels._rows import LevelRows
     from dmq_fast.kernels._rules import Fixed, Greedy, Interpreted, Rule, Uniform
-    from dmq_fast.kernels._span import SpanLearner
     from dmq_fast.kernels._stop import heeding
-    from dmq_fast.kernels._tabular_model import BernsteinLearner, PolicyOptimisationLearner
-    from dmq_fast.kernels._tabular_q import DelayedQLearner, UCBQLearner
     from dmq_fast.kernels._validate import as_csr, as_floats, as_numbers, as_positive, is_sparse
 except ModuleNotFoundError as _missing:
     if not (_missing.name or "").startswith("dmq_fast.kernels"):

@@ -1,15 +1,23 @@
-from typing import Any, Literal, Self, overload
+from typing import Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 from dmq_fast.kernels._dsec_numpy import DsecResult
+from dmq_fast.kernels._validate import _Matrix
 
 def dsec(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike) -> DsecResult: ...
 
-# A float or a bool for one problem, an array (...) for a stack.
-def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike) -> Any: ...
+# One problem has a float or a bool, a stack has an array.
+@overload
+def dsec_value(m1: _Matrix, m2: _Matrix, eps1: float) -> float: ...
+@overload
+def dsec_value(m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike) -> float | NDArray[np.float64]: ...
+@overload
+def dsec_decision(
+    m1: _Matrix, m2: _Matrix, eps1: float, eps2: float, *, return_marginal: Literal[False] = False, exact: bool = True
+) -> bool: ...
 @overload
 def dsec_decision(
     m1: ArrayLike,
@@ -19,7 +27,11 @@ def dsec_decision(
     *,
     return_marginal: Literal[False] = False,
     exact: bool = True,
-) -> Any: ...
+) -> bool | NDArray[np.bool_]: ...
+@overload
+def dsec_decision(
+    m1: _Matrix, m2: _Matrix, eps1: float, eps2: float, *, return_marginal: Literal[True], exact: bool = True
+) -> tuple[bool, bool]: ...
 @overload
 def dsec_decision(
     m1: ArrayLike,
@@ -29,7 +41,7 @@ def dsec_decision(
     *,
     return_marginal: Literal[True],
     exact: bool = True,
-) -> tuple[Any, Any]: ...
+) -> tuple[bool | NDArray[np.bool_], bool | NDArray[np.bool_]]: ...
 
 @disjoint_base
 class Buffer: ...

@@ -6,9 +6,8 @@ learner's own draws. So the environment draws the same numbers whatever the lear
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from dmq_fast.kernels._fault cimport Fault
+from dmq_fast.kernels._simulator cimport Fault, Simulator
 from dmq_fast.kernels._philox cimport Philox, Stream
-from dmq_fast.kernels._simulator cimport Simulator
 
 # Numbers computed between two checks for Ctrl-C: some ten milliseconds.
 cdef enum:

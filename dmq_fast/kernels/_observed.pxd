@@ -1,6 +1,6 @@
 """What a learner has seen: feature rows, each kept once, and Cholesky factors on the columns that rows have filled."""
 
-from dmq_fast.kernels._factor cimport dot
+from dmq_fast.kernels._linalg cimport dot
 
 cdef enum:
     # Room of the first allocation; it then doubles.
@@ -63,7 +63,7 @@ cdef inline void add_row(double* y, const Observed* seen, Py_ssize_t j, double s
     for k in range(start, seen.ends[j]):
         y[seen.entries[k].column] += scale * seen.entries[k].x
 
-# U (n, n) as in `_factor`, of ridge I + sum phi phi^T on the support (n,) of the rows phi that entered, ascending
+# U (n, n) as in `_linalg`, of ridge I + sum phi phi^T on the support (n,) of the rows phi that entered, ascending
 # columns; sqrt(ridge) I on the others. `root` is sqrt(ridge), d the number of columns, and `work` has n doubles.
 cdef struct Factor:
     Py_ssize_t n

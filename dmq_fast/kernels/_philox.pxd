@@ -1,4 +1,4 @@
-"""Philox4x64-10 (Salmon et al., 2011), bit for bit the stream of numpy.random.Philox."""
+"""Philox4x64-10 (Salmon et al., 2011), bit for bit the stream of numpy.random.Philox; and standard normals."""
 
 from libc.stdint cimport uint64_t
 
@@ -19,3 +19,10 @@ cdef class Stream:
     cdef uint64_t _key[2]
     cdef uint64_t _call
     cdef uint64_t _chunk
+
+# z (size,) <- normals of (size + 1) // 2 uniforms u: those of their first halves, then those of the second. Any size.
+cdef void normals_into(const double* u, double* z, Py_ssize_t size) noexcept nogil
+
+# A new array (m, n) of standard normals, or (n,) if m is negative. A numpy.random.Generator goes on; a Stream is read
+# from its beginning, (n + 1) // 2 uniforms a row. TypeError for anything else.
+cdef object standard_normals(rng, Py_ssize_t m, Py_ssize_t n)

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 @disjoint_base
@@ -32,3 +32,5 @@ class Stream:
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+
+def normals(uniforms: ArrayLike) -> NDArray[np.float64]: ...

@@ -1,5 +1,11 @@
-"""Ridge regression; the names below have moved to `_factor` and can still be cimported from here."""
+"""Ridge regression from moments."""
 
-from dmq_fast.kernels._factor cimport (
-    NOT_DEFINITE, downdate_factor, solve_factor, solve_factor_transposed, update_factor,
-)
+cdef enum:
+    NOT_FINITE = -1
+
+# theta (d,) <- (gram / n + ridge I)^{-1} (moment / n); the lower triangle of gram is read. `work` has d * d doubles.
+# Returns 0; k >= 1 when the leading minor of order k is not positive definite; or NOT_FINITE when a mean or the
+# estimate is not finite.
+cdef int fit(
+    double* theta, const double* gram, const double* moment, double n, double ridge, double* work, Py_ssize_t d
+) noexcept nogil

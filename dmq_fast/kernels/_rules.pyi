@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,4 +37,4 @@ class Greedy(Rule):
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Interpreted(Rule):
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...

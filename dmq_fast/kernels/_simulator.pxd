@@ -8,11 +8,28 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 from libc.string cimport memset
 
 from dmq_fast.kernels._env cimport Environment, EnvironmentHandle, unasked
-from dmq_fast.kernels._fault cimport (
-    BLANK, ENDED, FEATURES, NONE, NORM, RESET, REWARD, SLACK, STEP, Fault, Stop, has_blank,
-)
 from dmq_fast.kernels._features cimport FeatureMap
-from dmq_fast.kernels._philox cimport Philox, philox_uniforms
+from dmq_fast.kernels._philox cimport Philox, Stream, philox_uniforms
+
+# What the environment, its rewards or a score did wrong; NONE while all is well.
+cdef enum Fault:
+    NONE, RESET, FEATURES, STEP, ENDED, BLANK, NORM, REWARD, RETURN, SCORE
+
+# The first fault of a simulation: its level, the code of the environment's function, the number that was refused.
+cdef struct Stop:
+    Fault fault
+    Py_ssize_t level
+    int code
+    double value
+
+# How far above 1 a feature norm or a return may lie, for rounding in the environment.
+cdef double SLACK
+
+# Whether one of n states is still all ones, as the simulator left them before `reset`.
+cdef bint has_blank(const signed char* states, Py_ssize_t n, Py_ssize_t state_bytes) noexcept nogil
+
+# The exception for a stop; it names level, call and chunk.
+cdef object explain(const Stop* stop, Stream stream)
 
 # The first of n rows (n, d) whose sum of squares is not <= most, or -1.
 cdef Py_ssize_t too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double most) noexcept nogil

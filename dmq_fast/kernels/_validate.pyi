@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -7,6 +8,11 @@ from typing_extensions import TypeIs
 
 class _Sparse(Protocol):
     def tocsr(self) -> Any: ...
+
+# One row, and rows: what a call returns for each differs.
+_Row = Sequence[float] | np.ndarray[tuple[int], np.dtype[Any]]
+_Matrix = np.ndarray[tuple[int, int], np.dtype[Any]]
+_Rows = Sequence[Sequence[float]] | _Matrix | _Sparse
 
 def as_numbers(name: str, value: Any) -> NDArray[Any]: ...
 def as_floats(name: str, value: Any, shape: tuple[int | None, ...], *, finite: bool = True) -> NDArray[np.float64]: ...

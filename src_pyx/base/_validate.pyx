@@ -180,6 +180,11 @@ def as_numbers(name, value):
         If the entries are not such numbers (complex, object, string, long double), or the array is sparse.
     ValueError
         If nested sequences differ in length.
+
+    Examples
+    --------
+    >>> as_numbers("x", [1, 2])
+    array([1, 2])
     """
     # Masked arrays exist only if numpy.ma is loaded, and loading it is slow.
     masked = sys.modules.get("numpy.ma")
@@ -224,6 +229,11 @@ def as_floats(name, value, shape, *, finite=True):
     ------
     TypeError, ValueError
         As `as_numbers` does, and if the shape differs or an entry is not finite.
+
+    Examples
+    --------
+    >>> as_floats("x", [1, 2], (2,))
+    array([1., 2.])
     """
     array = as_numbers(name, value)
     check_shape(name, array.shape, shape)
@@ -257,6 +267,13 @@ def as_csr(name, value, shape):
     ------
     TypeError, ValueError
         On another dtype or shape, indices out of range, an entry that is not finite, or 2^31 rows, columns or entries.
+
+    Examples
+    --------
+    >>> from scipy.sparse import coo_array
+    >>> twice = coo_array(([1, 2], ([0, 0], [1, 1])), shape=(1, 3))
+    >>> as_csr("x", twice, (None, 3)).toarray()
+    array([[0., 3., 0.]])
     """
     from scipy.sparse import csr_array
 
@@ -321,7 +338,18 @@ cdef int check_parts(value) except -1:
 
 
 def as_positive(name, value, *, zero=False):
-    """Return `value` as a finite float > 0, or >= 0 with `zero`; errors name the argument."""
+    """Return `value` as a finite float > 0, or >= 0 with `zero`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On anything else. The text begins with `name`.
+
+    Examples
+    --------
+    >>> as_positive("n", 2)
+    2.0
+    """
     cdef double x
     if plain(value, &x) and (0.0 < x or (zero and x == 0.0)) and x < INFINITY:
         return x

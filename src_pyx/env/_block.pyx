@@ -7,7 +7,7 @@ phi = scale (base_h(s) + noise):
 - coins: n further coordinates, each 0 or 1 with probability 1/2. Coin j of 52 is the (j + 1)-th binary digit of one
   uniform after the point, so a state takes ceil(n / 52) uniforms;
 - gaussian: independent N(0, sigma^2) on every coordinate. The 106 binary digits of two uniforms are a position of the
-  counter-based generator Threefry, whose words become normals (see `_normal`), for any number of coordinates. A
+  counter-based generator Threefry, whose words become normals (see `_philox`), for any number of coordinates. A
   rotation leaves this noise as it is, so a rotated observation needs rotated rows only. Observations of norm above 1
   are then projected onto the unit ball.
 

@@ -39,6 +39,12 @@ cdef class MountainCar:
     ----------
     horizon : int
         Number of levels H >= 1.
+
+    Examples
+    --------
+    >>> from dmq_fast.kernels import EnvironmentHandle
+    >>> EnvironmentHandle(MountainCar(horizon=200)).n_actions
+    3
     """
 
     cdef Environment environment
@@ -69,6 +75,12 @@ cdef class CartPole:
     ----------
     horizon : int
         Number of levels H >= 1.
+
+    Examples
+    --------
+    >>> from dmq_fast.kernels import EnvironmentHandle
+    >>> EnvironmentHandle(CartPole(horizon=200)).dimension
+    4
     """
 
     cdef Environment environment

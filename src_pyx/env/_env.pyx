@@ -68,6 +68,13 @@ cdef class EnvironmentHandle:
     TypeError, ValueError
         If `source` is neither, was taken already, follows another version of the interface, or holds a size that makes
         no sense.
+
+    Examples
+    --------
+    >>> from dmq_fast.kernels import MountainCar
+    >>> handle = EnvironmentHandle(MountainCar(horizon=200))
+    >>> handle.horizon, handle.n_actions
+    (200, 3)
     """
 
     def __cinit__(self, source):

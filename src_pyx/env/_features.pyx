@@ -244,6 +244,11 @@ cdef class Identity(FeatureMap):
     ------
     TypeError, ValueError
         If an argument is of another type or out of range; the message names it.
+
+    Examples
+    --------
+    >>> Identity([-1.0], [1.0], bias=True)([[0.5]])
+    array([[0.70710678, 0.35355339]])
     """
 
     cdef readonly object low, high
@@ -294,6 +299,11 @@ cdef class OneHot(FeatureMap):
     ------
     TypeError, ValueError
         If `n` is not an integer >= 1.
+
+    Examples
+    --------
+    >>> OneHot(3)([[2.0]])
+    array([[0., 0., 1.]])
     """
 
     def __cinit__(self, n):
@@ -341,6 +351,11 @@ cdef class Fourier(FeatureMap):
     -----
     cos(pi c^T z) = Re prod_i e^(i pi z_i c_i): a row takes 2m sines and cosines, and for most of its entries two
     products. Rounding errors grow like order * m units of the last place.
+
+    Examples
+    --------
+    >>> Fourier([0.0], [1.0], order=2)([[0.5]]).round(6) + 0.0
+    array([[ 0.57735,  0.     , -0.57735]])
     """
 
     cdef readonly object low, high
@@ -415,6 +430,11 @@ cdef class RBF(FeatureMap):
     With `normalized` the smallest exponent is subtracted before the exponentials, whose sum is then at least 1: far
     from all centres the nearest get the weight. Beyond about 1e8 widths distances can no longer be told apart, and the
     weights of the nearest are rounding; they still add up to 1. Without `normalized` features vanish there.
+
+    Examples
+    --------
+    >>> RBF([[0.0], [1.0]], width=0.5)([[0.0]]).round(6)
+    array([[0.880797, 0.119203]])
     """
 
     cdef readonly object centers, width
@@ -492,6 +512,11 @@ cdef class TileCoding(FeatureMap):
     A moved tiling needs one tile more in each coordinate. d = tilings * prod_i (tiles_i + 1), or prod_i tiles_i with
     one tiling. Tiling t has the t-th equal share of the columns, tiles in lexicographic order. Tiles contain their
     lower edges, and the last ones the upper edge of the box too.
+
+    Examples
+    --------
+    >>> TileCoding([0.0], [1.0], tiles=2, tilings=2)([[0.5]]).round(6)
+    array([[0.      , 0.707107, 0.      , 0.      , 0.707107, 0.      ]])
     """
 
     cdef readonly object low, high, tiles
@@ -585,6 +610,11 @@ cdef class RandomFourier(FeatureMap):
     ------
     TypeError, ValueError
         If an argument is of another type or out of range; the message names it.
+
+    Examples
+    --------
+    >>> RandomFourier(1, 4, rng=0)([[0.5]]).shape
+    (1, 4)
     """
 
     cdef readonly object frequencies
@@ -713,6 +743,13 @@ cdef class Nystrom(FeatureMap):
     -----
     Rounding in phi is that of the kernel times 1 / sqrt(smallest eigenvalue kept); a row that it makes longer than 1
     is scaled back. Far from all landmarks features vanish.
+
+    Examples
+    --------
+    >>> phi = Nystrom([[0.0], [1.0]])([[0.0], [1.0]])
+    >>> (phi @ phi.T).round(6)
+    array([[1.      , 0.606531],
+           [0.606531, 1.      ]])
     """
 
     cdef readonly object landmarks, width, weights

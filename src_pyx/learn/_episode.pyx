@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from dmq_fast.kernels._env cimport EnvironmentHandle
-from dmq_fast.kernels._fault cimport NONE, RETURN, SCORE, SLACK, explain
+from dmq_fast.kernels._simulator cimport NONE, RETURN, SCORE, SLACK, explain
 from dmq_fast.kernels._features cimport FeatureMap
 from dmq_fast.kernels._finite cimport FiniteModel
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_uniforms

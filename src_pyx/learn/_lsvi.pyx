@@ -30,10 +30,10 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._episode cimport Episode, Learner, tops_of
-from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
-from dmq_fast.kernels._fault cimport SCORE
+from dmq_fast.kernels._linalg cimport dot, solve_factor, solve_factor_transposed, update_factor
+from dmq_fast.kernels._simulator cimport SCORE
 from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
-from dmq_fast.kernels._normal cimport normals_into
+from dmq_fast.kernels._philox cimport normals_into
 from dmq_fast.kernels._observed cimport FIRST_ROOM, Observed, grown, keep, release_rows, room_for_more
 from dmq_fast.kernels._validate cimport entries, flag
 

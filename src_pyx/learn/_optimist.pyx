@@ -31,8 +31,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._episode cimport UNCHECKED, Episode
-from dmq_fast.kernels._factor cimport dot
-from dmq_fast.kernels._fault cimport NONE, SCORE, SLACK
+from dmq_fast.kernels._linalg cimport dot
+from dmq_fast.kernels._simulator cimport NONE, SCORE, SLACK
 from dmq_fast.kernels._greedy cimport greedy_action
 from dmq_fast.kernels._observed cimport (
     FIRST_ROOM,

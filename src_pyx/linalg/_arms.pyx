@@ -13,8 +13,8 @@ from libc.math cimport fabs, isfinite, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from dmq_fast.kernels._factor cimport dot, solve_factor
-from dmq_fast.kernels._normal cimport standard_normals
+from dmq_fast.kernels._linalg cimport dot, solve_factor
+from dmq_fast.kernels._philox cimport standard_normals
 from dmq_fast.kernels._validate cimport (
     all_finite, entries, integer, matrix, non_negative, number, positive, refuse_not_finite, vector,
 )

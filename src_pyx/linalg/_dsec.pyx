@@ -17,11 +17,10 @@ from libc.math cimport INFINITY, fmod, frexp, isfinite, ldexp, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from dmq_fast.kernels._blas cimport (
-    NOT_FOUND, OVERFLOW, cholesky_upper, eigen_work_size, solve_upper, solve_upper_transposed, top_eigenpair,
-)
 from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
-from dmq_fast.kernels._factor cimport dot
+from dmq_fast.kernels._linalg cimport (
+    NOT_FOUND, OVERFLOW, cholesky_upper, dot, eigen_work_size, solve_upper, solve_upper_transposed, top_eigenpair,
+)
 from dmq_fast.kernels._validate cimport all_finite, entries, flag, integer, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
@@ -800,6 +799,17 @@ cdef void add_scaled(const double* s, double factor, const double* g, double* ou
 
 
 cdef class Scan:
+    """Base class of scans over levels: `ShiftScan` and `RowScan`.
+
+    Attributes
+    ----------
+    eps_s, eps_t : float
+        Thresholds of the oracle.
+    with_values : bool
+        Whether the eigenvalue of each level is computed as well.
+    n_marginal : int
+        Number of answers so far that were marginal; see `DsecResult`.
+    """
 
     cdef int begin(self, eps_s, eps_t, bint with_values) except -1:
         self.eps_s = positive(eps_s, "eps_s")

@@ -79,6 +79,11 @@ def greedy_actions(features, theta, *, return_values=False):
     ------
     TypeError, ValueError
         On a wrong dtype or shape, K = 0, or scores that are not finite.
+
+    Examples
+    --------
+    >>> greedy_actions([[1.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [3.0, 2.0]])
+    array([1, 0])
     """
     if is_sparse(features):
         actions, values = sparse_actions(as_csr("features", features, (None, None)), theta)

@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from dmq_fast.kernels._blas cimport add_gram
+from dmq_fast.kernels._linalg cimport add_gram
 from dmq_fast.kernels._validate cimport all_finite, entries, integer, is_sparse, refuse_not_finite, vector
 from dmq_fast.kernels._validate cimport matrix as as_matrix
 

@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from dmq_fast.kernels._factor cimport dot, solve_factor, solve_factor_transposed, update_factor
+from dmq_fast.kernels._linalg cimport dot, solve_factor, solve_factor_transposed, update_factor
 
 # Rows ----------------------------------------------------------------------------------------------------------------
 

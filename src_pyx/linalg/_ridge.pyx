@@ -1,25 +1,26 @@
-"""Ridge regression row by row (paper, section 6, with Gamma(theta) = lambda_ridge ||theta||^2).
+"""Ridge regression (paper, section 6, with Gamma(theta) = lambda_ridge ||theta||^2), from moments and row by row.
 
 `Ridge` keeps the Cholesky factor U of V = lambda I + sum phi phi^T up to date by Givens rotations of the rows of
-[U; phi^T] (see `_factor`), so that a row costs O(d^2) and nothing is inverted.
+[U; phi^T] (see `_linalg`), so that a row costs O(d^2) and nothing is inverted.
 """
 
 cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
-from libc.math cimport isfinite, log, sqrt
+from libc.math cimport INFINITY, isfinite, log, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from dmq_fast.kernels._blas cimport add_gram, cholesky_upper
-from dmq_fast.kernels._factor cimport (
-    downdate_factor_above, dot, inverse_squares, leverage_work_size, leverages, solve_block, solve_block_transposed,
+from dmq_fast.kernels._linalg cimport (
+    add_gram, cholesky, cholesky_solve, cholesky_upper, downdate_factor, downdate_factor_above, dot,
+    inverse_squares, leverage_work_size, leverages, solve_block, solve_block_transposed, solve_factor,
+    solve_factor_transposed, update_factor,
 )
 from dmq_fast.kernels._moments cimport (
     add_outer, add_outer_sparse, as_columns, mirror, refuse_indefinite, sparse_rows,
 )
-from dmq_fast.kernels._normal cimport standard_normals
+from dmq_fast.kernels._philox cimport standard_normals
 from dmq_fast.kernels._validate cimport (
     all_finite, entries, flag, integer, is_sparse, matrix, non_negative, number, positive, refuse_not_finite, vector,
 )
@@ -32,6 +33,10 @@ cnp.import_array()
 
 
 cdef enum:
+    # Dimensions whose square, in bytes, fits an integer of 64 bits, and which BLAS can count.
+    LARGEST = 1 << 28
+    # Up to this dimension a fit takes less time than releasing the lock, and the workspace is on the stack.
+    SHORT = 16
     # Version of pickled states.
     STATE = 2
     # Rows added to the Gram matrix together, by one dsyrk.
@@ -66,6 +71,159 @@ cdef Py_ssize_t LAST = <Py_ssize_t> (<size_t> -1 >> 2)
 
 # Sums of squares up to here keep every entry of V away from overflow, rounding included.
 cdef double ROOM = DBL_MAX / 8.0
+
+# Integers up to here are floats.
+cdef long long SAFE = 1 << 53
+
+
+cdef int fit(
+    double* theta, const double* gram, const double* moment, double n, double ridge, double* work, Py_ssize_t d
+) noexcept nogil:
+    cdef Py_ssize_t i, j
+    cdef int info
+    cdef double poison = 0.0
+    # A = gram / n + lambda I
+    for i in range(d):
+        for j in range(i, d):
+            work[j * d + i] = gram[i * d + j] / n
+            poison += work[j * d + i] * 0.0
+        work[i * d + i] += ridge
+        theta[i] = moment[i] / n
+        poison += theta[i] * 0.0
+    # NaN and infinities survive a product with zero.
+    if poison != 0.0:
+        return NOT_FINITE
+    info = cholesky(work, d)
+    if info != 0:
+        return info
+    cholesky_solve(work, theta, d)
+    for i in range(d):
+        poison += theta[i] * 0.0
+    return NOT_FINITE if poison != 0.0 else 0
+
+
+cdef double pairs(n) except -1.0:
+    # The fast path: n is an integer as a rule.
+    if type(n) is int and 0 < n <= SAFE:
+        return n
+    return positive(n, "n")
+
+
+cdef cnp.ndarray workspace(Py_ssize_t d):
+    cdef cnp.npy_intp size = d * d
+    return None if d <= SHORT else cnp.PyArray_SimpleNew(1, &size, cnp.NPY_DOUBLE)
+
+
+cdef cnp.ndarray estimate(cnp.ndarray gram, cnp.ndarray moment, double n, double ridge, cnp.ndarray scratch):
+    # `scratch` comes from `workspace` and is used by this call alone.
+    cdef cnp.npy_intp d = cnp.PyArray_DIM(gram, 0)
+    cdef double[SHORT * SHORT] small
+    cdef cnp.ndarray theta = cnp.PyArray_SimpleNew(1, &d, cnp.NPY_DOUBLE)
+    cdef double* out = entries(theta)
+    cdef const double* g = entries(gram)
+    cdef const double* m = entries(moment)
+    cdef double* work = small
+    cdef int info
+    refuse_not_finite("gram", gram)
+    refuse_not_finite("moment", moment)
+    if d <= SHORT:
+        info = fit(out, g, m, n, ridge, work, d)
+    else:
+        work = entries(scratch)
+        with nogil:
+            info = fit(out, g, m, n, ridge, work, d)
+    if info == 0:
+        return theta
+    if info == NOT_FINITE:
+        raise ValueError("gram, moment: a mean or the estimate is not finite")
+    raise np.linalg.LinAlgError(
+        f"gram / n + ridge I is not positive definite (leading minor {info}, ridge {ridge:g}); raise ridge"
+    )
+
+
+cdef double penalty(value) except -1.0:
+    if type(value) is float and 0.0 <= <double> value < INFINITY:
+        return value
+    return as_positive("ridge", value, zero=True)
+
+
+cdef class RidgeFit:
+    """`ridge_fit` for many fits of one dimension and one lambda. Threads may share it.
+
+    Parameters
+    ----------
+    dimension : int
+        Feature dimension d in [1, 2^28].
+    ridge : float
+        lambda_ridge >= 0.
+
+    Examples
+    --------
+    >>> fit = RidgeFit(2, ridge=1.0)
+    >>> fit([[2.0, 0.0], [0.0, 0.0]], [4.0, 0.0], 2)
+    array([1., 0.])
+    """
+
+    cdef readonly Py_ssize_t dimension
+    cdef readonly double ridge
+    # None while a call uses it; a call of another thread then allocates its own.
+    cdef cnp.ndarray _work
+
+    def __cinit__(self, dimension, ridge):
+        self.dimension = integer(dimension, "dimension", 1, LARGEST)
+        self.ridge = penalty(ridge)
+
+    def __call__(self, gram, moment, n):
+        """Return (gram / n + ridge I)^{-1} (moment / n), shape (d,); arguments and errors are those of `ridge_fit`."""
+        cdef Py_ssize_t d = self.dimension
+        cdef cnp.ndarray sums = matrix(gram, "gram", d, d), products = vector(moment, "moment", d), theta, scratch
+        cdef double count = pairs(n)
+        scratch, self._work = self._work, None
+        if scratch is None:
+            scratch = workspace(d)
+        theta = estimate(sums, products, count, self.ridge, scratch)
+        self._work = scratch
+        return theta
+
+    def __reduce__(self):
+        return type(self), (self.dimension, self.ridge)
+
+
+def ridge_fit(gram, moment, n, ridge):
+    """Ridge estimate from moments: (gram / n + ridge I)^{-1} (moment / n).
+
+    Parameters
+    ----------
+    gram : array_like, shape (d, d)
+        Sum of phi phi^T over the pairs; the upper triangle is read.
+    moment : array_like, shape (d,)
+        Sum of y phi.
+    n : float
+        Number of pairs, > 0 and finite.
+    ridge : float
+        lambda_ridge >= 0, in units of the mean.
+
+    Returns
+    -------
+    numpy.ndarray, shape (d,)
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If gram / n + ridge I is not positive definite in float64: raise `ridge`.
+    TypeError, ValueError
+        On a wrong dtype, shape or range, or an estimate that overflows.
+
+    Examples
+    --------
+    >>> ridge_fit([[2.0, 0.0], [0.0, 0.0]], [4.0, 0.0], n=2, ridge=1.0)
+    array([1., 0.])
+    """
+    cdef cnp.ndarray moments = matrix(gram, "gram", -1, -1)
+    cdef Py_ssize_t d = cnp.PyArray_DIM(moments, 0)
+    if d == 0 or cnp.PyArray_DIM(moments, 1) != d:
+        raise ValueError(f"gram: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(moments, 1))}")
+    return estimate(moments, vector(moment, "moment", d), pairs(n), penalty(ridge), workspace(d))
 
 
 cdef inline cnp.ndarray doubles(Py_ssize_t n):

@@ -29,7 +29,7 @@ from libc.stdint cimport int32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from dmq_fast.kernels._blas cimport cholesky_upper, invert_upper, multiply
+from dmq_fast.kernels._linalg cimport cholesky_upper, invert_upper, multiply
 from dmq_fast.kernels._dsec cimport (
     MARGINAL_NO_SHIFT, NO_SHIFT, NOT_FINITE, SHIFT, Answer, Buffer, Scan, decide_exactly, decide_robustly,
     decide_work_size, says_true, shift_value, value_work_size,

@@ -47,6 +47,11 @@ def alias_tables(probabilities):
     threshold : numpy.ndarray of float64, shape (m,)
     alias : numpy.ndarray of int32, shape (m,)
         A uniform u picks column k = floor(m u); the outcome is k if m u - k < threshold[k], else alias[k].
+
+    Examples
+    --------
+    >>> alias_tables(np.array([0.5, 0.25, 0.25]))
+    (array([1.  , 0.75, 0.75]), array([0, 0, 0], dtype=int32))
     """
     probabilities = as_floats("probabilities", probabilities, (None,))
     threshold = np.empty(probabilities.shape)
@@ -126,6 +131,11 @@ def transition_edges(transitions):
     -------
     rows, targets : numpy.ndarray of int, shape (m,)
     probabilities : numpy.ndarray, shape (m,)
+
+    Examples
+    --------
+    >>> transition_edges(np.array([[[0.0, 1.0], [0.5, 0.5]]]))
+    (array([0, 1, 1]), array([1, 0, 1]), array([1. , 0.5, 0.5]))
     """
     if is_sparse(transitions):
         if transitions.format != "csr":

@@ -134,6 +134,13 @@ cdef class Draws:
 
 
 cdef class Model:
+    """Base class of environments that are ready to simulate. Immutable.
+
+    Attributes
+    ----------
+    horizon, n_actions, dimension : int
+        Numbers of levels, actions, and features.
+    """
 
     def rollout(
         self, tuple rules not None, Py_ssize_t n, Stream stream not None, levels, returns_from=(), bint in_rows=False

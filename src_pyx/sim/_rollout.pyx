@@ -17,7 +17,7 @@ from dmq_fast.kernels._philox cimport Philox, Stream, philox_open
 from dmq_fast.kernels._plan cimport Draws, Model, Plan
 from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM
-from dmq_fast.kernels._simulator cimport Simulator, mapped_dimension
+from dmq_fast.kernels._simulator cimport NONE, RETURN, SCORE, SLACK, Simulator, explain, mapped_dimension
 from dmq_fast.kernels._validate cimport entries
 
 import numpy as np

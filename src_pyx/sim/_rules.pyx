@@ -9,7 +9,7 @@ from dmq_fast.kernels._validate import as_floats
 
 
 cdef class Rule:
-    """What a policy does at one level: `Uniform`, `Fixed` or `Greedy`. Immutable."""
+    """Base class of what a policy does at one level: `Uniform`, `Fixed` or `Greedy`. Immutable."""
 
     def __cinit__(self):
         # Kernels switch on the kind, so a fourth one would be taken for one of the three.
@@ -28,7 +28,13 @@ cdef class Rule:
 
 
 cdef class Uniform(Rule):
-    """Draw the action uniformly."""
+    """Draw the action uniformly.
+
+    Examples
+    --------
+    >>> Uniform()
+    Uniform()
+    """
 
     def __cinit__(self):
         self.kind = UNIFORM
@@ -58,6 +64,11 @@ cdef class Fixed(Rule):
     ----------
     action : int
         In [0, 2^31) and below K, which the sampler checks.
+
+    Examples
+    --------
+    >>> Fixed(1).action
+    1
     """
 
     def __cinit__(self, action):
@@ -98,6 +109,16 @@ cdef class Greedy(Rule):
     ----------
     theta : array_like, shape (K, d)
         One weight vector per action; copied, finite.
+
+    Attributes
+    ----------
+    n_actions, dimension : int
+        K and d.
+
+    Examples
+    --------
+    >>> Greedy([[1, 0], [0, 1]]) == Greedy([[1.0, 0.0], [0.0, 1.0]])
+    True
     """
 
     def __cinit__(self, theta):

@@ -1,5 +1,6 @@
 """The core of every simulation of a compiled environment; see the .pxd."""
 
+from libc.math cimport isfinite
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free
 
@@ -7,6 +8,7 @@ cdef extern from "dmq_simulate.h":
     Py_ssize_t dmq_too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double most) noexcept nogil
     Py_ssize_t dmq_rewards(double* r, Py_ssize_t n, double shift, double scale, double most) noexcept nogil
 
+SLACK = 1e-9
 
 cdef Py_ssize_t too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double most) noexcept nogil:
     return dmq_too_long(rows, n, d, most)
@@ -40,7 +42,17 @@ cdef Py_ssize_t most_uniforms_of(const Environment* env) noexcept nogil:
 
 
 cdef class Simulator:
-    # Subclasses are `Episode` and the workspace of one call of `CompiledModel.rollout`.
+    """Base class of simulations: `Episode`, and the workspace of one call of `CompiledModel.rollout`.
+
+    Attributes
+    ----------
+    handle : EnvironmentHandle
+        The environment.
+    feature_map : FeatureMap or None
+        What makes features of its observations.
+    horizon, n_actions, dimension : int
+        Numbers of levels, actions, and features after the map.
+    """
 
     cdef int allocate(self, EnvironmentHandle handle, FeatureMap feature_map, Py_ssize_t block) except -1:
         cdef Py_ssize_t observed = 0, map_work = 0
@@ -82,3 +94,38 @@ cdef class Simulator:
         free(self._ended_before)
         free(self._observed)
         free(self._map_work)
+
+
+cdef bint has_blank(const signed char* states, Py_ssize_t n, Py_ssize_t state_bytes) noexcept nogil:
+    cdef Py_ssize_t i, k
+    for i in range(n):
+        for k in range(state_bytes):
+            if states[i * state_bytes + k] != -1:
+                break
+        else:
+            return True
+    return False
+
+
+cdef object explain(const Stop* stop, Stream stream):
+    where = f"level {stop.level}, call {stream.call}, chunk {stream.chunk}"
+    functions = {RESET: "reset", FEATURES: "features", STEP: "step", ENDED: "ended"}
+    if stop.fault in functions:
+        return RuntimeError(f"{where}: {functions[stop.fault]} of the environment returned the code {stop.code}")
+    if stop.fault == BLANK:
+        return ValueError(f"{where}: reset: left a state out (did the function raise?)")
+    if stop.fault == SCORE:
+        return ArithmeticError(f"{where}: a greedy score is not finite (theta too large)")
+    if stop.fault == NORM:
+        expected = "features: expected Euclidean norms of at most 1"
+        missing = "features: expected finite numbers"
+    elif stop.fault == REWARD:
+        expected = missing = "rewards: expected numbers in [0, 1] after shift and scale"
+    else:
+        expected = missing = "rewards: expected a sum of at most 1 a trajectory after shift and scale"
+    if isfinite(stop.value):
+        return ValueError(f"{where}: {expected}, got {stop.value:.12g}")
+    return ValueError(
+        f"{where}: {missing}, got {stop.value} (did the function raise, leave numbers out, or read uniforms that it "
+        "did not ask for?)"
+    )

@@ -1,0 +1,694 @@
+"""Learners of the baselines, one transition at a time.
+
+- `LinearQLearner`: Q-learning with linear function approximation (Melo and Ribeiro, 2007).
+- `SpanLearner`: Optimistic Constraint Propagation for a linear span (Wen and Van Roy, 2013, section 5).
+- `UCBQLearner`, `DelayedQLearner`: Q-learning on a table, with upper confidence bounds (Jin et al., 2018) and delayed
+  (Strehl et al., 2006).
+- `BernsteinLearner`, `PolicyOptimisationLearner`: BPI-UCBVI and optimistic policy optimisation, which estimate a model
+  of every level and plan in it.
+
+Returns are at most 1 here. Tabular papers have rewards in [0, 1] and returns of up to H, so their numbers are here over
+H.
+"""
+
+from libc.math cimport INFINITY, exp, fabs, sqrt
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from dmq_fast.kernels._episode cimport Episode, Learner, tops_of
+from dmq_fast.kernels._simulator cimport SCORE
+from dmq_fast.kernels._validate cimport entries
+
+import numpy as np
+
+from dmq_fast.kernels._validate import as_positive
+
+
+cdef class LinearQLearner(Learner):
+    """Epsilon-greedy Q-learning: theta_h^a <- theta_h^a + alpha_e delta phi(s_h), after every step.
+
+    delta = r_h + max_b phi(s_{h+1})^T theta_{h+1}^b - phi(s_h)^T theta_h^a, without the maximum at the last level. In
+    episode e = 0, 1, ... the step size is alpha / (1 + e alpha_decay), and the probability of a uniform action
+    epsilon / (1 + e epsilon_decay).
+
+    Parameters
+    ----------
+    episode : Episode
+    alpha, epsilon : float
+        In [0, 1].
+    alpha_decay, epsilon_decay : float
+        >= 0.
+    """
+
+    cdef double alpha, alpha_decay, epsilon, epsilon_decay
+    cdef object _theta, _before
+    # (H, K, d) and (d,)
+    cdef double* theta
+    cdef double* before
+
+    def __cinit__(self, Episode episode not None, alpha, alpha_decay, epsilon, epsilon_decay):
+        self.alpha, self.epsilon = fraction("alpha", alpha), fraction("epsilon", epsilon)
+        self.alpha_decay = as_positive("alpha_decay", alpha_decay, zero=True)
+        self.epsilon_decay = as_positive("epsilon_decay", epsilon_decay, zero=True)
+        self._theta = np.zeros((episode.horizon, episode.n_actions, episode.dimension))
+        self._before = np.zeros(episode.dimension)
+        self.theta, self.before = entries(self._theta), entries(self._before)
+
+    @property
+    def weights(self):
+        """The estimates, a copy, shape (H, K, d)."""
+        return self._theta.copy()
+
+    cdef double score(self, Py_ssize_t h) noexcept nogil:
+        # scores_a <- phi^T theta_h^a; returns the largest.
+        cdef Py_ssize_t a, i, d = self.episode.dimension
+        cdef const double* theta = self.theta + h * self.episode.n_actions * d
+        cdef double total, best = 0.0
+        for a in range(self.episode.n_actions):
+            total = 0.0
+            for i in range(d):
+                total += theta[a * d + i] * self.episode.phi[i]
+            self.episode.scores[a] = total
+            if a == 0 or total > best:
+                best = total
+        return best
+
+    cdef bint play(self) noexcept nogil:
+        cdef Py_ssize_t h, a, i, d = self.episode.dimension
+        cdef double alpha = self.alpha / (1.0 + self.n_episodes * self.alpha_decay)
+        cdef double epsilon = self.epsilon / (1.0 + self.n_episodes * self.epsilon_decay)
+        cdef double ahead, predicted
+        cdef double* theta
+        cdef double[2] u
+        if not self.episode.observe():
+            return False
+        self.score(0)
+        for h in range(self.episode.horizon):
+            self.episode.draw(u, 2)
+            a = self.episode.pick()
+            if a < 0:
+                return False
+            if u[0] < epsilon:
+                a = <Py_ssize_t> (u[1] * self.episode.n_actions)
+            predicted = self.episode.scores[a]
+            memcpy(self.before, self.episode.phi, d * sizeof(double))
+            if not self.episode.move(a):
+                return False
+            ahead = 0.0
+            if h < self.episode.horizon - 1:
+                if not self.episode.observe():
+                    return False
+                ahead = self.score(h + 1)
+            theta = self.theta + (h * self.episode.n_actions + a) * d
+            for i in range(d):
+                theta[i] += alpha * (self.episode.reward + ahead - predicted) * self.before[i]
+        return True
+
+
+cdef double fraction(str name, value) except -1.0:
+    cdef double number = as_positive(name, value, zero=True)
+    if number > 1.0:
+        raise ValueError(f"{name}: expected a number in [0, 1], got {number}")
+    return number
+
+
+# If Q_h(., a) is in the span of d features and nothing else is known, the largest Q(s, a) that agrees with the
+# equations seen so far is the value they give if phi(s) is a combination of their features, and infinite otherwise.
+
+
+cdef class SpanLearner(Learner):
+    """Learn Q* of a deterministic system from equations Q_h(s, a) = y.
+
+    Parameters
+    ----------
+    episode : Episode
+        Of a deterministic environment: no step may depend on a uniform.
+    tolerance : float
+        > 0. Features at most so far from the known span count as in it.
+
+    Attributes
+    ----------
+    n_conflicts : int
+        Equations that contradict earlier ones by more than 1e-6: Q* is not linear, or the environment is random.
+    """
+
+    cdef readonly Py_ssize_t n_conflicts
+    cdef double tolerance
+    cdef object _theta, _basis, _ranks, _record, _residual, _rewards, _actions
+    # theta (H, K, d), of least norm; orthonormal bases (H, K, d, d), of which `ranks` (H, K) rows are in use.
+    cdef double* theta
+    cdef double* basis
+    cdef int64_t[:, ::1] ranks_
+    # Of the episode: features (H, d), rewards and actions (H,).
+    cdef double* record
+    cdef double* residual
+    cdef double[::1] rewards
+    cdef int64_t[::1] actions
+
+    def __cinit__(self, Episode episode not None, tolerance):
+        cdef Py_ssize_t horizon = episode.horizon, n_actions = episode.n_actions, d = episode.dimension
+        self.tolerance = as_positive("tolerance", tolerance)
+        self._theta, self._basis = np.zeros((horizon, n_actions, d)), np.zeros((horizon, n_actions, d, d))
+        self._ranks = np.zeros((horizon, n_actions), dtype=np.int64)
+        self._record, self._residual = np.zeros((horizon, d)), np.zeros(d)
+        self.theta, self.basis = entries(self._theta), entries(self._basis)
+        self.record, self.residual, self.ranks_ = entries(self._record), entries(self._residual), self._ranks
+        self.rewards, self.actions = np.zeros(horizon), np.zeros(horizon, dtype=np.int64)
+        self.work = 4 * horizon * n_actions * d * d
+
+    @property
+    def weights(self):
+        """The estimates of least norm, a copy, shape (H, K, d)."""
+        return self._theta.copy()
+
+    @property
+    def ranks(self):
+        """Dimensions of the known spans, a copy, shape (H, K)."""
+        return self._ranks.copy()
+
+    cdef double distance(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+        # residual <- phi - B^T B phi, twice for the sake of rounding; returns its norm. 0 where the span is everything:
+        # whatever the tolerance, rounding adds no direction to d of them.
+        cdef Py_ssize_t i, k, _twice, d = self.episode.dimension, n_actions = self.episode.n_actions
+        cdef const double* row
+        cdef double total
+        if self.ranks_[h, a] == d:
+            return 0.0
+        memcpy(self.residual, phi, d * sizeof(double))
+        for _twice in range(2):
+            for k in range(self.ranks_[h, a]):
+                row = self.basis + ((h * n_actions + a) * d + k) * d
+                total = 0.0
+                for i in range(d):
+                    total += row[i] * self.residual[i]
+                for i in range(d):
+                    self.residual[i] -= total * row[i]
+        total = 0.0
+        for i in range(d):
+            total += self.residual[i] * self.residual[i]
+        return sqrt(total)
+
+    cdef double optimistic(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+        # sup Q_h(s, a)
+        if self.distance(h, a, phi) > self.tolerance:
+            return INFINITY
+        return self.predict(h, a, phi)
+
+    cdef double predict(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
+        cdef Py_ssize_t i, d = self.episode.dimension
+        cdef const double* theta = self.theta + (h * self.episode.n_actions + a) * d
+        cdef double total = 0.0
+        for i in range(d):
+            total += theta[i] * phi[i]
+        return total
+
+    cdef Py_ssize_t choose(self, Py_ssize_t h, const double* phi, double* value) noexcept nogil:
+        # argmax_a sup Q_h(s, a), ties to the smallest.
+        cdef Py_ssize_t a, action = 0
+        cdef double score
+        value[0] = -INFINITY
+        for a in range(self.episode.n_actions):
+            score = self.optimistic(h, a, phi)
+            if score > value[0]:
+                value[0], action = score, a
+        return action
+
+    cdef void add(self, Py_ssize_t h, Py_ssize_t a, const double* phi, double y) noexcept nogil:
+        # The equation phi^T theta = y.
+        cdef Py_ssize_t i, d = self.episode.dimension, place = h * self.episode.n_actions + a
+        cdef double length = self.distance(h, a, phi), off = y - self.predict(h, a, phi)
+        cdef double* row
+        if length <= self.tolerance:
+            self.n_conflicts += fabs(off) > 1e-6
+            return
+        row = self.basis + (place * d + self.ranks_[h, a]) * d
+        for i in range(d):
+            row[i] = self.residual[i] / length
+            # Earlier equations still hold: the new direction is orthogonal to their features.
+            self.theta[place * d + i] += off / length * row[i]
+        self.ranks_[h, a] += 1
+
+    cdef bint play(self) noexcept nogil:
+        cdef Py_ssize_t h, d = self.episode.dimension
+        cdef double value = 0.0
+        cdef double* phi
+        for h in range(self.episode.horizon):
+            if not self.episode.observe():
+                return False
+            memcpy(self.record + h * d, self.episode.phi, d * sizeof(double))
+            self.actions[h] = self.choose(h, self.episode.phi, &value)
+            if value != value or value == -INFINITY:
+                return self.episode.fail(SCORE, 0, value)
+            if not self.episode.move(self.actions[h]):
+                return False
+            self.rewards[h] = self.episode.reward
+        # Backward: a new equation of a level may make the value known that the level before needs.
+        value = 0.0
+        for h in range(self.episode.horizon - 1, -1, -1):
+            phi = self.record + h * d
+            if value != INFINITY:
+                self.add(h, self.actions[h], phi, self.rewards[h] + value)
+            self.choose(h, phi, &value)
+        return True
+
+
+cdef class TabularLearner(Learner):
+    """Base class of learners with a table of Q by level, state and action, on which actions are greedy by default.
+
+    Parameters
+    ----------
+    episode : Episode
+        Of an environment whose states are numbered: one with `n_states`.
+    """
+
+    def __cinit__(self, Episode episode not None, *arguments, **options):
+        if episode.n_states is None:
+            raise TypeError("env: expected a FiniteMDP or a block MDP, whose states are numbered")
+        sizes = np.array(episode.n_states)
+        self.first = np.cumsum(sizes) - sizes
+        self.q = np.ones((sizes.sum(), episode.n_actions))
+        self.visits = np.zeros((sizes.sum(), episode.n_actions), dtype=np.int64)
+
+    cdef list by_level(self, table):
+        return np.split(table, np.asarray(self.first)[1:])
+
+    @property
+    def table(self):
+        """Q, copies, a list of H arrays (S_h, K)."""
+        return self.by_level(np.array(self.q))
+
+    @property
+    def counts(self):
+        """How often every action was taken, copies, a list of H arrays (S_h, K)."""
+        return self.by_level(np.array(self.visits))
+
+    cdef bint play(self) noexcept nogil:
+        cdef Py_ssize_t h, a, row = self.first[0] + self.episode.latent(), following
+        for h in range(self.episode.horizon):
+            a = self.choose(row)
+            if a < 0 or not self.episode.move(a):
+                return False
+            following = -1
+            if h < self.episode.horizon - 1:
+                following = self.first[h + 1] + self.episode.latent()
+            self.visits[row, a] += 1
+            if not self.learn(row, a, self.episode.reward, following):
+                return False
+            row = following
+        self.plan()
+        return True
+
+    cdef Py_ssize_t choose(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t a
+        for a in range(self.episode.n_actions):
+            self.episode.scores[a] = self.q[row, a]
+        return self.episode.pick()
+
+    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
+        return True
+
+    cdef void plan(self) noexcept nogil:
+        pass
+
+
+cdef class UCBQLearner(TabularLearner):
+    """Algorithm 1 of Jin, Allen-Zhu, Bubeck and Jordan (2018), with Hoeffding bonuses.
+
+    Q_h begins at top_h. At the t-th visit Q_h <- (1 - alpha_t) Q_h + alpha_t (r + min(top_{h+1}, max_b Q_{h+1}(s', b))
+    + c top_h sqrt(H / t)), where alpha_t = (H + 1) / (H + t) or a constant.
+
+    Parameters
+    ----------
+    episode : Episode
+    c : float
+        >= 0; the paper's c sqrt(iota).
+    alpha : float or None
+        A constant step size in (0, 1], instead of the paper's.
+    clipped : bool
+        Whether Q_h itself is kept at or below top_h. The paper only does so with V, so that a visited action can look
+        better than one never tried.
+    optimism : {"flat", "steps"}
+        top_h, the largest value hoped for at level h: 1, or H - h.
+    """
+
+    cdef double c, alpha
+    cdef bint clipped
+    # By row.
+    cdef double[::1] tops
+
+    def __cinit__(self, Episode episode not None, c, alpha, bint clipped, *, optimism="flat"):
+        self.c = as_positive("c", c, zero=True)
+        self.alpha = 0.0 if alpha is None else as_positive("alpha", alpha)
+        if self.alpha > 1.0:
+            raise ValueError(f"alpha: expected a number in (0, 1] or None, got {alpha}")
+        self.clipped = clipped
+        self.tops = np.repeat(tops_of(optimism, episode.horizon), episode.n_states)
+        np.asarray(self.q)[:] = np.asarray(self.tops)[:, None]
+
+    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
+        cdef double horizon = self.episode.horizon, t = self.visits[row, a], alpha = self.alpha, top = self.tops[row]
+        cdef double ahead = self.best(following)
+        if alpha == 0.0:
+            alpha = (horizon + 1.0) / (horizon + t)
+        if following >= 0 and ahead > self.tops[following]:
+            ahead = self.tops[following]
+        self.q[row, a] = (1.0 - alpha) * self.q[row, a] + alpha * (reward + ahead + self.c * top * sqrt(horizon / t))
+        if self.clipped and self.q[row, a] > top:
+            self.q[row, a] = top
+        return True
+
+
+cdef class DelayedQLearner(TabularLearner):
+    """Delayed Q-learning (Strehl, Li, Wiewiora, Langford and Littman, 2006) with a table a level and no discount.
+
+    An entry attempts an update after every m visits that it counts: if Q is at least 2 epsilon above the mean of
+    r + max_b Q(s', b) over them, Q becomes that mean plus epsilon. After an attempt that failed, an entry counts no
+    visits until some Q has changed since.
+
+    Parameters
+    ----------
+    episode : Episode
+    m : int
+        >= 1.
+    epsilon : float
+        >= 0, the paper's epsilon_1.
+
+    Attributes
+    ----------
+    n_attempts, n_updates : int
+        Attempts to change an entry so far, and those that changed it.
+    """
+
+    cdef int64_t m, step, changed
+    cdef double epsilon
+    cdef readonly Py_ssize_t n_attempts, n_updates
+    # By row and action: U, l, t and LEARN of the paper.
+    cdef double[:, ::1] total
+    cdef int64_t[:, ::1] waited
+    cdef int64_t[:, ::1] attempted
+    cdef signed char[:, ::1] learning
+
+    def __cinit__(self, Episode episode not None, m, epsilon):
+        self.m = m
+        if self.m < 1:
+            raise ValueError(f"m: expected an integer >= 1, got {m}")
+        self.epsilon = as_positive("epsilon", epsilon, zero=True)
+        shape = (self.q.shape[0], self.q.shape[1])
+        self.total = np.zeros(shape)
+        self.waited, self.attempted = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        self.learning = np.ones(shape, dtype=np.int8)
+
+    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
+        cdef double mean
+        self.step += 1
+        if not self.learning[row, a]:
+            if self.attempted[row, a] < self.changed:
+                self.learning[row, a] = True
+            return True
+        self.total[row, a] += reward + self.best(following)
+        self.waited[row, a] += 1
+        if self.waited[row, a] < self.m:
+            return True
+        mean = self.total[row, a] / self.m
+        self.n_attempts += 1
+        if self.q[row, a] - mean >= 2.0 * self.epsilon:
+            self.q[row, a] = mean + self.epsilon
+            self.changed = self.step
+            self.n_updates += 1
+        elif self.attempted[row, a] >= self.changed:
+            self.learning[row, a] = False
+        self.attempted[row, a], self.total[row, a], self.waited[row, a] = self.step, 0.0, 0
+        return True
+
+
+# The model of a pair (a state of a level, an action) has the frequencies of its next states and the mean reward on the
+# way to each. A plan goes from the last level to the first over all transitions that have been seen, so an episode
+# costs
+#
+#     O(H + K S + E),   S states of all levels, E distinct transitions seen.
+
+cdef enum:
+    FIRST_ROOM = 64
+
+# The transitions of a pair into one next state: their number, their mean reward, the row of the state (-1 after the
+# last level), and the next transition of the pair, or -1.
+cdef struct Transition:
+    int64_t count
+    double reward
+    Py_ssize_t state
+    Py_ssize_t next
+
+
+cdef class ModelLearner(TabularLearner):
+    """Base class of learners that keep a model and plan after every episode.
+
+    Parameters
+    ----------
+    episode : Episode
+        Of an environment whose states are numbered: one with `n_states`.
+    optimism : str
+        cap_h, the most that is believed of a pair of level h, and what is believed of one never tried: "flat", 1, or
+        "steps", the number of steps to go.
+    """
+
+    cdef Transition* transitions
+    cdef Py_ssize_t n_transitions, room
+    # (rows, K) the first transition of a pair, or -1, and the sum of squares of rewards about the mean of their
+    # transition.
+    cdef Py_ssize_t[:, ::1] heads
+    cdef double[:, ::1] within
+    # (rows,) cap_h of the row's level, and values to plan with.
+    cdef double[::1] cap
+    cdef double[::1] value
+
+    def __cinit__(self, Episode episode not None, optimism, *arguments, **options):
+        self.cap = np.repeat(tops_of(optimism, episode.horizon), episode.n_states)
+        self.q = np.repeat(self.cap, episode.n_actions).reshape(-1, episode.n_actions)
+        self.value = np.array(self.cap)
+        self.heads = np.full((self.q.shape[0], episode.n_actions), -1)
+        self.within = np.zeros((self.q.shape[0], episode.n_actions))
+        self.work += 8 * self.q.shape[0] * episode.n_actions
+
+    def __dealloc__(self):
+        free(self.transitions)
+
+    def fit(self):
+        """Return Q of the model itself, without optimism, a list of H arrays (S_h, K); 0 where nothing was tried."""
+        cdef Py_ssize_t row, a
+        cdef double[:, ::1] q = np.zeros((self.q.shape[0], self.q.shape[1]))
+        cdef double[::1] value = np.zeros(self.q.shape[0])
+        self.begin_work()
+        try:
+            for row in reversed(range(self.q.shape[0])):
+                for a in range(self.q.shape[1]):
+                    q[row, a] = self.expected(row, a, value)
+                value[row] = largest(q, row)
+        finally:
+            self.busy = False
+        return self.by_level(np.asarray(q))
+
+    cdef bint learn(self, Py_ssize_t row, Py_ssize_t a, double reward, Py_ssize_t following) noexcept nogil:
+        cdef Py_ssize_t i = self.heads[row, a], more
+        cdef Transition* found
+        cdef void* moved
+        cdef double off
+        while i >= 0 and self.transitions[i].state != following:
+            i = self.transitions[i].next
+        if i < 0:
+            if self.n_transitions == self.room:
+                more = max(<Py_ssize_t> FIRST_ROOM, 2 * self.room)
+                moved = realloc(self.transitions, more * sizeof(Transition))
+                if moved == NULL:
+                    return False
+                self.transitions, self.room = <Transition*> moved, more
+            i = self.n_transitions
+            self.n_transitions += 1
+            self.transitions[i] = Transition(0, 0.0, following, self.heads[row, a])
+            self.heads[row, a] = i
+        found = self.transitions + i
+        found.count += 1
+        off = reward - found.reward
+        found.reward += off / found.count
+        self.within[row, a] += off * (reward - found.reward)
+        return True
+
+    cdef double expected(self, Py_ssize_t row, Py_ssize_t a, const double[::1] value) noexcept nogil:
+        # Mean of reward + value of the next row; 0 for a pair that was never tried.
+        cdef Py_ssize_t i = self.heads[row, a]
+        cdef Transition t
+        cdef double total = 0.0
+        if i < 0:
+            return 0.0
+        while i >= 0:
+            t = self.transitions[i]
+            total += t.count * (t.reward if t.state < 0 else t.reward + value[t.state])
+            i = t.next
+        return total / self.visits[row, a]
+
+    cdef double variance(self, Py_ssize_t row, Py_ssize_t a, const double[::1] value, double mean) noexcept nogil:
+        # Variance of reward + value of the next row, about a mean that `expected` has returned.
+        cdef Py_ssize_t i = self.heads[row, a]
+        cdef Transition t
+        cdef double total = self.within[row, a], off
+        while i >= 0:
+            t = self.transitions[i]
+            off = (t.reward if t.state < 0 else t.reward + value[t.state]) - mean
+            total += t.count * off * off
+            i = t.next
+        return total / self.visits[row, a]
+
+
+cdef class BernsteinLearner(ModelLearner):
+    """BPI-UCBVI (Menard, Domingues, Jonsson, Kaufmann, Leurent and Valko, 2021), with the bonus
+
+        b(s, a) = c1 sqrt(Var(r + U(s')) / n(s, a)) + c2 / n(s, a),
+
+    mean and variance under the model. U_h(s, a) = min(cap_h, mean(r + max_b U(s', b)) + b(s, a)), where cap_h is 1 or
+    the number of steps to go, and L_h(s, a) = max(0, mean(r + max_b L(s', b)) - b(s, a)). Pairs that were never tried
+    have U = cap_h and L = 0. Actions are greedy on U.
+
+    Parameters
+    ----------
+    episode : Episode
+    optimism : str
+        cap_h: "flat" or "steps".
+    c1, c2 : float
+        >= 0.
+    epsilon : float or None
+        > 0. Learning stops at the first `gap` of at most epsilon; with None, never.
+
+    Attributes
+    ----------
+    gap : float
+        The mean over first states of min(1, max U) - max L. If the environment has several first states, these are
+        weighted by their frequencies, and c1 sqrt(Var / n) + c2 / n is added, n episodes; at most 1.
+    """
+
+    cdef double c1, c2, epsilon
+    cdef readonly double gap
+    # (rows, K), and (rows,) its largest entries.
+    cdef double[:, ::1] low
+    cdef double[::1] sure
+
+    def __cinit__(self, Episode episode not None, optimism, c1, c2, epsilon):
+        self.c1, self.c2 = as_positive("c1", c1, zero=True), as_positive("c2", c2, zero=True)
+        self.epsilon = -1.0 if epsilon is None else as_positive("epsilon", epsilon)
+        self.low, self.sure = np.zeros((self.q.shape[0], self.q.shape[1])), np.zeros(self.q.shape[0])
+        self.gap = 1.0
+
+    @property
+    def lower(self):
+        """L, copies, a list of H arrays (S_h, K); U is `table`."""
+        return self.by_level(np.array(self.low))
+
+    cdef void plan(self) noexcept nogil:
+        cdef Py_ssize_t row, a
+        cdef double n, mean, bonus
+        for row in reversed(range(self.q.shape[0])):
+            for a in range(self.q.shape[1]):
+                n = self.visits[row, a]
+                if n == 0.0:
+                    continue
+                mean = self.expected(row, a, self.value)
+                bonus = self.c1 * sqrt(self.variance(row, a, self.value, mean) / n) + self.c2 / n
+                self.q[row, a] = min(self.cap[row], mean + bonus)
+                self.low[row, a] = max(0.0, self.expected(row, a, self.sure) - bonus)
+            self.value[row], self.sure[row] = largest(self.q, row), largest(self.low, row)
+        self.measure()
+        self.stopped = self.gap <= self.epsilon
+
+    cdef void measure(self) noexcept nogil:
+        # The episode just played is not yet in `n_episodes`.
+        cdef Py_ssize_t row, n_first = self.first[1] if self.episode.horizon > 1 else self.q.shape[0]
+        cdef double n = self.n_episodes + 1.0, mean = 0.0, variance = 0.0
+        for row in range(n_first):
+            mean += self.starts(row) / n * self.width(row)
+        self.gap = mean
+        if n_first > 1:
+            for row in range(n_first):
+                variance += self.starts(row) / n * (self.width(row) - mean) ** 2
+            self.gap = min(1.0, self.gap + self.c1 * sqrt(variance / n) + self.c2 / n)
+
+    cdef double starts(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t a
+        cdef int64_t n = 0
+        for a in range(self.q.shape[1]):
+            n += self.visits[row, a]
+        return n
+
+    cdef double width(self, Py_ssize_t row) noexcept nogil:
+        return min(1.0, self.value[row]) - self.sure[row]
+
+
+cdef class PolicyOptimisationLearner(ModelLearner):
+    """Optimistic proximal policy optimisation, OPPO (Cai, Yang, Jin and Wang, 2020, algorithm 1), with tables.
+
+    After every episode, from the last level to the first, under the model,
+
+        Q_h(s, a) = min(cap_h, mean(r + V_{h+1}(s')) + beta / sqrt(n(s, a))),  V_h(s) = sum_a pi_h(a | s) Q_h(s, a).
+
+    Then pi_h(a | s) becomes proportional to pi_h(a | s) exp(alpha Q_h(s, a)). The first pi is uniform.
+
+    Parameters
+    ----------
+    episode : Episode
+    optimism : str
+        cap_h: "flat" or "steps".
+    alpha, beta : float
+        >= 0.
+    """
+
+    cdef double alpha, beta
+    # (rows, K) log pi but for a constant of the row, and pi.
+    cdef double[:, ::1] logits
+    cdef double[:, ::1] pi
+
+    def __cinit__(self, Episode episode not None, optimism, alpha, beta):
+        self.alpha, self.beta = as_positive("alpha", alpha, zero=True), as_positive("beta", beta, zero=True)
+        self.logits = np.zeros((self.q.shape[0], self.q.shape[1]))
+        self.pi = np.full((self.q.shape[0], self.q.shape[1]), 1.0 / episode.n_actions)
+
+    @property
+    def probabilities(self):
+        """pi, copies, a list of H arrays (S_h, K)."""
+        return self.by_level(np.array(self.pi))
+
+    cdef Py_ssize_t choose(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t a
+        cdef double u
+        self.episode.draw(&u, 1)
+        for a in range(self.q.shape[1] - 1):
+            u -= self.pi[row, a]
+            if u < 0.0:
+                return a
+        return self.q.shape[1] - 1
+
+    cdef void plan(self) noexcept nogil:
+        cdef Py_ssize_t row, a
+        cdef double n, value
+        cdef bint tried
+        for row in reversed(range(self.q.shape[0])):
+            value, tried = 0.0, False
+            for a in range(self.q.shape[1]):
+                n = self.visits[row, a]
+                if n > 0.0:
+                    self.q[row, a] = min(self.cap[row], self.expected(row, a, self.value) + self.beta / sqrt(n))
+                    tried = True
+                value += self.pi[row, a] * self.q[row, a]
+            if tried:
+                self.value[row] = value
+                self.improve(row)
+
+    cdef void improve(self, Py_ssize_t row) noexcept nogil:
+        cdef Py_ssize_t a
+        cdef double top, total = 0.0
+        for a in range(self.q.shape[1]):
+            self.logits[row, a] += self.alpha * self.q[row, a]
+        top = largest(self.logits, row)
+        for a in range(self.q.shape[1]):
+            self.logits[row, a] -= top
+            self.pi[row, a] = exp(self.logits[row, a])
+            total += self.pi[row, a]
+        for a in range(self.q.shape[1]):
+            self.pi[row, a] /= total
