@@ -42,7 +42,7 @@ def bench(arguments: Sequence[str]) -> int:
         "--json", metavar="FILE", help="save all measurements as JSON; - prints them instead of the table"
     )
     oracle.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw the measurements to a .png, .pdf or .svg file; needs matplotlib"
+        "--plot", type=Path, metavar="FILE", help="plot the times to a .png, .pdf or .svg file; needs matplotlib"
     )
     options = parser.parse_args(arguments)
     return bench_oracle(options.d, options.n, options.json, options.plot)
@@ -93,7 +93,7 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
             if json_file not in (None, "-"):
                 write_text(Path(str(json_file)), to_json(result, indent=2) + "\n")
             if plot is not None:
-                oracle_bench.draw(result, plot)
+                oracle_bench.save_picture(result, plot)
         except OSError as error:
             code = not_saved("bench oracle", error)
         text = to_json(result) if json_file == "-" else closing_lines(result)

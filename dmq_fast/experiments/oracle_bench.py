@@ -32,12 +32,23 @@ from dmq_fast import kernels
 from dmq_fast._support import threads
 from dmq_fast._support.files import replacing
 from dmq_fast._version import __version__
-from dmq_fast.plotting.canvas import canvas
+from dmq_fast.experiments.report.pictures import learning_curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ALTERNATIVE", "DIMENSIONS", "FLOOR", "OURS", "ROUNDS", "Method", "draw", "measure", "methods", "picture"]
+__all__ = [
+    "ALTERNATIVE",
+    "DIMENSIONS",
+    "FLOOR",
+    "OURS",
+    "ROUNDS",
+    "Method",
+    "measure",
+    "methods",
+    "picture",
+    "save_picture",
+]
 
 DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512)
 ROUNDS = 15
@@ -372,36 +383,28 @@ def noise_warnings(noise: float) -> list[str]:
     return [f"noisy machine: the median matrix product took {noise:.2f} times as long as the fastest; trust min_us"]
 
 
-# The palette of Okabe and Ito, which colour-blind people can distinguish. Our methods have solid lines.
-STYLES: dict[str, dict[str, Any]] = {
-    FALSE: {"color": "#0072B2", "marker": "o", "linestyle": "-"},
-    TRUE_NEW: {"color": "#56B4E9", "marker": "v", "linestyle": "-"},
-    BATCH: {"color": "#000000", "marker": "s", "linestyle": "-"},
-    VALUE: {"color": "#009E73", "marker": "D", "linestyle": "-"},
-    WHITENING: {"color": "#999999", "marker": "x", "linestyle": "--"},
-    EIGH_D: {"color": "#CC79A7", "marker": "+", "linestyle": "--"},
-    SYGVX: {"color": "#D55E00", "marker": "^", "linestyle": "--", "markerfacecolor": "white"},
-    LANCZOS: {"color": "#E69F00", "marker": "*", "linestyle": "--", "markerfacecolor": "white"},
-    POTRF: {"color": "#000000", "marker": "", "linestyle": ":"},
-}
-
-LABELS = {
+PLOTTED = {
     FALSE: "decision, False (v = .99 R)",
     TRUE_NEW: "decision, True (new direction)",
     BATCH: "decision, per level of a batch",
     VALUE: "value v",
+    WHITENING: WHITENING,
+    EIGH_D: EIGH_D,
+    SYGVX: SYGVX,
+    LANCZOS: LANCZOS,
     POTRF: "dpotrf alone (floor)",
 }
+"""The methods of the picture, and their names there."""
 
 
-def draw(result: dict[str, Any], path: Path) -> None:
+def save_picture(result: dict[str, Any], path: Path) -> None:
     """Save `picture`; the suffix of `path` chooses the format."""
     with replacing(path) as file:
         picture(result).savefig(file, format=path.suffix.removeprefix("."), dpi=200)
 
 
 def picture(result: dict[str, Any]) -> Figure:
-    """Draw microseconds per call, and the time of the best alternative divided by ours, against the dimension.
+    """Plot the median time of a call against the dimension, for our methods and the best of the others.
 
     Parameters
     ----------
@@ -413,37 +416,10 @@ def picture(result: dict[str, Any]) -> Figure:
     ImportError
         If matplotlib is not installed.
     """
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
-
-    with canvas(7.0, 4.1) as figure:
-        left, right = figure.subplots(1, 2)
-        rows = result["measurements"]
-        dimensions = sorted({item["d"] for item in rows})
-        for name, style in STYLES.items():
-            line = [item for item in rows if item["method"] == name]
-            if not line:
-                continue
-            at = [item["d"] for item in line]
-            given = {"label": LABELS.get(name, name), "markersize": 4.5, "linewidth": 1.3, **style}
-            left.plot(at, [item["median_us"] for item in line], **given)
-            if line[0]["kind"] == OURS:
-                right.plot(at, [item["ratio_median"] for item in line], **given)
-        right.axhline(1.0, color="#666666", linewidth=0.8, linestyle="--")
-        left.set_title("microseconds a call, median", fontsize=9)
-        right.set_title("times as fast as the best alternative", fontsize=9)
-        for axes in (left, right):
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            axes.set_xlabel("dimension $d$", fontsize=9)
-            axes.xaxis.set_major_locator(FixedLocator(dimensions))
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.10g}"))
-            axes.tick_params(labelsize=8)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(axis="y", color="#e6e6e6", linewidth=0.6)
-        right.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        right.yaxis.set_minor_locator(NullLocator())
-        handles, labels = left.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    return figure
+    curves = {}
+    for method, name in PLOTTED.items():
+        if line := [item for item in result["measurements"] if item["method"] == method]:
+            curves[name] = [item["d"] for item in line], [item["median_us"] for item in line]
+    return learning_curves(
+        curves, xlabel="dimension $d$", ylabel="microseconds a call", xscale="log", yscale="log", width=5.0, height=3.2
+    )
