@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dmq_fast import experiments
-from dmq_fast.experiments.report import intervals
+from dmq_fast.cli import figures
+from dmq_fast.experiments.report import intervals, reports
 from dmq_fast.experiments.report.against import Layout, against, pages
 from dmq_fast.experiments.report.panels import measurable, panels_of, swept
 from dmq_fast.experiments.sweeps.spec import seeds_of
@@ -458,7 +459,14 @@ def test_figures_from_the_shell(run, stored, tmp_path):
     assert {path: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_every_known_quantity_is_drawn_by_default(run, stored, tmp_path):
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Figures whose files are empty, since rendering takes most of their time."""
+    monkeypatch.setattr(figures, "rendered", lambda figure, form: b"")
+    monkeypatch.setattr(reports, "gallery", lambda shown: "")
+
+
+def test_every_known_quantity_is_drawn_by_default(run, stored, tmp_path, unrendered):
     assert (
         run("report", stored, "--figures", tmp_path, "--x", "horizon", "--y", "all", "--out", tmp_path / "page.html")[0]
         == 0
@@ -467,7 +475,7 @@ def test_every_known_quantity_is_drawn_by_default(run, stored, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*expected, "page.html"])
 
 
-def test_the_pictures_of_a_page_as_files(run, stored, tmp_path):
+def test_the_pictures_of_a_page_as_files(run, stored, tmp_path, unrendered):
     assert run("report", stored, "--figures", tmp_path / "sweep", "--format", "svg")[0] == 0
     assert {path.name for path in (tmp_path / "sweep").iterdir()} == {
         "lock-episodes-until-solved.svg", "lock-trajectories-by-purpose.svg"
