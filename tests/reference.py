@@ -7,7 +7,7 @@ them (loops have no "end" lines). Levels are ``0 .. H-1`` here and ``1 .. H`` th
 
 This is the reference a fast implementation is compared with, call by call. It is slow on purpose: matrices
 are formed, inverted and diagonalised as they are written down, and it imports nothing but NumPy. How
-trajectories are drawn is not its business; that is the ``collect`` it is given, and `NumpySampler` is one.
+trajectories are drawn is not its business; that is the ``collect`` it is given.
 
 Where the paper leaves a choice open, the choice made is:
 
@@ -32,12 +32,9 @@ from numpy.typing import NDArray
 __all__ = [
     "Batch",
     "Collect",
-    "FiniteEnvironment",
-    "NumpySampler",
     "Policy",
     "ReferenceDMQ",
     "Rule",
-    "TrajectoryLimitError",
     "deviate",
     "dsec_oracle",
     "greedy",
@@ -77,97 +74,24 @@ class Collect(Protocol):
     def __call__(self, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int], /) -> Batch: ...
 
 
-class TrajectoryLimitError(RuntimeError):
-    """The next call would draw more trajectories than allowed."""
-
-
 def greedy(theta: Iterable[Array]) -> Policy:
-    """Build the policy that is greedy at every level (Algorithm 1, line 3).
-
-    Parameters
-    ----------
-    theta : iterable of H ndarrays, shape (K, d)
-        The estimates, one array a level. They are kept, not copied.
-
-    Returns
-    -------
-    Policy
-        H greedy rules.
-    """
+    """Build the policy that is greedy at every level (Algorithm 1, line 3)."""
     return tuple(("greedy", theta_h) for theta_h in theta)
 
 
 def deviate(policy: Policy, h: int, action: int, theta: Sequence[Array]) -> Policy:
-    """Build pi_h^a from pi_h (equation 1; Algorithm 2, line 4 and Algorithm 3, line 2).
-
-    Parameters
-    ----------
-    policy : Policy
-        The roll-in policy pi_h, followed below level h.
-    h : int
-        Level of the deviation.
-    action : int
-        The action a taken at level h.
-    theta : sequence of H ndarrays, shape (K, d)
-        The current estimates; the levels above h are greedy on them. The arrays are kept, not copied: as an
-        estimate is exchanged and never changed in place, the policy is a snapshot.
-
-    Returns
-    -------
-    Policy
-        H rules: those of pi_h below h, the action at h, greedy above.
-    """
+    """Build pi_h^a from pi_h (equation 1; Algorithm 2, line 4 and Algorithm 3, line 2)."""
     return (*policy[:h], ("fixed", action), *greedy(theta[h + 1 :]))
 
 
 def ridge_regression(gram: Array, moment: Array, n: int, ridge: float) -> Array:
-    """Fit one predictor f_h^a (Algorithm 2, line 9, with the estimator of Section 6).
-
-    Parameters
-    ----------
-    gram : ndarray, shape (d, d)
-        Sum of phi phi^T over D_h^a.
-    moment : ndarray, shape (d,)
-        Sum of y phi over D_h^a.
-    n : int
-        Size of D_h^a.
-    ridge : float
-        lambda_ridge; it is added to the *mean* of phi phi^T.
-
-    Returns
-    -------
-    ndarray, shape (d,)
-        ``(gram / n + ridge I)^{-1} (moment / n)``.
-    """
+    """Fit one predictor f_h^a (Algorithm 2, line 9, with the estimator of Section 6)."""
     theta = np.linalg.solve(gram / n + ridge * np.eye(len(gram)), moment / n)
     return np.asarray(theta, dtype=np.float64)
 
 
 def dsec_oracle(m1: Array, m2: Array, eps_1: float, eps_2: float) -> tuple[bool, float]:
-    """Answer the sample-based oracle for the linear class (Oracle 4.2, last display of Section 6).
-
-    Parameters
-    ----------
-    m1 : ndarray, shape (d, d)
-        Mean of phi phi^T over D_1 plus the regulariser; positive definite.
-    m2 : ndarray, shape (d, d)
-        Mean of phi phi^T over D_2.
-    eps_1, eps_2 : float
-        Error allowed on D_1, and the error on D_2 that is too much.
-
-    Returns
-    -------
-    decision : bool
-        True iff ``v >= eps_2``.
-    v : float
-        ``eps_1 * lambda_max(M1^{-1/2} M2 M1^{-1/2})``, the largest error on D_2 of a function whose error on
-        D_1 is at most eps_1.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If `m1` is not numerically positive definite.
-    """
+    """Answer the sample-based oracle for the linear class (Oracle 4.2, last display of Section 6)."""
     eigenvalues, vectors = np.linalg.eigh(m1)
     if not eigenvalues[0] > 0:
         raise np.linalg.LinAlgError(f"M1 is not positive definite: smallest eigenvalue {eigenvalues[0]}")
@@ -212,8 +136,6 @@ class ReferenceDMQ:
     mixture : callable, optional
         ``mixture(total, k)`` gives k counts that sum to `total`: how often each policy of Pi_h^a is drawn in
         Algorithm 2, line 6. By default every policy is drawn `n_samples` times.
-    max_trajectories : int, optional
-        `TrajectoryLimitError` is raised in place of a call that would exceed this number.
 
     Attributes
     ----------
@@ -246,7 +168,6 @@ class ReferenceDMQ:
         memo: bool = False,
         features: Sequence[Array] | None = None,
         mixture: Callable[[int, int], Sequence[int]] | None = None,
-        max_trajectories: int | None = None,
     ) -> None:
         first = initial if isinstance(initial, list) else [initial]
         for policy in first:
@@ -268,7 +189,6 @@ class ReferenceDMQ:
         self.memo = memo
         self.features = features
         self.mixture = mixture
-        self.max_trajectories = max_trajectories
         self._collect = collect
 
         # The global variables of Section 5: f_h^a, Pi_h and D_h (a sum of phi phi^T for each policy).
@@ -297,13 +217,7 @@ class ReferenceDMQ:
         return sum(self.counts.values())
 
     def learn(self) -> Self:
-        """Run the algorithm (Algorithm 1), once an object.
-
-        Returns
-        -------
-        ReferenceDMQ
-            The object itself; `policy` is what line 3 returns.
-        """
+        """Run the algorithm (Algorithm 1), once an object."""
         clean = True
         for h in reversed(range(self.horizon)):  # lines 1 and 2
             clean = self._algorithm_2_is_clean(h)
@@ -312,13 +226,7 @@ class ReferenceDMQ:
         return self
 
     def algorithm_2(self, h: int) -> None:
-        """Learn the predictors of a level (Algorithm 2).
-
-        Parameters
-        ----------
-        h : int
-            Target level.
-        """
+        """Learn the predictors of a level (Algorithm 2)."""
         n_policies = len(self.cover[h])
         theta_h = np.zeros((self.n_actions, self.dimension))
         data: list[list[Array]] = []
@@ -334,15 +242,7 @@ class ReferenceDMQ:
         assert len(self.cover[h]) == n_policies, "only the covers of later levels may grow meanwhile"
 
     def algorithm_3(self, h: int, a: int) -> None:
-        """Check the predictors of all later levels under every pi_h^a (Algorithm 3).
-
-        Parameters
-        ----------
-        h : int
-            Target level. The last one has no later levels, and nothing is drawn for it.
-        a : int
-            Action taken at the target level.
-        """
+        """Check the predictors of all later levels under every pi_h^a (Algorithm 3)."""
         later = range(h + 1, self.horizon)
         if not later:
             return
@@ -361,15 +261,7 @@ class ReferenceDMQ:
                 return
 
     def _fit(self, h: int, a: int) -> tuple[Array, list[Array]]:
-        """Draw D_h^a and fit f_h^a to it (Algorithm 2, lines 3 to 9).
-
-        Returns
-        -------
-        theta : ndarray, shape (d,)
-            theta_h^a.
-        grams : list of ndarray, shape (d, d)
-            The sum of phi phi^T of each policy's states.
-        """
+        """Draw D_h^a and fit f_h^a to it (Algorithm 2, lines 3 to 9)."""
         policies = [deviate(policy, h, a, self._theta) for policy in self.cover[h]]  # line 4
         gram, moment, n = np.zeros((self.dimension, self.dimension)), np.zeros(self.dimension), 0  # line 3
         grams = []
@@ -411,22 +303,7 @@ class ReferenceDMQ:
         return [self._draw("states", policy, self.n_samples, [h]).gram[h] for policy in self.cover[h]]
 
     def _oracle(self, level: int, batch: Batch, target: int, action: int) -> bool:
-        """Invoke the oracle on D_h' and a batch (Algorithm 3, lines 4 and 5, with M_1 and M_2 of Section 6).
-
-        Parameters
-        ----------
-        level : int
-            The tested level h'.
-        batch : Batch
-            `n_samples` trajectories of pi_h^a.
-        target, action : int
-            h and a, for the history.
-
-        Returns
-        -------
-        bool
-            Its answer; True where D_h' is empty.
-        """
+        """Invoke the oracle on D_h' and a batch (Algorithm 3, lines 4 and 5, with M_1 and M_2 of Section 6)."""
         n_policies = len(self.cover[level])
         if self._states[level]:
             assert len(self._states[level]) == n_policies, "D_h' holds N states of every policy of Pi_h'"
@@ -446,13 +323,7 @@ class ReferenceDMQ:
         return not any(decision for _, _, _, decision, _ in self.history[before:])
 
     def _recheck_first_level(self, clean: bool) -> None:
-        """Repeat Algorithm 2 on the first level until it and the final check are clean (not in the paper).
-
-        Parameters
-        ----------
-        clean : bool
-            Whether the run of Algorithm 1, line 2 on the first level had no True.
-        """
+        """Repeat Algorithm 2 on the first level until it and the final check are clean (not in the paper)."""
         while True:
             while not clean:
                 clean = self._algorithm_2_is_clean(0)
@@ -461,13 +332,7 @@ class ReferenceDMQ:
             clean = False
 
     def _final_check(self) -> bool:
-        """Check all levels under the policy of Algorithm 1, line 3, as in Algorithm 3 (not in the paper).
-
-        Returns
-        -------
-        bool
-            True if no oracle call of it said True.
-        """
+        """Check all levels under the policy of Algorithm 1, line 3, as in Algorithm 3 (not in the paper)."""
         candidate = self.policy
         batch = self._check_data(candidate, FINAL)
         passed = True
@@ -531,10 +396,6 @@ class ReferenceDMQ:
         returns_from: Sequence[int] = (),
     ) -> Batch:
         """Draw and count trajectories (Algorithm 2, lines 7 and 12; Algorithm 3, line 2)."""
-        if self.max_trajectories is not None and self.n_trajectories + n > self.max_trajectories:
-            raise TrajectoryLimitError(
-                f"{self.n_trajectories} trajectories drawn, {n} more would exceed {self.max_trajectories}"
-            )
         self.counts[purpose] += n
         return self._collect(policy, n, list(levels), list(returns_from))
 
@@ -550,191 +411,3 @@ def _frozen(array: Array) -> Array:
     """Make an array read-only and return it: policies that refer to it are snapshots (equation 1)."""
     array.flags.writeable = False
     return array
-
-
-class FiniteEnvironment(Protocol):
-    """A layered finite Markov decision process (Section 3), with S_h states at level h."""
-
-    @property
-    def horizon(self) -> int:
-        """Number of levels, H."""
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions, K."""
-
-    @property
-    def dimension(self) -> int:
-        """Dimension of the features, d."""
-
-    @property
-    def start(self) -> Array:
-        """Distribution of the first state, shape (S_0,)."""
-
-    @property
-    def P(self) -> Sequence[Array]:
-        """Transitions: H - 1 or H arrays of shape (S_h, K, S_{h+1})."""
-
-    @property
-    def R(self) -> Sequence[Array]:
-        """Mean rewards: H arrays of shape (S_h, K) or (S_h, K, S_{h+1})."""
-
-    @property
-    def features(self) -> Sequence[Array]:
-        """Features: H arrays of shape (S_h, d)."""
-
-    @property
-    def caps(self) -> Sequence[float] | Array:
-        """H numbers: the reward is the cap with probability R / cap, else 0; a cap of 0: it is R."""
-
-
-class _Transition:
-    """Draws the next states of one level (s_{h+1} ~ T(s_h, a_h), Section 3).
-
-    Only successors of positive probability are kept, b of them a row at most, so that a draw costs O(b) and
-    a deterministic level (b = 1) is one table look-up.
-
-    Parameters
-    ----------
-    probabilities : ndarray, shape (n_rows, n_next)
-        One distribution over the next states a row.
-    """
-
-    def __init__(self, probabilities: Array) -> None:
-        width = int((probabilities > 0).sum(axis=1).max())
-        by_probability = np.argsort(-probabilities, axis=1, kind="stable")[:, :width]
-        self._successors: Integers = np.ascontiguousarray(by_probability, dtype=np.intp)
-        cumulative = np.cumsum(np.take_along_axis(probabilities, by_probability, axis=1), axis=1)
-        # Divided by its last entry, a row ends in exactly 1 from its last positive probability on. The last
-        # column is not needed: it is what is left when no other is above the uniform number.
-        self._bounds: Array = np.ascontiguousarray((cumulative / cumulative[:, -1:])[:, :-1])
-
-    def draw(self, rows: Integers, rng: np.random.Generator) -> Integers:
-        """Draw one next state for each row index; shape of `rows`, (n,)."""
-        width = self._successors.shape[1]
-        column: Integers | int
-        if width == 1:
-            column = 0
-        elif width == 2:
-            column = (self._bounds[rows, 0] <= rng.random(len(rows))).astype(np.intp)
-        else:
-            column = (self._bounds[rows] <= rng.random((len(rows), 1))).sum(axis=1, dtype=np.intp)
-        drawn: Integers = self._successors[rows, column]
-        return drawn
-
-
-class NumpySampler:
-    """Simulates a layered finite process, all trajectories of a call at once (the ``collect`` of Section 3).
-
-    Vectorised over trajectories, with a Python loop over levels. Moments and greedy actions are computed from
-    the state counts and once a state where there are no more states than trajectories, and row by row
-    otherwise. Rewards are drawn only where a return needs them, and trajectories are cut after the last level
-    asked for unless a return is asked for.
-
-    Parameters
-    ----------
-    env : FiniteEnvironment
-        The process; its arrays are read once.
-    rng : numpy.random.Generator
-        Source of all randomness.
-    """
-
-    def __init__(self, env: FiniteEnvironment, rng: np.random.Generator) -> None:
-        self.horizon = int(env.horizon)
-        self.n_actions = int(env.n_actions)
-        self.dimension = int(env.dimension)
-        self._rng = rng
-        self._features = [np.ascontiguousarray(phi, dtype=np.float64) for phi in env.features]
-        self._caps = [float(cap) for cap in env.caps]
-        self._start = _Transition(np.asarray(env.start, dtype=np.float64)[None, :])
-        # One row for every (state, action), at index state * K + action.
-        self._transitions = [_Transition(_rows(p)) for p in env.P]
-        # A reward with a cap is stored as the probability of the cap.
-        self._rewards: list[Array] = []
-        self._reward_needs_next: list[bool] = []
-        for reward, cap in zip(env.R, self._caps, strict=True):
-            mean = np.asarray(reward, dtype=np.float64) / (cap if cap > 0 else 1.0)
-            self._reward_needs_next.append(mean.ndim == 3)
-            self._rewards.append(_rows(mean) if mean.ndim == 3 else mean.ravel())
-
-    def __call__(self, policy: Policy, n: int, levels: Sequence[int], returns_from: Sequence[int]) -> Batch:
-        """Draw n trajectories (Algorithm 2, lines 7 and 12; Algorithm 3, line 2).
-
-        Parameters
-        ----------
-        policy : Policy
-            H rules.
-        n : int
-            Number of trajectories.
-        levels : sequence of int
-            Levels whose sum of phi phi^T is wanted.
-        returns_from : sequence of int
-            Levels h whose pairs (phi(s_h), return to go) are wanted.
-
-        Returns
-        -------
-        Batch
-            The sums asked for.
-        """
-        last = self.horizon - 1 if len(returns_from) else max(levels, default=-1)
-        gram: dict[int, Array] = {}
-        pairs: dict[int, tuple[Integers, Array]] = {}
-        states = self._start.draw(np.zeros(n, dtype=np.intp), self._rng)
-        for h in range(last + 1):
-            if h in levels:
-                gram[h] = self._second_moment(h, states)
-            if h in returns_from:
-                pairs[h] = states, np.zeros(n)
-            if h == last and not pairs:
-                break
-            rows = states * self.n_actions + self._actions(policy[h], h, states)
-            if h < last or self._reward_needs_next[h]:
-                states = self._transitions[h].draw(rows, self._rng)
-            if pairs:
-                reward = self._reward(h, rows, states)
-                for _, y in pairs.values():
-                    y += reward
-        return Batch(gram, {h: (self._first_moment(h, at_h, y), n) for h, (at_h, y) in pairs.items()})
-
-    def _actions(self, rule: Rule, h: int, states: Integers) -> Integers | int:
-        """Apply one rule of a policy (equation 1): one action a trajectory, or one for all."""
-        if rule[0] == "fixed":
-            return int(rule[1])
-        if rule[0] == "uniform":
-            return self._rng.integers(self.n_actions, size=len(states), dtype=np.intp)
-        phi = self._features[h]
-        actions: Integers
-        if len(phi) <= len(states):
-            actions = (phi @ rule[1].T).argmax(axis=1)[states]
-        else:
-            actions = (phi[states] @ rule[1].T).argmax(axis=1)
-        return actions
-
-    def _reward(self, h: int, rows: Integers, next_states: Integers) -> Array:
-        """Draw the rewards of one level (R(s_h, a_h), Section 3), shape (n,)."""
-        table, cap = self._rewards[h], self._caps[h]
-        mean: Array = table[rows, next_states] if self._reward_needs_next[h] else table[rows]
-        if cap > 0:
-            return np.where(self._rng.random(len(rows)) < mean, cap, 0.0)
-        return mean
-
-    def _second_moment(self, h: int, states: Integers) -> Array:
-        """Sum phi phi^T over states (M_1 and M_2 of Section 6, before the division), shape (d, d)."""
-        phi = self._features[h]
-        if len(phi) <= len(states):
-            return (phi.T * np.bincount(states, minlength=len(phi))) @ phi
-        phi = phi[states]
-        return phi.T @ phi
-
-    def _first_moment(self, h: int, states: Integers, y: Array) -> Array:
-        """Sum y phi over pairs (the right-hand side of the estimator of Section 6), shape (d,)."""
-        phi = self._features[h]
-        if len(phi) <= len(states):
-            return np.bincount(states, weights=y, minlength=len(phi)) @ phi
-        return y @ phi[states]
-
-
-def _rows(array: Array) -> Array:
-    """Flatten the (state, action) axes of a table of Section 3: shape (S_h, K, n) to (S_h K, n)."""
-    array = np.asarray(array, dtype=np.float64)
-    return array.reshape(-1, array.shape[-1])

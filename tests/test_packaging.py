@@ -1,5 +1,6 @@
 """From a source distribution to a wheel to somebody else's extension that cimports a kernel."""
 
+import itertools
 import json
 import re
 import runpy
@@ -222,26 +223,14 @@ RECORDED = json.loads((ROOT / "bench/instructions.json").read_text())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Valgrind counts on Linux")
-def test_the_recorded_instructions_are_of_the_kernels_that_are_counted():
-    assert list(RECORDED["instructions"]) == list(INSTRUCTIONS["kernels"]())
-    assert RECORDED["versions"].keys() == INSTRUCTIONS["versions"]().keys()
-
-
-@pytest.mark.parametrize(("change", "agrees"), [(1.0, True), (1.02, True), (1.05, False), (0.95, False)])
-@pytest.mark.parametrize("name", RECORDED["instructions"])
-def test_a_kernel_with_other_counts_does_not_agree(name, change, agrees, capsys):
-    found = RECORDED["instructions"] | {name: round(RECORDED["instructions"][name] * change)}
-    assert INSTRUCTIONS["compare"](RECORDED, found, RECORDED["versions"]) is agrees
-    assert (f"{change - 1:+.2%}  changed" in capsys.readouterr().out) is not agrees
-
-
-def test_a_kernel_that_is_not_counted_does_not_agree(capsys):
-    found = dict(list(RECORDED["instructions"].items())[1:])
-    assert not INSTRUCTIONS["compare"](RECORDED, found, RECORDED["versions"])
-    assert "expected counts of" in capsys.readouterr().out
-
-
-def test_versions_that_differ_are_named(capsys):
-    here = RECORDED["versions"] | {"gcc": "99.0"}
-    assert INSTRUCTIONS["compare"](RECORDED, RECORDED["instructions"], here)
-    assert f"gcc: recorded with {RECORDED['versions']['gcc']}, here 99.0" in capsys.readouterr().out
+def test_counts_of_instructions_are_compared_with_the_recorded_ones(capsys):
+    counts, versions, compare = RECORDED["instructions"], RECORDED["versions"], INSTRUCTIONS["compare"]
+    assert list(counts) == list(INSTRUCTIONS["kernels"]())
+    assert versions.keys() == INSTRUCTIONS["versions"]().keys()
+    for name, (change, agrees) in itertools.product(counts, ((1.0, True), (1.02, True), (1.05, False), (0.95, False))):
+        assert compare(RECORDED, counts | {name: round(counts[name] * change)}, versions) is agrees
+        assert (f"{change - 1:+.2%}  changed" in capsys.readouterr().out) is not agrees
+    assert not compare(RECORDED, dict(list(counts.items())[1:]), versions)
+    assert compare(RECORDED, counts, versions | {"gcc": "99.0"})
+    printed = capsys.readouterr().out
+    assert "expected counts of" in printed and f"gcc: recorded with {versions['gcc']}, here 99.0" in printed
