@@ -33,15 +33,25 @@ def python(*arguments, **settings):
     return subprocess.run([sys.executable, "-P", *arguments], capture_output=True, check=False, timeout=120, **settings)
 
 
-@pytest.mark.parametrize("command", [("run", *SHORT, "--json"), ("envs", "--json"), ("run", "lock", "--help")])
-def test_nothing_needs_docstrings_or_assertions(command):
-    plain, stripped = (python(*switches, "-m", "dmq_fast", *command) for switches in ((), ("-OO",)))
+COMMANDS = (("run", *SHORT, "--json"), ("envs", "--json"), ("run", "lock", "--help"))
+ALL = """
+import json, sys
+from dmq_fast import cli
+for command in json.loads(sys.argv[1]):
+    try:
+        cli.main(command)
+    except SystemExit:
+        pass
+    print("end", flush=True)
+"""
+
+
+def test_nothing_needs_docstrings_or_assertions():
+    plain, stripped = (python(*more, "-c", ALL, json.dumps(COMMANDS), text=True) for more in ((), ("-OO",)))
     assert (plain.returncode, stripped.returncode) == (0, 0), stripped.stderr
-    if command[0] == "run" and "--json" in command:
-        one, two = (json.loads(done.stdout) | {"seconds": None} for done in (plain, stripped))
-        assert one == two
-    else:
-        assert plain.stdout == stripped.stdout
+    (run, *one), (again, *two) = (done.stdout.split("end\n") for done in (plain, stripped))
+    assert json.loads(run) | {"seconds": None} == json.loads(again) | {"seconds": None}
+    assert one == two and len(one) == len(COMMANDS)
 
 
 def test_errors_of_numpy_may_be_exceptions():
@@ -158,24 +168,23 @@ def test_standard_output_holds_the_result_alone(tmp_path, run):
     assert "at import" in err and "in the function" in err
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("sweep none.toml --out x", "sweep none.toml: none.toml: No such file or directory"),
-        ("sweep . --out x", "sweep .: .: Is a directory"),
-        ("sweep s.toml --out x --export x.cvs", "--export: expected a file that ends in .csv or .parquet, got x.cvs"),
-        ("sweep s.toml --out s.toml", "--out: expected a directory, got the file s.toml"),
-        ("run lock --horizon 3 --out s.toml", "run lock: --out: expected a directory, got the file s.toml"),
-        ("run lock --horizon 3 --out s.toml/x", "run lock: s.toml/x: Not a directory"),
-        ("resume none", "resume none: there is no directory none"),
-    ],
-)
-def test_files_that_are_not_there_are_named_without_numbers(tmp_path, monkeypatch, run, command, message):
+MISSING = [
+    ("sweep none.toml --out x", "sweep none.toml: none.toml: No such file or directory"),
+    ("sweep . --out x", "sweep .: .: Is a directory"),
+    ("sweep s.toml --out x --export x.cvs", "--export: expected a file that ends in .csv or .parquet, got x.cvs"),
+    ("sweep s.toml --out s.toml", "--out: expected a directory, got the file s.toml"),
+    ("run lock --horizon 3 --out s.toml", "run lock: --out: expected a directory, got the file s.toml"),
+    ("run lock --horizon 3 --out s.toml/x", "run lock: s.toml/x: Not a directory"),
+    ("resume none", "resume none: there is no directory none"),
+]
+
+
+def test_files_that_are_not_there_are_named_without_numbers(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.toml").write_text("[[environments]]\nname = 'lock'\nhorizon = 3\n[[algorithms]]\nname = 'dmq'\n")
-    code, out, err = run(*command.split())
-    assert (code, out) == (2, "")
-    assert err.endswith(f"{message}\n")
+    for command, message in MISSING:
+        code, out, err = run(*command.split())
+        assert (code, out) == (2, "") and err.endswith(f"{message}\n"), command
 
 
 LOUD = """
@@ -200,7 +209,10 @@ atexit.register(speak)
 """
 
 
-@pytest.mark.parametrize("more", [("--workers", "1"), ("--workers", "2"), ("--check",)])
+@pytest.mark.parametrize(
+    "more",
+    [("--workers", "2"), *(pytest.param(more, marks=pytest.mark.slow) for more in (("--workers", "1"), ("--check",)))],
+)
 def test_whatever_prints_is_not_among_the_results(tmp_path, more):
     (tmp_path / "loud.py").write_text(LOUD)
     command = ("run", "--env-file", tmp_path / "loud.py:Loud", "--n-samples", "120", "--evaluate", "1", "--json", *more)
@@ -211,7 +223,13 @@ def test_whatever_prints_is_not_among_the_results(tmp_path, more):
         assert words in done.stderr
 
 
-@pytest.mark.parametrize("command", [("--help",), ("envs", "--json"), ("run", *SHORT)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", *SHORT),
+        *(pytest.param(command, marks=pytest.mark.slow) for command in (("--help",), ("envs", "--json"))),
+    ],
+)
 def test_a_full_disk_is_one_line_and_an_exit_code(command):
     if not os.path.exists("/dev/full"):
         pytest.skip("no device is always full here")
@@ -227,48 +245,46 @@ def test_a_full_disk_is_one_line_and_an_exit_code(command):
     assert done.stderr.count("\n") == 1 and "could not print" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "meant"),
-    [
-        ("rn lock", "'run'"),
-        ("run lock --horizont 5", "'--horizon'"),
-        ("run lock --horizont=5", "'--horizon'"),
-        ("theory --gama 1", "'--gamma'"),
-        ("resume here --jsn", "'--json'"),
-        ("sweep s.toml --out x --worker 1", "'--workers'"),
-        ("bench orcle", "'oracle'"),
-        ("bench oracle --plt x", "'--plot'"),
-        ("run lock --horizon 5 --variant soud", "'sound'"),
-        ("run lock --horizon 5 --make n_action=3", "'n_actions'"),
-        ("run --env-fil x.py:make", "'--env-file'"),
-        ("run --n-sample 5 lock --horizon 5", "'run lock --n-sample 5 --horizon 5'"),
-        ("run --horizon 5 gym:FrozenLake-v1", "'run gym:FrozenLake-v1 --horizon 5'"),
-        ("--verison", "'--version'"),
-        ("--hlep run", "'--help'"),
-    ],
-)
-def test_a_misspelt_word_is_answered_by_the_one_that_was_meant(run, command, meant):
-    code, out, err = run(*command.split())
-    assert (code, out) == (2, "")
-    assert f"did you mean {meant}?" in err
+MEANT = {
+    "rn lock": "'run'",
+    "run lock --horizont 5": "'--horizon'",
+    "run lock --horizont=5": "'--horizon'",
+    "theory --gama 1": "'--gamma'",
+    "resume here --jsn": "'--json'",
+    "sweep s.toml --out x --worker 1": "'--workers'",
+    "bench orcle": "'oracle'",
+    "bench oracle --plt x": "'--plot'",
+    "run lock --horizon 5 --variant soud": "'sound'",
+    "run lock --horizon 5 --make n_action=3": "'n_actions'",
+    "run --env-fil x.py:make": "'--env-file'",
+    "run --n-sample 5 lock --horizon 5": "'run lock --n-sample 5 --horizon 5'",
+    "run --horizon 5 gym:FrozenLake-v1": "'run gym:FrozenLake-v1 --horizon 5'",
+    "--verison": "'--version'",
+    "--hlep run": "'--help'",
+}
 
 
-@pytest.mark.parametrize(
-    ("function", "given", "message"),
-    [
-        ("make", "sise=5", "--make: expected arguments of make among size, slip, got 'sise'; did you mean 'size'?"),
-        ("make", "slip=1", "--make: expected size=VALUE, since make has no default for it, got none"),
-        ("bare", "size=5", "--make: expected none, as bare takes none, got 'size'"),
-        ("mkae", "size=5", "got no such name; did you mean 'make'?"),
-    ],
-)
-def test_arguments_of_ones_own_function_are_compared_with_it(tmp_path, run, function, given, message):
+def test_a_misspelt_word_is_answered_by_the_one_that_was_meant(run):
+    for command, meant in MEANT.items():
+        code, out, err = run(*command.split())
+        assert (code, out) == (2, "") and f"did you mean {meant}?" in err, command
+
+
+ARGUMENTS = [
+    ("make", "sise=5", "--make: expected arguments of make among size, slip, got 'sise'; did you mean 'size'?"),
+    ("make", "slip=1", "--make: expected size=VALUE, since make has no default for it, got none"),
+    ("bare", "size=5", "--make: expected none, as bare takes none, got 'size'"),
+    ("mkae", "size=5", "got no such name; did you mean 'make'?"),
+]
+
+
+def test_arguments_of_ones_own_function_are_compared_with_it(tmp_path, run):
     file = tmp_path / "mine.py"
     file.write_text("def make(size, *, slip=0.1): 1 / 0\ndef bare(): 1 / 0\ndef open_ended(**more): 1 / 0\n")
-    code, out, err = run("run", "--env-file", f"{file}:{function}", "--make", given)
-    assert (code, out) == (2, "")
-    assert err.endswith(f"{message}\n")
-    assert "ZeroDivisionError" in run("run", "--env-file", f"{file}:open_ended", "--make", given)[2]
+    for function, given, message in ARGUMENTS:
+        code, out, err = run("run", "--env-file", f"{file}:{function}", "--make", given)
+        assert (code, out) == (2, "") and err.endswith(f"{message}\n"), (function, given)
+        assert "ZeroDivisionError" in run("run", "--env-file", f"{file}:open_ended", "--make", given)[2]
 
 
 def test_arguments_of_gymnasium_are_compared_with_those_of_the_environment(run):
@@ -299,28 +315,30 @@ def test_a_function_that_makes_no_environment_is_blamed_itself(tmp_path):
         experiments.sweep(spec, tmp_path, workers=0)
 
 
-FUNCTION = "def mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)\n"
+REGISTERED = """
+import functools, sys, dmq_fast as dmq
+from dmq_fast import environments as e, experiments as x
+def mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)
+class Made:
+    def mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)
+e.registry.register('plain')(mine)
+e.registry.register('partial')(functools.partial(mine, horizon=4))
+e.registry.register('nested')(staticmethod(Made.mine).__func__)
+for name in ('plain', 'partial', 'nested'):
+    spec = {'environments': [{'name': name}], 'algorithms': [{'name': 'dmq', 'n_samples': 5}]}
+    try: x.sweep(spec, sys.argv[1] + name, workers=2)
+    except ValueError as error: print(error)
+    print(x.sweep(spec, sys.argv[1] + name, workers=0).statuses)
+"""
 
 
-@pytest.mark.parametrize(
-    "registered",
-    [
-        f"@e.registry.register('mine')\n{FUNCTION}",
-        f"{FUNCTION}e.registry.register('mine')(functools.partial(mine, horizon=4))",
-        f"class Made:\n    {FUNCTION}e.registry.register('mine')(staticmethod(Made.mine).__func__)",
-    ],
-)
-def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path, registered):
-    script = (
-        "import functools, sys, dmq_fast as dmq; from dmq_fast import environments as e, experiments as x\n"
-        f"{registered}\n"
-        "spec = {'environments': [{'name': 'mine'}], 'algorithms': [{'name': 'dmq', 'n_samples': 5}]}\n"
-        "try: x.sweep(spec, sys.argv[1], workers=2)\nexcept ValueError as error: print(error)\n"
-        "print(x.sweep(spec, sys.argv[1], workers=0).statuses)\n"
-    )
-    done = python("-c", script, str(tmp_path), text=True)
-    assert "workers: expected 0, since mine is defined in an interactive session" in done.stdout, done.stderr
-    assert "{'finished': 1}" in done.stdout
+def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path):
+    done = python("-c", REGISTERED, f"{tmp_path}/", text=True)
+    printed = done.stdout.splitlines()
+    assert len(printed) == 6, done.stderr
+    for name, refused, statuses in zip(("plain", "partial", "nested"), printed[::2], printed[1::2], strict=True):
+        assert f"workers: expected 0, since {name} is defined in an interactive session" in refused
+        assert statuses == "{'ended': 1}"
 
 
 SESSION = """
