@@ -81,7 +81,8 @@ def one_type(annotation: Any) -> type:
 
 def documentation(factory: Callable[..., Any]) -> str | None:
     """Return the docstring of a function, read from its source where ``python -OO`` has removed it."""
-    if (text := inspect.getdoc(factory)) is not None:
+    # `getdoc` of a class without a docstring returns that of a base class, which is not about its parameters.
+    if not (inspect.isclass(factory) and factory.__doc__ is None) and (text := inspect.getdoc(factory)) is not None:
         return text
     try:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(factory))).body
