@@ -570,7 +570,7 @@ def load_store(rng: Generator) -> None:
         for cell in rows.cells:
             parameters_text(cell.algorithm_parameters)
         rows._repr_html_()
-        rows.to_csv(folder() / "rows.csv")
+        experiments.export(rows, folder() / "rows.csv")
 
 
 def store_status(rng: Generator) -> None:

@@ -157,7 +157,7 @@ def test_code_of_ones_own_is_not_run_for_a_page(plain, run, tmp_path):
 
 def test_the_page_of_a_run_with_a_function_class_of_ones_own(plain, run, tmp_path, monkeypatch):
     file = tmp_path / "class_for_a_page.py"
-    file.write_text("from dmq_fast.function_class import FiniteClass\ndef make():\n    return FiniteClass(2.0, eps_s=0.01)\n")
+    file.write_text("import dmq_fast\ndef make():\n    return dmq_fast.FiniteClass(2.0, eps_s=0.01)\n")
     monkeypatch.syspath_prepend(tmp_path)
     command = ["run", "lock", "--horizon", 3, "--n-samples", 5, "--function-class"]
     assert run(*command, "class_for_a_page:make", "--out", tmp_path / "run")[0] == 0

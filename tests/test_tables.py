@@ -1,7 +1,6 @@
 """The runs of a sweep as tables: columns, data frames, CSV and Parquet files, learning curves."""
 
 import csv
-import json
 import sys
 
 import pytest
@@ -76,17 +75,11 @@ def test_data_frames(rows):
     assert curves["value"].tolist() == [value for *_, value in curves_of(rows)]
 
 
-def test_files(rows, tmp_path):
-    rows.to_csv(tmp_path / "runs.txt")  # the method names the format
-    assert [float(one["value"]) for one in read_csv(tmp_path / "runs.txt")] == [row["value"] for row in rows]
-    rows.to_csv(tmp_path / "curves.csv", curves=True)
+def test_files_of_curves(rows, tmp_path):
+    experiments.export(rows, tmp_path / "curves.csv", curves=True)
     assert [float(one["value"]) for one in read_csv(tmp_path / "curves.csv")] == [v for *_, v in curves_of(rows)]
     parquet = pytest.importorskip("pyarrow.parquet")
-    rows.to_parquet(tmp_path / "runs.parquet")
-    read = parquet.read_table(tmp_path / "runs.parquet").to_pydict()
-    assert read["value"] == [row["value"] for row in rows]
-    assert [json.loads(text) for text in read["details"]] == [row["details"] for row in rows]
-    rows.to_parquet(tmp_path / "curves.parquet", curves=True)
+    experiments.export(rows, tmp_path / "curves.parquet", curves=True)
     assert parquet.read_table(tmp_path / "curves.parquet").num_rows == len(curves_of(rows))
 
 
@@ -95,8 +88,8 @@ def test_what_is_missing_is_named(rows, tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r'to_dataframe: expected pandas: pip install "dmq-fast\[dataframe\]"'):
         rows.to_dataframe()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r'to_parquet: Parquet needs pyarrow: pip install "dmq-fast\[parquet\]"'):
-        rows.to_parquet(tmp_path / "runs.parquet")
+    with pytest.raises(ImportError, match=r'export: Parquet needs pyarrow: pip install "dmq-fast\[parquet\]"'):
+        experiments.export(rows, tmp_path / "runs.parquet")
     assert not list(tmp_path.iterdir())
 
 
@@ -108,16 +101,13 @@ def test_runs_are_exported_from_the_shell(run, stored, tmp_path):
     assert not (stored / "report.html").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--export", "runs.xls"], "--export: expected a file that ends in .csv or .parquet, got runs.xls"),
-        (["--export-curves", "none/x.csv"], "--export-curves: there is no directory"),
-    ],
-)
-def test_exports_that_cannot_be_written_are_refused(run, stored, options, message):
-    code, out, err = run("report", stored, *options)
-    assert (code, out) == (2, "") and message in err
+def test_exports_that_cannot_be_written_are_refused(run, stored):
+    for option, file, message in (
+        ("--export", "runs.xls", "expected a file that ends in .csv or .parquet, got runs.xls"),
+        ("--export-curves", "none/x.csv", "there is no directory"),
+    ):
+        code, out, err = run("report", stored, option, file)
+        assert (code, out) == (2, "") and f"{option}: {message}" in err
 
 
 def test_a_run_has_no_rows_to_export(run, tmp_path):

@@ -11,7 +11,7 @@ from dmq_fast._support.html_text import card, grid
 from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.cells import CellRuns, cells_of, parameters_by_name
-from dmq_fast.experiments.report.csv_export import columns, write_csv, write_parquet
+from dmq_fast.experiments.report.csv_export import columns
 from dmq_fast.experiments.report.page import parameters_text
 from dmq_fast.experiments.sweeps import store
 
@@ -55,30 +55,8 @@ class Rows(list[dict[str, Any]]):
         """
         return data_frame(self.columns(curves=curves))
 
-    def to_csv(self, path: str | os.PathLike[str], *, curves: bool = False) -> None:
-        """Write the runs to a CSV file, lists and dicts as JSON.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written; a file that was there before is unharmed.
-        """
-        write_csv(self.columns(curves=curves), path)
-
-    def to_parquet(self, path: str | os.PathLike[str], *, curves: bool = False) -> None:
-        """Write the runs to a Parquet file, lists and dicts as JSON.
-
-        Raises
-        ------
-        ImportError
-            If pyarrow is not installed.
-        OSError
-            If the file cannot be written; a file that was there before is unharmed.
-        """
-        write_parquet(self.columns(curves=curves), path)
-
     def plot(self, x: str | None = None, y: str = "value", **options: Any) -> Figure:
-        """Draw a quantity of the runs against a parameter; see `dmq_fast.experiments.report.against.against`.
+        """Plot a quantity of the runs against a parameter; see `dmq_fast.experiments.report.against.against`.
 
         Raises
         ------

@@ -14,7 +14,7 @@ from dmq_fast._support.files import replacing, writable
 from dmq_fast._support.json_text import to_json
 from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 
-__all__ = ["as_specified", "check_format", "columns", "export", "learning_curve", "write_csv", "write_parquet"]
+__all__ = ["as_specified", "check_format", "columns", "export", "learning_curve"]
 
 # The entries of these dicts become columns of their own, with this prefix to the name.
 SPREAD = {
@@ -120,11 +120,9 @@ def check_format(path: str | os.PathLike[str], argument: str = "export") -> Path
     if path.is_dir():
         raise IsADirectoryError(f"{argument}: {path} is a directory")
     if path.suffix.lower() == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ImportError(f"{argument}: {NEEDS_PYARROW}")
+        message = f'{argument}: Parquet needs pyarrow: pip install "dmq-fast[parquet]"'
+        raise ModuleNotFoundError(message, name="pyarrow")
     return path
-
-
-NEEDS_PYARROW = 'Parquet needs pyarrow: pip install "dmq-fast[parquet]"'
 
 
 def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], *, curves: bool = False) -> None:
@@ -147,25 +145,9 @@ def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], *, c
         If the file cannot be written; a file that was there before is unharmed.
     """
     path = check_format(path)
-    write = write_parquet if path.suffix.lower() == ".parquet" else write_csv
-    write(columns(rows, curves=curves), path)
-
-
-def write_csv(table: Mapping[str, list[Any]], path: str | os.PathLike[str]) -> None:
-    """Write columns to a CSV file, lists and dicts as JSON; errors as in `export`."""
-    put(as_csv(as_texts(table)), path)
-
-
-def write_parquet(table: Mapping[str, list[Any]], path: str | os.PathLike[str]) -> None:
-    """Write columns to a Parquet file, lists and dicts as JSON; errors as in `export`."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ModuleNotFoundError(f"to_parquet: {NEEDS_PYARROW}", name="pyarrow")
-    put(parquet(as_texts(table)), path)
-
-
-def put(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Write a file in one step."""
-    with replacing(Path(path).absolute()) as file:
+    table = as_texts(columns(rows, curves=curves))
+    data = parquet(table) if path.suffix.lower() == ".parquet" else as_csv(table)
+    with replacing(path.absolute()) as file:
         file.write(data)
 
 
