@@ -26,9 +26,9 @@ from dmq_fast.theory.certificate import (
 
 @pytest.fixture
 def fork():
-    """Two levels: action 0 leads to state 0 or 1 with probabilities .25 and .75, action 1 to state 1 for .1.
+    """Two levels: action 0 leads to state 0 or 1 with probabilities 0.25 and 0.75, action 1 to state 1 for 0.1.
 
-    At the second level, state 0 pays .8 for action 0 and nothing for 1; state 1 pays .2 for either.
+    At the second level, state 0 pays 0.8 for action 0 and nothing for 1; state 1 pays 0.2 for either.
     """
     return FiniteMDP(
         P=[[[[0.25, 0.75], [0.0, 1.0]]]],
@@ -108,11 +108,11 @@ def test_losses_far_below_their_square_root_do_not_underflow():
 
 
 def test_by_hand(fork):
-    """V* is .2 + .25 .6 = .35 by action 0 and .1 + .2 = .3 by action 1."""
+    """V* is 0.2 + 0.25 0.6 = 0.35 by action 0 and 0.1 + 0.2 = 0.3 by action 1."""
     wrong_then_wrong, right_then_wrong = Policy.fixed([1, 1]), Policy.fixed([0, 1])
     assert fork.optimal_value == pytest.approx(0.35)
     assert [v.tolist() for v in policy_values(fork, right_then_wrong)] == [pytest.approx([0.15]), [0.0, 0.2]]
-    # Losses at the second level: .8 with probability .25.
+    # Losses at the second level: 0.8 with probability 0.25.
     assert low_variance(fork, right_then_wrong) == pytest.approx([1, 0.25 * 0.64 / 0.2**2])
     assert low_variance(fork, wrong_then_wrong) == pytest.approx([1, 1])
     assert suboptimal_probability(fork, right_then_wrong) == pytest.approx([0, 0.25])

@@ -222,7 +222,7 @@ def test_chain_with_two_actions_is_rlberrys():
 def test_chain_scale_is_the_largest_path_sum():
     for horizon in (1, 4, 5, 30):
         env = chain(horizon)
-        # A path that ends in the far state needs length - 1 steps, the first of which pays .05.
+        # A path that ends in the far state needs length - 1 steps, the first of which pays 0.05.
         largest = max(0.05 * horizon, 0.05 + horizon - 4 if horizon > 4 else 0)
         assert 1 / env.reward_scale == pytest.approx(largest)
         assert env.max_reward_sum == pytest.approx(1)
@@ -290,7 +290,7 @@ def test_deep_sea_plays_like_the_rules(stochastic):
 
 
 def test_stochastic_deep_sea_optimum():
-    # Reaching the corner takes size - 1 successes; the price of right moves is at most .01.
+    # Reaching the corner takes size - 1 successes; the price of right moves is at most 0.01.
     env = deep_sea(10, stochastic=True)
     assert 0.9**9 - 0.01 <= env.original_value(env.optimal_value) <= 0.9**9
 

@@ -49,14 +49,15 @@ def test_low_variance_fails_under_uniform_roll_ins():
 def stale_lock():
     """Return an MDP with three levels, three actions and d = 3; Q* is linear, and optimal actions tie at level 1.
 
-    The action at level 0 leads to `left`, `right` or `home` of level 1; the one to `left` has reward .1. Left and home
-    have the same features e1 and the value .5 for every action. Home leads to a state of level 2 with reward .5 for
-    every action. Left leads to `one` after action 1 and to `other` after any other action; both have reward .5 for
-    action 1 and 0 for others. Right, with features .6 e1 + .8 e2, has its rewards at level 1, the largest for action 1.
+    The action at level 0 leads to `left`, `right` or `home` of level 1; the one to `left` has reward 0.1. Left and home
+    have the same features e1 and the value 0.5 for every action. Home leads to a state of level 2 with reward 0.5 for
+    every action. Left leads to `one` after action 1 and to `other` after any other action; both have reward 0.5 for
+    action 1 and 0 for others. Right, with features 0.6 e1 + 0.8 e2, has its rewards at level 1, the largest for
+    action 1.
 
-    From home alone action 0 wins the tie. So pi_0^left goes to `other`, which is learned, and left is worth .6. Then
+    From home alone action 0 wins the tie. So pi_0^left goes to `other`, which is learned, and left is worth 0.6. Then
     pi_0^right adds right to the cover of level 1. Ridge regression moves a part of theta^1 from e2 to e1, and now
-    action 1 wins the tie: left leads to `one`, which no trajectory has reached, and is worth .1.
+    action 1 wins the tie: left leads to `one`, which no trajectory has reached, and is worth 0.1.
     """
     e1, e2, e3 = np.eye(3)
     from_start = np.eye(3)[None]
@@ -93,8 +94,8 @@ def test_a_relearned_level_takes_its_trajectories_where_nothing_was_checked(vari
 def stale_fork():
     """Return `stale_lock` behind two states, from which action 0 leads to `left` and to `right`, and others to `home`.
 
-    At level 0, action 1 leads to `second` of level 1 and the others to `first`. Action 0 has reward .1 and is best in
-    first, with value .6 through left; in second it has value .48 through right, where home has .5.
+    At level 0, action 1 leads to `second` of level 1 and the others to `first`. Action 0 has reward 0.1 and is best in
+    first, with value 0.6 through left; in second it has value 0.48 through right, where home has 0.5.
     """
     lock = stale_lock()
     from_start, from_fork = np.zeros((1, 3, 2)), np.zeros((2, 3, 3))
@@ -125,13 +126,13 @@ def test_a_check_that_went_stale_before_the_regression_goes_unnoticed_above(vari
 @STALE
 @pytest.mark.parametrize("recheck", [False, True])
 def test_the_returned_policy_mixes_what_was_checked_one_by_one(variant, recheck):
-    """No single action reaches X with the probability .7 for which the oracle returns True, but their mixture does.
+    """No single action reaches X with the probability 0.7 for which the oracle returns True, but their mixture does.
 
-    There are three start states. X has reward .5 for action 1, the other states of the second level .1. Action 0
-    leads to X from the first and the third start state, action 1 from the second, with reward .2 except in the third. X
-    has not been reached, so that its .5 is unknown, but for the .2 the returned policy reaches X with probability .8.
-    When the test of the returned policy finds this and X is learned, the start must be learned again, so that the third
-    state leads to X too.
+    There are three start states. X has reward 0.5 for action 1, the other states of the second level 0.1. Action 0
+    leads to X from the first and the third start state, action 1 from the second, with reward 0.2 except in the third.
+    X has not been reached, so that its 0.5 is unknown, but for the 0.2 the returned policy reaches X with probability
+    0.8. When the test of the returned policy finds this and X is learned, the start must be learned again, so that the
+    third state leads to X too.
     """
     to_x, to_y = [1.0, 0.0], [0.0, 1.0]
     env = FiniteMDP(

@@ -273,8 +273,8 @@ def test_optimism_about_the_source_is_pessimism_about_the_lock(seed):
     acting, plain = learner.weights, learner.fit()
     level, features = 9, env.features[9]
     secret = secrets_of(env)[level - 1]
-    assert features[SOURCE] @ acting[level, secret] > 0.3  # the truth is .05
-    assert features[LOCK] @ acting[level, secret] < -2  # the truth is .8
+    assert features[SOURCE] @ acting[level, secret] > 0.3  # the truth is 0.05
+    assert features[LOCK] @ acting[level, secret] < -2  # the truth is 0.8
     # Without optimism the same transitions show what the secret action is worth in the lock better than that.
     assert features[LOCK] @ plain[level, secret] > features[LOCK] @ acting[level, secret] + 2
 

@@ -90,7 +90,7 @@ def test_samples_tend_to_expectations(name, variant):
     off = np.sqrt(np.mean(np.reshape(off, (len(sizes), 5, 2)) ** 2, axis=1))
     for errors in off.T:
         slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
-        # The logarithm of such an error varies by some .5 sqrt(2 / 5), so that of 4 sizes the slope does by .03.
+        # The logarithm of such an error varies by some 0.5 sqrt(2 / 5), so that of 4 sizes the slope does by 0.03.
         assert slope == pytest.approx(-0.5, abs=0.1)
     assert off[-1, 1] < 1e-5
 
@@ -167,7 +167,7 @@ def test_the_invariants_hold_with_a_ridge_below_the_gaps(env, variant):
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_no_action_is_suboptimal_with_enough_samples(env, variant, seed):
-    """With the defaults where the gap is above .001; with 10^13 a policy everywhere, and then the invariants hold."""
+    """With the defaults where the gap is above 0.001; with 10^13 a policy everywhere, and then the invariants hold."""
     many = dmq.DMQ(FlowSampler(env), variant=variant, n_samples=10**13, ridge=1e-9, rng=seed).learn()
     assert suboptimal_probability(env, many.policy).max() == 0.0
     of_the_cover, of_checked = errors(env, many)
@@ -182,7 +182,7 @@ def test_no_action_is_suboptimal_with_enough_samples(env, variant, seed):
     [(0.3, "frugal"), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.3, "sound"), (0.5, "frugal")))],
 )
 def test_a_tolerance_above_the_gap_guarantees_nothing(swap, variant):
-    """Roll-ins by one sequence keep to live states with probability (1 - swap)^h, soon less than R eps_r = .02.
+    """Roll-ins by one sequence keep to live states with probability (1 - swap)^h, soon less than R eps_r = 0.02.
 
     Then R eps_r |theta|^2 > gamma^2 / (4 H): the oracle may return False although all value is lost, and it does.
     """

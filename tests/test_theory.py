@@ -35,7 +35,7 @@ def test_printed_bound_is_the_papers():
 
 
 def test_sure_bound_exceeds_the_printed_one_where_its_last_step_fails():
-    """docs/findings.md, E: at d = 2, eps_r = .01 and factor 2 the inequality admits 23 > 21.2."""
+    """docs/findings.md, E: at d = 2, eps_r = 0.01 and factor 2 the inequality admits 23 > 21.2."""
     factor_two = max(n for n in range(1, 100) if 2 ** (n - 1) * 0.01**2 <= (n + 1) ** 2)
     assert factor_two == 23 > printed_cover_bound(2, 0.01)
 
@@ -79,7 +79,7 @@ def test_the_finite_bound_by_hand():
     # Three pairs of three functions, each told apart until what it has seen exceeds eps_s.
     assert [finite_cover_bound(3, eps_s, 0.25) for eps_s in (0.24, 0.25, 0.5, 0.74)] == [4, 7, 10, 10]
     assert finite_cover_bound(1, 1.0, 0.1) == 1 and finite_cover_bound(2, 1.0, 2.0, initial=3) == 4
-    # 7 is what .7 / .1 is up to rounding, and seven times .1 in float64 does not exceed .7.
+    # 7 is what 0.7 / 0.1 is up to rounding, and seven times 0.1 in float64 does not exceed 0.7.
     assert finite_cover_bound(2, 0.7, 0.1) == 1 + 8
     assert finite_cover_bound(2, 1e300, 1e-300) == finite_cover_bound(10**10, 1.0, 1.0) == 2**62
 
@@ -244,7 +244,7 @@ def test_printed_constants_lack_what_lemma_a6_uses():
     assert not need(p, "thresholds, expected").holds
     samples = need(p, "samples, moments")
     assert float(samples.left / samples.right) == pytest.approx(float(p.cover_bound) ** 2)
-    # With epsilon = .99 the integer N is far from its formula.
+    # With epsilon = 0.99 the integer N is far from its formula.
     assert printed(0.99, d=1).n_samples == math.ceil(-math.log(0.99) / 0.99**12)
 
 
@@ -364,7 +364,7 @@ def test_doubling_is_tight():
 
 
 def test_the_potential_lemma_fails_for_large_eps_r():
-    """docs/findings.md, E: at d = 1, eps_r = .5, eps_s = eps_t, M = .5 and then M = 1 are accepted, and 2 > 1.39."""
+    """docs/findings.md, E: at d = 1, eps_r = 0.5, eps_s = eps_t, M = 0.5 and then M = 1 are accepted, and 2 > 1.39."""
     eps_r, s, accepted = 0.5, np.zeros((1, 1)), 0
     for m in (0.5, 1.0):
         answer = dsec(s + eps_r, np.array([[m]]), 1.0, 1.0)

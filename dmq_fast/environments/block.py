@@ -169,7 +169,7 @@ def lock_bernoulli(
     horizon : int
         Number of levels H >= 1.
     switch : float, optional
-        Probability in [0, 1] of ending up in the other live state; the field uses 0 and .1.
+        Probability in [0, 1] of ending up in the other live state; the field uses 0 and 0.1.
     n_actions : int, optional
         Number of actions K >= 2.
     observation : str, optional
@@ -208,9 +208,9 @@ def lock_gaussian(
     horizon : int
         Number of levels H >= 1.
     switch : float, optional
-        Probability in [0, 1] of ending up in the other live state; the field uses 0 and .1.
+        Probability in [0, 1] of ending up in the other live state; the field uses 0 and 0.1.
     sigma : float, optional
-        Standard deviation of the noise before scaling; the field uses .1, .2 and .3.
+        Standard deviation of the noise before scaling; the field uses 0.1, 0.2 and 0.3.
     n_actions : int, optional
         Number of actions K >= 2.
     rng : None, int, SeedSequence or Generator, optional
@@ -268,12 +268,12 @@ def diabolical_lock(
     n_actions : int, optional
         Number of actions K >= 2.
     swap : float, optional
-        Probability in [0, 1] of ending up in the other live state; 0 (Intrepid) or .5 (briee). With .5 the Low Variance
-        constant is exponential in the horizon: `frugal` with N = 1000, eps_r = 3e-4 solves 5 of 5 up to H = 6, and none
-        from H = 10 on (docs/benchmarks.md).
+        Probability in [0, 1] of ending up in the other live state; 0 (Intrepid) or 0.5 (briee). With 0.5 the Low
+        Variance constant is exponential in the horizon: `frugal` with N = 1000, eps_r = 3e-4 solves 5 of 5 up to
+        H = 6, and none from H = 10 on (docs/benchmarks.md).
     shaping : str, optional
         "live-cost": secret actions cost 1/(H-1) each, but for the last one, which pays 5. "anti-shaping": falling pays
-        .1 with probability 1/2, and the last secret action pays 1.
+        0.1 with probability 1/2, and the last secret action pays 1.
     sigma : float, optional
         Standard deviation of the noise before scaling.
     observation : str, optional
@@ -349,7 +349,7 @@ def noisy_deep_sea(
     Returns
     -------
     CompiledEnv
-        With rewards shifted by .01/N; in original units the optimum of the deterministic form is .99.
+        With rewards shifted by 0.01/N; in original units the optimum of the deterministic form is 0.99.
 
     Raises
     ------

@@ -26,7 +26,7 @@ def chain(horizon: int, n_actions: int = 3, *, rng: Seed = None, length: int = 5
 
     Each state has one forward action; all others go backward. An action goes its way with probability 1 -
     `fail` and the other way otherwise; at the two ends, going further out means staying. Every action pays
-    .05 in the first state, where episodes start, and 1 in the last.
+    0.05 in the first state, where episodes start, and 1 in the last.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> Finite
     """Build bsuite's deep sea (bsuite/environments/deep_sea.py and its sweep).
 
     The level is the row of an N x N grid, the state the column (0, ..., h at level h), and an episode falls
-    one row a step. In each cell one of the two actions is right, the other left. Right costs .01/N; in the
+    one row a step. In each cell one of the two actions is right, the other left. Right costs 0.01/N; in the
     last column, which only the last row has, it also pays 1. Left costs nothing.
 
     Parameters
@@ -103,7 +103,7 @@ def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> Finite
     Returns
     -------
     FiniteMDP
-        With rewards shifted by .01/N; in original units the optimum of the deterministic form is .99.
+        With rewards shifted by 0.01/N; in original units the optimum of the deterministic form is 0.99.
 
     Raises
     ------
@@ -147,9 +147,9 @@ def river_swim(n_states: int = 6, horizon: int = 20) -> FiniteMDP:
     """Build the episodic river swim of iosband/TabulaRL (environment.py).
 
     Action 0 swims left and always succeeds. Action 1 swims right: from an inner state it moves on with
-    probability .35, stays with .6 and drifts back with .05; in state 0 it stays with .4, otherwise moves on;
-    in the last state it stays with .6, otherwise drifts back. Left in state 0, where episodes start, pays
-    .005; right in the last state pays 1.
+    probability 0.35, stays with 0.6 and drifts back with 0.05; in state 0 it stays with 0.4, otherwise moves on;
+    in the last state it stays with 0.6, otherwise drifts back. Left in state 0, where episodes start, pays
+    0.005; right in the last state pays 1.
 
     Parameters
     ----------

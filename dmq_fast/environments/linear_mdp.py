@@ -41,7 +41,7 @@ def linear_mdp(
     -------
     FiniteMDP
         With rewards scaled so that the largest path sum is 1. They are their means: the noise (clipped, of deviation
-        .02) that the original adds is left out.
+        0.02) that the original adds is left out.
 
     Raises
     ------

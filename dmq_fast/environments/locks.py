@@ -97,14 +97,14 @@ def combination_lock(
 def decoy_lock(horizon: int, n_actions: int = 4) -> FiniteMDP:
     """Build a deterministic lock on which uniform initial policies mislead the learner.
 
-    States good (0, the start), bad (1) and dead (2) with features (.6, .8), (1, 0) and (0, 0). In the good
-    state action 1 stays good and pays .7 at the last level; the others pay .1 (1 - h/H) at level h = 0, ...,
-    H-1 and lead to bad. In the bad state action 0 stays bad and pays .3 at the last level; the others lead to
+    States good (0, the start), bad (1) and dead (2) with features (0.6, 0.8), (1, 0) and (0, 0). In the good
+    state action 1 stays good and pays 0.7 at the last level; the others pay 0.1 (1 - h/H) at level h = 0, ...,
+    H-1 and lead to bad. In the bad state action 0 stays bad and pays 0.3 at the last level; the others lead to
     dead.
 
     Under uniform roll-ins almost all mass at deep levels is on dead, so that regressions there use states
     that no good policy visits, although the MDP is deterministic (Low Variance holds with C = 1). The optimal
-    value is .7 and the gap .3.
+    value is 0.7 and the gap 0.3.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 `numpy.random.Generator.binomial` (BTPE; Kachitvichyanukul and Schmeiser, 1988) is made for moderate n: its last
 acceptance test subtracts numbers of size n, so that from n eps ~ 1 on it decides at random (at n = 10^18 and
-p = 10^-16 the mean is .8 % off), and it squares a distance in 64-bit integers, which overflows for standard deviations
+p = 10^-16 the mean is 0.8 % off), and it squares a distance in 64-bit integers, which overflows for standard deviations
 above some 5 10^8 (at n = 2^63 - 1 and p = 1/2 the variance is 18 % off). So it is used for up to 2^28 trials only,
 where its error is about 10^-8 in total variation or less. Beyond:
 
