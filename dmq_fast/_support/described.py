@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import re
+import sys
 import textwrap
 import typing
 from collections.abc import Callable, Collection
@@ -81,8 +82,9 @@ def one_type(annotation: Any) -> type:
 
 def documentation(factory: Callable[..., Any]) -> str | None:
     """Return the docstring of a function, read from its source where ``python -OO`` has removed it."""
-    # `getdoc` of a class without a docstring returns that of a base class, which is not about its parameters.
-    if not (inspect.isclass(factory) and factory.__doc__ is None) and (text := inspect.getdoc(factory)) is not None:
+    # A class without its docstring has that of a base class, or one that `dataclass` makes.
+    removed = inspect.isclass(factory) and sys.flags.optimize > 1
+    if not removed and (text := inspect.getdoc(factory)) is not None:
         return text
     try:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(factory))).body
