@@ -72,7 +72,7 @@ def corrected(env, C=1):
 
 
 @every_arithmetic
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 3, 5])
 def test_moments_are_those_of_float64(digits, seed):
     rng = np.random.default_rng(seed)
     env = everything()
@@ -121,8 +121,8 @@ def decisions(result):
     return [columns[name].tolist() for name in ("target", "action", "member", "level", "decision")]
 
 
-# Each environment with one variant and each variant with two environments at least; the other combinations are slow.
-QUICK = set(zip(ENVIRONMENTS, itertools.cycle(["sound", "frugal", "paper"]), strict=False))
+# Each variant with an environment or two; the other combinations are slow.
+QUICK = {("decoy", "sound"), ("linear q", "frugal"), ("river swim", "paper"), ("everything", "sound")}
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,7 @@ def test_equality_is_true_and_marginal_unless_nothing_is_rounded():
         assert linear.n_marginal == marginal
 
 
-@pytest.mark.parametrize("digits", [100, "rational"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("digits", "seed"), [(100, 0), ("rational", 1)])
 def test_corrected_constants_open_a_lock_that_float64_cannot_decide_on(digits, seed, monkeypatch):
     env = combination_lock(4, 3, rng=seed, dimension=3)
     p = corrected(env)
@@ -252,7 +251,7 @@ entries = st.floats(-1, 1, allow_subnormal=True)
 
 
 @given(data=st.data(), n_actions=st.integers(1, 4), d=st.integers(1, 3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_exact_greedy_takes_the_first_of_the_largest_scores(data, n_actions, d):
     theta = [[data.draw(fractions) for _ in range(d)] for _ in range(n_actions)]
     rows = [[data.draw(entries) for _ in range(d)] for _ in range(3)]
@@ -342,16 +341,16 @@ def test_a_saved_result_keeps_every_digit(digits, tmp_path):
     assert max(weight.denominator.bit_length() for weight in weights) > 100
 
 
-@pytest.mark.parametrize("text", ["1/0", "1", "x/1", "1/2/3", ""])
-def test_damaged_fractions_are_refused(tmp_path, text):
+def test_damaged_fractions_are_refused(tmp_path):
     env = combination_lock(2, 2, rng=0)
     dmq.DMQ(ExactSampler(env, "rational"), rng=0).learn().save(tmp_path / "r.npz")
     with np.load(tmp_path / "r.npz") as archive:
         arrays = dict(archive)
-    arrays["rule_fractions"][0, 0, 0] = text
-    np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(dmq.FileError, match="damaged"):
-        dmq.load(tmp_path / "bad.npz")
+    for text in ("1/0", "1", "x/1", "1/2/3", ""):
+        arrays["rule_fractions"][0, 0, 0] = text
+        np.savez(tmp_path / "bad.npz", **arrays)
+        with pytest.raises(dmq.FileError, match="damaged"):
+            dmq.load(tmp_path / "bad.npz")
 
 
 def test_a_budget_ends_a_run_in_extended_precision():
@@ -460,7 +459,7 @@ def test_copies_and_workers_answer_the_same():
 
 @every_arithmetic
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_linear_algebra_agrees_with_lapack(digits, seed, d):
     rng = np.random.default_rng(seed)
     numbers = as_arithmetic(digits)
@@ -491,7 +490,9 @@ def test_without_rechecks_it_fails_on_some_seed():
     assert row["paper, fixed"]["loss"] == 0.5 and row["sound"]["loss"] == 0.0
 
 
-@pytest.mark.parametrize("seed", [*range(14), STALE])
+@pytest.mark.parametrize(
+    "seed", [*range(5), STALE, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 60))]
+)
 def test_the_theorem_holds_on_random_mdps(seed):
     row = property_run.run(seed)
     for name in property_run.MUST:
@@ -500,7 +501,9 @@ def test_the_theorem_holds_on_random_mdps(seed):
         assert row[name]["suboptimal"] <= row["epsilon"] / row["H"], row
 
 
-@pytest.mark.parametrize("seed", range(0, 300, 5))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 300, 5))]
+)
 def test_random_mdps_meet_the_assumptions_exactly(seed):
     env = property_run.random_mdp(seed)
     assert env.horizon <= 4 and env.n_actions <= 4 and env.dimension <= 4 and 0 < env.gap < 1
@@ -536,7 +539,7 @@ def test_elimination_tells_what_is_linear():
     assert not math.isnan(property_run.low_variance_constant(decoy_lock(3))[0])
 
 
-@pytest.mark.parametrize("seed", range(0, 60, 3))
+@pytest.mark.parametrize("seed", range(0, 60, 12))
 def test_the_bound_on_c_is_one(seed, monkeypatch):
     env = property_run.random_mdp(seed)
     C, source = property_run.low_variance_constant(env)
@@ -547,8 +550,7 @@ def test_the_bound_on_c_is_one(seed, monkeypatch):
     assert C >= 1
 
 
-@pytest.mark.parametrize("digits", [60, "rational"])
-@pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
+@pytest.mark.parametrize(("digits", "variant"), [(60, "paper"), ("rational", "sound"), ("rational", "frugal")])
 @pytest.mark.parametrize("recheck", [False, True])
 def test_no_constants_repair_a_check_that_went_stale(digits, variant, recheck):
     """docs/findings.md, B, with constants that satisfy every inequality of the proof: outdated checks remain."""
