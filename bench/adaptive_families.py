@@ -1172,3 +1172,4 @@ LATER: dict[str, Callable[[int], Any]] = {
     "close-calls": close_calls,
 }
 GROUPS = {"shipped": SHIPPED, "attacks": ATTACKS, "held-out": HELD_OUT, "after": AFTER, "later": LATER}
+FAMILIES = {name: make for group in GROUPS.values() for name, make in group.items()}

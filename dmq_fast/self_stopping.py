@@ -23,7 +23,7 @@ from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.samplers import Sampler
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.bootstrap import Bootstrap
-from dmq_fast.stopping.candidate import Candidate, returns_of
+from dmq_fast.stopping.candidate import Candidate, episodes_of, returns_of, start_values
 from dmq_fast.stopping.duels import Contradiction, Duels
 from dmq_fast.stopping.episodes import Episodes
 from dmq_fast.stopping.linearity import Disagreement, disagreements
@@ -187,7 +187,7 @@ class SelfStoppingRun:
 
     def first_sample(self) -> Candidate:
         """Return the candidate with all episodes that took its actions throughout, and new ones if they are few."""
-        theta, found = self.candidate.theta, self.planner.hindsight(self.candidate.theta)
+        theta, found = self.candidate.theta, episodes_of(self.planner, self.candidate.theta)
         new = self.episodes.play("refine", max(0, self.tuning.first_sample - len(found)), theta)
         self.plan()
         return Candidate(self.planner, theta, np.concatenate([found, new]))
@@ -221,7 +221,7 @@ class SelfStoppingRun:
         both values at the start, so that noise in what is known makes none.
         """
         planner, tuning, rng = self.planner, self.tuning, self.bootstrap.generator()
-        most, known = tuning.margin * self.aim.epsilon, float(planner.predicted(np.arange(planner.n_episodes)).mean())
+        most, known = tuning.margin * self.aim.epsilon, start_values(planner, np.arange(planner.n_episodes)).mean()
         gains = []
         for _ in range(tuning.refits):
             plain, hopeful = planner.imagine(self.bootstrap.weights(rng), self.floor)

@@ -51,18 +51,19 @@ LINEAR = {
 }
 
 
-def test_is_silent_where_q_star_is_linear():
+@pytest.mark.parametrize(("n_seeds", "most"), [(2, 2), pytest.param(10, 7, marks=pytest.mark.slow)])
+def test_is_silent_where_q_star_is_linear(n_seeds, most):
     """At most delta = .05 of the runs may be warned of: 7 of 40 would be more than four standard deviations above."""
-    assert sum(alarmed(make(seed), seed) for make in LINEAR.values() for seed in range(10)) <= 7
+    assert sum(alarmed(make(seed), seed) for make in LINEAR.values() for seed in range(n_seeds)) <= most
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.1, 0.2])
 def test_warns_where_a_level_pools_states(mu):
-    assert all(alarmed(pooled(mu, seed % 2), seed) for seed in range(10))
+    assert all(alarmed(pooled(mu, seed % 2), seed) for seed in range(3))
 
 
 def test_warns_where_a_lock_is_seen_through_tiles():
-    assert sum(alarmed(tiled_lock(seed), seed) for seed in range(20)) >= 10
+    assert sum(alarmed(tiled_lock(seed), seed) for seed in range(6)) >= 3
 
 
 def planner_of(rows, rewards):

@@ -10,6 +10,7 @@ from dmq_fast.environments import chain, combination_lock, mountain_car
 from dmq_fast.environments.block import block_mdp
 from dmq_fast.features import Identity
 from dmq_fast.kernels import Episode, OptimisticPlanner, Stream
+from dmq_fast.stopping.candidate import episodes_of, start_values
 
 pytestmark = pytest.mark.kernels
 
@@ -140,10 +141,10 @@ def agree(planner, twin, floor, rng, impatience=0.0):
     close(planner.omega, twin.omega)
     chosen = rng.integers(twin.n, size=rng.integers(1, 2 * twin.n))
     close(planner.upsides(chosen).sum(axis=0), twin.gaps(chosen))
-    close(planner.predicted(chosen), twin.F[0].max(axis=1)[chosen])
+    close(start_values(planner, chosen), twin.F[0].max(axis=1)[chosen])
     theta = rng.normal(size=twin.theta.shape)
     first = np.clip((twin.x[chosen, 0] @ theta[0].T).max(axis=1), 0, 1)
-    close(planner.predicted(chosen, theta), first)
+    close(start_values(planner, chosen, theta), first)
     close(planner.recorded(chosen)[2], twin.r[chosen])
     for h in range(twin.horizon):
         leverage, before, plain, hopeful = planner.table(h)
@@ -162,9 +163,9 @@ def agree(planner, twin, floor, rng, impatience=0.0):
     close(planner.theta, twin.theta)
     close(planner.regret(replicate, chosen), twin.regret(replicate, chosen))
     other = rng.normal(size=replicate.shape)
-    assert planner.hindsight(other).tolist() == twin.hindsight(other).tolist()
+    assert episodes_of(planner, other).tolist() == twin.hindsight(other).tolist()
     follows = twin.theta + 0.0
-    assert planner.hindsight(follows).tolist() == twin.hindsight(follows).tolist()
+    assert episodes_of(planner, follows).tolist() == twin.hindsight(follows).tolist()
 
 
 @settings(max_examples=60)
@@ -188,17 +189,17 @@ def test_agrees_with_the_twin(seed, n, horizon, n_actions, d, kind, floor, impat
 
 
 @pytest.mark.parametrize(("kind", "d"), [("few", 6), ("tiles", 12)])
-def test_agrees_after_thousands_of_rank_one_changes(kind, d):
+def test_agrees_after_a_thousand_rank_one_changes_and_more(kind, d):
     rng = np.random.default_rng(0)
-    x, a, r = made_up(rng, 3000, 2, 2, d, kind)
-    agree(planner_of(x, a, r, 2), Twin(x, a, r, 2), 0.05, rng)
+    x, a, r = made_up(rng, 1100, 1, 1, d, kind)
+    agree(planner_of(x, a, r, 1), Twin(x, a, r, 1), 0.05, rng)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_sparse_rows_of_columns_that_appear_late_agree_with_the_twin(seed):
-    rng = np.random.default_rng(seed)
-    x, a, r = made_up(rng, 25, 3, 3, 20, "tiles")
-    agree(planner_of(x, a, r, 3), Twin(x, a, r, 3), 0.05, rng)
+def test_sparse_rows_of_columns_that_appear_late_agree_with_the_twin():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        x, a, r = made_up(rng, 25, 3, 3, 20, "tiles")
+        agree(planner_of(x, a, r, 3), Twin(x, a, r, 3), 0.05, rng)
 
 
 def test_factors_are_as_large_as_their_data():
@@ -223,7 +224,7 @@ def test_what_the_end_of_an_episode_earns_is_seen_from_its_start():
     planner.plan(1.0)
     returns = planner.recorded(np.arange(20))[2].sum(axis=1)
     assert returns.min() > 0.15
-    assert planner.predicted(np.arange(20)).mean() > returns.mean() / 2
+    assert start_values(planner, np.arange(20)).mean() > returns.mean() / 2
 
 
 def test_plans_between_episodes_change_nothing():
@@ -295,49 +296,51 @@ def test_an_empty_planner_imagines_everything():
     assert planner.plan(0.5) == (1.0, 0.0)
     assert {planner.choose(0, [1.0, 0, 0], 0.0, u) for u in (0.0, 0.9)} == {0, 1}
     assert planner.replicate(np.zeros(0)).shape == (2, 2, 3)
-    assert planner.hindsight(np.zeros((2, 2, 3))).tolist() == []
     assert planner.rows(0).shape == (0, 3)
     assert [part.shape for part in planner.table(1)] == [(0, 2), (0,), (0,), (0,)]
 
 
-def refused(planner, method, *arguments):
-    with pytest.raises((TypeError, ValueError)) as caught:
-        getattr(planner, method)(*arguments)
-    return str(caught.value)
-
-
 def test_arguments_are_checked():
-    planner = OptimisticPlanner(2, 3, 4, RIDGE, LOG_CONFIDENCE)
     x, a, r, theta = np.zeros((2, 4)), np.zeros(2, dtype=int), np.zeros(2), np.zeros((2, 3, 4))
-    nan = np.full((2, 4), np.nan)
-    assert "features" in refused(planner, "add", nan, a, r)
-    assert "features" in refused(planner, "add", x[:, :3], a, r)
-    assert "actions" in refused(planner, "add", x, a + 3, r)
-    assert "actions" in refused(planner, "add", x, a.astype(float), r)
-    assert "rewards" in refused(planner, "add", x, a, r - 0.1)
-    assert "rewards" in refused(planner, "add", x, a, r + 0.7)
-    assert "rewards" in refused(planner, "add", x, a, r * np.nan)
-    assert planner.n_episodes == 0
+    nan, none, one = np.full((2, 4), np.nan), np.array([], dtype=int), np.array([0])
+    empty, planner = (OptimisticPlanner(2, 3, 4, RIDGE, LOG_CONFIDENCE) for _ in range(2))
     planner.add(x, a, r)
     with pytest.raises(RuntimeError, match="plan"):
-        planner.upsides(np.array([0]))
-    assert "floor" in refused(planner, "plan", np.nan)
+        planner.upsides(one)
     planner.plan(0.5)
-    assert "episodes" in refused(planner, "upsides", np.array([1]))
-    assert "episodes" in refused(planner, "upsides", np.array([0.5]))
-    assert "episodes" in refused(planner, "regret", theta, np.array([], dtype=int))
-    assert "theta" in refused(planner, "regret", theta * np.nan, np.array([0]))
-    assert "weights" in refused(planner, "replicate", [-1.0])
-    assert "weights" in refused(planner, "replicate", [np.nan])
-    assert "level" in refused(planner, "rows", 2)
-    assert "features" in refused(planner, "choose", 0, nan[0], 0.0, 0.5)
-    assert "u" in refused(planner, "choose", 0, x[0], 0.0, 1.0)
     env = block_mdp(combination_lock(5, 2, rng=0))
-    assert "episode" in refused(planner, "play", Episode(env.handle, env.features, Stream(0)), 1)
     fitting = OptimisticPlanner(env.horizon, env.n_actions, env.dimension, RIDGE, LOG_CONFIDENCE)
-    assert "theta" in refused(fitting, "play", Episode(env.handle, env.features, Stream(0)), 1, None, 2)
-    for sizes in ((0, 1, 1), (1, 0, 1), (1, 1, 0), (1, True, 1)):
-        with pytest.raises((TypeError, ValueError)):
-            OptimisticPlanner(*sizes, RIDGE, LOG_CONFIDENCE)
-    with pytest.raises(ValueError, match="ridge"):
-        OptimisticPlanner(1, 1, 1, 0.0, LOG_CONFIDENCE)
+    episode = Episode(env.handle, env.features, Stream(0))
+    for called, arguments, named in (
+        (empty.add, (nan, a, r), "features"),
+        (empty.add, (x[:, :3], a, r), "features"),
+        (empty.add, (x, a + 3, r), "actions"),
+        (empty.add, (x, a.astype(float), r), "actions"),
+        (empty.add, (x, a, r - 0.1), "rewards"),
+        (empty.add, (x, a, r + 0.7), "rewards"),
+        (empty.add, (x, a, r * np.nan), "rewards"),
+        (planner.plan, (np.nan,), "floor"),
+        (planner.plan, (1.5,), "floor"),
+        (planner.plan, (0.5, -1.0), "impatience"),
+        (planner.upsides, (np.array([1]),), "episodes"),
+        (planner.upsides, (np.array([0.5]),), "episodes"),
+        (planner.recorded, (np.array([-1]),), "episodes"),
+        (planner.regret, (theta, none), "episodes"),
+        (planner.regret, (theta * np.nan, one), "theta"),
+        (planner.replicate, ([-1.0],), "weights"),
+        (planner.imagine, ([np.nan], 0.5), "weights"),
+        (planner.imagine, ([1.0], -0.5), "floor"),
+        (planner.rows, (2,), "level"),
+        (planner.choose, (0, nan[0], 0.0, 0.5), "features"),
+        (planner.choose, (0, x[0], 0.0, 1.0), "u"),
+        (planner.play, (episode, 1), "episode"),
+        (fitting.play, (episode, 1, None, 2), "theta"),
+        (OptimisticPlanner, (0, 1, 1, RIDGE, LOG_CONFIDENCE), "horizon"),
+        (OptimisticPlanner, (1, 0, 1, RIDGE, LOG_CONFIDENCE), "n_actions"),
+        (OptimisticPlanner, (1, True, 1, RIDGE, LOG_CONFIDENCE), "n_actions"),
+        (OptimisticPlanner, (1, 1, 0, RIDGE, LOG_CONFIDENCE), "dimension"),
+        (OptimisticPlanner, (1, 1, 1, 0.0, LOG_CONFIDENCE), "ridge"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=named):
+            called(*arguments)
+    assert empty.n_episodes == 0

@@ -8,9 +8,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.kernels import OptimisticPlanner
+from dmq_fast.kernels import OptimisticPlanner, greedy_actions
 
-__all__ = ["Candidate", "returns_of"]
+__all__ = ["Candidate", "episodes_of", "returns_of", "start_values"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -66,13 +66,30 @@ class Candidate:
 
     def predicted(self, theta: Floats | None = None) -> float:
         """Return the mean over the episodes of the value at their start, by the plan or by theta."""
-        return float(self.planner.predicted(self.episodes, theta).mean())
+        return float(start_values(self.planner, self.episodes, theta).mean())
 
     def leverages(self) -> Floats:
         """Return the leverage of every state and action of the episodes, (n, H): one over the number of visits."""
         rows, actions, _ = self.planner.recorded(self.episodes)
         tables = [self.planner.table(h)[0] for h in range(self.planner.horizon)]
         return np.stack([table[rows[:, h], actions[:, h]] for h, table in enumerate(tables)], axis=1)
+
+
+def start_values(planner: OptimisticPlanner, episodes: Numbers, theta: Floats | None = None) -> Floats:
+    """Return max_a F in the first states of some episodes by the last plan, or by theta, clipped to [0, 1], (n,)."""
+    if theta is None:
+        values = planner.table(0)[2]
+    else:
+        values = greedy_actions(planner.rows(0), theta[0], return_values=True)[1].clip(0.0, 1.0)
+    starts: Floats = values[planner.recorded(episodes)[0][:, 0]]
+    return starts
+
+
+def episodes_of(planner: OptimisticPlanner, theta: Floats) -> Numbers:
+    """Return the numbers of the episodes whose actions are all those that are greedy on theta, ascending."""
+    rows, actions, _ = planner.recorded(np.arange(planner.n_episodes))
+    greedy = [greedy_actions(planner.rows(h), theta[h])[rows[:, h]] for h in range(planner.horizon)]
+    return np.flatnonzero((np.stack(greedy, axis=1) == actions).all(axis=1))
 
 
 def returns_of(planner: OptimisticPlanner, episodes: Numbers) -> Floats:

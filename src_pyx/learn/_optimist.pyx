@@ -39,7 +39,7 @@ from dmq_fast.kernels._observed cimport (
     Factor,
     Observed,
     add_row,
-    begin_weighted,
+    diagonal,
     grown,
     keep,
     leverage_of,
@@ -48,9 +48,9 @@ from dmq_fast.kernels._observed cimport (
     release_rows,
     room_for_more,
     rotate_in,
-    rotate_weighted_in,
     row_dot,
     solve_on_support,
+    widen,
 )
 from dmq_fast.kernels._validate cimport entries, flag, integer, number, positive
 
@@ -63,9 +63,6 @@ cdef enum:
     REFRESH = 1024
     # Halvings of the argument of exp, see `chance_of`.
     HALVINGS = 10
-    # Columns of a level with a number for each row, and with one for each row and action.
-    BY_ROW = 6
-    BY_PAIR = 6
 
 # Values that differ by less are equal for the optimistic rule; and how much of a value the leverage decides among them.
 cdef double TIE = 1e-9, CURIOSITY = 1e-6
@@ -84,53 +81,38 @@ cdef struct Step:
     int32_t action
     double reward
 
+# What is kept of a feature row: the most reward collected before, max_a F and W of a plan, max_a F of a refit and its
+# greedy action.
+cdef struct State:
+    double visits
+    double before
+    double plain
+    double hopeful
+    double value
+    Py_ssize_t greedy
+
+# What is kept of a pair, row K + action: b before the floor, the sum of rewards; in a pass the weight of its episodes,
+# and the sums of both targets, of which the first becomes phi^T theta.
+cdef struct Pair:
+    double leverage
+    double chance
+    double earned
+    double weight
+    double target
+    double hope
+
 cdef struct Level:
-    # Distinct feature rows, and how many of them the columns have room for.
     Observed seen
+    # (room,) and (room, K), by row.
     Py_ssize_t room
-    # (room,) visits, the most reward collected before, max_a F and W of a plan, max_a F and the action of a refit.
-    double* visits
-    double* before
-    double* plain
-    double* hopeful
-    double* value
-    int64_t* greedy
-    # (room, K) leverages, b before the floor, sums of rewards; in a pass the weights of the episodes and the sums of
-    # both targets, of which the first becomes phi^T theta.
-    double* leverage
-    double* chance
-    double* earned
-    double* weight
-    double* target
-    double* hope
+    State* states
+    Pair* pairs
     # Distinct moves, found as rows (pair, next).
     Observed moved
     Py_ssize_t move_room
     Move* moves
     # (n_episodes,) the steps at this level: passes go through the episodes level by level.
     Step* steps
-
-
-cdef void columns_of(Level* level, void*** columns) noexcept nogil:
-    # Those by row, then those by pair.
-    columns[0], columns[1], columns[2] = <void**> &level.visits, <void**> &level.before, <void**> &level.plain
-    columns[3], columns[4], columns[5] = <void**> &level.hopeful, <void**> &level.value, <void**> &level.greedy
-    columns[6], columns[7], columns[8] = <void**> &level.leverage, <void**> &level.chance, <void**> &level.earned
-    columns[9], columns[10], columns[11] = <void**> &level.weight, <void**> &level.target, <void**> &level.hope
-
-
-cdef bint make_room(Level* level, Py_ssize_t n_actions) noexcept nogil:
-    # In the columns, for one row more.
-    cdef void** columns[BY_ROW + BY_PAIR]
-    cdef Py_ssize_t room = room_for_more(&level.seen), j
-    if room == level.room:
-        return True
-    columns_of(level, columns)
-    for j in range(BY_ROW + BY_PAIR):
-        if not grown(columns[j], room * (1 if j < BY_ROW else n_actions) * sizeof(double)):
-            return False
-    level.room = room
-    return True
 
 
 cdef bint add_move(Level* level, Py_ssize_t pair, Py_ssize_t following, double reward) noexcept nogil:
@@ -150,7 +132,7 @@ cdef bint add_move(Level* level, Py_ssize_t pair, Py_ssize_t following, double r
         move.pair, move.next, move.count, move.least, move.most = pair, following, 0.0, reward, reward
     move.count += 1.0
     move.least, move.most = min(move.least, reward), max(move.most, reward)
-    level.earned[pair] += reward
+    level.pairs[pair].earned += reward
     return True
 
 
@@ -246,15 +228,13 @@ cdef class OptimisticPlanner:
         self.since = np.zeros((self.horizon, self.n_actions), dtype=np.int64)
 
     def __dealloc__(self):
-        cdef void** columns[BY_ROW + BY_PAIR]
-        cdef Py_ssize_t h, j
+        cdef Py_ssize_t h
         if self.levels != NULL:
             for h in range(self.horizon):
-                columns_of(self.levels + h, columns)
-                for j in range(BY_ROW + BY_PAIR):
-                    free(columns[j][0])
                 release_rows(&self.levels[h].seen)
                 release_rows(&self.levels[h].moved)
+                free(self.levels[h].states)
+                free(self.levels[h].pairs)
                 free(self.levels[h].moves)
                 free(self.levels[h].steps)
         if self.factors != NULL:
@@ -325,7 +305,10 @@ cdef class OptimisticPlanner:
         """Return the distinct feature rows of a level from number `first` on, in order of appearance, shape (m, d)."""
         cdef Level* at = self.level_at(level)
         cdef Py_ssize_t start = integer(first, "first", 0, at.seen.n), d = self.dimension
-        return copied(at.seen.rows + start * d, (at.seen.n - start) * d).reshape(-1, d)
+        out = np.empty((at.seen.n - start, d))
+        if at.seen.n > start:  # before the first episode there are no rows to copy from
+            memcpy(entries(out), at.seen.rows + start * d, (at.seen.n - start) * d * sizeof(double))
+        return out
 
     def recorded(self, episodes):
         """Return some episodes: numbers of their rows (n, H), actions (n, H), rewards (n, H)."""
@@ -346,10 +329,15 @@ cdef class OptimisticPlanner:
     def table(self, level):
         """Return leverages (m, K), the rewards collected before (m,), and max_a F and max_a W (m,) of the last plan."""
         cdef Level* at = self.level_at(level)
-        cdef Py_ssize_t n = at.seen.n
+        cdef Py_ssize_t j, n = at.seen.n
         self.must_be_planned()
-        leverage = copied(at.leverage, n * self.n_actions).reshape(n, self.n_actions)
-        return leverage, copied(at.before, n), copied(at.plain, n), copied(at.hopeful, n)
+        leverage, states = np.empty((n, self.n_actions)), np.empty((3, n))
+        cdef double[:, ::1] u = leverage, out = states
+        for j in range(n * self.n_actions):
+            u[j // self.n_actions, j % self.n_actions] = at.pairs[j].leverage
+        for j in range(n):
+            out[0, j], out[1, j], out[2, j] = at.states[j].before, at.states[j].plain, at.states[j].hopeful
+        return leverage, *states
 
     # Episodes
 
@@ -488,8 +476,8 @@ cdef class OptimisticPlanner:
             if j < 0:
                 return False
             level = self.levels + h
-            level.visits[j] += 1.0
-            level.before[j] = max(level.before[j], earned)
+            level.states[j].visits += 1.0
+            level.states[j].before = max(level.states[j].before, earned)
             earned += self.rewards[h]
             step = level.steps + e
             step.row, step.action, step.reward = <int32_t> j, <int32_t> self.actions[h], self.rewards[h]
@@ -506,45 +494,50 @@ cdef class OptimisticPlanner:
 
     cdef Py_ssize_t find(self, Py_ssize_t h, const double* phi) noexcept nogil:
         # The number of a row of level h, which is kept if it is new; -1 if memory ran out.
-        cdef Py_ssize_t a, j, n, n_actions = self.n_actions
         cdef Level* level = self.levels + h
-        n = level.seen.n
-        if not make_room(level, n_actions):
-            return -1
+        cdef Py_ssize_t a, j, n = level.seen.n, room = room_for_more(&level.seen)
+        if room > level.room:
+            if not (grown(<void**> &level.states, room * sizeof(State))
+                    and grown(<void**> &level.pairs, room * self.n_actions * sizeof(Pair))):
+                return -1
+            level.room = room
         j = keep(&level.seen, phi)
         if j == n:
-            level.visits[j] = level.before[j] = level.plain[j] = level.hopeful[j] = 0.0
-            for a in range(n_actions):
-                level.earned[j * n_actions + a] = 0.0
-                self.set_leverage(h, j, a, self.leverage(h, a, phi))
+            memset(level.states + j, 0, sizeof(State))
+            memset(level.pairs + j * self.n_actions, 0, self.n_actions * sizeof(Pair))
+            for a in range(self.n_actions):
+                self.set_leverage(level.pairs + j * self.n_actions + a, self.leverage(h, a, phi))
         return j
 
     cdef inline double leverage(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
         return leverage_of(self.factor(h, a), phi, self.root, self.dimension, self.w)
 
-    cdef inline void set_leverage(self, Py_ssize_t h, Py_ssize_t j, Py_ssize_t a, double u) noexcept nogil:
-        cdef Level* level = self.levels + h
-        level.leverage[j * self.n_actions + a] = u
-        level.chance[j * self.n_actions + a] = chance_of(self.log_confidence * u)
+    cdef inline void set_leverage(self, Pair* pair, double u) noexcept nogil:
+        pair.leverage, pair.chance = u, chance_of(self.log_confidence * u)
 
     cdef bint enter(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
         # V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1} phi.
-        cdef Py_ssize_t j, p, d = self.dimension
+        cdef Py_ssize_t j, d = self.dimension
         cdef Level* level = self.levels + h
+        cdef Factor* factor = self.factor(h, a)
+        cdef Pair* pair
         cdef double denominator, t, u
-        if not rotate_in(self.factor(h, a), phi, self.x, self.root, d, self.w):
+        if not widen(factor, phi, self.root, d):
             return False
+        memcpy(self.x, phi, d * sizeof(double))
+        solve_on_support(factor, factor.u, self.x, self.w)
+        rotate_in(factor, factor.u, phi, 1.0, self.w)
         denominator = 1.0 + dot(self.x, phi, d)
         self.since[h, a] = (self.since[h, a] + 1) % REFRESH
         for j in range(level.seen.n):
-            p = j * self.n_actions + a
+            pair = level.pairs + j * self.n_actions + a
             t = row_dot(&level.seen, j, self.x)
-            u = level.leverage[p] - t * t / denominator
+            u = pair.leverage - t * t / denominator
             # After most of a leverage has gone the difference has lost digits.
-            if self.since[h, a] == 0 or u < 0.5 * level.leverage[p]:
+            if self.since[h, a] == 0 or u < 0.5 * pair.leverage:
                 u = self.leverage(h, a, level.seen.rows + j * d)
             if t != 0.0 or self.since[h, a] == 0:
-                self.set_leverage(h, j, a, u)
+                self.set_leverage(pair, u)
         return True
 
     # Plans
@@ -580,7 +573,7 @@ cdef class OptimisticPlanner:
             if self.n_episodes > 0:
                 upside = 0.0
                 for j in range(first.seen.n):
-                    upside += first.visits[j] * (first.hopeful[j] - first.plain[j])
+                    upside += first.states[j].visits * (first.states[j].hopeful - first.states[j].plain)
                 upside /= self.n_episodes
         self.planned = True
         self.busy = False
@@ -612,54 +605,53 @@ cdef class OptimisticPlanner:
 
     cdef void sum_targets(self, Py_ssize_t h) noexcept nogil:
         # Both targets of every pair, from the moves.
-        cdef Py_ssize_t t
+        cdef Py_ssize_t p, t
         cdef Level* level = self.levels + h
-        cdef const Level* following = self.levels + h + 1
+        cdef const State* following
         cdef const Move* move
-        memcpy(level.target, level.earned, level.seen.n * self.n_actions * sizeof(double))
-        memcpy(level.hope, level.earned, level.seen.n * self.n_actions * sizeof(double))
+        for p in range(level.seen.n * self.n_actions):
+            level.pairs[p].target = level.pairs[p].hope = level.pairs[p].earned
         if h + 1 < self.horizon:
             for t in range(level.moved.n):
                 move = level.moves + t
-                level.target[move.pair] += move.count * following.plain[move.next]
-                level.hope[move.pair] += move.count * following.hopeful[move.next]
+                following = self.levels[h + 1].states + move.next
+                level.pairs[move.pair].target += move.count * following.plain
+                level.pairs[move.pair].hope += move.count * following.hopeful
 
     cdef void weigh_targets(
         self, Py_ssize_t h, const double* weights, const double* theta, double* carry, double near
     ) noexcept nogil:
         # Weights and targets of every pair, from the episodes: both targets, or that of F alone given theta (H, K, d).
-        cdef Py_ssize_t e, p, n_actions = self.n_actions
-        cdef bint last = h + 1 == self.horizon
+        cdef Py_ssize_t e, p
         cdef double y, z
         cdef Level* level = self.levels + h
-        cdef const Level* following = self.levels + h + 1
-        cdef double* weight = level.weight
-        cdef double* target = level.target
-        cdef double* hope = level.hope
         cdef const Step* step = level.steps
-        cdef const Step* after
-        memset(weight, 0, level.seen.n * n_actions * sizeof(double))
-        memset(target, 0, level.seen.n * n_actions * sizeof(double))
-        memset(hope, 0, level.seen.n * n_actions * sizeof(double))
+        cdef const Step* after = NULL if h + 1 == self.horizon else self.levels[h + 1].steps
+        cdef const State* states = NULL if h + 1 == self.horizon else self.levels[h + 1].states
+        cdef const State* following
+        cdef Pair* pair
+        for p in range(level.seen.n * self.n_actions):
+            level.pairs[p].weight = level.pairs[p].target = level.pairs[p].hope = 0.0
         for e in range(self.n_episodes):
-            p, y, z = step[e].row * n_actions + step[e].action, step[e].reward, step[e].reward
-            if not last:
-                after = following.steps + e
+            y = z = step[e].reward
+            if after != NULL:
+                following = states + after[e].row
                 if theta == NULL:
-                    y += following.plain[after.row]
-                    z += following.hopeful[after.row]
+                    y += following.plain
+                    z += following.hopeful
                 elif carry == NULL:
-                    y += following.value[after.row]
-                elif following.greedy[after.row] == after.action:
+                    y += following.value
+                elif following.greedy == after[e].action:
                     y += carry[e]
                 else:
-                    y += self.continued(h + 1, after, theta, carry[e], near)
+                    y += self.continued(h + 1, after + e, theta, carry[e], near)
             if carry != NULL:
                 carry[e] = y
-            weight[p] += weights[e]
-            target[p] += weights[e] * y
+            pair = level.pairs + step[e].row * self.n_actions + step[e].action
+            pair.weight += weights[e]
+            pair.target += weights[e] * y
             if theta == NULL:
-                hope[p] += weights[e] * z
+                pair.hope += weights[e] * z
 
     cdef double continued(
         self, Py_ssize_t h, const Step* step, const double* theta, double carry, double near
@@ -667,16 +659,17 @@ cdef class OptimisticPlanner:
         # After an action that is not greedy at level h: what the return and the difference of the values add up to, or
         # the value alone if the difference exceeds `near`.
         cdef const Level* level = self.levels + h
-        cdef double less
+        cdef double value = level.states[step.row].value, less
         theta += (h * self.n_actions + step.action) * self.dimension
-        less = level.value[step.row] - clip(row_dot(&level.seen, step.row, theta), 1.0)
-        return carry + less if 0.0 <= less <= near else level.value[step.row]
+        less = value - clip(row_dot(&level.seen, step.row, theta), 1.0)
+        return carry + less if 0.0 <= less <= near else value
 
     cdef void fit(self, Py_ssize_t h, bint weighted, double* theta, double* omega, double impatience) noexcept nogil:
         # theta (K, d) <- estimates of level h, and omega if it is not NULL.
-        cdef Py_ssize_t a, j, p, d = self.dimension
+        cdef Py_ssize_t a, j, d = self.dimension
         cdef Level* level = self.levels + h
         cdef const Factor* factor
+        cdef const Pair* pair
         cdef double* u
         for a in range(self.n_actions):
             factor = self.factor(h, a)
@@ -684,41 +677,44 @@ cdef class OptimisticPlanner:
             if weighted:
                 # Rows are rotated in: a sum of squares would lose what is shorter than the root of the rounding.
                 u = self.weighted
-                begin_weighted(factor, u, self.root)
+                diagonal(u, self.root, factor.n)
             memset(theta + a * d, 0, d * sizeof(double))
             if omega != NULL:
                 memset(omega + a * d, 0, d * sizeof(double))
             for j in range(level.seen.n):
-                p = j * self.n_actions + a
-                if weighted and level.weight[p] != 0.0:
-                    rotate_weighted_in(factor, u, level.seen.rows + j * d, level.weight[p], self.w)
-                if level.target[p] != 0.0:
-                    add_row(theta + a * d, &level.seen, j, level.target[p])
-                if omega != NULL and level.hope[p] != 0.0:
-                    add_row(omega + a * d, &level.seen, j, level.hope[p] / (1.0 + impatience * level.leverage[p]))
+                pair = level.pairs + j * self.n_actions + a
+                if weighted and pair.weight != 0.0:
+                    rotate_in(factor, u, level.seen.rows + j * d, pair.weight, self.w)
+                if pair.target != 0.0:
+                    add_row(theta + a * d, &level.seen, j, pair.target)
+                if omega != NULL and pair.hope != 0.0:
+                    add_row(omega + a * d, &level.seen, j, pair.hope / (1.0 + impatience * pair.leverage))
             solve_on_support(factor, u, theta + a * d, self.w)
             if omega != NULL:
                 solve_on_support(factor, u, omega + a * d, self.w)
 
     cdef void evaluate(self, Py_ssize_t h, const double* theta, const double* omega) noexcept nogil:
         # Values of all rows of level h; without omega, F and its greedy action.
-        cdef Py_ssize_t a, j, p, n_actions = self.n_actions, d = self.dimension
-        cdef double most, f, best
+        cdef Py_ssize_t a, j, d = self.dimension
+        cdef double most, f
         cdef Level* level = self.levels + h
+        cdef State* state
+        cdef Pair* pair
         for j in range(level.seen.n):
+            state = level.states + j
             if omega == NULL:
-                level.greedy[j] = greedy_action(level.seen.rows + j * d, theta, n_actions, d, &best)
-                level.value[j] = clip(best, 1.0)
+                state.greedy = greedy_action(level.seen.rows + j * d, theta, self.n_actions, d, &state.value)
+                state.value = clip(state.value, 1.0)
                 continue
-            most = ceiling(level.before[j])
-            level.plain[j] = level.hopeful[j] = 0.0
-            for a in range(n_actions):
-                p = j * n_actions + a
-                level.target[p] = row_dot(&level.seen, j, theta + a * d)
-                f = clip(level.target[p], most)
-                level.plain[j] = max(level.plain[j], f)
-                f = self.hoped(f, level.chance[p], row_dot(&level.seen, j, omega + a * d), most)
-                level.hopeful[j] = max(level.hopeful[j], f)
+            most = ceiling(state.before)
+            state.plain = state.hopeful = 0.0
+            for a in range(self.n_actions):
+                pair = level.pairs + j * self.n_actions + a
+                pair.target = row_dot(&level.seen, j, theta + a * d)
+                f = clip(pair.target, most)
+                state.plain = max(state.plain, f)
+                f = self.hoped(f, pair.chance, row_dot(&level.seen, j, omega + a * d), most)
+                state.hopeful = max(state.hopeful, f)
 
     cdef double residual(self, Py_ssize_t h) noexcept nogil:
         # The largest |r + max_b F(s', b) - phi^T theta^a| of a move of level h.
@@ -728,8 +724,8 @@ cdef class OptimisticPlanner:
         cdef const Move* move
         for t in range(level.moved.n):
             move = level.moves + t
-            value = self.levels[h + 1].plain[move.next] if h + 1 < self.horizon else 0.0
-            value -= level.target[move.pair]
+            value = self.levels[h + 1].states[move.next].plain if h + 1 < self.horizon else 0.0
+            value -= level.pairs[move.pair].target
             largest = max(largest, max(fabs(move.most + value), fabs(move.least + value)))
         return largest
 
@@ -761,10 +757,10 @@ cdef class OptimisticPlanner:
         cdef Py_ssize_t a, j = number_of(&level.seen, phi), count = 0, chosen, n_actions = self.n_actions
         cdef Py_ssize_t d = self.dimension
         cdef double best = 0.0, most, leverage, chance
-        most = ceiling(max(earned, level.before[j]) if j >= 0 else earned)
+        most = ceiling(max(earned, level.states[j].before) if j >= 0 else earned)
         for a in range(n_actions):
             if j >= 0:
-                leverage, chance = level.leverage[j * n_actions + a], level.chance[j * n_actions + a]
+                leverage, chance = level.pairs[j * n_actions + a].leverage, level.pairs[j * n_actions + a].chance
             else:
                 leverage = self.leverage(h, a, phi)
                 chance = chance_of(self.log_confidence * leverage)
@@ -791,26 +787,13 @@ cdef class OptimisticPlanner:
         self.must_be_planned()
         cdef const int64_t[::1] index = chosen
         cdef double[:, ::1] out = np.zeros((len(chosen), self.horizon))
-        cdef Py_ssize_t i, h, j
+        cdef Py_ssize_t i, h
+        cdef const State* state
         for i in range(index.shape[0]):
             for h in range(self.horizon):
-                j = self.levels[h].steps[index[i]].row
-                out[i, h] = self.levels[h].hopeful[j] - self.levels[h].plain[j]
+                state = self.levels[h].states + self.levels[h].steps[index[i]].row
+                out[i, h] = state.hopeful - state.plain
         return np.asarray(out)
-
-    def predicted(self, episodes, theta=None):
-        """Return max_a F of the first states of some episodes, or max_a clip(phi^T theta_0^a, 0, 1), shape (n,)."""
-        cdef Level* first = self.levels
-        cdef Py_ssize_t j
-        rows = self.recorded(episodes)[0][:, 0]
-        if theta is None:
-            return self.table(0)[2][rows]
-        given, values = self.as_theta(theta), np.empty(first.seen.n)
-        cdef const double* weights = entries(given)
-        cdef double[::1] value = values
-        for j in range(first.seen.n):
-            greedy_action(first.seen.rows + j * self.dimension, weights, self.n_actions, self.dimension, &value[j])
-        return values.clip(0.0, 1.0)[rows]
 
     def regret(self, theta, episodes):
         """Return the loss by the actions of some episodes if Q_h(s, a) = clip(phi^T theta_h^a, 0, 1).
@@ -834,48 +817,27 @@ cdef class OptimisticPlanner:
     cdef double lost(
         self, Py_ssize_t h, const double* theta, const int64_t[::1] index, double total
     ) noexcept nogil:
-        # The total and what the episodes lose at level h by theta (K, d). `weight` counts them by pair.
+        # The total and what the episodes lose at level h by theta (K, d). Weights count them by pair.
         cdef Py_ssize_t i, a, j, n_actions = self.n_actions
         cdef double best, visits
         cdef Level* level = self.levels + h
-        cdef double* counts
-        memset(level.weight, 0, level.seen.n * n_actions * sizeof(double))
+        cdef const Pair* pair
+        for i in range(level.seen.n * n_actions):
+            level.pairs[i].weight = 0.0
         for i in range(index.shape[0]):
-            level.weight[level.steps[index[i]].row * n_actions + level.steps[index[i]].action] += 1.0
+            level.pairs[level.steps[index[i]].row * n_actions + level.steps[index[i]].action].weight += 1.0
         for j in range(level.seen.n):
-            best, visits, counts = 0.0, 0.0, level.weight + j * n_actions
+            best, visits, pair = 0.0, 0.0, level.pairs + j * n_actions
             for a in range(n_actions):
-                visits += counts[a]
+                visits += pair[a].weight
             if visits == 0.0:
                 continue
             for a in range(n_actions):
                 self.scores[a] = clip(row_dot(&level.seen, j, theta + a * self.dimension), 1.0)
                 best = max(best, self.scores[a])
             for a in range(n_actions):
-                total += counts[a] * (best - self.scores[a])
+                total += pair[a].weight * (best - self.scores[a])
         return total
-
-    def hindsight(self, theta):
-        """Return the numbers of the episodes whose actions are all those that are greedy on theta, ascending."""
-        cdef Py_ssize_t h, j, e, size = self.n_actions * self.dimension
-        cdef double best
-        cdef Level* level
-        given = self.as_theta(theta)
-        cdef const double* weights = entries(given)
-        cdef unsigned char[::1] same = np.ones(self.n_episodes, dtype=np.uint8)
-        self.begin_work()
-        with nogil:
-            for h in range(self.horizon):
-                level = self.levels + h
-                for j in range(level.seen.n):
-                    level.greedy[j] = greedy_action(
-                        level.seen.rows + j * self.dimension, weights + h * size, self.n_actions, self.dimension, &best
-                    )
-                for e in range(self.n_episodes):
-                    if level.greedy[level.steps[e].row] != level.steps[e].action:
-                        same[e] = 0
-        self.busy = False
-        return np.flatnonzero(np.asarray(same))
 
     def replicate(self, weights, returns=False, near=0.0):
         """Return the plain estimates if episode e counted weights[e] times, shape (H, K, d).
@@ -940,8 +902,8 @@ cdef class OptimisticPlanner:
                 if self.n_episodes > 0:
                     hopeful = 0.0
                     for j in range(first.seen.n):
-                        plain += first.visits[j] * first.plain[j]
-                        hopeful += first.visits[j] * first.hopeful[j]
+                        plain += first.states[j].visits * first.states[j].plain
+                        hopeful += first.states[j].visits * first.states[j].hopeful
                     plain, hopeful = plain / self.n_episodes, hopeful / self.n_episodes
         finally:
             self.busy = False
@@ -960,10 +922,3 @@ cdef class OptimisticPlanner:
 cdef inline double ceiling(double before) noexcept nogil:
     # What can still be earned after so much.
     return max(0.0, 1.0 - before)
-
-
-cdef object copied(const double* x, Py_ssize_t n):
-    out = np.empty(n)
-    if n > 0:  # before the first episode x is NULL
-        memcpy(entries(out), x, n * sizeof(double))
-    return out
