@@ -1,0 +1,79 @@
+"""Files of version 0.2.0, as it wrote them: results, journals, and the cells and commands that belong to them.
+
+There both learners were `DMQ`: with ``epsilon=0.5, strict=False`` and with ``n_samples=5, memo=True``, on a small lock.
+"""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dmq_fast as dmq
+from dmq_fast import experiments
+from dmq_fast.cli.files import read_command
+
+OLD = Path(__file__).parent / "old"
+LOCK = dmq.environments.combination_lock(horizon=2, n_actions=2, rng=0)
+LEARNERS = {
+    "dmq": lambda: dmq.DMQ(LOCK, n_samples=5, variant=replace(dmq.VARIANTS["sound"], memo=True)),
+    "self-stopping": lambda: dmq.SelfStopping(LOCK, epsilon=0.5, mode="quick"),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_results_are_those_of_the_same_run_now_and_journals_go_on(tmp_path, name):
+    old = dmq.load(OLD / f"{name}.npz")
+    shutil.copy(OLD / f"{name}.journal", tmp_path / "journal")  # of a run that a budget ended
+    now = LEARNERS[name]().learn(journal=tmp_path / "journal")
+    assert type(old) is type(now)
+    for field in ("policy", "status", "counts", "key", "warnings"):
+        assert getattr(old, field) == getattr(now, field), field
+    assert old.theta.tobytes() == now.theta.tobytes()
+    if name == "dmq":
+        # "finished" there; the variant had the name of that from which the options came.
+        assert (old.status, old.variant, now.variant) == ("ended", "sound", "custom")
+        assert old.history == now.history and old.cover == now.cover
+        assert old.options == now.options | {"hindsight": False}
+    else:
+        assert (old.status, old.mode, old.epsilon, old.interval) == ("finished", "quick", 0.5, now.interval)
+        np.testing.assert_array_equal(old.stopping["largest_v"], now.stopping["largest_v"])
+
+
+def test_a_saved_run_is_resumed_by_the_command_of_its_learner(run, tmp_path):
+    def saved(arguments):
+        command = {"format": 1, "dmq_fast": "0.2.0", "environment": "lock", "arguments": arguments.split()}
+        (tmp_path / "command.json").write_text(json.dumps(command))
+        return read_command(tmp_path)
+
+    lock = "--horizon 2 --n-actions 2"
+    for arguments, found in {
+        f"{lock} --n-samples 5 --no-hindsight": ("run", f"{lock} --n-samples 5"),
+        f"{lock} --variant adaptive": ("learn", lock),
+        f"--variant=adaptive {lock}": ("learn", lock),
+        f"{lock} --p-min=0.1 --strict": ("learn", f"{lock} --p-min=0.1 --mode strict"),
+        f"{lock} --epsilon 0.5 --no-strict --max-trajectories 10": (
+            "learn",
+            f"{lock} --epsilon 0.5 --mode quick --max-trajectories 10",
+        ),
+    }.items():
+        assert saved(arguments) == (found[0], "lock", found[1].split())
+    shutil.copy(OLD / "self-stopping.journal", tmp_path / "journal")
+    code, out, _ = run("resume", tmp_path, "--max-trajectories", 1000, "--json")
+    assert (code, json.loads(out)["counts"]) == (0, dmq.load(OLD / "self-stopping.npz").counts)
+
+
+def test_cells_of_a_sweep_keep_their_names():
+    algorithms = [
+        {"name": "dmq", "n_samples": 5},
+        {"name": "dmq", "epsilon": 0.5, "strict": False},
+        {"name": "self-stopping", "epsilon": 0.5},
+        {"name": "dmq", "variant": "adaptive", "delta": 0.1},
+    ]
+    lock = {"name": "lock", "horizon": 2, "n_actions": 2}
+    cells = experiments.read({"environments": [lock], "algorithms": algorithms}).cells
+    assert [cell.id for cell in cells[:3]] == ["43b16b4681fd08138209", "65a4442df233b33554fe", "61d1adce05ae43a571c0"]
+    assert [cell.algorithm for cell in cells] == ["dmq", *["self-stopping"] * 3]
+    assert cells[1].algorithm_parameters == {"epsilon": 0.5, "delta": 0.05, "mode": "quick"}
