@@ -74,8 +74,8 @@ def plan() -> str:
     return digest(plans.plan(0.05))
 
 
-def learned(env: object, **arguments: object) -> str:
-    result = dmq.DMQ(env, rng=0, **arguments).learn()
+def learned(learner: type[dmq.DMQ] | type[dmq.SelfStopping], env: object, **arguments: object) -> str:
+    result = learner(env, rng=0, **arguments).learn()
     return f"{digest(result.theta)}  {result.n_trajectories:,} trajectories"
 
 
@@ -94,8 +94,8 @@ def digests() -> Iterator[tuple[str, dict[str, Callable[[], str]]]]:
             "Ridge, d = 96": lambda: digest(ridge(96).theta),
             "dsec_decision": decisions,
             "OptimisticPlanner": plan,
-            "DMQ on the lock": partial(learned, lock, n_samples=20),
-            "a run that stops by itself": partial(learned, lock, epsilon=0.05),
+            "DMQ on the lock": partial(learned, dmq.DMQ, lock, n_samples=20),
+            "a run that stops by itself": partial(learned, dmq.SelfStopping, lock, epsilon=0.05),
         },
     )
     yield (
@@ -103,7 +103,7 @@ def digests() -> Iterator[tuple[str, dict[str, Callable[[], str]]]]:
         {
             "SecondMoment, d = 96": partial(moment, 96),
             "dsec_value": values,
-            "DMQ with Gaussian noise": partial(learned, noisy, n_samples=200),
+            "DMQ with Gaussian noise": partial(learned, dmq.DMQ, noisy, n_samples=200),
         },
     )
 

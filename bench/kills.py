@@ -37,6 +37,7 @@ from common import options
 import dmq_fast as dmq
 from dmq_fast import experiments
 from dmq_fast.engine import journal
+from dmq_fast.results.result import COMPLETE
 
 RUN = ["run", "lock", "--horizon", "30", "--n-samples", "1000", "--oracle", "value", "--seed", "5"]
 
@@ -247,7 +248,7 @@ def kill_shards_and_a_merge(kills: Kills, scratch: Path, number: int) -> None:
 
 def stored(directory: Path) -> set[Any]:
     """Return the stored runs that finished, with their results."""
-    return {(key, row) for key, row in rows_of(directory).items() if json.loads(row)["status"] == "finished"}
+    return {(key, row) for key, row in rows_of(directory).items() if json.loads(row)["status"] in COMPLETE}
 
 
 def sweep_line(kills: Kills, scratch: Path) -> list[str]:

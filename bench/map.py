@@ -92,9 +92,9 @@ def form_of(row: Row) -> tuple[str, str]:
     """Return the form of the algorithm of a run, and its setting."""
     name, given = row["algorithm"], row["algorithm_parameters"]
     if name == "dmq":
-        if "epsilon" not in given:
-            return FRUGAL, ""
-        return (QUICK if given.get("mode") == "quick" else SELF), ""
+        return FRUGAL, ""
+    if name == "self-stopping":
+        return (QUICK if given["mode"] == "quick" else SELF), ""
     if name in ("q-learning", "uniform"):
         return {"q-learning": "ε-greedy Q", "uniform": "uniform"}[name], ""
     form = {"lsvi-ucb": "LSVI-UCB", "rlsvi": "RLSVI", "ucb-q": "UCB-Q", "bpi-ucbvi": "BPI-UCBVI", "oppo": "OPPO"}[name]

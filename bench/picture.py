@@ -22,6 +22,7 @@ import numpy as np
 import dmq_fast as dmq
 from dmq_fast.baselines import REGISTRY
 from dmq_fast.environments import combination_lock, decoy_lock, mirage_lock
+from dmq_fast.learners.named import LEARNERS
 
 BLUE, ORANGE, GREEN, PURPLE, BROWN, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D31", "#666666"
 FIGURES = Path(__file__).parent / "figures"
@@ -33,7 +34,7 @@ Parameters = dict[str, Any]
 
 # Of the baselines, those of bench/experiments/locks.toml and the default of BPI-UCBVI.
 STOPPING: tuple[tuple[str, Parameters, str, str, str], ...] = (
-    ("dmq", {"epsilon": 0.05, "delta": 0.05}, ORANGE, "s", "DMQ, stops by itself"),
+    ("self-stopping", {"epsilon": 0.05, "delta": 0.05}, ORANGE, "s", "stops by itself"),
     ("dmq", {"variant": "frugal", "n_samples": 10}, GREEN, "^", "DMQ, frugal, $N = 10$"),
     ("bpi-ucbvi", {}, BROWN, "D", "BPI-UCBVI, stops"),
 )
@@ -44,7 +45,7 @@ TOLD: tuple[tuple[str, Parameters, str, str, str], ...] = (
 )
 CLIPPED = {"clipped": True, "ridge": 1e-3}
 MIRAGE: tuple[tuple[str, Parameters, str, str, str], ...] = (
-    ("dmq", {"epsilon": 0.05, "delta": 0.05}, ORANGE, "-", "DMQ, stops by itself"),
+    ("self-stopping", {"epsilon": 0.05, "delta": 0.05}, ORANGE, "-", "stops by itself"),
     ("dmq", {"variant": "frugal", "n_samples": 20}, GREEN, "-", "DMQ, frugal, $N = 20$"),
     ("bpi-ucbvi", {}, BROWN, "-", "BPI-UCBVI, stops"),
     ("lsvi-ucb", {"beta": 0.1, **CLIPPED}, BLUE, "--", r"LSVI-UCB, clipped, $\beta = .1$"),
@@ -56,8 +57,8 @@ MIRAGE: tuple[tuple[str, Parameters, str, str, str], ...] = (
 
 def episodes(algorithm: str, parameters: Parameters, env: dmq.environments.FiniteMDP, seed: int, told: bool) -> float:
     """Return the episodes until the algorithm stops with a good policy, or, if told, until its policy is good."""
-    if algorithm == "dmq":
-        result = dmq.DMQ(env, rng=seed, **parameters).learn()
+    if algorithm in LEARNERS:
+        result = LEARNERS[algorithm](env, rng=seed, **parameters).learn()
         return result.n_trajectories if env.value(result.policy) >= GOOD * env.optimal_value else np.inf
     learner = REGISTRY[algorithm](env, n_episodes=BUDGET, checkpoints=200, rng=seed, **parameters)
     found = learner.learn()
@@ -118,14 +119,14 @@ def draw_decoy(axes: plt.Axes) -> None:
     """Draw the value of the returned policy on the decoy lock, of the printed algorithm and of the repaired one."""
     horizons = np.arange(2, 21, 2)
     repaired = {"n_samples": 2000, "ratio": 8}
-    for arguments, colour, marker, size, label in (
-        (repaired | {"variant": "sound"}, BLUE, "o", 9, "sound: fixed initial sequence, re-check"),
-        (repaired | {"variant": "paper"}, GREY, "x", 6, "paper: uniform initial policy"),
-        ({"epsilon": 0.05, "delta": 0.05}, ORANGE, "s", 4, "stops by itself"),
+    for learner, arguments, colour, marker, size, label in (
+        ("dmq", repaired | {"variant": "sound"}, BLUE, "o", 9, "sound: fixed initial sequence, re-check"),
+        ("dmq", repaired | {"variant": "paper"}, GREY, "x", 6, "paper: uniform initial policy"),
+        ("self-stopping", {"epsilon": 0.05, "delta": 0.05}, ORANGE, "s", 4, "stops by itself"),
     ):
         values = [
-            [decoy_lock(h).value(dmq.DMQ(decoy_lock(h), rng=seed, **arguments).learn().policy) for seed in range(5)]
-            for h in horizons.tolist()
+            [env.value(LEARNERS[learner](env, rng=seed, **arguments).learn().policy) for seed in range(5)]
+            for env in map(decoy_lock, horizons.tolist())
         ]
         axes.plot(horizons, np.median(values, axis=1), marker + "-", color=colour, markersize=size, label=label)
     axes.axhline(0.7, color=GREY, linewidth=0.8, linestyle=":")

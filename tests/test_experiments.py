@@ -50,7 +50,8 @@ def test_a_specification_is_the_product_of_its_lists(tmp_path):
     for environment in environments:
         for variant in ("sound", "paper"):
             for n in (20, 50):
-                expected = {"variant": variant, "n_samples": n, "sampler": "rollout", "eps_r": 0.01, "ridge": 0.001}
+                constants = {"ratio": 2.0, "eps_r": 0.01, "ridge": 0.001}
+                expected = {"variant": variant, "n_samples": n, "sampler": "rollout", **constants}
                 assert (*environment, expected) in cells
     assert len(cells) == 12
 
@@ -74,7 +75,7 @@ def test_a_cell_is_the_same_however_it_is_written():
         return [cell.id for cell in experiments.read(one(**parameters)).cells]
 
     assert ids() == ids(n_samples=100, variant="sound") == ids(ridge=1e-3, variant=["sound"])
-    assert ids(ratio=2) == ids(ratio=2.0) != ids()
+    assert ids(ratio=3) == ids(ratio=3.0) != ids() == ids(ratio=2)
     (left, right) = ids(n_samples=[1, 2])
     assert left != right
 
@@ -126,13 +127,13 @@ TABLES = [
     ('"lock"', "7", r"environments\[0\].name", "expected a string, got 7"),
     ('name = "lock"', "", r"environments\[0\]", "expected a name, got none"),
     ("[[environments]]", "[environments]", "environments", r"expected at least one table \[\[environments\]\], got"),
-    ('"dmq"', '"dqm"', r"algorithms\[0\].name", "one of dmq, .* or module:function, got 'dqm'; did you mean"),
+    ('"dmq"', '"dqm"', r"algorithms\[0\].name", "one of self-stopping, dmq, .* got 'dqm'; did you mean"),
     ('"dmq"', '"obstinate:ROOT"', r"algorithms\[0\].name", "cannot be imported: AttributeError: module"),
     ('"dmq"', '"dmq"\nn_sample = 3', r"algorithms\[0\].n_sample", "among sampler, .*; did you mean 'n_samples'?"),
     ('"dmq"', '"dmq"\nrng = 3', r"algorithms\[0\].rng", "expected parameters of dmq among"),
     ('"dmq"', '"dmq"\nn_samples = "20"', r"algorithms\[0\].n_samples", "expected an integer, got '20'"),
     ('"dmq"', '"dmq"\nn_samples = [\n 20,\n 0]', r"algorithms\[0\].n_samples\[1\]", "expected an integer >= 1, got"),
-    ('"dmq"', '"dmq"\nvariant = "sond"', r"algorithms\[0\].variant", "one of paper, sound, frugal, adaptive, got"),
+    ('"dmq"', '"dmq"\nvariant = "sond"', r"algorithms\[0\].variant", "one of paper, sound, frugal, got"),
     ('"dmq"', '"dmq"\ninitial = [[0, 1]]', r"algorithms\[0\].initial\[0\]", "expected 3 rules, one a level, got 2"),
     ('"dmq"', '"dmq"\nsampler = "flw"', r"algorithms\[0\].sampler", "expected one of rollout, flow, exact, got 'fl"),
     ('"dmq"', '"dmq"\nmax_seconds = [1, -1]', r"algorithms\[0\].max_seconds\[1\]", "expected a number > 0, got -1"),
@@ -325,11 +326,11 @@ def test_every_baseline_is_an_algorithm(tmp_path, name):
     assert row["counts"]["episodes"] == 300
 
 
-def test_a_self_stopping_run_has_the_parameters_of_its_variant_only():
-    algorithms = [{"name": "dmq", "epsilon": 0.1}, {"name": "dmq", "variant": "frugal"}]
+def test_each_learner_has_its_own_parameters():
+    algorithms = [{"name": "self-stopping", "epsilon": 0.1}, {"name": "dmq", "variant": "frugal"}]
     spec = experiments.read({"environments": [{"name": "lock", "horizon": 4}], "algorithms": algorithms})
-    adaptive, frugal = (cell.algorithm_parameters for cell in spec.cells)
-    assert adaptive == {"sampler": "rollout", "variant": "adaptive", "epsilon": 0.1}
+    stopping, frugal = (cell.algorithm_parameters for cell in spec.cells)
+    assert stopping == {"epsilon": 0.1, "delta": 0.05, "mode": "strict"}
     assert frugal["variant"] == "frugal" and frugal["n_samples"] == 100
 
 

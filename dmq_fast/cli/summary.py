@@ -102,6 +102,8 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         constants = ", ".join(f"{name} = {given[key]:g}" for name, key in PRINTED.items())
         described = f"N = {given['n_samples']:,}, {constants}"
     yield summary.get("variant", "self-stopping"), f"{described}, seed = {summary['seed']}"
+    if summary.get("variant") == "custom":
+        yield "options", ", ".join(f"{name} = {value}" for name, value in summary["options"].items())
     # Summaries of older versions have no function class.
     if (described := class_text(summary.get("function_class", {"name": "linear"}))) != "linear":
         yield "function class", described

@@ -70,7 +70,7 @@ class Sampler:
     env : object or None
         The environment that is sampled, where there is one to show.
     shows_trajectories : bool
-        Whether it can show single trajectories, as `trajectories` does; the variant "adaptive" needs them.
+        Whether it can show single trajectories, as `trajectories` does; a self-stopping run needs them.
 
     Raises
     ------
@@ -285,6 +285,9 @@ class Sampler:
     def unwrapped(self) -> Sampler:
         """Return the sampler whose answers these are; another one where `self` only spreads its work."""
         return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'' if self.env is None else repr(self.env)})"
 
 
 @runtime_checkable

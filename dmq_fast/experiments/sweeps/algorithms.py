@@ -45,7 +45,7 @@ from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.learner import LOGGER as LEARNING
 from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.learners import DMQ, SelfStopping
-from dmq_fast.learners.named import LEARNERS, decisions_of, named_learner
+from dmq_fast.learners.named import LEARNERS, decisions_of, named_learner, resources_of
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import COMPLETE, DMQResult
 from dmq_fast.samplers import BatchEnvironment, Sampler
@@ -109,16 +109,23 @@ class Algorithm(Protocol):
 Factory = Callable[..., Algorithm]
 
 
+SHARED = ("max_trajectories", "max_seconds", "workers")
+"""Arguments of `learn` that are keys of a specification, or that a sweep gives otherwise: its workers do whole runs."""
+
+
 class LearnerAlgorithm:
     """`SelfStopping` or `DMQ` as an `Algorithm`."""
 
-    def __init__(self, learner: SelfStopping | DMQ) -> None:
-        self.learner, self.warnings = learner, learner.warnings()
+    def __init__(self, learner: SelfStopping | DMQ, limits: dict[str, Any]) -> None:
+        self.learner, self.limits, self.warnings = learner, limits, learner.warnings()
+        learner.resources(**limits)  # refuses wrong ones before the sweep begins
 
     def learn(self, budget: Budget) -> Outcome:
         """Learn, without a log: a sweep says once what it would say in every run."""
         with unlogged():
-            result = self.learner.learn(max_trajectories=budget.max_trajectories, max_seconds=budget.max_seconds)
+            result = self.learner.learn(
+                max_trajectories=budget.max_trajectories, max_seconds=budget.max_seconds, **self.limits
+            )
         details: dict[str, Any] = {"parameters": result.parameters}
         if isinstance(result, DMQResult):
             details |= {
@@ -152,15 +159,17 @@ class LearnerFactory:
 
     def __init__(self, name: str) -> None:
         self.name, self.kind = name, LEARNERS[name]
+        self.limits = tuple(one for one in resources_of(name) if one.name not in SHARED)
+        self.parameters = (*decisions_of(name), *self.limits)
         # From the complete signature, a sweep refuses unknown parameters and stores the defaults.
         self.__signature__ = signature_of(
-            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
-            for one in decisions_of(name)
+            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default) for one in self.parameters
         )
 
     def __call__(self, env: Environment, seed: int | np.random.SeedSequence, **parameters: Any) -> LearnerAlgorithm:
         """Return the algorithm."""
-        return LearnerAlgorithm(named_learner(self.name, env, parameters | {"rng": seed}))
+        limits = {one.name: parameters.pop(one.name, None) for one in self.limits}
+        return LearnerAlgorithm(named_learner(self.name, env, parameters | {"rng": seed}), limits)
 
     def __reduce__(self) -> tuple[type[LearnerFactory], tuple[str]]:
         """Pickle the factory by the name of its learner."""
@@ -310,7 +319,7 @@ def describe(name: str) -> tuple[str, tuple[Parameter, ...]]:
     factory = find(name)
     names = list(inspect.signature(factory).parameters)[2:]
     if isinstance(factory, LearnerFactory):
-        return summary_of(factory.kind), decisions_of(name)
+        return summary_of(factory.kind), factory.parameters
     if isinstance(factory, BaselineFactory):
         known = {parameter.name: parameter for kind in (Baseline, factory.kind) for parameter in of_function(kind)}
         return summary_of(factory.kind), tuple(known[name] for name in names)
