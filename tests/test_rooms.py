@@ -1,10 +1,9 @@
 """The order of the rooms of the package: a module imports from its own room and from rooms below it."""
 
 import ast
+import functools
 import graphlib
 from pathlib import Path
-
-import pytest
 
 import dmq_fast
 
@@ -63,8 +62,14 @@ def exists(module):
     return place.is_dir() or any(place.parent.glob(f"{place.name}.*"))
 
 
+@functools.cache
+def imports_of(path):
+    """Return (line, imported module) of every import of this package, wherever it stands in a file."""
+    return list(imports(ast.parse(path.read_text()), name_of(path), path.name == "__init__.py"))
+
+
 def imports(tree, module, is_package):
-    """Yield (line, imported module) of every import of this package, wherever it stands in a file."""
+    """Yield the same of a syntax tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -105,14 +110,12 @@ def test_every_module_has_a_room_and_every_room_a_module():
     assert rooms == set(ROOMS)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_from_its_own_room_and_those_below(path):
-    module = name_of(path)
-    height = ROOMS.index(room_of(module))
+def test_every_module_imports_from_its_own_room_and_those_below():
     against = [
         f"{path.relative_to(ROOT)}:{line} imports {imported}"
-        for line, imported in imports(ast.parse(path.read_text()), module, path.name == "__init__.py")
-        if ROOMS.index(room_of(imported)) > height
+        for path in MODULES
+        for line, imported in imports_of(path)
+        if ROOMS.index(room_of(imported)) > ROOMS.index(room_of(name_of(path)))
     ]
     assert not against
 
@@ -120,11 +123,6 @@ def test_a_module_imports_from_its_own_room_and_those_below(path):
 def test_no_module_imports_itself_by_a_detour():
     """Imports inside functions and for type checkers count, so that no circle hides there."""
     graph = {
-        name_of(path): {
-            imported
-            for _, imported in imports(ast.parse(path.read_text()), name_of(path), path.name == "__init__.py")
-            if imported != name_of(path)
-        }
-        for path in MODULES
+        name_of(path): {imported for _, imported in imports_of(path) if imported != name_of(path)} for path in MODULES
     }
     list(graphlib.TopologicalSorter(graph).static_order())
