@@ -831,7 +831,7 @@ def test_resume_goes_on_after_a_budget_and_knows_when_a_run_has_finished(run, tm
     code, out, err = run("resume", tmp_path / "b", "--json")
     assert code == 0
     assert json.loads(out) == saved
-    assert "has finished" in err
+    assert "has come to its end" in err
     assert (tmp_path / "b" / "result.npz").read_bytes() == before
     assert f"status                {expected['status']}" in run("resume", tmp_path / "b")[1]
     assert os.listdir(tmp_path) == ["b"]
