@@ -1203,8 +1203,8 @@ def planner(rng: np.random.Generator) -> None:
         plain, hopeful = made.imagine(shares(), given.pick(0.0, 0.5, given.positive()))
         assert plain <= hopeful + 1e-9
 
-    def replicate() -> None:
-        assert made.replicate(shares(), given.chance(0.5), given.positive(zero=True)).shape == (horizon, n_actions, d)
+    def refit() -> None:
+        assert made.refit(shares(), given.chance(0.5), given.positive(zero=True)).shape == (horizon, n_actions, d)
 
     def choose() -> None:
         x = given.array((d,), mild=True)
@@ -1219,7 +1219,7 @@ def planner(rng: np.random.Generator) -> None:
     def check() -> Any:
         return made.n_episodes if played is None else None
 
-    walk(given, [add, play if played else add, plan, plan, read, estimate, imagine, replicate, choose], check, 14)
+    walk(given, [add, play if played else add, plan, plan, read, estimate, imagine, refit, choose], check, 14)
 
 
 # Arguments, and objects that nobody has initialised

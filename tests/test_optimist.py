@@ -93,7 +93,7 @@ class Twin:
         scores = np.einsum("nhi,hai->nha", self.x, theta)
         return np.flatnonzero((scores.argmax(axis=2) == self.a).all(axis=1))
 
-    def replicate(self, weights, returns=False, near=0.0):
+    def refit(self, weights, returns=False, near=0.0):
         theta, value = np.zeros((self.horizon, self.n_actions, self.d)), np.zeros(self.n)
         for h in reversed(range(self.horizon)):
             y = self.r[:, h] + value
@@ -154,15 +154,15 @@ def agree(planner, twin, floor, rng, impatience=0.0):
         close(plain[row], twin.F[h].max(axis=1))
         close(hopeful[row], twin.W[h].max(axis=1))
     weights = rng.exponential(size=twin.n)
-    replicate = twin.replicate(weights)
-    close(planner.replicate(weights), replicate)
+    refit = twin.refit(weights)
+    close(planner.refit(weights), refit)
     for near in (0.0, 0.1):
-        close(planner.replicate(weights, returns=True, near=near), twin.replicate(weights, returns=True, near=near))
+        close(planner.refit(weights, returns=True, near=near), twin.refit(weights, returns=True, near=near))
     close(planner.imagine(weights, floor), twin.imagine(weights, floor))
     planner.plan(floor)
     close(planner.theta, twin.theta)
-    close(planner.regret(replicate, chosen), twin.regret(replicate, chosen))
-    other = rng.normal(size=replicate.shape)
+    close(planner.regret(refit, chosen), twin.regret(refit, chosen))
+    other = rng.normal(size=refit.shape)
     assert episodes_of(planner, other).tolist() == twin.hindsight(other).tolist()
     follows = twin.theta + 0.0
     assert episodes_of(planner, follows).tolist() == twin.hindsight(follows).tolist()
@@ -295,7 +295,7 @@ def test_an_empty_planner_imagines_everything():
     planner = OptimisticPlanner(2, 2, 3, RIDGE, LOG_CONFIDENCE)
     assert planner.plan(0.5) == (1.0, 0.0)
     assert {planner.choose(0, [1.0, 0, 0], 0.0, u) for u in (0.0, 0.9)} == {0, 1}
-    assert planner.replicate(np.zeros(0)).shape == (2, 2, 3)
+    assert planner.refit(np.zeros(0)).shape == (2, 2, 3)
     assert planner.rows(0).shape == (0, 3)
     assert [part.shape for part in planner.table(1)] == [(0, 2), (0,), (0,), (0,)]
 
@@ -327,7 +327,7 @@ def test_arguments_are_checked():
         (planner.recorded, (np.array([-1]),), "episodes"),
         (planner.regret, (theta, none), "episodes"),
         (planner.regret, (theta * np.nan, one), "theta"),
-        (planner.replicate, ([-1.0],), "weights"),
+        (planner.refit, ([-1.0],), "weights"),
         (planner.imagine, ([np.nan], 0.5), "weights"),
         (planner.imagine, ([1.0], -0.5), "floor"),
         (planner.rows, (2,), "level"),

@@ -47,7 +47,7 @@ class Bootstrap:
     def refits(self, rng: np.random.Generator, *, returns: bool = False) -> list[Floats]:
         """Return `tuning.refits` estimates, (H, K, d) each, fitted to rewards plus values, or to returns."""
         near = self.tuning.near * self.aim.epsilon
-        return [self.planner.replicate(self.weights(rng), returns, near) for _ in range(self.tuning.refits)]
+        return [self.planner.refit(self.weights(rng), returns, near) for _ in range(self.tuning.refits)]
 
     def upper(self, numbers: Sequence[float] | Floats) -> float:
         """Return the (1 - delta)-quantile of a number that each refit gave."""

@@ -84,7 +84,7 @@ class Duels:
     def rival(self) -> Candidate:
         """Return the policy that is greedy on the fit to returns, after a test of its own."""
         near = self.tuning.near * self.aim.epsilon
-        rival = Candidate(self.planner, self.planner.replicate(np.ones(self.planner.n_episodes), True, near))
+        rival = Candidate(self.planner, self.planner.refit(np.ones(self.planner.n_episodes), True, near))
         rival.add(self.episodes.play("test", self.begin_test(rival), rival.theta))
         self.plan()
         return rival

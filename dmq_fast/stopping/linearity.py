@@ -103,7 +103,7 @@ def disagreements(
     if count == 0:
         return []
 
-    errors = data.errors(planner.replicate(np.ones(n)))
+    errors = data.errors(planner.refit(np.ones(n)))
     limit = -quantile(aim.delta / (2 * count), tuning.linearity_refits - 1)
     found = []
     for h, at in enumerate(tested):
@@ -117,12 +117,12 @@ def disagreements(
                 found.append((here, Disagreement(h, row, action, len(here), float(difference), float(error))))
     if not found:
         return []
-    replicates = np.empty((tuning.linearity_refits, len(found)))
-    for replicate in replicates:
+    refits = np.empty((tuning.linearity_refits, len(found)))
+    for refit in refits:
         weights = rng.standard_exponential(n)
-        errors = data.errors(planner.replicate(weights))
-        replicate[:] = [np.average(errors[one.level, here], weights=weights[here]) for here, one in found]
-    spreads = replicates.std(axis=0, ddof=1)
+        errors = data.errors(planner.refit(weights))
+        refit[:] = [np.average(errors[one.level, here], weights=weights[here]) for here, one in found]
+    spreads = refits.std(axis=0, ddof=1)
     kept = [
         replace(one, standard_error=max(one.standard_error, float(spread)))
         for (_, one), spread in zip(found, spreads, strict=True)

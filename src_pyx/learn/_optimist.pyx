@@ -585,7 +585,7 @@ cdef class OptimisticPlanner:
         # theta (H, K, d) <- estimates, and omega if it is not NULL. Returns the largest residual of a plan.
         # - `weights` (n_episodes,): how often an episode counts. NULL: once each, as in the kept sums and factors.
         # - `omega` NULL: F alone, clipped to [0, 1], so that the tables of the last plan stay.
-        # - `carry` (n_episodes,) without omega: targets are returns, see `replicate`. It gets those of each level.
+        # - `carry` (n_episodes,) without omega: targets are returns, see `refit`. It gets those of each level.
         cdef Py_ssize_t h, size = self.n_actions * self.dimension
         cdef double* hope
         cdef double residual = 0.0
@@ -839,7 +839,7 @@ cdef class OptimisticPlanner:
                 total += pair[a].weight * (best - self.scores[a])
         return total
 
-    def replicate(self, weights, returns=False, near=0.0):
+    def refit(self, weights, returns=False, near=0.0):
         """Return the plain estimates if episode e counted weights[e] times, shape (H, K, d).
 
         Values are clipped to [0, 1] instead of [0, c]: with weights Exp(1) this is a Bayesian bootstrap.
