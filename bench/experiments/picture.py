@@ -17,7 +17,7 @@ FIGURES = Path(__file__).parent.parent / "figures"
 def label(row):
     """Return the name of the line that a row belongs to."""
     variant = row["algorithm_parameters"].get("variant")
-    return row["algorithm"] if variant is None else f"DMQ, {variant}".replace(", adaptive", "")
+    return row["algorithm"] if variant is None else f"DMQ, {variant}"
 
 
 def is_shown(row):
