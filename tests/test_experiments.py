@@ -83,8 +83,9 @@ def test_a_cell_is_the_same_however_it_is_written():
 OLD_CELLS = {
     "72f48c08726ccaf3f41f": {},
     "9c15c0af4bc29e7d13f8": {"sampler": "exact", "variant": "paper", "ratio": 3, "eps_r": 0.02},
-    "3c556b8dd4b9dccf643f": {
-        "initial": [[0, 1, 0]], "recheck": False, "oracle": "value", "mixture": "multinomial", "max_trajectories": 1000,
+    "a11046f28f0e0aaa04b5": {
+        "initial": [[0, 1, 0]], "recheck": False, "oracle": "value", "mixture": "multinomial", "max_policies": 5,
+        "max_trajectories": 1000,
     },
     "a6167905d5add38b731e": {"accumulate": True, "reuse": True, "memo": False, "initial": "uniform"},
 }  # fmt: skip
@@ -331,11 +332,10 @@ def test_each_learner_has_its_own_parameters():
     stopping, frugal = (cell.algorithm_parameters for cell in spec.cells)
     assert stopping == {"epsilon": 0.1, "delta": 0.05, "mode": "strict"}
     assert frugal["variant"] == "frugal" and frugal["n_samples"] == 100
-    # As 0.2.0 wrote it.
-    old = experiments.read(
-        {"environments": [{"name": "lock", "horizon": 4}], "algorithms": [names[0] | {"name": "dmq"}]}
-    )
-    assert old.cells[0].algorithm == "self-stopping" and old.cells[0].algorithm_parameters == stopping
+    # As 0.2.0 wrote it; the id is that of its cell.
+    lock = {"name": "lock", "horizon": 4}
+    (old,) = experiments.read({"environments": [lock], "algorithms": [{"name": "dmq", "epsilon": 0.1}]}).cells
+    assert (old.algorithm, old.algorithm_parameters, old.id) == ("self-stopping", stopping, "00d124724a75ea8a300c")
 
 
 def test_some_baseline_learns_and_another_does_not(tmp_path):
