@@ -10,6 +10,7 @@ failure on A with its diagonal raised by it. If neither happens, the same is tri
 that this leaves open are flagged as marginal.
 """
 
+cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON
@@ -798,6 +799,7 @@ cdef void add_scaled(const double* s, double factor, const double* g, double* ou
             out[i * d + j] = s[i * d + j] + factor * g[i * d + j]
 
 
+@cython.auto_pickle(False)  # its __setstate__ would read beyond a state that is too short
 cdef class Scan:
     """Base class of scans over levels: `ShiftScan` and `RowScan`.
 

@@ -1,5 +1,6 @@
 """The arguments of one call of a simulator, checked once and laid out for its loops."""
 
+cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdlib cimport calloc, free
 
@@ -133,6 +134,7 @@ cdef class Draws:
         raise NotImplementedError
 
 
+@cython.auto_pickle(False)  # its __setstate__ would read beyond a state that is too short
 cdef class Model:
     """Base class of environments that are ready to simulate. Immutable.
 
