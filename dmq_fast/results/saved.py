@@ -103,7 +103,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
             version = header["format"]
         except Exception as error:  # zipfile and NumPy raise many kinds of errors on damaged archives
             raise FileError(f"{path}: not a result saved by dmq_fast, or damaged ({error})") from error
-    if version not in KINDS:
+    if not isinstance(version, int) or version not in KINDS:
         raise FileError(
             f"{path}: written in format {version} by dmq_fast {header.get('dmq_fast')}; expected one of "
             f"{', '.join(map(str, sorted(KINDS)))}"
