@@ -99,7 +99,7 @@ def test_values_of_environments_without_tables_are_estimated(run):
 
 
 def test_a_table_can_be_left_aside(run):
-    lake = "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --n-samples 5 --evaluate 50 --json"
+    lake = "gym:FrozenLake-v1 --horizon 6 --make is_slippery=false --variant frugal --n-samples 1 --evaluate 50 --json"
     tables, step = (
         json.loads(run("run", *lake.split(), *more)[1]) for more in ([], ["--through", "step"])
     )  # fmt: skip
@@ -209,7 +209,7 @@ def test_the_sampler_is_rollout_unless_said_and_shown_if_another(run):
 
 
 def test_exact_runs_find_what_no_number_of_samples_repairs(run):
-    decoy = "run decoy --horizon 20 --variant paper --ratio 8 --sampler exact --json"
+    decoy = "run decoy --horizon 10 --variant paper --ratio 8 --sampler exact --json"
     assert json.loads(run(*decoy.split())[1])["value"] == pytest.approx(0.4)
     assert json.loads(run(*decoy.split(), "--initial", "fixed")[1])["value"] == pytest.approx(0.7)
 
@@ -939,6 +939,7 @@ def test_a_wrong_answer_is_not_timed():
         oracle_bench.interleaved([wrong], 1, 3)
 
 
+@pytest.mark.slow
 def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
     assert run("run", "lock", "--horizon", 3, "--out", tmp_path)[0] == 0
     read, write = os.pipe()

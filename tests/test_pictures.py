@@ -10,6 +10,7 @@ from flat import flat
 
 import dmq_fast as dmq
 from dmq_fast import Policy
+from dmq_fast.baselines import REGISTRY
 from dmq_fast.environments import combination_lock, river_swim
 from dmq_fast.experiments import oracle_bench
 from dmq_fast.experiments.report import pictures
@@ -326,3 +327,13 @@ def test_what_cannot_be_drawn_is_refused(swim, result, tmp_path):
         np.savez(tmp_path / "old.npz", **{k: archive[k] for k in archive.files if k != "history_potentials"})
     with pytest.raises(ValueError, match="expected the potential at each True"):
         dmq.load(tmp_path / "old.npz").plot("cover")
+
+
+def test_the_learning_curve_of_a_baseline_is_drawn_with_the_optimum(swim):
+    result = REGISTRY["rlsvi"](swim, n_episodes=50, rng=0).learn()
+    (axes,) = result.plot(mdp=swim).axes
+    curve, optimum = (np.asarray(line.get_ydata(), dtype=float) for line in axes.lines[:2])
+    assert curve == pytest.approx(result.curve.value) and optimum == pytest.approx(swim.optimal_value)
+    assert len(result.plot().axes[0].lines) == 1
+    assert sum(bar.get_width() for bar in result.plot("trajectories").axes[0].patches) == 50
+    assert result.plot("visits", mdp=swim).axes

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import dmq_fast as dmq
-from dmq_fast.environments import chain, combination_lock
+from dmq_fast.baselines import REGISTRY, TablePolicy
+from dmq_fast.environments import chain, combination_lock, lock_bernoulli
+from dmq_fast.results.result import COMPLETE
 
 
 @pytest.fixture(scope="module", params=["sound", "paper"])
@@ -32,6 +34,64 @@ def test_a_saved_result_comes_back(result, tmp_path):
     assert back.policy == result.policy
     assert back.cover == result.cover
     assert back.history == result.history
+
+
+BASELINES = {
+    "estimates of features": ("rlsvi", chain(4, rng=0), dmq.Policy),
+    "a table that is linear in features": ("ucb-q", chain(4, rng=0), dmq.Policy),
+    "a table of states": ("ucb-q", lock_bernoulli(4, 0.1, rng=0, observation="coins"), TablePolicy),
+}
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_the_result_of_a_baseline_comes_back(tmp_path, name):
+    algorithm, env, kind = BASELINES[name]
+    result = REGISTRY[algorithm](env, n_episodes=50, rng=0).learn()
+    result.save(tmp_path / "run.npz")
+    back = dmq.load(tmp_path / "run.npz")
+    assert type(back) is dmq.BaselineResult and type(back.policy) is kind and back.policy == result.policy
+    for field in ("algorithm", "status", "parameters", "counts", "seconds", "key", "warnings", "value", "trajectories"):
+        assert getattr(back, field) == getattr(result, field), field
+    for mine, theirs in zip(result.curve, back.curve, strict=True):
+        assert mine.tobytes() == theirs.tobytes() and mine.dtype == theirs.dtype
+    assert back.returns.tobytes() == result.returns.tobytes()
+    assert (back.theta is None, back.table is None) == (result.theta is None, result.table is None)
+    for mine, theirs in zip(result.table or [result.theta], back.table or [back.theta], strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    for change in ({"curve": np.zeros((3, 5))}, {"returns": None}, {"header": {"algorithm": 3}}):
+        rewrite(tmp_path / "run.npz", tmp_path / "bad.npz", **change)
+        with pytest.raises(dmq.FileError, match="damaged"):
+            dmq.load(tmp_path / "bad.npz")
+
+
+def test_results_of_all_learners_have_one_base():
+    env = chain(3, rng=0)
+    for result in (
+        dmq.DMQ(env, n_samples=5, rng=0).learn(),
+        dmq.learn(env, epsilon=0.3, rng=0),
+        REGISTRY["rlsvi"](env, n_episodes=20, rng=0).learn(),
+    ):
+        assert isinstance(result, dmq.Result) and result.name in repr(result) and result.status in repr(result)
+        assert result.n_trajectories == sum(result.trajectories.values()) >= 5
+        assert len(result.key) == 2 and result.seconds["total"] >= 0 and result.warnings == tuple(result.warnings)
+        with pytest.raises(ValueError, match=f"what: expected one of {', '.join(result.PICTURES)}, got 'covers'"):
+            result.plot("covers")
+        assert result.status in COMPLETE
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, "interrupted"), (OSError, "failed")])
+def test_a_run_that_an_exception_ends_says_what_it_was(error, status):
+    def stop(progress):
+        raise error
+
+    env = chain(4, rng=0)
+    for learner in (dmq.DMQ(env, n_samples=5, rng=0), dmq.SelfStopping(env, epsilon=0.3, rng=0)):
+        running = []
+        learner.learn(progress=lambda _, learner=learner, running=running: running.append(learner.result().status))
+        assert set(running) == {"running"}
+        with pytest.raises(error):
+            learner.learn(progress=stop)
+        assert learner.result().status == status
 
 
 def test_a_result_cut_short_comes_back(tmp_path):

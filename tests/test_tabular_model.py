@@ -290,7 +290,7 @@ def test_what_a_run_says_about_its_end():
     np.testing.assert_array_equal(cut.returns, stopped.returns[:-1])
 
     endless = BPIUCBVI(env, rng=0, n_episodes=n + 50, epsilon=None).learn()
-    assert (endless.status, endless.n_trajectories, endless.warnings) == ("finished", n + 50, ())
+    assert (endless.status, endless.n_trajectories, endless.warnings) == ("ended", n + 50, ())
     np.testing.assert_array_equal(endless.returns[:n], stopped.returns)
 
 

@@ -37,7 +37,7 @@ class LeastSquares(Baseline):
 
     def counts(self, learner: Any) -> dict[str, Any]:
         """Return the number of distinct observations of next states, by level; 0 at the first."""
-        return {"observations": learner.n_observations}
+        return {"observations": list(learner.n_observations)}
 
 
 @register
