@@ -234,7 +234,7 @@ def test_the_promise_of_a_run_that_stops_is_read_as_it_was_written(tmp_path):
     dmq.SelfStopping(chain(3, rng=0), epsilon=0.5, delta=0.5, rng=0).learn().save(good)
     stopping = dmq.load(good).stopping
     assert stopping["mean_return"] is not None
-    for change in ({"interval": [0.0]}, {"reason": None}, {"gaps": [0.0]}, {"largest_v": None}, {"p_min": "1"}):
+    for change in ({"interval": [0.0]}, {"reason": None}, {"upsides": [0.0]}, {"largest_v": None}, {"p_min": "1"}):
         rewrite(good, bad, header={"stopping": stopping | change})
         with pytest.raises(dmq.FileError, match=rf"damaged .*stopping\.{next(iter(change))}.*: expected"):
             dmq.load(bad)

@@ -166,7 +166,7 @@ def finished(directory: Path) -> dict[str, Any] | None:
 
 def read_summary(path: Path) -> dict[str, Any]:
     """Return the summary of a run; ValueError if the file is none."""
-    from dmq_fast.results.saved import FORMS
+    from dmq_fast.results.saved import FORMS, renamed
 
     try:
         summary: dict[str, Any] = from_json(path.read_bytes())
@@ -175,6 +175,8 @@ def read_summary(path: Path) -> dict[str, Any]:
         # Those of older versions have no function class.
         form = {name: one for name, one in shared.items() if name not in ("function_class", "key")}
         check_form("summary", summary, form | SUMMARY)
+        if "stopping" in summary:
+            summary["stopping"] = renamed(summary["stopping"])
     except ValueError as error:
         raise ValueError(f"{path}: not the summary of a run ({error})") from error
     return summary

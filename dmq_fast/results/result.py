@@ -312,9 +312,9 @@ class SelfStoppingResult(Result):
         "trajectories" by purpose: explore, refine (the noise), test.
     stopping : dict
         "reason" why the run stopped, "tests_made", "test_size" (fresh trajectories of the final test, 0 if none was
-        passed), their "mean_return" and an "interval" of confidence 1 - delta for the value, "gaps" by level (largest
-        mean gain by an outcome that was never seen), "largest_v" by level (largest v of the oracle on one state of the
-        test), "loss_quantile" of the bootstrap, "p_min", the chance of the rarest outcome that was looked for, and
+        passed), their "mean_return" and an "interval" of confidence 1 - delta for the value, "upsides" by level (W - F,
+        the mean gain that one unseen outcome may add), "largest_v" by level (largest v of the oracle on one state of
+        the test), "loss_quantile" of the bootstrap, "p_min", the chance of the rarest outcome that was looked for, and
         "disagreements": the rows where returns and fit differ by more than chance.
 
     Examples

@@ -21,7 +21,7 @@ from dmq_fast.results.history import Curve, History, OracleCall
 from dmq_fast.rules import ExactGreedy
 from dmq_fast.table_policy import TablePolicy
 
-__all__ = ["FORMS", "read", "write"]
+__all__ = ["FORMS", "read", "renamed", "write"]
 
 # Versions of the file format: raised whenever an older reader could not understand a newer file. Each kind of result
 # has its own. Format 2 is that of self-stopping runs in 0.2.0, which have empty covers.
@@ -202,12 +202,18 @@ def encode_stopping(fields: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 def decode_stopping(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Return policy and estimates."""
     policies, theta = policies_of(arrays, ["policy"])
-    if header["stopping"]["mean_return"] is not None:
-        for name in ("gaps", "largest_v"):
-            check_form(f"stopping.{name}", by_level := header["stopping"][name], [float])
+    stopping = renamed(header["stopping"])
+    if stopping["mean_return"] is not None:
+        for name in ("upsides", "largest_v"):
+            check_form(f"stopping.{name}", by_level := stopping[name], [float])
             if len(by_level) != len(theta):
                 raise ValueError(f"stopping.{name}: expected {len(theta)} numbers, got {len(by_level)}")
-    return {"policy": policies["policy"][0], "theta": theta}
+    return {"policy": policies["policy"][0], "theta": theta, "stopping": stopping}
+
+
+def renamed(stopping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a self-stopping run by their present names; version 0.2.0 called upsides gaps."""
+    return {"upsides" if name == "gaps" else name: value for name, value in stopping.items()}
 
 
 # ---- Baselines

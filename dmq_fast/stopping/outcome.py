@@ -157,7 +157,7 @@ class Outcome:
             "test_size": self.test_size,
             "mean_return": self.mean_return if self.passed else None,
             "interval": list(self.interval),
-            "gaps": self.upsides.tolist() if self.passed else None,
+            "upsides": self.upsides.tolist() if self.passed else None,
             "largest_v": self.largest.tolist() if self.passed else None,
             "loss_quantile": self.loss_quantile,
             "p_min": self.p_min,

@@ -247,7 +247,7 @@ def run_tables(result: DMQResult, summary: Mapping[str, Any]) -> str:
 def stopping_tables(result: SelfStoppingResult, summary: Mapping[str, Any]) -> str:
     """Return aim, tests, trajectories and times of a run that stopped by itself."""
     given, stopping = result.parameters, result.stopping
-    mean, gaps, largest = stopping["mean_return"], stopping["gaps"], stopping["largest_v"]
+    mean, upsides, largest = stopping["mean_return"], stopping["upsides"], stopping["largest_v"]
     low, high = stopping["interval"]
     left = {
         "horizon H, actions K, dimension d": f"{summary['horizon']}, {summary['n_actions']}, {summary['dimension']}",
@@ -256,7 +256,7 @@ def stopping_tables(result: SelfStoppingResult, summary: Mapping[str, Any]) -> s
         "why it stopped": stopping["reason"],
         "mean return of the final test": "none was passed" if mean is None else f"{mean:.4g}",
         "value of the policy, confidence 1 − δ": f"[{low:.3f}, {high:.3f}]",
-        "largest gain by an outcome never seen": "unknown" if gaps is None else f"{max(gaps):.3g}",
+        "largest gain by an outcome never seen": "unknown" if upsides is None else f"{max(upsides):.3g}",
         "loss quantile of the bootstrap": f"{stopping['loss_quantile']:.3g}",
     }
     right = {
@@ -264,9 +264,11 @@ def stopping_tables(result: SelfStoppingResult, summary: Mapping[str, Any]) -> s
         **{escape(f"seconds, {name}"): f"{seconds:.3g}" for name, seconds in result.seconds.items()},
     }
     parts = [f'<div class="pair">{definitions(left)}{definitions(right)}</div>']
-    if gaps is not None:
+    if upsides is not None:
         heads = ["level h", "largest gain by an outcome never seen from here on", "largest v: 1 / visits"]
-        rows = [[str(h), f"{gap:.3g}", f"{v:.3g}"] for h, (gap, v) in enumerate(zip(gaps, largest, strict=True))]
+        rows = [
+            [str(h), f"{upside:.3g}", f"{v:.3g}"] for h, (upside, v) in enumerate(zip(upsides, largest, strict=True))
+        ]
         parts.append("<h3>On the states of the final test</h3>" + html_table(heads, rows, numbers=range(3)))
     return "".join(parts)
 
