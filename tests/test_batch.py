@@ -209,20 +209,6 @@ def test_generators_are_what_the_documentation_says():
         assert (drawn[level] == own.integers(3, size=50)).all()
 
 
-def test_policies_do_not_disturb_the_environments_draws():
-    seen = []
-
-    class Env(Table):
-        def step(self, level, states, actions, rng):
-            seen.append(rng.random(5))
-            return super().step(level, states, actions, rng)
-
-    sampler = BatchSampler(Env(small_mdp()))
-    for policy in policies(small_mdp()):
-        sampler.collect(policy, 30, stream=Stream(0), levels=[3])
-    assert all((a == b).all() for a, b in zip(seen, seen[3:], strict=False))
-
-
 def test_environments_may_reuse_their_arrays():
     class Env(Table):
         def features(self, level, states):
@@ -366,23 +352,6 @@ def test_interrupts_pass():
     with pytest.raises(KeyboardInterrupt) as caught:
         BatchSampler(env).collect(Policy.uniform(4), 5, stream=Stream(0), levels=[3])
     assert not hasattr(caught.value, "__notes__")
-
-
-def test_an_error_ends_learning_with_what_was_learned():
-    env = Table(combination_lock(6, n_actions=3, rng=0))
-    step, calls = env.step, iter(range(10**9))
-
-    def fail(*arguments):
-        if next(calls) == 300:
-            raise RuntimeError("simulator crashed")
-        return step(*arguments)
-
-    env.step = fail
-    learner = dmq.DMQ(env, n_samples=20, rng=1)
-    with pytest.raises(RuntimeError, match="simulator crashed") as caught:
-        learner.learn()
-    assert "level" in caught.value.__notes__[0] and "chunk" in caught.value.__notes__[0]
-    assert learner.result().status == "failed"
 
 
 def test_scores_that_overflow_are_named():

@@ -154,27 +154,6 @@ def test_lemma_a1_bounds_the_loss(seed):
     assert mdp.optimal_value - mdp.value(policy) <= suboptimal_probability(mdp, policy).sum() + 1e-12
 
 
-def test_small_errors_everywhere_mean_few_suboptimal_actions():
-    """The use of invariant 1, with the union over actions: P[suboptimal] <= sum_a E(f - Q*)^2 / (gamma / 2)^2."""
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        mdp = small_mdp(rng)
-        theta = mdp.optimal_theta + rng.normal(size=(3, 2, 3)) * 0.05
-        policy = Policy.greedy(theta)
-        errors = value_error(mdp, theta, [[policy]] * 3)
-        bound = np.array([error.sum() for error in errors]) / (mdp.gap / 2) ** 2
-        assert (suboptimal_probability(mdp, policy) <= bound + 1e-12).all()
-
-
-def test_what_dmq_learns_is_certified():
-    lock = combination_lock(8, n_actions=3, rng=0)
-    result = dmq.DMQ(lock, n_samples=50, rng=0).learn()
-    assert (suboptimal_probability(lock, result.policy) == 0).all()
-    errors = value_error(lock, result.theta, result.cover)
-    assert [error.shape for error in errors] == [(size, 3) for size in result.cover_sizes]
-    assert max(error.max() for error in errors) < (lock.gap / 2) ** 2
-
-
 def test_rewards_that_depend_on_where_the_last_action_leads():
     mdp = FiniteMDP(P=[[[[0.5, 0.5], [1.0, 0.0]]]], R=[[[[1.0, 0.0], [0.25, 0.0]]]], features=[[[1.0]]])
     assert policy_values(mdp, Policy.uniform(1))[0] == pytest.approx([0.375])
@@ -209,17 +188,6 @@ def test_checked_policies_agrees_with_one_policy_at_a_time():
                 ratios[later] = np.maximum(ratios[later], low_variance(mdp, candidate)[later])
         assert found.error == pytest.approx(errors, rel=1e-9, abs=1e-15)
         assert found.low_variance == pytest.approx(ratios, rel=1e-9)
-
-
-def test_uniform_roll_ins_show_in_the_certificate():
-    """docs/findings.md, A, as it appears in the certificate of a run."""
-    lock = combination_lock(7, n_actions=4, rng=0)
-    result = dmq.DMQ(lock, variant="paper", n_samples=3, rng=0).learn(max_policies=0)
-    exact = dmq.certificate(result, lock)["exact"]
-    assert exact["low_variance"] >= 16
-    sound = dmq.certificate(dmq.DMQ(lock, n_samples=20, eps_r=1e-3, rng=0).learn(), lock)["exact"]
-    assert sound["low_variance"] == pytest.approx(1)
-    assert sound["loss"] == 0 == sound["loss_bound"]
 
 
 @pytest.mark.parametrize("variant", ["sound", "paper"])

@@ -261,16 +261,6 @@ def test_an_environment_may_be_an_id_an_object_or_a_function():
     assert all(isinstance(env, BatchEnvironment) for env in kinds)
 
 
-def test_objects_keep_what_was_changed_about_them():
-    cart = gymnasium.make("CartPole-v1")
-    cart.unwrapped.theta_threshold_radians = 0.01
-    strict, plain = (
-        BatchSampler(GymnasiumBatch(env, 20, tiles)).evaluate(Policy.uniform(20), 50, stream=Stream(0))
-        for env in (cart, "CartPole-v1")
-    )
-    assert strict.value < plain.value / 2
-
-
 def test_a_vector_given_as_an_object_is_copied():
     given = vector(MODES[0], 10)()
     given.reset(seed=1)
@@ -282,13 +272,6 @@ def test_a_vector_given_as_an_object_is_copied():
         env.release(one)
     env.close()
     given.step(given.action_space.sample())  # still its owner's
-
-
-def test_it_travels():
-    env = GymnasiumBatch("FrozenLake-v1", 8, reward_scale=1.0)
-    sampler = BatchSampler(env)
-    before = everything(env, Policy.uniform(8), 20)
-    assert same(before, everything(pickle.loads(pickle.dumps(sampler)).env, Policy.uniform(8), 20))
 
 
 def first_two(observations):
