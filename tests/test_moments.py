@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import sys
 
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 import twins
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import for_all, misfits, refuses, seeds
 
 from dmq_fast.kernels import SecondMoment
 
@@ -34,20 +35,21 @@ def moment_of(rows, weights=None):
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_block_is_the_sum_of_outer_products(d, weighted):
-    for n in (0, 1, 2, 5, 7, 8, 32, 33, 300):
-        rng = np.random.default_rng(d + n)
+def test_block_is_the_sum_of_outer_products(d):
+    rng = np.random.default_rng(d)
+    for n, weighted in itertools.product((0, 1, 2, 5, 7, 8, 32, 33, 300), (False, True)):
         rows = rng.normal(size=(n, d))
         weights = rng.random(n) * (rng.random(n) < 0.8) if weighted else None
         moment = moment_of(rows, weights)
         assert moment.n == n and moment.dimension == d
         assert close(moment.matrix, twins.second_moment(rows, weights), rows, weights), n
         assert (moment.matrix == moment.matrix.T).all()
+    rows = rng.integers(-9, 10, size=(200, d))  # added exactly
+    assert (moment_of(rows).matrix == rows.T @ rows).all()
+    assert (moment_of(rows, np.full(200, 3)).matrix == 3 * (rows.T @ rows)).all()
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.integers(1, 60), st.lists(st.integers(0, 40), max_size=6), st.integers(0, 2**32))
+@for_all(d=st.integers(1, 60), sizes=st.lists(st.integers(0, 40), max_size=6), seed=seeds)
 def test_rows_blocks_and_merges_agree(d, sizes, seed):
     rng = np.random.default_rng(seed)
     blocks = [rng.normal(size=(size, d)) for size in sizes]
@@ -58,42 +60,28 @@ def test_rows_blocks_and_merges_agree(d, sizes, seed):
     for block in blocks:
         by_block.add_rows(block)
         merged.merge(moment_of(block))
-    expected = twins.second_moment(rows)
     for moment in (by_row, by_block, merged):
         assert moment.n == len(rows)
-        assert close(moment.matrix, expected, rows)
+        assert close(moment.matrix, twins.second_moment(rows), rows)
+    if len(rows) and d <= 12:
+        assert (by_block.mean == by_block.matrix / len(rows)).all()
+        assert np.linalg.eigvalsh(by_block.mean)[0] >= -d * EPS * np.trace(by_block.mean)
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_integers_are_added_exactly(d):
-    rows = np.random.default_rng(d).integers(-9, 10, size=(200, d))
-    assert (moment_of(rows).matrix == rows.T @ rows).all()
-    assert (moment_of(rows, np.full(200, 3)).matrix == 3 * (rows.T @ rows)).all()
-
-
-@pytest.mark.parametrize("d", [1, 5, 12])
-def test_mean_is_positive_semidefinite(d):
-    rows = np.random.default_rng(d).normal(size=(d // 2 + 1, d))
-    moment = moment_of(rows)
-    assert (moment.mean == moment.matrix / len(rows)).all()
-    assert np.linalg.eigvalsh(moment.mean)[0] >= -d * EPS * np.trace(moment.mean)
-
-
-def test_mean_of_nothing_is_an_error():
-    with pytest.raises(ValueError, match="mean: no row"):
-        _ = SecondMoment(2).mean
-
-
-def test_matrix_is_a_new_array():
+def test_sums_by_hand():
     moment = moment_of([[1, 2]])
-    moment.matrix[:] = 7
-    assert (moment.matrix == [[1, 2], [2, 4]]).all()
-
-
-def test_merge_with_itself_doubles():
-    moment = moment_of([[1, 2]])
+    moment.matrix[:] = 7  # a new array
+    assert (moment.matrix == [[1, 2], [2, 4]]).all() and repr(moment) == "SecondMoment(dimension=2, n=1)"
     moment.merge(moment)
     assert (moment.matrix == [[2, 4], [4, 8]]).all() and moment.n == 2
+    moment = moment_of(np.eye(9))
+    moment.add_rows(moment.matrix)
+    assert (moment.matrix == 2 * np.eye(9)).all()
+    tiny, huge = moment_of(1e-150 * np.eye(2)), moment_of(1e150 * np.eye(2))
+    assert tiny.matrix == pytest.approx(1e-300 * np.eye(2), rel=4 * EPS, abs=0)
+    assert huge.matrix == pytest.approx(1e300 * np.eye(2), rel=4 * EPS, abs=0)
+    with pytest.raises(ValueError, match="mean: no row"):
+        _ = SecondMoment(2).mean
 
 
 @pytest.mark.parametrize("d", [2, 9])
@@ -111,100 +99,36 @@ def test_every_layout_gives_the_same_sum(d):
     assert (moment_of(rows > 2).matrix == (rows > 2).T.astype(int) @ (rows > 2)).all()
 
 
-def test_inputs_are_left_alone():
-    rows, weights = np.random.default_rng(0).random((5, 9)), np.ones(5)
+def test_arguments_are_named_and_change_nothing():
+    moment = moment_of(np.eye(3))
+    rows, weights = np.random.default_rng(0).random((5, 3)), np.ones(5)
     before = rows.tobytes(), weights.tobytes()
     moment_of(rows)
     moment_of(rows, weights)
     assert (rows.tobytes(), weights.tobytes()) == before
+    table = misfits(moment.add, ("phi", np.ones(3), [(), (2,), (4,), (1, 3), (0,)]))
+    table += misfits(moment.add_rows, ("rows", np.ones((2, 3)), [(), (3,), (2, 4), (2, 0), (0, 2), (1, 2, 3)]))
+    shapes = [(), (1,), (3,), (2, 1), (0,)]
+    table += [
+        row
+        for row in misfits(moment.add_rows, ("rows", np.ones((2, 3)), []), ("weights", np.ones(2), shapes))
+        if "weights" in row[1] and row[-1] is not None
+    ]
+    refuses([
+        *table,
+        (ValueError, r"^weights: expected non-negative numbers, got -1", moment.add_rows, np.ones((2, 3)), [1, -1]),
+        (ValueError, r"^rows: expected an array", moment.add_rows, [[1, 2, 3], [3]]),
+        (ValueError, "other: expected dimension 3, got 2", moment.merge, SecondMoment(2)),
+        *((TypeError, "other", moment.merge, other) for other in (None, np.eye(3))),
+        *((ValueError, "dimension", SecondMoment, d) for d in (0, -1)),
+        *((TypeError, ".", SecondMoment, d) for d in (None, 1.5, "2")),
+        *((MemoryError, "dimension", SecondMoment, d) for d in (2**31, 2**40, sys.maxsize)),
+    ], lambda: (moment.matrix.tobytes(), moment.n))  # fmt: skip
+    blank = SecondMoment.__new__(SecondMoment, 2)
+    assert not blank.matrix.any() and blank.n == 0
 
 
-def test_rows_may_be_the_sum_itself():
-    moment = moment_of(np.eye(9))
-    moment.add_rows(moment.matrix)
-    assert (moment.matrix == 2 * np.eye(9)).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("phi", lambda m, bad: m.add(bad[0] if bad is not None else None)),
-        ("rows", lambda m, bad: m.add_rows(bad)),
-        ("weights", lambda m, bad: m.add_rows(np.ones((3, 3)), bad[0] if bad is not None else "none")),
-    ],
-)
-def test_what_is_not_a_number_is_named_and_changes_nothing(name, call):
-    moment = moment_of(np.eye(3))
-    for label, bad in twins.no_numbers(np.ones((3, 3))).items():
-        with pytest.raises(TypeError, match=rf"^{name}: expected"):
-            call(moment, bad)
-        assert (moment.matrix == np.eye(3)).all() and moment.n == 3, label
-    for bad in twins.not_finite(np.ones((1, 3))):
-        with pytest.raises(ValueError, match=rf"^{name}: expected finite numbers, got (nan|-?inf)"):
-            call(moment, bad)
-        assert (moment.matrix == np.eye(3)).all() and moment.n == 3
-
-
-@pytest.mark.parametrize("shape", [(), (2,), (4,), (1, 3), (0,)])
-def test_rows_of_another_shape_are_named(shape):
-    with pytest.raises(ValueError, match=r"^phi: expected shape \(3\)"):
-        SecondMoment(3).add(np.ones(shape))
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (2, 4), (2, 0), (0, 2), (1, 2, 3)])
-def test_blocks_of_another_shape_are_named(shape):
-    with pytest.raises(ValueError, match=r"^rows: expected shape \(any, 3\)"):
-        SecondMoment(3).add_rows(np.ones(shape))
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1), (0,)])
-def test_weights_of_another_shape_are_named(shape):
-    with pytest.raises(ValueError, match=r"^weights: expected shape \(2\)"):
-        SecondMoment(3).add_rows(np.ones((2, 3)), np.ones(shape))
-
-
-def test_negative_weight_is_named():
-    with pytest.raises(ValueError, match=r"^weights: expected non-negative numbers, got -1"):
-        SecondMoment(3).add_rows(np.ones((2, 3)), [1, -1])
-
-
-def test_ragged_rows_are_named():
-    with pytest.raises(ValueError, match=r"^rows: expected an array"):
-        SecondMoment(2).add_rows([[1, 2], [3]])
-
-
-@pytest.mark.parametrize("d", [0, -1])
-def test_dimension_is_positive(d):
-    with pytest.raises(ValueError, match="dimension"):
-        SecondMoment(d)
-
-
-@pytest.mark.parametrize("d", [None, 1.5, "2"])
-def test_dimension_is_an_integer(d):
-    with pytest.raises(TypeError):
-        SecondMoment(d)
-
-
-def test_merge_names_what_does_not_fit():
-    with pytest.raises(ValueError, match="other: expected dimension 2, got 3"):
-        SecondMoment(2).merge(SecondMoment(3))
-    for other in (None, np.eye(2)):
-        with pytest.raises(TypeError, match="other"):
-            SecondMoment(2).merge(other)
-
-
-def test_scales_beyond_the_square_root_of_the_range():
-    tiny, huge = moment_of(1e-150 * np.eye(2)), moment_of(1e150 * np.eye(2))
-    assert tiny.matrix == pytest.approx(1e-300 * np.eye(2), rel=4 * EPS, abs=0)
-    assert huge.matrix == pytest.approx(1e300 * np.eye(2), rel=4 * EPS, abs=0)
-
-
-def test_repr_shows_dimension_and_count():
-    assert repr(moment_of(np.eye(2))) == "SecondMoment(dimension=2, n=2)"
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(1, 12), st.integers(0, 30), st.booleans(), st.integers(0, 2**32))
+@for_all(d=st.integers(1, 12), n=st.integers(0, 30), weighted=st.booleans(), seed=seeds)
 def test_one_hot_rows_are_dense_rows(d, n, weighted, seed):
     rng = np.random.default_rng(seed)
     indices = rng.integers(0, d, n)
@@ -216,8 +140,7 @@ def test_one_hot_rows_are_dense_rows(d, n, weighted, seed):
     assert close(moment.matrix, twins.second_moment(rows, None if weights is None else [1, *weights]), rows)
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.integers(1, 12), st.integers(0, 12), st.floats(0, 1), st.booleans(), st.integers(0, 2**32))
+@for_all(d=st.integers(1, 12), n=st.integers(0, 12), density=st.floats(0, 1), weighted=st.booleans(), seed=seeds)
 def test_sparse_rows_are_dense_rows(d, n, density, weighted, seed):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n, d)) * (rng.random((n, d)) < density)
@@ -231,8 +154,7 @@ def test_sparse_rows_are_dense_rows(d, n, density, weighted, seed):
     assert (by_object.matrix == by_parts.matrix).all()
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=8), st.integers(0, 3))
+@for_all(entries=st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=8), other=st.integers(0, 3))
 def test_sparse_entries_come_in_any_order_and_those_of_one_column_add_up(entries, other):
     columns, values = [k for k, _ in entries], [x for _, x in entries]
     row = np.zeros(5)
@@ -242,16 +164,15 @@ def test_sparse_entries_come_in_any_order_and_those_of_one_column_add_up(entries
     assert (moment.matrix == 3 * np.outer(row, row) + 4 * np.outer(np.eye(5)[other], np.eye(5)[other])).all()
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dia"])
-@pytest.mark.parametrize("container", ["array", "matrix"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
-def test_every_sparse_container_is_taken(kind, container, dtype):
-    rows = np.array([[0, 1, 0], [1, 0, 1], [0, 0, 0]], dtype=dtype)
-    given = getattr(scipy.sparse, f"{kind}_{container}")(rows)
-    moment = SecondMoment(3)
-    moment.add_rows(given, weights=[1, 2, 3])
-    assert (moment.matrix == [[2, 0, 2], [0, 1, 0], [2, 0, 2]]).all() and moment.n == 3
-    assert (given.toarray() == rows).all()
+def test_every_sparse_container_is_taken():
+    kinds = itertools.product(["csr", "csc", "coo", "lil", "dia"], ["array", "matrix"], ["float64", "int64", "bool"])
+    for kind, container, dtype in kinds:
+        rows = np.array([[0, 1, 0], [1, 0, 1], [0, 0, 0]], dtype=dtype)
+        given = getattr(scipy.sparse, f"{kind}_{container}")(rows)
+        moment = SecondMoment(3)
+        moment.add_rows(given, weights=[1, 2, 3])
+        assert (moment.matrix == [[2, 0, 2], [0, 1, 0], [2, 0, 2]]).all() and moment.n == 3
+        assert (given.toarray() == rows).all()
 
 
 def test_sparse_input_is_left_alone():
@@ -325,23 +246,17 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_indices_are_named_and_change_nothing(case):
-    error, message, arguments = WRONG[case]
-    moment = moment_of(np.eye(3))
-    with pytest.raises(error, match=message):
-        getattr(moment, "add_indices" if case.startswith("one-hot") else "add_csr")(*arguments)
-    assert (moment.matrix == np.eye(3)).all() and moment.n == 3
-
-
-def test_a_sparse_matrix_that_does_not_fit_is_named():
-    moment = SecondMoment(3)
-    with pytest.raises(ValueError, match=r"^rows: expected shape \(any, 3\), got \(3, 2\)"):
-        moment.add_rows(scipy.sparse.csr_array((3, 2)))
-    with pytest.raises(TypeError, match=r"^rows: expected real numbers"):
-        moment.add_rows(scipy.sparse.csr_array(1j * np.eye(3)))
-    with pytest.raises(ValueError, match=r"^rows: expected finite numbers, got nan"):
-        moment.add_rows(scipy.sparse.csr_array(np.nan * np.eye(3)))
+def test_wrong_indices_are_named_and_change_nothing():
+    moment, table = moment_of(np.eye(3)), []
+    for case, (error, message, arguments) in WRONG.items():
+        table.append((error, message, moment.add_indices if case.startswith("one-hot") else moment.add_csr, *arguments))
+    sparse = scipy.sparse.csr_array
+    refuses([
+        *table,
+        (ValueError, r"^rows: expected shape \(any, 3\), got \(3, 2\)", moment.add_rows, sparse((3, 2))),
+        (TypeError, r"^rows: expected real numbers", moment.add_rows, sparse(1j * np.eye(3))),
+        (ValueError, r"^rows: expected finite numbers, got nan", moment.add_rows, sparse(np.nan * np.eye(3))),
+    ], lambda: (moment.matrix.tobytes(), moment.n))  # fmt: skip
 
 
 HUGE = 1.2e154  # its square is .8 of the largest float64
@@ -408,39 +323,21 @@ def test_state_is_the_lower_triangle():
     assert (moment.matrix == [[1, 2], [2, 5]]).all() and moment.n == 3
 
 
-@pytest.mark.parametrize(
-    ("state", "error"),
-    [
-        (None, ValueError),
-        ({}, ValueError),
-        ({**GOOD_STATE, "version": 2}, ValueError),
-        ({**GOOD_STATE, "n": -1}, ValueError),
-        ({**GOOD_STATE, "n": 1.5}, TypeError),
-        ({**GOOD_STATE, "n": 2**63}, ValueError),
-        ({"version": 1, "n": 1}, ValueError),
-        ({"version": 1, "lower": [1.0, 0.0, 1.0]}, ValueError),
-        ({**GOOD_STATE, "lower": [1.0, 2.0]}, ValueError),
-        ({**GOOD_STATE, "lower": [1.0, np.nan, 1.0]}, ValueError),
-    ],
-)
-def test_a_foreign_state_is_refused_and_changes_nothing(state, error):
-    moment = moment_of(np.eye(2))
-    with pytest.raises(error):
-        moment.__setstate__(state)
-    assert (moment.matrix == np.eye(2)).all() and moment.n == 2
-
-
-def test_nothing_is_uninitialised():
-    with pytest.raises(TypeError):
-        SecondMoment.__new__(SecondMoment)
-    blank = SecondMoment.__new__(SecondMoment, 2)
-    assert not blank.matrix.any() and blank.n == 0
-
-
-@pytest.mark.parametrize("d", [2**31, 2**40, sys.maxsize])
-def test_a_dimension_beyond_memory_is_one_clear_error(d):
-    with pytest.raises(MemoryError, match="dimension"):
-        SecondMoment(d)
+def test_a_foreign_state_is_refused_and_changes_nothing():
+    """Also one whose diagonal does not bound it: `merge` and `add` read the diagonal only against overflow."""
+    moment, good = moment_of(np.eye(2)), GOOD_STATE
+    bounded = r"^state\['lower'\]: expected a positive semidefinite matrix"
+    refuses([
+        *((ValueError, "state", moment.__setstate__, state) for state in (None, {}, {**good, "version": 2})),
+        *((ValueError, "state", moment.__setstate__, {**good, "n": n}) for n in (-1, 2**63)),
+        (TypeError, "state", moment.__setstate__, {**good, "n": 1.5}),
+        (ValueError, "state", moment.__setstate__, {"version": 1, "n": 1}),
+        (ValueError, "state", moment.__setstate__, {"version": 1, "lower": [1.0, 0.0, 1.0]}),
+        (ValueError, "state", moment.__setstate__, {**good, "lower": [1.0, 2.0]}),
+        (ValueError, "state", moment.__setstate__, {**good, "lower": [1.0, np.nan, 1.0]}),
+        (ValueError, bounded, moment.__setstate__, {**good, "lower": np.array([1.0, 1e308, 1.0])}),
+        (TypeError, ".", SecondMoment.__new__, SecondMoment),
+    ], lambda: (moment.matrix.tobytes(), moment.n))  # fmt: skip
 
 
 def test_counts_stay_within_64_bits():
@@ -473,49 +370,27 @@ def test_a_sum_that_is_given_goes_on(d):
 
 def test_sums_that_cannot_be_are_named():
     make, eye = SecondMoment.from_matrix, np.eye(2)
-    for bad in twins.no_numbers(eye).values():
-        with pytest.raises(TypeError, match=r"^matrix: expected"):
-            make(bad, 1)
-    for bad in twins.not_finite(eye):
-        with pytest.raises(ValueError, match=r"^matrix: expected finite"):
-            make(bad, 1)
-    for shape in ((), (2,), (0, 0), (2, 3), (1, 2, 2)):
-        with pytest.raises(ValueError, match=r"^matrix: expected shape"):
-            make(np.ones(shape), 1)
-    for bad, error in ((-1, ValueError), (1.5, TypeError), (True, TypeError), (2**63, ValueError)):
-        with pytest.raises(error, match=r"^n: expected an integer"):
-            make(eye, bad)
-    with pytest.raises(ValueError, match=r"^n: expected an integer >= 1 where matrix is not zero, got 0"):
-        make(eye, 0)
+    table = [row for row in misfits(make, ("matrix", eye, [(), (2,), (0, 0), (2, 3), (1, 2, 2)]), ("n", 1, []))
+             if "matrix" in row[1]]  # fmt: skip
+    indefinite = r"^matrix: expected a positive semidefinite matrix, got 1e\+300 at \(1, 0\)"
+    refuses([
+        *table,
+        *((ValueError, r"^n: expected an integer", make, eye, n) for n in (-1, 2**63)),
+        *((TypeError, r"^n: expected an integer", make, eye, n) for n in (1.5, True)),
+        (ValueError, r"^n: expected an integer >= 1 where matrix is not zero, got 0", make, eye, 0),
+        (ValueError, r"^matrix: expected a non-negative diagonal, got -1.0 at 1", make, np.diag([1.0, -1.0]), 1),
+        (ValueError, indefinite, make, [[0.0, 1e300], [0.0, 0.0]], 1),
+    ])  # fmt: skip
     assert make(0 * eye, 0).n == 0
-    with pytest.raises(ValueError, match=r"^matrix: expected a non-negative diagonal, got -1.0 at 1"):
-        make(np.diag([1.0, -1.0]), 1)
-    with pytest.raises(ValueError, match=r"^matrix: expected a positive semidefinite matrix, got 1e\+300 at \(1, 0\)"):
-        make([[0.0, 1e300], [0.0, 0.0]], 1)
     tiny = SecondMoment(2)
     tiny.add(np.array([5e-163, 2.7e-162]))
     assert (make(tiny.matrix, 1).matrix == tiny.matrix).all()  # products that underflow differ by a whole unit
 
 
-def test_a_pickle_whose_diagonal_does_not_bound_it_is_refused():
-    """The checks of `merge` and `add` against overflow read the diagonal only."""
-    make, arguments, state = moment_of([[1, 2]]).__reduce__()
-    moment = moment_of([[3, 4]])
-    with pytest.raises(ValueError, match=r"^state\['lower'\]: expected a positive semidefinite matrix"):
-        moment.__setstate__({**state, "lower": np.array([1.0, 1e308, 1.0])})
-    assert (moment.matrix == [[9, 12], [12, 16]]).all()
-    assert make(*arguments).dimension == 2
-
-
 def test_scales_that_do_not_fit_are_named():
     moment = moment_of([[1e150, 1.0]])
-    before = moment.matrix
-    for bad in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match=r"^factor: expected"):
-            moment.scale(bad)
-    for bad in twins.no_numbers(1.0).values():
-        with pytest.raises(TypeError, match=r"^factor: expected"):
-            moment.scale(bad)
-    with pytest.raises(ValueError, match=r"^factor: the sum overflows"):
-        moment.scale(1e10)
-    assert (moment.matrix == before).all()
+    refuses([
+        *misfits(moment.scale, ("factor", 1.0, [])),
+        (ValueError, r"^factor: expected", moment.scale, -1.0),
+        (ValueError, r"^factor: the sum overflows", moment.scale, 1e10),
+    ], lambda: moment.matrix.tobytes())  # fmt: skip
