@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import scipy.stats
 import twins
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import for_all, refuses, seeds
 from scipy.sparse import csr_array
 
 from dmq_fast.environments import FiniteMDP, combination_lock, mountain_car, river_swim
@@ -97,9 +98,8 @@ def subset(rng, horizon):
     return np.flatnonzero(rng.random(horizon) < 0.6).tolist()
 
 
-@settings(deadline=None, max_examples=400)
-@given(
-    seed=st.integers(0, 2**32),
+@for_all(
+    seed=seeds,
     horizon=st.integers(1, 5),
     largest=st.integers(1, 6),
     n_actions=st.integers(1, 4),
@@ -109,6 +109,8 @@ def subset(rng, horizon):
     caps=st.booleans(),
     start=st.sampled_from(["one state", "random"]),
     n=st.sampled_from([0, 1, 511, 512, 513, 1500]),
+    quick=100,
+    slow=3000,
 )
 def test_kernel_follows_the_twin(seed, horizon, largest, n_actions, d, kind, shared, caps, start, n):
     rng = np.random.default_rng(seed)
@@ -215,7 +217,7 @@ def test_model_outlives_its_arrays():
 @pytest.mark.parametrize("power", [0, 1, 8])
 def test_alias_tables_hold_the_distribution(m, power):
     """At most m subtractions from a threshold of at most m, each rounded by m eps / 2, over m columns."""
-    for seed in range(20):
+    for seed in range(5):
         p = np.random.default_rng(seed).random(m) ** power
         p /= p.sum()
         threshold, alias = alias_tables(p)
@@ -382,123 +384,69 @@ def test_samplers_survive_pickling():
     assert one.grams.tobytes() == other.grams.tobytes() and one.returns[0].square == other.returns[0].square
 
 
-class TestArguments:
-    @pytest.fixture
-    def model(self):
-        rng = np.random.default_rng(0)
-        return packed(random_mdp(rng, 3, 3, 2, 4, "dense"))
-
-    @pytest.mark.parametrize("n", [0, 5])
-    @pytest.mark.parametrize("size", [0, 2, 4])
-    def test_number_of_rules(self, model, n, size):
-        with pytest.raises(ValueError, match=rf"^policy: expected 3 rules, one a level, got {size}"):
-            model.rollout((Uniform(),) * size, n, Stream(0), [0])
-
-    @pytest.mark.parametrize("n", [0, 5])
-    @pytest.mark.parametrize("bad", [None, 0, "u", Uniform, np.ones((2, 4))])
-    def test_something_that_is_no_rule(self, model, n, bad):
-        with pytest.raises(TypeError, match=r"^policy: expected a Rule at level 1"):
-            model.rollout((Uniform(), bad, Uniform()), n, Stream(0), [0])
-
-    @pytest.mark.parametrize("n", [0, 5])
-    @pytest.mark.parametrize("action", [2, 2**31 - 1])
-    def test_action_out_of_range(self, model, n, action):
-        with pytest.raises(ValueError, match=rf"^policy: level 2 takes action {action}, expected < 2"):
-            model.rollout((Uniform(), Uniform(), Fixed(action)), n, Stream(0), [0])
-
-    @pytest.mark.parametrize("shape", [(1, 4), (3, 4), (2, 3), (2, 5), (4, 2)])
-    def test_theta_of_another_shape(self, model, shape):
-        with pytest.raises(ValueError, match=r"^policy: expected theta of shape \(2, 4\) at level 0"):
-            model.rollout((Greedy(np.ones(shape)), Uniform(), Uniform()), 5, Stream(0), [0])
-
-    @pytest.mark.parametrize("n", [0, 5])
-    @pytest.mark.parametrize("levels", [[1, 0], [0, 0], [-1], [3], [0, 2, 1], [0, 1, 2, 2], [2**40]])
-    def test_levels_out_of_order_or_range(self, model, n, levels):
-        rules = (Uniform(),) * 3
-        with pytest.raises(ValueError, match=r"^levels: expected ascending levels in \[0, 3\)"):
-            model.rollout(rules, n, Stream(0), levels)
-        with pytest.raises(ValueError, match=r"^returns_from: expected ascending levels in \[0, 3\)"):
-            model.rollout(rules, n, Stream(0), [0], levels)
-
-    @pytest.mark.parametrize("levels", [None, 0, [0.5], ["0"], [None]])
-    def test_levels_that_are_no_integers(self, model, levels):
-        with pytest.raises(TypeError):
-            model.rollout((Uniform(),) * 3, 5, Stream(0), levels)
-
-    @pytest.mark.parametrize("n", [-1, -(2**40)])
-    def test_negative_number_of_trajectories(self, model, n):
-        with pytest.raises(ValueError, match=r"^n: expected a non-negative number"):
-            model.rollout((Uniform(),) * 3, n, Stream(0), [0])
-
-    @pytest.mark.parametrize("n", [1.5, None, "3"])
-    def test_number_of_trajectories_is_an_integer(self, model, n):
-        with pytest.raises(TypeError):
-            model.rollout((Uniform(),) * 3, n, Stream(0), [0])
-
-    @pytest.mark.parametrize("bad", [None, 0, np.random.default_rng(0)])
-    def test_stream_is_a_stream(self, model, bad):
-        with pytest.raises(TypeError, match="stream"):
-            model.rollout((Uniform(),) * 3, 5, bad, [0])
-
-    @pytest.mark.parametrize("bad", [None, [Uniform()] * 3])
-    def test_rules_are_a_tuple(self, model, bad):
-        with pytest.raises(TypeError, match="rules"):
-            model.rollout(bad, 5, Stream(0), [0])
-
-    @pytest.mark.parametrize("d", [4, 32])
-    def test_overflow_names_the_level(self, d):
-        """Dense rows for d = 4, sparse ones for d = 32."""
-        phi = np.zeros((1, d))
-        phi[0, :4] = 0.5
-        P, R = [np.ones((1, 2, 1))] * 2, [np.zeros((1, 2))] * 3
-        model = FiniteModel(P, R, [phi] * 3, np.ones(1), np.zeros(3))
-        safe, large = Greedy(np.ones((2, d))), Greedy(np.full((2, d), 1e308))
-        with pytest.raises(ArithmeticError, match=r"^level 1: a greedy score is not finite"):
-            model.rollout((safe, large, safe), 5, Stream(0), [2])
-        with pytest.raises(ArithmeticError, match=r"^level 2: a greedy score is not finite"):
-            model.rollout((safe, safe, large), 5, Stream(0), [2], [0])
-        # nothing is decided at the last level asked for, nor anywhere without trajectories
-        assert model.rollout((safe, safe, large), 5, Stream(0), [2])[0][0, 0, 0] == 1.25
-        assert not model.rollout((safe, large, safe), 0, Stream(0), [2])[0].any()
-
-    def test_nothing_asked_for(self, model):
-        grams, moments, squares = model.rollout((Uniform(),) * 3, 100, Stream(0), [])
-        assert (grams.shape, moments.shape, squares.shape) == ((0, 4, 4), (0, 4), (0,))
-
-    def test_sizes_are_shown(self, model):
-        assert (model.horizon, model.n_actions, model.dimension) == (3, 2, 4)
-        with pytest.raises(AttributeError):
-            model.horizon = 1
+def test_arguments_are_named():
+    model = packed(random_mdp(np.random.default_rng(0), 3, 3, 2, 4, "dense"))
+    assert (model.horizon, model.n_actions, model.dimension) == (3, 2, 4)
+    with pytest.raises(AttributeError):
+        model.horizon = 1
+    grams, moments, squares = model.rollout((Uniform(),) * 3, 100, Stream(0), [])
+    assert (grams.shape, moments.shape, squares.shape) == ((0, 4, 4), (0, 4), (0,))
+    u, call, table = Uniform(), model.rollout, []
+    for n in (0, 5):
+        table += [(ValueError, rf"^policy: expected 3 rules, one a level, got {k}", call, (u,) * k, n, Stream(0), [0])
+                  for k in (0, 2, 4)]  # fmt: skip
+        table += [(TypeError, r"^policy: expected a Rule at level 1", call, (u, bad, u), n, Stream(0), [0])
+                  for bad in (None, 0, "u", Uniform, np.ones((2, 4)))]  # fmt: skip
+        for action in (2, 2**31 - 1):
+            text = rf"^policy: level 2 takes action {action}, expected < 2"
+            table.append((ValueError, text, call, (u, u, Fixed(action)), n, Stream(0), [0]))
+        for levels in ([1, 0], [0, 0], [-1], [3], [0, 2, 1], [0, 1, 2, 2], [2**40]):
+            text = r": expected ascending levels in \[0, 3\)"
+            table.append((ValueError, "^levels" + text, call, (u,) * 3, n, Stream(0), levels))
+            table.append((ValueError, "^returns_from" + text, call, (u,) * 3, n, Stream(0), [0], levels))
+    for shape in ((1, 4), (3, 4), (2, 3), (2, 5), (4, 2)):
+        text = r"^policy: expected theta of shape \(2, 4\) at level 0"
+        table.append((ValueError, text, call, (Greedy(np.ones(shape)), u, u), 5, Stream(0), [0]))
+    table += [(TypeError, "^levels: ", call, (u,) * 3, 5, Stream(0), bad) for bad in (None, 0, [0.5], ["0"], [None])]
+    table += [(ValueError, r"^n: expected a non-negative", call, (u,) * 3, n, Stream(0), [0]) for n in (-1, -(2**40))]
+    table += [(TypeError, "integer|index|float", call, (u,) * 3, n, Stream(0), [0]) for n in (1.5, None, "3")]
+    table += [(TypeError, "stream", call, (u,) * 3, 5, bad, [0]) for bad in (None, 0, np.random.default_rng(0))]
+    refuses([*table, *((TypeError, "rules", call, bad, 5, Stream(0), [0]) for bad in (None, [u] * 3))])
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"rewards": []},
-        {"features": [np.eye(2)]},
-        {"caps": np.zeros(1)},
-        {"transitions": []},
-        {"transitions": [np.zeros((2, 2, 2))]},
-        {"transitions": [np.full((2, 2, 3), 1 / 3)]},
-        {"start": np.array([0.5, 0.25, 0.25])},
-        {"start": np.zeros(2)},
-        {"rewards": [np.zeros((2, 2, 2)), np.zeros((2, 2, 2))]},
-        {"rewards": [np.zeros((2, 2)), np.zeros((2, 3))]},
-        {"features": [np.eye(2), np.zeros((2, 0))]},
-    ],
-    ids=str,
-)
-def test_a_model_refuses_arrays_that_do_not_fit(broken):
+@pytest.mark.parametrize("d", [4, 32])
+def test_overflow_names_the_level(d):
+    """Dense rows for d = 4, sparse ones for d = 32."""
+    phi = np.zeros((1, d))
+    phi[0, :4] = 0.5
+    P, R = [np.ones((1, 2, 1))] * 2, [np.zeros((1, 2))] * 3
+    model = FiniteModel(P, R, [phi] * 3, np.ones(1), np.zeros(3))
+    safe, large = Greedy(np.ones((2, d))), Greedy(np.full((2, d), 1e308))
+    with pytest.raises(ArithmeticError, match=r"^level 1: a greedy score is not finite"):
+        model.rollout((safe, large, safe), 5, Stream(0), [2])
+    with pytest.raises(ArithmeticError, match=r"^level 2: a greedy score is not finite"):
+        model.rollout((safe, safe, large), 5, Stream(0), [2], [0])
+    # nothing is decided at the last level asked for, nor anywhere without trajectories
+    assert model.rollout((safe, safe, large), 5, Stream(0), [2])[0][0, 0, 0] == 1.25
+    assert not model.rollout((safe, large, safe), 0, Stream(0), [2])[0].any()
+
+
+def test_a_model_refuses_arrays_that_do_not_fit():
     fits = {
-        "transitions": [np.full((2, 2, 2), 0.5)],
-        "rewards": [np.zeros((2, 2))] * 2,
-        "features": [np.eye(2)] * 2,
-        "start": np.array([1.0, 0.0]),
-        "caps": np.zeros(2),
-    }
+        "transitions": [np.full((2, 2, 2), 0.5)], "rewards": [np.zeros((2, 2))] * 2, "features": [np.eye(2)] * 2,
+        "start": np.array([1.0, 0.0]), "caps": np.zeros(2),
+    }  # fmt: skip
     FiniteModel(**fits)
-    with pytest.raises(ValueError, match=next(iter(broken))):
-        FiniteModel(**(fits | broken))
+    refuses([
+        (ValueError, name, lambda name=name, bad=bad: FiniteModel(**(fits | {name: bad})))
+        for name, bad in (
+            ("rewards", []), ("features", [np.eye(2)]), ("caps", np.zeros(1)), ("transitions", []),
+            ("transitions", [np.zeros((2, 2, 2))]), ("transitions", [np.full((2, 2, 3), 1 / 3)]),
+            ("start", np.array([0.5, 0.25, 0.25])), ("start", np.zeros(2)),
+            ("rewards", [np.zeros((2, 2, 2)), np.zeros((2, 2, 2))]), ("rewards", [np.zeros((2, 2)), np.zeros((2, 3))]),
+            ("features", [np.eye(2), np.zeros((2, 0))]),
+        )
+    ])  # fmt: skip
 
 
 def test_a_model_refuses_what_are_no_arrays_of_numbers():
