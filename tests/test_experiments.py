@@ -475,6 +475,8 @@ def test_arguments_of_a_sweep_are_checked(tmp_path):
             experiments.sweep(one(), tmp_path / "out", workers=wrong)
     with pytest.raises(TypeError, match="executor: expected an Executor or a function that makes one, got 'dask'"):
         experiments.sweep(one(), tmp_path / "out", executor="dask")
+    with pytest.raises(TypeError, match="executor: expected a function that makes an Executor, got int"):
+        experiments.sweep(one(), tmp_path / "out", executor=lambda: 3)
     with pytest.raises(TypeError, match="progress: expected a callable or a bool, got 3"):
         experiments.sweep(one(), tmp_path / "out", workers=0, progress=3)
     with pytest.raises((AttributeError, TypeError), match="pickle"):
@@ -592,45 +594,18 @@ def test_results_of_another_make_are_understood(tmp_path):
 def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_path, pool):
     data = one("obstinate:failing", kind="die", seeds=6)
     data["algorithms"][0] |= {"seeds": [[3]]}
-    with processes(1) as executor:
-        with pytest.raises(BrokenExecutor) as caught:
-            experiments.sweep(data, tmp_path, executor=executor)
-    assert any("the same call does the remaining ones" in note for note in caught.value.__notes__)
-    assert experiments.sweep(data, tmp_path, executor=pool).statuses == {"crashed": 1, "finished": 5}
-
-
-def test_an_executor_that_breaks_is_made_again(tmp_path):
-    """And only the run that breaks it is a crash."""
     made = []
 
     def make():
         made.append(processes(1))
         return made[-1]
 
-    data = one("obstinate:failing", kind="die", seeds=6)
-    data["algorithms"][0] |= {"seeds": [[3]]}
-    assert experiments.sweep(data, tmp_path, executor=make).statuses == {"crashed": 1, "finished": 5}
-    (row,) = (row for row in experiments.load(tmp_path) if row["status"] == "crashed")
-    assert row["seed"] == 3 and "BrokenProcessPool" in row["error"]
-    assert len(made) == 3  # the second broke with the run alone
-    for pool in made:
-        with pytest.raises(RuntimeError, match=r"shutdown|not usable"):
-            pool.submit(os.getpid)
-
-
-def test_an_executor_that_never_works_stores_no_crash(tmp_path):
-    made = []
-
-    def make():
-        made.append(ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), os._exit, (3,)))
-        return made[-1]
-
     with pytest.raises(BrokenExecutor) as caught:
-        experiments.sweep(one(n_samples=20), tmp_path, executor=make)
+        experiments.sweep(data, tmp_path, executor=make)
+    with pytest.raises(RuntimeError, match=r"shutdown|not usable"):
+        made[0].submit(os.getpid)
     assert any("the same call does the remaining ones" in note for note in caught.value.__notes__)
-    assert experiments.load(tmp_path) == [] and len(made) == 2
-    with pytest.raises(TypeError, match="executor: expected a function that makes an Executor, got int"):
-        experiments.sweep(one(n_samples=20), tmp_path, executor=lambda: 3)
+    assert experiments.sweep(data, tmp_path, executor=pool).statuses == {"crashed": 1, "finished": 5}
 
 
 def test_what_an_executor_cancels_is_no_crash(tmp_path):

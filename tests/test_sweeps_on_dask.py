@@ -63,32 +63,6 @@ def test_scheduler_worker_and_client_may_each_be_killed(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_function_connects_to_another_scheduler_after_the_first_has_ended(tmp_path):
-    path, begun = slow_spec(tmp_path, seconds=0.1)
-    experiments.sweep(path, tmp_path / "local", workers=0)
-    known = {file.name for file in begun.iterdir()}
-    with contextlib.ExitStack() as stack:
-        clusters = []
-        for name in ("first", "second"):
-            (tmp_path / name).mkdir()
-            clusters.append(Processes(tmp_path / name, stack))
-            clusters[-1].worker(path=[ROOT])
-        left = clusters.copy()
-
-        def connect():
-            client = stack.enter_context(distributed.Client(left.pop(0).address))
-            return client.get_executor()
-
-        def kill(progress):
-            if begun_since(begun, known) >= 4:
-                clusters[0].scheduler.kill()
-
-        summary = experiments.sweep(path, tmp_path / "out", executor=connect, progress=kill)
-        assert summary.statuses == {"ended": 50} and not left
-    assert content(experiments.load(tmp_path / "out")) == content(experiments.load(tmp_path / "local"))
-
-
-@pytest.mark.slow
 def test_a_run_that_kills_its_workers_ends_as_crashed(tmp_path, monkeypatch):
     """Although a cluster gives a worker up that dies too often."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=":")

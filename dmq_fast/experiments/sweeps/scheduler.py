@@ -108,10 +108,10 @@ def sweep(
         each CPU.
     executor : concurrent.futures.Executor or callable, optional
         Executor that does the runs instead: threads, loky, dask's ``Client.get_executor()``, mpi4py and the like; the
-        number of BLAS threads of its workers is up to the caller. It is not shut down. If it is a function without
-        arguments, it is called to make an executor, and again after that one has broken; what it makes is shut down.
-        With `workers` or a function, the death of a worker costs one run; dask tries the run on several workers
-        before. A death that breaks another executor, such as a ``ProcessPoolExecutor``, ends the sweep.
+        number of BLAS threads of its workers is up to the caller. It is not shut down. A function without arguments is
+        called to make one, which is shut down. With `workers`, the death of a worker costs one run; dask tries the run
+        on several workers before. A death that breaks another executor, such as a ``ProcessPoolExecutor``, ends the
+        sweep.
     shard : (int, int), optional
         Do the part i of n of the runs only, for (i, n) with 0 <= i < n. The parts are disjoint, and the same at every
         call. Each may have a directory of its own, on a machine of its own; `merge` makes one store of them.
@@ -135,7 +135,7 @@ def sweep(
         On Ctrl-C. The same call does the remaining runs, as it does after a kill. `workers` are stopped at once, an
         `executor` finishes its current tasks.
     BrokenExecutor
-        If `executor` breaks, or a new one breaks at once, or a worker cannot do the runs, as it has another version of
+        If `executor` breaks, or a worker cannot do the runs, as it has another version of
         dmq_fast or cannot import what they name. Nothing is stored of runs that did not take place.
 
     Notes
@@ -183,15 +183,16 @@ def sweep(
                 if workers != 0:
                     refuse_interactive(job.missing)
                 executor = functools.partial(own_executor, workers, len(job.missing))
-            pool = Pool(executor)
+            pool = made(executor) if callable(executor) else reached(executor)
             try:
                 job.run(pool)
             except BaseException:
-                if pool.make is not None and isinstance(pool.executor, Workers):
-                    pool.executor.kill()
+                if callable(executor) and isinstance(pool, Workers):
+                    pool.kill()
                 raise
             finally:
-                pool.close()
+                if callable(executor):
+                    pool.shutdown(cancel_futures=True)
                 with contextlib.suppress(WriteError, sqlite3.Error):  # which the sweep itself reports
                     store.rest()
         job.report()
@@ -201,31 +202,6 @@ def sweep(
     warnings = [f"some of the runs stored in {out} are of dmq_fast {', '.join(others)}"] if others else []
     seconds = time.perf_counter() - began
     return Summary(spec.name, out, len(runs), job.ran, dict(sorted(statuses.items())), seconds, tuple(warnings))
-
-
-class UnfitWorker(BrokenExecutor):
-    """A worker cannot do the runs, nor could that of a new executor."""
-
-
-class Pool:
-    """The executor of a sweep: one that was given, or one that a function makes, and makes again if it breaks."""
-
-    def __init__(self, executor: Executor | Callable[[], Executor]) -> None:
-        self.make = executor if callable(executor) else None
-        self.executor = made(executor) if callable(executor) else reached(executor)
-
-    def renew(self) -> None:
-        """Replace a broken executor; BrokenExecutor if the new one breaks as well, before it has had a run."""
-        assert self.make is not None
-        self.executor.shutdown(wait=False, cancel_futures=True)
-        self.executor = made(self.make)
-        if not isinstance(self.executor, Cluster):
-            self.executor.submit(os.getpid).result()
-
-    def close(self) -> None:
-        """Shut down an executor that was made here."""
-        if self.make is not None:
-            self.executor.shutdown(cancel_futures=True)
 
 
 class Sweep:
@@ -245,33 +221,26 @@ class Sweep:
         random.shuffle(self.missing)  # see the notes of `sweep`; the result of a run does not depend on the order
         # Tasks whose worker died, halved again and again until the run that kills its worker is alone.
         self.broken: deque[list[SweepRun]] = deque()
-        # Tasks whose executor broke, or that dask has given up, perhaps because of others on the same workers: each is
-        # done once more, alone.
+        # Tasks that dask has given up, perhaps because of others on the same workers: each is done once more, alone.
         self.suspects: deque[list[SweepRun]] = deque()
         self.alone: list[SweepRun] | None = None
         self.flying: dict[Future[list[dict[str, Any]]], list[SweepRun]] = {}
         self.total, self.ran = len(runs), 0
-        self.recovered: int | None = None  # what `ran` was when the executor broke last
         self.failed = sum(known.get((run.cell.id, run.seed)) in FAILURES for run in runs)
         self.left = Counter(run.cell.id for run in self.missing)
         self.timings = store.timings()
         self.workers = 1
 
-    def run(self, pool: Pool) -> None:
+    def run(self, executor: Executor) -> None:
         """Do the missing runs."""
         self.report()
         try:
-            self.greet(pool.executor)
+            self.greet(executor)
             while True:
-                try:
-                    self.fill(pool.executor)
-                    if not self.flying:
-                        return
-                    self.wait(pool.executor)
-                except UnfitWorker:
-                    raise
-                except BrokenExecutor as error:
-                    self.recover(pool, error)
+                self.fill(executor)
+                if not self.flying:
+                    return
+                self.wait(executor)
                 self.report()
         except KeyboardInterrupt:
             self.keep_finished()
@@ -302,11 +271,7 @@ class Sweep:
     def submit(self, executor: Executor, batch: list[SweepRun]) -> None:
         """Submit one task."""
         self.store.begin((run.cell.id, run.seed) for run in batch)
-        try:
-            self.flying[executor.submit(do_runs, batch, __version__)] = batch
-        except BrokenExecutor:
-            self.broken.append(batch)
-            raise
+        self.flying[executor.submit(do_runs, batch, __version__)] = batch
 
     def wait(self, executor: Executor) -> None:
         """Wait up to a second for tasks, and take the rows of those that have ended."""
@@ -317,35 +282,6 @@ class Sweep:
             del self.flying[future]
         if cluster is not None and not done:
             self.workers = cluster.watch() or 1
-
-    def recover(self, pool: Pool, error: BrokenExecutor) -> None:
-        """Go on with a new executor after one has broken; raise the error if there is none.
-
-        A run that breaks an executor while it is alone there has crashed. A connection to dask breaks by no fault of a
-        run, and breaks for good if no run has ended since it broke before.
-        """
-        cluster = isinstance(pool.executor, Cluster)
-        if pool.make is None or (cluster and self.ran == self.recovered):
-            raise error
-        self.recovered = self.ran
-        lost = []
-        for future, batch in self.flying.items():
-            if succeeded(future):
-                self.add(future.result())
-            else:
-                lost.append(batch)
-        self.flying.clear()
-        if cluster:
-            self.broken.extend(lost)
-        elif lost and lost[0] is self.alone:
-            if len(self.alone) == 1:
-                self.add([crashed_row(self.alone[0], error)])
-            else:
-                self.suspects.extend(halves(self.alone))
-        else:
-            self.suspects.extend(lost)
-        pool.renew()
-        self.greet(pool.executor)
 
     def next_batch(self) -> list[SweepRun]:
         """Return the runs of the next task, an empty list when no run is left."""
@@ -382,7 +318,7 @@ class Sweep:
             if not (isinstance(error, WorkerDied) or killed(error)):
                 if cluster is not None:
                     check_workers(cluster, batch)  # it names the worker
-                raise UnfitWorker(f"a worker cannot do the runs: {spelled(error)}") from error
+                raise BrokenExecutor(f"a worker cannot do the runs: {spelled(error)}") from error
             if isinstance(error, WorkerDied) and error.overdue is not None:
                 late = next(run for run in batch if run.name == error.overdue.name)
                 if rest := [run for run in batch if run is not late]:
@@ -448,7 +384,7 @@ def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:
     unfit = [f"{worker}: {spelled(error)}" for worker, error in errors.items() if not isinstance(error, OSError)]
     if unfit:
         more = f"; and {len(unfit) - 1} more of {len(answers)} workers" if len(unfit) > 1 else ""
-        raise UnfitWorker(f"a worker cannot do the runs: {unfit[0]}{more}")
+        raise BrokenExecutor(f"a worker cannot do the runs: {unfit[0]}{more}")
 
 
 def halves(batch: list[SweepRun]) -> tuple[list[SweepRun], list[SweepRun]]:
