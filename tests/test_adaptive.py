@@ -379,6 +379,38 @@ def test_refits_that_see_no_loss_play_as_well():
     assert (1 / run.planner.table(0)[0])[0, 1] > 8 + 2
 
 
+def test_what_was_random_once_is_random():
+    run = run_of(one_state(0.35, 0.8))
+    run.episodes.play("explore", 5, run.planner.theta)
+    run.plan()
+    assert not run.noisy
+    run.noisy = True
+    run.plan()
+    assert run.noisy
+
+
+def test_where_the_watched_policy_may_miss_the_most_episodes_follow_it_to_that_level():
+    class Watched(Candidate):
+        def loss(self, theta=None):
+            return 0.0
+
+        def upper_upsides(self, confidence_left):
+            return np.array([0.0, 0.1, 0.3, 0.2, 0.0, 0.0])
+
+    class Played(Exception):
+        pass
+
+    def play(*arguments):
+        raise Played(*arguments)
+
+    run = run_of(E.combination_lock(6, 3, rng=0))
+    run.explore()
+    run.watched, run.episodes.play = Watched(run.planner, run.planner.theta), play
+    with pytest.raises(Played) as caught:
+        run.close_upsides(0.0)
+    assert caught.value.args == ("explore", 1, run.watched.theta, 2)
+
+
 @pytest.mark.parametrize(
     ("budget", "status"), [({"max_trajectories": 50}, "max_trajectories"), ({"max_seconds": 1e-9}, "max_seconds")]
 )
