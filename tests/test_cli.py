@@ -41,7 +41,7 @@ def test_learn_says_what_its_result_promises(run):
         "self-stopping         epsilon = 0.05, delta = 0.1, p_min = 0.2, seed = 0",
         "status                finished: a policy passed its test",
         "least visited         .* visits, on the policy's path",
-        "upper bounds          unseen outcomes 0.* noise 0 .together at most epsilon.",
+        "upper bounds          unseen outcomes 0.* noise 0 .each at most epsilon.",
         "outcomes considered   probability >= 0.2",
     ):
         assert re.search(f"^{row}$", out, re.MULTILINE), row
@@ -541,11 +541,6 @@ def test_a_signal_ends_the_run_with_what_was_learned(tmp_path, number, code):
     assert dmq.load(out / "result.npz").status == "interrupted"
 
 
-def some(cases, *quick):
-    """Return names of cases that start processes, of which few are quick."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in cases]
-
-
 # Runs a command that sends itself a signal where it calls the function NAME of its module, and goes on.
 PRESSING = """
 import os, sys
@@ -572,7 +567,8 @@ LATE = {
 }
 
 
-@pytest.mark.parametrize("name", some(LATE, "run saved"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LATE)
 def test_a_signal_after_the_work_takes_nothing_away(run, name, tmp_path):
     module, function, command, saved = LATE[name]
     number, code = (signal.SIGINT, 130) if name == "run saved" else (signal.SIGTERM, 143)
@@ -901,6 +897,7 @@ def test_bench_oracle_prints_one_object(run):
                 assert row["share_of_dgemm"] == pytest.approx(row["gflops"] / result["dgemm"]["gflops"])
 
 
+@pytest.mark.slow
 def test_bench_oracle_prints_a_table_and_saves(run, tmp_path):
     pytest.importorskip("matplotlib")
     saved, plot = tmp_path / "oracle.json", tmp_path / "oracle.PNG"
@@ -959,7 +956,9 @@ PRINTING = {
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
-@pytest.mark.parametrize("name", some(PRINTING, "run"))
+@pytest.mark.parametrize(
+    "name", ["run", *(pytest.param(name, marks=pytest.mark.slow) for name in PRINTING if name != "run")]
+)
 def test_what_cannot_be_printed_is_saved(name, tmp_path):
     """On a full disk the command says so and has its exit code; a reader that goes away is no mistake."""
     command, saved = PRINTING[name]
@@ -986,7 +985,8 @@ CLOSED = {
 }
 
 
-@pytest.mark.parametrize("name", some(CLOSED, "run, output"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLOSED)
 def test_a_command_works_without_its_standard_descriptors(name, tmp_path):
     command, closed, code = CLOSED[name]
     (tmp_path / "spec.toml").write_text(

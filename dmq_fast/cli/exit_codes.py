@@ -18,10 +18,10 @@ FINISHED, FAILED, USAGE, OUT_OF_BUDGET, NOT_SAVED, INTERRUPTED, TERMINATED = 0, 
 
 EXIT_CODES = """\
 exit codes:
-  0    the run finished
+  0    the run came to its own end
   1    the environment raised an exception; what was learned until then is reported and saved. Or --check found faults
   2    the command line, a parameter, the output directory or a journal is wrong; nothing was run
-  3    a budget (--max-...) ended the run; what was learned until then is reported and saved
+  3    a budget (--max-...) or a contradiction ended the run; what was learned until then is reported and saved
   4    the run ended, but could not be saved or printed
   130  interrupted by Ctrl-C; what was learned until then is reported and saved
   143  terminated by SIGTERM; what was learned until then is reported and saved

@@ -143,7 +143,7 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         low, high = stopping["interval"]
         yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.3f}, {high:.3f}]"
         unseen, noise = max(stopping["upsides"]), stopping["loss_quantile"]
-        yield "upper bounds", f"unseen outcomes {unseen:.3g}, noise {noise:.3g} (together at most epsilon)"
+        yield "upper bounds", f"unseen outcomes {unseen:.3g}, noise {noise:.3g} (each at most epsilon)"
         if (largest := max(stopping["largest_v"])) > 0.0:  # one over the visits
             yield "least visited", f"{1 / largest:,.0f} visits, on the policy's path"
     yield "outcomes considered", f"probability >= {stopping['p_min']:g}"
