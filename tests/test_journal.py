@@ -851,6 +851,8 @@ def test_resume_refuses_by_name_and_warns_of_damage(run, tmp_path):
     refused(str(tmp_path / "journal"), "environment.horizon is 4 there and 5 here")
     (tmp_path / "command.json").write_text("{}")
     refused("command.json", "not the command of a run")
+    (tmp_path / "command.json").write_text(command.replace('"run"', '"rnu"'))
+    refused("command.json", "expected learn or run, got 'rnu'")
     (tmp_path / "command.json").write_text(command.replace('"format": 2', '"format": 3'))
     refused("written in format 3")
     (tmp_path / "command.json").write_text(command)

@@ -136,6 +136,8 @@ def read_command(directory: Path) -> tuple[str, str | None, list[str]]:
             given, arguments = upgraded(command["arguments"])
             return given, command["environment"], arguments
         check_form("command", command, {"command": str})
+        if command["command"] not in ("learn", "run"):
+            raise ValueError(f"command: expected learn or run, got {command['command']!r}")
         return command["command"], command["environment"], command["arguments"]
     except ValueError as error:
         raise ValueError(f"{path}: not the command of a run ({error})") from error
