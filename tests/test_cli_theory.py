@@ -1,10 +1,14 @@
 """``dmq-fast theory``, as a user types it."""
 
+import contextlib
+import functools
+import io
 import json
 import re
 
 import pytest
 
+from dmq_fast import cli
 from dmq_fast.cli.theory import SMALLEST
 from dmq_fast.theory import Parameters
 from dmq_fast.theory.constants import SMALLEST_LOG
@@ -45,10 +49,17 @@ def test_columns_line_up_whatever_the_numbers(run):
     assert re.search(r"^N +1\.842e\+48004 +", "\n".join(lines), re.MULTILINE)
 
 
-def test_json_holds_what_the_library_says(run):
-    code, out, err = run(*PROBLEM, "--json")
-    assert (code, err) == (0, "")
-    said = json.loads(out)
+@functools.cache
+def answer(*arguments):
+    """What a command prints with --json."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert cli.main([*arguments, "--json"]) == 0
+    return json.loads(out.getvalue())
+
+
+def test_json_holds_what_the_library_says():
+    said = answer(*PROBLEM)
     assert said["problem"] | {"d": 2, "H": 5, "K": 2} == said["problem"]
     for name in ("printed", "corrected"):
         parameters = Parameters.from_theorem(0.1, 0.5, 1, 2, 5, 2, corrected=name == "corrected")
@@ -67,10 +78,12 @@ def test_json_holds_what_the_library_says(run):
     assert "n_samples" in at["not_runnable"]
 
 
-def test_numbers_beyond_float64_are_read_and_printed(run):
-    code, out, _ = run(*without("--epsilon"), "--epsilon", "1e-500", "--json")
-    assert code == 0
-    assert json.loads(out)["printed"]["constants"]["eps_r"] == {"value": "1e-3000", "log10": -3000.0}
+def test_numbers_beyond_float64_are_read_and_printed():
+    constants = answer(*without("--epsilon"), "--epsilon", "1e-500")["printed"]["constants"]
+    assert constants["eps_r"] == {"value": "1e-3000", "log10": -3000.0}
+        "value": "1e-3000",
+        "log10": -3000.0,
+    }
 
 
 def test_an_epsilon_that_was_not_found_is_not_denied(run):
@@ -78,12 +91,12 @@ def test_an_epsilon_that_was_not_found_is_not_denied(run):
     gamma = [*without("--gamma"), "--gamma", "1e-20000"]
     assert "corrected: for no epsilon above e^-65536 do all of them hold\n" in run(*gamma)[1]
     assert f"e^{SMALLEST_LOG}" == SMALLEST
-    smaller = json.loads(run(*gamma, "--epsilon", "1e-40020", "--json")[1])["corrected"]
+    smaller = answer(*gamma, "--epsilon", "1e-40020")["corrected"]
     assert all(one["holds"] for one in smaller["inequalities"]) and smaller["largest_epsilon"] is None
 
 
-def test_delta_counts_in_the_corrected_samples_only(run):
-    few, many = (json.loads(run(*PROBLEM, "--json", "--delta", delta)[1]) for delta in ("0.5", "1e-9"))
+def test_delta_counts_in_the_corrected_samples_only():
+    few, many = answer(*PROBLEM), answer(*PROBLEM, "--delta", "1e-9")
     assert few["printed"]["constants"] == many["printed"]["constants"]
     assert few["corrected"]["constants"]["n_samples"]["log10"] < many["corrected"]["constants"]["n_samples"]["log10"]
 
@@ -108,9 +121,8 @@ def test_wrong_command_lines_are_refused_by_name(run, arguments, words):
     assert words in err
 
 
-def test_defaults_are_a_deterministic_system_and_a_tenth(run):
-    short = json.loads(run(*"theory --gamma .5 --d 2 --H 5 --K 2 --json".split())[1])
-    assert short == json.loads(run(*PROBLEM, "--json")[1])
+def test_defaults_are_a_deterministic_system_and_a_tenth():
+    assert answer(*"theory --gamma .5 --d 2 --H 5 --K 2".split()) == answer(*PROBLEM)
 
 
 def test_it_is_in_the_help(run):

@@ -669,6 +669,7 @@ if __name__ == "__main__":
 def test_workers_are_an_executor():
     with Workers(2) as pool:
         assert list(pool.map(divmod, range(20), [3] * 20)) == [divmod(i, 3) for i in range(20)]
+        assert pool.submit(os.getsid, 0).result() != os.getsid(0)  # so Ctrl-C does not reach a worker
         with pytest.raises(ZeroDivisionError) as caught:
             pool.submit(divmod, 1, 0).result()
         assert "in answer_to" in str(caught.value.__cause__)

@@ -33,7 +33,9 @@ def assert_timed_out(rows, seeds):
             assert (row["seconds"], row["value"], row["n_trajectories"]) == (1.0, None, None)
 
 
-@pytest.mark.parametrize("kind", ["sleep", "python", "compiled"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sleep", "python")), "compiled"]
+)
 def test_a_worker_ends_a_run_that_blocks(tmp_path, kind):
     summary = experiments.sweep(blocking(kind, [1, 4]), tmp_path, workers=1)
     assert (summary.statuses, summary.failed) == ({"finished": 4, "timeout": 2}, 2)
@@ -64,7 +66,7 @@ EXECUTORS = {
 }
 
 
-@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("kind", ["here", "threads", "processes", pytest.param("dask", marks=SLOW)])
 def test_any_other_executor_leaves_the_run_behind(tmp_path, kind):
     with EXECUTORS[kind](tmp_path) as executor:
         options = {"workers": 0} if executor is None else {"executor": executor}

@@ -241,6 +241,7 @@ def test_the_commands_of_the_page_run(tmp_path, run, monkeypatch):
     assert experiments.status("locks").counts == {"runs": 24, "done": 24, "failed": 0, "running": 0, "waiting": 0}
 
 
+@pytest.mark.slow
 def test_the_job_array_of_the_page_runs(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, of_the_page("Shards", "toml")[0], "locks.toml")

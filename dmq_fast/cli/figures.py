@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dmq_fast._support.files import make_directory
 from dmq_fast._support.names import suggestion
@@ -99,7 +99,7 @@ class FigureSettings(NamedTuple):
         from dmq_fast.experiments.report.reports import sweep_pictures
 
         if self.x is None and self.y is None:
-            for picture in sweep_pictures(as_specified_rows(rows), self.width, self.share):
+            for picture in sweep_pictures(rows, self.width, self.share):
                 yield picture.title, picture.figure
         else:
             yield from self.against(rows)
@@ -119,13 +119,6 @@ class FigureSettings(NamedTuple):
                 end = f" {i}" if len(parts) > 1 else ""
                 figure = plot(part, log_x=self.log_x, log_y=self.log_y, width=self.width)
                 yield f"{shown.y} by {shown.x}{end}", figure
-
-
-def as_specified_rows(rows: Rows) -> list[dict[str, Any]]:
-    """Return rows whose parameters hold a fixed seed and the budgets."""
-    from dmq_fast.experiments.report.csv_export import as_specified
-
-    return list(map(as_specified, rows))
 
 
 def settings_of(options: Namespace) -> FigureSettings | None:

@@ -478,9 +478,9 @@ def sweep_pictures(rows: Sequence[Mapping[str, Any]], width: float = WIDTH, shar
     They are `width` inches wide, and count a run as solved from this share of the optimum on.
     """
     check_share(share)
-    label = labeller(rows)
     # In this order a line has the same look in every picture of an environment.
-    rows = in_order(rows)
+    rows = in_order(map(as_specified, rows))
+    label = labeller(rows)
     for title, size, here in by_setting(rows):
         ended = [row for row in here if row["status"] not in FAILURES]
         if not ended:
