@@ -114,7 +114,7 @@ def mirage_lock(
     This family is the project's own. Its numbers were chosen against the baselines of this package: it shows that the
     failure exists, not that it is common. At the default values it separates textbook forms from DMQ, not optimism as
     such: LSVI-UCB whose fit is clipped to [0, 1] before the bonus is added solves it with a suitable beta. With a
-    longer way to the gates and a longer corridor (horizon 130, pre 40) that did not help. docs/environments.md has
+    longer way to the gates and a longer corridor (horizon 130, pre 40) that did not help. docs/mirage.md has
     the mechanism, what was measured, and all caveats.
 
     That optimism of linear fits needs more than a linear Q* is known: Zanette, Lazaric, Kochenderfer and Brunskill

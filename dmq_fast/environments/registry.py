@@ -46,7 +46,7 @@ def register(name: str) -> Callable[[Factory], Factory]:
     >>> make("two-arms", good=0.8).optimal_value
     0.8
     >>> describe()["two-arms"]
-    (Parameter(name='good', type=<class 'float'>, default=0.9, help='Mean reward of action 1.'),)
+    (Parameter(name='good', type=<class 'float'>, default=0.9, help='Mean reward of action 1.', choices=()),)
     >>> del REGISTRY["two-arms"]
     """
 
