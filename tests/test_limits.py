@@ -33,9 +33,10 @@ def assert_timed_out(rows, seeds):
             assert (row["seconds"], row["value"], row["n_trajectories"]) == (1.0, None, None)
 
 
-@pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sleep", "python")), "compiled"]
-)
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("kind", [pytest.param("sleep", marks=SLOW), pytest.param("python", marks=SLOW), "compiled"])
 def test_a_worker_ends_a_run_that_blocks(tmp_path, kind):
     summary = experiments.sweep(blocking(kind, [1, 4]), tmp_path, workers=1)
     assert (summary.statuses, summary.failed) == ({"finished": 4, "timeout": 2}, 2)
