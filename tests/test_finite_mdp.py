@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import pickle
 
 import numpy as np
 import pytest
+import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from dmq_fast.environments import FiniteMDP
 
@@ -120,6 +123,8 @@ def test_optimal_values_satisfy_the_bellman_equations(mdp):
         assert np.array_equal(v, q.max(axis=1))
     assert mdp.optimal_value == pytest.approx(float(mdp.start @ mdp.optimal_v[0]), abs=4 * EPS)
     assert mdp.optimal_value <= mdp.max_reward_sum + 16 * EPS
+    greedy = deterministic_policy(mdp, [q.argmax(axis=1) for q in mdp.optimal_q])
+    assert mdp.value(greedy) == pytest.approx(mdp.optimal_value, abs=1e-14)
 
 
 @given(mdps, st.integers(0, 2**32))
@@ -137,12 +142,6 @@ def test_value_agrees_with_occupancy_and_is_at_most_optimal(mdp, seed):
     assert mdp.value(policy) <= mdp.optimal_value + 1e-14
 
 
-@given(mdps)
-def test_greedy_policy_attains_the_optimum(mdp):
-    greedy = deterministic_policy(mdp, [q.argmax(axis=1) for q in mdp.optimal_q])
-    assert mdp.value(greedy) == pytest.approx(mdp.optimal_value, abs=1e-14)
-
-
 @settings(max_examples=25)
 @given(small_mdps, st.integers(0, 2**32))
 def test_value_is_the_sum_over_paths(mdp, seed):
@@ -156,31 +155,6 @@ def test_value_is_the_sum_over_paths(mdp, seed):
             visits[level][state] += probability
     for exact, summed in zip(mdp.occupancy(policy), visits, strict=True):
         np.testing.assert_allclose(exact, summed, atol=1e-14)
-
-
-@given(mdps, st.integers(0, 2**32))
-def test_value_solves_the_linear_system_of_all_levels(mdp, seed):
-    policy = random_policy(mdp, np.random.default_rng(seed))
-    offsets = np.concatenate([[0], np.cumsum(mdp.n_states)])
-    system, right = np.eye(offsets[-1]), np.zeros(offsets[-1])
-    for level in range(mdp.horizon):
-        rows = slice(offsets[level], offsets[level + 1])
-        chances = policy.probabilities(level, mdp.features[level], mdp.n_actions)
-        right[rows] = (chances * mdp.expected_rewards[level]).sum(axis=1)
-        if level + 1 < mdp.horizon:
-            columns = slice(offsets[level + 1], offsets[level + 2])
-            system[rows, columns] -= np.einsum("sa,sat->st", chances, mdp.P[level])
-    values = np.linalg.solve(system, right)
-    assert mdp.value(policy) == pytest.approx(float(mdp.start @ values[: offsets[1]]), abs=1e-13)
-
-
-@settings(max_examples=15)
-@given(st.integers(0, 2**32))
-def test_optimum_over_every_deterministic_policy(seed):
-    mdp = random_mdp(np.random.default_rng(seed), horizon=3, largest=2)
-    levels = [list(itertools.product(range(mdp.n_actions), repeat=size)) for size in mdp.n_states]
-    best = max(mdp.value(deterministic_policy(mdp, choices)) for choices in itertools.product(*levels))
-    assert mdp.optimal_value == pytest.approx(best, abs=1e-14)
 
 
 @settings(max_examples=25)
@@ -225,11 +199,8 @@ def test_gap_ignores_ties_rounding_and_unreachable_states():
     assert mdp.gap == np.inf
     assert mdp.reachable[0].tolist() == [True, False]
     everywhere = FiniteMDP([], [[[0.3, third], [0.3, 0.1]]], [np.eye(2)], [0.5, 0.5])
-    assert everywhere.gap == pytest.approx(0.2)
-
-
-def test_tied_everywhere_has_infinite_gap():
     assert FiniteMDP([np.ones((1, 2, 1))], [np.zeros((1, 2))] * 2, [[[1.0]]] * 2).gap == np.inf
+    assert everywhere.gap == pytest.approx(0.2)
 
 
 def test_rewards_of_the_last_level_may_depend_on_the_terminal_state():
@@ -261,18 +232,16 @@ def test_real_policies():
     assert mdp.value(uniform) == pytest.approx(mdp.value(TabularPolicy(tables)), abs=1e-14)
 
 
-@pytest.mark.parametrize("method", ["value", "occupancy"])
-def test_policy_of_another_horizon_is_refused(method):
+def test_policies_that_do_not_fit_are_refused():
     mdp = random_mdp(np.random.default_rng(0))
-    with pytest.raises(ValueError, match="policy: expected 3 rules, one a level, got 2"):
-        getattr(mdp, method)(TabularPolicy([np.ones((3, 2)) / 2] * 2))
-
-
-@pytest.mark.parametrize("method", ["value", "occupancy"])
-def test_what_is_no_policy_is_refused(method):
-    mdp = random_mdp(np.random.default_rng(0))
-    with pytest.raises(TypeError, match=r"^policy: expected a Policy, got str$"):
-        getattr(mdp, method)("greedy")
+    short, horizons = TabularPolicy([np.ones((3, 2)) / 2] * 2), "policy: expected 3 rules, one a level, got 2"
+    for method in (mdp.value, mdp.occupancy):
+        refused(
+            [
+                (functools.partial(method, short), ValueError, horizons),
+                (functools.partial(method, "greedy"), TypeError, "^policy: expected a Policy, got str$"),
+            ]
+        )
 
 
 # Input: what is accepted
@@ -287,46 +256,20 @@ def plain(horizon=2):
     }
 
 
-def _strided(array):
-    wide = np.zeros(tuple(2 * n for n in array.shape))
-    view = wide[tuple(slice(None, None, 2) for _ in array.shape)]
-    view[...] = array
-    return view
-
-
-def _read_only(array):
-    array.setflags(write=False)
-    return array
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        np.asfortranarray,
-        _strided,
-        _read_only,
-        lambda a: np.flip(np.flip(a).copy()),
-        lambda a: a.tolist(),
-        lambda a: a.astype(np.float32),
-        lambda a: a.astype(np.float16),
-        lambda a: a.astype(">f8"),
-    ],
-)
-def test_forms_of_arrays_are_equivalent(form):
-    expected = FiniteMDP(**plain())
-    mdp = FiniteMDP(**{key: [form(array) for array in value] for key, value in plain().items()})
+def test_forms_of_arrays_are_equivalent():
+    move, paid = np.eye(2)[[[0, 1], [1, 0]]], np.array([[0.0, 1.0], [0.0, 0.0]])
+    given = {"P": [move], "R": [np.zeros((2, 2)), paid], "features": [np.eye(2)] * 2, "start": np.eye(2)[1]}
+    expected = FiniteMDP(**given)
     for name in ("P", "R", "features"):
-        for ours, theirs in zip(getattr(mdp, name), getattr(expected, name), strict=True):
-            assert ours.dtype == np.float64 and ours.flags.c_contiguous and not ours.flags.writeable
-            np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.int64])
-def test_integers_and_booleans(dtype):
-    P = np.eye(2, dtype=dtype)[[[0, 1], [1, 0]]]
-    mdp = FiniteMDP([P], np.zeros((2, 2, 2), dtype), [np.eye(2, dtype=dtype)] * 2, np.eye(2, dtype=dtype)[1])
-    assert mdp.P[0].dtype == mdp.start.dtype == np.float64
-    assert mdp.reachable[0].tolist() == [False, True]
+        forms = twins.layouts(given[name][-1]) | {"bool": given[name][-1].astype(bool)}
+        for form, array in forms.items():
+            mdp = FiniteMDP(**given | {name: [*given[name][:-1], array]})
+            for ours, theirs in zip(getattr(mdp, name), getattr(expected, name), strict=True):
+                assert ours.dtype == np.float64 and ours.flags.c_contiguous and not ours.flags.writeable, form
+                np.testing.assert_array_equal(ours, theirs)
+    for form, array in twins.layouts(given["start"]).items():
+        mdp = FiniteMDP(**given | {"start": array})
+        assert mdp.start.dtype == np.float64 and mdp.reachable[0].tolist() == [False, True], form
 
 
 def test_stacked_arrays_and_generators():
@@ -361,22 +304,17 @@ def homogeneous(horizon=50, n_states=3):
     return FiniteMDP([P] * (horizon - 1), [R] * horizon, [np.eye(n_states)] * horizon)
 
 
-@pytest.mark.parametrize("clone", [lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_keep_sharing_and_protection(clone):
+def test_copies_keep_sharing_and_protection_and_leave_the_solution_behind():
     original = homogeneous()
-    value = original.optimal_value  # the cached solution is not part of the copy
-    mdp = clone(original)
-    assert len({id(a) for a in mdp.P}) == len({id(a) for a in mdp.R}) == len({id(a) for a in mdp.features}) == 1
-    assert not any(a.flags.writeable for a in (*mdp.P, *mdp.R, *mdp.features, mdp.start, mdp.caps))
-    assert mdp.optimal_value == value
-    assert mdp.horizon == 50 and mdp.parameters == original.parameters and repr(mdp) == repr(original)
-
-
-def test_pickle_size_does_not_grow_with_the_solution():
-    mdp = homogeneous()
-    before = len(pickle.dumps(mdp))
-    assert np.isfinite(mdp.gap) and mdp.optimal_theta.any()
-    assert len(pickle.dumps(mdp)) == before
+    before = len(pickle.dumps(original))
+    value = original.optimal_value
+    assert np.isfinite(original.gap) and original.optimal_theta.any() and len(pickle.dumps(original)) == before
+    for clone in (lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))):
+        mdp = clone(original)
+        assert len({id(a) for a in mdp.P}) == len({id(a) for a in mdp.R}) == len({id(a) for a in mdp.features}) == 1
+        assert not any(a.flags.writeable for a in (*mdp.P, *mdp.R, *mdp.features, mdp.start, mdp.caps))
+        assert mdp.optimal_value == value
+        assert mdp.horizon == 50 and mdp.parameters == original.parameters and repr(mdp) == repr(original)
 
 
 def test_repr_is_short():
@@ -403,121 +341,88 @@ def replaced(name, level, value):
 
 HALF = np.full((2, 2), 0.5)
 
-REFUSED = {
-    "probability sum": (
-        spoiled("P", 0, (1, 0, 1), 0.5),
-        r"P: level 0, state 1, action 0: .*sum to 1, got 0\.5",
-    ),
-    "negative probability": (
-        spoiled("P", 0, (0, 1), [1.5, -0.5]),
-        r"P: level 0, state 0, action 1, next state 1: .*>= 0, got -0\.5",
-    ),
-    "NaN probability": (
+VALUES = [
+    (spoiled("P", 0, (1, 0, 1), 0.5), r"P: level 0, state 1, action 0: .*sum to 1, got 0\.5"),
+    (spoiled("P", 0, (0, 1), [1.5, -0.5]), r"P: level 0, state 0, action 1, next state 1: .*>= 0, got -0\.5"),
+    (
         spoiled("P", 0, (1, 1, 0), np.nan),
         "P: level 0, state 1, action 1, next state 0: expected a finite number, got nan",
     ),
-    "infinite probability": (spoiled("P", 0, (0, 0, 0), np.inf), "P: level 0, state 0.*got inf"),
-    "huge probability": (
-        spoiled("P", 0, (0, 0), 1e308),
-        "P: level 0, state 0, action 0: .*sum to 1, got inf",
-    ),
-    "negative reward": (spoiled("R", 1, (1, 0), -0.1), r"R: level 1, state 1, action 0: .*>= 0, got -0\.1"),
-    "NaN reward": (spoiled("R", 0, (0, 1), np.nan), "R: level 0, state 0, action 1: .*finite.*got nan"),
-    "infinite reward": (spoiled("R", 0, (0, 1), np.inf), "R: level 0, state 0, action 1: .*finite.*got inf"),
-    "huge reward": (
+    (spoiled("P", 0, (0, 0, 0), np.inf), "P: level 0, state 0.*got inf"),
+    (spoiled("P", 0, (0, 0), 1e308), "P: level 0, state 0, action 0: .*sum to 1, got inf"),
+    (spoiled("R", 1, (1, 0), -0.1), r"R: level 1, state 1, action 0: .*>= 0, got -0\.1"),
+    (spoiled("R", 0, (0, 1), np.nan), "R: level 0, state 0, action 1: .*finite.*got nan"),
+    (spoiled("R", 0, (0, 1), np.inf), "R: level 0, state 0, action 1: .*finite.*got inf"),
+    (
         plain() | {"R": [np.full((2, 2), 1e308)] * 2},
         "R: expected rewards .* a path from state 0 whose sum is inf; scale",
     ),
-    "feature norm": (
-        spoiled("features", 1, (0, 1), 1.0),
-        r"features: level 1, state 0: .*norm at most 1, got 1\.414",
-    ),
-    "huge feature": (spoiled("features", 0, (1, 1), 1e200), "features: level 0, state 1: .*got inf"),
-    "NaN feature": (
+    (spoiled("features", 1, (0, 1), 1.0), r"features: level 1, state 0: .*norm at most 1, got 1\.414"),
+    (spoiled("features", 0, (1, 1), 1e200), "features: level 0, state 1: .*got inf"),
+    (
         spoiled("features", 0, (1, 1), np.nan),
         "features: level 0, state 1, feature 1: expected a finite number, got nan",
     ),
-    "start sum": (plain() | {"start": [0.5, 0.4]}, r"start: .*sum to 1, got a sum of 0\.9"),
-    "start sign": (plain() | {"start": [1.5, -0.5]}, r"start, state 1: .*>= 0, got -0\.5"),
-    "start NaN": (plain() | {"start": [np.nan, 1]}, "start, state 0: .*finite"),
-    "start shape": (plain() | {"start": [1.0]}, r"start: expected shape \(2,\), got \(1,\)"),
-    "start empty": (plain() | {"start": []}, r"start: .*at least one.*\(0,\)"),
-    "caps length": (plain() | {"caps": [1.0]}, r"caps: expected shape \(2,\), got \(1,\)"),
-    "caps sign": (plain() | {"caps": [0.0, -1.0]}, "caps: level 1: .*>= 0, got -1"),
-    "caps NaN": (plain() | {"caps": [0.0, np.nan]}, "caps, level 1: .*finite number, got nan"),
-    "cap below mean": (
-        plain() | {"caps": [0.25, 0.0]},
-        r"R: level 0, state 0, action 1: .*at most the cap 0\.25, got 0\.5",
-    ),
-    "cap of rewards on transitions": (
+    (plain() | {"start": [0.5, 0.4]}, r"start: .*sum to 1, got a sum of 0\.9"),
+    (plain() | {"start": [1.5, -0.5]}, r"start, state 1: .*>= 0, got -0\.5"),
+    (plain() | {"start": [np.nan, 1]}, "start, state 0: .*finite"),
+    (plain() | {"start": [1.0]}, r"start: expected shape \(2,\), got \(1,\)"),
+    (plain() | {"start": []}, r"start: .*at least one.*\(0,\)"),
+    (plain() | {"caps": [1.0]}, r"caps: expected shape \(2,\), got \(1,\)"),
+    (plain() | {"caps": [0.0, -1.0]}, "caps: level 1: .*>= 0, got -1"),
+    (plain() | {"caps": [0.0, np.nan]}, "caps, level 1: .*finite number, got nan"),
+    (plain() | {"caps": [0.25, 0.0]}, r"R: level 0, state 0, action 1: .*at most the cap 0\.25, got 0\.5"),
+    (
         replaced("R", 0, np.zeros((2, 2, 2))) | {"caps": [1.0, 0.0]},
         "caps: level 0: expected 0 where the rewards depend on the next state, got 1",
     ),
-    "no levels": (plain() | {"R": []}, "R: expected at least one level"),
-    "too few P": (plain(3) | {"P": plain(2)["P"]}, "P: expected 2 arrays for the 3 levels of R.*got 1"),
-    "too many P": (plain() | {"P": plain(4)["P"]}, "P: expected 1 arrays.*got 3"),
-    "too few features": (plain() | {"features": plain(1)["features"]}, "features: expected 2 arrays.*got 1"),
-    "P ndim": (replaced("P", 0, HALF), r"P: level 0: expected shape \(S, K, S'\), got \(2, 2\)"),
-    "P shape": (
-        replaced("P", 0, np.full((2, 2, 4), 0.25)),
-        r"P: level 0: expected shape \(2, 2, 2\), got \(2, 2, 4\)",
-    ),
-    "R ndim": (replaced("R", 1, [0.0, 0.0]), r"R: level 1: expected shape \(S, K\) or .*got \(2,\)"),
-    "R actions": (replaced("R", 1, np.zeros((2, 3))), r"R: level 1: expected shape \(2, 2\), got \(2, 3\)"),
-    "R states": (replaced("R", 1, np.zeros((3, 2))), r"level \d: expected shape"),
-    "R next states": (
-        replaced("R", 0, np.zeros((2, 2, 3))),
-        r"R: level 0: expected shape \(2, 2, 2\), got \(2, 2, 3\)",
-    ),
-    "last R on transitions": (
+    (plain() | {"R": []}, "R: expected at least one level"),
+    (plain(3) | {"P": plain(2)["P"]}, "P: expected 2 arrays for the 3 levels of R.*got 1"),
+    (plain() | {"P": plain(4)["P"]}, "P: expected 1 arrays.*got 3"),
+    (plain() | {"features": plain(1)["features"]}, "features: expected 2 arrays.*got 1"),
+    (replaced("P", 0, HALF), r"P: level 0: expected shape \(S, K, S'\), got \(2, 2\)"),
+    (replaced("P", 0, np.full((2, 2, 4), 0.25)), r"P: level 0: expected shape \(2, 2, 2\), got \(2, 2, 4\)"),
+    (replaced("R", 1, [0.0, 0.0]), r"R: level 1: expected shape \(S, K\) or .*got \(2,\)"),
+    (replaced("R", 1, np.zeros((2, 3))), r"R: level 1: expected shape \(2, 2\), got \(2, 3\)"),
+    (replaced("R", 1, np.zeros((3, 2))), r"level \d: expected shape"),
+    (replaced("R", 0, np.zeros((2, 2, 3))), r"R: level 0: expected shape \(2, 2, 2\), got \(2, 2, 3\)"),
+    (
         replaced("R", 1, np.zeros((2, 2, 2))),
         r"R: level 1: expected shape \(S, K\), got \(2, 2, 2\).*need a transition array",
     ),
-    "features ndim": (replaced("features", 0, [1.0, 0.0]), r"features: level 0: expected shape \(S, d\)"),
-    "features dimension": (
-        replaced("features", 1, np.eye(2, 3)),
-        r"features: level 1: expected shape \(2, 2\), got \(2, 3\)",
-    ),
-    "features states": (replaced("features", 1, np.eye(3, 2)), r"features: level 1: expected shape \(2, 2\)"),
-    "no states": (replaced("R", 0, np.zeros((0, 2))), r"R: level 0: .*at least one.*got shape \(0, 2\)"),
-    "no actions": (replaced("R", 0, np.zeros((2, 0))), r"R: level 0: .*got shape \(2, 0\)"),
-    "no dimension": (replaced("features", 0, np.zeros((2, 0))), r"features: level 0: .*got shape \(2, 0\)"),
-    "no next states": (replaced("P", 0, np.zeros((2, 2, 0))), r"P: level 0: .*got shape \(2, 2, 0\)"),
-    "ragged": (replaced("R", 0, [[0.0], [0.0, 0.0]]), "R: level 0: .*unequal lengths"),
-    "NaN shift": (plain() | {"reward_shift": np.nan}, "reward_shift: .*finite.*got nan"),
-    "zero scale": (plain() | {"reward_scale": 0.0}, "reward_scale: expected a positive number, got 0"),
-    "vector scale": (plain() | {"reward_scale": [1.0]}, r"reward_scale: expected shape \(\), got \(1,\)"),
-}
+    (replaced("features", 0, [1.0, 0.0]), r"features: level 0: expected shape \(S, d\)"),
+    (replaced("features", 1, np.eye(2, 3)), r"features: level 1: expected shape \(2, 2\), got \(2, 3\)"),
+    (replaced("features", 1, np.eye(3, 2)), r"features: level 1: expected shape \(2, 2\)"),
+    (replaced("R", 0, np.zeros((0, 2))), r"R: level 0: .*at least one.*got shape \(0, 2\)"),
+    (replaced("R", 0, np.zeros((2, 0))), r"R: level 0: .*got shape \(2, 0\)"),
+    (replaced("features", 0, np.zeros((2, 0))), r"features: level 0: .*got shape \(2, 0\)"),
+    (replaced("P", 0, np.zeros((2, 2, 0))), r"P: level 0: .*got shape \(2, 2, 0\)"),
+    (replaced("R", 0, [[0.0], [0.0, 0.0]]), "R: level 0: .*unequal lengths"),
+    (plain() | {"reward_shift": np.nan}, "reward_shift: .*finite.*got nan"),
+    (plain() | {"reward_scale": 0.0}, "reward_scale: expected a positive number, got 0"),
+    (plain() | {"reward_scale": [1.0]}, r"reward_scale: expected shape \(\), got \(1,\)"),
+]
 
-REFUSED_TYPES = {
-    "complex": (replaced("R", 1, np.zeros((2, 2), complex)), "R: level 1: .*complex128"),
-    "object": (replaced("P", 0, np.zeros((2, 2, 2), object)), "P: level 0: .*object"),
-    "text": (replaced("features", 0, [["a", "b"]] * 2), "features: level 0: .*real numbers, got dtype <U1"),
-    "dates": (replaced("R", 0, np.zeros((2, 2), "M8[s]")), "R: level 0: .*datetime64"),
-    "None element": (replaced("R", 0, None), "R: level 0: .*object"),
-    "None P": (plain() | {"P": None}, "P: expected a sequence of arrays, one a level, got NoneType"),
-    "number": (plain() | {"R": 0.5}, "R: expected a sequence of arrays, one a level, got float"),
-    "0-d": (plain() | {"features": np.array(1.0)}, "features: expected a sequence of arrays"),
-    "string": (plain() | {"P": "P"}, "P: level 0: expected real numbers"),
-    "long double": (replaced("R", 0, np.zeros((2, 2), np.longdouble)), "R: level 0: expected numbers that fit float64"),
-    "complex start": (plain() | {"start": [1j, 0]}, "start: expected real numbers, got dtype complex128"),
-    "text caps": (plain() | {"caps": ["a", "b"]}, "caps: expected real numbers"),
-    "text shift": (plain() | {"reward_shift": "1"}, "reward_shift: expected real numbers"),
-}
+TYPES = [
+    (replaced("R", 1, np.zeros((2, 2), complex)), "R: level 1: .*complex128"),
+    (replaced("P", 0, np.zeros((2, 2, 2), object)), "P: level 0: .*object"),
+    (replaced("features", 0, [["a", "b"]] * 2), "features: level 0: .*real numbers, got dtype <U1"),
+    (replaced("R", 0, np.zeros((2, 2), "M8[s]")), "R: level 0: .*datetime64"),
+    (replaced("R", 0, None), "R: level 0: .*object"),
+    (plain() | {"P": None}, "P: expected a sequence of arrays, one a level, got NoneType"),
+    (plain() | {"R": 0.5}, "R: expected a sequence of arrays, one a level, got float"),
+    (plain() | {"features": np.array(1.0)}, "features: expected a sequence of arrays"),
+    (plain() | {"P": "P"}, "P: level 0: expected real numbers"),
+    (replaced("R", 0, np.zeros((2, 2), np.longdouble)), "R: level 0: expected numbers that fit float64"),
+    (plain() | {"start": [1j, 0]}, "start: expected real numbers, got dtype complex128"),
+    (plain() | {"caps": ["a", "b"]}, "caps: expected real numbers"),
+    (plain() | {"reward_shift": "1"}, "reward_shift: expected real numbers"),
+]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_values_refused(case):
-    arguments, message = REFUSED[case]
-    with pytest.raises(ValueError, match=message):
-        FiniteMDP(**arguments)
-
-
-@pytest.mark.parametrize("case", REFUSED_TYPES)
-def test_types_refused(case):
-    arguments, message = REFUSED_TYPES[case]
-    with pytest.raises(TypeError, match=message):
-        FiniteMDP(**arguments)
+def test_arguments_that_do_not_fit_are_refused():
+    for error, table in ((ValueError, VALUES), (TypeError, TYPES)):
+        refused([(functools.partial(FiniteMDP, **arguments), error, message) for arguments, message in table])
 
 
 def test_path_sum_is_that_of_the_best_actions():
