@@ -412,6 +412,25 @@ def test_where_the_watched_policy_may_miss_the_most_episodes_follow_it_to_that_l
 
 
 @pytest.mark.parametrize(
+    ("returns", "won"),
+    [
+        # Mean returns and standard errors; at epsilon = .05 a lead of .025 and two standard errors win.
+        ([(0.5, 0.006), (0.544, 0.008)], 0),
+        ([(0.5, 0.006), (0.546, 0.008), (0.55, 0.0)], 1),
+        ([(0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.4, 0.0), (0.5, 0.0)], 3),
+    ],
+)
+def test_a_rival_wins_by_a_lead_and_two_standard_errors_three_times_at_most(returns, won):
+    class Tested:
+        def __init__(self, numbers):
+            self.mean_return = lambda: numbers
+
+    duels, (candidate, *rivals) = run_of(one_state(0.35, 0.8)).duels, map(Tested, returns)
+    duels.returns_favour_another, duels.rival = lambda candidate: True, iter(rivals).__next__
+    assert duels.winner(candidate) is [candidate, *rivals][won] and duels.won == won
+
+
+@pytest.mark.parametrize(
     ("budget", "status"), [({"max_trajectories": 50}, "max_trajectories"), ({"max_seconds": 1e-9}, "max_seconds")]
 )
 def test_a_budget_ends_the_run_without_a_promise(budget, status):
