@@ -1,6 +1,6 @@
 """`Moments`: the sums over trajectories that Algorithms 2 and 3 need; `Moment`: the second moment of one level.
 
-Sums of phi phi^T are Gram matrices on all columns, or rows while they are few; `fits_rows` tells which is cheaper.
+Sums of phi phi^T are Gram matrices on all columns, or rows while they are few; `fits_rows` returns which is cheaper.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Moment:
         return self.on(np.arange(self.dimension, dtype=np.int32))
 
     def any(self) -> bool:
-        """Whether an entry is not 0."""
+        """Return whether an entry is not 0."""
         return bool(self.gram.any())
 
     def __add__(self, other: Moment) -> Moment:
@@ -124,7 +124,7 @@ class Moment:
 
 
 def fits_rows(n: int, nonzeros: int, dimension: int) -> bool:
-    """Whether n rows of so many entries that are not 0 are cheaper than a Gram matrix of this dimension."""
+    """Return whether n rows with so many nonzero entries are cheaper than a Gram matrix of this dimension."""
     return dimension >= DENSE_BELOW and 4 * n * nonzeros <= dimension * dimension
 
 

@@ -35,7 +35,7 @@ __all__ = ["PURPOSES", "Report", "SelfStoppingRun"]
 Floats = NDArray[np.float64]
 
 PURPOSES = ("explore", "refine", "test")
-"""What episodes are played for: to find outcomes that no episode showed, to settle the noise, to test a policy."""
+"""Purposes of episodes: to find outcomes that no episode showed, to settle the noise, to test a policy."""
 
 Report = Callable[[str, float], object]
 """Type of `progress`: called with the phase, one of `PURPOSES`, and the upside W - F at the start, after every plan."""
@@ -128,7 +128,7 @@ class SelfStoppingRun:
         return Candidate(self.planner, self.planner.theta)
 
     def is_known_to_lose(self, candidate: Candidate) -> bool:
-        """Whether the candidate loses so much by the newest fit that another takes its place."""
+        """Return whether the candidate loses so much by the newest fit that another takes its place."""
         return candidate.loss() > self.tuning.kept_loss * self.aim.epsilon
 
     # ---- 1. Exploration
@@ -179,7 +179,7 @@ class SelfStoppingRun:
     # ---- 2. Noise
 
     def settle_noise(self) -> bool:
-        """Whether refits to reweighted episodes see a loss of at most epsilon; otherwise they play."""
+        """Return whether refits to reweighted episodes see a loss of at most epsilon; otherwise they play."""
         if not self.noisy:
             return True
         enough = len(self.candidate) >= self.tuning.first_sample
@@ -193,7 +193,7 @@ class SelfStoppingRun:
         return Candidate(self.planner, theta, np.concatenate([found, new]))
 
     def refits_agree(self, sample: Candidate) -> bool:
-        """Whether the (1 - delta)-quantile of the losses that refits see is at most epsilon; otherwise they play.
+        """Return whether the (1 - delta)-quantile of the losses by refits is at most epsilon; otherwise they play.
 
         The larger the loss that a refit sees, the more episodes it plays; a part is shared equally. The quantile falls
         like 1 / sqrt(episodes), which gives their number.
@@ -265,7 +265,7 @@ class SelfStoppingRun:
     # ---- 5. A second opinion
 
     def ask_returns(self) -> bool:
-        """Whether returns confirm the candidate. A policy that beats it takes its place, and its upside is explored."""
+        """Return whether returns confirm the candidate. A policy that beats it takes its place and is explored."""
         winner = self.duels.winner(self.candidate)
         if winner is self.candidate:
             return self.returns_are_as_predicted()
@@ -276,7 +276,7 @@ class SelfStoppingRun:
         return False
 
     def returns_are_as_predicted(self) -> bool:
-        """Whether predicted value and mean return differ by at most epsilon and chance; else p_min is halved."""
+        """Return whether predicted value and mean return differ by at most epsilon and chance; else halve p_min."""
         mean, error = self.candidate.mean_return()
         if abs(self.candidate.predicted() - mean) <= self.aim.epsilon + self.tuning.contradiction_errors * error:
             return True

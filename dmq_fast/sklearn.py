@@ -24,7 +24,7 @@ __all__ = ["RidgeRegressor"]
 
 
 class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Ridge regression that learns row by row and says how far off its predictions may be.
+    """Ridge regression that learns row by row and has a standard error for each prediction.
 
     It minimises ``sum_i w_i (y_i - x_i^T coef - intercept)^2 + alpha (|coef|^2 + intercept^2)``. `partial_fit` in any
     pieces gives the estimate of one `fit`, up to rounding.
@@ -155,7 +155,7 @@ class RidgeRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def intercept_(self) -> float:
-        """What is predicted where all features are 0."""
+        """Prediction where all features are 0."""
         return float(self.ridge_.theta[-1]) if self._constant else 0.0
 
     @property

@@ -181,6 +181,6 @@ def reached(executor: Executor) -> Executor:
 
 
 def killed(error: Exception) -> bool:
-    """Whether an exception says that workers of dask died while they ran a call."""
+    """Return whether an exception means that workers of dask died while they ran a call."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(error, distributed.KilledWorker)

@@ -11,10 +11,10 @@ __all__ = ["of_session"]
 
 
 def of_session(thing: Any) -> bool:
-    """Whether `thing`, once pickled, refers to code that was typed into this session, and stands in no file."""
+    """Return whether `thing`, once pickled, refers to code that was typed into this session and is in no file."""
     if os.path.exists(getattr(sys.modules["__main__"], "__file__", None) or ""):
         return False
     try:
         return b"__main__" in pickle.dumps(thing)
-    except Exception:  # of any type; whoever sends it will raise it
+    except Exception:  # of any type; it is raised again where the value is sent
         return getattr(thing, "__module__", None) == "__main__"

@@ -79,7 +79,7 @@ def plain(text: str | bytes) -> Any:
 
 @contextlib.contextmanager
 def not_too_deep() -> Iterator[None]:
-    """Turn a RecursionError into ValueError: nobody wrote a text whose lists or objects nest that deep."""
+    """Turn a RecursionError into ValueError: no text of this package has lists or objects that nest so deep."""
     try:
         yield
     except RecursionError as error:
@@ -87,7 +87,7 @@ def not_too_deep() -> Iterator[None]:
 
 
 Form = Any
-"""What a value that was read should be.
+"""The form that a value should have.
 
 A type, or a union of types; a dict of forms by key, where the key `...` stands for all entries; or a list of one form,
 which all elements have, or of the forms of the elements.

@@ -42,7 +42,7 @@ What faulthandler writes when a process ends itself begins with another letter: 
 
 
 class Overdue(NamedTuple):
-    """What a worker ended itself for: its name, and where it was."""
+    """The limit that a worker exceeded: its name, and the place in the code where the worker was."""
 
     name: str
     trace: str
@@ -281,7 +281,7 @@ answers: IO[bytes] | None = None
 
 
 def in_worker() -> bool:
-    """Whether this process is a worker, which its parent replaces when it ends."""
+    """Return whether this process is a worker, which its parent replaces when it ends."""
     return answers is not None
 
 

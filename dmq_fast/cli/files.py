@@ -52,7 +52,7 @@ COVERS: dict[str, Form] = {
     "sure_cover_bound": int | None,
     "printed_cover_bound": int | float | None,
 }
-"""What commands read of the summary of a run, besides entries that the header of its result has, too."""
+"""The entries that commands read from the summary of a run, besides those in the header of its result."""
 
 
 class Output(NamedTuple):

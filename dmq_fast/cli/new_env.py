@@ -30,7 +30,7 @@ def new_env(arguments: Sequence[str]) -> int:
     parser = command_parser(
         "new-env",
         description="Write the directory NAME with a small compiled environment that works, its tests and a README "
-        "that says how to build, check and learn it.",
+        "with the commands that build, check and learn it.",
         epilog="kinds:\n" + "".join(f"  {kind:<8} {line}\n" for kind, line in KINDS.items()) + "\n" + SHORT_EXIT_CODES,
     )
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help=" or ".join(KINDS))

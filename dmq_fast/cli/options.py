@@ -60,14 +60,14 @@ def command_parser(name: str = "", **settings: Any) -> argparse.ArgumentParser:
 
 
 class Parser(argparse.ArgumentParser):
-    """Suggests a similar name for an unknown option or choice, and says what is wrong in one line."""
+    """Suggests a similar name for an unknown option or choice, and prints errors on one line."""
 
     def error(self, message: str) -> NoReturn:
         """Print the message, without the usage, which has twenty lines or more for ``run``; end with exit code 2."""
         self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse a misspelt option before argparse asks for the required ones, of which it may be one."""
+        """Refuse a misspelt option before argparse reports the required ones, of which it may be one."""
         given = list(itertools.takewhile(lambda argument: argument != "--", args or ()))
         if self._subparsers is not None:  # what comes after a command is left to the parser of the command
             given = list(itertools.takewhile(lambda argument: argument.startswith("-"), given))

@@ -224,7 +224,7 @@ def remade_tables(
     """Make the environment of a run again, if it has tables; otherwise return a note on why it could not be made."""
     from dmq_fast.results.appraisal import tables_of
 
-    # A report may be about the run of somebody else, whose code must not be executed.
+    # A report may be about a run from another machine, whose code must not be executed.
     if name is None or name.count(":") > 1:
         return None, ["nothing is exact in the certificate, since a report does not run the code of an --env-file"]
     try:

@@ -65,7 +65,7 @@ class Given(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a command line describes, ready to run."""
+    """A run as a command line describes it, ready to start."""
 
     command: str
     subject: Subject

@@ -81,7 +81,7 @@ PROMISES = {
     "finished": "finished: a policy passed its test",
     "ended": "ended: N and R were set by hand, which promises nothing about the policy",
 }
-"""What the statuses of runs that came to their own end mean."""
+"""The meanings of the statuses of runs that came to their own end."""
 
 PRINTED = {"R": "ratio", "eps_r": "eps_r", "ridge": "ridge"}
 """Names of constants in the table, and their keys."""

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def say(message: str) -> None:
-    """Print a line to standard error, if anybody reads it: a message that cannot be printed ends no command."""
+    """Print a line to standard error. A message that cannot be printed does not end the command."""
     write_error(f"{message}\n")
 
 
@@ -48,7 +48,7 @@ def say_where() -> None:
 
 
 def on_terminal() -> bool:
-    """Whether standard error is a terminal; it may have been closed when the program began."""
+    """Return whether standard error is a terminal; it may have been closed when the program began."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -127,7 +127,7 @@ def own_output() -> Iterator[None]:
     keeps in a buffer what it prints until the process ends, and exit handlers print as well.
     """
     given = sys.__stdout__
-    if given is None or sys.stdout is not given:  # closed, or somebody else's
+    if given is None or sys.stdout is not given:  # closed, or replaced by other code
         yield
         return
     given.flush()
@@ -222,7 +222,7 @@ class Signals:
             raise KeyboardInterrupt
 
     def code(self, code: int) -> int:
-        """Return the exit code of the first signal received, or `code` if there was none or that tells of a failure."""
+        """Return the exit code of the first signal received, or `code` if there was none or it is a failure."""
         if not self.received or code not in (FINISHED, OUT_OF_BUDGET, INTERRUPTED):
             return code
         return TERMINATED if self.received[0] == signal.SIGTERM else INTERRUPTED
@@ -242,7 +242,7 @@ class ProgressLine:
         self, text_of: Callable[[Any], str], *, terminal: bool = True, write: Callable[[str], object] | None = None
     ) -> None:
         self.text_of = text_of
-        self.terminal = terminal and os.environ.get("TERM") != "dumb"  # which knows no escape sequences
+        self.terminal = terminal and os.environ.get("TERM") != "dumb"  # which has no escape sequences
         self.write = write or write_error
         self.drawn: float | None = None
 

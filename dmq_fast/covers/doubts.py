@@ -18,7 +18,7 @@ ARBITRARY = "what the returned policy does there is arbitrary"
 
 
 class Verdict(Enum):
-    """What the estimates of a level say about its actions."""
+    """The judgement of the estimates of a level on its actions."""
 
     BLANK = "all estimates are 0"
     ALIKE = "the estimates of all actions are equal"
@@ -80,8 +80,8 @@ def doubts(verdicts: Sequence[Verdict | None]) -> Iterator[str]:
 
     Notes
     -----
-    Where some level tells its actions apart, the levels after the last such one are not among the alike: rewards that
-    come at the end whatever is done there are common, and no reason to doubt.
+    Where the estimates of some level distinguish its actions, the levels after the last such one are not among the
+    alike: rewards that come at the end whatever is done there are common, and no reason to doubt.
     """
     blank = [h for h, verdict in enumerate(verdicts) if verdict is Verdict.BLANK]
     apart = [h for h, verdict in enumerate(verdicts) if verdict is Verdict.TOLD_APART]

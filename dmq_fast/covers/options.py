@@ -27,7 +27,9 @@ INITIAL = ("uniform", "fixed", "given")
 
 @dataclass(frozen=True)
 class Options:
-    """What distinguishes the variants. ``dataclasses.replace(VARIANTS["sound"], memo=True)`` makes options of your own.
+    """Options of Algorithms 1 to 3, which distinguish the variants.
+
+    ``dataclasses.replace(VARIANTS["sound"], memo=True)`` makes options of your own.
 
     Parameters
     ----------

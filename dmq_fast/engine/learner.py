@@ -1,4 +1,4 @@
-"""`Learner`: what the classes `DMQ` and `SelfStopping` share."""
+"""`Learner`: the base class of `DMQ` and `SelfStopping`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["Environment", "Learner", "Seed"]
 LOGGER = logging.getLogger(__name__)
 
 Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
-"""What a learner takes as its environment."""
+"""The environments that a learner takes."""
 
 Seed = int | np.random.SeedSequence | np.random.Generator | Stream | None
-"""What a learner takes as the source of its key."""
+"""The sources of a key that a learner takes."""
 
 
 class Learner(ABC, Generic[R]):
@@ -79,7 +79,7 @@ class Learner(ABC, Generic[R]):
     ) -> R:
         """Run from the beginning to the end, or to a budget; with a journal that exists, continue the run in it.
 
-        No argument changes what the run decides. What `warnings` returns is logged first, at the level WARNING.
+        No argument changes a decision of the run. The texts of `warnings` are logged first, at the level WARNING.
 
         Parameters
         ----------

@@ -146,7 +146,8 @@ class Ledger:
     book : Journal, optional
         Journal of the run, open.
     purposes, phases : sequence of str
-        What trajectories are drawn for, and what the clock tells apart; by default those of Algorithms 1 to 3.
+        Purposes that trajectories are counted by, and phases that the clock distinguishes; by default those of
+        Algorithms 1 to 3.
 
     Attributes
     ----------

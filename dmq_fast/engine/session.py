@@ -1,4 +1,4 @@
-"""What surrounds a run: `Progress`, the resources of one call of `learn`, and `Session`, that call."""
+"""The surroundings of a run: `Progress`, the resources of one call of `learn`, and `Session`, that call."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Resources:
-    """What a call of `learn` gives a run: trajectories, key, limits, workers, journal, and whom to report to."""
+    """The arguments of a call of `learn`, checked: trajectories, key, limits, workers, journal, progress."""
 
     sampler: Sampler
     stream: Stream

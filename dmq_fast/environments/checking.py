@@ -30,7 +30,7 @@ MEMBERS = ("horizon", "n_actions", "dimension", "reset", "features", "step")
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check` found.
+    """The report of `check`.
 
     Attributes
     ----------

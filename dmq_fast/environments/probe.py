@@ -25,7 +25,7 @@ HELD = (
     "norms of features, rewards and their sums were in range",
     "episodes that had ended stayed so, and paid nothing",
 )
-"""What `Probe.run` found in an environment without faults."""
+"""The report of `Probe.run` on an environment without faults."""
 
 # Bytes before and behind every array.
 GUARD = 1 << 15
@@ -39,7 +39,7 @@ ALONE = 8
 SLACK = 1e-9
 
 LOW, HIGH = 0.0, 1.0 - 2.0**-53
-"""The smallest and the largest uniform: a comparison with any chance in between tells them apart."""
+"""The smallest and the largest uniform: a comparison with any chance in between distinguishes them."""
 
 
 class Guarded:
@@ -59,7 +59,7 @@ class Guarded:
 
     @property
     def address(self) -> int:
-        """Where the content begins."""
+        """Address of the content."""
         return self.memory.ctypes.data + self.first
 
     def now(self) -> Array:
@@ -78,7 +78,7 @@ class Guarded:
 
 
 class Results(NamedTuple):
-    """What a call has written: the states after it, and phi, rewards or ended."""
+    """The arrays that a call has written: the states after it, and phi, rewards or ended."""
 
     states: Array
     out: Array
@@ -184,7 +184,7 @@ class Probe:
             return first
         if not self.agree(name, level, first, self.call(name, level, given, behind=HIGH)):
             asked = "reset_uniforms" if name == "reset" else f"{name.removesuffix('s')}_uniforms[{level}]"
-            self.blame(name, level, "uniforms", f"reads more uniforms than it asks for: {asked} is {count}")
+            self.blame(name, level, "uniforms", f"reads more uniforms than it declares: {asked} is {count}")
         if not np.array_equal(first.out, self.call(name, level, given, blank=1).out, equal_nan=True):
             output = PROTOTYPES[name][1][-1]
             self.blame(
@@ -199,7 +199,7 @@ class Probe:
         return first
 
     def uniforms_of(self, name: str, level: int) -> int:
-        """Return the number of uniforms of a trajectory that a function asks for."""
+        """Return the number of uniforms that a function declares for a trajectory."""
         handle = self.env.handle
         counts = {"features": handle.feature_uniforms, "step": handle.step_uniforms}
         return handle.reset_uniforms if name == "reset" else counts[name][level] if name in counts else 0
@@ -211,13 +211,13 @@ class Probe:
             yield {name: array[first:last] for name, array in given.items()}
 
     def agree(self, name: str, level: int, mine: Results, theirs: Results) -> bool:
-        """Whether two results are the same to the learner, up to rounding."""
+        """Return whether two results are the same to the learner, up to rounding."""
         if not close(mine.out, theirs.out):
             return False
         following = level + (name == "step")
         if mine.states.tobytes() == theirs.states.tobytes() or following == self.env.horizon:
             return True
-        # States may differ in padding, or in their last bits; what is seen of them tells.
+        # States may differ in padding, or in their last bits; what is observed of them decides.
         u = self.rng.random((len(mine.states), self.uniforms_of("features", following)))
         for seen in ("features", "ended"):
             if seen in self.functions:
@@ -266,5 +266,5 @@ class Probe:
 
 
 def close(mine: Array, theirs: Array) -> bool:
-    """Whether two arrays are equal up to rounding, and NaN in the same places."""
+    """Return whether two arrays are equal up to rounding, and NaN in the same places."""
     return np.allclose(mine, theirs, rtol=SLACK, atol=SLACK, equal_nan=True)

@@ -50,7 +50,7 @@ class Status:
         The rows of the runs that failed, as `load` returns them.
     working : tuple of Work
         Sweeps under way: ``host``, ``pid``, ``seen`` (when it last sent or stored a run, UTC) and ``running``, a list
-        of (cell, seed). Of a sweep on another machine nobody knows whether it was killed.
+        of (cell, seed). Whether a sweep on another machine was killed is not known here.
     notes : tuple of str
         What could not be found out.
     """
@@ -181,13 +181,13 @@ def cell_status(id: str, cell: Cell | None, state: State, counts: Counter[str]) 
 
 
 def lives(work: Work) -> bool:
-    """Whether the process of a sweep may still be there: on this machine it is known."""
+    """Return whether the process of a sweep may still run; True on another machine, where it cannot be checked."""
     if work.host != socket.gethostname():
         return True
     try:
         os.kill(work.pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it is there, and somebody else's
+    except PermissionError:  # it runs, as another user
         return True
     return True

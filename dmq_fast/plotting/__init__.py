@@ -1,1 +1,1 @@
-"""How every picture is drawn: figures, colours, lines, names. This room knows nothing of runs; it needs matplotlib."""
+"""The style of every picture: figures, colours, lines, names. This room does not import runs; it needs matplotlib."""

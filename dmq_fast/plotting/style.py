@@ -1,4 +1,4 @@
-"""How pictures look: colours, lines and markers of any number of series, text sizes, and names as text.
+"""The look of pictures: colours, lines and markers of any number of series, text sizes, and names as text.
 
 The colours are those of Okabe and Ito and two of Tol's, which colour-blind people can distinguish.
 """

@@ -1,1 +1,1 @@
-"""What comes out of a run: results as plain data, their file format, pictures, comparisons."""
+"""The results of runs as plain data, their file format, pictures and comparisons."""

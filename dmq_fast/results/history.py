@@ -1,4 +1,4 @@
-"""What runs record on the way: every oracle call with the potential at each True, and learning curves."""
+"""The records of runs: every oracle call with the potential at each True, and learning curves."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ LARGEST_LOG = 700.0
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Result:
-    """What the results of all learners have in common. Results are compared by identity.
+    """The fields that the results of all learners have. Results are compared by identity.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Result:
     warnings: tuple[str, ...]
 
     PICTURES: ClassVar[tuple[str, ...]] = ("trajectories", "visits")
-    """What `plot` draws."""
+    """Names of the pictures that `plot` draws."""
 
     @property
     def name(self) -> str:
@@ -157,7 +157,7 @@ class Result:
         return card(type(self).__name__, f"{self.name}{sizes}", entries, notes=self.warnings)
 
     def in_short(self) -> str:
-        """Return what `repr` tells between the number of trajectories and that of the warnings."""
+        """Return the part of `repr` between the number of trajectories and that of the warnings."""
         return ""
 
     def __repr__(self) -> str:

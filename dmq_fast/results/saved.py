@@ -65,7 +65,7 @@ FORMS: dict[str, dict[str, Form]] = {
     },
     "baseline": ANY_RUN | {"algorithm": str},
 }
-"""What the headers hold that the package reads of a result, by kind."""
+"""The entries of headers that the package reads, by kind of result."""
 
 
 def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ def checked(sampler: Sampler) -> Sampler:
 
 
 def resembles_sampler(source: object) -> bool:
-    """Whether an object has the method that every sampler has."""
+    """Return whether an object has the method that every sampler has."""
     return callable(getattr(source, "collect_chunk", None))
 
 

@@ -236,7 +236,7 @@ class Expectations:
         return out
 
     def moments(self, request: Request) -> Moments:
-        """Return n times the expectations that a checked request asks for."""
+        """Return n times the expectations of a checked request."""
         n, d = request.n, self.env.dimension
         grams = self.arithmetic.zeros((len(request.levels), d, d))
         returns = {h: Returns(self.arithmetic.zeros((d,)), self._zero, n) for h in request.returns_from}

@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What a worker does: draw a chunk by a method of the sampler, with a policy and the moments that are wanted."""
+    """A task of a worker: draw a chunk by a method of the sampler, with a policy and the moments that are wanted."""
 
     chunk: Chunk
     method: str
@@ -259,7 +259,7 @@ def draw(given: Sampler | bytes, task: Task, home: int, stop: threading.Event | 
 
 def answer(executor: Executor, future: Future[Any] | None) -> Any:
     """Wait for a chunk and return what was drawn; None stands for a chunk that the executor refused."""
-    if isinstance(executor, Cluster):  # it notices a lost scheduler
+    if isinstance(executor, Cluster):  # it raises an error when the scheduler is lost
         return executor.result(future)
     if future is None:
         raise BrokenExecutor("the executor takes no more work")

@@ -14,7 +14,7 @@ __all__ = ["Request", "check_levels"]
 
 
 class Request(NamedTuple):
-    """What one call asks for; `last` is the last level that matters, -1 if none does."""
+    """The request of one call; `last` is the last level that matters, -1 if none does."""
 
     n: int
     rules: tuple[Rule, ...]

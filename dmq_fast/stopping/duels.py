@@ -74,7 +74,7 @@ class Duels:
         return candidate
 
     def returns_favour_another(self, candidate: Candidate) -> bool:
-        """Whether fits to returns see a loss in the candidate's actions, and a value above its mean return."""
+        """Return whether fits to returns see a loss in the candidate's actions, and a value above its mean return."""
         epsilon, (mean, error) = self.aim.epsilon, candidate.mean_return()
         refits = self.bootstrap.refits(self.bootstrap.generator(), returns=True)
         value = np.median([candidate.predicted(theta) for theta in refits])

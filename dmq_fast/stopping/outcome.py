@@ -21,7 +21,7 @@ CONTRADICTION = "contradiction"
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a self-stopping run returns.
+    """The outcome of a self-stopping run.
 
     Attributes
     ----------

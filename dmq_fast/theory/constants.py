@@ -64,11 +64,11 @@ class Parameters(Constants):
     Examples
     --------
     >>> problem = Parameters.from_theorem(0.1, gamma=0.5, C=1, d=3, H=4, K=2, corrected=True)
-    >>> print(f"{problem.eps_s:.2g} {problem.eps_t:.3g} {problem.n_samples:.3g}")
+    >>> print(f"{problem.eps_s:0.2g} {problem.eps_t:0.3g} {problem.n_samples:0.3g}")
     6.4 0.000625 1.39e+13
     >>> [inequality.name for inequality in problem.check() if not inequality.holds]
     ['regression', 'thresholds, expected']
-    >>> print(f"{problem.largest_epsilon():.3g}")  # so small must epsilon be for the proof to apply
+    >>> print(f"{problem.largest_epsilon():0.3g}")  # so small must epsilon be for the proof to apply
     4.78e-7
     """
 

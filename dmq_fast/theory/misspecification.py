@@ -55,7 +55,7 @@ def misspecified_thresholds(
     Examples
     --------
     >>> eps_s, eps_t = misspecified_thresholds(1e-5, 1e-2, delta=0.01, gap=0.2, n_policies=4)
-    >>> print(f"{eps_s:.4g}, {eps_t:.4g}")
+    >>> print(f"{eps_s:0.4g}, {eps_t:0.4g}")
     0.00402, 0.0081
     """
     eps_s, eps_t, gap = as_positive("eps_s", eps_s), as_positive("eps_t", eps_t), as_positive("gap", gap)
@@ -76,7 +76,7 @@ def largest_misspecification(eps_s: float, eps_t: float, *, gap: float, n_polici
 
     Examples
     --------
-    >>> print(f"{largest_misspecification(1e-5, 1e-2, gap=0.2, n_policies=4):.4g}")
+    >>> print(f"{largest_misspecification(1e-5, 1e-2, gap=0.2, n_policies=4):0.4g}")
     0.01364
     """
     eps_s, eps_t, gap = as_positive("eps_s", eps_s), as_positive("eps_t", eps_t), as_positive("gap", gap)

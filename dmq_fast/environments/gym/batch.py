@@ -387,7 +387,7 @@ class Pool:
 
 
 def is_discrete(space: Any) -> bool:
-    """Whether a space of `observation_space` is Discrete."""
+    """Return whether a space of `observation_space` is Discrete."""
     return hasattr(space, "start") and np.ndim(space.start) == 0
 
 

@@ -235,7 +235,7 @@ INSTEAD = "GymnasiumBatch plays the environment itself (through='step' in a shel
 
 
 def has_table(env: Any) -> bool:
-    """Whether an environment has a transition table that is its own, so that it can be turned into a FiniteMDP.
+    """Return whether an environment has a transition table of its own, from which a FiniteMDP can be made.
 
     Wrappers that may change the environment speak against it, and so does a random step that the table has not.
     """
@@ -243,7 +243,7 @@ def has_table(env: Any) -> bool:
         return False
     try:
         table = _read_table(env)
-    except ValueError:  # a table, but a wrong one: whoever reads it is told
+    except ValueError:  # a table, but a wrong one: reading it raises an error that explains the fault
         return True
     return _disagreement(env, table) is None
 

@@ -99,7 +99,7 @@ def against(
     -----
     A run that did not solve its environment counts as infinity among the episodes, so there is no point where the
     statistic is infinite. An open marker at the largest number of their episodes stands for the unsolved runs. A run
-    that failed counts as unsolved, and is left out of the other quantities. The line of text below the panels says what
+    that failed counts as unsolved, and is left out of the other quantities. The text below the panels describes what
     bands are and what is left out. Where all runs of a panel have the same number K of actions, episodes against the
     horizon have the reference line K^H, about what random exploration needs.
 
@@ -117,7 +117,7 @@ def against(
 
 
 class Layout(NamedTuple):
-    """Where the panels of a figure and the names of their lines stand.
+    """Places of the panels of a figure and of the names of their lines.
 
     Panels with the same lines share a legend. Otherwise the names stand beside the lines.
     """
@@ -240,7 +240,7 @@ def ratio_axis(shown: Panels, numbers: NDArray[np.float64], log_x: bool | None) 
 
 
 def by_ratios(numbers: NDArray[np.float64]) -> bool:
-    """Whether ascending numbers span more than a decade, and their ratios vary less than their differences.
+    """Return whether ascending numbers span more than a decade, and their ratios vary less than their differences.
 
     >>> by_ratios(np.array([5.0, 10, 20, 40, 100])), by_ratios(np.arange(5.0, 105, 5)), by_ratios(np.array([5.0, 20]))
     (True, False, False)
@@ -252,7 +252,7 @@ def by_ratios(numbers: NDArray[np.float64]) -> bool:
 
 
 def spans_a_decade(shown: Panels) -> bool:
-    """Whether losses, episodes or seconds are all positive and span more than a decade."""
+    """Return whether losses, episodes or seconds are all positive and span more than a decade."""
     drawn = [end for point in points_of(shown.panels) for end in (point.interval.middle, point.spent)]
     drawn = [end for end in drawn if math.isfinite(end)]
     return shown.y in ("loss", "seconds", *EPISODES) and bool(drawn) and min(drawn) > 0 and max(drawn) > 10 * min(drawn)

@@ -173,7 +173,7 @@ def as_csv(table: dict[str, list[Any]]) -> bytes:
 
 
 def beyond(values: Iterable[int | None]) -> bool:
-    """Whether some integer does not fit 64 bits."""
+    """Return whether some integer does not fit 64 bits."""
     return any(value is not None and not -(2**63) <= value < 2**63 for value in values)
 
 

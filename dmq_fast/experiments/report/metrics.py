@@ -67,7 +67,7 @@ def is_solved(row: Mapping[str, Any], share: float = GOOD) -> bool:
 
 
 def verdict_on(row: Mapping[str, Any], share: float = GOOD) -> bool | None:
-    """Whether a run solved its environment, by its policy; None if the optimum is unknown."""
+    """Return whether a run solved its environment, by its policy; None if the optimum is unknown."""
     try:
         return is_solved(by_policy(row, share), share)
     except ValueError:
@@ -81,9 +81,9 @@ def check_share(share: float) -> None:
 
 
 def has_curve(row: Mapping[str, Any], *columns: str) -> bool:
-    """Whether a run has a learning curve, with these columns too, and a known optimum, as those of baselines have.
+    """Return whether a run has a learning curve, with these columns too, and a known optimum, as baselines have.
 
-    `algorithms.progress_of` says what such a run has; numbers of episodes beside "learned_at" may be missing.
+    `algorithms.progress_of` describes what such a run has; numbers of episodes beside "learned_at" may be missing.
     """
     details = row.get("details") or {}
     form: dict[str, Form] = {
@@ -136,7 +136,7 @@ def with_episodes(row: Mapping[str, Any], at: int | None) -> Mapping[str, Any]:
 
 
 class Quantity(NamedTuple):
-    """What a figure shows of each run.
+    """A quantity of each run that a figure shows.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a figure of a sweep shows: a quantity against a parameter, as panels of lines of points.
+"""The content of a figure of a sweep: a quantity against a parameter, as panels of lines of points.
 
 Each environment has a panel, or several where it has more than eight lines.
 """
@@ -24,7 +24,7 @@ MOST = 8
 """Largest number of lines of a panel."""
 
 PLACES = {"environment": "environment_parameters", "algorithm": "algorithm_parameters"}
-"""Where rows have parameters, by the prefix that a name may have."""
+"""The entries of rows that hold parameters, by the prefix that a name may have."""
 
 
 class Point(NamedTuple):
@@ -58,7 +58,7 @@ class Panel(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """What a figure shows: a quantity `y` against a parameter `x`, whose values are numbers or `categories`."""
+    """The content of a figure: a quantity `y` against a parameter `x`, whose values are numbers or `categories`."""
 
     x: str
     y: str
@@ -165,7 +165,7 @@ def sort_key(parameters: Mapping[str, Any]) -> list[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of a parameter is a number."""
+    """Return whether a value of a parameter is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -53,7 +53,7 @@ from dmq_fast.samplers import BatchEnvironment, Sampler
 __all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "describe", "find", "parameters_of"]
 
 Environment = FiniteMDP | CompiledEnv | BatchEnvironment | Sampler
-"""What a factory may get as its environment."""
+"""The environments that a factory may get."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Outcome:
     policy : Policy or TablePolicy, optional
         The learned policy; the sweep computes or estimates its value.
     value : float, optional
-        The value of what was learned, if the algorithm knows it and there is no `policy`.
+        The value of what was learned, if the algorithm returns it and there is no `policy`.
     counts, seconds, details : mapping
         Further data that JSON can hold; `seconds` by phase.
     warnings : sequence of str
@@ -269,7 +269,7 @@ REGISTRY: dict[str, Factory] = {
 
 
 def upgraded(name: str, given: Collection[str], variant: object) -> bool:
-    """Whether a table of parameters is one of version 0.2.0 that meant the self-stopping run by "dmq"."""
+    """Return whether a table of parameters is one of version 0.2.0 that meant the self-stopping run by "dmq"."""
     return name == "dmq" and (variant == "adaptive" or bool({"epsilon", "delta", "strict", "p_min"} & set(given)))
 
 

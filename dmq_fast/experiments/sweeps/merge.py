@@ -132,7 +132,7 @@ def check_specs(places: Sequence[Path]) -> None:
 
 
 class Findings:
-    """What a merge has found so far: how many rows it took, and the conflicts."""
+    """The state of a merge: how many rows it took, and the conflicts so far."""
 
     def __init__(self, connection: sqlite3.Connection, out: Path, keep_first: bool) -> None:
         self.connection, self.out, self.keep_first = connection, out, keep_first
@@ -159,7 +159,7 @@ class Findings:
             self.origins[key] = place
 
     def is_better(self, row: dict[str, Any], place: Path) -> bool:
-        """Whether a row is to replace that of the same run; notes a conflict."""
+        """Return whether a row is to replace that of the same run; note a conflict."""
         key = row["cell"], row["seed"]
         query = f"SELECT {', '.join(NAMES)} FROM runs WHERE cell = ? AND seed = ?"
         values = self.connection.execute(query, key).fetchone()

@@ -144,7 +144,7 @@ def within_limit(run: SweepRun) -> dict[str, Any]:
 
 
 class OverdueError(RuntimeError):
-    """A call has not ended within its limit; the message tells where it was."""
+    """A call has not ended within its limit; the message has the place where it was."""
 
 
 def limited(work: Callable[[], T], seconds: float | None, name: str) -> T:

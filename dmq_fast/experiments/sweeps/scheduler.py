@@ -366,7 +366,7 @@ class Sweep:
 
 
 def succeeded(future: Future[Any]) -> bool:
-    """Whether a task has ended without an exception."""
+    """Return whether a task has ended without an exception."""
     return future.done() and not future.cancelled() and future.exception() is None
 
 

@@ -563,7 +563,7 @@ def canonical(value: Any) -> Any:
 
 
 def is_storable(value: Any) -> bool:
-    """Whether a value can be stored as JSON."""
+    """Return whether a value can be stored as JSON."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, list | tuple):
@@ -574,7 +574,7 @@ def is_storable(value: Any) -> bool:
 
 
 def is_integer(value: Any, least: int) -> bool:
-    """Whether a value is an integer >= `least` that SQLite can hold."""
+    """Return whether a value is an integer >= `least` that SQLite can hold."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
 
 

@@ -71,7 +71,7 @@ CREATE TABLE IF NOT EXISTS specs (text TEXT PRIMARY KEY, name TEXT NOT NULL, run
 """
 
 # What sweeps are doing, for `load_state`. A sweep that was killed leaves its rows here. These tables are made when a
-# sweep opens the store, and do not belong to its format: who does not know them need not look at them.
+# sweep opens the store, and are not part of the file format; other versions may ignore them.
 WORK = """
 CREATE TABLE IF NOT EXISTS sweeps (id TEXT PRIMARY KEY, text TEXT NOT NULL, shard TEXT NOT NULL, host TEXT NOT NULL,
     pid INTEGER NOT NULL, seen TEXT NOT NULL);
@@ -289,7 +289,7 @@ def load_specs(directory: str | os.PathLike[str]) -> list[tuple[str, str, int]]:
 
 
 class State(NamedTuple):
-    """What a store holds besides the results of its runs.
+    """The content of a store besides the results of its runs.
 
     Attributes
     ----------
@@ -353,7 +353,7 @@ def load_state(directory: str | os.PathLike[str]) -> State:
 
 
 def is_shard(text: str) -> bool:
-    """Whether a text is I/N with 0 <= I < N, as `Store.note` writes it."""
+    """Return whether a text is I/N with 0 <= I < N, as `Store.note` writes it."""
     numbers = re.fullmatch(r"([0-9]{1,18})/([0-9]{1,18})", text)
     return numbers is not None and int(numbers[1]) < int(numbers[2])
 
@@ -391,7 +391,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     if path.is_dir():
         raise IsADirectoryError(f"{directory} holds no sweep: {FILE} is a directory")
     # A reader needs a file of shared memory beside the write-ahead log. If the directory is read-only and there is no
-    # log, nobody can be writing, and SQLite can read without that file.
+    # log, no process can be writing, and SQLite can read without that file.
     idle = not os.access(directory, os.W_OK) and not path.with_name(f"{FILE}-wal").exists()
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if idle else ''}"
     with naming(path), contextlib.closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as connection:
@@ -411,7 +411,7 @@ FORMS: dict[str, Any] = {"TEXT": str, "INTEGER": int, "REAL": int | float, "JSON
 ROW: dict[str, Form] = {
     name: FORMS[kind.split()[0]] if kind.endswith("NOT NULL") else FORMS[kind] | None for name, kind in COLUMNS.items()
 } | {"n_trajectories": int | float | None, "warnings": list}
-"""What the columns of a row hold; SQLite keeps values of other types, too."""
+"""The types of the columns of a row; SQLite keeps values of other types, too."""
 
 
 def loaded(values: Sequence[Any]) -> dict[str, Any]:
