@@ -184,7 +184,7 @@ class Probe:
             return first
         if not self.agree(name, level, first, self.call(name, level, given, behind=HIGH)):
             asked = "reset_uniforms" if name == "reset" else f"{name.removesuffix('s')}_uniforms[{level}]"
-            self.blame(name, level, "uniforms", f"reads more uniforms than it declares: {asked} is {count}")
+            self.blame(name, level, "uniforms", f"reads more uniforms than it asks for: {asked} is {count}")
         if not np.array_equal(first.out, self.call(name, level, given, blank=1).out, equal_nan=True):
             output = PROTOTYPES[name][1][-1]
             self.blame(
