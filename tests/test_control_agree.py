@@ -71,8 +71,7 @@ every_policy = pytest.mark.parametrize("which", POLICIES)
     ("name", "which"),
     [
         *(("CartPole-v1", which) for which in POLICIES),
-        ("MountainCar-v0", "mixed"),
-        *(pytest.param("MountainCar-v0", which, marks=pytest.mark.slow) for which in POLICIES if which != "mixed"),
+        *(pytest.param("MountainCar-v0", which, marks=pytest.mark.slow) for which in POLICIES),
     ],
 )
 def test_compiled_twins_agree_with_gymnasium(name, which):

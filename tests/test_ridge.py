@@ -423,6 +423,20 @@ def test_a_row_that_was_all_leaves_the_regularization():
     assert everything(ridge.copy()) == everything(ridge)
 
 
+@pytest.mark.parametrize(("size", "afresh"), [(100.0, False), (1000.0, True)])
+def test_a_row_that_is_almost_all_of_its_direction_goes_from_the_sums(size, afresh):
+    """Below a share of 2^-10 that stays, rotations would amplify rounding: U is computed from the Gram matrix."""
+    rows, y = rows_of(3, 200, 0)
+    ridge = fed(3, 1.0, rows, y)
+    ridge.update(size * rows[0], 0.0)
+    assert (1 - ridge.leverage(size * rows[0]) < 2.0**-10) == afresh
+    left = ridge.__reduce__()[2]["left"]
+    ridge.downdate(size * rows[0], 0.0)
+    assert ridge.__reduce__()[2]["left"] == (REFACTOR if afresh else left - 1)
+    v = rows.T @ rows + np.eye(3)
+    assert np.linalg.norm(ridge.factor.T @ ridge.factor - v) <= 4 * EPS * size * size * np.trace(v)
+
+
 def test_rows_that_have_gone_make_room():
     """Rows whose products fill much of the range of float64 come and go, and fit each time."""
     ridge = Ridge(2, 1.0)
