@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import ctypes
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import for_all
+from refusals import refused
 
 from dmq_fast.kernels import Stream, _philox
 
@@ -61,43 +63,27 @@ def drawn(state, sizes):
     return np.concatenate(pieces)
 
 
-@settings(deadline=None, max_examples=150)
-@given(st.tuples(words, words), words, words, st.integers(0, 1100))
+@for_all(key=st.tuples(words, words), call=words, chunk=words, n=st.one_of(st.integers(0, 18), st.integers(0, 1100)))
 def test_uniforms_are_numpys_bit_for_bit(key, call, chunk, n):
     stream = Stream.from_key(key, call, chunk)
     expected = twins.uniforms(key, call, chunk, n)
-    assert stream.uniforms(n).tobytes() == expected.tobytes()
+    assert stream.uniforms(n).dtype == np.float64 and stream.uniforms(n).tobytes() == expected.tobytes()
+    assert stream.uniforms(n).tobytes() == stream.uniforms(1100)[:n].tobytes()
     assert stream.generator().random(n).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("n", [*range(0, 18), 511, 512, 513, 1100])
-def test_every_length_is_a_prefix_of_the_longest(n):
-    stream = Stream(3)
-    assert stream.uniforms(n).tobytes() == stream.uniforms(1100)[:n].tobytes()
-    assert stream.uniforms(n).dtype == np.float64
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(0, 13), min_size=1, max_size=8))
+@for_all(sizes=st.lists(st.integers(0, 13), min_size=1, max_size=8))
 def test_pieces_continue_where_the_last_one_stopped(sizes):
     state = State((1, 2), (0, 0, 5, 4), (0, 0, 0, 0), 4)
     expected = twins.uniforms((1, 2), 4, 5, sum(sizes))
     assert drawn(state, sizes).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize(
-    "counter", [(WORD, 0, 7, 8), (WORD - 1, WORD, 7, 8), (WORD, WORD, WORD, 8), (WORD, WORD, WORD, WORD)]
-)
-def test_the_counter_carries(counter):
-    state = State((9, WORD), counter, (0, 0, 0, 0), 4)
-    expected = twins.philox((9, WORD), counter).random(19)
-    assert drawn(state, [19]).tobytes() == expected.tobytes()
-
-
-def test_uniforms_cover_the_unit_interval():
-    sample = Stream(0).uniforms(100_000)
-    assert 0.0 <= sample.min() < 1e-3 and 1 - 1e-3 < sample.max() < 1.0
-    assert abs(sample.mean() - 0.5) < 5 / np.sqrt(12 * len(sample))
+def test_the_counter_carries():
+    for counter in [(WORD, 0, 7, 8), (WORD - 1, WORD, 7, 8), (WORD, WORD, WORD, 8), (WORD, WORD, WORD, WORD)]:
+        state = State((9, WORD), counter, (0, 0, 0, 0), 4)
+        expected = twins.philox((9, WORD), counter).random(19)
+        assert drawn(state, [19]).tobytes() == expected.tobytes()
 
 
 def test_golden_values():
@@ -106,16 +92,13 @@ def test_golden_values():
     assert [x.hex() for x in stream.uniforms(5).tolist()] == GOLDEN_UNIFORMS
 
 
-@pytest.mark.parametrize("n", [-1, -(2**40)])
-def test_negative_length_is_named(n):
-    with pytest.raises(ValueError, match=r"n: expected a non-negative integer"):
-        Stream(1).uniforms(n)
-
-
 def test_seed_sequence_gives_its_first_two_words():
     sequence = np.random.SeedSequence(5)
     assert Stream(5).key == tuple(sequence.generate_state(2, np.uint64).tolist())
     assert Stream(5) == Stream(np.random.SeedSequence(5)) == Stream(np.int32(5)) == Stream([5])
+    array = np.array([1, 2, 3], dtype=np.uint32)
+    assert Stream(array).key == Stream([1, 2, 3]).key != Stream([1, 2]).key
+    assert Stream().key != Stream(None).key
 
 
 def test_spawned_sequences_give_different_keys():
@@ -132,55 +115,23 @@ def test_generator_gives_128_bits_and_moves_on():
     assert Stream(first).key != expected
 
 
-def test_array_of_words_is_a_seed():
-    words = np.array([1, 2, 3], dtype=np.uint32)
-    assert Stream(words).key == Stream([1, 2, 3]).key != Stream([1, 2]).key
+def test_what_names_no_stream_is_refused():
+    no_seeds = ["text", "123", b"1", 1.5, 1j, object(), np.array([1.5]), np.array([-1]), [-1], np.random.PCG64(1)]
+    table = [(partial(Stream, seed), TypeError, "seed: expected None, a non-negative int") for seed in no_seeds]
+    for seed in (-1, True, False, np.int64(-3), -(2**70)):
+        table.append((partial(Stream, seed), ValueError, "seed: expected a non-negative integer"))
+    for bad in (-1, 2**64, 1.0, "0", None):
+        for name in ("call", "chunk"):
+            for make in (partial(Stream, 1), partial(Stream.from_key, (1, 2)), partial(Stream(1).at, call=0)):
+                text = rf"{name}: expected an integer in \[0, 2\^64\)"
+                table.append((partial(make, **{name: bad}), ValueError, text))
+        table.append((partial(Stream.from_key, (0, bad)), ValueError, r"key\[1\]"))
+    table += [(partial(Stream.from_key, key), ValueError, "key: expected two") for key in ((), (1,), (1, 2, 3))]
+    table += [(partial(Stream(1).uniforms, n), ValueError, "n: expected a non-negative") for n in (-1, -(2**40))]
+    refused(table)
 
 
-def test_no_seed_differs_every_time():
-    assert Stream().key != Stream(None).key
-
-
-@pytest.mark.parametrize(
-    "seed",
-    ["text", "123", b"1", 1.5, 1j, object(), np.array([1.5]), np.array([-1]), [-1], np.random.PCG64(1)],
-)
-def test_what_cannot_seed_is_named(seed):
-    with pytest.raises(TypeError, match=r"seed: expected None, a non-negative int"):
-        Stream(seed)
-
-
-@pytest.mark.parametrize("seed", [-1, True, False, np.int64(-3), -(2**70)])
-def test_negative_and_boolean_seeds_are_named(seed):
-    with pytest.raises(ValueError, match=r"seed: expected a non-negative integer"):
-        Stream(seed)
-
-
-@pytest.mark.parametrize("bad", [-1, 2**64, 1.0, "0", None])
-@pytest.mark.parametrize("name", ["call", "chunk"])
-def test_bad_positions_are_named(name, bad):
-    for make in (
-        lambda **where: Stream(1, **where),
-        lambda **where: Stream.from_key((1, 2), **where),
-        lambda **where: Stream(1).at(**{"call": 0, **where}),
-    ):
-        with pytest.raises(ValueError, match=rf"{name}: expected an integer in \[0, 2\^64\)"):
-            make(**{name: bad})
-
-
-@pytest.mark.parametrize("bad", [-1, 2**64, 1.0, "0", None])
-def test_bad_key_words_are_named(bad):
-    with pytest.raises(ValueError, match=r"key\[1\]"):
-        Stream.from_key((0, bad))
-
-
-@pytest.mark.parametrize("key", [(), (1,), (1, 2, 3)])
-def test_keys_have_two_words(key):
-    with pytest.raises(ValueError, match="key: expected two"):
-        Stream.from_key(key)
-
-
-@given(st.tuples(words, words), words, words)
+@for_all(key=st.tuples(words, words), call=words, chunk=words)
 def test_copies_are_equal_and_hash_alike(key, call, chunk):
     stream = Stream.from_key(key, call, chunk)
     for other in (pickle.loads(pickle.dumps(stream)), copy.deepcopy(stream), stream.at(call, chunk)):

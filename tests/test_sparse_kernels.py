@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import for_all, seeds
+from refusals import refused
 from test_rollout import random_mdp, random_policy, subset
 
 from dmq_fast.kernels import FiniteModel, LevelRows, RowOracle, RowScan, SecondMoment, Stream, as_csr, greedy_actions
@@ -21,9 +24,8 @@ def scattered(rng, n, d, share=0.2):
     return np.where(rng.random((n, d)) < share, rng.normal(size=(n, d)), 0.0)
 
 
-@settings(deadline=None, max_examples=60)
-@given(
-    seed=st.integers(0, 2**32),
+@for_all(
+    seed=seeds,
     n=st.integers(0, 6),
     d=st.integers(1, 9),
     kind=st.sampled_from(FORMATS),
@@ -87,106 +89,89 @@ def pointed(*pointers):
     return array
 
 
-def test_what_is_not_sparse_is_refused():
-    for value in ([[1.0]], np.eye(3), None):
-        with pytest.raises(TypeError, match=rf"^x: expected a SciPy sparse .*, got {type(value).__name__}"):
-            as_csr("x", value, (None, 3))
-    with pytest.raises(ValueError, match=r"^x: expected two dimensions, got shape \(3,\)"):
-        as_csr("x", sp.coo_array(np.ones(3)), (None,))
-
-
-@pytest.mark.parametrize(
-    ("array", "error", "message"),
-    [
+def test_what_is_no_array_of_numbers_is_refused():
+    valid, space = "x: expected a valid sparse array", "coordinates of axis"
+    table = [
         (sp.csr_array(np.eye(2) * 1j), TypeError, "x: expected real numbers, got dtype complex128"),
         (sp.csr_array(np.eye(2, dtype=np.longdouble)), TypeError, "x: expected numbers that fit float64"),
         (sp.csr_array(np.eye(4)), ValueError, r"x: expected shape \(any, 3\), got \(4, 4\)"),
         (sp.coo_array(np.ones(3)), ValueError, r"x: expected shape \(any, 3\), got \(3,\)"),
         (changed(data=[0.5, np.nan, 2.0]), ValueError, r"x: expected finite numbers, got nan at index \(0, 2\)"),
         (changed(data=[0.5, 1.0, -np.inf]), ValueError, r"x: expected finite numbers, got -inf at index \(1, 1\)"),
-        (changed(indices=[0, 3, 1]), ValueError, "x: expected a valid sparse array"),
-        (changed(indices=[0, -1, 1]), ValueError, "x: expected a valid sparse array"),
-        (changed(indptr=[0, 4, 3]), ValueError, "x: expected a valid sparse array"),
+        (changed(indices=[0, 3, 1]), ValueError, valid),
+        (changed(indices=[0, -1, 1]), ValueError, valid),
+        (changed(indptr=[0, 4, 3]), ValueError, valid),
         (changed(indices=[0, 10**6, 1]).T, ValueError, "x: expected"),
-        (
-            moved(0, 0, 10**6),
-            ValueError,
-            r"x: expected a valid sparse array: coordinates of axis 0 are not all in \[0, 2\)",
-        ),
-        (
-            moved(1, 0, -1),
-            ValueError,
-            r"x: expected a valid sparse array: coordinates of axis 1 are not all in \[0, 3\)",
-        ),
-        (pointed(0, 10**6, 0), ValueError, "x: expected a valid sparse array: index pointer values"),
-        (pointed(2**31 - 1, -2, 0), ValueError, "x: expected a valid sparse array: index pointer values"),
-        (
-            lopsided(),
-            ValueError,
-            "x: expected a valid sparse array: a row has lists of columns and of data of different",
-        ),
-        (listed(3), ValueError, "x: expected a valid sparse array"),
-        (listed(-1), ValueError, "x: expected a valid sparse array"),
-    ],
-)
-def test_what_is_no_array_of_numbers_is_refused(array, error, message):
-    with pytest.raises(error, match=message):
-        as_csr("x", array, (None, 3))
-    calls = [
-        lambda: LevelRows.of([np.zeros((1, 3)), array]),
-        lambda: RowOracle(3, 0.5).leverages(array),
-        lambda: RowOracle(3, 0.5).add(array),
-        lambda: RowOracle(3, 0.5).decision(array, 1.0, 2.0),
-        lambda: greedy_actions(array, np.ones((2, 3))),
-        lambda: SecondMoment(3).add_rows(array),
+        (moved(0, 0, 10**6), ValueError, rf"{valid}: {space} 0 are not all in \[0, 2\)"),
+        (moved(1, 0, -1), ValueError, rf"{valid}: {space} 1 are not all in \[0, 3\)"),
+        (pointed(0, 10**6, 0), ValueError, f"{valid}: index pointer values"),
+        (pointed(2**31 - 1, -2, 0), ValueError, f"{valid}: index pointer values"),
+        (lopsided(), ValueError, f"{valid}: a row has lists of columns and of data of different"),
+        (listed(3), ValueError, valid),
+        (listed(-1), ValueError, valid),
     ]
-    for call in calls:
-        with pytest.raises(error):
-            call()
+    refused([(partial(as_csr, "x", array, (None, 3)), error, text) for array, error, text in table])
+    for array, error, _ in table:
+        oracle = RowOracle(3, 0.5)
+        calls = [
+            partial(LevelRows.of, [np.zeros((1, 3)), array]),
+            partial(oracle.leverages, array),
+            partial(oracle.add, array),
+            partial(oracle.decision, array, 1.0, 2.0),
+            partial(greedy_actions, array, np.ones((2, 3))),
+            partial(SecondMoment(3).add_rows, array),
+        ]
+        refused([(call, error, "") for call in calls])
+    words = "^x: expected a SciPy sparse .*, got "
+    dense = [([[1.0]], "list"), (np.eye(3), "ndarray"), (None, "NoneType")]
+    refused([(partial(as_csr, "x", value, (None, 3)), TypeError, words + name) for value, name in dense])
+    vector = partial(as_csr, "x", sp.coo_array(np.ones(3)), (None,))
+    refused([(vector, ValueError, r"^x: expected two dimensions, got shape \(3,\)")])
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize(("n", "d", "n_actions"), [(0, 3, 2), (1, 1, 1), (50, 30, 3), (55, 45, 5)])
-def test_greedy_actions_of_sparse_rows_are_those_of_dense_ones(kind, n, d, n_actions):
-    rng = np.random.default_rng(n)
+@for_all(
+    kind=st.sampled_from(FORMATS), n=st.integers(0, 60), d=st.integers(1, 50), n_actions=st.integers(1, 5), seed=seeds
+)
+def test_greedy_actions_of_sparse_rows_are_those_of_dense_ones(kind, n, d, n_actions, seed):
+    rng = np.random.default_rng(seed)
     features, theta = scattered(rng, n, d), rng.integers(-2, 3, size=(n_actions, d)).astype(float)
     actions, values = greedy_actions(sp.csr_array(features).asformat(kind), theta, return_values=True)
     expected, best = greedy_actions(features, theta, return_values=True)
     assert (actions == expected).all() and (values == best).all() and actions.dtype == np.int64
 
 
-def test_greedy_actions_of_sparse_rows_refuse_what_overflows():
-    with pytest.raises(ValueError, match="score of row 1 is not finite"):
-        greedy_actions(sp.csr_array([[0.0, 1.0], [1e300, 0.0]]), [[1e300, 0.0]])
-    with pytest.raises(ValueError, match="theta: expected finite"):
-        greedy_actions(sp.csr_array([[0.0, 1.0]]), [[0.0, np.nan]])
-    with pytest.raises(ValueError, match=r"theta: expected shape \(any, 2\)"):
-        greedy_actions(sp.csr_array([[0.0, 1.0]]), np.ones((2, 3)))
-    with pytest.raises(ValueError, match="theta: expected shape"):
-        greedy_actions(sp.csr_array([[0.0, 1.0]]), np.ones((0, 2)))
+def test_greedy_actions_of_sparse_rows_refuse_what_overflows_or_does_not_fit():
+    rows, large = sp.csr_array([[0.0, 1.0]]), sp.csr_array([[0.0, 1.0], [1e300, 0.0]])
+    refused(
+        [
+            (lambda: greedy_actions(large, [[1e300, 0.0]]), ValueError, "score of row 1 is not finite"),
+            (lambda: greedy_actions(rows, [[0.0, np.nan]]), ValueError, "theta: expected finite"),
+            (lambda: greedy_actions(rows, np.ones((2, 3))), ValueError, r"theta: expected shape \(any, 2\)"),
+            (lambda: greedy_actions(rows, np.ones((0, 2))), ValueError, "theta: expected shape"),
+        ]
+    )
 
 
-@pytest.mark.parametrize("kind", ["dense", *FORMATS])
-def test_an_oracle_takes_arrays(kind):
+def test_an_oracle_takes_arrays():
     """Leverages of every row, those of zeros and equal ones as well; decisions with n the number of rows."""
     rng = np.random.default_rng(3)
     seen, rows = scattered(rng, 20, 30), scattered(rng, 8, 30)
     rows[2], rows[5] = 0.0, rows[4]
-    convert = (lambda x: x) if kind == "dense" else (lambda x: sp.csr_array(x).asformat(kind))
-    oracle, merged = RowOracle(30, 0.1), RowOracle(30, 0.1)
-    oracle.add(convert(seen), divisor=20)
-    merged.add(LevelRows.of([seen]), divisor=20)
-    np.testing.assert_allclose(oracle.matrix(), seen.T @ seen / 20, atol=1e-15)
     expected = np.einsum("ij,ji->i", rows, np.linalg.solve(seen.T @ seen / 20 + 0.1 * np.eye(30), rows.T))
-    np.testing.assert_allclose(oracle.leverages(convert(rows)), expected, rtol=1e-6, atol=1e-14)
-    for threshold in (0.5, 2.0, 20.0):
-        found = oracle.decision(convert(rows), 1.0, threshold)
-        assert found == merged.decision(LevelRows.of([rows]), 1.0, threshold, n=8)
-    assert oracle.leverages(convert(np.zeros((2, 30)))).tolist() == [0.0, 0.0]
-    with pytest.raises(ValueError, match=r"rows: expected"):
-        oracle.leverages(convert(np.ones((1, 29))))
-    with pytest.raises(ValueError, match="level"):
-        oracle.leverages(convert(rows), 1)
+    merged = RowOracle(30, 0.1)
+    merged.add(LevelRows.of([seen]), divisor=20)
+    for convert in (np.array, *(lambda x, kind=kind: sp.csr_array(x).asformat(kind) for kind in FORMATS)):
+        oracle = RowOracle(30, 0.1)
+        oracle.add(convert(seen), divisor=20)
+        np.testing.assert_allclose(oracle.matrix(), seen.T @ seen / 20, atol=1e-15)
+        np.testing.assert_allclose(oracle.leverages(convert(rows)), expected, rtol=1e-6, atol=1e-14)
+        for threshold in (0.5, 2.0, 20.0):
+            found = oracle.decision(convert(rows), 1.0, threshold)
+            assert found == merged.decision(LevelRows.of([rows]), 1.0, threshold, n=8)
+        assert oracle.leverages(convert(np.zeros((2, 30)))).tolist() == [0.0, 0.0]
+        wide = convert(np.ones((1, 29)))
+        refused([(partial(oracle.leverages, wide), ValueError, "rows: expected")])
+        refused([(partial(oracle.leverages, convert(rows), 1), ValueError, "level")])
 
 
 def test_level_rows_are_those_of_dense_ones():
@@ -202,27 +187,25 @@ def test_level_rows_are_those_of_dense_ones():
 STATE = {"data": [1.0, 2.0], "indices": [0, 2], "indptr": [0, 1, 2], "weights": [1.0, 3.0]}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"indices": [0, 3]}, "state: indices: expected 0 <= index < 3, got 3 at position 1"),
-        ({"indices": [-1, 2]}, "state: indices: expected 0 <= index < 3, got -1"),
-        ({"indices": [0]}, r"state: data: expected shape \(1\), got \(2,\)"),
-        ({"indptr": [0, 10**6, 2]}, "state: indptr: expected numbers that do not decrease"),
-        ({"indptr": [1, 2, 2]}, "state: indptr: expected to start with 0, got 1"),
-        ({"weights": [1.0]}, r"state: weights: expected shape \(2\), got \(1,\)"),
-        ({"weights": [1.0, 0.0]}, "state: weights: expected positive numbers, got 0.0 at index 1"),
-        ({"data": [1.0, np.nan]}, "state: data: expected finite numbers, got nan"),
-    ],
-)
-def test_corrupt_pickles_of_rows_are_refused(change, message):
+def test_corrupt_pickles_of_rows_are_refused():
     make = LevelRows.of([np.ones((1, 1))]).__reduce__()[0]
-    assert (make(1, 3, [map(np.array, STATE.values())]).gram(0) == np.diag([1.0, 0.0, 12.0])).all()
-    with pytest.raises(ValueError, match=rf"^{message}"):
-        make(1, 3, [map(np.array, (STATE | change).values())])
-    for dimension in (0, 2**31):
-        with pytest.raises(ValueError, match=r"^state: dimension"):
-            make(1, dimension, [])
+
+    def restored(**change):
+        return make(1, 3, [map(np.array, (STATE | change).values())])
+
+    assert (restored().gram(0) == np.diag([1.0, 0.0, 12.0])).all()
+    table = [
+        ({"indices": [0, 3]}, "indices: expected 0 <= index < 3, got 3 at position 1"),
+        ({"indices": [-1, 2]}, "indices: expected 0 <= index < 3, got -1"),
+        ({"indices": [0]}, r"data: expected shape \(1\), got \(2,\)"),
+        ({"indptr": [0, 10**6, 2]}, "indptr: expected numbers that do not decrease"),
+        ({"indptr": [1, 2, 2]}, "indptr: expected to start with 0, got 1"),
+        ({"weights": [1.0]}, r"weights: expected shape \(2\), got \(1,\)"),
+        ({"weights": [1.0, 0.0]}, "weights: expected positive numbers, got 0.0 at index 1"),
+        ({"data": [1.0, np.nan]}, "data: expected finite numbers, got nan"),
+    ]
+    refused([(partial(restored, **change), ValueError, f"^state: {message}") for change, message in table])
+    refused([(partial(make, 1, dimension, []), ValueError, "^state: dimension") for dimension in (0, 2**31)])
 
 
 def test_values_and_decisions_share_what_they_expand():
@@ -245,9 +228,8 @@ def test_values_and_decisions_share_what_they_expand():
             np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
-@settings(deadline=None, max_examples=60)
-@given(
-    seed=st.integers(0, 2**32),
+@for_all(
+    seed=seeds,
     horizon=st.integers(1, 4),
     d=st.sampled_from([2, 7, 40]),
     kind=st.sampled_from(["one-hot", "dense", "sparse"]),
@@ -285,37 +267,38 @@ def test_models_refuse_sparse_arrays_that_do_not_fit():
     features = [phi, sp.csr_array(np.eye(1, 3))]
     model = FiniteModel([flat], rewards, features, start, caps)
     assert model.rollout(random_policy(np.random.default_rng(0), model, "f").rules, 3, Stream(0), [1])[0][0, 0, 0] == 3
-    with pytest.raises(ValueError, match=r"transitions: level 0: expected shape \(4, 1\), got \(2, 2\)"):
-        FiniteModel([sp.csr_array(np.ones((2, 2)))], rewards, features, start, caps)
-    with pytest.raises(ValueError, match="features: level 1"):
-        FiniteModel([flat], rewards, [phi, sp.csr_array(np.eye(1, 4))], start, caps)
-    with pytest.raises(ValueError, match="rewards: level 0: expected the shape of the transitions"):
-        FiniteModel([flat], [np.zeros((2, 2, 1)), rewards[1]], features, start, caps)
-    wild = flat.copy()
+    wild, wide = flat.copy(), [phi, sp.csr_array(np.eye(1, 4))]
     wild.indices = np.array([0, 7, 0, 0], np.int32)
-    with pytest.raises(ValueError, match="transitions: level 0: expected a valid sparse array"):
-        FiniteModel([wild], rewards, features, start, caps)
-    with pytest.raises(ValueError, match="expected some next state of every state and action"):
-        FiniteModel([sp.csr_array((4, 1))], rewards, features, start, caps)
+    edges, empty, square = [np.zeros((2, 2, 1)), rewards[1]], sp.csr_array((4, 1)), sp.csr_array(np.ones((2, 2)))
+    table = [
+        ([square], rewards, features, r"transitions: level 0: expected shape \(4, 1\), got \(2, 2\)"),
+        ([flat], rewards, wide, "features: level 1"),
+        ([flat], edges, features, "rewards: level 0: expected the shape of the transitions"),
+        ([wild], rewards, features, "transitions: level 0: expected a valid sparse array"),
+        ([empty], rewards, features, "expected some next state of every state and action"),
+    ]
+    refused([(partial(FiniteModel, *arrays, start, caps), ValueError, message) for *arrays, message in table])
 
 
-@pytest.mark.parametrize(
-    ("kind", "parts", "message"),
-    [
-        ("dia", {"data": np.ones((1, 3))}, r"data \(1, 3\) do not fit the offsets of 2 diagonals"),
-        ("dia", {"data": np.ones(3)}, r"data \(3,\) do not fit"),
-        ("dia", {"offsets": np.arange(9, dtype=np.int32)}, "do not fit the offsets of 9 diagonals"),
-        ("lil", {"rows": np.array([[0, 2**31], [1]], dtype=object)}, "expected columns below 3, got 2147483648"),
-        ("lil", {"rows": np.array([[0, "a"], [1]], dtype=object)}, "expected columns below 3, got 'a'"),
-        ("lil", {"rows": np.array([[0, -1], [1]], dtype=object)}, "expected columns below 3, got -1"),
-        ("csr", {"indptr": np.array([], dtype=np.int32)}, r"index pointer size \(?0\)? should be"),
-        ("coo", {"data": np.ones(2)}, "row, column and data arrays have different lengths"),
-    ],
-)
-def test_diagonals_and_lists_that_were_changed_are_refused(kind, parts, message):
-    array = sp.csr_array(np.array([[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]])).asformat(kind)
-    assert (as_csr("x", array, (2, 3)).toarray() == array.toarray()).all()
-    for name, value in parts.items():
+def test_diagonals_and_lists_that_were_changed_are_refused():
+    def spoiled(kind, name, value):
+        array = sp.csr_array(np.array([[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]])).asformat(kind)
+        assert (as_csr("x", array, (2, 3)).toarray() == array.toarray()).all()
         setattr(array, name, value)
-    with pytest.raises(ValueError, match=f"^x: expected a valid sparse array: .*{message}"):
-        as_csr("x", array, (2, 3))
+        return array
+
+    def lists(column):
+        return np.array([[0, column], [1]], dtype=object)
+
+    table = [
+        (spoiled("dia", "data", np.ones((1, 3))), r"data \(1, 3\) do not fit the offsets of 2 diagonals"),
+        (spoiled("dia", "data", np.ones(3)), r"data \(3,\) do not fit"),
+        (spoiled("dia", "offsets", np.arange(9, dtype=np.int32)), "do not fit the offsets of 9 diagonals"),
+        (spoiled("lil", "rows", lists(2**31)), "expected columns below 3, got 2147483648"),
+        (spoiled("lil", "rows", lists("a")), "expected columns below 3, got 'a'"),
+        (spoiled("lil", "rows", lists(-1)), "expected columns below 3, got -1"),
+        (spoiled("csr", "indptr", np.array([], dtype=np.int32)), r"index pointer size \(?0\)? should be"),
+        (spoiled("coo", "data", np.ones(2)), "row, column and data arrays have different lengths"),
+    ]
+    valid = "^x: expected a valid sparse array: .*"
+    refused([(partial(as_csr, "x", array, (2, 3)), ValueError, valid + message) for array, message in table])
