@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import for_all, seeds
+from refusals import refused
 
 from dmq_fast import Policy, Stream
 from dmq_fast.environments import REGISTRY, cart_pole, describe, make, mountain_car
@@ -62,13 +64,8 @@ def test_what_it_says_about_itself(name):
     assert (env.reward_shift, env.reward_scale) == (shift, 1 / 40)
     assert set(env.step_uniforms) == set(env.feature_uniforms) == {0}
     assert env.n_actions == {"MountainCar-v0": 3, "CartPole-v1": 2}[name]
-
-
-@cases
-@pytest.mark.parametrize("horizon", [0, -1])
-def test_a_horizon_that_makes_no_sense_is_refused(name, horizon):
-    with pytest.raises(ValueError, match="environment: horizon: expected an integer in"):
-        handle_of(name, horizon)
+    message = "environment: horizon: expected an integer in"
+    refused([(partial(handle_of, name, horizon), ValueError, message) for horizon in (0, -1)])
 
 
 @cases
@@ -146,17 +143,10 @@ def test_starts_are_those_of_gymnasium_for_its_uniforms(name):
         assert ended[0] == 0
 
 
-@cases
-@given(data=st.data())
-@settings(max_examples=30, deadline=None)
-def test_rows_do_not_know_of_each_other(name, data):
-    env, dtype = handle_of(name)
-    n = data.draw(st.integers(0, 9))
-    unit = st.floats(0, 1, exclude_max=True)
-    u = np.array(data.draw(st.lists(unit, min_size=n * env.reset_uniforms, max_size=n * env.reset_uniforms)))
-    u = u.reshape(n, env.reset_uniforms)
-    plans = data.draw(st.lists(st.integers(0, env.n_actions - 1), min_size=20 * n, max_size=20 * n))
-    plans = np.array(plans, dtype=np.int64).reshape(20, n)
+@for_all(name=st.sampled_from(sorted(CASES)), n=st.integers(0, 9), seed=seeds)
+def test_rows_do_not_depend_on_each_other(name, n, seed):
+    (env, dtype), rng = handle_of(name), np.random.default_rng(seed)
+    u, plans = rng.random((n, env.reset_uniforms)), rng.integers(env.n_actions, size=(20, n))
     together, alone = env.reset(u), [env.reset(row[None]) for row in u]
     for level, actions in enumerate(plans):
         rewards = env.step(level, together, actions)
@@ -174,54 +164,46 @@ def test_an_environment_outlives_its_name():
 # The factories
 
 
-@pytest.mark.parametrize("name", ["mountain-car", "cart-pole"])
-def test_parameters_are_recorded_and_give_the_environment_again(name):
-    env = make(name)
-    assert env.name == name
-    recorded = json.loads(json.dumps(env.parameters))
-    assert set(recorded) == {parameter.name for parameter in describe()[name]}
-    again = REGISTRY[name](**recorded)
-    assert again.parameters == env.parameters
-    assert (again.horizon, again.n_actions, again.dimension) == (env.horizon, env.n_actions, env.dimension)
+def test_parameters_are_recorded_and_give_the_environment_again():
+    for name in ("mountain-car", "cart-pole"):
+        env = make(name)
+        assert env.name == name
+        recorded = json.loads(json.dumps(env.parameters))
+        assert set(recorded) == {parameter.name for parameter in describe()[name]}
+        again = REGISTRY[name](**recorded)
+        assert again.parameters == env.parameters
+        assert (again.horizon, again.n_actions, again.dimension) == (env.horizon, env.n_actions, env.dimension)
 
 
-@pytest.mark.parametrize(
-    ("features", "order", "dimensions"),
-    [
+def test_kinds_of_features():
+    for features, order, dimensions in [
         ("fourier", None, (16, 81)),
         ("fourier", 1, (4, 16)),
         ("tiles", None, (324, 324)),
         ("tiles", 3, (64, 1024)),
         ("rbf", None, (25, 81)),
         ("rbf", 1, (1, 1)),
-    ],
-)
-def test_kinds_of_features(features, order, dimensions):
-    assert tuple(make(features=features, order=order).dimension for make in (mountain_car, cart_pole)) == dimensions
-
-
-def test_a_feature_map_may_be_given():
+    ]:
+        assert mountain_car(features=features, order=order).dimension == dimensions[0]
+        assert cart_pole(features=features, order=order).dimension == dimensions[1]
     env = cart_pole(30, Fourier([-1] * 4, [1] * 4, 2))
     assert env.dimension == 81 and env.parameters["order"] is None
     assert env.original_value(0.5) == pytest.approx(15.0)
     assert mountain_car(100).original_value(0.25) == pytest.approx(-75.0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
+def test_bad_arguments_are_refused():
+    plane = Fourier([0, 0], [1, 1], 1)
+    table = [
         ({"horizon": 0}, ValueError, "horizon: expected an integer >= 1"),
         ({"horizon": 2.5}, TypeError, "horizon: expected an integer"),
         ({"features": "waves"}, ValueError, "features: expected one of fourier, tiles, rbf, got 'waves'"),
         ({"order": 0}, ValueError, "order: expected an integer >= 1"),
         ({"order": 64}, ValueError, "order: expected at most 4,096 features"),
-        ({"features": Fourier([0, 0], [1, 1], 1), "order": 3}, ValueError, "order: expected none beside a feature map"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, error, words):
+        ({"features": plane, "order": 3}, ValueError, "order: expected none beside a feature map"),
+    ]
     for factory in (mountain_car, cart_pole):
-        with pytest.raises(error, match=words):
-            factory(**arguments)
+        refused([(partial(factory, **arguments), error, words) for arguments, error, words in table])
 
 
 @pytest.mark.parametrize("horizon", [200, 230])
