@@ -39,7 +39,7 @@ def assert_it_works(project, site):
     assert report.startswith(name) and "its factory makes it again" in report and "wrong" not in report
     options = ["--make", "horizon=4", "--n-samples", "50"]
     learned = python("-m", "dmq_fast", "run", "--env-file", f"{name}.py:make_env", *options, site=site, cwd=project)
-    assert "H = 4, K = 2, d = 2" in learned and "finished" in learned
+    assert "H = 4, K = 2, d = 2" in learned and "N = 50" in learned
     tests = python("-m", "pytest", "-q", "-p", "no:cacheprovider", site=site, cwd=project)
     assert "2 passed" in tests
 
