@@ -230,6 +230,9 @@ def test_exact_runs_in_any_arithmetic(run, given, arithmetic):
     assert summary["counts"] == result.counts and summary["n_trajectories"] == result.n_trajectories
     shown = {"rational": "exact, rational", "60": "exact, 60 digits"}[given]
     assert f"sampler               {shown}\n" in run("run", "lock", "--horizon", 3, *options)[1]
+    # Options of one's own keep the mixture that extended precision needs.
+    paper = json.loads(run("run", "lock", "--horizon", 3, *options, "--variant", "paper", "--memo", "--json")[1])
+    assert paper["options"]["mixture"] == "stratified" and paper["options"]["memo"]
 
 
 def test_a_run_in_extended_precision_is_saved_and_resumed_without_a_journal(run, tmp_path):
