@@ -177,10 +177,11 @@ def surroundings(env, seed):
 
 
 def sleepy(env, seed, *, directory, seconds=600.0):
-    """Leaves its process id in `directory` and sleeps."""
+    """Leaves its process id in `directory` and sleeps, for some seconds or for none."""
 
     def learn(env, budget):
-        Path(directory, f"{os.getpid()}").touch()
+        if seconds:
+            Path(directory, f"{os.getpid()}").touch()
         time.sleep(seconds)
         return uniform(env)
 
