@@ -258,6 +258,15 @@ def test_an_optimistic_action_has_the_largest_w_then_the_largest_leverage():
         assert planner.choose(h, new, 0.6, 0.0) == np.flatnonzero(score >= score.max() - 1e-9)[0]
 
 
+def test_what_an_episode_has_earned_leaves_less_to_hope_for():
+    """Action 0 pays .6; 5 visits of the other, which paid nothing, leave a chance of .61 for all that is left."""
+    planner = OptimisticPlanner(1, 2, 1, RIDGE, LOG_CONFIDENCE)
+    for i in range(105):
+        planner.add([[1.0]], np.array([int(i < 5)]), [0.0 if i < 5 else 0.6])
+    planner.plan(0.05)
+    assert planner.choose(0, [1.0], 0.0, 0.5) == 1 and planner.choose(0, [1.0], 0.5, 0.5) == 0
+
+
 def test_zeros_of_both_signs_are_one_row():
     planner = OptimisticPlanner(1, 1, 2, RIDGE, LOG_CONFIDENCE)
     planner.add([[0.0, 1.0]], np.array([0]), [0.0])
