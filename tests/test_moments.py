@@ -287,6 +287,8 @@ def test_sums_fill_the_range_and_no_more(add):
     assert (moment.matrix == before).all() and moment.n == count
     with pytest.raises(ValueError, match="overflows float64; rescale"):
         moment_of([[1e155]])
+    with pytest.raises(ValueError, match="overflows float64; rescale"):
+        moment_of([[10.0]], [1e308])  # the weight alone takes it out of range
 
 
 def copies(moment):
