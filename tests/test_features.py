@@ -373,44 +373,6 @@ def test_every_layout_gives_the_same_features_and_what_is_not_a_number_is_named(
         refuses(misfits(phi, ("x", np.ones((2, phi.inputs)), ((2, phi.inputs + 1), (1, 2, phi.inputs)))))
 
 
-def test_neighbours_share_tiles():
-    """A step of 1/tilings of a tile changes one tiling of a coordinate; a step of a tile changes all."""
-    phi = TileCoding([0, 0], [8, 8], 8, 16)
-    middle = np.array([3 + 1 / 32, 4 + 1 / 32])
-    for i in range(2):
-        for steps in range(17):
-            x = middle.copy()
-            x[i] += steps / 16
-            assert 16 * (phi(middle) @ phi(x)) == pytest.approx(16 - steps)
-    diagonal = [16 * (phi(middle) @ phi(middle + s / 16)) for s in range(17)]
-    assert diagonal[0] == pytest.approx(16) and diagonal[-1] == pytest.approx(0) and np.all(np.diff(diagonal) <= 0)
-
-
-def test_displacements_are_those_of_the_book():
-    """Tiling t of coordinate i begins a tile at (1 - (t (2i + 1) mod n) / n), no two tilings at the same place."""
-    n = 8
-    phi = TileCoding([0, 0], [1, 1], 1, n)
-    for i in range(2):
-        x = np.zeros((n, 2))
-        x[:, i] = (np.arange(n) + 0.5) / n
-        tiles = phi.sparse(x)[0] - 4 * np.arange(n)
-        crossed = tiles // (2 if i == 0 else 1) % 2
-        moved = np.arange(n) * (2 * i + 1) % n
-        assert np.array_equal(crossed, (x[:, i : i + 1] + moved / n) >= 1)
-
-
-def test_random_fourier_approximates_the_gaussian_kernel():
-    """The mean of d/2 cosines of variance at most 1/2: by Bernstein's inequality one of 30 such means is more than 6
-    standard deviations off in fewer than 3 of a million draws."""
-    d, rng, width = 20_000, np.random.default_rng(5), [0.5, 1.0, 2.0]
-    phi = RandomFourier(3, d, width, rng=6)
-    x, y = rng.normal(size=(2, 30, 3))
-    exact = np.exp(-((((x - y) / width) ** 2).sum(axis=1)) / 2)
-    assert np.ptp(exact) > 0.2
-    deviation = np.sqrt(0.5 / (d / 2))
-    np.testing.assert_allclose((phi(x) * phi(y)).sum(axis=1), exact, rtol=0, atol=6 * deviation)
-
-
 def test_frequencies_are_numpys():
     drawn = np.random.default_rng(11).standard_normal((4, 2)) / [0.5, 2.0]
     for rng in (11, np.random.default_rng(11), np.random.SeedSequence(11)):
