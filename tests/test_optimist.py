@@ -267,6 +267,13 @@ def test_what_an_episode_has_earned_leaves_less_to_hope_for():
     assert planner.choose(0, [1.0], 0.0, 0.5) == 1 and planner.choose(0, [1.0], 0.5, 0.5) == 0
 
 
+def test_the_residual_is_that_of_the_reward_farthest_from_the_fit():
+    planner = OptimisticPlanner(1, 1, 1, RIDGE, LOG_CONFIDENCE)
+    for reward in (0.8, 0.8, 0.0, 0.8):
+        planner.add([[1.0]], np.array([0]), [reward])
+    assert planner.plan(0.5)[1] == pytest.approx(0.6, abs=1e-3)
+
+
 def test_zeros_of_both_signs_are_one_row():
     planner = OptimisticPlanner(1, 1, 2, RIDGE, LOG_CONFIDENCE)
     planner.add([[0.0, 1.0]], np.array([0]), [0.0])
