@@ -224,6 +224,11 @@ def test_sums_stop_before_they_overflow():
         for _ in range(1000):
             arms.update(0, [1e153], 1e153)
     assert 1 < arms.n[0] < 1000 and arms.theta[0] == pytest.approx(1.0)
+    arms = RidgeArms(1, 1, 1.0)
+    with pytest.raises(ValueError, match=r"^phi, y: a sum of products is out of the range"):
+        for _ in range(100):
+            arms.update(0, [1e-3], 1e307)
+    assert 1 <= arms.n[0] < 100
     arms = RidgeArms(1, 1, 1e-300)
     arms.update(0, [1e-150], 1e300)
     with pytest.raises(ValueError, match=r"^theta: an estimate is out of the range"):

@@ -100,6 +100,9 @@ class Sums:
         allowed = tolerance * d * self.largest
         assert ridge.n == self.n and ridge.regularization == pytest.approx(self.regularization, rel=1e-12)
         assert np.linalg.norm(factor.T @ factor - v) <= allowed and (np.tril(factor, -1) == 0).all()
+        # The bounds that decide whether the Gram matrix may be used.
+        state = ridge.__reduce__()[2]
+        assert state["trace"] >= np.trace(v) * (1 - 1e-12) and state["least"] <= np.linalg.eigvalsh(v)[0] + allowed
         norm = np.linalg.norm(theta)
         assert np.linalg.norm(v @ theta - self.moment) <= allowed * norm + tolerance * d * self.reach
         np.testing.assert_allclose(ridge.gram, self.gram, rtol=0, atol=allowed)
