@@ -468,7 +468,9 @@ def test_ocp(seed, dimension):
 # Facts of the literature ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("horizon", "published"), [(5, 700), (20, 2900)])
+@pytest.mark.parametrize(
+    ("horizon", "published"), [(5, 700), (20, 2900), pytest.param(10, 1300, marks=pytest.mark.slow)]
+)
 def test_ucb_q_solves_locks_as_fast_as_published(horizon, published):
     # Du et al. (2019, arXiv 1901.09018) with their authors' code: medians of the first multiple of 100 episodes whose
     # running mean exceeds 1/4.
@@ -489,7 +491,7 @@ def solved_at(algorithm, env, n_episodes, seed, **parameters):
     return good[0] if good.size else np.inf
 
 
-@pytest.mark.parametrize("size", [20, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [20, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 50))])
 def test_optimism_in_steps_solves_the_deep_sea_in_twice_its_depth(size):
     # As many episodes as there are pairs of a level and an action.
     for seed in range(2):
