@@ -42,6 +42,15 @@ def test_results_are_those_of_the_same_run_now_and_journals_go_on(tmp_path, name
         np.testing.assert_array_equal(old.stopping["largest_v"], now.stopping["largest_v"])
 
 
+def test_a_journal_has_no_record_where_a_remembered_answer_is_certain(tmp_path):
+    lock = dmq.environments.combination_lock(horizon=4, n_actions=2, rng=0)
+    learner = dmq.DMQ(lock, n_samples=5, variant="frugal", rng=1)
+    shutil.copy(OLD / "frugal.journal", tmp_path / "journal")
+    resumed, undisturbed = learner.learn(journal=tmp_path / "journal"), learner.learn()
+    assert resumed.theta.tobytes() == undisturbed.theta.tobytes()
+    assert (resumed.history, resumed.counts) == (undisturbed.history, undisturbed.counts)
+
+
 def test_a_saved_run_is_resumed_by_the_command_of_its_learner(run, tmp_path):
     def saved(arguments):
         command = {"format": 1, "dmq_fast": "0.2.0", "environment": "lock", "arguments": arguments.split()}

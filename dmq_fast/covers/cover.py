@@ -83,6 +83,10 @@ class CoverMoments:
         """Return whether S of a level has changed since a time."""
         return self._changed[level] > since
 
+    def latest(self, levels: range) -> int:
+        """Return the time of the last change of S at some levels."""
+        return max(self._changed[levels.start : levels.stop])
+
     def runs(self, top: int, bottom: int, since: int) -> list[tuple[int, int]]:
         """Return the runs of consecutive levels, top to bottom, whose S changed since a time; all before time 0."""
         if since < 0:

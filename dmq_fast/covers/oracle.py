@@ -62,6 +62,9 @@ class Oracle:
         """
         began, certain = cover_moments.time, True
         top, bottom = levels[-1], levels[0]
+        if cover_moments.latest(levels) <= batch.refuted:  # every answer is False still, so nothing is asked
+            self.history.append(batch.call, *source, top, bottom, False, NONE)
+            return
         while top >= bottom:
             scan: Scan = self.ledger.answer(scan_of(top, bottom), self._scan, cover_moments, batch, top, bottom)
             shift = scan.found >= 0
