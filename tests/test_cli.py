@@ -465,7 +465,7 @@ def test_algorithms_are_described_with_every_parameter_that_a_sweep_takes(run):
     assert "(default 1000)" in run("algorithms", "rlsvi")[1]
     assert run("algorithms", "obstinate:sleepy")[1].splitlines() == [
         "obstinate:sleepy",
-        "Leaves its process id in `directory` and sleeps.",
+        "Leaves its process id in `directory` and sleeps, for some seconds or for none.",
         "  directory       (required)",
         "  seconds         (default 600.0)",
     ]
