@@ -299,6 +299,14 @@ def test_leverages_stay_right_over_thousands_of_updates(n_actions, options):
     compare_least_squares(small_linear_mdp(5, 2, n_actions), "confident", 1.0, 0.5, 1030, **options)
 
 
+def test_equal_observations_are_kept_once():
+    learner = LeastSquaresLearner(episode_of(linear_mdp(3, 60, 2, 2, rng=0)), "uniform", 1.0, 0.0)
+    learner.run(np.zeros(3000))
+    first, *others = learner.n_observations
+    assert first == 0
+    assert all(50 < n <= 60 for n in others)
+
+
 def test_rewards_by_edge_and_shrinking_levels():
     rng = np.random.default_rng(2)
     for _ in range(5):
@@ -654,11 +662,12 @@ def test_an_interrupted_run_keeps_what_it_has(algorithm):
 
 def test_environments_without_tables_are_valued_by_rollouts():
     env = mountain_car(10, "fourier", 1)
-    result = RLSVI(env, n_episodes=20, checkpoints=[5], n_evaluation=64, rng=0).learn()
-    assert result.counts["evaluation_trajectories"] == 128
-    stream = Stream.from_key(result.key, call=2**63 + 1)
-    assert result.value == RolloutSampler(env).evaluate(result.policy, 64, stream=stream).value
-    assert "evaluation" in result.seconds
+    for algorithm in (UniformLeastSquares, LinearQ, RLSVI, LSVIUCB):
+        result = algorithm(env, n_episodes=20, checkpoints=[5], n_evaluation=64, rng=0).learn()
+        assert result.counts["evaluation_trajectories"] == 128
+        stream = Stream.from_key(result.key, call=2**63 + 1)
+        assert result.value == RolloutSampler(env).evaluate(result.policy, 64, stream=stream).value
+        assert "evaluation" in result.seconds
 
 
 @pytest.mark.parametrize("algorithm", [UCBQ, DelayedQ])
