@@ -9,6 +9,7 @@ import pytest
 import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 seeds = st.integers(0, 2**32)
 
@@ -30,16 +31,8 @@ def for_all(quick=40, slow=2000, **strategies):
 
 
 def refuses(table, state=lambda: None):
-    """Check that every call of a table raises its error with its text, and leaves what `state` returns as it was.
-
-    A row is (type of the error, pattern of its text, function, *arguments).
-    """
-    before = state()
-    for i, (error, text, call, *arguments) in enumerate(table):
-        with pytest.raises(error, match=text) as caught:
-            call(*arguments)
-        assert type(caught.value) is error, (i, text, caught.value)
-        assert state() == before, (i, text)
+    """Check a table with `refused`, whose rows are (exception, pattern, function, *arguments)."""
+    refused([(functools.partial(call, *arguments), error, text) for error, text, call, *arguments in table], state)
 
 
 def misfits(call, *arguments):

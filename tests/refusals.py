@@ -3,12 +3,12 @@
 import re
 
 
-def refused(table):
+def refused(table, state=lambda: None):
     """Assert that each call of a table of (call, exception, pattern) raises this exception, with such a message.
 
-    Exceptions of a subclass count, as for `pytest.raises`.
+    Exceptions of a subclass count, as for `pytest.raises`. What `state` returns must stay as it was.
     """
-    wrong = []
+    wrong, before = [], state()
     for row, (call, error, pattern) in enumerate(table):
         try:
             answer = call()
@@ -17,4 +17,6 @@ def refused(table):
                 wrong.append(f"row {row}: expected {pattern!r}, got {type(caught).__name__}: {caught}")
         else:
             wrong.append(f"row {row}: expected {pattern!r}, got {answer!r} without an exception")
+        if state() != before:
+            wrong.append(f"row {row}: the refusal {pattern!r} changed what was there")
     assert not wrong, "\n".join(wrong)
