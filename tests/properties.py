@@ -14,7 +14,7 @@ from refusals import refused
 seeds = st.integers(0, 2**32)
 
 
-def for_all(quick=40, slow=2000, **strategies):
+def for_all(quick=40, slow=500, **strategies):
     """Run a test with `quick` drawn examples, and with `slow` of them under ``-m slow``."""
 
     def wrap(test):

@@ -110,7 +110,7 @@ def subset(rng, horizon):
     start=st.sampled_from(["one state", "random"]),
     n=st.sampled_from([0, 1, 511, 512, 513, 1500]),
     quick=100,
-    slow=3000,
+    slow=500,
 )
 def test_kernel_follows_the_twin(seed, horizon, largest, n_actions, d, kind, shared, caps, start, n):
     rng = np.random.default_rng(seed)
