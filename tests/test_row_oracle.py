@@ -95,7 +95,7 @@ def test_no_answer_is_wrong(kind, eps_r):
     """Against exact arithmetic, near the threshold and far from it, unless they are flagged; quick ones never are."""
     rng = np.random.default_rng([KINDS.index(kind), int(-np.log10(eps_r))])
     quick = settled = 0
-    for _ in range(20):
+    for _ in range(25):
         d, n = int(rng.integers(1, 9)), int(rng.integers(1, 7))
         oracle = covered(rng, kind, d, int(rng.integers(0, 9)), eps_r)
         weights = rng.integers(1, 4, size=n)
