@@ -163,6 +163,8 @@ cdef inline void gather(const Factor* factor, const double* x, double scale, dou
 # u (n, n) <- root I.
 cdef inline void diagonal(double* u, double root, Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t i
+    if n == 0:  # u may be NULL, which memset does not take
+        return
     memset(u, 0, n * n * sizeof(double))
     for i in range(n):
         u[i * n + i] = root
