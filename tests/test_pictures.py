@@ -59,14 +59,6 @@ def texts(figure):
     return [text for text in found if text]
 
 
-def line_with(axes, marker, colour):
-    return [
-        line
-        for line in axes.lines
-        if line.get_marker() == marker and line.get_color() == colour and line.get_linestyle() != "None"
-    ]
-
-
 def every_picture(swim, result):
     t = np.linspace(0, 1000, 50)
     rows = [row(h, 10 * h * (seed + 1), algorithm=a) for h in (2, 4) for seed in range(3) for a in ("dmq", "other")]
