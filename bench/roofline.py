@@ -41,7 +41,7 @@ def main() -> None:
     """Print the table."""
     heading(("path", "unit", "ns a unit", "bound", "ns a unit", "share"))
     for path in paths():
-        methods = [oracle_bench.Method(path.name, "", None, call, lambda _: True) for call in (path.call, path.floor)]
+        methods = [oracle_bench.Method(path.name, "", call, lambda _: True) for call in (path.call, path.floor)]
         ours, bound = (min(times) * 1e9 / path.size for times in oracle_bench.interleaved(methods, ROUNDS, 0))
         line((path.name, path.unit, f"{ours:.3g}", path.bound, f"{bound:.3g}", f"{bound / ours:.2f}"))
 

@@ -56,7 +56,7 @@ def test_blocks(benchmark, d):
     }
     expected = rows.T @ rows
     methods = [
-        oracle_bench.Method(name, oracle_bench.OURS, None, add, lambda _, total=total: np.allclose(total(), expected))
+        oracle_bench.Method(name, oracle_bench.OURS, add, lambda _, total=total: np.allclose(total(), expected))
         for name, (add, total) in candidates.items()
     ]
     benchmark.group = "moments, all in turn"
@@ -84,10 +84,8 @@ def test_rows_that_are_mostly_zeros(benchmark, d):
         return lambda _: bool((moment.matrix == expected).all())
 
     methods = [
-        oracle_bench.Method(
-            "add_indices", oracle_bench.OURS, None, lambda: by_index.add_indices(indices), once(by_index)
-        ),
-        oracle_bench.Method("add_csr", oracle_bench.OURS, None, lambda: by_csr.add_rows(one_hot), once(by_csr)),
+        oracle_bench.Method("add_indices", oracle_bench.OURS, lambda: by_index.add_indices(indices), once(by_index)),
+        oracle_bench.Method("add_csr", oracle_bench.OURS, lambda: by_csr.add_rows(one_hot), once(by_csr)),
     ]
     benchmark.group = "moments of sparse rows, in turn"
 

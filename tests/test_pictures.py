@@ -76,7 +76,6 @@ def every_picture(swim, result):
     }
 
 
-@pytest.mark.filterwarnings("ignore:noisy machine")
 @pytest.mark.parametrize(
     ("form", "magic"),
     [

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
-from dmq_fast.cli.files import claim_file, write_text
+from dmq_fast.cli.files import claim_file, write_bytes, write_text
 from dmq_fast.cli.options import HelpFormatter, command_parser, positive_integer
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 __all__ = ["bench"]
 
 LARGEST_DIMENSION = 4096
+
+FORMATS = (".png", ".pdf", ".svg")
 
 
 def bench(arguments: Sequence[str]) -> int:
@@ -44,8 +47,7 @@ def bench(arguments: Sequence[str]) -> int:
     oracle.add_argument(
         "--plot", type=Path, metavar="FILE", help="plot the times to a .png, .pdf or .svg file; needs matplotlib"
     )
-    options = parser.parse_args(arguments)
-    return bench_oracle(options.d, options.n, options.json, options.plot)
+    return bench_oracle(parser.parse_args(arguments))
 
 
 def dimension_list(text: str) -> list[int]:
@@ -56,20 +58,22 @@ def dimension_list(text: str) -> list[int]:
     return sorted(set(dimensions))
 
 
-def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | None, plot: Path | None) -> int:
+def bench_oracle(options: Namespace) -> int:
     """Run ``dmq-fast bench oracle``."""
+    saved = None if options.json in (None, "-") else Path(options.json)
     try:
-        if plot is not None:
-            if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-                raise ValueError(f"--plot: expected a file that ends in .png, .pdf or .svg, got {plot}")
+        if options.plot is not None:
+            if options.plot.suffix.lower() not in FORMATS:
+                raise ValueError(f"--plot: expected a file that ends in .png, .pdf or .svg, got {options.plot}")
             if importlib.util.find_spec("matplotlib") is None:
                 raise ImportError('--plot needs matplotlib: pip install "dmq-fast[plot]"')
-        for option, path in (("--json", Path(json_file) if json_file not in (None, "-") else None), ("--plot", plot)):
+        for option, path in (("--json", saved), ("--plot", options.plot)):
             if path is not None:
                 claim_file(option, path)
     except (ValueError, ImportError, OSError) as error:
         return usage_error(f"bench oracle: {told(error)}")
 
+    from dmq_fast.cli.figures import rendered
     from dmq_fast.experiments import oracle_bench
 
     code = FINISHED
@@ -79,41 +83,34 @@ def bench_oracle(dimensions: list[int] | None, rounds: int, json_file: str | Non
         code = show("bench oracle", measurement_table(rows) + "\n", code)
         signals.check()
 
+    progress = None if options.json == "-" else show_rows
     with signals.held():
         result = signals.attempt(
-            lambda: oracle_bench.measure(
-                dimensions or oracle_bench.DIMENSIONS, rounds, progress=None if json_file == "-" else show_rows
-            )
+            lambda: oracle_bench.measure(options.d or oracle_bench.DIMENSIONS, options.n, progress=progress)
         )
         if result is None:
             return signals.code(code)
         for warning in result["warnings"]:
             say(f"warning: {warning}")
         try:
-            if json_file not in (None, "-"):
-                write_text(Path(str(json_file)), to_json(result, indent=2) + "\n")
-            if plot is not None:
-                oracle_bench.save_picture(result, plot)
+            if saved is not None:
+                write_text(saved, to_json(result, indent=2) + "\n")
+            if options.plot is not None:
+                form = options.plot.suffix.lower().removeprefix(".")
+                write_bytes(options.plot, rendered(oracle_bench.picture(result), form))
         except OSError as error:
             code = not_saved("bench oracle", error)
-        text = to_json(result) if json_file == "-" else closing_lines(result)
+        text = to_json(result) if options.json == "-" else closing_lines(result)
         return signals.code(show("bench oracle", text, code))
 
 
-HEADER = f"{'min us':>11}{'median us':>11}{'GFLOP/s':>9}{'of dgemm':>10}{'x best':>9}"
-
-
 def measurement_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the table of the rows of one dimension; its last column is `ratio_median`."""
-    lines = [f"d = {rows[0]['d']}".ljust(40) + HEADER]
-    for item in rows:
-        mark = "*" if item["kind"] == "alternative" and item["ratio_median"] == 1.0 else ""
-        rate = "" if item["gflops"] is None else f"{item['gflops']:.2f}"
-        share = "" if item["gflops"] is None else f"{item['share_of_dgemm']:.1%}"
-        lines.append(
-            f"{item['method']:<40}{three_digits(item['min_us']):>11}{three_digits(item['median_us']):>11}{rate:>9}{share:>10}"
-            f"{three_digits(item['ratio_median']):>9}{mark}"
-        )
+    """Return the table of the rows of one dimension."""
+    lines = [f"d = {rows[0]['d']}".ljust(40) + f"{'min us':>11}{'median us':>11}{'x best':>9}"]
+    for row in rows:
+        mark = "*" if row["kind"] == "alternative" and row["ratio"] == 1.0 else ""
+        times = "".join(f"{three_digits(row[name]):>11}" for name in ("min_us", "median_us"))
+        lines.append(f"{row['method']:<40}{times}{three_digits(row['ratio']):>9}{mark}")
     return "\n".join(lines)
 
 
@@ -124,13 +121,10 @@ def three_digits(x: float) -> str:
 
 def closing_lines(result: dict[str, Any]) -> str:
     """Return the text below the tables: machine, versions, and the meaning of the columns."""
-    box, versions = result["machine"], result["versions"]
     lines = [
-        f"{box['cpu']}{', ' + box['cpu_family'] if box['cpu_family'] else ''}, {box['cores']} cores; "
-        f"dgemm of size {result['dgemm']['size']}: {result['dgemm']['gflops']:.1f} GFLOP/s, "
-        f"median / min {result['dgemm']['median_over_min']:.2f}",
-        ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "x best: median time of the best alternative (*) divided by the median time of the method. The methods on",
-        "R M1 - M2 are no alternatives: they are the idea of the oracle without its certificate against rounding.",
+        f"{result['machine']['cpu']}, {result['machine']['cores']} cores",
+        ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
+        "x best: median time of the best alternative (*) divided by the median time of the method. dpotrf alone is no",
+        "alternative: it is the one factorisation that the oracle needs, without its certificate against rounding.",
     ]
     return "\n".join(lines)
