@@ -1,4 +1,4 @@
-"""Fuzz targets for what reads files and tables: results, journals, stores, specifications, MDPs, pickled states, JSON.
+"""Fuzz targets for what reads files and tables: results, journals, stores, specifications, MDPs, policies, JSON.
 
 Each input is a valid one with one or two things broken. The reader must succeed, and what it returns must be usable, or
 raise an error that it documents; `tests/fuzz.py` runs the targets.
@@ -21,7 +21,7 @@ import struct
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ import numpy as np
 import scipy.sparse
 from flat import flat
 from fuzz import Target
+from mutations import DTYPES, JUNK, broken, broken_array, broken_bytes, near, pick
 
 import dmq_fast as dmq
 from dmq_fast import experiments, kernels
@@ -36,13 +37,11 @@ from dmq_fast._support.files import FileError
 from dmq_fast._support.json_text import from_json, plain, to_json
 from dmq_fast.cli.status import status_dict, status_table
 from dmq_fast.engine import journal
-from dmq_fast.environments import FiniteMDP, chain, combination_lock, from_gymnasium, registry
+from dmq_fast.environments import FiniteMDP, chain, combination_lock, from_gymnasium
 from dmq_fast.experiments.report.page import parameters_text
 from dmq_fast.experiments.sweeps import store
 from dmq_fast.experiments.sweeps.spec import SpecError, reread
 from dmq_fast.learners.named import named_class
-from dmq_fast.results.result import KINDS as CLASSES
-from dmq_fast.results.saved import KINDS, decode
 from dmq_fast.samplers import ExactSampler, RolloutSampler
 
 Generator = np.random.Generator
@@ -78,134 +77,6 @@ def only(*errors: type[Exception]) -> Iterator[None]:
         raise
     except Exception as error:
         raise AssertionError(f"{type(error).__name__}: {error}") from error
-
-
-def pick(rng: Generator, things: Sequence[Any]) -> Any:
-    """One of some things, which NumPy does not convert."""
-    return things[int(rng.integers(len(things)))]
-
-
-def broken_bytes(rng: Generator, data: bytes) -> bytes:
-    """Bytes with a few of them flipped, cut off, inserted, removed, zeroed or moved."""
-    out = bytearray(data)
-    for _ in range(int(rng.integers(1, 4))):
-        at = int(rng.integers(len(out) + 1))
-        size = int(pick(rng, (1, 1, 2, 4, 8, 64)))
-        kind = rng.integers(6)
-        if kind == 0 and at < len(out):
-            out[at] ^= 1 << int(rng.integers(8))
-        elif kind == 1:
-            del out[at:]
-        elif kind < 5:
-            end = at if kind == 2 else at + size
-            out[at:end] = (rng.bytes(size), b"", bytes(len(out[at:end])))[kind - 2]
-        else:
-            out[at:at] = out[at - size : at]
-    return bytes(out)
-
-
-def deep(depth: int) -> list[Any]:
-    """Lists in lists."""
-    return [deep(depth - 1)] if depth else []
-
-
-JUNK: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**63, -(2**63), 2**64, 10**30, 0.0, 0.5, -1.5, 1e308, math.nan,
-    math.inf, "", "a", "NaN", "Infinity", "é", "\ud800", "0x0", "\x00", "1", [], [[]], [0], [1, 2], ["a", "b"], {},
-    {"a": 1}, [None], {"": {}}, deep(20),
-)  # fmt: skip
-"""Values of every type of JSON, the extreme ones among them."""
-
-
-def near(rng: Generator, value: Any) -> Any:
-    """A value of the same type, or one of another."""
-    if rng.random() < 0.5:
-        if isinstance(value, bool):
-            return not value
-        if isinstance(value, int):
-            return value + int(pick(rng, (-1, 1, 2, 10, 2**40, -(2**40))))
-        if isinstance(value, float):
-            return pick(rng, (-value, value + 1, value * 1e300, math.nan, math.inf, 0.0, 3))
-        if isinstance(value, str):
-            at = int(rng.integers(len(value) + 1))
-            return value[:at] + pick(rng, ("", "x", ":", "é", "\n", "0", "-")) + value[at + 1 :]
-    return pick(rng, JUNK)
-
-
-def broken(rng: Generator, value: Any) -> Any:
-    """A copy of a value with one of its entries, at any depth, replaced, removed, added, moved or repeated."""
-    if isinstance(value, np.ndarray) or scipy.sparse.issparse(value):
-        return broken_array(rng, value)
-    if isinstance(value, tuple):
-        out = broken(rng, list(value))
-        return tuple(out) if isinstance(out, list) else out
-    if isinstance(value, dict | list) and value and rng.random() < 0.85:
-        items = dict(value) if isinstance(value, dict) else list(value)
-        key: Any = pick(rng, list(items)) if isinstance(items, dict) else int(rng.integers(len(items)))
-        kind = rng.integers(12)
-        if kind == 0:
-            del items[key]
-        elif kind == 1 and isinstance(items, dict):
-            names = ("", "a", "x y", "é", f"{key}_") if isinstance(key, str) else (-1, key + 1, "a", None, 0.5)
-            items[pick(rng, names)] = items.pop(key)
-        elif kind == 1:
-            items.insert(key, items[key])
-        elif kind == 2 and isinstance(items, dict):
-            items[key] = items[pick(rng, list(items))]
-        elif kind == 2:
-            items.append(pick(rng, JUNK))
-        elif kind == 3:
-            items[key] = pick(rng, ([items[key]], {"a": items[key]}))
-        else:
-            items[key] = broken(rng, items[key])
-        return items
-    return near(rng, value)
-
-
-DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "?", "<U3", "S3", "<c16", ">f8", "<M8[s]", "O", "f2", "V8", "longdouble")
-EXTREME = (0, 1, 0, 1, -1, -2, -3, 2, 5, 99, 2**62, -(2**62), math.nan, math.inf, 1e300, -1e-10, "x/0", "", "1/3")
-PARTS = {
-    "csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "bsr": ("data", "indices", "indptr"),
-    "coo": ("data", "row", "col"), "dia": ("data", "offsets"), "lil": ("data", "rows"), "dok": (),
-}  # fmt: skip
-"""The formats of SciPy, and the attributes that may be changed after an array was made."""
-
-
-def broken_array(rng: Generator, table: Any) -> Any:
-    """An array, dense or sparse, with something that is unusual or wrong; the parts of a sparse one may not fit."""
-    kind, sparse = rng.integers(8), scipy.sparse.issparse(table)
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        if kind == 0:
-            return table.astype(pick(rng, ("f4", "c16", "i8", "?") if sparse else DTYPES))
-        if kind == 1 and not sparse:
-            return pick(rng, (table[:-1], table[1:], table[None], table.ravel(), table.T, table[:0], table[::-1]))
-        if kind == 1:
-            return pick(rng, (table[:-1], table[:, :-1], table[:, :0], table.T, scipy.sparse.coo_array(np.ones(3))))
-        if kind == 2 and not sparse:
-            return pick(rng, (table.tolist(), np.asfortranarray(table), np.concatenate([table, table])))
-        if kind == 3 and rng.random() < 0.5:
-            return pick(rng, JUNK)
-        if not sparse:
-            out = np.array(table)
-            if out.size:
-                out.flat[int(rng.integers(out.size))] = pick(rng, EXTREME)
-            return out
-    if not sparse:
-        return table
-    name = pick(rng, list(PARTS))
-    out = table.asformat(name)
-    if kind == 2 or not PARTS[name]:
-        return out
-    attribute = pick(rng, PARTS[name])
-    part = getattr(out, attribute)
-    if name == "lil" and len(part):
-        part[int(rng.integers(len(part)))] = pick(rng, ([], [-1], [0, 0], [2**31], [10**6], ["a"], [0.5], [math.nan]))
-    elif rng.random() < 0.6 and part.size:
-        extreme = (math.nan, math.inf, 0.0, -1.0, 2.0) if attribute == "data" else (-1, 0, 1, 2, 99, 2**30, -(2**31))
-        part.flat[int(rng.integers(part.size))] = pick(rng, extreme)
-    elif attribute not in ("row", "col"):
-        setattr(out, attribute, pick(rng, (part[:-1], part[:0], np.concatenate([part, part]), part.astype(np.float32))))
-    return out
 
 
 # ---- Results
@@ -322,22 +193,6 @@ def read_result(rng: Generator) -> None:
         result = dmq.load(path)
     with only():
         use_result(result)
-
-
-def decode_result(rng: Generator) -> None:
-    """What the file of a result holds, without the file: many more inputs a second."""
-    header, arrays, _ = pick(rng, results())
-    header, arrays = from_json(json.dumps(broken(rng, header), skipkeys=True)), dict(arrays)
-    if not isinstance(header, dict) or header.get("format") not in list(KINDS):
-        return
-    try:
-        fields = decode(header, arrays)
-    except (ValueError, KeyError, TypeError, IndexError, StopIteration, ArithmeticError) as error:  # as `read` does
-        raise ValueError(str(error)) from error
-    with only():
-        result = CLASSES[KINDS[header["format"]]](**fields)
-        assert isinstance(result.n_trajectories, int)
-        repr(result), result._repr_html_()
 
 
 # ---- Journals
@@ -540,57 +395,28 @@ def store_file(rng: Generator) -> bytes:
         return connection.serialize()
 
 
-def placed(rng: Generator, name: str) -> Path:
-    """The directory of a broken store."""
-    directory = folder() / name
+def load_store(rng: Generator) -> None:
+    """The rows of a store, what has become of its runs, and the tables that are made of them."""
+    directory, data = folder() / "store", store_file(rng)
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    data = store_file(rng)
     if rng.random() < 0.3 and len(data) > 20:  # with a write-ahead log, as sweeps leave stores
         data = data[:18] + b"\x02\x02" + data[20:]
         if rng.random() < 0.5:
             log = bytes.fromhex("377f0682002de2180000100000000000") + rng.bytes(int(rng.integers(5000)))
             (directory / f"{store.FILE}-wal").write_bytes(broken_bytes(rng, log))
     (directory / store.FILE).write_bytes(data)
-    return directory
-
-
-def load_store(rng: Generator) -> None:
-    """The rows of a store, and the tables that are made of them."""
-    directory = placed(rng, "store")
     with only(store.StoreError):
-        rows = experiments.load(directory)
+        rows, found = experiments.load(directory), experiments.status(directory)
         store.load_specs(directory)
     with only():
+        assert sum(found.counts[state] for state in ("done", "failed", "running", "waiting")) == found.counts["runs"]
+        to_json(status_dict(found)), status_table(found), rows._repr_html_()
         for curves in (False, True):
             assert len({len(column) for column in rows.columns(curves=curves).values()}) <= 1
         for cell in rows.cells:
             parameters_text(cell.algorithm_parameters)
-        rows._repr_html_()
         experiments.export(rows, folder() / "rows.csv")
-
-
-def store_status(rng: Generator) -> None:
-    """What has become of the runs of a store."""
-    directory = placed(rng, "status")
-    with only(store.StoreError):
-        found = experiments.status(directory)
-    with only():
-        to_json(status_dict(found))
-        status_table(found)
-        assert sum(found.counts[state] for state in ("done", "failed", "running", "waiting")) == found.counts["runs"]
-
-
-def merge_stores(rng: Generator) -> None:
-    """A broken store, merged with a sound one, or into it."""
-    broken_one, sound = placed(rng, "broken"), folder() / "sound"
-    shutil.rmtree(sound, ignore_errors=True)
-    sound.mkdir()
-    (sound / store.FILE).write_bytes(stored())
-    first, second = (broken_one, sound) if rng.random() < 0.5 else (sound, broken_one)
-    with only(store.StoreError, experiments.MergeError, experiments.WriteError):
-        merged = experiments.merge(first, [second], keep_first=bool(rng.random() < 0.5))
-        assert merged.runs >= merged.added + merged.replaced
 
 
 # ---- Specifications
@@ -657,66 +483,41 @@ TOKENS = (
 
 
 def broken_toml(rng: Generator) -> bytes:
-    """The text of a specification with some of its tokens removed, replaced, repeated, swapped or added."""
+    """The text of a specification with some of its words, or of all tokens, removed, replaced, repeated or added."""
     text = pick(rng, SPECS)
     if rng.random() < 0.05:
         return broken_bytes(rng, text.encode())
     parts = [part for part in re.split(r"(\n|[ \t]+|[\[\]{}=,\"'.])", text) if part]
-    alike = [i for i, part in enumerate(parts) if part.strip(" \n[]{}=,.\"'")]  # words and numbers
+    words = [i for i, part in enumerate(parts) if part.strip(" \n[]{}=,.\"'")]
+    numbers = [i for i in words if parts[i].isdigit()]
     for _ in range(int(pick(rng, (1, 1, 1, 2)))):
-        at, other = (int(rng.integers(len(parts))) for _ in range(2))
-        kind = rng.integers(12)
-        if kind < 5:
-            token = pick(rng, TOKENS)
-            parts[at : at + 1] = ([], [token], [parts[at], parts[other]], [parts[other]], [parts[at], token])[kind]
-        else:  # a value or a name by another one
-            at = pick(rng, alike)
-            parts[at] = parts[pick(rng, alike)] if rng.random() < 0.3 else word_near(rng, parts[at])
+        places = pick(rng, (numbers, numbers, words, range(len(parts))))
+        at, other = pick(rng, places), pick(rng, places)
+        near_one = str(near(rng, int(parts[at]) if parts[at].isdigit() else parts[at]))
+        parts[at] = pick(rng, (pick(rng, TOKENS), parts[other], near_one, near_one, "", parts[at] + parts[other]))
     return "".join(parts).encode(errors="surrogatepass")
 
 
-def word_near(rng: Generator, word: str) -> str:
-    """A word of TOML like the given one."""
-    with contextlib.suppress(ValueError):
-        number = float(word.replace("_", ""))
-        return str(pick(rng, (int(number) + 1, int(number), -1, 0, number, number / 2, 1, 5, True)))
-    return str(near(rng, word)) if rng.random() < 0.5 else word
-
-
-def read_spec(rng: Generator) -> None:
-    """A specification in TOML."""
-    path = written("spec.toml", broken_toml(rng))
-    with only(SpecError):
-        spec = experiments.read(path)
-    with only():
-        use_spec(spec)
-        again = reread(spec.text, spec.name)
-        assert [cell.id for cell in again.cells] == [cell.id for cell in spec.cells]
-
-
-def use_spec(spec: experiments.Spec) -> None:
-    """Count the runs of a specification in whole and in shards."""
-    assert spec.n_runs == len(spec.cells) * len(spec.seeds)
-    assert len({cell.id for cell in spec.cells}) == len(spec.cells)
-    if spec.n_runs < 1000:
-        assert len([run for i in range(3) for run in spec.runs((i, 3))]) == spec.n_runs
-
-
-def mapped_spec(rng: Generator) -> None:
-    """A specification as a mapping, and the checks of its values that a dry run makes."""
-    data = broken(rng, tomllib.loads(pick(rng, SPECS)))
-    if isinstance(data, str):  # a path
+def specification(rng: Generator) -> None:
+    """One in TOML or from Python; the shards of a right one are all its runs, and a small one is checked as well."""
+    text = rng.random() < 0.8
+    given = written("spec.toml", broken_toml(rng)) if text else broken(rng, tomllib.loads(pick(rng, SPECS)))
+    if isinstance(given, str):  # a path
         return
-    with only(SpecError, TypeError) if not isinstance(data, dict) else only(SpecError):
-        spec = experiments.read(data)
-    parameters = [{**cell.environment_parameters, **cell.algorithm_parameters} for cell in spec.cells]
-    sizes = [size for given in parameters for size in given.values() if isinstance(size, int | float)]
-    if len(spec.cells) > 20 or any(size > 50 for size in sizes):
-        return  # right, and slow
-    with only(SpecError):
-        spec.check()
+    with only(SpecError) if isinstance(given, dict | Path) else only(SpecError, TypeError):
+        spec = experiments.read(given)
     with only():
-        use_spec(spec)
+        assert spec.n_runs == len(spec.cells) * len(spec.seeds)
+        assert len({cell.id for cell in spec.cells}) == len(spec.cells)
+        if spec.n_runs < 1000:
+            assert len([run for i in range(3) for run in spec.runs((i, 3))]) == spec.n_runs
+        if text:
+            assert [cell.id for cell in reread(spec.text, spec.name).cells] == [cell.id for cell in spec.cells]
+    parameters = [{**cell.environment_parameters, **cell.algorithm_parameters} for cell in spec.cells]
+    sizes = [size for one in parameters for size in one.values() if isinstance(size, int | float)]
+    if len(spec.cells) < 20 and not any(size > 50 for size in sizes):  # others are right, and slow
+        with only(SpecError):
+            spec.check()
 
 
 # ---- Environments
@@ -788,68 +589,7 @@ def gymnasium_table(rng: Generator) -> None:
         assert 0.0 <= env.optimal_value <= 1.0 + 1e-6
 
 
-def named_environment(rng: Generator) -> None:
-    """An environment of the registry, with parameters of the right and of wrong types."""
-    known = registry.describe()
-    name = pick(rng, list(known))
-    given: dict[str, Any] = {}
-    for parameter in known[name]:
-        if parameter.required or rng.random() < 0.3:
-            usual = {int: pick(rng, (3, 4)), float: 0.25}.get(parameter.type, parameter.default)
-            given[parameter.name] = usual if rng.random() < 0.7 else near(rng, usual)
-    if rng.random() < 0.05:
-        given[pick(rng, ("horizn", "", "rng2", "é"))] = pick(rng, JUNK)
-    for key, value in given.items():
-        if isinstance(value, int | float) and value > 40:  # right, and slow
-            given[key] = -value
-    with only(TypeError, ValueError):
-        env = registry.make(name, rng=0 if rng.random() < 0.9 else pick(rng, JUNK), **given)
-    with only():
-        assert env.horizon >= 1 and env.n_actions >= 1 and env.dimension >= 1
-        repr(env)
-
-
-# ---- Pickled states, and JSON
-
-
-@functools.cache
-def pickled() -> tuple[tuple[Any, Any, Any], ...]:
-    """Maker, arguments and state of objects that can be pickled."""
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((6, 3)) / 3
-    ridge = kernels.Ridge(3, 1.0)
-    ridge.update_rows(rows, rng.random(6))
-    arms = kernels.RidgeArms(2, 3, 1.0)
-    moment = kernels.SecondMoment(3)
-    moment.add_rows(rows)
-    mixed = dmq.Policy([kernels.Fixed(0), kernels.Uniform(), kernels.Greedy(np.eye(2))])
-    lock = combination_lock(horizon=3, n_actions=2, rng=0)
-    things = [ridge, arms, moment, mixed, *mixed.rules, results_rule(), dmq.Stream(0), RolloutSampler(lock)]
-    reduced = [thing.__reduce__() for thing in things]
-    return tuple((maker, arguments, rest[0] if rest else None) for maker, arguments, *rest in reduced)
-
-
-def restore(rng: Generator) -> None:
-    """A pickled state."""
-    maker, arguments, state = pick(rng, pickled())
-    if state is None or rng.random() < 0.3:
-        arguments = broken(rng, arguments)
-        if not isinstance(arguments, tuple):
-            arguments = (arguments,)
-    else:
-        state = broken(rng, state)
-    # A dimension of 2^31 asks for more memory than there is, as it does anywhere in NumPy.
-    arguments = tuple(50 if type(one) is int and 50 < one < 2**62 else one for one in arguments)
-    with only(TypeError, ValueError, OverflowError, MemoryError):
-        thing = maker(*arguments)
-        if state is not None:
-            thing.__setstate__(state)
-    with only():
-        repr(thing)
-        if isinstance(thing, kernels.Ridge):
-            with contextlib.suppress(ValueError):  # out of the range of float64, which is said
-                assert np.asarray(thing.theta).shape[0] == thing.dimension
-        thing.__reduce__()
+# ---- Policies, function classes and JSON
 
 
 def json_text(rng: Generator) -> None:
@@ -917,19 +657,13 @@ def results_rule() -> Any:
 
 
 TARGETS = {
-    "results": Target(read_result, 2.0),
-    "result-contents": Target(decode_result, 4.0),
+    "results": Target(read_result, 5.0),
     "damaged-journals": Target(cut_journal, 2.0),
     "forged-journals": Target(forged_journal, 3.0),
     "stores": Target(load_store, 2.0),
-    "status": Target(store_status, 1.0),
-    "merge": Target(merge_stores, 0.7, (OSError,)),
-    "specifications": Target(read_spec, 4.0),
-    "specifications-from-python": Target(mapped_spec, 0.7),
+    "specifications": Target(specification, 4.0),
     "finite-mdps": Target(finite_mdp, 5.0),
     "gymnasium-tables": Target(gymnasium_table, 3.0),
-    "named-environments": Target(named_environment, 0.6),
-    "pickled-states": Target(restore, 4.0, (MemoryError,)),
     "policies": Target(policy, 4.0),
     "json": Target(json_text, 3.0),
     "function-classes": Target(class_file, 2.0),

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from fuzz import REFUSALS, Target
+from mutations import broken, broken_array
 
 from dmq_fast import kernels
 
@@ -149,21 +150,7 @@ class Input:
 
     def spoilt(self, x: Any) -> Any:
         """An array with one thing wrong."""
-        kind = self.rng.integers(8)
-        if kind < 2 and x.size:
-            x = x.copy()
-            x.flat[self.rng.integers(x.size)] = self.pick(np.nan, np.inf, -np.inf, 1e308, 5e-324)
-            return x
-        if kind == 2 and x.ndim:
-            axis = int(self.rng.integers(x.ndim))
-            return self.pick(np.delete(x, -1, axis), np.concatenate([x, x], axis), x[:0], np.moveaxis(x, 0, -1))
-        if kind == 3:
-            return self.pick(x[None], x[..., None], x.reshape(-1), x.sum(), x[..., :0])
-        if kind == 4:
-            return x.astype(self.pick(complex, object, str, np.longdouble, "S8", bool))
-        if kind == 5:
-            return self.pick(np.ma.masked_array(x), scipy.sparse.coo_array(np.atleast_2d(x)), memoryview(x.copy()))
-        return self.junk() if kind == 6 else x * 1e308
+        return self.junk() if self.chance(0.1) else broken_array(self.rng, x)
 
     def gram(self, d: int) -> Any:
         """A positive semidefinite matrix, perhaps singular, with whatever below its diagonal."""
@@ -201,26 +188,7 @@ class Input:
         out = out.asformat(self.pick("csr", "csr", "csr", "coo", "csc", "lil", "dok", "bsr", "dia"))
         if out.format in ("csr", "csc", "bsr") and self.chance(0.2):
             out = type(out)((out.data, out.indices.astype(np.int64), out.indptr.astype(np.int64)), shape=out.shape)
-        if self.spoils():
-            self.corrupt(out)
-        return out
-
-    def corrupt(self, out: Any) -> None:
-        if out.format == "lil":
-            row = out.rows[self.rng.integers(out.shape[0])]
-            row.append(self.pick(out.shape[1], 2**31, 0, -1))
-            return
-        arrays = [
-            a for a in (getattr(out, name, None) for name in ("data", "indices", "indptr", "offsets")) if a is not None
-        ]
-        arrays += list(out.coords) if out.format == "coo" else []
-        arrays = [a for a in arrays if isinstance(a, np.ndarray) and a.size and a.flags.writeable]
-        if arrays:
-            array = self.pick(*arrays)
-            values = (
-                (np.nan, np.inf, 0.0) if array.dtype.kind == "f" else (-1, out.shape[0], out.shape[1], 2**31 - 1, 1)
-            )
-            array.flat[self.rng.integers(array.size)] = self.pick(*values)
+        return self.spoilt(out) if self.spoils() else out
 
     def rows(self, n: int, d: int, mild: bool = False) -> Any:
         """Rows (n, d), dense or sparse."""
@@ -447,7 +415,7 @@ class Call:
         if shape is None:
             shape = given.pick((self.size("d"),), (self.size("m"), self.size("d")), (3,), ())
         if name == "high" and "low" in self.drawn and not given.spoils():
-            return np.asarray(self.drawn["low"]) + 0.1 + given.rng.random(np.shape(self.drawn["low"]))
+            return floats(self.drawn["low"]) + 0.1 + given.rng.random(np.shape(self.drawn["low"]))
         if (
             len(shape) >= 2
             and shape[-1] == shape[-2]
@@ -525,10 +493,7 @@ def finite_parts(given: Input, horizon: int, n_actions: int, d: int) -> list[Any
         if i < 3 and parts[i] and given.chance(0.7):
             j = int(rng.integers(len(parts[i])))
             x = parts[i][j]
-            if scipy.sparse.issparse(x):
-                given.corrupt(x)
-            else:
-                parts[i][j] = given.pick(given.spoilt(x), -x, x * 0.0, x.tolist(), np.asfortranarray(x), given.junk())
+            parts[i][j] = given.pick(given.spoilt(x), given.spoilt(x), -x, x * 0.0, given.laid(x))
         elif i < 3:
             parts[i] = given.pick(parts[i][:-1], parts[i] * 2, given.junk())
         else:
@@ -709,10 +674,18 @@ def again(given: Input, made: Any) -> None:
 
 
 def restore(given: Input, made: Any) -> None:
-    """The state of another object: a corrupt one that is taken may make any results, but no harm."""
-    other = copy.copy(made)
-    other.__setstate__(corrupted(given, made.__reduce__()[2]))
-    snapshot(other)
+    """The pickle of an object with one thing broken: one that is taken may make any results, but no harm."""
+    maker, arguments, *rest = made.__reduce__()
+    if rest and given.chance(0.7):
+        other = maker(*arguments)
+        other.__setstate__(broken(given.rng, rest[0]))
+    else:
+        arguments = broken(given.rng, arguments)
+        # A dimension of 2^31 asks for more memory than there is, as it does anywhere in NumPy.
+        arguments = arguments if isinstance(arguments, tuple) else (arguments,)
+        other = maker(*(50 if type(one) is int and 50 < one < 2**62 else one for one in arguments))
+    if isinstance(other, type(made)):
+        snapshot(other)
 
 
 def class_target(name: str) -> Callable[[np.random.Generator], None]:
@@ -734,9 +707,9 @@ def class_target(name: str) -> Callable[[np.random.Generator], None]:
         methods = [n for n in methods if n not in ("of", "total") and (n != "sparse" or made.nonzeros)]
         steps = [functools.partial(calls, kind, n, given, made) for n in methods if not n.startswith("from_")]
         if described(kind, "__reduce__"):
-            steps.append(functools.partial(again, given, made))
-        if described(kind, "__setstate__"):
-            steps.append(functools.partial(restore, given, made))
+            steps += [functools.partial(again, given, made)] * 2
+            if given.chance(0.2):
+                steps.append(functools.partial(restore, given, made))
         refused = None
         for _ in range(given.size(10) if steps else 0):
             before = snapshot(made)
@@ -750,22 +723,6 @@ def class_target(name: str) -> Callable[[np.random.Generator], None]:
             raise refused
 
     return run
-
-
-def corrupted(given: Input, state: Any) -> Any:
-    """The state of a pickle with one thing changed."""
-    if not isinstance(state, dict) or given.chance(0.05):
-        return given.junk()
-    state = dict(state)
-    key = given.pick(*state)
-    kind = given.rng.integers(4)
-    if kind == 0:
-        del state[key]
-    elif kind == 1:
-        state[key] = given.pick(given.junk(), *EDGES)
-    elif kind == 2 and isinstance(state[key], np.ndarray):
-        state[key] = given.spoilt(state[key].astype(np.float64)) if given.chance(0.5) else given.laid(state[key] * 1.0)
-    return state
 
 
 @contextlib.contextmanager
