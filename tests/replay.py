@@ -1,5 +1,8 @@
 """Runs the literal reference on the moments a `DMQ` run saw, call by call."""
 
+import itertools
+
+import numpy as np
 import reference
 
 from dmq_fast import DMQ, Policy
@@ -65,3 +68,27 @@ def replay(algorithm: DMQ) -> reference.ReferenceDMQ:
         features=sampler.env.features if isinstance(sampler.env, FiniteMDP) else None,
         mixture=mixture if algorithm.options.mixture == "multinomial" else None,
     ).learn()
+
+
+def same_policy(mine, theirs, atol):
+    mine = to_reference(mine)
+    return len(mine) == len(theirs) and all(
+        a[0] == b[0] and (len(a) == 1 or np.allclose(a[1], b[1], rtol=0, atol=atol))
+        for a, b in zip(mine, theirs, strict=True)
+    )
+
+
+def assert_agrees(algorithm, atol=1e-10):
+    """Check that a run and the reference agree in each decision, the cover, theta and the counts; return the result."""
+    result, reference = algorithm.learn(), replay(algorithm)
+    mine = [(call.level, call.target, call.action, call.decision) for call in result.history]
+    assert mine == [entry[:4] for entry in reference.history]
+    assert result.counts["trajectories"] == dict(reference.counts)
+    np.testing.assert_allclose(result.theta, reference.theta, rtol=0, atol=atol)
+    assert result.cover_sizes == tuple(map(len, reference.cover))
+    pairs = zip(itertools.chain(*result.cover), itertools.chain(*reference.cover), strict=True)
+    assert all(same_policy(a, b, atol) for a, b in pairs)
+    if algorithm.options.oracle == "value":
+        values = [call.value for call in result.history]
+        np.testing.assert_allclose(values, [entry[4] for entry in reference.history], rtol=1e-8, atol=1e-12)
+    return result

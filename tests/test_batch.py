@@ -13,7 +13,7 @@ from refusals import refused
 
 import dmq_fast as dmq
 from dmq_fast.environments import FiniteMDP, combination_lock
-from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
+from dmq_fast.kernels import Fixed, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import (
     BatchEnvironment,
@@ -91,41 +91,6 @@ def test_is_a_sampler_of_the_protocol():
     assert as_sampler(sampler) is sampler
 
 
-def test_states_and_returns_have_their_exact_distribution():
-    mdp, n = small_mdp(), 20_000
-    sampler, every = BatchSampler(Table(mdp)), range(mdp.horizon)
-    p_values = []
-    for call, policy in enumerate(policies(mdp)):
-        moments = sampler.collect(policy, n, stream=Stream(3, call), levels=every, returns_from=every)
-        for level, occupancy in enumerate(mdp.occupancy(policy)):
-            counts = np.diag(moments.gram[level])
-            assert (moments.gram[level] == np.diag(counts)).all() and counts.sum() == n
-            possible = occupancy > 1e-12
-            assert (counts[~possible] == 0).all()
-            if possible.sum() > 1:
-                expected = n * occupancy[possible] / occupancy[possible].sum()
-                p_values.append(scipy.stats.chisquare(counts[possible], expected).pvalue)
-        # The return from level 0, state by state, sums up to the value.
-        y, square = moments.returns[0].moment.sum(), moments.returns[0].square
-        error = np.sqrt((square / n - (y / n) ** 2) / n)
-        p_values.append(2 * scipy.stats.norm.sf(abs(y / n - mdp.value(policy)) / error))
-        # Returns to go: each state's mean is its value under the policy from there on.
-        for level in every:
-            to_go = moments.returns[level]
-            total = (mdp.occupancy(policy)[level] * value_from(mdp, policy, level)).sum()
-            error = np.sqrt(max(to_go.square / n - (to_go.moment.sum() / n) ** 2, 1e-18) / n)
-            p_values.append(2 * scipy.stats.norm.sf(abs(to_go.moment.sum() / n - total) / error))
-    assert min(p_values) > FAMILY_LEVEL / len(p_values)
-
-
-def value_from(mdp, policy, level):
-    ahead = None
-    for h in reversed(range(level, mdp.horizon)):
-        q = mdp.R[h] if ahead is None else mdp.R[h] + mdp.P[h] @ ahead
-        ahead = (policy.probabilities(h, mdp.features[h], mdp.n_actions) * q).sum(axis=1)
-    return ahead
-
-
 def test_chunks_add_up_and_the_same_stream_gives_the_same_bits():
     mdp = small_mdp()
     sampler = BatchSampler(Table(mdp, chunk_size=300))
@@ -148,12 +113,6 @@ def test_chunks_add_up_and_the_same_stream_gives_the_same_bits():
         ]
         threaded = [job.result() for job in jobs]
     assert all(same(a, b) for a, b in zip(pieces, threaded, strict=True))
-
-
-def test_default_chunks_are_those_of_the_format():
-    sampler = BatchSampler(Table(small_mdp()))
-    assert list(sampler.chunks(10_000)) == [4096, 4096, 1808]
-    assert len(sampler.chunks(10**18)) == -(-(10**18) // 4096)
 
 
 @pytest.mark.parametrize(
@@ -223,14 +182,6 @@ def test_environments_may_reuse_their_arrays():
         for kind in (Table, Env)
     )
     assert same(plain, thrifty)
-
-
-def test_no_trajectories_are_none():
-    env = Table(small_mdp())
-    moments = BatchSampler(env).collect(Policy.uniform(4), 0, stream=Stream(0), levels=[1], returns_from=[2])
-    assert moments.n == 0 and not moments.grams.any() and moments.grams.shape == (1, 5, 5)
-    assert moments.returns[2].square == 0 and moments.returns[2].moment.shape == (5,)
-    assert env.asked == []
 
 
 def test_dmq_learns_on_it():
@@ -352,62 +303,6 @@ def test_interrupts_pass():
     with pytest.raises(KeyboardInterrupt) as caught:
         BatchSampler(env).collect(Policy.uniform(4), 5, stream=Stream(0), levels=[3])
     assert not hasattr(caught.value, "__notes__")
-
-
-def test_scores_that_overflow_are_named():
-    env = Table(small_mdp())
-    env.features = lambda level, states: np.full((len(states), 5), 0.4)
-    policy = Policy.greedy(np.full((4, 3, 5), 1e308))
-    with pytest.raises(ArithmeticError, match="level 0, call 2, chunk 0: a greedy score is not finite"):
-        BatchSampler(env).collect(policy, 5, stream=Stream(0, 2), levels=[3])
-
-
-SIZE = "expected an integer < 2^63, got 9223372036854775808".replace("^", r"\^")
-ASCENDING = "expected ascending levels"
-POLICIES = [
-    (Policy.uniform(3), "policy: expected 4 rules, one a level, got 3"),
-    (Policy.fixed([0, 0, 3, 0]), "policy: level 2 takes action 3, expected < 3"),
-    (Policy.greedy(np.zeros((4, 3, 4))), r"policy: expected theta of shape \(3, 5\) at level 0, got \(3, 4\)"),
-    (Policy([*Policy.uniform(3).rules, Greedy(np.zeros((2, 5)))]), "policy: .* at level 3"),
-]
-
-
-def test_wrong_arguments_are_refused_by_name():
-    sampler, compiled, uniform = BatchSampler(Table(small_mdp())), RolloutSampler(small_mdp()), Policy.uniform(4)
-    first = Stream(0)
-
-    def collect(policy=uniform, n=5, stream=first, levels=(0,), returns_from=()):
-        sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
-
-    def chunk(n=5, rng=first, of=sampler):
-        of.collect_chunk(uniform, n, rng=rng, levels=[0])
-
-    def evaluate(policy=uniform, stream=first):
-        sampler.evaluate(policy, 5, stream=stream)
-
-    call = functools.partial
-    table = [(call(one, policy), ValueError, words) for policy, words in POLICIES for one in (collect, evaluate)]
-    for levels in ([4], [1, 1], [2, 0], [-1]):
-        table.append((call(collect, levels=levels), ValueError, f"^levels: {ASCENDING}"))
-        table.append((call(collect, levels=[], returns_from=levels), ValueError, f"^returns_from: {ASCENDING}"))
-    for n in (True, 2.0, "7", None, np.array([4])):
-        table += [(call(one, n=n), TypeError, "^n: expected an integer, got ") for one in (collect, chunk)]
-    for wrong in (None, 0, np.random.default_rng(0)):
-        given = f"expected a Stream, got {type(wrong).__name__}"
-        table += [(call(one, stream=wrong), TypeError, f"^stream: {given}") for one in (collect, evaluate)]
-        table.append((call(chunk, rng=wrong), TypeError, f"^rng: {given}"))
-    refused(
-        [
-            *table,
-            (call(collect, [0, 0, 0, 0]), TypeError, "policy: expected a Policy, got list"),
-            (call(collect, n=-1), ValueError, "n: expected"),
-            (call(chunk, n=-1), ValueError, "n: expected"),
-            (call(collect, n=2**63), ValueError, f"^n: {SIZE}"),
-            (call(chunk, n=2**63), ValueError, f"^n: {SIZE}"),
-            (call(chunk, n=2**63, of=compiled), ValueError, f"^n: {SIZE}"),
-            (call(collect, returns_from=[0.5]), TypeError, r"^returns_from: .* a sequence of integers, got \[0.5\]"),
-        ]
-    )
 
 
 def test_small_integers_of_numpy_are_numbers():

@@ -12,7 +12,7 @@ from refusals import refused
 
 import dmq_fast as dmq
 from dmq_fast import Policy, certificate_table
-from dmq_fast.environments import FiniteMDP, combination_lock, decoy_lock, deep_sea, linear_q, river_swim
+from dmq_fast.environments import FiniteMDP, combination_lock, deep_sea, linear_q, river_swim
 from dmq_fast.function_class import FiniteClass, LinearClass, LinearSolver
 from dmq_fast.kernels import Fixed, Uniform
 from dmq_fast.theory.certificate import (
@@ -62,31 +62,6 @@ def paths(mdp, policy):
                     probability *= mdp.P[h][states[h], actions[h], states[h + 1]]
             if probability > 0:
                 yield states, actions, probability
-
-
-def test_uniform_roll_in_has_no_low_variance():
-    """docs/findings.md, A: on a deterministic lock, where C = 1, the ratio is K^h."""
-    ratios = low_variance(combination_lock(9, n_actions=4, rng=0), Policy.uniform(9))
-    assert ratios == pytest.approx(4.0 ** np.arange(9), rel=1e-12)
-
-
-def test_the_ratio_is_that_of_the_roll_in_whatever_fails_afterwards():
-    """The proof uses policies pi_h^a, which are uniform before h and deterministic from there on."""
-    lock = combination_lock(6, n_actions=4, rng=1)
-    secrets = [int(np.argmax(q[0])) for q in lock.optimal_q]
-    wrong = Policy.fixed([(action + 1) % 4 for action in secrets])
-    for h in range(5):
-        policy = Policy([*[Uniform()] * h, *wrong.rules[h:]])
-        assert low_variance(lock, policy)[h] == pytest.approx(4.0**h)
-
-
-def test_deterministic_policies_of_deterministic_mdps_have_ratio_one():
-    rng = np.random.default_rng(0)
-    for mdp in (combination_lock(6, rng=0), decoy_lock(6), deep_sea(5)):
-        theta = rng.normal(size=(mdp.horizon, mdp.n_actions, mdp.dimension))
-        drawn = [Policy.fixed(rng.integers(mdp.n_actions, size=mdp.horizon)) for _ in range(10)]
-        for policy in (Policy.greedy(theta), *drawn):
-            assert low_variance(mdp, policy) == pytest.approx(np.ones(mdp.horizon), rel=1e-9)
 
 
 def test_optimal_policies_have_ratio_one():
@@ -188,17 +163,6 @@ def test_checked_policies_agrees_with_one_policy_at_a_time():
                 ratios[later] = np.maximum(ratios[later], low_variance(mdp, candidate)[later])
         assert found.error == pytest.approx(errors, rel=1e-9, abs=1e-15)
         assert found.low_variance == pytest.approx(ratios, rel=1e-9)
-
-
-@pytest.mark.parametrize("variant", ["sound", "paper"])
-def test_every_true_multiplies_the_determinant(variant):
-    """Lemma A.5, corrected, holds for the potentials that a run recorded, whatever the noise."""
-    result = dmq.DMQ(river_swim(5, 8), variant=variant, n_samples=10, ratio=1.5, eps_r=1e-3, rng=0).learn()
-    potentials = result.history.potentials
-    assert len(potentials) == result.counts["trues"] > 0
-    assert (np.diff(potentials, axis=1) >= np.log1p(1.5) * (1 - 1e-12)).all()
-    held = statements(dmq.certificate(result))
-    assert held["growth"]["holds"] and held["ceiling"]["holds"]
 
 
 def test_the_recorded_potential_is_that_of_the_moments(monkeypatch):

@@ -12,13 +12,13 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from properties import for_all
 from refusals import refused
-from replay import replay, to_reference
+from replay import assert_agrees
 from test_batch import Table
 
 import dmq_fast as dmq
 from dmq_fast._support.words import level_names
 from dmq_fast.covers.draws import mixture
-from dmq_fast.covers.memory import Batch, Memory
+from dmq_fast.covers.memory import Memory
 from dmq_fast.covers.oracle import Regression
 from dmq_fast.environments import (
     FiniteMDP,
@@ -30,7 +30,6 @@ from dmq_fast.environments import (
     river_swim,
 )
 from dmq_fast.kernels import Fixed, Greedy, Uniform
-from dmq_fast.moments import Moments
 from dmq_fast.rules import ExactGreedy
 from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler
 
@@ -51,53 +50,21 @@ GOLDEN_THETA = [
 ]
 
 
-def same_policy(mine, theirs):
-    mine = to_reference(mine)
-    return len(mine) == len(theirs) and all(
-        a[0] == b[0] and (len(a) == 1 or np.allclose(a[1], b[1], rtol=0, atol=1e-10))
-        for a, b in zip(mine, theirs, strict=True)
-    )
-
-
-def assert_agrees(algorithm):
-    """Same decisions call by call, same cover, same theta, same counts."""
-    result, reference = algorithm.learn(), replay(algorithm)
-    mine = [(call.level, call.target, call.action, call.decision) for call in result.history]
-    assert mine == [entry[:4] for entry in reference.history]
-    assert result.counts["trajectories"] == dict(reference.counts)
-    np.testing.assert_allclose(result.theta, reference.theta, rtol=0, atol=1e-10)
-    assert result.cover_sizes == tuple(map(len, reference.cover))
-    pairs = zip(itertools.chain(*result.cover), itertools.chain(*reference.cover), strict=True)
-    assert all(same_policy(a, b) for a, b in pairs)
-    if algorithm.options.oracle == "value":
-        values = [call.value for call in result.history]
-        np.testing.assert_allclose(values, [entry[4] for entry in reference.history], rtol=1e-9)
-    return result
-
-
+# Every variant on two environments at least, and with each oracle; other combinations are drawn below.
 CASES = [
-    (combination_lock(12, rng=0), {"n_samples": 20, "ratio": 10.0, "eps_r": 1e-5}),
-    (combination_lock(8, rng=1, p_success=0.9, dimension=5), {"n_samples": 50}),
-    (chain(8, rng=2), {"n_samples": 30}),
-    (deep_sea(8, stochastic=True), {"n_samples": 30}),
+    (combination_lock(12, rng=0), {"n_samples": 20, "ratio": 10.0, "eps_r": 1e-5, "variant": "paper"}),
+    (combination_lock(8, rng=1, p_success=0.9, dimension=5), {"n_samples": 50, "oracle": "value"}),
+    (chain(8, rng=2), {"n_samples": 30, "variant": "frugal"}),
+    (deep_sea(8, stochastic=True), {"n_samples": 30, "variant": "paper", "oracle": "value"}),
     (linear_q(rng=3), {"n_samples": 200}),
-    (river_swim(4, 8), {"n_samples": 50}),
-    (decoy_lock(8), {"n_samples": 50, "ratio": 4.0}),
+    (river_swim(4, 8), {"n_samples": 50, "variant": "frugal", "oracle": "value"}),
+    (decoy_lock(8), {"n_samples": 50, "ratio": 4.0, "variant": "paper"}),
 ]
-# A variant with each environment, and each oracle with every variant; the other combinations are slow.
-QUICK_RUNS = [(i, ("paper", "sound", "frugal")[i % 3], ("decision", "value")[i % 2]) for i in range(len(CASES))]
 
 
-@pytest.mark.parametrize(
-    ("case", "variant", "oracle"),
-    [
-        case if case in QUICK_RUNS else pytest.param(*case, marks=pytest.mark.slow)
-        for case in itertools.product(range(len(CASES)), ["paper", "sound", "frugal"], ["decision", "value"])
-    ],
-)
-def test_every_call_agrees_with_the_literal_reference(case, variant, oracle):
-    env, chosen = CASES[case]
-    assert_agrees(flat(env, variant=variant, oracle=oracle, rng=7, **{"eps_r": EPS_R} | chosen))
+@pytest.mark.parametrize(("env", "chosen"), CASES, ids=lambda value: getattr(value, "name", ""))
+def test_every_call_agrees_with_the_literal_reference(env, chosen):
+    assert_agrees(flat(env, rng=7, **{"eps_r": EPS_R} | chosen))
 
 
 @st.composite
@@ -181,32 +148,18 @@ OPTIONS = [
 ]
 
 
-# Samplers know nothing of the options: rollouts meet each, the other samplers some, and all of them where it is slow.
-QUICK = [(RolloutSampler, chosen) for chosen in OPTIONS]
-QUICK += [(FlowSampler, OPTIONS[3]), (ExactSampler, OPTIONS[5]), (in_batches, OPTIONS[9])]
+# Samplers know nothing of the options: rollouts meet each, the other samplers some.
+ON_SAMPLERS = [(RolloutSampler, chosen) for chosen in OPTIONS]
+ON_SAMPLERS += [(FlowSampler, OPTIONS[3]), (ExactSampler, OPTIONS[5]), (in_batches, OPTIONS[9])]
 
 
-@pytest.mark.parametrize(
-    ("sampler", "chosen"),
-    [
-        case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
-        for case in itertools.product([RolloutSampler, FlowSampler, ExactSampler, in_batches], OPTIONS)
-    ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
-)
+@pytest.mark.parametrize(("sampler", "chosen"), ON_SAMPLERS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_every_option_agrees_with_the_literal_reference_on_every_sampler(sampler, chosen):
     for env in (chain(6, rng=2), deep_sea(5, stochastic=True))[: 2 if sampler is RolloutSampler else 1]:
         result = assert_agrees(flat(sampler(env), n_samples=20, eps_r=EPS_R, rng=1, **chosen))
         assert max(result.cover_sizes) > 1
         if result.options["reuse"]:
             assert result.counts["trajectories"]["states"] == 0
-
-
-def test_workers_do_not_change_a_frugal_run():
-    env = chain(5, rng=0)
-    one, two = (dmq.DMQ(env, variant="frugal", n_samples=40_000, rng=0).learn(workers=n) for n in (1, 2))
-    assert one.theta.tobytes() == two.theta.tobytes()
-    assert one.history == two.history
 
 
 @pytest.mark.parametrize("chosen", [{"reuse": True}, {"memo": True}, {"variant": "frugal"}], ids=str)
@@ -224,40 +177,6 @@ def test_moments_dropped_from_memory_are_drawn_again_bit_for_bit(monkeypatch, ch
         assert result.counts == expected.counts
         draws.append(sampler.draws)
     assert draws[0] > draws[1] > draws[2] == expected.counts["sampler_calls"]
-
-
-def test_the_memory_drops_what_was_not_looked_at_for_longest():
-    moments = [Moments(1, (0,), np.zeros((1, 2, 2)), {}) for _ in range(4)]
-    memory, drawn_again = Memory(3 * moments[0].nbytes), []
-    batches = [Batch(i, dmq.Policy.uniform(1), drawn_again.append, moments[i]) for i in range(4)]
-
-    def at_hand():
-        return [batch.kept is not None for batch in batches]
-
-    for i in (0, 1, 2):
-        memory.note(0, (i,), batches[i])
-    assert at_hand() == [True] * 4
-    assert memory.find(0, (0,)) is batches[0]
-    memory.note(0, (3,), batches[3])
-    assert at_hand() == [True, False, True, True]
-    assert memory.find(0, (1,)) is batches[1] and batches[1].moments is None and drawn_again == [batches[1]]
-    batches[2].spent = True
-    assert (memory.find(0, (2,)), memory.find(1, (0,)), memory.find(0, (9,))) == (None, None, None)
-    memory.keep(batches[0], moments[0])  # again
-    assert (memory.size, at_hand()) == (3 * moments[0].nbytes, [True, False, True, True])
-    memory.forget(0)
-    assert (memory.find(0, (0,)), memory.size, at_hand()) == (None, 0, [False] * 4)
-    memory.keep(batches[0], Moments(1, (0,), np.zeros((1, 20, 20)), {}))
-    assert (batches[0].kept, memory.size) == (None, 0)
-
-
-def test_a_batch_has_the_moments_of_one_level_when_asked_for_them():
-    whole = Moments(2, (3, 4), np.arange(8.0).reshape(2, 2, 2), {})
-    for kept in (whole, None):
-        batch = Batch(7, dmq.Policy.uniform(5), lambda _: whole, kept)
-        one = batch.at(4)
-        assert (one.call, one.policy, one.moments.levels) == (7, batch.policy, (4,))
-        np.testing.assert_array_equal(one.moments.grams, whole.grams[1:])
 
 
 @pytest.mark.parametrize("chosen", OPTIONS[1:6], ids=str)
@@ -291,23 +210,6 @@ def test_policies_are_remembered_by_content():
     assert dmq.Policy.fixed([1, 23]).digest() != dmq.Policy.fixed([12, 3]).digest()
 
 
-def test_where_states_are_known_policies_that_act_the_same_are_one():
-    env = chain(3, rng=0)
-    sampler = RolloutSampler(env)
-    memory, blind = Memory(actions=sampler.actions), Memory()
-    theta = np.zeros((3, env.n_actions, env.dimension))
-    theta[:, 1] = 1.0
-    doubled, greedy, overflowing = (dmq.Policy.greedy(t) for t in (2 * theta, theta, np.full_like(theta, 1.7e308)))
-    fixed, other = dmq.Policy.fixed([1, 1, 1]), dmq.Policy.fixed([1, 1, 2])
-    nonzero = all((phi.sum(axis=1) > 0).all() for phi in env.features)
-    assert nonzero
-    assert memory.content(doubled, 3) == memory.content(greedy, 3) == memory.content(fixed, 3)
-    assert memory.content(other, 2) == memory.content(greedy, 2)
-    apart = [greedy, other, dmq.Policy.uniform(3), overflowing]
-    assert len({memory.content(policy, 3) for policy in apart}) == 4
-    assert len({blind.content(policy, 3) for policy in [*apart, doubled, fixed]}) == 6
-
-
 @pytest.mark.parametrize("known", [True, False])
 def test_the_content_of_a_policy_is_that_of_its_rules_alone(known):
     env = chain(5, rng=0)
@@ -315,6 +217,7 @@ def test_the_content_of_a_policy_is_that_of_its_rules_alone(known):
     memory = Memory(actions=actions if known else None)
     rng = np.random.default_rng(0)
     policies = [dmq.Policy.uniform(5), *(dmq.Policy.greedy(rng.normal(size=(5, 2, env.dimension))) for _ in range(3))]
+    policies.append(dmq.Policy.greedy(np.full((5, 2, env.dimension), 1.7e308)))  # no action is known of it
     for _ in range(30):
         before, after = (policies[i] for i in rng.integers(len(policies), size=2))
         policies.append(before.deviate(int(rng.integers(5)), int(rng.integers(2)), after))
@@ -415,69 +318,33 @@ SOLVED = [
     (lambda seed: chain(10, rng=seed), {}, 0.97),
     (lambda seed: deep_sea(10, rng=seed), {}, 0.97),
     (lambda seed: linear_q(rng=seed), {"n_samples": 5000, "ridge": 1e-4}, 0.97),
-    (lambda seed: combination_lock(20, 4, rng=seed), {}, 1.0 - 1e-9),
-    (lambda seed: combination_lock(80, 4, rng=seed), {}, 1.0 - 1e-9),
-    (lambda seed: chain(20, rng=seed), {}, 0.97),
-    (lambda seed: deep_sea(20, rng=seed), {}, 0.97),
-    (lambda _: river_swim(6, 20), {"n_samples": 1000}, 0.97),
 ]
 
 
-@pytest.mark.parametrize("case", [*range(5), *(pytest.param(i, marks=pytest.mark.slow) for i in range(5, len(SOLVED)))])
+@pytest.mark.parametrize("case", range(len(SOLVED)))
 def test_sound_solves(case):
     make, chosen, least = SOLVED[case]
     values, results = shares(make, **chosen)
     assert min(values) >= least
-    if case in (0, 1, 5, 6):  # locks
+    if case < 2:  # locks
         assert all(max(result.cover_sizes) <= 2 for result in results)
-
-
-def test_uniform_initial_policy_fails_where_a_fixed_sequence_succeeds():
-    """docs/findings.md, A: Low Variance is assumed of deterministic policies only.
-
-    Every pi_h^a inherits the uniform roll-in of the paper's initial policy, under which the good state of the decoy
-    lock (C = 1) has mass K^-h: its returns hardly weigh in the regression, and a shift towards it stays below
-    R >= K. The printed algorithm settles for the decoy's .4; started from one action sequence it gets .7.
-    """
-    env = decoy_lock(12)
-    settings = {"ratio": 8.0, "n_samples": 2000}
-    paper = [flat(env, variant="paper", rng=seed, **settings).learn() for seed in SEEDS[:3]]
-    sound = [flat(env, variant="sound", rng=seed, **settings).learn() for seed in SEEDS[:3]]
-    assert all(env.value(result.policy) < 0.5 for result in paper)
-    assert all("uniform initial policy" in " ".join(result.warnings) for result in paper)
-    assert [env.value(result.policy) for result in sound] == pytest.approx([0.7] * 3)
-    assert not any(result.warnings for result in sound)
-
-
-def test_value_and_decision_oracle_give_the_same_run():
-    env = chain(10, rng=0)
-    a, b = (flat(env, oracle=oracle, eps_r=EPS_R, rng=1).learn() for oracle in ("decision", "value"))
-    assert a.theta.tobytes() == b.theta.tobytes()
-    assert a.cover == b.cover
-    mine, theirs = a.history.columns(), b.history.columns()
-    assert all(np.array_equal(mine[name], theirs[name]) for name in mine if name != "value")
-    assert np.isnan(mine["value"]).all()
-    threshold = b.parameters["eps_t"]
-    assert np.array_equal(theirs["value"] >= threshold, theirs["decision"])
 
 
 @pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
 def test_same_seed_same_bits(variant):
+    """By the same object again, in many threads, by a copy, and from the key of a result; not by another seed."""
     env = chain(6, rng=0)
-    a, b, c = (dmq.DMQ(env, variant=variant, rng=seed, n_samples=30).learn() for seed in (5, 5, 6))
-    assert a.theta.tobytes() == b.theta.tobytes()
-    assert a.history == b.history
-    assert a.cover == b.cover
-    assert a.theta.tobytes() != c.theta.tobytes()
-
-
-def test_runs_are_repeated():
-    """By the same object, and from the key of a result."""
-    algorithm = dmq.DMQ(chain(6, rng=0), n_samples=30, rng=np.random.default_rng(3))
-    a, b = algorithm.learn(), algorithm.learn()
-    c = dmq.DMQ(chain(6, rng=0), n_samples=30, rng=dmq.Stream.from_key(a.key)).learn()
-    assert a.theta.tobytes() == b.theta.tobytes() == c.theta.tobytes()
-    assert a.history == b.history == c.history
+    algorithm = dmq.DMQ(env, variant=variant, rng=np.random.default_rng(3), n_samples=30)
+    expected = algorithm.learn()
+    from_key = dmq.DMQ(env, variant=variant, rng=dmq.Stream.from_key(expected.key), n_samples=30)
+    copies = [algorithm, from_key, copy.deepcopy(algorithm), pickle.loads(pickle.dumps(algorithm))]
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda learner: learner.learn(), [*copies, algorithm, algorithm]))
+    for result in results:
+        assert result.theta.tobytes() == expected.theta.tobytes()
+        assert (result.history, result.cover) == (expected.history, expected.cover)
+    other = dmq.DMQ(env, variant=variant, rng=6, n_samples=30).learn()
+    assert other.theta.tobytes() != expected.theta.tobytes()
 
 
 def test_golden_run():
@@ -510,12 +377,6 @@ def test_a_policy_cut_short_is_initial_where_nothing_was_learned():
     assert actions == [3, 2, 1, 0, 1, "greedy"]
     assert not result.theta[:5].any()
     assert result.theta[5].shape == (4, 2)
-
-
-def test_max_seconds_ends_the_run():
-    result = dmq.DMQ(deep_sea(30), n_samples=2000, rng=0).learn(max_seconds=0.05)
-    assert result.status == "max_seconds"
-    assert result.n_trajectories > 0
 
 
 def test_a_budget_too_small_for_anything_returns_the_initial_policy():
@@ -578,22 +439,6 @@ def test_history_names_the_call_that_drew_the_trajectories(variant):
             assert policy.rules[: call.target] == result.cover[call.target][call.member].rules[: call.target]
 
 
-def test_one_object_learns_in_many_threads():
-    algorithm = dmq.DMQ(chain(8, rng=0), n_samples=50, rng=1)
-    expected = algorithm.learn()
-    with ThreadPoolExecutor(3) as pool:
-        results = list(pool.map(lambda _: algorithm.learn(), range(6)))
-    assert all(result.theta.tobytes() == expected.theta.tobytes() for result in results)
-    assert all(result.history == expected.history for result in results)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_learn_the_same(copied):
-    algorithm = dmq.DMQ(chain(5, rng=0), n_samples=20, rng=1)
-    expected = algorithm.learn()
-    assert copied(algorithm).learn().theta.tobytes() == expected.theta.tobytes()
-
-
 def test_result_repeats_what_learn_returned():
     algorithm = flat(chain(5, rng=0), n_samples=20, rng=1, max_trajectories=300)
     with pytest.raises(RuntimeError, match="never called"):
@@ -609,12 +454,14 @@ def test_a_level_cut_before_its_states_are_drawn_is_not_learned():
     assert result.policy == result.cover[0][0]
 
 
-def test_ties_at_the_defaults_are_decided_alike():
+def test_both_oracles_decide_alike_also_where_there_are_ties():
     """N = 100, R = 2, eps_r = .01: a state seen twice in 100 and not covered gives v = R but for rounding."""
     for env, seed in itertools.product((chain(10, rng=0), river_swim(6, 10), deep_sea(8, stochastic=True)), range(2)):
         a, b = (flat(env, variant="paper", oracle=oracle, rng=seed).learn() for oracle in ("decision", "value"))
-        assert a.theta.tobytes() == b.theta.tobytes()
-        assert np.array_equal(a.history.columns()["decision"], b.history.columns()["decision"])
+        assert a.theta.tobytes() == b.theta.tobytes() and a.cover == b.cover
+        mine, theirs = a.history.columns(), b.history.columns()
+        assert all(np.array_equal(mine[name], theirs[name]) for name in mine if name != "value")
+        assert np.isnan(mine["value"]).all()
 
 
 def test_counts_add_up():
@@ -625,19 +472,6 @@ def test_counts_add_up():
     assert counts["trues"] == sum(result.cover_sizes) - 8
     assert result.n_trajectories == 10 * counts["sampler_calls"]
     assert result.seconds["total"] == pytest.approx(sum(result.seconds.values()) - result.seconds["total"])
-
-
-def test_policies_of_the_cover_are_snapshots():
-    result = dmq.DMQ(chain(8, rng=0), n_samples=30, rng=0).learn()
-    thetas = {
-        id(rule.theta): rule.theta
-        for policies in result.cover
-        for policy in policies
-        for rule in policy.rules
-        if hasattr(rule, "theta")
-    }
-    assert len(thetas) > 8
-    assert all(not theta.flags.writeable for theta in thetas.values())
 
 
 def test_deep_recursion_has_room():
@@ -762,17 +596,6 @@ def test_bad_arguments_are_refused_by_name():
     table = [(lambda given=given: flat(env, **given).learn(), error, text) for given, error, text in BAD]
     sources = (None, 3, "lock", object(), FiniteMDP)
     refused(table + [(lambda source=source: dmq.DMQ(source), TypeError, "env") for source in sources])
-
-
-@pytest.mark.parametrize("variant", ["sound", "frugal"])
-@pytest.mark.parametrize("sampler", [FlowSampler, ExactSampler])
-def test_regressions_on_more_pairs_than_64_bits_count(variant, sampler):
-    """N |Pi_h| is 6 (2^63 - 1)."""
-    env = chain(5, rng=0)
-    result = dmq.DMQ(sampler(env), variant=variant, n_samples=2**63 - 1, rng=0).learn()
-    assert result.status == "ended" and max(result.cover_sizes) > 2
-    assert env.value(result.policy) == pytest.approx(env.optimal_value)
-    assert result.n_trajectories % (2**63 - 1) == 0
 
 
 def test_a_mixture_beyond_64_bits_ends_the_run():

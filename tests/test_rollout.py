@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import pickle
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
-import scipy.stats
 import twins
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +22,6 @@ from dmq_fast.samplers import RolloutSampler
 pytestmark = pytest.mark.kernels
 
 EPS = np.finfo(np.float64).eps
-FAMILY_LEVEL = 1e-3  # probability that a correct sampler fails any of the statistical tests of one function
 
 
 def transition_array(rng, before, n_actions, after, kind):
@@ -133,43 +130,6 @@ def test_kernel_follows_the_twin(seed, horizon, largest, n_actions, d, kind, sha
         assert squares == pytest.approx(expected[2], rel=1e-12, abs=1e-300)
 
 
-@pytest.mark.parametrize("d", [1, 3, 8, 13])
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_greedy_levels_act_like_the_policy(d, kind):
-    """One level, deterministic: what is paid is R[s, act(s)], also where actions tie."""
-    rng = np.random.default_rng(d)
-    n_states, n_actions = 40, 6
-    features = feature_array(rng, n_states, d, kind)
-    rewards = rng.random((n_states, n_actions)) / 2
-    theta = rng.normal(size=(n_actions, d))[rng.integers(3, size=n_actions)]
-    start = np.full(n_states, 1 / n_states)
-    for state in range(n_states):
-        start = np.eye(n_states)[state]
-        model = FiniteModel((), [rewards], [features], start, np.zeros(1))
-        _, _, squares = model.rollout((Greedy(theta),), 1, Stream(0), [], [0])
-        action = Policy([Greedy(theta)]).act(0, features[state])
-        assert squares[0] == rewards[state, action] ** 2
-
-
-def test_levels_asked_for_do_not_change_the_states():
-    """Within one block, and where no Bernoulli reward takes uniforms in between."""
-    env = random_mdp(np.random.default_rng(4), 5, 5, 3, 8, "one-hot")
-    model, rules = packed(env), Policy.uniform(5).rules
-    every = model.rollout(rules, 512, Stream(1), range(5))[0]
-    for levels in ([0], [4], [1, 3], (0, 1, 2, 3, 4), np.array([2, 4])):
-        assert (model.rollout(rules, 512, Stream(1), levels)[0] == every[list(levels)]).all()
-        assert (model.rollout(rules, 512, Stream(1), levels, [0, 4])[0] == every[list(levels)]).all()
-
-
-def test_returns_of_a_level_do_not_depend_on_the_others():
-    env = random_mdp(np.random.default_rng(4), 5, 5, 3, 8, "dense")
-    model, rules = packed(env), Policy.uniform(5).rules
-    _, moments, squares = model.rollout(rules, 700, Stream(1), (), range(5))
-    for h in range(5):
-        _, moment, square = model.rollout(rules, 700, Stream(1), (), [h])
-        assert (moment[0] == moments[h]).all() and square[0] == squares[h]
-
-
 class Fresh:
     """A sequence whose items are new objects every time they are looked at."""
 
@@ -245,70 +205,6 @@ def test_alias_draws_reach_exactly_the_support(weights):
     assert np.abs(counts / 4096 - p).max() <= len(p) / 2048
 
 
-def test_alias_tables_name_what_is_wrong():
-    for bad in twins.no_numbers(np.ones(2)).values():
-        with pytest.raises(TypeError, match=r"^probabilities: expected"):
-            alias_tables(bad)
-    for bad in ([0.5, np.nan], [0.5, np.inf], np.ones((1, 1)), 1.0, [0.0, 1.0], [-0.5, 1.5]):
-        with pytest.raises(ValueError, match=r"^probabilities: expected"):
-            alias_tables(bad)
-
-
-def merged(observed, expected):
-    """Cells of one chi-square test: those that expect fewer than 5 become one."""
-    small = expected < 5
-    if small.any():
-        observed = np.append(observed[~small], observed[small].sum())
-        expected = np.append(expected[~small], expected[small].sum())
-    return observed, expected
-
-
-def test_states_and_returns_have_their_exact_distribution():
-    n, n_envs = 1_000_000, 4
-    p_values = []
-    for seed in range(n_envs):
-        rng = np.random.default_rng(seed)
-        env = random_mdp(rng, 4, 6, 3, 6, "one-hot", caps=seed % 2 == 1)
-        distinct = [np.eye(6)[:size] for size in env.n_states]
-        env = FiniteMDP(env.P, env.R, distinct, env.start, env.caps)
-        policy = Policy.uniform(4) if seed < 2 else random_policy(rng, env, "ug")
-        batch = RolloutSampler(env).collect(policy, n, stream=Stream(seed), levels=range(4), returns_from=[0])
-        for h, probabilities in enumerate(env.occupancy(policy)):
-            counts = np.diag(batch.gram[h])[: len(probabilities)]
-            assert counts.sum() == n
-            assert (counts[probabilities == 0] == 0).all()
-            observed, expected = merged(counts[probabilities > 0], n * probabilities[probabilities > 0])
-            if len(observed) > 1:
-                p_values.append(scipy.stats.chisquare(observed, expected).pvalue)
-        pairs = batch.returns[0]
-        mean, square = pairs.moment.sum() / n, pairs.square / n
-        deviation = np.sqrt((square - mean**2) / n)
-        assert abs(mean - env.value(policy)) <= 1e-12 + 6 * deviation  # two-sided 2e-9 each
-        p_values.append(2 * scipy.stats.norm.sf(abs(mean - env.value(policy)) / deviation))
-    assert min(p_values) > FAMILY_LEVEL / len(p_values)
-    assert len(p_values) >= 3 * n_envs
-
-
-def test_uniform_rules_draw_every_action_alike():
-    n_actions, n = 7, 1_000_000
-    P = [np.eye(n_actions)[None]]
-    features = [np.zeros((1, n_actions)), np.eye(n_actions)]
-    env = FiniteMDP(P, [np.zeros((1, n_actions)), np.zeros((n_actions, n_actions))], features)
-    batch = RolloutSampler(env).collect(Policy.uniform(2), n, stream=Stream(1), levels=[1])
-    counts = np.diag(batch.gram[1])
-    assert counts.sum() == n
-    assert scipy.stats.chisquare(counts).pvalue > FAMILY_LEVEL
-
-
-def test_bernoulli_rewards_have_their_mean_and_cap():
-    n, mean, cap = 1_000_000, 0.3, 0.8
-    env = FiniteMDP([], [[[mean]]], [[[1.0]]], caps=[cap])
-    pairs = RolloutSampler(env).collect(Policy.fixed([0]), n, stream=Stream(3), levels=[], returns_from=[0]).returns[0]
-    hits = pairs.moment[0] / cap
-    assert abs(hits - round(hits)) < 1e-6 and pairs.square == pytest.approx(hits * cap**2, rel=1e-9)
-    assert scipy.stats.binomtest(round(hits), n, mean / cap).pvalue > FAMILY_LEVEL
-
-
 def test_collect_is_the_sum_of_its_chunks():
     env = random_mdp(np.random.default_rng(8), 4, 5, 3, 5, "dense", caps=True)
     sampler, policy, stream = RolloutSampler(env), Policy.uniform(4), Stream(5, call=9)
@@ -326,15 +222,6 @@ def test_collect_is_the_sum_of_its_chunks():
         assert total.returns[h].moment.tobytes() == summed.returns[h].moment.tobytes()
         assert total.returns[h].square == summed.returns[h].square and total.returns[h].n == 40_000
     assert pieces[0].grams.tobytes() != pieces[1].grams.tobytes()
-
-
-@pytest.mark.parametrize("n", [0, 1, 16_383, 16_384, 16_385, 32_768])
-def test_chunks_add_up(n):
-    env = random_mdp(np.random.default_rng(8), 2, 2, 2, 2, "one-hot")
-    sampler = RolloutSampler(env)
-    assert sum(sampler.chunks(n)) == n and max(sampler.chunks(n)) <= 16_384
-    batch = sampler.collect(Policy.uniform(2), n, stream=Stream(0), levels=[0])
-    assert batch.n == n and np.trace(batch.gram[0]) == n
 
 
 def test_golden_lock():
@@ -359,32 +246,8 @@ GOLDEN_EDGE_COUNTS = [[394.0, 606.0], [482.0, 518.0]]
 GOLDEN_EDGE_RETURNS = ([[128.375, 276.59375], [186.0, 30.0]], [228.6279296875, 108.0])
 
 
-def test_threads_share_a_model_and_get_the_same_bits():
-    env = random_mdp(np.random.default_rng(2), 5, 6, 4, 8, "dense", caps=True)
-    model, policy = packed(env), random_policy(np.random.default_rng(3), env)
-
-    def run(call):
-        out = model.rollout(policy.rules, 20_000, Stream(1).at(call), range(5), range(5))
-        return b"".join(array.tobytes() for array in out)
-
-    calls = [0, 1, 2, 3] * 4
-    serial = [run(call) for call in calls]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(run, calls)) == serial
-    assert len(set(serial)) == 4
-
-
-def test_samplers_survive_pickling():
-    env = random_mdp(np.random.default_rng(2), 3, 3, 2, 3, "dense")
-    sampler = RolloutSampler(env)
-    again = pickle.loads(pickle.dumps(sampler))
-    one, other = (
-        s.collect(Policy.uniform(3), 100, stream=Stream(1), levels=[0, 2], returns_from=[0]) for s in (sampler, again)
-    )
-    assert one.grams.tobytes() == other.grams.tobytes() and one.returns[0].square == other.returns[0].square
-
-
 def test_arguments_are_named():
+    """Policies, numbers and levels that no sampler takes are tested with all samplers."""
     model = packed(random_mdp(np.random.default_rng(0), 3, 3, 2, 4, "dense"))
     assert (model.horizon, model.n_actions, model.dimension) == (3, 2, 4)
     with pytest.raises(AttributeError):
@@ -392,23 +255,12 @@ def test_arguments_are_named():
     grams, moments, squares = model.rollout((Uniform(),) * 3, 100, Stream(0), [])
     assert (grams.shape, moments.shape, squares.shape) == ((0, 4, 4), (0, 4), (0,))
     u, call, table = Uniform(), model.rollout, []
-    for n in (0, 5):
-        table += [(ValueError, rf"^policy: expected 3 rules, one a level, got {k}", call, (u,) * k, n, Stream(0), [0])
-                  for k in (0, 2, 4)]  # fmt: skip
-        table += [(TypeError, r"^policy: expected a Rule at level 1", call, (u, bad, u), n, Stream(0), [0])
-                  for bad in (None, 0, "u", Uniform, np.ones((2, 4)))]  # fmt: skip
-        for action in (2, 2**31 - 1):
-            text = rf"^policy: level 2 takes action {action}, expected < 2"
-            table.append((ValueError, text, call, (u, u, Fixed(action)), n, Stream(0), [0]))
-        for levels in ([1, 0], [0, 0], [-1], [3], [0, 2, 1], [0, 1, 2, 2], [2**40]):
-            text = r": expected ascending levels in \[0, 3\)"
-            table.append((ValueError, "^levels" + text, call, (u,) * 3, n, Stream(0), levels))
-            table.append((ValueError, "^returns_from" + text, call, (u,) * 3, n, Stream(0), [0], levels))
+    for bad in (None, 0, "u", Uniform, np.ones((2, 4))):
+        table.append((TypeError, r"^policy: expected a Rule at level 1", call, (u, bad, u), 5, Stream(0), [0]))
     for shape in ((1, 4), (3, 4), (2, 3), (2, 5), (4, 2)):
         text = r"^policy: expected theta of shape \(2, 4\) at level 0"
         table.append((ValueError, text, call, (Greedy(np.ones(shape)), u, u), 5, Stream(0), [0]))
-    table += [(TypeError, "^levels: ", call, (u,) * 3, 5, Stream(0), bad) for bad in (None, 0, [0.5], ["0"], [None])]
-    table += [(ValueError, r"^n: expected a non-negative", call, (u,) * 3, n, Stream(0), [0]) for n in (-1, -(2**40))]
+    table += [(ValueError, r"^n: expected a non-negative", call, (u,) * 3, -1, Stream(0), [0])]
     table += [(TypeError, "integer|index|float", call, (u,) * 3, n, Stream(0), [0]) for n in (1.5, None, "3")]
     table += [(TypeError, "stream", call, (u,) * 3, 5, bad, [0]) for bad in (None, 0, np.random.default_rng(0))]
     refuses([*table, *((TypeError, "rules", call, bad, 5, Stream(0), [0]) for bad in (None, [u] * 3))])
@@ -470,15 +322,18 @@ def test_edges_are_those_of_tables():
             transition_edges(value)
 
 
-@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan])
-def test_alias_tables_refuse_what_is_no_distribution(wrong):
-    with pytest.raises(ValueError, match=r"^probabilities: expected (positive|finite) numbers"):
-        alias_tables([0.5, wrong])
-    with pytest.raises(ValueError, match=r"^probabilities: expected a sum of 1"):
-        alias_tables([1e308] * 4)
-    with pytest.raises(ValueError, match=r"^probabilities: expected positive numbers, got -0.5"):
-        features = [np.ones((1, 1)), np.ones((2, 1))]
-        FiniteModel([np.array([[[1.5, -0.5]]])], [phi * 0.0 for phi in features], features, [1.0], [0.0, 0.0])
+def test_what_is_no_distribution_is_refused():
+    numbers = [np.ones((1, 1)), 1.0, *([0.5, wrong] for wrong in (0.0, -1.0, np.nan, np.inf))]
+    features = [np.ones((1, 1)), np.ones((2, 1))]
+    negative = partial(
+        FiniteModel, [np.array([[[1.5, -0.5]]])], [phi * 0.0 for phi in features], features, [1.0], [0.0, 0.0]
+    )
+    refuses([
+        *((TypeError, "^probabilities: expected", alias_tables, bad) for bad in twins.no_numbers(np.ones(2)).values()),
+        *((ValueError, "^probabilities: expected", alias_tables, bad) for bad in numbers),
+        (ValueError, "^probabilities: expected a sum of 1", alias_tables, [1e308] * 4),
+        (ValueError, r"^probabilities: expected positive numbers, got -0\.5", negative),
+    ])  # fmt: skip
 
 
 def test_chunks_of_any_number_are_computed_when_asked_for():
