@@ -52,7 +52,7 @@ else:
     cflags += ["-O1", "-g"] if DEBUG or SANITIZE else ["-O3", "-g0"]
     cflags += ["-ffp-contract=off"]
 # These modules have no hot loops: to optimise them would only take time. Without -ffast-math the bits are the same.
-COLD = {"_cyutility", "_env", "_plan", "_rules", "_validate"}
+COLD = {"_cyutility", "_env", "_memory", "_plan", "_rules", "_validate"}
 cold_cflags = [flag.replace("-O3", "-O1") for flag in cflags]
 if SANITIZE:
     cflags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]

@@ -3,6 +3,8 @@
 Moments are symmetric positive semidefinite, row-major (d, d); their upper triangles are read.
 """
 
+from dmq_fast.kernels._memory cimport Buffer
+
 # Answers of `decide`.
 cdef enum Answer:
     # v < eps2, and v >= eps2; both certain for the numbers given.
@@ -50,14 +52,6 @@ cdef inline bint says_true(Answer answer) noexcept nogil:
 cdef int shift_value(
     const double* s, const double* m2, double eps_r, double* value, double* witness, double* work, Py_ssize_t d
 ) noexcept nogil
-
-# Doubles that are freed with the object; faster to make than an array.
-cdef class Buffer:
-    cdef double* data
-    cdef Py_ssize_t size
-
-    # Room for `size` numbers; what was there is lost where it has to grow.
-    cdef double* room(self, Py_ssize_t size) except NULL nogil
 
 # The oracle calls of one batch of trajectories: levels scanned downwards, up to the first True. A subclass has its
 # moments in one form. The values play no part in the decisions.

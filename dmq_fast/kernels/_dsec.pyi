@@ -44,9 +44,6 @@ def dsec_decision(
 ) -> tuple[bool | NDArray[np.bool_], bool | NDArray[np.bool_]]: ...
 
 @disjoint_base
-class Buffer: ...
-
-@disjoint_base
 class Stack:
     def __init__(self, m1: ArrayLike, m2: ArrayLike, eps1: ArrayLike, eps2: ArrayLike) -> None: ...
 

@@ -30,8 +30,6 @@ cdef class Episode(Simulator):
     cdef Philox observations
     cdef Philox own
     cdef bint seen
-    # The memory of `phi` if the feature map is sparse.
-    cdef double* _dense
 
     # Each returns False when the episode is over; `stop` then holds the reason.
     # Start episode `number`.

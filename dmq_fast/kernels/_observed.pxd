@@ -2,25 +2,17 @@
 
 from libc.math cimport sqrt
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from dmq_fast.kernels._linalg cimport dot, solve_factor, solve_factor_transposed, update_factor
+from dmq_fast.kernels._memory cimport grown
 
 cdef enum:
     # Room of the first allocation; it then doubles.
     FIRST_ROOM = 16
     # Rows with at most one entry in so many that is not 0 are read by entries.
     SPARSE = 4
-
-
-# Reallocate a block to so many bytes; False, and nothing changed, if memory ran out.
-cdef inline bint grown(void** block, Py_ssize_t size) noexcept nogil:
-    cdef void* more = realloc(block[0], size)
-    if more == NULL:
-        return False
-    block[0] = more
-    return True
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from libc.stdint cimport int32_t
 
+from dmq_fast.kernels._memory cimport Owner
 from dmq_fast.kernels._philox cimport Stream
 from dmq_fast.kernels._rules cimport Kind
 
-cdef class Plan:
+cdef class Plan(Owner):
     cdef Py_ssize_t horizon
     # By level: the kind of the rule, the action of a fixed rule, theta (K, d) of a greedy one.
     cdef Kind* kinds
@@ -31,18 +32,12 @@ cdef class Plan:
     cdef int check_signals(self) except -1
     cdef int set_rule(self, Py_ssize_t h, rule, Py_ssize_t n_actions, Py_ssize_t dimension) except -1
 
-# Trajectories drawn again and again: the number, the levels and the returns of a plan stay, its rules may change.
-cdef class Draws:
-    cdef Plan plan
-    cdef bint in_rows
-
-    # Draw on a stream. Returns the second moments, (n_levels, d, d) or LevelRows; moments (n_returns, d) and squares
-    # (n_returns,), zeros before, hold the sums of y phi and of y^2 then.
-    cdef object draw(self, Stream stream, double* moments, double* squares)
-
 # An environment ready to simulate. Immutable.
-cdef class Model:
+cdef class Model(Owner):
     cdef readonly Py_ssize_t horizon
     cdef readonly Py_ssize_t n_actions
     cdef readonly Py_ssize_t dimension
-    cdef Draws draws(self, Plan plan, Py_ssize_t n, bint in_rows)
+
+    # Draw n trajectories on a stream. Returns the second moments, (n_levels, d, d) or LevelRows; moments (n_returns, d)
+    # and squares (n_returns,), zeros before, hold the sums of y phi and of y^2 then.
+    cdef object draw(self, Plan plan, Py_ssize_t n, Stream stream, bint in_rows, double* moments, double* squares)

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int32_t
 
-from dmq_fast.kernels._dsec cimport NOT_FINITE, Answer, Buffer, Scan
+from dmq_fast.kernels._dsec cimport NOT_FINITE, Answer, Scan
+from dmq_fast.kernels._memory cimport Buffer
 from dmq_fast.kernels._rows cimport LevelRows
 
 cdef class RowOracle:
@@ -27,6 +28,7 @@ cdef class RowOracle:
 
     # Add columns to the support.
     cdef int extend(self, const int32_t* columns, Py_ssize_t n) except -1
+    cdef int enlarge(self, Py_ssize_t room) except -1
 
     # S <- S + the sum of a level of `rows` / divisor.
     cdef int add_level(self, LevelRows rows, Py_ssize_t level, double divisor) except -1
@@ -45,12 +47,12 @@ cdef class RowScan(Scan):
     # By entry of the level: its place in the support, those inside first, or its column; and its value.
     cdef int32_t* index
     cdef double* value
-    # By row of the level: the number of entries inside; phi^T B^{-1} phi, and m(phi)^2; the room for rows and entries.
+    # By row of the level: the number of entries inside; phi^T B^{-1} phi, and m(phi)^2.
     cdef Py_ssize_t* inside
     cdef double* lever
     cdef double* size
-    cdef Py_ssize_t _rows
-    cdef Py_ssize_t _entries
+    cdef Buffer _by_row
+    cdef Buffer _by_entry
     # S, the sum of the rows of a level, and room for what it rounds away, on the columns that either has, each (k, k);
     # and workspace. k is 0 while they are not those of the level at hand.
     cdef Buffer _dense

@@ -31,6 +31,10 @@ cdef class LevelRows:
     # The same sums with equal rows of a level merged, in the order of their first appearance.
     cdef LevelRows merged(self)
 
+    # gram (k, k), zeros before, <- the sum of w phi phi^T of a level; `places` has the row there of every entry.
+    cdef void add_up(self, Py_ssize_t level, const int32_t* places, double* gram, Py_ssize_t k) noexcept nogil
+    cdef int check_level(self, Py_ssize_t level) except -1
+
     # Add a level: the merged rows of one level of each part, `places` its position there.
     cdef int take(self, list parts, list places) except -1
     cdef int take_level(self, LevelRows other, Py_ssize_t level, Py_ssize_t* table, Py_ssize_t size) except -1

@@ -9,6 +9,7 @@ from libc.string cimport memset
 
 from dmq_fast.kernels._env cimport Environment, EnvironmentHandle, unasked
 from dmq_fast.kernels._features cimport FeatureMap
+from dmq_fast.kernels._memory cimport Owner
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_uniforms
 
 # What the environment, its rewards or a score did wrong; NONE while all is well.
@@ -48,7 +49,7 @@ cdef inline double square_in_order(const double* x, Py_ssize_t d) noexcept nogil
 # d after the feature map, or without one; ValueError if the map does not fit the environment.
 cdef Py_ssize_t mapped_dimension(EnvironmentHandle handle, FeatureMap feature_map) except -1
 
-cdef class Simulator:
+cdef class Simulator(Owner):
     cdef readonly EnvironmentHandle handle
     cdef readonly FeatureMap feature_map
     cdef readonly Py_ssize_t horizon
@@ -69,9 +70,8 @@ cdef class Simulator:
     cdef double* rows
     cdef int32_t* columns
     cdef double* uniforms
-    # The rest of the workspace: what `states` is aligned in, flags and observations by trajectory, and the map's own.
-    # Flags are those of the present states, and of the states before.
-    cdef void* _states
+    # The rest of the workspace: flags and observations by trajectory, and the map's own. Flags are those of the present
+    # states, and of the states before.
     cdef int8_t* _ended
     cdef int8_t* _ended_before
     cdef double* _observed

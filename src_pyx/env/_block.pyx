@@ -17,11 +17,10 @@ Nothing here depends on the machine: square roots and divisions are rounded corr
 from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_SetContext, PyCapsule_SetDestructor
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
 
 from dmq_fast.kernels._env cimport ENVIRONMENT_VERSION, Environment, environment_capsule
 from dmq_fast.kernels._finite cimport BERNOULLI, BY_EDGE, BY_ROW, FiniteModel, Level, outcome
-
+from dmq_fast.kernels._memory cimport Owner
 from dmq_fast.kernels._validate cimport integer
 
 import numpy as np
@@ -76,7 +75,7 @@ cdef struct Block:
     int64_t* step_uniforms
 
 
-cdef class BlockModel:
+cdef class BlockModel(Owner):
     """A finite MDP whose states emit observations, as a compiled environment. Immutable.
 
     Parameters
@@ -129,19 +128,12 @@ cdef class BlockModel:
         block.horizon, block.n_actions, block.levels = model.horizon, model.n_actions, model.levels
         block.n_start, block.start_state = model.n_start, model.start_state
         block.start_threshold, block.start_alias = model.start_threshold, model.start_alias
-        block.base = <const double**> calloc(model.horizon, sizeof(double*))
-        block.feature_uniforms = <int64_t*> calloc(model.horizon, sizeof(int64_t))
-        block.step_uniforms = <int64_t*> calloc(model.horizon, sizeof(int64_t))
-        if block.base == NULL or block.feature_uniforms == NULL or block.step_uniforms == NULL:
-            raise MemoryError()
+        block.base = <const double**> self.zeros(model.horizon, sizeof(double*))
+        block.feature_uniforms = <int64_t*> self.zeros(model.horizon, sizeof(int64_t))
+        block.step_uniforms = <int64_t*> self.zeros(model.horizon, sizeof(int64_t))
         self.pack_base(tuple(base), scaling)
         self.count_uniforms()
         self.describe()
-
-    def __dealloc__(self):
-        free(self.block.base)
-        free(self.block.feature_uniforms)
-        free(self.block.step_uniforms)
 
     cdef int pack_base(self, tuple base, double scaling) except -1:
         cdef Py_ssize_t h

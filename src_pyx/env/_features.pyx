@@ -10,8 +10,8 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport NAN, cos, fabs, sin, sqrt
 from libc.stdint cimport int32_t
-from libc.stdlib cimport free, malloc
 
+from dmq_fast.kernels._memory cimport Buffer
 from dmq_fast.kernels._validate cimport (
     LARGEST, box, entries, flag, frozen, integer, integers, refuse_not_finite, widths,
 )
@@ -174,19 +174,14 @@ cdef cnp.ndarray dense_rows(FeatureMap map, cnp.ndarray rows):
     cdef cnp.ndarray out = cnp.PyArray_SimpleNew(2, shape, cnp.NPY_DOUBLE)
     cdef const double* x = entries(rows)
     cdef double* phi = entries(out)
-    cdef double* work = <double*> malloc(max(<Py_ssize_t> 1, map.work_size) * sizeof(double))
-    if work == NULL:
-        raise MemoryError()
+    cdef Buffer work = Buffer(map.work_size)
     # A piece of work takes milliseconds; Ctrl-C is checked between pieces.
     cdef Py_ssize_t n = shape[0], piece = max(<Py_ssize_t> 1, (1 << 20) // map.dimension), start = 0
-    try:
-        while start < n:
-            with nogil:
-                map.apply(x + start * map.inputs, min(piece, n - start), phi + start * map.dimension, work)
-            start += piece
-            PyErr_CheckSignals()
-    finally:
-        free(work)
+    while start < n:
+        with nogil:
+            map.apply(x + start * map.inputs, min(piece, n - start), phi + start * map.dimension, work.data)
+        start += piece
+        PyErr_CheckSignals()
     return out
 
 

@@ -3,7 +3,6 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, isfinite
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from dmq_fast.kernels._env cimport EnvironmentHandle
@@ -62,18 +61,10 @@ cdef class Episode(Simulator):
         self.allocate(handle, feature_map, 1)
         self.stream = stream
         self.n_states = states_of(handle._alive[0])
-        self.scores = <double*> calloc(self.n_actions, sizeof(double))
-        self.phi = self.rows
-        if self.sparse:
-            self.phi = self._dense = <double*> calloc(self.dimension, sizeof(double))
-        if self.scores == NULL or self.phi == NULL:
-            raise MemoryError()
+        self.scores = <double*> self.zeros(self.n_actions, sizeof(double))
+        self.phi = <double*> self.zeros(self.dimension, sizeof(double)) if self.sparse else self.rows
         # No episode has begun: `step` and `features` are refused until `reset`.
         self.level = self.horizon
-
-    def __dealloc__(self):
-        free(self.scores)
-        free(self._dense)
 
     cdef bint fail(self, Fault fault, int code, double value) noexcept nogil:
         return self.halt(fault, self.level, code, value)

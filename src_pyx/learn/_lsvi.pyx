@@ -34,7 +34,8 @@ from dmq_fast.kernels._linalg cimport dot, solve_factor, solve_factor_transposed
 from dmq_fast.kernels._simulator cimport SCORE
 from dmq_fast.kernels._greedy cimport greedy_rows, pack_theta, packed_size
 from dmq_fast.kernels._philox cimport normals_into
-from dmq_fast.kernels._observed cimport FIRST_ROOM, Observed, grown, keep, release_rows, room_for_more
+from dmq_fast.kernels._memory cimport grown
+from dmq_fast.kernels._observed cimport FIRST_ROOM, Observed, keep, release_rows, room_for_more
 from dmq_fast.kernels._validate cimport entries, flag
 
 import numpy as np

@@ -34,13 +34,13 @@ from dmq_fast.kernels._episode cimport UNCHECKED, Episode
 from dmq_fast.kernels._linalg cimport dot
 from dmq_fast.kernels._simulator cimport NONE, SCORE, SLACK
 from dmq_fast.kernels._greedy cimport greedy_action
+from dmq_fast.kernels._memory cimport grown
 from dmq_fast.kernels._observed cimport (
     FIRST_ROOM,
     Factor,
     Observed,
     add_row,
     diagonal,
-    grown,
     keep,
     leverage_of,
     number_of,

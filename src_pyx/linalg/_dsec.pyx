@@ -15,13 +15,13 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, fmod, frexp, isfinite, ldexp, sqrt
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._double_double cimport Double2, add, divide, negate, scale, two_product, two_sum
 from dmq_fast.kernels._linalg cimport (
     NOT_FOUND, OVERFLOW, cholesky_upper, dot, eigen_work_size, solve_upper, solve_upper_transposed, top_eigenpair,
 )
+from dmq_fast.kernels._memory cimport Buffer
 from dmq_fast.kernels._validate cimport all_finite, entries, flag, integer, matrix, positive, refuse_not_finite
 
 cdef extern from "dmq_double_double.h":
@@ -424,27 +424,6 @@ cdef bint copy_upper(const double* a, double* out, Py_ssize_t d) noexcept nogil:
         memcpy(out + i * d + i, a + i * d + i, (d - i) * sizeof(double))
         finite = finite and all_finite(a + i * d + i, d - i)
     return finite
-
-
-cdef class Buffer:
-
-    def __cinit__(self, Py_ssize_t size=0):
-        if size:
-            self.room(size)
-
-    def __dealloc__(self):
-        free(self.data)
-
-    cdef double* room(self, Py_ssize_t size) except NULL nogil:
-        if size > self.size:
-            free(self.data)
-            self.size = 0
-            self.data = <double*> malloc(size * sizeof(double))
-            if self.data == NULL:
-                with gil:
-                    raise MemoryError()
-            self.size = size
-        return self.data
 
 
 cdef cnp.ndarray square(value, str name, Py_ssize_t d):

@@ -4,9 +4,9 @@ cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, isfinite
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from dmq_fast.kernels._memory cimport Buffer
 from dmq_fast.kernels._validate cimport entries, matrix, refuse_not_finite
 
 from dmq_fast.kernels._validate import as_csr, is_sparse
@@ -101,25 +101,20 @@ def greedy_actions(features, theta, *, return_values=False):
     cdef const double* columns = entries(weights)
     cdef int64_t* action = <int64_t*> cnp.PyArray_DATA(actions)
     cdef double* value = entries(values)
-    cdef double* packed = <double*> malloc(packed_size(n_actions, d) * sizeof(double))
-    if packed == NULL:
-        raise MemoryError()
+    cdef Buffer packed = Buffer(packed_size(n_actions, d))
     # A piece of work takes milliseconds; Ctrl-C is checked between pieces.
     cdef Py_ssize_t piece = 4 * max(<Py_ssize_t> 1, (1 << 22) // (4 * d * n_actions)), start = 0
-    try:
+    with nogil:
+        pack_theta(columns, n_actions, d, packed.data)
+    while start < n and failed < 0:
         with nogil:
-            pack_theta(columns, n_actions, d, packed)
-        while start < n and failed < 0:
-            with nogil:
-                failed = greedy_rows(
-                    rows + start * d, min(piece, n - start), n_actions, d, packed, action + start, value + start
-                )
-            if failed >= 0:
-                failed += start
-            start += piece
-            PyErr_CheckSignals()
-    finally:
-        free(packed)
+            failed = greedy_rows(
+                rows + start * d, min(piece, n - start), n_actions, d, packed.data, action + start, value + start
+            )
+        if failed >= 0:
+            failed += start
+        start += piece
+        PyErr_CheckSignals()
     if failed >= 0:
         refuse_not_finite("features", phi)
         refuse_not_finite("theta", weights)

@@ -26,16 +26,17 @@ cimport numpy as cnp
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, fabs, isfinite, log, sqrt
 from libc.stdint cimport int32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._linalg cimport cholesky_upper, invert_upper, multiply
 from dmq_fast.kernels._dsec cimport (
-    MARGINAL_NO_SHIFT, NO_SHIFT, NOT_FINITE, SHIFT, Answer, Buffer, Scan, decide_exactly, decide_robustly,
-    decide_work_size, says_true, shift_value, value_work_size,
+    MARGINAL_NO_SHIFT, NO_SHIFT, NOT_FINITE, SHIFT, Answer, Scan, decide_exactly, decide_robustly, decide_work_size,
+    says_true, shift_value, value_work_size,
 )
 from dmq_fast.kernels._double_double cimport Double2, add, scale, two_product
-from dmq_fast.kernels._moments cimport add_outer_sparse, as_columns, mirror
+from dmq_fast.kernels._memory cimport Buffer, Owner, grown
+from dmq_fast.kernels._moments cimport as_columns
 from dmq_fast.kernels._rows cimport LevelRows, collected, compress, empty_rows
 from dmq_fast.kernels._validate cimport LARGEST, all_finite, entries, integer, matrix, positive, refuse_not_finite
 
@@ -124,15 +125,11 @@ cdef class RowOracle:
         self.dimension = integer(dimension, "dimension", 1, LARGEST)
         self.eps_r = positive(eps_r, "eps_r")
         self.place = <int32_t*> malloc(self.dimension * sizeof(int32_t))
-        # Room for one column: the pointers are never NULL.
-        self.room = 1
-        self.columns = <int32_t*> calloc(1, sizeof(int32_t))
-        self.s, self.w = <double*> calloc(1, sizeof(double)), <double*> calloc(1, sizeof(double))
-        self.root, self.y = <double*> calloc(1, sizeof(double)), <double*> calloc(1, sizeof(double))
-        if (self.place == NULL or self.columns == NULL or self.s == NULL or self.w == NULL or self.root == NULL
-                or self.y == NULL):
+        if self.place == NULL:
             raise MemoryError()
         memset(self.place, 0xFF, self.dimension * sizeof(int32_t))
+        # The pointers are never NULL.
+        self.enlarge(1)
 
     def __dealloc__(self):
         free(self.columns)
@@ -343,39 +340,14 @@ cdef class RowOracle:
         return f"RowOracle(dimension={self.dimension}, eps_r={self.eps_r}, order={self.order})"
 
     cdef int extend(self, const int32_t* columns, Py_ssize_t n) except -1:
-        cdef Py_ssize_t i, j, fresh = 0, room, k
+        cdef Py_ssize_t j, fresh = 0, k
         cdef double inverse = 1.0 / self.eps_r
-        cdef double* s
-        cdef double* w
-        cdef double* root
-        cdef double* y
-        cdef int32_t* kept
-        for i in range(n):
-            fresh += self.place[columns[i]] < 0
+        for j in range(n):
+            fresh += self.place[columns[j]] < 0
         if fresh == 0:
             return 0
         if self.order + fresh > self.room:
-            room = max(self.order + fresh, min(self.dimension, self.room + self.room // 2 + 4))
-            s, w = <double*> calloc(room * room, sizeof(double)), <double*> calloc(room * room, sizeof(double))
-            kept = <int32_t*> realloc(self.columns, room * sizeof(int32_t))
-            if kept != NULL:
-                self.columns = kept
-            root = <double*> realloc(self.root, room * sizeof(double))
-            if root != NULL:
-                self.root = root
-            y = <double*> realloc(self.y, room * sizeof(double))
-            if y != NULL:
-                self.y = y
-            if s == NULL or w == NULL or kept == NULL or root == NULL or y == NULL:
-                free(s)
-                free(w)
-                raise MemoryError()
-            for i in range(self.order):
-                memcpy(s + i * room, self.s + i * self.room, self.order * sizeof(double))
-                memcpy(w + i * room, self.w + i * self.room, self.order * sizeof(double))
-            free(self.s)
-            free(self.w)
-            self.s, self.w, self.room = s, w, room
+            self.enlarge(max(self.order + fresh, min(self.dimension, self.room + self.room // 2 + 4)))
         for j in range(n):
             if self.place[columns[j]] < 0:
                 k = self.order
@@ -388,6 +360,25 @@ cdef class RowOracle:
         self.rho = max(self.rho, 2.0 * UNIT)
         return 0
 
+    cdef int enlarge(self, Py_ssize_t room) except -1:
+        cdef Py_ssize_t i
+        cdef double* s = <double*> calloc(room * room, sizeof(double))
+        cdef double* w = <double*> calloc(room * room, sizeof(double))
+        if s == NULL or w == NULL or not (
+            grown(<void**> &self.columns, room * sizeof(int32_t)) and grown(<void**> &self.root, room * sizeof(double))
+            and grown(<void**> &self.y, room * sizeof(double))
+        ):
+            free(s)
+            free(w)
+            raise MemoryError()
+        for i in range(self.order):
+            memcpy(s + i * room, self.s + i * self.room, self.order * sizeof(double))
+            memcpy(w + i * room, self.w + i * self.room, self.order * sizeof(double))
+        free(self.s)
+        free(self.w)
+        self.s, self.w, self.room = s, w, room
+        return 0
+
     cdef int add_level(self, LevelRows rows, Py_ssize_t level, double divisor) except -1:
         cdef Py_ssize_t begin = rows.begins[level], end = rows.begins[level + 1], r, i, j, m = end - begin, n
         cdef Py_ssize_t first = rows.starts[begin], last = rows.starts[end]
@@ -395,38 +386,25 @@ cdef class RowOracle:
         cdef double* sums
         cdef int32_t* places
         cdef int32_t* local
+        cdef Owner memory
         if m == 0:
             return 0
+        memory = Owner()
         # The sum first, on the columns of these rows, and then one addition an entry: the roundings of the dense form.
-        local = <int32_t*> malloc((2 * (last - first) + 1) * sizeof(int32_t))
-        if local == NULL:
-            raise MemoryError()
+        local = <int32_t*> memory.zeros(2 * (last - first), sizeof(int32_t))
         places = local + (last - first)
-        try:
-            n = compress(rows.columns + first, last - first, local, places)
-            sums = <double*> calloc(n * n + 1, sizeof(double))
-            if sums == NULL:
-                raise MemoryError()
-            try:
-                for r in range(begin, end):
-                    add_outer_sparse(
-                        sums, places + (rows.starts[r] - first), rows.values + rows.starts[r],
-                        rows.starts[r + 1] - rows.starts[r], rows.weights[r], n,
-                    )
-                mirror(sums, n)
-                for i in range(n):
-                    if not isfinite(sums[i * n + i] / divisor):
-                        raise ValueError("rows: the sum overflows float64; rescale")
-                self.extend(local, n)
-                for i in range(n):
-                    places[i] = self.place[local[i]]
-                for i in range(n):
-                    for j in range(n):
-                        self.s[places[i] * self.room + places[j]] += sums[i * n + j] / divisor
-            finally:
-                free(sums)
-        finally:
-            free(local)
+        n = compress(rows.columns + first, last - first, local, places)
+        sums = <double*> memory.zeros(n * n, sizeof(double))
+        rows.add_up(level, places, sums, n)
+        for i in range(n):
+            if not isfinite(sums[i * n + i] / divisor):
+                raise ValueError("rows: the sum overflows float64; rescale")
+        self.extend(local, n)
+        for i in range(n):
+            places[i] = self.place[local[i]]
+        for i in range(n):
+            for j in range(n):
+                self.s[places[i] * self.room + places[j]] += sums[i * n + j] / divisor
         self.fresh = False
         if self.rho <= LOOSE and m * self.order <= 3 * self.order * self.order:
             for r in range(begin, end):
@@ -474,6 +452,7 @@ cdef class RowOracle:
 
     cdef int refresh(self) except -1:
         cdef Py_ssize_t i, j, k = self.order
+        cdef Buffer memory
         cdef double* b
         cdef double* w
         cdef double* product
@@ -482,9 +461,8 @@ cdef class RowOracle:
         if self.rho <= LOOSE or self.fresh:
             return 0
         self.rho, self.fresh = INFINITY, True
-        b = <double*> malloc(3 * k * k * sizeof(double))
-        if b == NULL:
-            raise MemoryError()
+        memory = Buffer(3 * k * k)
+        b = memory.data
         w, product = b + k * k, b + 2 * k * k
         with nogil:
             for i in range(k):
@@ -513,7 +491,6 @@ cdef class RowOracle:
                 worst = worst * (1.0 + 2.0 * (k + 4) * UNIT) + (k + 4) * UNIT * t * t
                 if worst < 0.5:
                     self.rho = worst
-        free(b)
         return 0
 
 
@@ -568,14 +545,7 @@ cdef class RowScan(Scan):
 
     def __cinit__(self, eps_s, eps_t, with_values=False):
         self.begin(eps_s, eps_t, with_values)
-        self._dense = Buffer()
-
-    def __dealloc__(self):
-        free(self.index)
-        free(self.value)
-        free(self.inside)
-        free(self.lever)
-        free(self.size)
+        self._dense, self._by_row, self._by_entry = Buffer(), Buffer(), Buffer()
 
     def __reduce__(self):
         return RowScan, (self.eps_s, self.eps_t, bool(self.with_values))
@@ -630,26 +600,9 @@ cdef class RowScan(Scan):
         return self.answer(self._oracle, self._batch, self._position, n)
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil:
-        if rows > self._rows:
-            free(self.inside)
-            free(self.lever)
-            free(self.size)
-            self._rows = 0
-            self.inside = <Py_ssize_t*> malloc(rows * sizeof(Py_ssize_t))
-            self.lever = <double*> malloc(rows * sizeof(double))
-            self.size = <double*> malloc(rows * sizeof(double))
-            if self.inside == NULL or self.lever == NULL or self.size == NULL:
-                raise MemoryError()
-            self._rows = rows
-        if n_entries > self._entries:
-            free(self.index)
-            free(self.value)
-            self._entries = 0
-            self.index = <int32_t*> malloc(n_entries * sizeof(int32_t))
-            self.value = <double*> malloc(n_entries * sizeof(double))
-            if self.index == NULL or self.value == NULL:
-                raise MemoryError()
-            self._entries = n_entries
+        self.lever, self.value = self._by_row.room(3 * rows + 1), self._by_entry.room(2 * n_entries + 1)
+        self.size, self.inside = self.lever + rows, <Py_ssize_t*> (self.lever + 2 * rows)
+        self.index = <int32_t*> (self.value + n_entries)
         return 0
 
     cdef int locate(self, RowOracle oracle, LevelRows rows, Py_ssize_t level) except -1 nogil:
@@ -839,41 +792,33 @@ cdef class RowScan(Scan):
             return 0
         cdef Py_ssize_t begin = rows.begins[level], end = rows.begins[level + 1], r, i, j, k
         cdef Py_ssize_t first = rows.starts[begin], n = rows.starts[end] - first, size = oracle.order + n
-        cdef int32_t* columns = <int32_t*> malloc((3 * size + 1) * sizeof(int32_t))
+        cdef Owner memory = Owner()
+        cdef int32_t* columns = <int32_t*> memory.zeros(3 * size, sizeof(int32_t))
         cdef int32_t* distinct = columns + size
         cdef int32_t* places = columns + 2 * size
-        if columns == NULL:
-            raise MemoryError()
-        try:
-            memcpy(columns, oracle.columns, oracle.order * sizeof(int32_t))
-            memcpy(columns + oracle.order, rows.columns + first, n * sizeof(int32_t))
-            k = compress(columns, size, distinct, places)
-            if k == 0:
-                # No row has an entry that is not 0; a matrix of zeros of order one stands for all.
-                k = 1
-            s = self._dense.room(3 * k * k + max(decide_work_size(k), value_work_size(k)))
-            gram = s + k * k
-            memset(s, 0, 2 * k * k * sizeof(double))
-            for i in range(oracle.order):
-                for j in range(oracle.order):
-                    s[places[i] * k + places[j]] = oracle.s[i * oracle.room + j]
+        memcpy(columns, oracle.columns, oracle.order * sizeof(int32_t))
+        memcpy(columns + oracle.order, rows.columns + first, n * sizeof(int32_t))
+        k = compress(columns, size, distinct, places)
+        if k == 0:
+            # No row has an entry that is not 0; a matrix of zeros of order one stands for all.
+            k = 1
+        s = self._dense.room(3 * k * k + max(decide_work_size(k), value_work_size(k)))
+        gram = s + k * k
+        memset(s, 0, 2 * k * k * sizeof(double))
+        for i in range(oracle.order):
+            for j in range(oracle.order):
+                s[places[i] * k + places[j]] = oracle.s[i * oracle.room + j]
+        places += oracle.order
+        rows.add_up(level, places, gram, k)
+        if with_rest:
+            memset(s + 2 * k * k, 0, 2 * k * k * sizeof(double))
             for r in range(begin, end):
-                add_outer_sparse(
-                    gram, places + oracle.order + (rows.starts[r] - first), rows.values + rows.starts[r],
+                add_outer_exactly(
+                    s + 2 * k * k, s + 3 * k * k, places + (rows.starts[r] - first), rows.values + rows.starts[r],
                     rows.starts[r + 1] - rows.starts[r], rows.weights[r], k,
                 )
-            mirror(gram, k)
-            if with_rest:
-                memset(s + 2 * k * k, 0, 2 * k * k * sizeof(double))
-                for r in range(begin, end):
-                    add_outer_exactly(
-                        s + 2 * k * k, s + 3 * k * k, places + oracle.order + (rows.starts[r] - first),
-                        rows.values + rows.starts[r], rows.starts[r + 1] - rows.starts[r], rows.weights[r], k,
-                    )
-                for i in range(k * k):
-                    s[2 * k * k + i] = (s[2 * k * k + i] - gram[i]) + s[3 * k * k + i]
-        finally:
-            free(columns)
+            for i in range(k * k):
+                s[2 * k * k + i] = (s[2 * k * k + i] - gram[i]) + s[3 * k * k + i]
         self._k = k
         return 0
 

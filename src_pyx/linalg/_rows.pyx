@@ -5,9 +5,10 @@ Where trajectories are few, or features sparse, rows take less room and time tha
 
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdlib cimport calloc, free, qsort
+from libc.string cimport memcmp, memcpy
 
+from dmq_fast.kernels._memory cimport Owner, grown
 from dmq_fast.kernels._moments cimport add_outer_sparse, csr_parts, mirror
 from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, refuse_not_finite, vector
 
@@ -33,12 +34,10 @@ cdef class LevelRows:
     def __cinit__(self):
         self.begins = <Py_ssize_t*> calloc(2, sizeof(Py_ssize_t))
         self.starts = <Py_ssize_t*> calloc(1, sizeof(Py_ssize_t))
-        # Never NULL: not even no bytes may be copied from there.
-        self.columns = <int32_t*> malloc(sizeof(int32_t))
-        self.values, self.weights = <double*> malloc(sizeof(double)), <double*> malloc(sizeof(double))
-        if (self.begins == NULL or self.starts == NULL or self.columns == NULL or self.values == NULL
-                or self.weights == NULL):
+        if self.begins == NULL or self.starts == NULL:
             raise MemoryError()
+        # The others are not NULL either: not even no bytes may be copied from there.
+        self.reserve(1, 1)
 
     def __dealloc__(self):
         free(self.begins)
@@ -70,29 +69,17 @@ cdef class LevelRows:
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t n_entries) except -1 nogil:
         cdef Py_ssize_t have = self.begins[self.n_levels + 1], size
-        cdef void* a
-        cdef void* b
         if have + rows > self._rows:
             size = max(2 * self._rows, have + rows)
-            a = realloc(self.starts, (size + 1) * sizeof(Py_ssize_t))
-            if a != NULL:
-                self.starts = <Py_ssize_t*> a
-            b = realloc(self.weights, size * sizeof(double))
-            if b != NULL:
-                self.weights = <double*> b
-            if a == NULL or b == NULL:
+            if not (grown(<void**> &self.starts, (size + 1) * sizeof(Py_ssize_t))
+                    and grown(<void**> &self.weights, size * sizeof(double))):
                 raise MemoryError()
             self._rows = size
         have = self.starts[have]
         if have + n_entries > self._entries:
             size = max(2 * self._entries, have + n_entries)
-            a = realloc(self.columns, size * sizeof(int32_t))
-            if a != NULL:
-                self.columns = <int32_t*> a
-            b = realloc(self.values, size * sizeof(double))
-            if b != NULL:
-                self.values = <double*> b
-            if a == NULL or b == NULL:
+            if not (grown(<void**> &self.columns, size * sizeof(int32_t))
+                    and grown(<void**> &self.values, size * sizeof(double))):
                 raise MemoryError()
             self._entries = size
         return 0
@@ -129,6 +116,7 @@ cdef class LevelRows:
 
     cdef int take(self, list parts, list places) except -1:
         cdef Py_ssize_t i, rows = 0, size = 2
+        cdef Owner memory = Owner()
         cdef Py_ssize_t* table
         cdef LevelRows part
         for i in range(len(parts)):
@@ -136,28 +124,22 @@ cdef class LevelRows:
             rows += part.begins[<Py_ssize_t> places[i] + 1] - part.begins[<Py_ssize_t> places[i]]
         while size < 2 * rows:
             size *= 2
-        table = <Py_ssize_t*> malloc(size * sizeof(Py_ssize_t))
-        if table == NULL:
-            raise MemoryError()
-        memset(table, 0xFF, size * sizeof(Py_ssize_t))
-        try:
-            for i in range(len(parts)):
-                self.take_level(parts[i], places[i], table, size)
-        finally:
-            free(table)
+        table = <Py_ssize_t*> memory.zeros(size, sizeof(Py_ssize_t))
+        for i in range(len(parts)):
+            self.take_level(parts[i], places[i], table, size)
         self.end_level()
         return 0
 
     cdef int take_level(self, LevelRows other, Py_ssize_t level, Py_ssize_t* table, Py_ssize_t size) except -1:
-        # `table` finds the rows of the level that are there by the hash of their entries; -1 marks a free slot.
+        # `table` finds the rows of the level that are there by the hash of their entries: row + 1, or 0 for none.
         cdef Py_ssize_t r, start, nnz, slot, row
         for r in range(other.begins[level], other.begins[level + 1]):
             start, nnz = other.starts[r], other.starts[r + 1] - other.starts[r]
             slot = <Py_ssize_t> (hash_of(other.columns + start, other.values + start, nnz) & <uint64_t> (size - 1))
             while True:
-                row = table[slot]
+                row = table[slot] - 1
                 if row < 0:
-                    table[slot] = self.begins[self.n_levels + 1]
+                    table[slot] = self.begins[self.n_levels + 1] + 1
                     self.push(other.columns + start, other.values + start, nnz, other.weights[r])
                     break
                 if self.starts[row + 1] - self.starts[row] == nnz and same(
@@ -228,17 +210,9 @@ cdef class LevelRows:
 
     def gram(self, Py_ssize_t level):
         """Return the sum of w phi phi^T of one level, shape (d, d)."""
-        cdef Py_ssize_t r, d = self.dimension
-        if not 0 <= level < self.n_levels:
-            raise IndexError(f"level: expected a position in [0, {self.n_levels}), got {level}")
-        out = np.zeros((d, d))
-        cdef double* x = entries(out)
-        for r in range(self.begins[level], self.begins[level + 1]):
-            add_outer_sparse(
-                x, self.columns + self.starts[r], self.values + self.starts[r], self.starts[r + 1] - self.starts[r],
-                self.weights[r], d,
-            )
-        mirror(x, d)
+        self.check_level(level)
+        out = np.zeros((self.dimension, self.dimension))
+        self.add_up(level, self.columns + self.starts[self.begins[level]], entries(out), self.dimension)
         return out
 
     def compressed(self, Py_ssize_t level):
@@ -250,23 +224,30 @@ cdef class LevelRows:
             Ascending.
         gram : numpy.ndarray, shape (k, k)
         """
-        cdef Py_ssize_t first, n, r, k
-        if not 0 <= level < self.n_levels:
-            raise IndexError(f"level: expected a position in [0, {self.n_levels}), got {level}")
+        cdef Py_ssize_t first, n, k
+        self.check_level(level)
         first = self.starts[self.begins[level]]
         n = self.starts[self.begins[level + 1]] - first
         distinct, places = np.empty(n, np.int32), np.empty(n, np.int32)
         cdef int32_t* place = <int32_t*> cnp.PyArray_DATA(places)
         k = compress(self.columns + first, n, <int32_t*> cnp.PyArray_DATA(distinct), place)
         out = np.zeros((k, k))
-        cdef double* x = entries(out)
-        for r in range(self.begins[level], self.begins[level + 1]):
-            add_outer_sparse(
-                x, place + (self.starts[r] - first), self.values + self.starts[r], self.starts[r + 1] - self.starts[r],
-                self.weights[r], k,
-            )
-        mirror(x, k)
+        self.add_up(level, place, entries(out), k)
         return distinct[:k].copy(), out
+
+    cdef int check_level(self, Py_ssize_t level) except -1:
+        if not 0 <= level < self.n_levels:
+            raise IndexError(f"level: expected a position in [0, {self.n_levels}), got {level}")
+        return 0
+
+    cdef void add_up(self, Py_ssize_t level, const int32_t* places, double* gram, Py_ssize_t k) noexcept nogil:
+        cdef Py_ssize_t r, start, first = self.starts[self.begins[level]]
+        for r in range(self.begins[level], self.begins[level + 1]):
+            start = self.starts[r]
+            add_outer_sparse(
+                gram, places + (start - first), self.values + start, self.starts[r + 1] - start, self.weights[r], k
+            )
+        mirror(gram, k)
 
     def arrays(self, Py_ssize_t level):
         """Return the rows of one level as in `scipy.sparse.csr_array`, and their weights.
@@ -279,8 +260,7 @@ cdef class LevelRows:
         weights : numpy.ndarray, shape (n,)
         """
         cdef Py_ssize_t first, last, begin, end
-        if not 0 <= level < self.n_levels:
-            raise IndexError(f"level: expected a position in [0, {self.n_levels}), got {level}")
+        self.check_level(level)
         first, last = self.begins[level], self.begins[level + 1]
         begin, end = self.starts[first], self.starts[last]
         data, indices = np.empty(end - begin), np.empty(end - begin, np.int32)
@@ -410,8 +390,12 @@ cdef inline uint64_t hash_of(const int32_t* columns, const double* values, Py_ss
 
 cdef Py_ssize_t compress(const int32_t* columns, Py_ssize_t n, int32_t* distinct, int32_t* places) noexcept nogil:
     cdef Py_ssize_t i, m = 0
+    cdef bint ascending = True
     memcpy(distinct, columns, n * sizeof(int32_t))
-    sort(distinct, n)
+    for i in range(1, n):
+        ascending = ascending and columns[i - 1] <= columns[i]
+    if not ascending:
+        qsort(distinct, n, sizeof(int32_t), compare)
     for i in range(n):
         if i == 0 or distinct[i] != distinct[m - 1]:
             distinct[m] = distinct[i]
@@ -432,28 +416,6 @@ cdef inline int32_t find(const int32_t* distinct, Py_ssize_t m, int32_t column) 
     return <int32_t> low
 
 
-cdef void sort(int32_t* x, Py_ssize_t n) noexcept nogil:
-    # Heap sort: no recursion, no memory.
-    cdef Py_ssize_t start = n // 2, end = n, root, child
-    cdef int32_t value
-    cdef bint sorted_already = True
-    for root in range(1, n):
-        sorted_already = sorted_already and x[root - 1] <= x[root]
-    if sorted_already:
-        return
-    while end > 1:
-        if start > 0:
-            start -= 1
-        else:
-            end -= 1
-            x[0], x[end] = x[end], x[0]
-        root, value = start, x[start]
-        child = 2 * root + 1
-        while child < end:
-            if child + 1 < end and x[child + 1] > x[child]:
-                child += 1
-            if x[child] <= value:
-                break
-            x[root] = x[child]
-            root, child = child, 2 * child + 1
-        x[root] = value
+cdef int compare(const void* a, const void* b) noexcept nogil:
+    cdef int32_t x = (<const int32_t*> a)[0], y = (<const int32_t*> b)[0]
+    return (x > y) - (x < y)

@@ -13,13 +13,13 @@ is drawn for an outcome that is certain, and until something is drawn, all traje
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._greedy cimport greedy_action, greedy_action_sparse
+from dmq_fast.kernels._memory cimport Owner
 from dmq_fast.kernels._moments cimport add_outer, add_outer_sparse, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open, philox_uniforms
-from dmq_fast.kernels._plan cimport Draws, Plan
+from dmq_fast.kernels._plan cimport Plan
 from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, UNIFORM
 from dmq_fast.kernels._validate cimport entries
@@ -177,10 +177,8 @@ cdef class FiniteModel(Model):
         self.n_actions = rewards[0].shape[1]
         self.dimension = features[0].shape[1]
         self._alive = []
-        self.levels = <Level*> calloc(self.horizon, sizeof(Level))
-        self.offset = <Py_ssize_t*> calloc(self.horizon + 1, sizeof(Py_ssize_t))
-        if self.levels == NULL or self.offset == NULL:
-            raise MemoryError()
+        self.levels = <Level*> self.zeros(self.horizon, sizeof(Level))
+        self.offset = <Py_ssize_t*> self.zeros(self.horizon + 1, sizeof(Py_ssize_t))
         cdef dict packed = {}
         for h in range(self.horizon):
             states = features[h].shape[0]
@@ -199,10 +197,6 @@ cdef class FiniteModel(Model):
         self.start_threshold = self.keep_doubles(threshold)
         self.start_alias = self.keep_integers(alias)
         self.start_state = self.keep_integers(support.astype(np.int32))
-
-    def __dealloc__(self):
-        free(self.levels)
-        free(self.offset)
 
     cdef const double* keep_doubles(self, array) except? NULL:
         cdef const double[::1] view = np.ascontiguousarray(array, dtype=np.float64).reshape(-1)
@@ -298,24 +292,35 @@ cdef class FiniteModel(Model):
             level.reward = self.keep_doubles(rewards)
         return 0
 
-    cdef Draws draws(self, Plan plan, Py_ssize_t n, bint in_rows):
-        cdef _CountedDraws draws = _CountedDraws.__new__(_CountedDraws)
-        draws.plan, draws.in_rows, draws.job = plan, in_rows, _CountedRollout(self, plan, n)
-        return draws
+    cdef object draw(self, Plan plan, Py_ssize_t n, Stream stream, bint in_rows, double* moments, double* squares):
+        cdef _CountedRollout job = _CountedRollout(self, plan, n)
+        cdef Py_ssize_t i, d = self.dimension
+        cdef LevelRows rows = None
+        cdef double* gram = NULL
+        if in_rows:
+            sums = rows = job.found = empty_rows(d, plan.n_levels)
+        else:
+            sums = np.zeros((plan.n_levels, d, d))
+            gram = entries(sums)
+        job.simulate(stream)
+        with nogil:
+            for i in range(0 if in_rows and 0 < n <= job.block else plan.n_levels):
+                if in_rows:
+                    job.write_rows(plan.wanted[i])
+                    plan.check_after(rows.starts[rows.begins[i + 1]])
+                else:
+                    job.write_gram(plan.wanted[i], gram + i * d * d)
+                    plan.check_after(d * d + job.products(plan.wanted[i]) // 32)
+            job.write_returns(moments, squares)
+        return sums
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
         """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
-        cdef Py_ssize_t failed = -1
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,))
         cdef _CountedRollout job = _CountedRollout(self, plan, n)
         earned = np.zeros(n)
-        cdef double[::1] y = earned
-        if n > 0:
-            job.earned = &y[0]
-            job.begin(stream)
-            with nogil:
-                failed = job.run()
-        refuse_overflow(failed)
+        job.earned = entries(earned)
+        job.simulate(stream)
         return earned
 
     def trajectories(self, rules, Py_ssize_t n, Stream stream not None):
@@ -327,28 +332,24 @@ cdef class FiniteModel(Model):
         actions : numpy.ndarray of int64, shape (n, H)
         rewards : numpy.ndarray, shape (n, H)
         """
-        cdef Py_ssize_t failed = -1
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,))
         cdef _CountedRollout job = _CountedRollout(self, plan, n)
         shape = (n, self.horizon)
         states, actions, rewards = np.zeros(shape, np.int32), np.zeros(shape, np.int64), np.zeros(shape)
         job.seen, job.taken, job.paid = states, actions, rewards
         job.shown = True
-        if n > 0:
-            job.begin(stream)
-            with nogil:
-                failed = job.run()
-        refuse_overflow(failed)
+        job.simulate(stream)
         return states, actions, rewards
 
 
-cdef int refuse_overflow(Py_ssize_t level) except -1:
-    if level >= 0:
-        raise ArithmeticError(f"level {level}: a greedy score is not finite (theta too large)")
-    return 0
+# Features of a state; `columns` is NULL for 0, 1, 2, ...
+cdef struct Row:
+    const int32_t* columns
+    const double* values
+    Py_ssize_t n
 
 
-cdef class _CountedRollout:
+cdef class _CountedRollout(Owner):
     # One call of n trajectories, simulated `block` at a time: counters and workspace. States are numbers that are
     # counted and never observed, so this shares no step with a `Simulator` of compiled environments.
     cdef FiniteModel model
@@ -391,37 +392,26 @@ cdef class _CountedRollout:
         self.plan = plan
         self.n = n
         self.block = max(<Py_ssize_t> 1, min(n, <Py_ssize_t> BLOCK))
-        self.visits = <Py_ssize_t*> calloc(n_rows, sizeof(Py_ssize_t))
-        self.actions = <int32_t*> calloc(n_rows, sizeof(int32_t))
-        self.states = <int32_t*> calloc(self.block, sizeof(int32_t))
-        self.rows = <int32_t*> calloc(self.block, sizeof(int32_t))
-        self.uniforms = <double*> calloc(self.block, sizeof(double))
-        self.rewards = <double*> calloc(self.block, sizeof(double))
-        self.origin = <int32_t*> calloc(self.block * n_returns + 1, sizeof(int32_t))
-        self.so_far = <double*> calloc(self.block * n_returns + 1, sizeof(double))
-        self.totals = <double*> calloc(model.widest * n_returns + 1, sizeof(double))
-        self.squares = <double*> calloc(n_returns + 1, sizeof(double))
-        if (self.visits == NULL or self.actions == NULL or self.states == NULL or self.rows == NULL
-                or self.uniforms == NULL or self.rewards == NULL or self.origin == NULL or self.so_far == NULL
-                or self.totals == NULL or self.squares == NULL):
-            raise MemoryError()
+        self.visits = <Py_ssize_t*> self.zeros(n_rows, sizeof(Py_ssize_t))
+        self.actions = <int32_t*> self.zeros(n_rows, sizeof(int32_t))
+        self.states = <int32_t*> self.zeros(self.block, sizeof(int32_t))
+        self.rows = <int32_t*> self.zeros(self.block, sizeof(int32_t))
+        self.uniforms = <double*> self.zeros(self.block, sizeof(double))
+        self.rewards = <double*> self.zeros(self.block, sizeof(double))
+        self.origin = <int32_t*> self.zeros(self.block * n_returns, sizeof(int32_t))
+        self.so_far = <double*> self.zeros(self.block * n_returns, sizeof(double))
+        self.totals = <double*> self.zeros(model.widest * n_returns, sizeof(double))
+        self.squares = <double*> self.zeros(n_returns, sizeof(double))
 
-    def __dealloc__(self):
-        free(self.visits)
-        free(self.actions)
-        free(self.states)
-        free(self.rows)
-        free(self.uniforms)
-        free(self.rewards)
-        free(self.origin)
-        free(self.so_far)
-        free(self.totals)
-        free(self.squares)
-
-    cdef int begin(self, Stream stream) except -1:
+    cdef int simulate(self, Stream stream) except -1:
+        cdef Py_ssize_t failed
         philox_open(&self.generator, stream)
         if self.n > 1:
             memset(self.actions, 0xFF, self.model.offset[self.model.horizon] * sizeof(int32_t))
+        with nogil:
+            failed = self.run()
+        if failed >= 0:
+            raise ArithmeticError(f"level {failed}: a greedy score is not finite (theta too large)")
         return 0
 
     cdef Py_ssize_t run(self) except -2 nogil:
@@ -520,17 +510,21 @@ cdef class _CountedRollout:
         return 0
 
     cdef int32_t greedy(self, Py_ssize_t h, int32_t s) noexcept nogil:
-        cdef Level* level = &self.model.levels[h]
-        cdef Py_ssize_t d = self.model.dimension
+        cdef const double* weights = self.plan.weights[h]
+        cdef Py_ssize_t n_actions = self.model.n_actions, d = self.model.dimension
+        cdef Row phi = self.features(h, s)
         cdef double best
+        if phi.columns == NULL:
+            return <int32_t> greedy_action(phi.values, weights, n_actions, d, &best)
+        return <int32_t> greedy_action_sparse(phi.columns, phi.values, phi.n, weights, n_actions, d, &best)
+
+    cdef inline Row features(self, Py_ssize_t h, Py_ssize_t s) noexcept nogil:
+        cdef Level* level = &self.model.levels[h]
         cdef int32_t first
         if level.dense != NULL:
-            return <int32_t> greedy_action(level.dense + s * d, self.plan.weights[h], self.model.n_actions, d, &best)
+            return Row(NULL, level.dense + s * self.model.dimension, self.model.dimension)
         first = level.phi_start[s]
-        return <int32_t> greedy_action_sparse(
-            level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first,
-            self.plan.weights[h], self.model.n_actions, d, &best,
-        )
+        return Row(level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first)
 
     cdef void pay(self, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
         # Rewards that depend on (s, a) alone; `move` adds those of edges.
@@ -609,21 +603,17 @@ cdef class _CountedRollout:
 
     cdef void write_gram(self, Py_ssize_t h, double* gram) noexcept nogil:
         # gram = sum_s visits(s) phi(s) phi(s)^T; nothing has been visited afterwards.
-        cdef Level* level = &self.model.levels[h]
         cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
         cdef Py_ssize_t s, d = self.model.dimension
-        cdef int32_t first
-        for s in range(level.n_states):
+        cdef Row phi
+        for s in range(self.model.levels[h].n_states):
             if visits[s] == 0:
                 continue
-            if level.dense != NULL:
-                add_outer(gram, level.dense + s * d, <double> visits[s], d)
+            phi = self.features(h, s)
+            if phi.columns == NULL:
+                add_outer(gram, phi.values, <double> visits[s], d)
             else:
-                first = level.phi_start[s]
-                add_outer_sparse(
-                    gram, level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first,
-                    <double> visits[s], d,
-                )
+                add_outer_sparse(gram, phi.columns, phi.values, phi.n, <double> visits[s], d)
             visits[s] = 0
         mirror(gram, d)
 
@@ -639,14 +629,8 @@ cdef class _CountedRollout:
         return 0
 
     cdef int push_state(self, Py_ssize_t h, Py_ssize_t s, double weight) except -1 nogil:
-        cdef Level* level = &self.model.levels[h]
-        cdef Py_ssize_t d = self.model.dimension, first
-        if level.dense != NULL:
-            return self.found.push(NULL, level.dense + s * d, d, weight)
-        first = level.phi_start[s]
-        return self.found.push(
-            level.phi_column + first, level.phi_value + first, level.phi_start[s + 1] - first, weight
-        )
+        cdef Row phi = self.features(h, s)
+        return self.found.push(phi.columns, phi.values, phi.n, weight)
 
     cdef Py_ssize_t products(self, Py_ssize_t h) noexcept nogil:
         # Multiplications of `write_gram`, at most.
@@ -671,40 +655,7 @@ cdef class _CountedRollout:
                 s += 1
 
     cdef void add_return(self, Py_ssize_t h, Py_ssize_t s, double total, double* moment) noexcept nogil:
-        cdef Level* level = &self.model.levels[h]
-        cdef Py_ssize_t i, d = self.model.dimension
-        if level.dense != NULL:
-            for i in range(d):
-                moment[i] += total * level.dense[s * d + i]
-        else:
-            for i in range(level.phi_start[s], level.phi_start[s + 1]):
-                moment[level.phi_column[i]] += total * level.phi_value[i]
-
-
-cdef class _CountedDraws(Draws):
-    cdef _CountedRollout job
-
-    cdef object draw(self, Stream stream, double* moments, double* squares):
-        cdef Py_ssize_t i, failed, d = self.job.model.dimension
-        cdef Plan plan = self.plan
-        cdef LevelRows rows = None
-        cdef double* gram = NULL
-        if self.in_rows:
-            sums = rows = self.job.found = empty_rows(d, plan.n_levels)
-        else:
-            sums = np.zeros((plan.n_levels, d, d))
-            gram = entries(sums)
-        self.job.begin(stream)
-        with nogil:
-            failed = self.job.run()
-            if failed < 0:
-                for i in range(0 if self.in_rows and 0 < self.job.n <= self.job.block else plan.n_levels):
-                    if self.in_rows:
-                        self.job.write_rows(plan.wanted[i])
-                        plan.check_after(rows.starts[rows.begins[i + 1]])
-                    else:
-                        self.job.write_gram(plan.wanted[i], gram + i * d * d)
-                        plan.check_after(d * d + self.job.products(plan.wanted[i]) // 32)
-                self.job.write_returns(moments, squares)
-        refuse_overflow(failed)
-        return sums
+        cdef Row phi = self.features(h, s)
+        cdef Py_ssize_t i
+        for i in range(phi.n):
+            moment[i if phi.columns == NULL else phi.columns[i]] += total * phi.values[i]

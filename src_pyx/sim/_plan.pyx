@@ -2,7 +2,6 @@
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdlib cimport calloc, free
 
 from dmq_fast.kernels._philox cimport Stream
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, INTERPRETED, Fixed, Greedy, Rule
@@ -31,15 +30,12 @@ cdef class Plan:
         self.stop = heeded()
         self.n_levels = length("levels", levels)
         self.n_returns = length("returns_from", returns_from)
-        self.kinds = <Kind*> calloc(horizon, sizeof(Kind))
-        self.fixed = <int32_t*> calloc(horizon, sizeof(int32_t))
-        self.weights = <const double**> calloc(horizon, sizeof(double*))
-        self.wanted = <Py_ssize_t*> calloc(self.n_levels + 1, sizeof(Py_ssize_t))
-        self.counted = <char*> calloc(horizon, sizeof(char))
-        self.returns = <Py_ssize_t*> calloc(self.n_returns + 1, sizeof(Py_ssize_t))
-        if (self.kinds == NULL or self.fixed == NULL or self.weights == NULL or self.wanted == NULL
-                or self.counted == NULL or self.returns == NULL):
-            raise MemoryError()
+        self.kinds = <Kind*> self.zeros(horizon, sizeof(Kind))
+        self.fixed = <int32_t*> self.zeros(horizon, sizeof(int32_t))
+        self.weights = <const double**> self.zeros(horizon, sizeof(double*))
+        self.wanted = <Py_ssize_t*> self.zeros(self.n_levels, sizeof(Py_ssize_t))
+        self.counted = <char*> self.zeros(horizon, sizeof(char))
+        self.returns = <Py_ssize_t*> self.zeros(self.n_returns, sizeof(Py_ssize_t))
         # The rules own the weights that `weights` points at.
         self._rules = tuple(rules)
         for h in range(horizon):
@@ -53,14 +49,6 @@ cdef class Plan:
         if self.n_returns > 0:
             self.first_return = self.returns[0]
             self.last = horizon - 1
-
-    def __dealloc__(self):
-        free(self.kinds)
-        free(self.fixed)
-        free(self.weights)
-        free(self.wanted)
-        free(self.counted)
-        free(self.returns)
 
     cdef int check_after(self, Py_ssize_t work) except -1 nogil:
         # Check for signals and for `stop` after every UNCHECKED numbers computed.
@@ -128,12 +116,6 @@ cdef int ascending(str name, levels, Py_ssize_t horizon, Py_ssize_t* out) except
     return 0
 
 
-cdef class Draws:
-
-    cdef object draw(self, Stream stream, double* moments, double* squares):
-        raise NotImplementedError
-
-
 @cython.auto_pickle(False)  # its __setstate__ would read beyond a state that is too short
 cdef class Model:
     """Base class of environments that are ready to simulate. Immutable.
@@ -188,8 +170,8 @@ cdef class Model:
         """
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, self.dimension, levels, returns_from)
         moments, squares = np.zeros((plan.n_returns, self.dimension)), np.zeros(plan.n_returns)
-        sums = self.draws(plan, n, in_rows).draw(stream, entries(moments), entries(squares))
+        sums = self.draw(plan, n, stream, in_rows, entries(moments), entries(squares))
         return sums, moments, squares
 
-    cdef Draws draws(self, Plan plan, Py_ssize_t n, bint in_rows):
+    cdef object draw(self, Plan plan, Py_ssize_t n, Stream stream, bint in_rows, double* moments, double* squares):
         raise NotImplementedError

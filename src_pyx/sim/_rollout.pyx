@@ -6,7 +6,6 @@ trajectory; of `step`.
 """
 
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._env cimport EnvironmentHandle
@@ -14,7 +13,7 @@ from dmq_fast.kernels._features cimport FeatureMap
 from dmq_fast.kernels._greedy cimport greedy_action_sparse, greedy_rows, pack_theta, packed_size
 from dmq_fast.kernels._moments cimport add_block, add_outer_sparse, block_work_size, mirror
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_open
-from dmq_fast.kernels._plan cimport Draws, Model, Plan
+from dmq_fast.kernels._plan cimport Model, Plan
 from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM
 from dmq_fast.kernels._simulator cimport NONE, RETURN, SCORE, SLACK, Simulator, explain, mapped_dimension
@@ -71,18 +70,31 @@ cdef class CompiledModel(Model):
         self.horizon = handle.environment.horizon
         self.n_actions = handle.environment.n_actions
 
-    cdef Draws draws(self, Plan plan, Py_ssize_t n, bint in_rows):
-        cdef _Rollouts draws = _Rollouts.__new__(_Rollouts)
-        draws.plan, draws.in_rows, draws.job = plan, in_rows, _Rollout(self, plan, n)
-        return draws
+    cdef object draw(self, Plan plan, Py_ssize_t n, Stream stream, bint in_rows, double* moments, double* squares):
+        cdef _Rollout job = _Rollout(self, plan, n)
+        cdef Py_ssize_t i, d = self.dimension
+        cdef double* gram
+        job.moments, job.squares = moments, squares
+        if in_rows:
+            job.total = job.fresh = empty_rows(d, plan.n_levels)
+            for _ in range(plan.n_levels if n == 0 else 0):
+                job.total.end_level()
+            job.simulate(stream)
+            return job.total
+        grams = np.zeros((plan.n_levels, d, d))
+        gram = entries(grams)
+        for i in range(plan.n_levels):
+            job.grams[plan.wanted[i]] = gram + i * d * d
+        job.simulate(stream)
+        for i in range(plan.n_levels):
+            mirror(gram + i * d * d, d)
+        return grams
 
     def returns(self, rules, Py_ssize_t n, Stream stream not None):
         """Simulate n trajectories to their ends and return the return of each, shape (n,); see `rollout`."""
         cdef _Rollout job = _Rollout(self, Plan(rules, self.horizon, self.n_actions, self.dimension, (), (0,)), n)
         earned = np.zeros(n)
-        cdef double[::1] y = earned
-        if n > 0:
-            job.earned = &y[0]
+        job.earned = entries(earned)
         job.simulate(stream)
         return earned
 
@@ -139,25 +151,13 @@ cdef class _Rollout(Simulator):
         self.allocate(model.handle, model.feature_map, max(<Py_ssize_t> 1, min(n, <Py_ssize_t> BLOCK)))
         self.plan = plan
         self.n = n
-        self.grams = <double**> calloc(plan.horizon, sizeof(double*))
-        self.scores = <double*> calloc(self.block, sizeof(double))
-        self.gram_work = <double*> calloc(block_work_size(self.dimension), sizeof(double))
-        self.packed = <double*> calloc(packed_size(self.n_actions, self.dimension), sizeof(double))
-        self.origin = <double*> calloc(self.block * self.width * returns + 1, sizeof(double))
-        self.origin_columns = <int32_t*> calloc(self.block * self.width * returns + 1, sizeof(int32_t))
-        self.so_far = <double*> calloc(self.block * returns + 1, sizeof(double))
-        if (self.grams == NULL or self.scores == NULL or self.gram_work == NULL or self.packed == NULL
-                or self.origin == NULL or self.origin_columns == NULL or self.so_far == NULL):
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.grams)
-        free(self.scores)
-        free(self.gram_work)
-        free(self.packed)
-        free(self.origin)
-        free(self.origin_columns)
-        free(self.so_far)
+        self.grams = <double**> self.zeros(plan.horizon, sizeof(double*))
+        self.scores = <double*> self.zeros(self.block, sizeof(double))
+        self.gram_work = <double*> self.zeros(block_work_size(self.dimension), sizeof(double))
+        self.packed = <double*> self.zeros(packed_size(self.n_actions, self.dimension), sizeof(double))
+        self.origin = <double*> self.zeros(self.block * self.width * returns, sizeof(double))
+        self.origin_columns = <int32_t*> self.zeros(self.block * self.width * returns, sizeof(int32_t))
+        self.so_far = <double*> self.zeros(self.block * returns, sizeof(double))
 
     cdef int simulate(self, Stream stream) except -1:
         philox_open(&self.generator, stream)
@@ -332,28 +332,3 @@ cdef class _Rollout(Simulator):
         for i in range(size):
             for k in range(self.width):
                 moment[columns[i * self.width + k]] += y[i] * phi[i * self.width + k]
-
-
-cdef class _Rollouts(Draws):
-    cdef _Rollout job
-
-    cdef object draw(self, Stream stream, double* moments, double* squares):
-        cdef _Rollout job = self.job
-        cdef Plan plan = self.plan
-        cdef Py_ssize_t i, d = job.dimension
-        cdef double* gram
-        job.moments, job.squares = moments, squares
-        if self.in_rows:
-            job.total = job.fresh = empty_rows(d, plan.n_levels)
-            for _ in range(plan.n_levels if job.n == 0 else 0):
-                job.total.end_level()
-            job.simulate(stream)
-            return job.total
-        grams = np.zeros((plan.n_levels, d, d))
-        gram = entries(grams)
-        for i in range(plan.n_levels):
-            job.grams[plan.wanted[i]] = gram + i * d * d
-        job.simulate(stream)
-        for i in range(plan.n_levels):
-            mirror(gram + i * d * d, d)
-        return grams

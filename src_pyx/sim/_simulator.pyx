@@ -2,7 +2,6 @@
 
 from libc.math cimport isfinite
 from libc.stdint cimport uintptr_t
-from libc.stdlib cimport calloc, free
 
 cdef extern from "dmq_simulate.h":
     Py_ssize_t dmq_too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double most) noexcept nogil
@@ -66,34 +65,18 @@ cdef class Simulator:
             self.sparse = feature_map.nonzeros > 0
             if self.sparse:
                 self.width = feature_map.nonzeros
-        self._states = calloc(block * self.env.state_bytes + 64, 1)
-        self.states = <signed char*> ((<uintptr_t> self._states + 63) // 64 * 64)
-        self.actions = <int64_t*> calloc(block, sizeof(int64_t))
-        self.rewards = <double*> calloc(block, sizeof(double))
-        self.rows = <double*> calloc(block * self.width, sizeof(double))
-        self.columns = <int32_t*> calloc(block * self.width, sizeof(int32_t))
-        self.uniforms = <double*> calloc(block * self.most_uniforms, sizeof(double))
-        self._ended = <int8_t*> calloc(block, sizeof(int8_t))
-        self._ended_before = <int8_t*> calloc(block, sizeof(int8_t))
-        self._observed = <double*> calloc(block * observed + 1, sizeof(double))
-        self._map_work = <double*> calloc(map_work + 1, sizeof(double))
-        if (self._states == NULL or self.actions == NULL or self.rewards == NULL or self.rows == NULL
-                or self.columns == NULL or self.uniforms == NULL or self._ended == NULL or self._ended_before == NULL
-                or self._observed == NULL or self._map_work == NULL):
-            raise MemoryError()
+        # Aligned to 64 bytes.
+        self.states = <signed char*> ((<uintptr_t> self.zeros(block * self.env.state_bytes + 64, 1) + 63) // 64 * 64)
+        self.actions = <int64_t*> self.zeros(block, sizeof(int64_t))
+        self.rewards = <double*> self.zeros(block, sizeof(double))
+        self.rows = <double*> self.zeros(block * self.width, sizeof(double))
+        self.columns = <int32_t*> self.zeros(block * self.width, sizeof(int32_t))
+        self.uniforms = <double*> self.zeros(block * self.most_uniforms, sizeof(double))
+        self._ended = <int8_t*> self.zeros(block, sizeof(int8_t))
+        self._ended_before = <int8_t*> self.zeros(block, sizeof(int8_t))
+        self._observed = <double*> self.zeros(block * observed, sizeof(double))
+        self._map_work = <double*> self.zeros(map_work, sizeof(double))
         return 0
-
-    def __dealloc__(self):
-        free(self._states)
-        free(self.actions)
-        free(self.rewards)
-        free(self.rows)
-        free(self.columns)
-        free(self.uniforms)
-        free(self._ended)
-        free(self._ended_before)
-        free(self._observed)
-        free(self._map_work)
 
 
 cdef bint has_blank(const signed char* states, Py_ssize_t n, Py_ssize_t state_bytes) noexcept nogil:
