@@ -32,8 +32,7 @@ from common import heading, line
 from matplotlib.colors import LogNorm
 
 from dmq_fast.experiments import load
-from dmq_fast.experiments.report.metrics import by_policy, for_good
-from dmq_fast.experiments.report.pictures import is_solved
+from dmq_fast.experiments.report.metrics import GOOD, QUANTITIES
 
 Row = Mapping[str, Any]
 Cells = dict[tuple[str, str, str], list[Row]]
@@ -106,10 +105,20 @@ def form_of(row: Row) -> tuple[str, str]:
     return form, ", ".join(f"{sign} {given[key]:g}" for key, sign in signs.items() if given.get(key) is not None)
 
 
-def episodes(rows: Iterable[Row], metric: Callable[[Row], Row] = by_policy) -> list[float]:
-    """Return the episodes until solved of each run, infinity for those that did not solve the problem."""
-    measured = map(metric, rows)
-    return [float(row["n_trajectories"]) if is_solved(row) else math.inf for row in measured]
+def by_policy(row: Row) -> float:
+    """Return the episodes until a run solved the problem, infinity if it did not."""
+    return QUANTITIES["episodes"].of(row, GOOD)
+
+
+def for_good(row: Row) -> float:
+    """Return the episodes from which on the policies of all checkpoints solved the problem."""
+    at = row["details"].get("kept_at", by_policy(row))
+    return math.inf if at is None else at
+
+
+def episodes(rows: Iterable[Row], metric: Callable[[Row], float] = by_policy) -> list[float]:
+    """Return the episodes until solved of each run."""
+    return list(map(metric, rows))
 
 
 def median(numbers: Sequence[float]) -> float:
@@ -186,7 +195,7 @@ def print_breadth(cells: Cells, problems: Sequence[str], forms: Sequence[str]) -
         line = [problem]
         for form in forms:
             runs = [reported(rows) for (p, f, _), rows in cells.items() if (p, f) == (problem, form)]
-            tried = sum(median([row["n_trajectories"] for row in map(by_policy, rows)]) for rows in runs)
+            tried = sum(median([min(by_policy(row), row["n_trajectories"]) for row in rows]) for rows in runs)
             line.append(f"{sum(map(works, runs))} of {len(runs)}; {tried:,.0f}")
         lines.append(line)
     print_table("Settings that work, and the episodes to try all once", ["", *forms], lines)

@@ -478,8 +478,8 @@ def test_every_known_quantity_is_drawn_by_default(run, stored, tmp_path, unrende
 def test_the_pictures_of_a_page_as_files(run, stored, tmp_path, unrendered):
     assert run("report", stored, "--figures", tmp_path / "sweep", "--format", "svg")[0] == 0
     assert {path.name for path in (tmp_path / "sweep").iterdir()} == {
-        "lock-episodes-until-solved.svg", "lock-trajectories-by-purpose.svg"
-    }  # fmt: skip
+        f"lock-{y}-by-horizon.svg" for y in ("episodes", "loss", "seconds", "success", "value")
+    }
     assert run("run", "lock", "--horizon", 3, "--n-samples", 5, "--out", tmp_path / "run")[0] == 0
     assert run("report", tmp_path / "run", "--figures", tmp_path / "figures", "--format", "svg")[0] == 0
     assert "trajectories-by-purpose.svg" in {path.name for path in (tmp_path / "figures").iterdir()}
@@ -499,7 +499,6 @@ def test_the_pictures_of_a_page_as_files(run, stored, tmp_path, unrendered):
         ("--figures OUT --success 2", "--success: expected a number in (0, 1], got 2.0"),
         ("--figures OUT --y value --interval 1", "--interval: expected a number in (0, 1), got 1.0"),
         ("--figures OUT --y value --statistic mode", "--statistic: expected one of mean, iqm, median, got 'mode'"),
-        ("--figures OUT --pool", "--pool: expected with --x or --y only"),
         ("--figures OUT --x length", "--x: expected a parameter of the runs, such as horizon, n_samples, got 'length'"),
         ("--figures OUT --epsilon .1 --y value", "--epsilon: expected with a page only"),
         ("--figures FILE", "--figures: expected a directory, got the file"),

@@ -202,17 +202,6 @@ def test_every_purpose_has_a_colour_and_a_name():
     assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in bars}) == len(bars) == 7
 
 
-def test_what_is_solved():
-    assert pictures.is_solved({"solved": True, "value": 0.0, "optimal_value": 1.0})
-    assert pictures.is_solved({"value": 0.95, "optimal_value": 1.0})
-    assert not pictures.is_solved({"value": 0.94, "optimal_value": 1.0})
-    assert pictures.is_solved({"value": 0.5, "optimal_value": 1.0}, 0.5)
-    assert not pictures.is_solved({"value": None, "optimal_value": 1.0})
-    assert not pictures.is_solved({"status": "crashed", "value": None, "optimal_value": None})
-    with pytest.raises(ValueError, match='expected "solved" or "optimal_value"'):
-        pictures.is_solved({"value": 0.94, "optimal_value": None})
-
-
 def test_learning_curves_skip_what_has_ended():
     x = [0, 1, 2, 3]
     y = [[0, 1, 2, np.nan], [0, 3, 4, np.nan]]

@@ -6,10 +6,10 @@ import argparse
 import io
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dmq_fast._support.files import make_directory
 from dmq_fast._support.names import suggestion
@@ -19,24 +19,22 @@ from dmq_fast.cli.options import reader
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dmq_fast.environments import FiniteMDP
-    from dmq_fast.experiments import Rows
-    from dmq_fast.results.result import DMQResult, SelfStoppingResult
+    from dmq_fast.experiments.report.page import Picture
 
-__all__ = ["FIGURE_OPTIONS", "FigureSettings", "add_figure_options", "figure_files", "settings_of"]
+__all__ = ["FIGURE_OPTIONS", "add_figure_options", "check_figure_options", "figures", "rendered"]
 
 FORMATS = ("pdf", "svg", "png")
 
 WIDTHS = {"one": 3.3, "two": 6.8}
 """Widths of one and two columns in inches."""
 
-CHOICES = ("format", "width", "x", "y", "success", "statistic", "interval", "pool", "log_x", "log_y")
-"""Options that say how figures look; None unless they are given."""
+LOOKS = {name: name for name in ("x", "y", "statistic", "pool", "log_x", "log_y")} | {
+    "share": "success",
+    "level": "interval",
+}
+"""Arguments of the pictures of a sweep, and the options that give them; None unless they are given."""
 
-OF_INTERVALS = {"statistic", "interval", "pool", "log_x", "log_y"}
-"""Those of them that the pictures of a page do not have."""
-
-FIGURE_OPTIONS = {name: name for name in ("figures", *CHOICES)} | {"share": "success", "level": "interval"}
+FIGURE_OPTIONS = {name: name for name in ("figures", "format", "width")} | LOOKS
 """Arguments in messages, and the options that give them."""
 
 
@@ -44,8 +42,8 @@ def add_figure_options(parser: ArgumentParser) -> None:
     """Add the group of options."""
     group = parser.add_argument_group(
         "figures",
-        "Without --x and --y, the pictures of the page; with either, a quantity of the runs of a sweep against a "
-        "parameter, with an interval for each point.",
+        "The pictures of the page. With --x or --y, quantities of the runs of a sweep against a parameter, with an "
+        "interval for each point.",
     )
     add = group.add_argument
     add("--figures", type=Path, metavar="OUT", help="write figures to the directory OUT")
@@ -69,87 +67,41 @@ def add_figure_options(parser: ArgumentParser) -> None:
             help=f"whether {axis} has a logarithmic axis; default: where it spans more than a decade")  # fmt: skip
 
 
-class FigureSettings(NamedTuple):
-    """The figures that are asked for: where, in which formats, how wide, and of what; None stands for a default."""
+def figures(options: Namespace, pictures: Callable[..., Iterable[Picture]]) -> Iterator[Output]:
+    """Yield the files of the figures that are asked for, which `pictures` has drawn.
 
-    directory: Path
-    formats: Sequence[str]
-    width: float
-    x: str | None
-    y: str | None
-    share: float
-    statistic: str | None
-    level: float
-    pool: bool
-    log_x: bool | None
-    log_y: bool | None
-
-    def of_a_run(self, result: DMQResult | SelfStoppingResult, mdp: FiniteMDP | None) -> Iterator[tuple[str, Figure]]:
-        """Yield names and figures of a run; ValueError if a parameter of a sweep is asked for."""
-        from dmq_fast.experiments.report.reports import run_pictures
-
-        for name in ("x", "y"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name}: expected the directory of a sweep")
-        for picture in run_pictures(result, mdp, self.width):
-            yield picture.title, picture.figure
-
-    def of_a_sweep(self, rows: Rows) -> Iterator[tuple[str, Figure]]:
-        """Yield names and figures of a sweep."""
-        from dmq_fast.experiments.report.reports import sweep_pictures
-
-        if self.x is None and self.y is None:
-            for picture in sweep_pictures(rows, self.width, self.share):
-                yield picture.title, picture.figure
-        else:
-            yield from self.against(rows)
-
-    def against(self, rows: Rows) -> Iterator[tuple[str, Figure]]:
-        """Yield names and figures of quantities against a parameter."""
-        from dmq_fast.experiments.report.against import pages, plot
-        from dmq_fast.experiments.report.panels import measurable, panels_of
-
-        wanted = measurable(rows, self.share) if self.y in (None, "all") else str(self.y).split(",")
-        for y in wanted:
-            shown = panels_of(
-                rows, self.x, y.strip(), share=self.share, statistic=self.statistic, level=self.level, pool=self.pool
-            )
-            parts = list(pages(shown, self.width))
-            for i, part in enumerate(parts, 1):
-                end = f" {i}" if len(parts) > 1 else ""
-                figure = plot(part, log_x=self.log_x, log_y=self.log_y, width=self.width)
-                yield f"{shown.y} by {shown.x}{end}", figure
-
-
-def settings_of(options: Namespace) -> FigureSettings | None:
-    """Return the figures that are asked for, or None; ValueError if an option is wrong or there is no --figures."""
-    given = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
-    if options.figures is None:
-        if given:
-            raise ValueError(f"{next(iter(given))}: expected with --figures only")
-        return None
-    if "x" not in given and "y" not in given:
-        for name in given.keys() & OF_INTERVALS:
-            raise ValueError(f"{name}: expected with --x or --y only")
-    if options.figures.exists() and not options.figures.is_dir():
-        raise NotADirectoryError(f"figures: expected a directory, got the file {options.figures}")
-    formats = [one.strip().lower() for one in given.get("format", "pdf").split(",")]
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If an option is wrong or does not fit, or there is nothing to draw.
+    """
+    formats = [one.strip().lower() for one in (options.format or "pdf").split(",")]
     for one in formats:
         if one not in FORMATS:
             raise ValueError(f"format: expected some of {', '.join(FORMATS)}, got {one!r}{suggestion(one, FORMATS)}")
-    return FigureSettings(
-        options.figures,
-        list(dict.fromkeys(formats)),
-        width_of(given.get("width", "one")),
-        given.get("x"),
-        given.get("y"),
-        given.get("success", 0.95),
-        given.get("statistic"),
-        given.get("interval", 0.95),
-        given.get("pool", False),
-        given.get("log_x"),
-        given.get("log_y"),
-    )
+    given = {name: value for name, option in LOOKS.items() if (value := getattr(options, option)) is not None}
+    names: set[str] = set()
+    for picture in pictures(width=width_of(options.width or "one"), **given):
+        name = base = re.sub(r"[^a-z0-9.=_]+", "-", picture.title.lower()).strip("-") or "figure"
+        while name in names:
+            name = f"{base}-{len(names)}"
+        names.add(name)
+        for form in dict.fromkeys(formats):
+            data = rendered(picture.figure, form)
+            yield Output(options.figures / f"{name}.{form}", partial(put, data=data))
+    if not names:
+        raise ValueError("figures: there is nothing to draw")
+
+
+def check_figure_options(options: Namespace) -> None:
+    """Raise ValueError or OSError if there are options of figures without --figures, or that is no directory."""
+    given = [name for name, option in FIGURE_OPTIONS.items() if getattr(options, option) is not None]
+    if options.figures is None and given:
+        raise ValueError(f"{given[0]}: expected with --figures only")
+    if options.figures is not None and options.figures.exists() and not options.figures.is_dir():
+        raise NotADirectoryError(f"figures: expected a directory, got the file {options.figures}")
 
 
 def width_of(text: str) -> float:
@@ -163,21 +115,6 @@ def width_of(text: str) -> float:
     if not 2.5 <= width <= 20.0:
         raise ValueError(f"width: expected {', '.join(WIDTHS)} or a number of inches in [2.5, 20], got {text!r}")
     return width
-
-
-def figure_files(drawn: FigureSettings, pictures: Iterable[tuple[str, Figure]]) -> Iterator[Output]:
-    """Yield the files of figures, drawn already; errors as in `against`."""
-    names: set[str] = set()
-    for title, figure in pictures:
-        name = base = re.sub(r"[^a-z0-9.=_]+", "-", title.lower()).strip("-") or "figure"
-        while name in names:
-            name = f"{base}-{len(names)}"
-        names.add(name)
-        for form in drawn.formats:
-            data = rendered(figure, form)
-            yield Output(drawn.directory / f"{name}.{form}", partial(put, data=data))
-    if not names:
-        raise ValueError("figures: there is nothing to draw")
 
 
 def put(path: Path, data: bytes) -> None:

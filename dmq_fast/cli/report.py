@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
-from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, figure_files, settings_of
+from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, check_figure_options, figures
 from dmq_fast.cli.files import OUTPUTS, Output, a_summary, claim_file, read_command, read_summary, write_text
 from dmq_fast.cli.options import command_parser, reader
 from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from dmq_fast.cli.figures import FigureSettings
     from dmq_fast.environments import FiniteMDP
     from dmq_fast.experiments import Rows
+    from dmq_fast.experiments.report.page import Picture
     from dmq_fast.results.result import DMQResult, SelfStoppingResult
 
 __all__ = ["report"]
@@ -87,12 +85,12 @@ def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
         If matplotlib or pyarrow is needed and missing.
     """
     directory = options.directory
-    drawn = settings_of(options)
+    check_figure_options(options)
     files: list[Output] = list(table_files(options))
-    page = options.out is not None or (drawn is None and not files)
+    page = options.out is not None or (options.figures is None and not files)
     if options.epsilon is not None and not page:
         raise ValueError("epsilon: expected with a page only; --out names one")
-    if not page and drawn is None:
+    if not page and options.figures is None:
         return files, []
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError('expected matplotlib: pip install "dmq-fast[plot]"')
@@ -102,8 +100,8 @@ def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
     from dmq_fast.experiments.sweeps.store import FILE
 
     subject = sweep_of(directory) if (directory / FILE).exists() else run_of(directory)
-    if drawn is not None:
-        files += figure_files(drawn, subject.pictures(drawn))
+    if options.figures is not None:
+        files += figures(options, subject.pictures)
     if page:
         source = subject.page(options.epsilon)
         files.append(Output(path, lambda path: write_text(path, source)))
@@ -153,9 +151,14 @@ class SavedSweep(NamedTuple):
             raise ValueError("epsilon: expected with a run only, and this is a sweep")
         return sweep_report(self.rows, name=self.name, specs=self.specs, notes=self.notes)
 
-    def pictures(self, drawn: FigureSettings) -> Iterator[tuple[str, Figure]]:
-        """Yield names and figures: those of the page, or a quantity against a parameter."""
-        return drawn.of_a_sweep(self.rows)
+    def pictures(self, *, y: str | None = None, **looks: Any) -> Iterator[Picture]:
+        """Yield the pictures of the page; with x or y, quantities of all runs against a parameter."""
+        from dmq_fast.experiments.report.reports import quantity_pictures, sweep_pictures
+
+        if y is None and "x" not in looks:
+            return sweep_pictures(self.rows, **looks)
+        wanted = None if y in (None, "all") else [one.strip() for one in str(y).split(",")]
+        return quantity_pictures(self.rows, wanted=wanted, **looks)
 
 
 class SavedRun(NamedTuple):
@@ -179,9 +182,13 @@ class SavedRun(NamedTuple):
                 self.result, self.summary, command=self.command, mdp=self.mdp, epsilon=epsilon, notes=self.notes
             )
 
-    def pictures(self, drawn: FigureSettings) -> Iterator[tuple[str, Figure]]:
-        """Yield names and figures, those of the page."""
-        return drawn.of_a_run(self.result, self.mdp)
+    def pictures(self, *, width: float, **looks: Any) -> Iterator[Picture]:
+        """Yield the pictures of the page; ValueError if they are to look like those of a sweep."""
+        from dmq_fast.experiments.report.reports import run_pictures
+
+        for name in looks:
+            raise ValueError(f"{name}: expected the directory of a sweep")
+        return run_pictures(self.result, self.mdp, width)
 
 
 def sweep_of(directory: Path) -> SavedSweep:

@@ -10,7 +10,6 @@ from dmq_fast._support.json_text import to_json
 from dmq_fast._support.words import number_of
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.options import command_parser
-from dmq_fast.cli.tables import failure_dict, failure_lines, grid
 from dmq_fast.cli.terminal import show, signals, told, usage_error
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ def status(arguments: Sequence[str]) -> int:
 
 def status_dict(found: Status) -> dict[str, Any]:
     """Return a status as plain data."""
+    from dmq_fast.experiments.report.tables import failure_dict
+
     return {
         "directory": str(found.directory),
         "names": list(found.names),
@@ -58,10 +59,12 @@ def status_dict(found: Status) -> dict[str, Any]:
 
 def status_table(found: Status) -> str:
     """Return a status as a table."""
+    from dmq_fast.experiments.report.tables import columns_of, failure_lines, table_lines
+
     cells = [cell._asdict() | {"runs": sum(getattr(cell, state) for state in STATES)} for cell in found.cells]
     counts = found.counts
     lines = [
-        *grid(cells, ("runs", *STATES), {}),
+        *table_lines(columns_of(cells, ("runs", *STATES), {})),
         "",
         f"{', '.join(found.names) or found.directory}: {number_of(counts['runs'], 'run')}, "
         + ", ".join(f"{counts[state]:,} {state}" for state in STATES),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +16,6 @@ from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
 from dmq_fast.cli.run import with_flags
 from dmq_fast.cli.status import status_dict, status_table
-from dmq_fast.cli.tables import clock, count_errors, failure_dict, failure_lines, grid
 from dmq_fast.cli.terminal import (
     ProgressLine,
     not_saved,
@@ -216,20 +214,6 @@ def dask_executor(address: str, stack: ExitStack) -> Executor:
     return executor
 
 
-MEANS = {
-    "value": "mean value",
-    "optimal_value": "mean optimum",
-    "n_trajectories": "mean trajectories",
-    "seconds": "mean seconds",
-}
-"""Columns of the table of means, and their titles."""
-
-
-def failures_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of the runs that failed, crashed or timed out."""
-    return [row for row in rows if row["error"] is not None]
-
-
 def rows_of(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> list[dict[str, Any]]:
     """Return the rows of one specification, from a store that may hold others."""
     return [row for row in rows if row["cell"] in cells and row["seed"] in seeds]
@@ -237,6 +221,9 @@ def rows_of(rows: list[dict[str, Any]], cells: set[str], seeds: set[int]) -> lis
 
 def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the summary of a sweep as plain data."""
+    from dmq_fast.experiments.report.cells import warned
+    from dmq_fast.experiments.report.tables import count_errors, failure_dict, failures_of, summarise_cells
+
     return {
         "name": summary.name,
         "out": str(summary.out),
@@ -245,58 +232,36 @@ def as_dict(summary: Summary, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "statuses": summary.statuses,
         "seconds": summary.seconds,
         "warnings": list(summary.warnings),
-        "run_warnings": run_warnings(rows),
+        "run_warnings": warned(rows),
         "errors": count_errors(rows),
         "failures": [failure_dict(row) for row in failures_of(rows)],
         "cells": summarise_cells(rows),
     }
 
 
-def run_warnings(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the warnings of the runs, each with the number of runs that have it."""
-    from dmq_fast.experiments.report.cells import warned
-
-    return warned(rows)
-
-
-def summarise_cells(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return parameters, numbers of runs and means of each cell."""
-    from dmq_fast.experiments.report.cells import cells_of, known
-    from dmq_fast.experiments.sweeps.runs import FAILURES
-
-    def mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
-        values = known(rows, name)
-        return statistics.fmean(values) if values else None
-
-    return [
-        {
-            "cell": cell.id,
-            "environment": cell.environment,
-            "environment_parameters": cell.environment_parameters,
-            "algorithm": cell.algorithm,
-            **{name: cell.rows[0][name] for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
-            "runs": len(cell.rows),
-            "failed": sum(row["status"] in FAILURES for row in cell.rows),
-            **{name: mean(cell.rows, name) for name in MEANS},
-        }
-        for cell in cells_of(rows)
-    ]
-
-
 def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
     """Return the summary of a sweep as a table."""
+    from dmq_fast.experiments.report.cells import warned
+    from dmq_fast.experiments.report.tables import (
+        MEANS,
+        columns_of,
+        failure_lines,
+        failures_of,
+        summarise_cells,
+        table_lines,
+    )
     from dmq_fast.experiments.sweeps.store import FILE
 
     statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
     cells = summarise_cells(rows)
     lines = [
-        *grid(cells, ("runs", "failed"), MEANS),
+        *table_lines(columns_of(cells, ("runs", "failed"), MEANS)),
         "",
         f"{summary.name}: {number_of(summary.runs, 'run')} ({statuses}), {summary.ran:,} of them now, "
         f"in {clock(summary.seconds)}",
         f"stored in {summary.out / FILE}",
         *(f"warning: {warning}" for warning in summary.warnings),
-        *(f"warning: {warning}" for warning in run_warnings(rows)),
+        *(f"warning: {warning}" for warning in warned(rows)),
         *failure_lines(failures_of(rows), cells),
     ]
     return "\n".join(lines)
@@ -316,3 +281,11 @@ def progress_text(progress: SweepProgress) -> str:
         unseen = number_of(progress.unseen, "cell")
         return f"{text}, more than {clock(progress.seconds_left)} left ({unseen} not yet known)"
     return f"{text}, about {clock(progress.seconds_left)} left"
+
+
+def clock(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours."""
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"

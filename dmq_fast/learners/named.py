@@ -27,7 +27,6 @@ from dmq_fast.samplers import ExactSampler, FlowSampler
 
 __all__ = [
     "LEARNERS",
-    "class_text",
     "decisions_of",
     "named_class",
     "named_learner",
@@ -224,15 +223,3 @@ def class_argument(text: str, known: tuple[str, ...]) -> tuple[str, Any]:
         return key, np.load(value, allow_pickle=False)
     except Exception as error:  # NumPy raises many kinds of errors on damaged files
         raise ValueError(f"{key}: {value} cannot be read: {one_line(error)}") from error
-
-
-def class_text(described: Mapping[str, Any]) -> str:
-    """Return the description of a function class, as `FunctionClass.describe` gives it, on one line.
-
-    >>> class_text(named_class("finite:scale=2").describe())
-    'finite, scale = 2.0'
-    """
-    given = {key: value for key, value in described.items() if key != "name" and value is not None}
-    # Digests of arrays are shortened.
-    shown = [f"{key} = {value[:12] if isinstance(value, str) else value}" for key, value in given.items()]
-    return ", ".join([described["name"], *shown])

@@ -1,9 +1,7 @@
-"""The number of episodes until an environment is solved, by three definitions.
+"""The quantities of runs that figures and tables show, such as the episodes until an environment is solved.
 
 By policy: until the policy that would be returned is worth 95 % of the optimum. For an algorithm with a learning curve
 this is the first such checkpoint, for one without (DMQ) the number of all its trajectories.
-
-For good: until this is so at every checkpoint from then on.
 
 By reward: the first multiple of 100 episodes with a running mean reward above half of the optimum, as papers on locks
 report it. An algorithm without a learning curve is credited with no reward while it learns, so this is about twice the
@@ -21,57 +19,7 @@ from dmq_fast.experiments.report.csv_export import learning_curve
 from dmq_fast.experiments.sweeps.algorithms import GOOD, REWARD_EVERY
 from dmq_fast.experiments.sweeps.runs import FAILURES
 
-__all__ = [
-    "EPISODES",
-    "GOOD",
-    "QUANTITIES",
-    "Quantity",
-    "by_policy",
-    "by_reward",
-    "check_share",
-    "for_good",
-    "has_curve",
-    "is_solved",
-    "verdict_on",
-]
-
-
-def is_solved(row: Mapping[str, Any], share: float = GOOD) -> bool:
-    """Return whether a run found a policy that is worth at least `share` of the optimum.
-
-    Parameters
-    ----------
-    row : mapping
-        Row of a sweep. Its entry "solved" decides, if it has one; otherwise "value" and "optimal_value" do.
-    share : float, default 0.95
-
-    Raises
-    ------
-    ValueError
-        If the row has neither "solved" nor "optimal_value".
-
-    Examples
-    --------
-    >>> is_solved({"value": 0.69, "optimal_value": 0.7})
-    True
-    """
-    if row.get("solved") is not None:
-        return bool(row["solved"])
-    if row.get("status") in FAILURES:
-        return False
-    if row.get("optimal_value") is None:
-        raise ValueError('rows: expected "solved" or "optimal_value" in every run')
-    value = row.get("value")
-    # If the optimum is 0, every policy is optimal.
-    return value is not None and value >= share * row["optimal_value"]
-
-
-def verdict_on(row: Mapping[str, Any], share: float = GOOD) -> bool | None:
-    """Return whether a run solved its environment, by its policy; None if the optimum is unknown."""
-    try:
-        return is_solved(by_policy(row, share), share)
-    except ValueError:
-        return None
+__all__ = ["EPISODES", "GOOD", "QUANTITIES", "Quantity", "check_share", "has_curve"]
 
 
 def check_share(share: float) -> None:
@@ -83,56 +31,14 @@ def check_share(share: float) -> None:
 def has_curve(row: Mapping[str, Any], *columns: str) -> bool:
     """Return whether a run has a learning curve, with these columns too, and a known optimum, as baselines have.
 
-    `algorithms.progress_of` describes what such a run has; numbers of episodes beside "learned_at" may be missing.
+    `algorithms.progress_of` describes what such a run has.
     """
-    details = row.get("details") or {}
-    form: dict[str, Form] = {
-        "curve": {"episodes": [int], **{name: [float] for name in ("value", *columns)}},
-        "learned_at": int | None,
-        **{name: int | None for name in ("kept_at", "solved_at") if name in details},
-    }
+    form: dict[str, Form] = {"episodes": [int], **{name: [float] for name in ("value", *columns)}}
     try:
-        check_form("details", details, form)
+        check_form("curve", learning_curve(row), form)
     except ValueError:
         return False
-    return bool(learning_curve(row)) and row.get("optimal_value") is not None
-
-
-def by_policy(row: Mapping[str, Any], share: float = GOOD) -> Mapping[str, Any]:
-    """Return a row with "solved" and the episodes until then as "n_trajectories".
-
-    A row without a learning curve, or with an entry "solved" of its own, is returned as it is. `share` is that of the
-    optimum from which a policy counts as good.
-    """
-    if not has_curve(row) or row.get("solved") is not None:
-        return row
-    if share == GOOD:
-        return with_episodes(row, row["details"]["learned_at"])
-    curve, least = row["details"]["curve"], share * row["optimal_value"]
-    good = (n for n, value in zip(curve["episodes"], curve["value"], strict=True) if value >= least)
-    return with_episodes(row, next(good, None))
-
-
-def for_good(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with "solved" from some checkpoint on, and the episodes until then as "n_trajectories"."""
-    return with_episodes(row, row["details"].get("kept_at")) if has_curve(row) else row
-
-
-def by_reward(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with "solved" by its mean reward, and the episodes until then as "n_trajectories"."""
-    if has_curve(row):
-        return with_episodes(row, row["details"].get("solved_at"))
-    value, optimum, n = row.get("value"), row.get("optimal_value"), row.get("n_trajectories")
-    if value is None or optimum is None or n is None or value <= optimum / 2:
-        return with_episodes(row, None)
-    # The least T with (T - n) value > T optimum / 2: no reward in the first n episodes, then `value` in each.
-    least = n * value / (value - optimum / 2)
-    return with_episodes(row, REWARD_EVERY * (math.floor(least / REWARD_EVERY) + 1))
-
-
-def with_episodes(row: Mapping[str, Any], at: int | None) -> Mapping[str, Any]:
-    """Return a row that was solved `at` this number of episodes; for None, one that was not solved."""
-    return {**row, "solved": at is not None, "n_trajectories": row.get("n_trajectories") if at is None else at}
+    return bool(row["details"]["curve"]["episodes"]) and row.get("optimal_value") is not None
 
 
 class Quantity(NamedTuple):
@@ -164,26 +70,40 @@ def loss(row: Mapping[str, Any], share: float) -> float | None:
     return None if own is None or best is None else best - own
 
 
-def success(row: Mapping[str, Any], share: float) -> float | None:
-    """Return 1 if a run solved its environment, 0 if not or if it failed."""
-    verdict = verdict_on(row, share)
-    return None if verdict is None else float(verdict)
-
-
 def episodes(row: Mapping[str, Any], share: float) -> float | None:
     """Return the episodes until an environment was solved, by policy; infinity if it was not, or if the run failed."""
-    verdict = verdict_on(row, share)
-    if not verdict:
-        return None if verdict is None else math.inf
-    return float(by_policy(row, share)["n_trajectories"])
+    if row["status"] in FAILURES:
+        return math.inf
+    if row.get("optimal_value") is None:
+        return None
+    least = share * row["optimal_value"]  # if the optimum is 0, every policy is optimal
+    if has_curve(row):
+        curve = row["details"]["curve"]
+        good = (n for n, own in zip(curve["episodes"], curve["value"], strict=True) if own >= least)
+        return float(next(good, math.inf))
+    own, n = row.get("value"), row.get("n_trajectories")
+    return math.inf if own is None or n is None or own < least else float(n)
+
+
+def success(row: Mapping[str, Any], share: float) -> float | None:
+    """Return 1 if a run solved its environment, 0 if not or if it failed."""
+    needed = episodes(row, share)
+    return None if needed is None else float(math.isfinite(needed))
 
 
 def earned(row: Mapping[str, Any], share: float) -> float | None:
     """Return the episodes until an environment was solved by reward; infinity if it was not, or if the run failed."""
-    if verdict_on(row, share) is None:
+    if episodes(row, share) is None:
         return None
-    found = by_reward(row)
-    return float(found["n_trajectories"]) if found["solved"] else math.inf
+    if has_curve(row):
+        at = row["details"].get("solved_at")
+        return float(at) if isinstance(at, int) else math.inf
+    own, optimum, n = value(row, share), row.get("optimal_value"), row.get("n_trajectories")
+    if own is None or optimum is None or n is None or own <= optimum / 2:
+        return math.inf
+    # The least T with (T - n) value > T optimum / 2: no reward in the first n episodes, then `value` in each.
+    least = n * own / (own - optimum / 2)
+    return float(REWARD_EVERY * (math.floor(least / REWARD_EVERY) + 1))
 
 
 def seconds(row: Mapping[str, Any], share: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,28 +17,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Picture",
+    "code",
     "definitions",
-    "formula",
     "gallery",
     "header",
-    "html_table",
     "messages",
     "page",
     "parameters_text",
     "section",
     "svg",
-    "tiles",
     "value_text",
 ]
 
 
 class Picture(NamedTuple):
-    """A figure with its title and caption, which may hold formulas, and what it leaves out, as text."""
+    """A figure with its title and caption."""
 
     figure: Figure
     title: str
     caption: str
-    left_out: str = ""
 
 
 # The colours of pictures, and the CSS variables that replace them, so that pictures follow the theme of the page.
@@ -81,22 +78,10 @@ def gallery(shown: Iterable[Picture]) -> str:
     """Return pictures with titles and captions, side by side if the page is wide enough."""
     figures = [
         f"<figure><h3>{escape(one.title)}</h3>{svg(one.figure, f'p{i}', one.title)}"
-        f"<figcaption>{formula(one.caption)}{escape(one.left_out and f' {one.left_out}')}</figcaption></figure>"
+        f"<figcaption>{escape(one.caption)}</figcaption></figure>"
         for i, one in enumerate(shown)
     ]
     return f'<div class="gallery">{"".join(figures)}</div>' if figures else "<p>There are none.</p>"
-
-
-GREEK = {"lambda": "λ", "theta": "θ", "gamma": "γ", "epsilon": "ε", "eps": "ε", "phi": "φ", "Pi": "Π", "pi": "π"}
-
-
-def formula(source: str) -> str:
-    """Return a plain-text formula as HTML with Greek letters, subscripts and superscripts."""
-    result = escape(source)
-    result = re.sub(r"\b(" + "|".join(GREEK) + r")(?![a-z])", lambda found: GREEK[found.group(1)], result)
-    result = result.replace("&lt;=", "≤").replace("!=", "≠").replace("sqrt", "√").replace("sum_", "Σ_")
-    result = re.sub(r"(?<=\w)_(\w+)", r"<sub>\1</sub>", result)
-    return re.sub(r"\^(\([^)]*\)|\w+|\*)", r"<sup>\1</sup>", result)
 
 
 def value_text(value: Any) -> str:
@@ -113,19 +98,9 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value_text(value)}" for name, value in parameters.items())
 
 
-def header(title: str, subtitle: str, parameters: Mapping[str, Any]) -> str:
-    """Return the head of a page: subtitle, title and parameters."""
-    below = f"<p>{escape(parameters_text(parameters))}</p>" if parameters else ""
-    return f"<header><p>{escape(subtitle)}</p><h1>{escape(title)}</h1>{below}</header>"
-
-
-def tiles(shown: Iterable[tuple[str, str, str]]) -> str:
-    """Return large numbers, each with its label and a line below."""
-    cells = "".join(
-        f"<div><dt>{escape(label)}</dt><dd>{escape(value)}<small>{escape(below)}</small></dd></div>"
-        for label, value, below in shown
-    )
-    return f'<dl class="tiles">{cells}</dl>'
+def header(title: str, subtitle: str) -> str:
+    """Return the head of a page: subtitle and title."""
+    return f"<header><p>{escape(subtitle)}</p><h1>{escape(title)}</h1></header>"
 
 
 def messages(kind: str, shown: Iterable[str]) -> str:
@@ -138,29 +113,15 @@ def section(title: str, content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{content}</section>"
 
 
-def definitions(entries: Mapping[str, str]) -> str:
-    """Return a list of names, in HTML, and values, in text."""
-    lines = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in entries.items())
+def definitions(entries: Iterable[tuple[str, str]]) -> str:
+    """Return a list of names and values."""
+    lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries)
     return f'<dl class="list">{lines}</dl>'
 
 
-def html_table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), kind: str = ""
-) -> str:
-    """Return a table of cells in HTML; `numbers` are the indices of columns that are aligned to the right."""
-    right = set(numbers)
-
-    def cells(tag: str, row: Sequence[str]) -> str:
-        scope = ' scope="col"' if tag == "th" else ""
-        aligned = (' class="number"' if i in right else "" for i in range(len(row)))
-        return "".join(f"<{tag}{scope}{kind}>{cell}</{tag}>" for kind, cell in zip(aligned, row, strict=True))
-
-    lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return (
-        f'<div class="wide" role="region" aria-label="table" tabindex="0"><table class="{kind}">'
-        f"<thead><tr>{cells('th', heads)}</tr></thead>"
-        f"<tbody>{lines}</tbody></table></div>"
-    )
+def code(text: str) -> str:
+    """Return a text as it stands, in letters of one width."""
+    return f"<pre><code>{escape(text)}</code></pre>"
 
 
 def page(title: str, body: Iterable[str]) -> str:

@@ -13,12 +13,12 @@ from dmq_fast._support.names import suggestion
 from dmq_fast.experiments.report.cells import in_order, labeller, settings, sortable, split_parameters
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.intervals import STATISTICS, Interval, bootstrap, check_level, wilson
-from dmq_fast.experiments.report.metrics import EPISODES, GOOD, QUANTITIES, check_share, has_curve, verdict_on
+from dmq_fast.experiments.report.metrics import EPISODES, GOOD, QUANTITIES, check_share, has_curve
 from dmq_fast.experiments.report.page import value_text
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.plotting.style import Look, look
 
-__all__ = ["Line", "Panel", "Panels", "Point", "measurable", "panels_of", "swept"]
+__all__ = ["Line", "Panel", "Panels", "Point", "located", "measurable", "panels_of", "swept"]
 
 MOST = 8
 """Largest number of lines of a panel."""
@@ -202,7 +202,7 @@ def measured(
 ) -> Iterator[tuple[Mapping[str, Any], float | None]]:
     """Yield each row with its quantity; a failed run is unsolved only where the optimum of others is known."""
     of = QUANTITIES[y].of
-    judged = {row["environment"] for row in rows if row["status"] not in FAILURES and verdict_on(row) is not None}
+    judged = {row["environment"] for row in rows if row.get("optimal_value") is not None}
     for row in rows:
         unknown = row["status"] in FAILURES and y in ("success", *EPISODES) and row["environment"] not in judged
         yield row, None if unknown else of(row, share)

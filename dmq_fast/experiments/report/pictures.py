@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike
 
 from dmq_fast.experiments.report.against import against, plot_line
 from dmq_fast.experiments.report.intervals import Interval
-from dmq_fast.experiments.report.metrics import is_solved
 from dmq_fast.experiments.report.panels import Line, Point
 from dmq_fast.plotting.axes import End, label_ends, room_for, shorten
 from dmq_fast.plotting.canvas import WIDTH, canvas
@@ -37,7 +36,6 @@ __all__ = [
     "MUTED",
     "against",
     "cover_and_potential",
-    "is_solved",
     "learning_curves",
     "oracle_values",
     "trajectories_by_purpose",

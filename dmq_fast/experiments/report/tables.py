@@ -1,31 +1,95 @@
-"""Tables of cells, and lists of failures, for the commands about sweeps."""
+"""Tables of cells and lists of failures, for the commands about sweeps and for pages."""
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dmq_fast._support.words import number_of
+from dmq_fast.experiments.report.cells import SHOWN, by_message, cells_of, known, seeds_of_some, split_parameters
+from dmq_fast.experiments.report.intervals import STATISTICS
+from dmq_fast.experiments.report.metrics import GOOD, QUANTITIES
+from dmq_fast.experiments.sweeps.runs import FAILURES
 
-__all__ = ["clock", "count_errors", "failure_dict", "failure_lines", "grid", "spell"]
+__all__ = [
+    "MEANS",
+    "SOLVED",
+    "columns_of",
+    "count_errors",
+    "failure_dict",
+    "failure_lines",
+    "failures_of",
+    "summarise_cells",
+    "table_lines",
+]
+
+MEANS = {
+    "value": "mean value",
+    "optimal_value": "mean optimum",
+    "n_trajectories": "mean trajectories",
+    "seconds": "mean seconds",
+}
+"""Means of the runs of a cell, and their titles."""
+
+SOLVED = {"success": "solved", "episodes": "median episodes until solved", "earned": "until half of V* is earned"}
+"""Further quantities of a cell on pages, and their titles."""
+
+Column = tuple[str, list[str]]
+"""Title and entries of a column."""
 
 
-def grid(cells: Sequence[Mapping[str, Any]], counts: Sequence[str], means: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines of the cells: their parameters, then counts, then the columns in `means` under their titles.
+def summarise_cells(rows: Iterable[Mapping[str, Any]], quantities: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return parameters, numbers of runs, means and the statistics of further quantities of each cell."""
+    return [
+        {
+            "cell": cell.id,
+            "environment": cell.environment,
+            "environment_parameters": cell.environment_parameters,
+            "algorithm": cell.algorithm,
+            **{name: cell.rows[0].get(name) for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
+            "runs": len(cell.rows),
+            "failed": sum(row["status"] in FAILURES for row in cell.rows),
+            **{name: mean(cell.rows, name) for name in MEANS},
+            **{name: statistic_of(cell.rows, name) for name in quantities},
+        }
+        for cell in cells_of(rows)
+    ]
+
+
+def mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Return the mean of the known entries of a column."""
+    values = known(rows, name)
+    return statistics.fmean(values) if values else None
+
+
+def statistic_of(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Return the statistic of a quantity that figures show, None where it is unknown of some run."""
+    quantity = QUANTITIES[name]
+    numbers = [quantity.of(row, GOOD) for row in rows]
+    return None if None in numbers else float(STATISTICS[quantity.statistic](np.array(numbers, dtype=np.float64)))
+
+
+def columns_of(cells: Sequence[Mapping[str, Any]], counts: Sequence[str], others: Mapping[str, str]) -> list[Column]:
+    """Return the columns of a table of cells: their parameters, then counts, then `others` under their titles.
 
     A parameter that all cells of an environment or algorithm share is left out.
     """
-    from dmq_fast.experiments.report.cells import split_parameters
-
-    columns: list[tuple[str, list[str]]] = []
+    columns: list[Column] = []
     for kind, names in varying(cells).items():
         columns.append((kind, [cell[kind] for cell in cells]))
         columns += [(name, [spell(cell[f"{kind}_parameters"].get(name)) for cell in cells]) for name in names]
     budgets = [{name: cell.get(name) for name in ("max_trajectories", "max_seconds")} for cell in cells]
     columns += [(name, [spell(given[name]) for given in budgets]) for name in split_parameters(budgets)[0]]
     columns += [(name, [f"{cell[name]:,}" for cell in cells]) for name in counts]
-    columns += [(title, [spell(cell[name]) for cell in cells]) for name, title in means.items()]
+    return columns + [(title, [spell(cell[name]) for cell in cells]) for name, title in others.items()]
+
+
+def table_lines(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield the lines of a table as text."""
     widths = [max(map(len, [title, *entries])) for title, entries in columns]
     for row in zip(*([title, *entries] for title, entries in columns), strict=True):
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -33,8 +97,6 @@ def grid(cells: Sequence[Mapping[str, Any]], counts: Sequence[str], means: Mappi
 
 def varying(cells: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return, for environments and for algorithms, the names of the parameters in which cells of one name differ."""
-    from dmq_fast.experiments.report.cells import split_parameters
-
     found = {}
     for kind in ("environment", "algorithm"):
         by_name: dict[str, list[Mapping[str, Any]]] = {cell[kind]: [] for cell in cells}
@@ -56,15 +118,18 @@ def labels(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {cell["cell"]: ", ".join(side(cell, kind, names[kind]) for kind in names) for cell in cells}
 
 
-def count_errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def failures_of(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows of the runs that failed, crashed or timed out."""
+    return [row for row in rows if row["error"] is not None]
+
+
+def count_errors(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Count the error messages of runs, the most common first."""
-    return dict(Counter(row["error"] for row in rows if row["error"] is not None).most_common())
+    return dict(Counter(row["error"] for row in failures_of(rows)).most_common())
 
 
 def failure_lines(failures: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines about runs that failed: each message with its cells, seeds, and the traceback of one run."""
-    from dmq_fast.experiments.report.cells import SHOWN, by_message, seeds_of_some
-
     names, found = labels(cells), by_message(failures)
     for failure in found[:SHOWN]:
         yield f"{sum(map(len, failure.cells.values())):,} x {failure.message}"
@@ -85,17 +150,9 @@ def failure_dict(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spell(value: Any) -> str:
-    """Return an entry of the grid as text."""
+    """Return an entry of a table as text."""
     if value is None:
         return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return str(value)
-
-
-def clock(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours."""
-    if seconds < 100:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"

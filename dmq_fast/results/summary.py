@@ -1,0 +1,127 @@
+"""The summary of a run as lines of labels and texts, for the table of a command and for a page."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dmq_fast._support.words import level_names
+
+__all__ = ["summary_rows"]
+
+PROMISES = {
+    "finished": "finished: a policy passed its test",
+    "ended": "ended: N and R were set by hand, which promises nothing about the policy",
+}
+"""The meanings of the statuses of runs that came to their own end."""
+
+PRINTED = {"R": "ratio", "eps_r": "eps_r", "ridge": "ridge"}
+"""Names of constants in the table, and their keys."""
+
+
+def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each line of a summary."""
+    given = summary["environment_parameters"].items()
+    described = " ".join(f"{key}={value}" for key, value in given if value is not None)
+    yield summary["environment"], described
+    yield "", f"H = {summary['horizon']}, K = {summary['n_actions']}, d = {summary['dimension']}"
+    given = summary["parameters"]
+    if "stopping" in summary:
+        described = ", ".join(f"{name} = {given[name]:g}" for name in ("epsilon", "delta", "p_min"))
+    else:
+        constants = ", ".join(f"{name} = {given[key]:g}" for name, key in PRINTED.items())
+        described = f"N = {given['n_samples']:,}, {constants}"
+    yield summary.get("variant", "self-stopping"), f"{described}, seed = {summary['seed']}"
+    if summary.get("variant") == "custom":
+        yield "options", ", ".join(f"{name} = {value}" for name, value in summary["options"].items())
+    # Summaries of older versions have no function class.
+    if (described := class_text(summary.get("function_class", {"name": "linear"}))) != "linear":
+        yield "function class", described
+    if summary["sampler"] != "rollout":
+        # Summaries of older versions have no arithmetic.
+        digits = summary.get("arithmetic", "float64")
+        extended = "" if digits == "float64" else f", {digits}" if digits == "rational" else f", {digits} digits"
+        yield "sampler", summary["sampler"] + extended
+    yield "status", PROMISES.get(summary["status"], summary["status"])
+    yield from value_rows(summary)
+    by_purpose = summary["counts"]["trajectories"]
+    yield "trajectories", f"{summary['n_trajectories']:,}   " + amounts_text(by_purpose, "{:,}")
+    yield from stopping_rows(summary) if "stopping" in summary else cover_rows(summary)
+    seconds = dict(summary["seconds"])
+    yield "time", f"{seconds.pop('total'):.3g} s   " + amounts_text(seconds, "{:.3g} s")
+    for warning in summary["warnings"]:
+        yield "warning", warning
+
+
+def cover_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines about the oracle and the policy covers."""
+    counts = summary["counts"]
+    yield "oracle calls", f"{counts['oracle_calls']:,}   True {counts['trues']:,}"
+    sizes = summary["cover_sizes"]
+    printed, sure = summary["printed_cover_bound"], summary["sure_cover_bound"]
+    bounds = f"bound: sure {sure:,}" if printed is None else f"bounds: printed {printed:.1f}, sure {sure:,}"
+    yield "policies |Pi_h|", f"at most {max(sizes)}   {bounds}"
+    for size, levels in equal_levels(sizes):
+        yield "", f"{levels}: {size}"
+
+
+def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines about the tests of a run that stops by itself."""
+    stopping = summary["stopping"]
+    yield "stopped", stopping["reason"]
+    if stopping["mean_return"] is not None:
+        low, high = stopping["interval"]
+        yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.3f}, {high:.3f}]"
+        unseen, noise = max(stopping["upsides"]), stopping["loss_quantile"]
+        yield "upper bounds", f"unseen outcomes {unseen:.3g}, noise {noise:.3g} (each at most epsilon)"
+        if (largest := max(stopping["largest_v"])) > 0.0:  # one over the visits
+            yield "least visited", f"{1 / largest:,.0f} visits, on the policy's path"
+    yield "outcomes considered", f"probability >= {stopping['p_min']:g}"
+
+
+def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines about the value of the returned policy."""
+    value, best, original = (summary[key] for key in ("value", "optimal_value", "original_value"))
+    if value is None:
+        yield "value", "unknown: not estimated"
+    elif (n := summary["value_trajectories"]) is not None:
+        error = plus_minus(summary["value_standard_error"])
+        yield "value (estimate)", f"{value:.6g}{error}, mean and standard error of {n:,} fresh trajectories"
+        if original not in (None, value):
+            yield "", f"{original:.6g}{plus_minus(summary['original_value_standard_error'])} in original units"
+        if best is not None:
+            yield "optimum", f"{best:.6g}"
+    else:
+        share = f"   ({value / best:.1%})" if best > 0 else ""
+        yield "value / optimum", f"{value:.6g} / {best:.6g}{share}"
+        if original != value:
+            yield "", f"{original:.6g} / {summary['original_optimal_value']:.6g} in original units"
+
+
+def plus_minus(error: float | None) -> str:
+    """Return a standard error as text, nothing for None."""
+    return "" if error is None else f" +- {error:.2g}"
+
+
+def amounts_text(amounts: dict[str, float], form: str) -> str:
+    """Return named amounts on one line."""
+    return ", ".join(f"{name} {form.format(amount)}" for name, amount in amounts.items())
+
+
+def equal_levels(sizes: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield runs of consecutive levels whose covers have one size: the size, and "level 3" or "levels 3 to 7"."""
+    for size, group in itertools.groupby(enumerate(sizes), key=lambda pair: pair[1]):
+        yield size, level_names([level for level, _ in group])
+
+
+def class_text(described: Mapping[str, Any]) -> str:
+    """Return the description of a function class, as `FunctionClass.describe` gives it, on one line.
+
+    >>> class_text({"name": "finite", "scale": 2.0, "penalty": None})
+    'finite, scale = 2.0'
+    """
+    given = {key: value for key, value in described.items() if key != "name" and value is not None}
+    # Digests of arrays are shortened.
+    shown = [f"{key} = {value[:12] if isinstance(value, str) else value}" for key, value in given.items()]
+    return ", ".join([described["name"], *shown])
