@@ -9,7 +9,7 @@ import pytest
 from dmq_fast import experiments
 from dmq_fast.cli import figures
 from dmq_fast.experiments.report import intervals, reports
-from dmq_fast.experiments.report.against import Layout, against, pages
+from dmq_fast.experiments.report.against import across_of, against, pages
 from dmq_fast.experiments.report.panels import measurable, panels_of, swept
 from dmq_fast.experiments.sweeps.spec import seeds_of
 from dmq_fast.plotting.style import MUTED
@@ -252,7 +252,7 @@ def test_more_than_eight_lines_make_facets_that_keep_algorithms_together():
     figure = against(rows, "horizon")
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
     assert [len(page.panels) for page in pages(panels_of(rows, "horizon"), 3.3)] == [4]
-    assert Layout.of(panels_of(rows, "horizon"), 6.8).across == 2
+    assert across_of(panels_of(rows, "horizon"), 6.8) == 3
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_rows(tmp_path):
     spec = {"seeds": 2, "environments": [{"name": "lock", "horizon": [3, 4]}], "algorithms": [{"name": "dmq"}]}
     experiments.sweep(spec, tmp_path, workers=0)
     text = shown(experiments.load(tmp_path))
-    assert "4 runs, 2 cells" in text and "horizon = 4" in text
+    assert "4 runs, 2 cells" in text and "lock 4 dmq 2" in text
     many = [{"cell": str(i), "environment": NASTY, "algorithm": "a", "environment_parameters": {}, "seed": 0,
              "algorithm_parameters": {"k": i}} for i in range(100)]  # fmt: skip
     assert "100 cells, the first 20 of which" in shown(experiments.Rows(many))

@@ -334,7 +334,7 @@ def test_environments_of_one_size_have_learning_curves():
     shown = list(sweep_pictures(rows))
     assert [one.title for one in shown[:2]] == ["swim: value", "swim: regret"]
     value, regret = (one.figure.axes[0] for one in shown[:2])
-    drawn = [one for one in value.lines if one.get_clip_on()]  # without the pieces beside the names
+    drawn = [one for one in value.lines if one.get_clip_on()]
     (line,) = (one for one in drawn if len(one.get_xdata()) == 3)
     assert line.get_ydata().tolist() == [0.0, 0.5, 1.0]
     (dot,) = (one for one in drawn if one.get_marker() == "o")
@@ -360,7 +360,7 @@ def test_cells_with_one_value_in_two_parameters_are_two_lines():
         for h in (4, 8) for name in ("eps_s", "eps_t")
     ]  # fmt: skip
     figure = next(sweep_pictures(rows)).figure
-    names = {" ".join(text.get_text().split()) for text in figure.axes[0].texts}
+    names = {" ".join(text.get_text().split()) for text in figure.legends[0].get_texts()}
     assert {"dmq, eps_s = 2", "dmq, eps_t = 2"} <= names
 
 

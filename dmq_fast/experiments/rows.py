@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.frames import data_frame
 from dmq_fast._support.html_text import card, grid
 from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.against import against
-from dmq_fast.experiments.report.cells import CellRuns, cells_of, parameters_by_name
+from dmq_fast.experiments.report.cells import CellRuns, cells_of
 from dmq_fast.experiments.report.csv_export import columns
-from dmq_fast.experiments.report.page import parameters_text
+from dmq_fast.experiments.report.tables import columns_of, summarise_cells
 from dmq_fast.experiments.sweeps import store
 
 if TYPE_CHECKING:
@@ -69,24 +68,11 @@ class Rows(list[dict[str, Any]]):
 
     def _repr_html_(self) -> str:
         """Return the cells for notebooks, with the parameters in which they differ."""
-        cells, names = self.cells, parameters_by_name(self.cells)
-
-        def text(name: str, given: Mapping[str, Any]) -> str:
-            return parameters_text({key: given[key] for key in names[name][0] if given.get(key) is not None})
-
-        rows = [
-            [
-                cell.environment,
-                text(cell.environment, cell.environment_parameters),
-                cell.algorithm,
-                text(cell.algorithm, cell.algorithm_parameters),
-                f"{len(cell.rows):,}",
-            ]
-            for cell in cells[:SHOWN]
-        ]
+        cells = summarise_cells(self)
+        heads, entries = zip(*columns_of(cells[:SHOWN], ("runs",), {}), strict=True)
         of_which = f", the first {SHOWN} of which" if len(cells) > SHOWN else ""
         subtitle = f"{number_of(len(self), 'run')}, {number_of(len(cells), 'cell')}{of_which}"
-        below = grid(["environment", "", "algorithm", "", "runs"], rows, numbers=(4,))
+        below = grid(heads, zip(*entries, strict=True), numbers=(len(heads) - 1,))
         return card("Rows", subtitle, {}, below=below)
 
 

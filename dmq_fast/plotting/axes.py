@@ -1,11 +1,10 @@
-"""Parts of pictures that several pictures have: names at the ends of lines, and ticks."""
+"""Parts of pictures that several pictures have: legends, names of reference lines, and ticks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dmq_fast.plotting.style import LINE, Look, wrapped
 
@@ -13,21 +12,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["End", "label_ends", "room_for", "shorten", "tall", "whole_numbers"]
+__all__ = ["LETTER", "add_legend", "legend_height", "longest", "most_lines", "name_level", "shorten", "tall",
+           "whole_numbers"]  # fmt: skip
+
+LETTER = 0.064
+"""Width of a letter in inches."""
 
 
-class End(NamedTuple):
-    """The end of a line: its name in lines of text, its look, and where it is."""
-
-    name: str
-    look: Look
-    x: float
-    y: float
+def longest(texts: Iterable[str]) -> int:
+    """Return the number of letters of the longest line of texts."""
+    return max(len(line) for text in texts for line in text.split("\n"))
 
 
-def room_for(names: Iterable[object], width: float, height: float) -> float:
-    """Return the height of a picture with room for the names of its lines."""
-    return max(height, 0.5 + LINE + sum(tall(wrapped(name, width)) for name in names))
+def most_lines(texts: Iterable[str]) -> int:
+    """Return the largest number of lines of texts."""
+    return max((text.count("\n") + 1 for text in texts), default=0)
 
 
 def tall(name: str) -> float:
@@ -35,43 +34,37 @@ def tall(name: str) -> float:
     return LINE * (1.0 + 1.2 * name.count("\n"))
 
 
-def label_ends(figure: Figure, ends: Mapping[Axes, Sequence[End]]) -> None:
-    """Write the name of each line to the right of its end, moved apart if ends are close.
-
-    A piece of each line is drawn beside its name, unless there is only one, so that no colour has to tell them apart.
-    """
-    figure.draw_without_rendering()  # computes the positions of the axes, whose heights the names do not change
-    several = any(len(own) > 1 for own in ends.values())
-    for axes, own in ends.items():
-        write_names(axes, own, pieces=several)
+def legend_columns(names: Iterable[str], width: float) -> tuple[list[str], int]:
+    """Return the texts of a legend as wide as a picture in inches, and the number of its columns."""
+    texts = [wrapped(name, width) for name in names]
+    return texts, min(len(texts), max(1, int(width / (0.45 + LETTER * longest(texts)))))
 
 
-def write_names(axes: Axes, ends: Sequence[End], *, pieces: bool) -> None:
-    """Write the names beside axes whose position is computed."""
-    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
-    from scipy.optimize import isotonic_regression
+def legend_height(names: Iterable[str], width: float) -> float:
+    """Return the height of a legend in inches; a single line has none."""
+    texts, columns = legend_columns(names, width)
+    return 0.1 + 1.15 * LINE * math.ceil(len(texts) / columns) * most_lines(texts) if len(texts) > 1 else 0.0
 
-    figure = axes.figure
-    height = axes.bbox.height / figure.dpi
-    bottom = float(axes.bbox.y0) / figure.dpi
-    to_display = axes.transData.transform
-    places = np.array([float(to_display((end.x, end.y))[1]) / figure.dpi - bottom for end in ends])
-    order = np.argsort(places, kind="stable")
-    sizes = np.array([tall(ends[index].name) for index in order])
-    # The middles of the names closest to the ends in least squares, so far apart that no two of them overlap.
-    steps = np.cumsum(sizes) - sizes / 2 - sizes[0] / 2
-    at = isotonic_regression(places[order] - steps).x
-    at = np.clip(at, 0.0, max(0.0, height - steps[-1])) + steps
-    # Inches to the right of the axes, so that the room for the names does not depend on the width of the axes.
-    beside = figure.dpi_scale_trans + ScaledTranslation(1.0, 0.0, axes.transAxes)  # type: ignore[arg-type]
-    transform = blended_transform_factory(beside, axes.transAxes)
-    for y, index in zip(at / height, order, strict=True):
-        name, own, _, _ = ends[index]
-        if pieces:
-            axes.plot([0.05, 0.22, 0.39], [y] * 3, color=own.colour, linestyle=own.line, marker=own.marker,
-                      markevery=[1], transform=transform, clip_on=False)  # fmt: skip
-        axes.text(0.44 if pieces else 0.05, y, name, color=own.colour, va="center", ha="left", linespacing=1.05,
-                  transform=transform, clip_on=False)  # fmt: skip
+
+def add_legend(figure: Figure, looks: Mapping[str, Look], *, joined: bool = True) -> None:
+    """Add a legend of the lines by name above the panels, unless there is a single one; a piece of each is drawn."""
+    from matplotlib.lines import Line2D
+
+    if len(looks) < 2:
+        return
+    texts, columns = legend_columns(looks, figure.get_figwidth())
+    handles = [
+        Line2D([], [], color=colour, marker=marker, linestyle=dashes if joined else "")
+        for colour, marker, dashes in looks.values()
+    ]
+    figure.legend(handles, texts, loc="outside upper left", ncols=columns, handlelength=2.4, columnspacing=1.0,
+                  handletextpad=0.5, borderpad=0, labelspacing=0.3)  # fmt: skip
+
+
+def name_level(axes: Axes, name: str, y: float, colour: str) -> None:
+    """Write the name of a horizontal reference line above its right end."""
+    axes.annotate(name, (1, y), (0, 1.5), xycoords=("axes fraction", "data"), textcoords="offset points",
+                  ha="right", va="bottom", color=colour, fontsize=6.5)  # fmt: skip
 
 
 def whole_numbers(axis: Any) -> None:

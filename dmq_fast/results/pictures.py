@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
-from dmq_fast.plotting.axes import End, label_ends, shorten, tall, whole_numbers
+from dmq_fast.plotting.axes import name_level, shorten, tall, whole_numbers
 from dmq_fast.plotting.canvas import WIDTH, canvas
 from dmq_fast.plotting.style import (
     BLUE,
@@ -29,7 +29,6 @@ from dmq_fast.plotting.style import (
     SKY,
     WINE,
     YELLOW,
-    Look,
     plain,
     wrapped,
 )
@@ -166,8 +165,7 @@ def plot_cover(axes: Axes, sizes: Sequence[int], printed: float, sure: int) -> N
     else:
         for value, label, colour in bounds:
             axes.axhline(value, color=colour, linewidth=0.9, linestyle=REFERENCE)
-            axes.annotate(label, (1, value), (0, 1.5), xycoords=("axes fraction", "data"), textcoords="offset points",
-                          ha="right", va="bottom", color=colour, fontsize=6.5)  # fmt: skip
+            name_level(axes, label, value, colour)
     axes.set(ylim=(0, top), ylabel=r"$|\Pi_h|$")
     whole_numbers(axes.xaxis)
     whole_numbers(axes.yaxis)
@@ -210,7 +208,7 @@ def oracle_values(history: History, threshold: float, *, width: float = WIDTH, h
         axes.set_xlim(0, v.size * 1.01 + 1)
         axes.set_ylim(bottom=least / 1.3)
         shorten(axes.xaxis)
-        label_ends(figure, {axes: [End(r"$\varepsilon_t$", Look(MUTED, "", REFERENCE), 0.0, threshold)]})
+        name_level(axes, r"$\varepsilon_t$", threshold, MUTED)
         n_trues = int(trues.sum())
         axes.set_title(f"{v.size:,} calls", color=MUTED, loc="left")
         axes.set_title(f"False {v.size - n_trues:,}", color=BLUE, loc="center")
@@ -312,7 +310,7 @@ def learning_curve(
         axes.set_ylim(bottom=min(0.0, float(value.min())))
         if optimum is not None:
             axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=REFERENCE, zorder=1)
-            label_ends(figure, {axes: [End("$V^*$", Look(MUTED, "", REFERENCE), 0.0, optimum)]})
+            name_level(axes, "$V^*$", optimum, MUTED)
     return figure
 
 

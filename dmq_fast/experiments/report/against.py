@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.experiments.report.metrics import EPISODES, GOOD, QUANTITIES
 from dmq_fast.experiments.report.panels import Line, Panel, Panels, Point, panels_of
-from dmq_fast.plotting.axes import End, label_ends, room_for, shorten
+from dmq_fast.plotting.axes import LETTER, add_legend, legend_height, longest, most_lines, shorten
 from dmq_fast.plotting.canvas import WIDTH, canvas
-from dmq_fast.plotting.style import LINE, MUTED, REFERENCE, plain, wrapped
+from dmq_fast.plotting.style import LINE, MUTED, REFERENCE, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,14 +37,11 @@ SYMBOLS = {
 
 NAMES = {"mean": "mean", "iqm": "interquartile mean", "median": "median"}
 
-ROOM, LABELLED_ROOM = 2.1, 3.2
-"""Least width of a panel in inches, and that of one with the names of its lines beside it."""
+ROOM = 2.1
+"""Least width of a panel in inches."""
 
 TALL = 1.8
 """Height of a panel with its labels, in inches."""
-
-LETTER = 0.064
-"""Width of a letter in inches."""
 
 NOTE = 6.0
 """Size of the text below the panels, in points."""
@@ -116,31 +113,14 @@ def against(
     )
 
 
-class Layout(NamedTuple):
-    """Places of the panels of a figure and of the names of their lines.
-
-    Panels with the same lines share a legend. Otherwise the names stand beside the lines.
-    """
-
-    names: list[str]
-    legend: bool
-    across: int
-    down: int
-
-    @classmethod
-    def of(cls, shown: Panels, width: float) -> Layout:
-        """Return the layout of panels at this width in inches."""
-        panels = shown.panels
-        names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
-        legend = len(panels) > 1 and len(names) > 1 and all(len(panel.lines) == len(names) for panel in panels)
-        room = LABELLED_ROOM if len(names) > 1 and not legend else ROOM
-        across = min(len(panels), max(1, int(width / room)))
-        return cls(names, legend, across, math.ceil(len(panels) / across))
+def across_of(shown: Panels, width: float) -> int:
+    """Return how many panels stand side by side at this width in inches."""
+    return min(len(shown.panels), max(1, int(width / ROOM)))
 
 
 def pages(shown: Panels, width: float) -> Iterator[Panels]:
     """Yield panels in parts that fit a page when they are drawn at this width."""
-    most = DOWN * Layout.of(shown, width).across
+    most = DOWN * across_of(shown, width)
     for first in range(0, len(shown.panels), most):
         yield shown._replace(panels=shown.panels[first : first + most])
 
@@ -148,8 +128,9 @@ def pages(shown: Panels, width: float) -> Iterator[Panels]:
 def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None, width: float = WIDTH) -> Figure:
     """Plot panels side by side and below each other; see `against` for the arguments and errors."""
     panels = shown.panels
-    names, legend, across, down = Layout.of(shown, width)
-    own = width / across
+    across = across_of(shown, width)
+    down, own = math.ceil(len(panels) / across), width / across
+    looks = {line.name: line.look for panel in panels for line in panel.lines}
     titles = ["\n".join(textwrap.wrap(plain(panel.title), int(14 * own))) for panel in panels if len(panels) > 1]
     numbers = np.array(sorted({point.x for point in points_of(panels)}))
     ratios = ratio_axis(shown, numbers, log_x)
@@ -159,20 +140,11 @@ def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
         for setting in {panel.setting for panel in panels}
     }
     below = note(shown, powers, width)
-    texts, columns = legend_texts(names, width)
-    # Names beside the lines need room, in inches; so do titles, legend and note.
-    beside = 0.0 if legend else max(room_for([line.name for line in panel.lines], own, 0.0) for panel in panels)
-    room = (
-        own - 0.7 - (0.0 if legend or len(names) < 2 else 0.5 + LETTER * longest(wrapped(name, own) for name in names))
-    )
+    room = own - 0.7
     labels, upright = category_texts(shown.categories, room) if shown.categories else ([], True)
     label_room = LINE * most_lines(labels) if upright else LETTER * longest(labels)
-    height = down * (max(TALL, beside) + label_room + 1.1 * LINE * most_lines(titles)) + 1.25 * NOTE / 72 * most_lines(
-        [below]
-    )
-    if legend:
-        height += 0.1 + 1.15 * LINE * math.ceil(len(texts) / columns) * most_lines(texts)
-    with canvas(width, height) as figure:
+    height = down * (TALL + label_room + 1.1 * LINE * most_lines(titles)) + 1.25 * NOTE / 72 * most_lines([below])
+    with canvas(width, height + legend_height(looks, width)) as figure:
         grid = figure.subplots(down, across, squeeze=False)
         used = dict(zip(grid.flat, panels, strict=False))
         for axes, panel in used.items():
@@ -200,16 +172,9 @@ def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
         for axes in list(used)[-across:]:  # the lowest of each column
             axes.set_xlabel(SYMBOLS.get(shown.x.rpartition(".")[2], plain(shown.x)))
         for axes in grid.flat[len(panels) :]:
-            axes.set_axis_off()
+            axes.remove()
         figure.supxlabel(below, x=0.01, ha="left", fontsize=NOTE, color=MUTED, linespacing=1.2)
-        if legend:
-            add_legend(figure, panels[0].lines, texts, columns, joined=not shown.categories)
-        elif len(names) > 1:
-            ends = {
-                axes: [end_of(line, own, *limits[panel.setting]) for line in panel.lines]
-                for axes, panel in used.items()
-            }
-            label_ends(figure, ends)
+        add_legend(figure, looks, joined=not shown.categories)
     return figure
 
 
@@ -218,16 +183,6 @@ def points_of(panels: Iterable[Panel]) -> Iterator[Point]:
     for panel in panels:
         for line in panel.lines:
             yield from line.points
-
-
-def longest(texts: Iterable[str]) -> int:
-    """Return the number of letters of the longest line of texts."""
-    return max(len(line) for text in texts for line in text.split("\n"))
-
-
-def most_lines(texts: Iterable[str]) -> int:
-    """Return the largest number of lines of texts."""
-    return max((text.count("\n") + 1 for text in texts), default=0)
 
 
 def ratio_axis(shown: Panels, numbers: NDArray[np.float64], log_x: bool | None) -> bool:
@@ -332,33 +287,6 @@ def plot_line(
         axes.plot([point.x for point in unsolved], [point.spent for point in unsolved], linestyle="", marker=marker,
                   markersize=4, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=0.7,
                   transform=moved, clip_on=False, in_layout=False)  # fmt: skip
-
-
-def end_of(line: Line, width: float, low: float, high: float) -> End:
-    """Return where the name of a line belongs: at its last point, or at its unsolved runs."""
-    for point in reversed(line.points):
-        if math.isfinite(point.interval.middle):
-            return End(wrapped(line.name, width), line.look, point.x, max(point.interval.middle, low))
-    last = line.points[-1]
-    return End(wrapped(line.name, width), line.look, last.x, last.spent if math.isfinite(last.spent) else high)
-
-
-def legend_texts(names: Sequence[str], width: float) -> tuple[list[str], int]:
-    """Return the texts of a legend, and the number of its columns."""
-    texts = [wrapped(name, width) for name in names]
-    return texts, min(len(texts), max(1, int(width / (0.45 + LETTER * longest(texts)))))
-
-
-def add_legend(figure: Figure, lines: Sequence[Line], texts: Sequence[str], columns: int, *, joined: bool) -> None:
-    """Add the legend above the panels."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=colour, marker=marker, linestyle=dashes if joined else "")
-        for _, (colour, marker, dashes), _ in lines
-    ]
-    figure.legend(handles, texts, loc="outside upper left", ncols=columns, handlelength=2.4, columnspacing=1.0,
-                  handletextpad=0.5, borderpad=0, labelspacing=0.3)  # fmt: skip
 
 
 def step_aside(shown: Panels, panel: Panel, room: float) -> float:

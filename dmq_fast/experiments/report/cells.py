@@ -22,7 +22,6 @@ __all__ = [
     "known",
     "labeller",
     "natural",
-    "parameters_by_name",
     "seeds_of_some",
     "settings",
     "sortable",
@@ -103,18 +102,9 @@ def split_parameters(parameters: Sequence[Mapping[str, Any]]) -> tuple[list[str]
     return [name for name in names if name not in common], common
 
 
-def parameters_by_name(cells: Iterable[CellRuns]) -> dict[str, tuple[list[str], dict[str, Any]]]:
-    """Return what `split_parameters` finds in the cells of each environment and of each algorithm, by its name."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for cell in cells:
-        found.setdefault(cell.environment, []).append(cell.environment_parameters)
-        found.setdefault(cell.algorithm, []).append(cell.algorithm_parameters)
-    return {name: split_parameters(some) for name, some in found.items()}
-
-
 def known(rows: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
     """Return the entries of a column that are not None."""
-    return [row[name] for row in rows if row[name] is not None]
+    return [row[name] for row in rows if row.get(name) is not None]
 
 
 SHOWN = 10

@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike
 from dmq_fast.experiments.report.against import against, plot_line
 from dmq_fast.experiments.report.intervals import Interval
 from dmq_fast.experiments.report.panels import Line, Point
-from dmq_fast.plotting.axes import End, label_ends, room_for, shorten
+from dmq_fast.plotting.axes import add_legend, legend_height, name_level, shorten
 from dmq_fast.plotting.canvas import WIDTH, canvas
-from dmq_fast.plotting.style import COLOURS, INK, MUTED, REFERENCE, Look, look, wrapped
+from dmq_fast.plotting.style import COLOURS, INK, MUTED, REFERENCE, look
 from dmq_fast.results.pictures import cover_and_potential, oracle_values, trajectories_by_purpose, visits
 
 if TYPE_CHECKING:
@@ -80,13 +80,12 @@ def learning_curves(
     looks = {name: look(i) for i, name in enumerate(dict.fromkeys(curves if among is None else among))}
     if missing := [name for name in curves if name not in looks]:
         raise ValueError(f"among: expected the names of all curves, got none of {missing}")
-    with canvas(width, room_for(curves, width, height)) as figure:
+    with canvas(width, height + legend_height(curves, width)) as figure:
         axes = figure.subplots()
         axes.set(xscale=xscale, yscale=yscale, xlabel=xlabel, ylabel=ylabel)
-        ends = []
         if optimum is not None:
             axes.axhline(optimum, color=MUTED, linewidth=0.8, linestyle=REFERENCE)
-            ends.append(End("$V^*$", Look(MUTED, "", REFERENCE), 0.0, optimum))
+            name_level(axes, "$V^*$", optimum, MUTED)
         for i, (label, (x, y)) in enumerate(curves.items()):
             own = looks[label]
             at, values = np.asarray(x, dtype=np.float64), np.atleast_2d(np.asarray(y, dtype=np.float64))
@@ -106,9 +105,8 @@ def learning_curves(
             ]
             # Markers where those of other curves are not, a fifth of the diagonal of the axes apart.
             plot_line(axes, Line(label, own, points), every=None if at.size == 1 else (0.02 + 0.2 * (i % 7) / 7, 0.2))
-            ends.append(End(wrapped(label, width), own, float(at[-1]), float(median[-1])))
         if xscale == "linear":
             axes.set_xlim(left=0)
             shorten(axes.xaxis)
-        label_ends(figure, {axes: ends})
+        add_legend(figure, {name: looks[name] for name in curves})
     return figure

@@ -52,7 +52,7 @@ def summarise_cells(rows: Iterable[Mapping[str, Any]], quantities: Iterable[str]
             "algorithm": cell.algorithm,
             **{name: cell.rows[0].get(name) for name in ("algorithm_parameters", "max_trajectories", "max_seconds")},
             "runs": len(cell.rows),
-            "failed": sum(row["status"] in FAILURES for row in cell.rows),
+            "failed": sum(row.get("status") in FAILURES for row in cell.rows),
             **{name: mean(cell.rows, name) for name in MEANS},
             **{name: statistic_of(cell.rows, name) for name in quantities},
         }
