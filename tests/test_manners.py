@@ -33,7 +33,7 @@ def python(*arguments, **settings):
     return subprocess.run([sys.executable, "-P", *arguments], capture_output=True, check=False, timeout=120, **settings)
 
 
-COMMANDS = (("run", *SHORT, "--json"), ("envs", "--json"), ("run", "lock", "--help"))
+COMMANDS = (("run", *SHORT, "--json"),)
 ALL = """
 import json, sys
 from dmq_fast import cli
@@ -49,9 +49,8 @@ for command in json.loads(sys.argv[1]):
 def test_nothing_needs_docstrings_or_assertions():
     plain, stripped = (python(*more, "-c", ALL, json.dumps(COMMANDS), text=True) for more in ((), ("-OO",)))
     assert (plain.returncode, stripped.returncode) == (0, 0), stripped.stderr
-    (run, *one), (again, *two) = (done.stdout.split("\0\n") for done in (plain, stripped))
+    run, again = (done.stdout.partition("\0\n")[0] for done in (plain, stripped))
     assert json.loads(run) | {"seconds": None} == json.loads(again) | {"seconds": None}
-    assert one == two and len(one) == len(COMMANDS)
 
 
 def test_errors_of_numpy_may_be_exceptions():

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import re
-import sys
-import textwrap
 import typing
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -80,22 +77,9 @@ def one_type(annotation: Any) -> type:
     return choices[0] if choices else annotation
 
 
-def documentation(factory: Callable[..., Any]) -> str | None:
-    """Return the docstring of a function, read from its source where ``python -OO`` has removed it."""
-    # A class without its docstring has that of a base class, or one that `dataclass` makes.
-    removed = inspect.isclass(factory) and sys.flags.optimize > 1
-    if not removed and (text := inspect.getdoc(factory)) is not None:
-        return text
-    try:
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(factory))).body
-    except (OSError, TypeError, SyntaxError, ValueError):  # there is no source, or it is no definition of its own
-        return None
-    return ast.get_docstring(definition) if isinstance(definition, ast.FunctionDef | ast.ClassDef) else None
-
-
 def entries(factory: Callable[..., Any]) -> dict[str, tuple[str, str]]:
     """Read the type and the description of each parameter from a numpydoc docstring."""
-    sections = re.split(r"^(\w+)\n-+\n", f"{documentation(factory)}\n", flags=re.MULTILINE)
+    sections = re.split(r"^(\w+)\n-+\n", f"{inspect.getdoc(factory)}\n", flags=re.MULTILINE)
     text = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
     found = re.findall(r"^(\w+(?:, \w+)*) : (.*)\n((?:^(?: +.*)?\n)+)", text, flags=re.MULTILINE)
     return {name: (kind, meaning) for names, kind, meaning in found for name in names.split(", ")}
@@ -114,4 +98,4 @@ def choices(factory: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
 
 def summary_of(factory: Callable[..., Any]) -> str:
     """Return the first paragraph of a docstring, on one line."""
-    return " ".join((documentation(unwrapped(factory)) or "").partition("\n\n")[0].split())
+    return " ".join((inspect.getdoc(unwrapped(factory)) or "").partition("\n\n")[0].split())

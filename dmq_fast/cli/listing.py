@@ -1,4 +1,4 @@
-"""Lists of parameters with their defaults and meanings, for the commands that describe environments and algorithms."""
+"""``dmq-fast envs`` and ``dmq-fast algorithms``: list what a run or a sweep can name, with its parameters."""
 
 from __future__ import annotations
 
@@ -7,10 +7,104 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dmq_fast._support.json_text import to_json
+from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
+from dmq_fast.cli.options import command_parser
+from dmq_fast.cli.terminal import output_apart, show, signals, usage_error
+
 if TYPE_CHECKING:
     from dmq_fast._support.described import Parameter
 
-__all__ = ["option_line", "paragraph", "parameter_dicts", "parameter_lines"]
+__all__ = ["algorithms", "envs"]
+
+
+def envs(arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast envs [NAME]``."""
+    parser = command_parser(
+        "envs",
+        description="List the environments that dmq-fast run and sweeps can name, with their parameters.",
+        epilog=SHORT_EXIT_CODES,
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this one; also gym:ID or module:function")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+
+    from dmq_fast.environments import registry
+
+    try:
+        if options.name:
+            summary, parameters = described_environment(options.name)
+            data: dict[str, Any] = {options.name: {"summary": summary, "parameters": parameter_dicts(parameters)}}
+            lines = [options.name, paragraph(summary), *parameter_lines(parameters)]
+        else:
+            known = registry.describe()
+            data = {name: parameter_dicts(parameters) for name, parameters in known.items()}
+            lines = [line for name, parameters in known.items() for line in (name, *parameter_lines(parameters))]
+            lines += [
+                "--env-file FILE:NAME",
+                option_line(
+                    "--make", "KEY=VALUE: argument of the function NAME in the Python file FILE; may be repeated"
+                ),
+                option_line(
+                    "",
+                    "An environment of your own: NAME returns a FiniteMDP, CompiledEnv, BatchEnvironment or Sampler.",
+                ),
+                "gym:ID",
+                *parameter_lines(registry.describe_gymnasium()),
+                option_line("--make", "KEY=VALUE: argument of gymnasium.make; may be repeated"),
+                option_line(
+                    "", "Any Gymnasium environment with discrete actions, such as FrozenLake-v1 or Acrobot-v1."
+                ),
+            ]
+    except ValueError as error:
+        return usage_error(f"envs: {error}")
+    return signals.code(show("envs", to_json(data) if options.json else "\n".join(lines), FINISHED))
+
+
+def described_environment(name: str) -> tuple[str, tuple[Parameter, ...]]:
+    """Return what an environment is, and its parameters; ValueError if there is none of this name."""
+    from dmq_fast._support.described import parameters_of, summary_of
+    from dmq_fast._support.imported import imported
+    from dmq_fast.environments import registry
+    from dmq_fast.environments.gym.ids import gymnasium_environment
+
+    if name.startswith(registry.GYMNASIUM_PREFIX):
+        return summary_of(gymnasium_environment), registry.describe_gymnasium()
+    if name not in registry.REGISTRY and ":" not in name:
+        registry.make(name)  # raises the error that lists the names
+    with output_apart():
+        factory = registry.REGISTRY.get(name) or imported("environment", name)
+    return summary_of(factory), parameters_of(factory)
+
+
+def algorithms(arguments: Sequence[str]) -> int:
+    """Run ``dmq-fast algorithms [NAME]``."""
+    parser = command_parser(
+        "algorithms",
+        description="List the algorithms that the specification of a sweep can name, with their parameters and "
+        "defaults, as [[algorithms]] takes them. With NAME, say what each parameter of this one means.",
+        epilog=SHORT_EXIT_CODES,
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one of them, or module:function")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+
+    from dmq_fast.experiments.sweeps.algorithms import REGISTRY, describe
+
+    try:
+        with output_apart():
+            known = {name: describe(name) for name in ([options.name] if options.name else REGISTRY)}
+    except ValueError as error:
+        return usage_error(f"algorithms: {error}")
+    data = {name: {"summary": text, "parameters": parameter_dicts(given)} for name, (text, given) in known.items()}
+    lines: list[str] = []
+    for name, (summary, parameters) in known.items():
+        if options.name:
+            lines += [name, paragraph(summary), *parameter_lines(parameters, flags=False)]
+        else:
+            given = (f"{one.name} = {one.default}" if one.default is not None else one.name for one in parameters)
+            lines += [option_line(name, summary), option_line("", ", ".join(given))]
+    return signals.code(show("algorithms", to_json(data) if options.json else "\n".join(lines), FINISHED))
 
 
 def parameter_dicts(parameters: Sequence[Parameter]) -> list[dict[str, Any]]:
@@ -30,12 +124,10 @@ def parameter_dicts(parameters: Sequence[Parameter]) -> list[dict[str, Any]]:
 def parameter_lines(parameters: Sequence[Parameter], *, flags: bool = True) -> Iterator[str]:
     """Yield the lines of parameters, spelled as options of the shell or as keys of a specification."""
     for parameter in parameters:
-        if parameter.required:
-            note = "(required)"
-        else:
-            note = "" if parameter.default is None else f"(default {parameter.default})"
+        note = f"(default {parameter.default})" if parameter.default is not None else ""
         name = f"--{parameter.name.replace('_', '-')}" if flags else parameter.name
-        yield option_line(name, " ".join(filter(None, [parameter.help, note])))
+        text = [parameter.help, "(required)" if parameter.required else note]
+        yield option_line(name, " ".join(filter(None, text)))
 
 
 def option_line(flag: str, text: str) -> str:

@@ -68,7 +68,7 @@ def resources_of(name: str) -> tuple[Parameter, ...]:
     """Return the arguments of `learn` of the learner of a name that a text can give."""
     common = {one.name: one for one in offered(Learner.learn, ("self",))}
     own = offered(LEARNERS[name].learn, ("self",))
-    return tuple(one if one.help else common[one.name] for one in own)
+    return tuple(one if one.help else common.get(one.name, one) for one in own)
 
 
 def offered(function: Callable[..., Any], but: Collection[str]) -> tuple[Parameter, ...]:
