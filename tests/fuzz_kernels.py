@@ -688,6 +688,13 @@ def restore(given: Input, made: Any) -> None:
         snapshot(other)
 
 
+def methods_of(kind: type) -> list[str]:
+    """What can be asked of an object of a class."""
+    methods = [n for n in dir(kind) if callable(getattr(kind, n)) and (not n.startswith("_") or n == "__call__")]
+    methods = [n for n in methods if n == "__call__" or parameters(kind, n) or n in ("copy", "matrix", "refactor")]
+    return [n for n in methods if n not in ("of", "total") and not n.startswith("from_")]
+
+
 def class_target(name: str) -> Callable[[np.random.Generator], None]:
     kind = getattr(kernels, name)
 
@@ -702,10 +709,8 @@ def class_target(name: str) -> Callable[[np.random.Generator], None]:
             raise ValueError("something else was drawn")
         if getattr(made, "dimension", 0) > 10**6:
             raise ValueError("the dimension is too large to go on")
-        methods = [n for n in dir(kind) if callable(getattr(kind, n)) and (not n.startswith("_") or n == "__call__")]
-        methods = [n for n in methods if n == "__call__" or parameters(kind, n) or n in ("copy", "matrix", "refactor")]
-        methods = [n for n in methods if n not in ("of", "total") and (n != "sparse" or made.nonzeros)]
-        steps = [functools.partial(calls, kind, n, given, made) for n in methods if not n.startswith("from_")]
+        names = (n for n in methods_of(kind) if n != "sparse" or made.nonzeros)
+        steps = [functools.partial(calls, kind, n, given, made) for n in names]
         if described(kind, "__reduce__"):
             steps += [functools.partial(again, given, made)] * 2
             if given.chance(0.2):

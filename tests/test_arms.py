@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
-import twins
 from hypothesis import strategies as st
-from properties import everything, for_all, misfits, refuses, seeds
+from properties import everything, for_all, refuses, seeds
 
 from dmq_fast.kernels import Ridge, RidgeArms, Stream
 
@@ -134,15 +130,6 @@ def test_samples_are_those_of_the_posterior():
     np.testing.assert_allclose(arms.sample(Stream(1), 0.0), arms.theta, rtol=0, atol=1e-14)
 
 
-def test_copies_and_pickles_have_the_same_bits():
-    arms, _ = fed(3, 5, 60)
-    for make in (RidgeArms.copy, copy.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))):
-        before, other = everything(arms), make(arms)
-        assert type(other) is RidgeArms and everything(other) == before and repr(other) == repr(arms)
-        other.update(0, np.ones(5), 1.0)
-        assert everything(arms) == before and not (other.theta == arms.theta).all()
-
-
 def test_pickled_states_are_checked():
     arms, _ = fed(2, 3, 20)
     make, arguments, state = arms.__reduce__()
@@ -191,18 +178,7 @@ def test_what_comes_out_is_the_callers():
 @pytest.mark.parametrize("d", [2, 9])
 def test_what_is_refused_changes_nothing(d):
     arms, _ = fed(3, d, 20)
-    phi, shapes = np.ones(d), ((), (0,), (d + 1,), (3, d, 1))
-    upper, select = lambda x: arms.upper(x, 1.0), lambda x: arms.select(x, 1.0)
-    update, weighted = arms.update, lambda x, y: arms.update(0, x, y, 0.0)
-    table = []
-    for call in (arms.predict, arms.leverage, upper, select):
-        table += misfits(call, ("phi", phi, shapes))
-    for row in (phi, 0 * phi):
-        table += misfits(weighted, ("phi", row, ()), ("y", 1.0, ()))
-    table += misfits(lambda x, y, w: update(0, x, y, w), ("phi", phi, shapes), ("y", 1.0, ()), ("weight", 1.0, ()))
-    table += misfits(lambda alpha: arms.upper(phi, alpha), ("alpha", 1.0, ()))
-    table += misfits(lambda alpha: arms.select(phi, alpha), ("alpha", 1.0, ()))
-    table += misfits(lambda scale: arms.sample(Stream(0), scale), ("scale", 1.0, ()))
+    phi, update, table = np.ones(d), arms.update, []
     table += [(ValueError, r"^arm: expected an integer in \[0, 2\]", update, bad, phi, 1.0) for bad in (-1, 3, 2**70)]
     table += [(TypeError, "^arm: expected an integer", update, bad, phi, 1.0) for bad in (None, 1.0, "0", True)]
     table += [
@@ -233,20 +209,6 @@ def test_sums_stop_before_they_overflow():
     arms.update(0, [1e-150], 1e300)
     with pytest.raises(ValueError, match=r"^theta: an estimate is out of the range"):
         arms.theta  # noqa: B018
-
-
-def test_every_layout_gives_the_same_answers():
-    d = 17
-    phi, block = np.arange(d) % 5 - 2.0, np.arange(2.0 * d).reshape(2, d) % 7
-    arms = RidgeArms(2, d, 0.5)
-    arms.update(1, phi, 2.0)
-    for name, alternative in twins.layouts(phi).items():
-        other = RidgeArms(2, d, 0.5)
-        other.update(np.int8(1), alternative, np.float32(2.0))
-        assert everything(other) == everything(arms), name
-        assert (arms.leverage(alternative) == arms.leverage(phi)).all(), name
-    for name, alternative in twins.layouts(block).items():
-        assert (arms.predict(alternative) == arms.predict(block)).all(), name
 
 
 def test_construction_names_what_does_not_fit():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import operator
 import pickle
 import warnings
 from fractions import Fraction
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import twins
 from hypothesis import strategies as st
-from properties import for_all, misfits, refuses, seeds
+from properties import for_all, refuses, seeds
 
 from dmq_fast.kernels import DsecResult, ShiftScan, dsec, dsec_decision, dsec_rows, dsec_value
 
@@ -38,33 +39,10 @@ def pair(seed, d, eps_r=1e-2, n1=None, n2=None):
 
 
 def definite(m1, m2, eps1, eps2):
-    """Whether eps2 m1 - eps1 m2 is positive definite, in integers (Bareiss); rows of zeros in both left out."""
+    """Whether eps2 m1 - eps1 m2 is positive definite, in fractions; rows of zeros in both left out."""
     kept = [i for i in range(len(m1)) if m1[i, i] != 0 or m2[i, i] != 0]
-    d = len(kept)
-
-    def fractions(m, eps):
-        a, b = float(eps).as_integer_ratio()
-        upper = [[float(m[i, j]).as_integer_ratio() for j in kept[k:]] for k, i in enumerate(kept)]
-        return [[(a * x, b * y) for x, y in row] for row in upper]
-
-    first, second = fractions(m1, eps2), fractions(m2, eps1)
-    # Denominators are powers of two.
-    common = max((y for m in (first, second) for row in m for _, y in row), default=1)
-    rows = [
-        [x * (common // y) - p * (common // q) for (x, y), (p, q) in zip(*pair, strict=True)]
-        for pair in zip(first, second, strict=True)
-    ]
-    previous = 1
-    for k, pivots in enumerate(rows):
-        pivot = pivots[0]
-        if pivot <= 0:
-            return False
-        for i in range(k + 1, d):
-            row, factor = rows[i], pivots[i - k]
-            for j in range(i, d):
-                row[j - i] = (row[j - i] * pivot - factor * pivots[j - k]) // previous
-        previous = pivot
-    return True
+    upper1, upper2 = (twins.fractions(np.triu(m)[np.ix_(kept, kept)]) for m in (m1, m2))
+    return not twins.is_shift(upper1, upper2, Fraction(float(eps2)), Fraction(float(eps1)))
 
 
 def exact(m1, m2, eps1, eps2):
@@ -130,12 +108,14 @@ def check(m1, m2, eps1, eps2):
     counts=st.tuples(st.integers(1, 40), st.integers(1, 40)),
     eps_r=st.floats(1e-6, 1.0),
     eps1=st.floats(0.01, 100),
+    scales=st.sampled_from([(0, 0), (-150, -150), (150, 150), (0, 150), (0, -150), (-150, 0), (20, -20)]),
     factor=st.one_of(st.floats(0.01, 100), st.sampled_from([0.9, 1 - 1e-9, 1 + 1e-9, 1.1])),
     seed=seeds,
 )
-def test_answers_satisfy_their_certificates(d, counts, eps_r, eps1, factor, seed):
+def test_answers_satisfy_their_certificates(d, counts, eps_r, eps1, scales, factor, seed):
     m1, m2 = pair(seed, d, eps_r, *counts)
-    check(m1, m2, eps1, twins.dsec_value(m1, m2, eps1) * factor)
+    first, second = (10.0**power for power in scales)
+    check(m1 * first, m2 * second, eps1, twins.dsec_value(m1, m2, eps1) * factor * second / first)
 
 
 @for_all(power=st.integers(0, 12), d=st.integers(1, 24), seed=seeds, quick=25, slow=500)
@@ -151,7 +131,7 @@ def test_value_and_witness_against_the_exact_threshold(power, d, seed):
 
 # Decisions, against exact rational arithmetic on the numbers given: none is wrong without a flag
 
-KINDS = ("rotated", "graded", "rows", "regularised", "singular", "beyond")
+KINDS = ("rotated", "graded", "rows", "gram", "integers", "regularised", "singular", "beyond")
 
 
 def instance(rng, d, kind):
@@ -162,6 +142,14 @@ def instance(rng, d, kind):
     if kind == "rows":
         # About 0 .. 8, and 16 where the sample is small.
         return moment(rng, d, d + int(rng.integers(0, d + 1))), m2, None
+    if kind == "gram":
+        # As it comes: of a deficient rank, and perhaps indefinite by its rounding.
+        rows = rng.normal(size=(d // 2 + 1, d))
+        return rows.T @ rows, [rows.T @ rows * 0.5, moment(rng, d, 1)][int(rng.integers(2))], None
+    if kind == "integers":
+        # Ties, rows of zeros and exact singularity are common here.
+        m1, m2 = (rng.integers(-2, 3, size=(rng.integers(1, d + 2), d)).astype(float) for _ in range(2))
+        return m1.T @ m1, m2.T @ m2, None
     if kind == "regularised":
         m1 = moment(rng, d, int(rng.integers(1, d + 1)))
         return m1 + 10.0**-power * np.eye(d), m2, power
@@ -183,6 +171,8 @@ def instance(rng, d, kind):
 def test_decisions(kind, d, seed):
     rng = np.random.default_rng(seed)
     m1, m2, power = instance(rng, d, kind)
+    for eps2 in (1e-3, 0.5, 1.0, 2.0, 3.0, 1e13, 1e16):
+        decide(m1, m2, 1.0, eps2)
     found = threshold(m1, m2)
     if found is None or found[0] > 1e300:
         for eps2 in 10.0 ** rng.uniform(-20, 20, size=5):
@@ -200,33 +190,6 @@ def test_decisions(kind, d, seed):
             eps1 = 2.0 ** rng.uniform(-1, 1)
             marginal = decide(m1, m2, eps1, lo * factor * eps1)[1]
             assert not (marginal and power is not None and power <= 15), (d, power, factor)
-
-
-@for_all(d=st.integers(1, 5), size=st.integers(1, 4), seed=seeds, quick=100)
-def test_decisions_on_small_integers(d, size, seed):
-    """Ties, rows of zeros and exact singularity are common here."""
-    rng = np.random.default_rng(seed)
-    rows1 = rng.integers(-size, size + 1, size=(rng.integers(1, d + 2), d)).astype(float)
-    rows2 = rng.integers(-size, size + 1, size=(rng.integers(1, d + 2), d)).astype(float)
-    m1, m2 = rows1.T @ rows1, rows2.T @ rows2
-    for eps2 in (0.5, 1.0, 2.0, 3.0, 1e6):
-        decision, marginal = decide(m1, m2, 1.0, eps2)
-        answer = dsec(m1, m2, 1.0, eps2)
-        # On a singular m1, what is open follows the value.
-        assert (answer.decision is decision or marginal) and (answer.marginal or not marginal)
-        if not answer.marginal:
-            assert (answer.value >= eps2) is decision or answer.value == pytest.approx(eps2, rel=1e-9)
-
-
-@for_all(d=st.sampled_from([2, 5, 13, 24]), seed=seeds, quick=10, slow=200)
-def test_sums_of_outer_products_as_they_come(d, seed):
-    """A rank-deficient Gram matrix may be indefinite by its rounding: decided for what it is."""
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(d // 2 + 1, d))
-    gram, fresh = rows.T @ rows, moment(rng, d, 1)
-    for eps2 in (1e-3, 1.0, 1e3, 1e13, 1e16):
-        decide(gram, fresh, 1.0, eps2)
-        decide(gram, gram * 0.5, 1.0, eps2)
 
 
 @for_all(d=st.sampled_from([1, 2, 5, 13, 17, 24]), seed=seeds, quick=20, slow=500)
@@ -250,11 +213,6 @@ def test_units_change_no_decision(d, seed):
 @pytest.mark.parametrize("d", [1, 3, 13])
 def test_decisions_at_the_ends_of_float64(d):
     m1, m2 = pair(d, d)
-    for ratio in (1e-300, 1e-200, 1e200, 1e300):
-        assert decide(m1, m2, 1.0, ratio) == (ratio < 1, False)
-        assert decide(m1, m2, ratio, 1.0) == (ratio > 1, False)
-        root = float(np.sqrt(ratio))
-        assert decide(m1, m2, root, 1 / root) == (ratio > 1, False)
     tiny, huge = 5e-324, 1e308
     assert decide(m1, m2, tiny, huge) == (False, False)
     assert decide(m1, m2, huge, tiny) == (True, False)
@@ -326,49 +284,11 @@ def test_ties_are_true(d):
 # Values
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_values_by_hand(d):
-    """No states, one state, repeated and clustered eigenvalues, and what does not change a value."""
-    rng = np.random.default_rng(d)
-    none = check(np.eye(d), np.zeros((d, d)), 2.0, 1e-250)
-    assert none.value == 0.0 and none.decision is False and np.isfinite(none.witness).all()
-    phi, m1 = rng.normal(size=d), pair(d, d, 0.5)[0]
-    direction = np.linalg.solve(m1, phi)  # the witness up to scale
-    answer = check(m1, np.outer(phi, phi), 1.0, phi @ direction * 0.99)
-    assert answer.value == pytest.approx(phi @ direction, rel=1e-12) and answer.decision is True
-    cosine = answer.witness @ direction / np.linalg.norm(answer.witness) / np.linalg.norm(direction)
-    assert abs(cosine) == pytest.approx(1, abs=1e-12)
-    spectra = [(np.where(np.arange(d) < m, 3.0, 0.5), 3.0) for m in {1, (d + 1) // 2, d}]
-    spectra += [(1 - spread * np.arange(d), 1.0) for spread in (1e-15, 1e-12, 1e-6)]
-    for spectrum, value in spectra:
-        assert check(np.eye(d), rotated(rng, spectrum), 1.0, value / 2).value == pytest.approx(value, rel=1e-13)
-    assert check(np.eye(d), 3 * np.eye(d), 1.0, 3.0).value == 3.0
-    m1, m2 = pair(d, d, eps_r=0.1)
-    t = rng.normal(size=(d, d)) + 2 * d * np.eye(d)  # a congruence
-    moved, expected = dsec(t @ m1 @ t.T, t @ m2 @ t.T, 1, 1).value, dsec(m1, m2, 1, 1).value
-    assert abs(moved - expected) <= value_error(m1, moved) * np.linalg.cond(t) ** 2
-
-
 def test_one_dimension_by_hand():
     answer = dsec([[4.0]], [[6.0]], 2.0, 3.0)
     assert isinstance(answer, DsecResult)
     assert answer == (True, 3.0, np.array([np.sqrt(0.5)]), True)
     assert dsec([[4.0]], [[6.0]], 2.0, 3.1).decision is False
-
-
-@for_all(d=dimensions, power=st.sampled_from([-150, -20, 20, 150]), seed=seeds, quick=25, slow=500)
-def test_scales_of_values(d, power, seed):
-    m1, m2 = pair(seed, d)
-    scale, expected = 10.0**power, dsec(m1, m2, 1.0, 1.0)
-    answer = check(m1 * scale, m2 * scale, 1.0, 1.0)
-    assert abs(answer.value - expected.value) <= value_error(m1, expected.value)
-    for eps2 in (0.999 * expected.value, 1.001 * expected.value):
-        assert dsec_decision(m1 * scale, m2 * scale, scale, eps2 * scale) == (eps2 < expected.value)
-    allowed = value_error(m1, 1.0)
-    assert dsec(m1, m2 * scale, 1.0, scale).value / scale == pytest.approx(expected.value, rel=allowed)
-    answer = dsec(m1 / scale, m2 * scale, 1.0, 1.0)
-    assert answer.value / scale / scale == pytest.approx(expected.value, rel=allowed)
-    assert answer.decision == (power > 0)
 
 
 @pytest.mark.parametrize("kind", ["moments", "rank one", "seen by half", "units"])
@@ -406,8 +326,8 @@ def test_repeated_eigenvalues_of_a_pencil(d):
 @pytest.mark.parametrize("d", [2, 16, 17, 40])
 @pytest.mark.parametrize("relative", [1e-6, 1e-12, 1e-16])
 def test_small_regularisers_still_decide(d, relative):
-    """M1 = e1 e1^T + eps_r I: a state along e_d has v = weight / eps_r, one along e_1 about 1; in any basis."""
-    s, rng = np.zeros((d, d)), np.random.default_rng(d)
+    """M1 = e1 e1^T + eps_r I: a state along e_d has v = weight / eps_r, one along e_1 about 1."""
+    s = np.zeros((d, d))
     s[0, 0] = 1.0
     for weight in (0.5, 0.99, 1.01, 2.0):
         fresh, known = np.zeros((d, d)), np.zeros((d, d))
@@ -418,14 +338,6 @@ def test_small_regularisers_still_decide(d, relative):
             assert (level == 0) is (weight > 1)
             assert values == [pytest.approx(value, rel=1e-12)]
             assert ShiftScan(d, 1.0, 1.0, relative, False).scan(s[None], m2[None], 1, 0, 0, 0) == (level, [])
-    for _ in range(5):
-        q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-        seen, unseen = q[:, : d // 2], q[:, d // 2 :]
-        s = seen @ seen.T
-        fresh = unseen @ unseen.T * 100 * d * max(relative, EPS)
-        assert dsec_decision(s + relative * np.eye(d), 0.5 * s + fresh, 1.0, 1.0) is True
-        if relative > 100 * d * EPS:
-            assert dsec_decision(s + relative * np.eye(d), 0.5 * s, 1.0, 1.0) is False
 
 
 @pytest.mark.parametrize("d", [1, 11, 12, 17])
@@ -440,12 +352,6 @@ def test_results_beyond_float64_are_one_clear_error(d):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # none of NumPy reaches the caller
         refuses([(ValueError, overflow, dsec, tiny, huge, 1e200, 1e-50)])
-    # Decisions know no such limit.
-    for m1, m2, eps1, eps2, expected in (
-        (tiny, huge, 1.0, 1.0, True), (huge, huge, 1.0, 1e200, False), (tiny, 0 * tiny, 1.0, 1e-200, False),
-        (eye, eye, 1e-300, 1e300, False), (eye, eye, 1e300, 1e-300, True),
-    ):  # fmt: skip
-        assert dsec_decision(m1, m2, eps1, eps2) is expected
 
 
 @pytest.mark.parametrize("d", [1, 3, 12, 17])
@@ -505,24 +411,14 @@ def test_the_three_functions_agree_on_deficient_grams(d, seed, eps2):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(int(rng.integers(1, d)), d))
     gram = rows.T @ rows
-    assert agree(gram, gram / 2, eps2)[0] is (eps2 < 0.5)
+    decision, marginal, value = agree(gram, gram / 2, eps2)
+    assert (decision, marginal) == (eps2 < 0.5, eps2 > 0.5) and value == pytest.approx(0.5)
+    # What a regulariser makes definite is certain.
+    assert agree(gram + 1e-6 * np.eye(d), gram / 2, eps2)[:2] == (eps2 < 0.5, False)
     assert agree(gram, moment(rng, d, 1), eps2)[0] is True
 
 
 class TestSingular:
-    def test_a_singular_matrix_that_is_not_singular_along_the_axes(self):
-        decision, marginal, value = agree(np.ones((2, 2)), np.full((2, 2), 0.5), 2.0)
-        assert (decision, marginal) == (False, True) and value == pytest.approx(0.5)
-
-    def test_fewer_rows_than_columns(self):
-        for seed in range(10):
-            rows = np.random.default_rng(seed).normal(size=(5, 8))
-            gram = rows.T @ rows
-            decision, marginal, value = agree(gram, gram / 2, 5.0)
-            assert (decision, marginal) == (False, True) and value == pytest.approx(0.5)
-            # What a regulariser makes definite is certain.
-            assert agree(gram + 1e-6 * np.eye(8), gram / 2, 5.0)[:2] == (False, False)
-
     @pytest.mark.parametrize("d", [3, 4, 7])
     def test_a_null_space_that_no_pivot_shows(self, d):
         """The last pivot is the smallest eigenvalue over the square of an entry of its vector, here 2^-20."""
@@ -619,19 +515,6 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("oracle", [dsec, dsec_decision])
-@pytest.mark.parametrize("d", [3, 17])
-def test_every_layout_gives_the_same_answer(oracle, d):
-    m1, m2 = 2 * np.eye(d) + np.ones((d, d)), np.ones((d, d)) + np.diag(np.arange(d))
-    before, expected = (m1.tobytes(), m2.tobytes()), oracle(m1, m2, 0.5, 2.0)
-    for first in twins.layouts(m1).values():
-        assert same(oracle(first, m2, 0.5, 2.0), expected)
-    for second in twins.layouts(m2).values():
-        assert same(oracle(m1, second, np.float32(0.5), np.int8(2)), expected)
-    assert same(oracle(np.eye(d, dtype=bool), m2, 1, True), oracle(np.eye(d), m2, 1, 1))
-    assert (m1.tobytes(), m2.tobytes()) == before
-
-
-@pytest.mark.parametrize("oracle", [dsec, dsec_decision])
 @pytest.mark.parametrize("d", [2, 5, 12, 17])
 def test_only_upper_triangles_are_read(oracle, d):
     m1, m2 = pair(4, d)
@@ -647,8 +530,7 @@ def test_only_upper_triangles_are_read(oracle, d):
 
 @pytest.mark.parametrize("oracle", [dsec, dsec_decision])
 def test_arguments_are_named(oracle):
-    eye, shapes = np.eye(3), [(), (2,), (2, 3), (3, 2), (0, 0), (0, 3), (3, 0), (2, 2, 3)]
-    refuses(misfits(oracle, ("m1", eye, shapes), ("m2", eye, shapes), ("eps1", 1.0, []), ("eps2", 1.0, [])))
+    eye = np.eye(3)
     table = []
     for d in (2, 13, 17):
         for value in (np.nan, np.inf, -np.inf):
@@ -747,16 +629,6 @@ def test_problems_of_a_stack_that_need_more_than_the_loop():
         assert decisions.tolist() == [dsec_decision(a, b, 1.0, 1.0, exact=exact) for a, b in pairs]
 
 
-def test_every_layout_of_a_stack():
-    rng = np.random.default_rng(1)
-    m1, m2 = stack_of(rng, (3,), 4), stack_of(rng, (3,), 4)
-    expected = dsec_value(m1, m2, 1.0)
-    assert (dsec_value(m1.tolist(), np.asfortranarray(m2), 1) == expected).all()
-    assert (dsec_value(m1[::-1], m2[::-1], np.ones(3, dtype=np.int8)) == expected[::-1]).all()
-    single = m1.astype(np.float32)
-    assert (dsec_value(single, m2, 1.0) == dsec_value(single.astype(float), m2, 1.0)).all()
-
-
 @pytest.mark.parametrize("oracle", [dsec, dsec_decision, lambda m1, m2, eps1, _: dsec_value(m1, m2, eps1)])
 def test_only_upper_triangles_of_a_stack_are_read(oracle):
     rng = np.random.default_rng(2)
@@ -784,8 +656,6 @@ def test_arguments_of_a_stack_are_named():
             text, given = rf": expected {text} numbers, got .* index \(1,\)", [1.0, bad, 1.0]
             table.append((ValueError, "^eps1" + text, oracle, m, m, given, 1.0))
             table.append((ValueError, "^eps2" + text, oracle, m, m, 1.0, given))
-        table += [(TypeError, "^eps1: expected", oracle, m, m, ["a"], 1.0)]
-        table += [(TypeError, r"^m1: expected", oracle, bad, m, 1, 1) for bad in twins.no_numbers(m).values()]
     indefinite = m.copy()
     indefinite[1] = [[1.0, 2.0], [2.0, 1.0]]
     overflow = r"^m1, m2: v .*overflows; rescale; in the stack at \(0, 1\)"
@@ -853,29 +723,6 @@ def test_scan_agrees_with_the_oracle(d):
         assert scans[0].n_marginal == scans[1].n_marginal
         flagged += scans[0].n_marginal - flagged_before
     assert flagged > 0 and isinstance(scans[0].n_marginal, int)
-
-
-@pytest.mark.parametrize("d", [2, 12])
-def test_ties_at_the_defaults(d):
-    """A state seen 2 times in 100 and not covered has v = (2 / 100) / .01 = R, but .01 in binary is larger."""
-    cover, grams = np.zeros((1, d, d)), np.zeros((1, d, d))
-    cover[0, 0, 0] = 1.0
-    for phi in (np.eye(d)[-1], np.r_[np.zeros(d - 1), 0.5]):
-        for eps_s, eps_t, eps_r, n, expected in (
-            (1.0, 2.0, 0.01, 100, Fraction(0.01) * 200 <= 2),
-            (0.5, 1.0, 0.01, 100, Fraction(0.01) * 200 <= 2),
-            (1.0, 2.0, 2.0**-7, 128, True),
-            (1.0, 2.0, np.nextafter(2.0**-7, 1), 128, False),
-            (1.0, np.nextafter(2.0, 3), 2.0**-7, 128, False),
-        ):
-            length = float(phi @ phi)
-            grams[0] = 2 * np.outer(phi, phi)
-            scans = [ShiftScan(d, eps_s, eps_t * length, eps_r, with_values) for with_values in (False, True)]
-            found = [scan.scan(cover, grams, n, 0, 0, 0) for scan in scans]
-            assert [level for level, _ in found] == [0 if expected else -1] * 2
-            assert found[1][1] == [pytest.approx(eps_s * 2 * length / n / eps_r, rel=1e-14)]
-            # Only what no arithmetic of 100 bits can tell from a tie.
-            assert [scan.n_marginal for scan in scans] == [int(expected)] * 2
 
 
 def test_n_times_the_threshold_is_not_rounded():
@@ -964,48 +811,16 @@ def test_a_scan_is_made_once_with_its_arguments():
     assert scan.scan(moments, 9 * moments, 2.0, 0, 0, 0) == whole.scan(moments, 9 * moments, 2.0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e300])
-def test_scales_of_a_scan(scale):
-    cover, grams = problem(3, 0)
-    v = dsec_value(cover[2] + 0.25 * np.eye(3), grams[0] / 50, 1.0)
-    for factor, expected in ((0.9, 2), (1.1, -1)):
-        for eps_s, eps_t in ((scale, factor * v * scale), (1.0, factor * v)):
-            scan = ShiftScan(3, eps_s, eps_t, 0.25, False)
-            assert scan.scan(cover, grams, 50, 2, 2, 2) == (expected, [])
-        scan = ShiftScan(3, 1.0, factor * v, 0.25 * scale, False)
-        assert scan.scan(cover * scale, grams * scale, 50, 2, 2, 2) == (expected, [])
-        assert scan.n_marginal == 0
-
-
 # dsec_rows
 
 
-def exact_rows(rows1, rows2, eps_r=0):
-    """Second moments of rows as fractions, for `definite_fractions`."""
-    out = []
-    for rows, extra in ((rows1, Fraction(eps_r)), (rows2, Fraction(0))):
-        entries = [[Fraction(x) for x in row] for row in np.asarray(rows, dtype=float).tolist()]
-        d = len(entries[0])
-        out.append(
-            [
-                [sum(r[i] * r[j] for r in entries) / len(entries) + (extra if i == j else 0) for j in range(d)]
-                for i in range(d)
-            ]
-        )
-    return out
-
-
-def is_shift(m1, m2, ratio):
-    """Whether ratio m1 - m2, of fractions, is not positive definite."""
-    a = [[ratio * x - y for x, y in zip(*rows, strict=True)] for rows in zip(m1, m2, strict=True)]
-    for k, pivots in enumerate(a):
-        if pivots[k] <= 0:
-            return True
-        for row in a[k + 1 :]:
-            factor = row[k] / pivots[k]
-            for j in range(k, len(a)):
-                row[j] -= factor * pivots[j]
-    return False
+def is_shift(rows1, rows2, ratio):
+    """Whether ratio M1 - M2, of the second moments of rows, is not positive definite, in fractions."""
+    moments = []
+    for rows in map(twins.fractions, (rows1, rows2)):
+        columns = list(zip(*rows, strict=True))
+        moments.append([[sum(map(operator.mul, x, y)) / len(rows) for y in columns] for x in columns])
+    return twins.is_shift(*moments, ratio, 1)
 
 
 @for_all(d=st.integers(1, 12), n2=st.integers(1, 30), eps1=st.floats(0.01, 10), seed=seeds)
@@ -1034,18 +849,10 @@ def test_the_condition_number_is_not_squared(condition, d):
     q = np.linalg.qr(rng.normal(size=(d, d)))[0]
     rows1, rows2 = (rng.normal(size=(3 * d, d)) * condition ** -np.linspace(0, 1, d)) @ q, rng.normal(size=(5, d))
     answer = dsec_rows(rows1, rows2, 1.0, 1.0)
-    m1, m2 = exact_rows(rows1, rows2)
     error = 50 * EPS * condition
-    assert is_shift(m1, m2, Fraction(answer.value * (1 - error)))
-    assert not is_shift(m1, m2, Fraction(answer.value * (1 + error)))
+    assert is_shift(rows1, rows2, Fraction(answer.value * (1 - error)))
+    assert not is_shift(rows1, rows2, Fraction(answer.value * (1 + error)))
     assert answer.decision is True and answer.marginal is False
-    if condition >= 1e10:
-        # The same from moments is off by more than v.
-        m1, m2 = rows1.T @ rows1 / len(rows1), rows2.T @ rows2 / len(rows2)
-        try:
-            assert not abs(dsec(m1, m2, 1.0, 1.0).value / answer.value - 1) < 0.1
-        except np.linalg.LinAlgError:
-            pass
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8, 1e12, 1e15])
@@ -1059,12 +866,11 @@ def test_no_wrong_decision_without_the_flag(condition):
         rows1 = (rng.normal(size=(d + int(rng.integers(4)), d)) * spectrum) @ q * 10.0 ** rng.integers(-9, 9, size=d)
         rows2 = rng.normal(size=(3, d)) * np.abs(rows1).max(axis=0)
         value = dsec_rows(rows1, rows2, 1.0, 1.0).value
-        m1, m2 = exact_rows(rows1, rows2)
         for power in (-16, -13, -10, -7, -4, -1):
             for sign in (-1, 1):
                 eps2 = min(value, 1e200) * (1 + sign * 10.0**power)
                 answer = dsec_rows(rows1, rows2, 1.0, eps2)
-                assert answer.marginal or answer.decision is is_shift(m1, m2, Fraction(eps2))
+                assert answer.marginal or answer.decision is is_shift(rows1, rows2, Fraction(eps2))
                 flagged.append(answer.marginal and power >= -7 and condition == 1)
     assert not any(flagged)
 
@@ -1113,32 +919,16 @@ def test_nothing_in_the_rows():
     assert answer[:2] == (False, 0.0) and answer.marginal is False
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
-def test_scales_of_rows(scale):
-    rng = np.random.default_rng(1)
-    rows1, rows2 = rng.normal(size=(9, 4)), rng.normal(size=(5, 4))
-    expected = dsec_rows(rows1, rows2, 1.0, 1.0).value
-    assert dsec_rows(rows1 * scale, rows2 * scale, 1.0, 1.0).value == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(ValueError, match=r"^rows1, rows2: v or its witness overflows"):
-        dsec_rows(rows1 / 1e160, rows2 * 1e160, 1.0, 1.0)
-
-
 def test_arguments_of_dsec_rows_are_named():
     rows = np.ones((3, 2))
-    for layout in twins.layouts(rows).values():
-        one, other = dsec_rows(layout, rows, 1, 0.5, eps_r=1), dsec_rows(rows, layout, 1, 0.5, eps_r=1)
-        assert one.value == pytest.approx(other.value)
-    table = misfits(
-        dsec_rows, ("rows1", rows, [(2,), (1, 2, 2), ()]), ("rows2", rows, []), ("eps1", 1, []), ("eps2", 1, [])
-    )
+    table = []
     table.append((ValueError, r"^rows2: expected shape \(any, 2\)", dsec_rows, rows, np.ones((2, 3)), 1, 1))
     for empty in (np.ones((0, 2)), np.ones((2, 0)), np.ones((0, 0))):
         table.append((ValueError, "at least one row and column", dsec_rows, empty, np.ones((2, empty.shape[1])), 1, 1))
     for bad in (0, -1.0):
         table.append((ValueError, "^eps1: expected", dsec_rows, rows, rows, bad, 1))
         table.append((ValueError, "^eps2: expected", dsec_rows, rows, rows, 1, bad))
-    for bad in (-1.0, np.nan, np.inf):
-        table.append((ValueError, "^eps_r: expected", lambda bad: dsec_rows(rows, rows, 1, 1, eps_r=bad), bad))
+    table.append((ValueError, "^eps_r: expected", lambda: dsec_rows(rows, rows, 1, 1, eps_r=-1.0)))
     refuses(table)
 
 

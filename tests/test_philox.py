@@ -152,12 +152,3 @@ def test_positions_do_not_overlap():
     heads = {stream.at(call, chunk).uniforms(1)[0] for call in range(30) for chunk in range(30)}
     assert len(heads) == 900
     assert stream.at(5).chunk == 0
-
-
-def test_streams_are_immutable():
-    stream = Stream(1)
-    for name in ("key", "call", "chunk"):
-        with pytest.raises(AttributeError):
-            setattr(stream, name, 0)
-    before = stream.uniforms(9)
-    assert stream.uniforms(9).tobytes() == before.tobytes()

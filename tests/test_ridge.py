@@ -726,35 +726,6 @@ def test_rows_may_be_those_of_the_factor():
     assert (ridge.factor == other.factor).all() and (ridge.gram == other.gram).all()
 
 
-@pytest.mark.parametrize("d", [3, 17])
-def test_every_layout_gives_the_same_ridge(d):
-    phi, block = np.arange(d) % 5 - 2.0, np.arange(3.0 * d).reshape(3, d) % 7
-    y = np.array([1.0, 2.0, 0.0])
-
-    def run(phi, block, y, one):
-        ridge = Ridge(d, 0.5)
-        ridge.update(phi, one)
-        ridge.update_rows(block, y)
-        ridge.update_rows(block, y, y)
-        ridge.downdate(phi, one)
-        answers = (ridge.leverage(block), ridge.predict(block), ridge.leverage(phi), ridge.predict(phi))
-        return everything(ridge), [np.asarray(a).tolist() for a in (*answers, ridge.solve(np.asarray(block).T))]
-
-    expected = run(phi, block, y, 2.0)
-    for name, alternative in twins.layouts(phi).items():
-        assert run(alternative, block, y, 2.0) == expected, name
-    for name, alternative in twins.layouts(block).items():
-        assert run(phi, alternative, y, 2.0) == expected, name
-    for name, alternative in twins.layouts(y).items():
-        assert run(phi, block, alternative, 2.0) == expected, name
-    for one in (2, True + 1, np.float32(2), np.float64(2), np.int8(2), np.array(2.0)):
-        assert run(phi, block, y, one) == expected
-    for value in (0, 1, -7, True, 2**53, 2**53 + 2, 2**63 - 1):
-        ridge = Ridge(1, 1.0)
-        ridge.update([1.0], value)
-        assert ridge.moment == [float(value)]
-
-
 def test_readers_share():
     ridge, rows = Ridge(200, 1.0), rows_of(200, 5000, 0)[0]
     ridge.update_rows(rows, np.ones(5000))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import threading
 
 import numpy as np
@@ -83,38 +82,13 @@ def test_what_has_no_fit_says_what_to_do(d):
     )
 
 
-@pytest.mark.parametrize("d", [3, 17])
-def test_every_layout_gives_the_same_fit_and_inputs_are_left_alone(d):
-    gram, moment, fit = 3 * np.eye(d) + np.ones((d, d)), np.arange(d, dtype=float), RidgeFit(d, 0.5)
-    before, expected = (gram.tobytes(), moment.tobytes()), ridge_fit(gram, moment, 2, 0.5)
-    for call in (fit, lambda *given: ridge_fit(*given, 0.5)):
-        for name, alternative in twins.layouts(gram).items():
-            assert (call(alternative, moment, 2) == expected).all(), name
-        for name, alternative in twins.layouts(moment).items():
-            assert (call(gram, alternative, 2) == expected).all(), name
-        for n in (np.float32(2), np.int8(2), np.array(2), 2.0):
-            assert (call(gram, moment, n) == expected).all()
-    for ridge in (np.float16(0.5), np.array(0.5)):
-        assert (ridge_fit(gram, moment, 2, ridge) == expected).all()
-    assert (ridge_fit(gram, gram[0], 2, 0.5) == ridge_fit(gram, gram[0].copy(), 2, 0.5)).all()
-    assert (gram.tobytes(), moment.tobytes()) == before
-
-
 def test_what_does_not_fit_is_named():
     gram, moment, fit = np.eye(3), np.ones(3), RidgeFit(3, 1.0)
     assert (fit.dimension, fit.ridge) == (3, 1.0)
     table = []
     for call in (lambda *given: ridge_fit(*given, 1), fit):
-        table += misfits(
-            call,
-            ("gram", gram, [(), (3,), (2, 3), (3, 2), (0, 0), (0, 3), (3, 0), (1, 3, 3)]),
-            ("moment", moment, [(), (2,), (0,), (1, 3), (3, 1)]),
-            ("n", 1.0, [(1,), (0,), (1, 1)]),
-        )
+        table += misfits(lambda n, call=call: call(gram, moment, n), ("n", 1.0, [(1,), (0,), (1, 1)]))
         table += [(ValueError, "^n: expected a pos", call, gram, moment, n) for n in (0, -1, -0.0)]
-    table += [
-        (TypeError, "^ridge: expected", ridge_fit, gram, moment, 1, bad) for bad in twins.no_numbers(1.0).values()
-    ]
     table += [
         (ValueError, "^dimension: expected an integer in", RidgeFit, bad, 1.0) for bad in (0, -1, 2**28 + 1, 2**62)
     ]
@@ -122,8 +96,6 @@ def test_what_does_not_fit_is_named():
         [
             *table,
             (ValueError, "^ridge: expected a non-negative number, got -1", ridge_fit, gram, moment, 1, -1),
-            (ValueError, "^ridge: expected finite", ridge_fit, gram, moment, 1, np.inf),
-            (ValueError, "^ridge: expected shape", ridge_fit, gram, moment, 1, [1.0]),
             (ValueError, "^ridge: expected a non-negative", RidgeFit, 2, -1.0),
             (TypeError, "argument", RidgeFit.__new__, RidgeFit),
             (ValueError, "^n: .* float64 holds, got an integer of 1025 bits", ridge_fit, gram, moment, 2**1024, 1),
@@ -136,13 +108,6 @@ def test_integers_of_any_size_are_numbers(n):
     gram, moment = np.array([[0.5 * n]]), np.array([0.25 * n])
     assert ridge_fit(gram, moment, n, 0.5) == RidgeFit(1, 0.5)(gram, moment, n) == pytest.approx([0.25])
     assert ridge_fit(gram, moment, 1, n) == ridge_fit(gram, moment, 1, float(n))
-
-
-def test_a_reusable_fit_is_copied_and_pickled():
-    fit = RidgeFit(3, 0.25)
-    for other in (copy.copy(fit), copy.deepcopy(fit), pickle.loads(pickle.dumps(fit))):
-        assert type(other) is RidgeFit and (other.dimension, other.ridge) == (3, 0.25)
-        assert (other(np.eye(3), np.ones(3), 1) == fit(np.eye(3), np.ones(3), 1)).all()
 
 
 @pytest.mark.parametrize("d", [8, 100])

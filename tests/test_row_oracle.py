@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import twins
 from hypothesis import strategies as st
 from properties import for_all, seeds
 from scipy.sparse import csr_array
@@ -54,25 +55,16 @@ def covered(rng, kind, d, pieces, eps_r=EPS_R):
 
 def shifted(s, eps_r, rows, ratio, n):
     """Whether n R (S + eps_r I) - sum of w phi phi^T is not positive definite, in rational numbers."""
-    d = len(s)
-    n_ratio = Fraction(ratio) * Fraction(n)
-    a = [[n_ratio * Fraction(float(x)) for x in row] for row in s]
+    d, first = len(s), twins.fractions(s)
+    second = [[Fraction(0)] * d for _ in range(d)]
     for i in range(d):
-        a[i][i] += n_ratio * Fraction(eps_r)
+        first[i][i] += Fraction(eps_r)
     data, indices, indptr, weights = rows.arrays(0)
     for r, weight in enumerate(weights):
         entries = [(int(indices[k]), Fraction(float(data[k]))) for k in range(indptr[r], indptr[r + 1])]
-        for i, x in entries:
-            for j, y in entries:
-                a[i][j] -= Fraction(float(weight)) * x * y
-    for k in range(d):
-        if a[k][k] <= 0:
-            return True
-        for i in range(k + 1, d):
-            factor = a[i][k] / a[k][k]
-            for j in range(k, d):
-                a[i][j] -= factor * a[k][j]
-    return False
+        for (i, x), (j, y) in itertools.product(entries, repeat=2):
+            second[i][j] += Fraction(float(weight)) * x * y
+    return twins.is_shift(first, second, Fraction(ratio) * Fraction(n), 1)
 
 
 def top(oracle, rows, n):

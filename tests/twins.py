@@ -6,7 +6,9 @@ outer products of what it saw, where the kernel counts states; both read the sam
 
 from __future__ import annotations
 
+import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import scipy.linalg
@@ -78,6 +80,34 @@ def sum_of_products(x, y):
     for a, b in zip(x.tolist(), y.tolist(), strict=True):
         total += a * b
     return total
+
+
+def is_definite(matrix):
+    """Whether a symmetric matrix of fractions, of which the upper triangle is read, is positive definite (Bareiss)."""
+    common = math.lcm(*(x.denominator for i, row in enumerate(matrix) for x in row[i:]))
+    rows = [[int(x * common) for x in row[i:]] for i, row in enumerate(matrix)]
+    previous = 1
+    for k, pivots in enumerate(rows):
+        pivot = pivots[0]
+        if pivot <= 0:
+            return False
+        for i in range(k + 1, len(rows)):
+            row, factor = rows[i], pivots[i - k]
+            for j in range(i, len(rows)):
+                row[j - i] = (row[j - i] * pivot - factor * pivots[j - k]) // previous
+        previous = pivot
+    return True
+
+
+def fractions(matrix):
+    """The entries of a matrix of floats, as they are."""
+    return [[Fraction(x) for x in row] for row in np.asarray(matrix, dtype=np.float64).tolist()]
+
+
+def is_shift(first, second, a, b):
+    """Whether a X - b Y, for matrices of fractions, is not positive definite."""
+    pairs = [zip(*rows, strict=True) for rows in zip(first, second, strict=True)]
+    return not is_definite([[a * x - b * y for x, y in row] for row in pairs])
 
 
 def dsec(m1, m2, eps1, eps2):
@@ -222,15 +252,16 @@ def layouts(array):
     """The same values as arrays of other types and memory layouts; `array` holds small integers."""
     array = np.asarray(array, dtype=np.float64)
     spread = np.zeros(tuple(2 * size for size in array.shape))
-    view = spread[tuple(slice(None, None, 2) for _ in array.shape)]
+    view = spread[(..., *(slice(None, None, 2) for _ in array.shape))]
     view[...] = array
-    backwards = array[tuple(slice(None, None, -1) for _ in array.shape)].copy()
+    turned = (..., *(slice(None, None, -1) for _ in array.shape))
+    backwards = array[turned].copy()
     locked = array.copy()
     locked.flags.writeable = False
     alternatives = {
         "fortran": np.asfortranarray(array),
         "strided": view,
-        "negative strides": backwards[tuple(slice(None, None, -1) for _ in array.shape)],
+        "negative strides": backwards[turned],
         "read-only": locked,
         "list": array.tolist(),
         "byte-swapped": array.astype(">f8"),
@@ -238,6 +269,8 @@ def layouts(array):
     }
     if (array >= 0).all():
         alternatives["uint64"] = array.astype(np.uint64)
+    if ((array == 0) | (array == 1)).all():
+        alternatives["bool"] = array.astype(bool)
     if array.ndim == 2:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PendingDeprecationWarning)
