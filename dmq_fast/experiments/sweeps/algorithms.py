@@ -29,7 +29,7 @@ import contextlib
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
@@ -266,11 +266,6 @@ REGISTRY: dict[str, Factory] = {
     **{name: LearnerFactory(name) for name in LEARNERS},
     **{name: BaselineFactory(name) for name in baselines.REGISTRY},
 }
-
-
-def upgraded(name: str, given: Collection[str], variant: object) -> bool:
-    """Return whether a table of parameters is one of version 0.2.0 that meant the self-stopping run by "dmq"."""
-    return name == "dmq" and (variant == "adaptive" or bool({"epsilon", "delta", "strict", "p_min"} & set(given)))
 
 
 def identity(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -91,9 +91,6 @@ __all__ = ["Cell", "Spec", "SpecError", "check_shard", "make_environment", "read
 
 LOGGER = logging.getLogger(__name__)
 
-Place = tuple[str | int, ...]
-"""Keys and indices that lead to a value, such as ("environments", 0, "horizon")."""
-
 LARGEST = 1_000_000
 """Largest number of runs of a specification; more are taken for a mistake."""
 
@@ -103,8 +100,12 @@ GRACE = 600.0
 LONGEST = 1e8
 """Largest limit of a run in seconds, three years: what is longer has none."""
 
-TOP = ("name", "seeds", "max_trajectories", "max_seconds", "grace", "evaluate", "environments", "algorithms")
 BUDGETS = ("max_trajectories", "max_seconds")
+
+DEFAULTS = {"seeds": 1, "grace": GRACE, "evaluate": 1000, "environments": None, "algorithms": None}
+"""Keys of a specification that it need not give, or that are refused as they are."""
+
+TOP = ("name", *BUDGETS, *DEFAULTS)
 
 
 class SpecError(ValueError):
@@ -127,7 +128,7 @@ class Cell:
     algorithm_parameters: dict[str, Any]
     budget: Budget
     evaluate: int
-    places: dict[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    places: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     grace: float = field(default=GRACE, compare=False)
 
     @property
@@ -161,7 +162,7 @@ class Spec:
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]
     text: str
-    source: Source
+    source: str
 
     @property
     def n_runs(self) -> int:
@@ -219,27 +220,29 @@ class Spec:
             named, _, rest = message.partition(": ")
             for key in named.split(", "):
                 if (place := cell.places.get(f"{table}.{key}")) is not None:
-                    raise self.source.error(place, rest if named == key else message) from error
-            raise self.source.error(cell.places[table], message) from error
+                    raise wrong(self.source, place, rest if named == key else message) from error
+            raise wrong(self.source, cell.places[table], message) from error
         except (Exception, SystemExit):  # see `check`
             return
 
 
-class Source(NamedTuple):
-    """The name of a specification, for its errors."""
-
-    name: str
-
-    def error(self, place: Place, message: str) -> SpecError:
-        """Return an error about the value at `place`."""
-        return SpecError(": ".join(filter(None, (self.name, dotted(place), message))))
-
-
 class Choice(NamedTuple):
-    """One value of a parameter, and its place in the specification."""
+    """One value of a parameter, and its place in the specification, such as "environments[0].horizon[1]"."""
 
     value: Any
-    place: Place
+    place: str
+
+
+def wrong(source: str, place: str, message: str) -> SpecError:
+    """Return an error about the value at a place of the specification of this name."""
+    return SpecError(": ".join(filter(None, (source, place, message))))
+
+
+def expect(fits: bool, source: str, choice: Choice, expected: str) -> None:
+    """Raise SpecError unless a value fits."""
+    if not fits:
+        got = "none" if choice.value is None else repr(choice.value)
+        raise wrong(source, choice.place, f"expected {expected}, got {got}")
 
 
 def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
@@ -262,7 +265,7 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
     if isinstance(spec, Mapping):
         with refusing("specification"):
             text = to_json(spec, default=str)
-        return build(dict(spec), "sweep", text, Source("specification"))
+        return build(dict(spec), "sweep", text, "specification")
     if not isinstance(spec, str | os.PathLike):
         raise TypeError(f"spec: expected a path, a mapping or a Spec, got {spec!r}")
     path = Path(spec)
@@ -271,14 +274,14 @@ def read(spec: str | os.PathLike[str] | Mapping[str, Any] | Spec) -> Spec:
         # Some editors write a byte order mark at the beginning of a file.
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
         contents = tomllib.loads(text)
-    return build(contents, path.stem, text, Source(str(path)))
+    return build(contents, path.stem, text, str(path))
 
 
 def reread(text: str, name: str) -> Spec:
     """Read the text of a specification that a store holds: TOML, or JSON where it was given from Python; see `read`."""
     with refusing(f"{name}: not a specification"):
         data = from_json(text) if text.startswith("{") else tomllib.loads(text)
-    return build(data, name, text, Source(name))
+    return build(data, name, text, name)
 
 
 @contextlib.contextmanager
@@ -305,126 +308,96 @@ def check_shard(shard: tuple[int, int] | None) -> tuple[int, int] | None:
     return i, n
 
 
-def build(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
-    """Return the specification with these contents."""
-    with refusing(source.name):
-        return built(data, name, text, source)
-
-
-def built(data: dict[str, Any], name: str, text: str, source: Source) -> Spec:
-    """Return the specification with these contents, which do not nest too deep."""
-    refuse_unknown(source, (), data, TOP)
-    name = data.get("name", name)
-    if not isinstance(name, str):
-        raise source.error(("name",), f"expected a string, got {name!r}")
-    seeds = read_seeds(source, data)
-    limits = {
-        key: value for key in BUDGETS if (value := read_budget(source, key, Choice(data.get(key), (key,)))) is not None
-    }
-    evaluate = data.get("evaluate", 1000)
-    if not is_integer(evaluate, 0):
-        raise source.error(("evaluate",), f"expected an integer >= 0, got {evaluate!r}")
-    grace = data.get("grace", GRACE)
-    if isinstance(grace, bool) or not isinstance(grace, int | float) or not grace >= 0:
-        raise source.error(("grace",), f"expected a number of seconds >= 0, got {grace!r}")
-    sides = [
-        list(
-            itertools.chain.from_iterable(
-                combinations(source, key, i, table) for i, table in read_tables(source, data, key)
+def build(data: dict[str, Any], name: str, text: str, source: str) -> Spec:
+    """Return the specification with these contents; `name` is its default, and `source` that in errors."""
+    with refusing(source):
+        for key in data:
+            known = f"keys among {', '.join(TOP)}"
+            if key not in TOP:
+                raise wrong(source, key, f"expected {known}, got {key!r}{suggestion(key, TOP)}")
+        given = {key: Choice(value, key) for key, value in {"name": name, **DEFAULTS, **data}.items()}
+        name, evaluate, grace = (given[key].value for key in ("name", "evaluate", "grace"))
+        expect(isinstance(name, str), source, given["name"], "a string")
+        expect(is_integer(evaluate, 0), source, given["evaluate"], "an integer >= 0")
+        expect(is_number(grace) and grace >= 0, source, given["grace"], "a number of seconds >= 0")
+        seeds = read_seeds(source, given["seeds"])
+        limits = budgets_of(source, given)
+        sides = [list(combinations(source, given[key])) for key in ("environments", "algorithms")]
+        if len(sides[0]) * len(sides[1]) * len(seeds) > LARGEST:
+            raise wrong(
+                source, "", f"expected at most {LARGEST:,} runs, got {len(sides[0])} x {len(sides[1])} x {len(seeds)}"
             )
-        )
-        for key in ("environments", "algorithms")
-    ]
-    if len(sides[0]) * len(sides[1]) * len(seeds) > LARGEST:
-        raise source.error(
-            (), f"expected at most {LARGEST:,} runs, got {len(sides[0])} x {len(sides[1])} x {len(seeds)}"
-        )
-    cells: dict[str, Cell] = {}
-    for environment, algorithm in itertools.product(*sides):
-        cell = make_cell(source, environment, algorithm, limits, evaluate, grace)
-        if (twin := cells.setdefault(cell.id, cell)) is not cell:
-            first = " with ".join(dotted(twin.places[table]) for table in ("environments", "algorithms"))
-            both = f"{cell.environment} {cell.environment_parameters}, {cell.algorithm} {cell.algorithm_parameters}"
-            guilty = "algorithms" if twin.places["algorithms"] != cell.places["algorithms"] else "environments"
-            place = next(
-                (place for key, place in cell.places.items() if twin.places.get(key) != place), cell.places[guilty]
-            )
-            raise source.error(place, f"the same combination a second time, first {first}: {both}")
-    return Spec(name, seeds, tuple(cells.values()), text, source)
+        cells: dict[str, Cell] = {}
+        for environment, algorithm in itertools.product(*sides):
+            cell = make_cell(source, environment, algorithm, limits, evaluate, grace)
+            if (twin := cells.setdefault(cell.id, cell)) is not cell:
+                differing = [place for key, place in cell.places.items() if twin.places.get(key) != place]
+                first = " with ".join(twin.places[table] for table in ("environments", "algorithms"))
+                both = f"{cell.environment} {cell.environment_parameters}, {cell.algorithm} {cell.algorithm_parameters}"
+                raise wrong(source, differing[0], f"the same combination a second time, first {first}: {both}")
+        return Spec(name, seeds, tuple(cells.values()), text, source)
 
 
-def read_seeds(source: Source, data: dict[str, Any]) -> tuple[int, ...]:
+def read_seeds(source: str, choice: Choice) -> tuple[int, ...]:
     """Return the seeds of a specification."""
-    seeds = data.get("seeds", 1)
+    seeds = choice.value
     if is_integer(seeds, 1):
-        if seeds > LARGEST:
-            raise source.error(("seeds",), f"expected at most {LARGEST:,} seeds, got {seeds}")
-        return tuple(range(seeds))
-    if not isinstance(seeds, list | tuple | range) or not seeds:
-        raise source.error(("seeds",), f"expected an integer >= 1 (how many) or a list of integers >= 0, got {seeds!r}")
-    if len(seeds) > LARGEST:
-        raise source.error(("seeds",), f"expected at most {LARGEST:,} seeds, got {len(seeds):,}")
+        seeds = range(seeds)
+    many = isinstance(seeds, list | tuple | range) and bool(seeds)
+    expect(many, source, choice, "an integer >= 1 (how many) or a list of integers >= 0")
+    refuse_too_many(source, "seeds", len(seeds), "seeds")
     met: dict[int, None] = {}
     for i, seed in enumerate(seeds):
-        if not is_integer(seed, 0):
-            raise source.error(("seeds", i), f"expected an integer in [0, 2^63), got {seed!r}")
+        expect(is_integer(seed, 0), source, Choice(seed, f"seeds[{i}]"), "an integer in [0, 2^63)")
         if seed in met:
-            raise source.error(("seeds", i), f"the seed {seed} a second time")
+            raise wrong(source, f"seeds[{i}]", f"the seed {seed} a second time")
         met[seed] = None
     return tuple(met)
 
 
-def read_budget(source: Source, key: str, choice: Choice) -> Any:
-    """Return the value of a budget, checked; None for none."""
-    value = choice.value
-    if value is None:
-        return None
-    if key == "max_trajectories":
-        if not is_integer(value, 1):
-            raise source.error(choice.place, f"expected an integer >= 1, got {value!r}")
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise source.error(choice.place, f"expected a number > 0, got {value!r}")
-    return value
+def refuse_too_many(source: str, place: str, n: int, things: str) -> None:
+    """Raise SpecError where there are far too many of something."""
+    if n > LARGEST:
+        raise wrong(source, place, f"expected at most {LARGEST:,} {things}, got {n:,}")
 
 
-def read_tables(source: Source, data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield index and contents of each table ``[[key]]``."""
-    given = data.get(key)
-    if not isinstance(given, list | tuple) or not given or not all(isinstance(table, Mapping) for table in given):
-        got = "none" if given is None else repr(given)
-        raise source.error((key,), f"expected at least one table [[{key}]], got {got}")
-    for i, table in enumerate(given):
-        yield i, dict(table)
-
-
-def combinations(source: Source, key: str, index: int, table: dict[str, Any]) -> Iterator[dict[str, Choice]]:
-    """Yield all combinations of the elements of the lists of a table."""
-    place: Place = (key, index)
-    if "name" not in table:
-        raise source.error(place, "expected a name, got none")
-    choices: dict[str, list[Choice]] = {}
-    for name, value in table.items():
-        if not isinstance(value, list | tuple | range):
-            choices[name] = [Choice(value, (*place, name))]
-        elif not value:
-            raise source.error((*place, name), "an empty list leaves nothing to run")
-        elif len(value) > LARGEST:
-            raise source.error((*place, name), f"expected at most {LARGEST:,} values, got {len(value):,}")
+def budgets_of(source: str, given: Mapping[str, Choice]) -> dict[str, Any]:
+    """Return the budgets that are given, checked."""
+    found = {key: given[key] for key in BUDGETS if key in given}
+    for key, choice in found.items():
+        if key == "max_trajectories":
+            expect(is_integer(choice.value, 1), source, choice, "an integer >= 1")
         else:
-            choices[name] = [Choice(element, (*place, name, i)) for i, element in enumerate(value)]
-        for choice in choices[name]:
-            if not is_storable(choice.value):
-                raise source.error(
-                    choice.place, f"expected strings, booleans, finite numbers or lists of them, got {choice.value!r}"
-                )
-    if math.prod(map(len, choices.values())) > LARGEST:
-        raise source.error(place, f"expected at most {LARGEST:,} combinations, got more")
-    for combination in itertools.product(*choices.values()):
-        yield dict(zip(choices, combination, strict=True))
+            expect(is_number(choice.value) and 0 < choice.value < math.inf, source, choice, "a number > 0")
+    return {key: choice.value for key, choice in found.items()}
+
+
+def combinations(source: str, tables: Choice) -> Iterator[dict[str, Choice]]:
+    """Yield all combinations of the elements of the lists of each table, ``[[environments]]`` or ``[[algorithms]]``."""
+    given, key = tables
+    are_tables = isinstance(given, list | tuple) and given and all(isinstance(table, Mapping) for table in given)
+    expect(bool(are_tables), source, tables, f"at least one table [[{key}]]")
+    for index, table in enumerate(given):
+        here = f"{key}[{index}]"
+        if "name" not in table:
+            raise wrong(source, here, "expected a name, got none")
+        choices: dict[str, list[Choice]] = {}
+        for name, value in table.items():
+            place, listed = f"{here}.{name}", isinstance(value, list | tuple | range)
+            if listed and not value:
+                raise wrong(source, place, "an empty list leaves nothing to run")
+            refuse_too_many(source, place, len(value) if listed else 1, "values")
+            choices[name] = [Choice(one, f"{place}[{i}]" if listed else place)
+                             for i, one in enumerate(value if listed else [value])]  # fmt: skip
+            for choice in choices[name]:
+                expect(is_storable(choice.value), source, choice, "strings, booleans, finite numbers or lists of them")
+        refuse_too_many(source, here, math.prod(map(len, choices.values())), "combinations")
+        for combination in itertools.product(*choices.values()):
+            yield dict(zip(choices, combination, strict=True))
 
 
 def make_cell(
-    source: Source,
+    source: str,
     environment: dict[str, Choice],
     algorithm: dict[str, Choice],
     limits: dict[str, Any],
@@ -432,66 +405,50 @@ def make_cell(
     grace: float,
 ) -> Cell:
     """Return one cell, after checking the names of its parameters."""
-    places: dict[str, Place] = {
-        "environments": environment["name"].place[:2],
-        "algorithms": algorithm["name"].place[:2],
-    }
+    places: dict[str, str] = {}
     for table, choices in (("environments", environment), ("algorithms", algorithm)):
+        places[table] = table_of(choices)
         places |= {f"{table}.{key}": choice.place for key, choice in choices.items()}
-    seed = environment.get("seed")
-    if seed is not None and not is_integer(seed.value, 0):
-        raise source.error(seed.place, f"expected an integer in [0, 2^63), got {seed.value!r}")
-    own = {key: read_budget(source, key, algorithm[key]) for key in BUDGETS if key in algorithm}
-    algorithm = upgraded(algorithm)
+    if (seed := environment.get("seed")) is not None:
+        expect(is_integer(seed.value, 0), source, seed, "an integer in [0, 2^63)")
     return Cell(
         environment=environment["name"].value,
         environment_parameters=complete(source, environment, environment_parameters, ("name", "seed")),
         environment_seed=None if seed is None else seed.value,
         algorithm=algorithm["name"].value,
         algorithm_parameters=complete(source, algorithm, algorithm_parameters, ("name", *BUDGETS)),
-        budget=Budget(**(limits | own)),
+        budget=Budget(**(limits | budgets_of(source, algorithm))),
         evaluate=evaluate,
         places=places,
         grace=grace,
     )
 
 
-def upgraded(choices: dict[str, Choice]) -> dict[str, Choice]:
-    """Return the parameters of an algorithm, those of version 0.2.0 in their present form."""
-    variant = choices["variant"].value if "variant" in choices else None
-    if not algorithms.upgraded(choices["name"].value, choices, variant):
-        return choices
-    present = {key: choice for key, choice in choices.items() if (key, choice.value) != ("variant", "adaptive")}
-    present["name"] = choices["name"]._replace(value="self-stopping")
-    if "strict" in present:
-        strict = present.pop("strict")
-        present["mode"] = strict._replace(value="strict" if strict.value else "quick")
-    return present
+def table_of(choices: Mapping[str, Choice]) -> str:
+    """Return the place of the table of a combination, such as "algorithms[0]"."""
+    return choices["name"].place.partition(".")[0]
 
 
-def complete(source: Source, choices: dict[str, Choice], parameters: Any, reserved: tuple[str, ...]) -> dict[str, Any]:
+def complete(source: str, choices: dict[str, Choice], parameters: Any, reserved: tuple[str, ...]) -> dict[str, Any]:
     """Return the given parameters and the defaults of the others."""
     name = choices["name"]
-    if not isinstance(name.value, str):
-        raise source.error(name.place, f"expected a string, got {name.value!r}")
+    expect(isinstance(name.value, str), source, name, "a string")
     try:
         known: dict[str, Any] | None = parameters(name.value)
     except ValueError as error:
-        raise source.error(name.place, str(error).removeprefix("name: ")) from error
-    given = {key: choice for key, choice in choices.items() if key not in reserved}
+        raise wrong(source, name.place, str(error).removeprefix("name: ")) from error
+    given = {key: choice.value for key, choice in choices.items() if key not in reserved}
     if known is None:
-        return {key: choice.value for key, choice in given.items()}
-    for key, choice in given.items():
+        return given
+    names = [*known, *reserved[1:]]
+    for key in given:
         if key not in known:
-            raise source.error(
-                choice.place[:3],
-                f"expected parameters of {name.value} among {', '.join([*known, *reserved[1:]])}, got {key!r}"
-                f"{suggestion(key, [*known, *reserved[1:]])}",
-            )
+            message = f"expected parameters of {name.value} among {', '.join(names)}, got {key!r}"
+            raise wrong(source, f"{table_of(choices)}.{key}", message + suggestion(key, names))
     for key, default in known.items():
         if default is inspect.Parameter.empty and key not in given:
-            raise source.error(name.place[:2], f"{name.value}: expected the parameter {key}, got none")
-    values = known | {key: choice.value for key, choice in given.items()}
+            raise wrong(source, table_of(choices), f"{name.value}: expected the parameter {key}, got none")
+    values = known | given
     return {key: value for key, value in values.items() if key in given or (value is not None and is_storable(value))}
 
 
@@ -578,18 +535,6 @@ def is_integer(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
 
 
-def refuse_unknown(source: Source, place: Place, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Raise SpecError at the first unknown key."""
-    for key in given:
-        if key not in known:
-            raise source.error(
-                (*place, key), f"expected keys among {', '.join(known)}, got {key!r}{suggestion(key, known)}"
-            )
-
-
-def dotted(place: Place) -> str:
-    """Return a place as text, such as ``environments[0].horizon``."""
-    text = ""
-    for part in place:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return text.removeprefix(".")
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, and no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
