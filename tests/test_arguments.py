@@ -206,19 +206,22 @@ def arrays_in(value):
 
 
 @every_call
-def test_what_comes_out_is_the_callers(name, method):
+def test_what_comes_out_and_what_goes_in_is_the_callers(name, method):
     for _, trial in accepted(name, method):
         shown = []
         for attribute in trial.before or ():
             with contextlib.suppress(ValueError, RuntimeError):
                 shown.append(getattr(trial.made, attribute))
         result = trial.run()[2]
-        after, arguments = state_of(trial.made), [value.tobytes() for value in trial.numbers().values()]
+        kept = trial.made if method else result if name in KINDS else None
+        after, arguments = state_of(kept), [value.tobytes() for value in trial.numbers().values()]
         for array in arrays_in([result, shown]):
             if array.flags.writeable:
                 array[...] = 1
-        assert state_of(trial.made) == after
         assert arguments == [value.tobytes() for value in trial.numbers().values()]
+        for array in arrays_in(list(trial.arguments.values())):
+            array[...] = 1
+        assert state_of(kept) == after
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if described(getattr(kernels, name), "__reduce__")])

@@ -139,26 +139,6 @@ def test_sparse_entries_come_in_any_order_and_those_of_one_column_add_up(entries
     assert (moment.matrix == 3 * np.outer(row, row) + 4 * np.outer(np.eye(5)[other], np.eye(5)[other])).all()
 
 
-def test_every_sparse_container_is_taken():
-    kinds = itertools.product(["csr", "csc", "coo", "lil", "dia"], ["array", "matrix"], ["float64", "int64", "bool"])
-    for kind, container, dtype in kinds:
-        rows = np.array([[0, 1, 0], [1, 0, 1], [0, 0, 0]], dtype=dtype)
-        given = getattr(scipy.sparse, f"{kind}_{container}")(rows)
-        moment = SecondMoment(3)
-        moment.add_rows(given, weights=[1, 2, 3])
-        assert (moment.matrix == [[2, 0, 2], [0, 1, 0], [2, 0, 2]]).all() and moment.n == 3
-        assert (given.toarray() == rows).all()
-
-
-def test_sparse_input_is_left_alone():
-    given = scipy.sparse.csr_array((np.array([1.0, 2.0, 3.0]), np.array([2, 0, 0]), np.array([0, 3])), shape=(1, 3))
-    before = given.data.tobytes(), given.indices.tobytes(), given.indptr.tobytes()
-    moment = SecondMoment(3)
-    moment.add_rows(given)
-    assert (given.data.tobytes(), given.indices.tobytes(), given.indptr.tobytes()) == before
-    assert (moment.matrix == np.outer([5, 0, 1], [5, 0, 1])).all()
-
-
 def integer_layouts(values):
     for name, alternative in twins.layouts(values).items():
         if isinstance(alternative, np.ndarray) and alternative.dtype.kind in "iu":

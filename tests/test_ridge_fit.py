@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -116,16 +116,10 @@ def test_threads_share_a_fit(d):
     fit = RidgeFit(d, 0.5)
     problems = [problem(d, 2 * d, seed) for seed in range(4)]
     expected = [fit(*given) for given in problems]
-    wrong = []
 
-    def work(i, fit):
-        for _ in range(200):
-            if not (fit(*problems[i]) == expected[i]).all():
-                wrong.append(i)
+    def right(i):
+        mine = fit if i % 2 else copy.copy(fit)
+        return all((mine(*problems[i]) == expected[i]).all() for _ in range(200))
 
-    workers = [threading.Thread(target=work, args=(i, fit if i % 2 else copy.copy(fit))) for i in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(right, range(4)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import pickle
 from fractions import Fraction
@@ -224,17 +223,6 @@ class TestKeptInverse:
         assert (oracle.matrix() == s).all()
         assert (oracle.support == np.flatnonzero(s.any(axis=1))).all()
         assert (oracle.gram == s[np.ix_(oracle.support, oracle.support)]).all()
-
-    @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-    def test_copies(self, again):
-        rng = np.random.default_rng(4)
-        oracle = covered(rng, "tiles", 25, 6)
-        other = again(oracle)
-        assert (other.matrix() == oracle.matrix()).all() and other.eps_r == oracle.eps_r
-        probe = LevelRows.of([rows_of(rng, "tiles", 4, 25)])
-        np.testing.assert_allclose(other.leverages(probe), oracle.leverages(probe), rtol=1e-12)
-        scan = again(RowScan(1.0, 2.0, True))
-        assert (scan.eps_s, scan.eps_t, scan.with_values) == (1.0, 2.0, True)
 
     @pytest.mark.parametrize("scale", [1e-160, 1e-120, 1e120, 1e150])
     def test_numbers_beyond_the_analysis(self, scale):

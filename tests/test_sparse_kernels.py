@@ -174,16 +174,6 @@ def test_an_oracle_takes_arrays():
         refused([(partial(oracle.leverages, convert(rows), 1), ValueError, "level")])
 
 
-def test_level_rows_are_those_of_dense_ones():
-    rng = np.random.default_rng(4)
-    blocks, weights = [scattered(rng, n, 12) for n in (5, 0, 9)], [rng.random(n) + 0.1 for n in (5, 0, 9)]
-    dense, sparse = LevelRows.of(blocks, weights), LevelRows.of([sp.coo_array(block) for block in blocks], weights)
-    assert dense.n_rows == sparse.n_rows
-    for level in range(3):
-        for one, other in zip(dense.arrays(level), sparse.arrays(level), strict=True):
-            assert (one == other).all()
-
-
 STATE = {"data": [1.0, 2.0], "indices": [0, 2], "indptr": [0, 1, 2], "weights": [1.0, 3.0]}
 
 

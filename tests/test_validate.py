@@ -8,45 +8,11 @@ from dmq_fast.kernels import (
     RidgeFit,
     SecondMoment,
     ShiftScan,
-    _validate,
     as_positive,
-    dsec,
     dsec_decision,
-    dsec_value,
-    ridge_fit,
 )
 
 IDENTITY = np.eye(3)
-
-
-def updated(x):
-    ridge = Ridge(3, x)
-    ridge.update(IDENTITY[0], x)
-    ridge.downdate(IDENTITY[0], x)
-    return ridge.moment.tolist()
-
-
-KERNELS = {
-    "as_positive": lambda x: as_positive("x", x),
-    "dsec_decision": lambda x: dsec_decision(IDENTITY, IDENTITY, x, x),
-    "dsec_value": lambda x: dsec_value(IDENTITY, IDENTITY, x),
-    "dsec": lambda x: dsec(IDENTITY, IDENTITY, x, x).value,
-    "ShiftScan": lambda x: ShiftScan(3, x, x, x, False).eps_r,
-    "ridge_fit": lambda x: ridge_fit(IDENTITY, IDENTITY[0], x, x).tolist(),
-    "Ridge": updated,
-}
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_floats_integers_and_numpy_floats_are_read_without_an_array(name, monkeypatch):
-    expected = KERNELS[name](2.0)
-
-    def refuse(*arguments, **options):
-        raise AssertionError(f"{name}: a number went through an array")
-
-    monkeypatch.setattr(_validate, "as_floats", refuse)
-    for number in (2.0, np.float64(2.0), 2):
-        assert KERNELS[name](number) == expected
 
 
 @pytest.mark.parametrize("number", [np.float32(2.0), np.int64(2), np.uint8(2), np.array(2.0), True, 2**70])
