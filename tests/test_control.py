@@ -206,6 +206,14 @@ def test_bad_arguments_are_refused():
         refused([(partial(factory, **arguments), error, words) for arguments, error, words in table])
 
 
+def test_sizes_and_rewards_are_those_of_gymnasium_stepped():
+    pytest.importorskip("gymnasium")
+    for ours, name in ((cart_pole(50, order=1), "CartPole-v1"), (mountain_car(200, order=2), "MountainCar-v0")):
+        theirs = make(f"gym:{name}", horizon=ours.horizon, order=ours.parameters["order"])
+        for what in ("n_actions", "dimension", "reward_shift", "reward_scale"):
+            assert getattr(ours, what) == getattr(theirs, what), (name, what)
+
+
 @pytest.mark.parametrize("horizon", [200, 230])
 def test_arriving_is_paid_at_once(horizon):
     """What follows earns nothing: features are 0 there, and with them every linear value."""

@@ -9,6 +9,7 @@ import math
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,8 @@ import pytest
 from flat import flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import refuses
+from refusals import refused
 from test_findings import stale_lock
 from test_rollout import random_mdp, random_policy
 from test_samplers_agree import everything
@@ -150,13 +153,6 @@ def test_every_decision_is_that_of_float64(name, variant):
     assert len(result.history) > 0
 
 
-def test_decisions_alone_are_the_same():
-    env = combination_lock(4, 3, rng=0)
-    a, b = (flat(ExactSampler(env, 40), oracle=oracle, rng=0).learn() for oracle in ("decision", "value"))
-    assert decisions(a) == decisions(b) and a.policy == b.policy
-    assert np.isnan(a.history.columns()["value"]).all() and not np.isnan(b.history.columns()["value"]).any()
-
-
 # Below the resolution of float64
 
 
@@ -272,15 +268,6 @@ def test_ties_and_what_float64_takes_for_one():
     assert ExactGreedy([[0.3], [0.1 + 0.2]]).actions([[1.0]]) == 1
 
 
-@every_arithmetic
-def test_tied_actions_of_an_mdp_go_to_the_smallest(digits):
-    env = combination_lock(3, 3, rng=0)
-    result = dmq.DMQ(ExactSampler(env, digits), rng=1).learn()
-    for h in range(3):
-        assert result.policy.act(h, [0.0, 1.0]) == 0  # bad, where all actions are worth nothing
-        assert result.policy.act(h, [1.0, 0.0]) == env.optimal_q[h][0].argmax()
-
-
 def test_rules_behave_like_those_of_float64():
     rule, same, other = ExactGreedy([[Fraction(1, 3), 2]]), ExactGreedy([[Fraction(2, 6), 2.0]]), ExactGreedy([[0, 2]])
     assert rule == same and hash(rule) == hash(same) and rule.digest == same.digest
@@ -312,16 +299,17 @@ def test_other_samplers_refuse_exact_rules():
     env = combination_lock(2, 2, rng=0)
     policy = Policy([ExactGreedy(np.eye(2).tolist())] * 2)
     request = {"levels": (1,), "stream": Stream(0)}
-    for make in (FlowSampler, ExactSampler):
-        with pytest.raises(TypeError, match=r"level 0 is an ExactGreedy rule; only ExactSampler\(env, arithmetic"):
-            make(env).collect(policy, 3, **request)
-    with pytest.raises(TypeError, match=r"^policy: expected a rule that compiled code can follow at level 0"):
-        RolloutSampler(env).collect(policy, 3, **request)
-    with pytest.raises(TypeError, match=r"^policy: expected a rule that compiled code can follow at level 0"):
-        RolloutSampler(env).evaluate(policy, 3, stream=Stream(0))
-    wide = Policy([ExactGreedy(np.eye(3).tolist())] * 2)
-    with pytest.raises(ValueError, match=r"^policy: expected theta of shape \(2, 2\) at level 0"):
-        ExactSampler(env, "rational").collect(wide, 3, **request)
+    words = r"level 0 is an ExactGreedy rule; only ExactSampler\(env, arithmetic"
+    rolled, wide = RolloutSampler(env), Policy([ExactGreedy(np.eye(3).tolist())] * 2)
+    follow = r"^policy: expected a rule that compiled code can follow at level 0"
+    shape, collect = r"^policy: expected theta of shape \(2, 2\) at level 0", ExactSampler(env, "rational").collect
+    refused([
+        (lambda: FlowSampler(env).collect(policy, 3, **request), TypeError, words),
+        (lambda: ExactSampler(env).collect(policy, 3, **request), TypeError, words),
+        (lambda: rolled.collect(policy, 3, **request), TypeError, follow),
+        (lambda: rolled.evaluate(policy, 3, stream=Stream(0)), TypeError, follow),
+        (lambda: collect(wide, 3, **request), ValueError, shape),
+    ])  # fmt: skip
 
 
 # Results
@@ -372,29 +360,25 @@ def test_arithmetics_by_name():
     assert as_arithmetic("float64") is FLOAT64 is ExactSampler(env).arithmetic
     assert as_arithmetic("rational").name == "rational" and as_arithmetic(np.int64(50)) == Extended(50) != Extended(60)
     assert hash(Extended(50)) == hash(Extended(50)) and repr(Extended(50)) == "Extended(50)"
-    for wrong in ("mpmath", "200"):
-        with pytest.raises(ValueError, match=r"^arithmetic: expected 'float64', 'rational' or a number of digits"):
-            ExactSampler(env, wrong)
-    for wrong in (50.0, True, None):
-        with pytest.raises(TypeError, match=r"^arithmetic: expected 'float64'"):
-            ExactSampler(env, wrong)
-    with pytest.raises(ValueError, match=r"^arithmetic: expected at least 20 digits, got 10"):
-        ExactSampler(env, 10)
+    names = r"^arithmetic: expected 'float64', 'rational' or a number of digits"
+    refuses([
+        *((ValueError, names, ExactSampler, env, wrong) for wrong in ("mpmath", "200")),
+        *((TypeError, r"^arithmetic: expected 'float64'", ExactSampler, env, wrong) for wrong in (50.0, True, None)),
+        (ValueError, r"^arithmetic: expected at least 20 digits, got 10", ExactSampler, env, 10),
+    ])  # fmt: skip
 
 
 def test_too_few_digits_are_refused(tmp_path):
     env = combination_lock(2, 2, rng=0)
-    with pytest.raises(ValueError, match=r"^arithmetic: expected at least 56 digits for eps_r = 1e-36, .* got 40"):
-        dmq.DMQ(ExactSampler(env, 40), eps_r=1e-36).learn()
-    with pytest.raises(ValueError, match=r"^journal: expected none in extended precision"):
-        dmq.DMQ(ExactSampler(env, 40)).learn(journal=tmp_path / "j")
-    with pytest.raises(ValueError, match=r"^n_samples: expected an integer < 2\^63, got 9.*; ExactSampler\(env, "):
-        dmq.DMQ(ExactSampler(env), n_samples=2**63)
-    with pytest.raises(ValueError, match=r"^n_samples: expected an integer >= 1, got 0"):
-        dmq.DMQ(ExactSampler(env, 40), n_samples=0)
-    given = Policy([ExactGreedy(np.eye(3).tolist())] * 2)
-    with pytest.raises(ValueError, match=r"^initial: expected theta of shape \(2, 2\)"):
-        dmq.DMQ(ExactSampler(env, 40), initial=given)
+    exact, given = ExactSampler(env, 40), Policy([ExactGreedy(np.eye(3).tolist())] * 2)
+    large = r"^n_samples: expected an integer < 2\^63, got 9.*; ExactSampler\(env, "
+    refused([
+        (lambda: dmq.DMQ(exact, eps_r=1e-36), ValueError, r"^arithmetic: expected at least 56 digits for eps_r = "),
+        (lambda: dmq.DMQ(exact).learn(journal=tmp_path / "j"), ValueError, r"^journal: expected none in extended prec"),
+        (lambda: dmq.DMQ(ExactSampler(env), n_samples=2**63), ValueError, large),
+        (lambda: dmq.DMQ(exact, n_samples=0), ValueError, r"^n_samples: expected an integer >= 1, got 0"),
+        (lambda: dmq.DMQ(exact, initial=given), ValueError, r"^initial: expected theta of shape \(2, 2\)"),
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize("variant", ["paper", "sound", "frugal"])
@@ -448,8 +432,6 @@ def test_copies_and_workers_answer_the_same():
     for other in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
         assert other.arithmetic == sampler.arithmetic and dmq.DMQ(other, rng=0).learn().policy == expected.policy
     assert dmq.DMQ(sampler, rng=0).learn(workers=2).policy == expected.policy
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(2) as pool:
         assert dmq.DMQ(ParallelSampler(sampler, pool), rng=0).learn().policy == expected.policy
 
