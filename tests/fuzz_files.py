@@ -312,9 +312,7 @@ SWEEP = {
 USUAL = """
     UPDATE runs SET status = 'failed', error = 'ValueError: no', value = NULL,
         details = '{"traceback": "Traceback\\n  line"}' WHERE seed = 1 AND algorithm = 'ucb-q';
-    UPDATE sweeps SET id = 'one';
-    INSERT INTO running SELECT min(cell), 7, 'one' FROM runs;
-    UPDATE sweeps SET shard = '0/2', host = 'elsewhere', pid = 77, seen = 'then';
+    UPDATE shards SET shard = '0/2';
     UPDATE specs SET began = 'then';
     UPDATE runs SET seconds = 0.25, timings = '{}', host = 'here', ended = 'then';
     CREATE TEMP TABLE sorted AS SELECT * FROM runs ORDER BY cell, seed;
@@ -361,7 +359,7 @@ CHANGES = (
 
 def break_store(rng: Generator, connection: sqlite3.Connection) -> None:
     """Change one thing in a store."""
-    table = pick(rng, ("runs", "runs", "runs", "specs", "sweeps", "running"))
+    table = pick(rng, ("runs", "runs", "runs", "specs", "shards"))
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
     if not columns:  # it was dropped
         return
@@ -410,7 +408,7 @@ def load_store(rng: Generator) -> None:
         rows, found = experiments.load(directory), experiments.status(directory)
         store.load_specs(directory)
     with only():
-        assert sum(found.counts[state] for state in ("done", "failed", "running", "waiting")) == found.counts["runs"]
+        assert sum(found.counts[state] for state in ("done", "failed", "waiting")) == found.counts["runs"]
         to_json(status_dict(found)), status_table(found), rows._repr_html_()
         for curves in (False, True):
             assert len({len(column) for column in rows.columns(curves=curves).values()}) <= 1

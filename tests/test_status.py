@@ -7,7 +7,7 @@ import re
 import sqlite3
 
 import pytest
-from sweeping import SPEC, one, start, wait_until, write
+from sweeping import SPEC, one, write
 
 from dmq_fast import experiments
 from dmq_fast.experiments.sweeps import store
@@ -19,35 +19,23 @@ def failing(**more):
     return data | {"name": "mine"} | more
 
 
-def sleeping(tmp_path):
-    begun = tmp_path / "begun"
-    begun.mkdir()
-    text = (
-        f'seeds = 6\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
-        f'directory = "{begun}"\nseconds = 600.0\n'
-    )
-    return write(tmp_path, text), begun
-
-
 def altered(directory, statement):
     with contextlib.closing(sqlite3.connect(directory / store.FILE)) as connection, connection:
         connection.execute(statement)
 
 
 def test_every_run_is_counted_once(tmp_path):
-    assert experiments.status(tmp_path, failing()).counts == {
-        "runs": 8, "done": 0, "failed": 0, "running": 0, "waiting": 8,
-    }  # fmt: skip
+    assert experiments.status(tmp_path, failing()).counts == {"runs": 8, "done": 0, "failed": 0, "waiting": 8}
     assert list(tmp_path.iterdir()) == []
     experiments.sweep(failing(seeds=2), tmp_path, workers=0)
     found = experiments.status(tmp_path, failing())
-    assert found.counts == {"runs": 8, "done": 2, "failed": 2, "running": 0, "waiting": 4}
+    assert found.counts == {"runs": 8, "done": 2, "failed": 2, "waiting": 4}
     assert [cell.environment_parameters["horizon"] for cell in found.cells] == [3, 4]
     for cell in found.cells:
-        assert (cell.done, cell.failed, cell.running, cell.waiting) == (1, 1, 0, 2)
+        assert (cell.done, cell.failed, cell.waiting) == (1, 1, 2)
     assert [(row["seed"], row["status"]) for row in found.failures] == [(1, "failed")] * 2
     # The directory has seen the first seeds only.
-    assert experiments.status(tmp_path).counts == {"runs": 4, "done": 2, "failed": 2, "running": 0, "waiting": 0}
+    assert experiments.status(tmp_path).counts == {"runs": 4, "done": 2, "failed": 2, "waiting": 0}
     with pytest.raises(FileNotFoundError, match="holds no sweep"):
         experiments.status(tmp_path / "none")
     with pytest.raises(ValueError, match="shard: expected with a specification only"):
@@ -63,48 +51,16 @@ def test_a_directory_of_a_shard_waits_for_no_other_runs_until_it_is_merged(tmp_p
         assert counts["waiting"] == 1 and counts["runs"] == [3, 2][i]
         assert experiments.status(part, one(n_samples=20, seeds=5), shard=(i, 2)).counts == counts
     experiments.merge(parts[0], parts[1:])
-    assert experiments.status(parts[0]).counts == {"runs": 5, "done": 3, "failed": 0, "running": 0, "waiting": 2}
-
-
-def test_what_runs_is_seen_while_it_runs_and_not_after_a_kill(tmp_path, run):
-    path, begun = sleeping(tmp_path)
-    out = tmp_path / "out"
-    with contextlib.ExitStack() as stack:
-        process = stack.enter_context(start(path, "--out", out, "--workers", 2))
-        stack.callback(process.kill)
-        wait_until(lambda: len(list(begun.iterdir())) == 2)
-        found = json.loads(run("status", out, "--json")[1])
-        # Each worker has a run, and another one that is next.
-        assert [found[name] for name in ("runs", "done", "failed", "running", "waiting")] == [6, 0, 0, 4, 2]
-        (work,) = found["working"]
-        assert work["pid"] == process.pid and len(work["running"]) == 4
-        assert f", process {process.pid}, was at work at 20" in run("status", out)[1]
-        process.kill()
-        process.communicate()
-    assert experiments.status(out).counts == {"runs": 6, "done": 0, "failed": 0, "running": 0, "waiting": 6}
-    altered(out, "UPDATE sweeps SET host = 'elsewhere'")
-    assert experiments.status(out).counts["running"] == 4
-
-
-def test_a_sweep_that_ends_leaves_nothing_running(tmp_path):
-    def stop(progress):
-        if progress.done:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        experiments.sweep(one(n_samples=20), tmp_path, workers=0, progress=stop)
-    found = experiments.status(tmp_path)
-    assert found.working == () and found.counts["waiting"] == 2
+    assert experiments.status(parts[0]).counts == {"runs": 5, "done": 3, "failed": 0, "waiting": 2}
 
 
 def test_a_store_of_before_and_a_specification_that_cannot_be_read(tmp_path, monkeypatch):
     experiments.sweep(failing(seeds=2), tmp_path, workers=0)
-    for name in ("sweeps", "running"):
-        altered(tmp_path, f"DROP TABLE {name}")
+    altered(tmp_path, "DROP TABLE shards")
     assert experiments.status(tmp_path).counts["runs"] == 4
     altered(tmp_path, "UPDATE specs SET text = replace(text, 'obstinate:failing', 'no_such_module:failing')")
     found = experiments.status(tmp_path)
-    assert found.counts == {"runs": 4, "done": 2, "failed": 2, "running": 0, "waiting": 0}
+    assert found.counts == {"runs": 4, "done": 2, "failed": 2, "waiting": 0}
     assert re.search("of the 4 runs of mine only those that are stored are counted: .*no_such_module", found.notes[0])
     assert [cell.environment_parameters for cell in found.cells] == [
         row["environment_parameters"] for row in experiments.load(tmp_path) if row["seed"] == 0
@@ -118,11 +74,11 @@ def test_the_command_lists_cells_and_failures(tmp_path, run):
     code, out, err = run("status", tmp_path)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].split() == "environment horizon algorithm runs done running failed waiting".split()
+    assert lines[0].split() == "environment horizon algorithm runs done failed waiting".split()
     assert [line.split() for line in lines[1:3]] == [
-        ["chain", horizon, "obstinate:failing", "4", "2", "0", "2", "0"] for horizon in "34"
+        ["chain", horizon, "obstinate:failing", "4", "2", "2", "0"] for horizon in "34"
     ]
-    assert lines[4] == "mine: 8 runs, 4 done, 0 running, 4 failed, 0 waiting"
+    assert lines[4] == "mine: 8 runs, 4 done, 4 failed, 0 waiting"
     at = lines.index("4 x ZeroDivisionError: of the user's making")
     assert lines[at + 1 : at + 3] == [f"    chain horizon={horizon}, obstinate:failing: seeds 1, 3" for horizon in "34"]
     assert lines[at + 3] == "        Traceback (most recent call last):"
@@ -149,7 +105,7 @@ def test_a_dry_run_does_nothing(tmp_path, run):
     path, out = write(tmp_path, SPEC), tmp_path / "out"
     code, stdout, _ = run("sweep", path, "--out", out, "--dry-run")
     assert code == 0 and not out.exists()
-    assert "small: 36 runs, 0 done, 0 running, 0 failed, 36 waiting" in stdout
+    assert "small: 36 runs, 0 done, 0 failed, 36 waiting" in stdout
     assert len(stdout.splitlines()) == 12 + 3
     assert "18 runs" in run("sweep", path, "--out", out, "--dry-run", "--shard", "0/2")[1]
     experiments.sweep(path, out, shard=(0, 3), workers=0)

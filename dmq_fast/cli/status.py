@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["status", "status_dict", "status_table"]
 
-STATES = ("done", "running", "failed", "waiting")
-
 
 def status(arguments: Sequence[str]) -> int:
     """Run ``dmq-fast status DIR``."""
     parser = command_parser(
         "status",
-        description="List the cells of the sweep in DIR, and how many of their runs are done, running (sent to a "
-        "worker), failed and waiting; then the failures with seeds and tracebacks. A sweep may be writing to DIR.",
+        description="List the cells of the sweep in DIR, and how many of their runs are done, failed and "
+        "waiting; then the failures with seeds and tracebacks. A sweep may be writing to DIR.",
         epilog=SHORT_EXIT_CODES,
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="directory of a sweep")
@@ -52,7 +50,6 @@ def status_dict(found: Status) -> dict[str, Any]:
         **found.counts,
         "cells": [cell._asdict() for cell in found.cells],
         "failures": [failure_dict(row) for row in found.failures],
-        "working": [work._asdict() for work in found.working],
         "notes": list(found.notes),
     }
 
@@ -60,6 +57,7 @@ def status_dict(found: Status) -> dict[str, Any]:
 def status_table(found: Status) -> str:
     """Return a status as a table."""
     from dmq_fast.experiments.report.tables import columns_of, failure_lines, table_lines
+    from dmq_fast.experiments.status import STATES
 
     cells = [cell._asdict() | {"runs": sum(getattr(cell, state) for state in STATES)} for cell in found.cells]
     counts = found.counts
@@ -68,7 +66,6 @@ def status_table(found: Status) -> str:
         "",
         f"{', '.join(found.names) or found.directory}: {number_of(counts['runs'], 'run')}, "
         + ", ".join(f"{counts[state]:,} {state}" for state in STATES),
-        *(f"a sweep on {work.host}, process {work.pid}, was at work at {work.seen}" for work in found.working),
         *(f"note: {note}" for note in found.notes),
         *failure_lines(found.failures, cells),
     ]

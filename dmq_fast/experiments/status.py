@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,15 +13,18 @@ from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.experiments.sweeps.spec import BUDGETS, Cell, Spec, SpecError, check_shard, read, reread
-from dmq_fast.experiments.sweeps.store import FILE, State, Work, load_state
+from dmq_fast.experiments.sweeps.store import FILE, State, load_state
 
-__all__ = ["CellStatus", "Status", "status"]
+__all__ = ["STATES", "CellStatus", "Status", "status"]
+
+STATES = ("done", "failed", "waiting")
+"""What has become of a run."""
 
 
 class CellStatus(NamedTuple):
-    """One cell: its parameters as specified, and how many of its runs are done, failed, running and waiting.
+    """One cell: its parameters as specified, and how many of its runs are done (without a failure), failed and waiting.
 
-    A run is "done" if it ended without a failure, and "running" if it was sent to a worker, which does it now or next.
+    Runs that a worker is doing are among those that wait.
     """
 
     cell: str
@@ -32,7 +34,6 @@ class CellStatus(NamedTuple):
     algorithm_parameters: dict[str, Any]
     done: int
     failed: int
-    running: int
     waiting: int
 
 
@@ -48,9 +49,6 @@ class Status:
     cells : tuple of CellStatus
     failures : tuple of dict
         The rows of the runs that failed, as `load` returns them.
-    working : tuple of Work
-        Sweeps under way: ``host``, ``pid``, ``seen`` (when it last sent or stored a run, UTC) and ``running``, a list
-        of (cell, seed). Whether a sweep on another machine was killed is not known here.
     notes : tuple of str
         What could not be found out.
     """
@@ -59,14 +57,12 @@ class Status:
     names: tuple[str, ...]
     cells: tuple[CellStatus, ...]
     failures: tuple[dict[str, Any], ...]
-    working: tuple[Work, ...]
     notes: tuple[str, ...]
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of runs: "runs" in all, "done", "failed", "running" and "waiting"."""
-        states = ("done", "failed", "running", "waiting")
-        counts = {state: sum(getattr(cell, state) for cell in self.cells) for state in states}
+        """Numbers of runs: "runs" in all, "done", "failed" and "waiting"."""
+        counts = {state: sum(getattr(cell, state) for cell in self.cells) for state in STATES}
         return {"runs": sum(counts.values()), **counts}
 
 
@@ -104,14 +100,14 @@ def status(
     ...     "algorithms": [{"name": "dmq"}],
     ... }
     >>> experiments.status("not yet", spec, shard=(0, 2)).counts
-    {'runs': 4, 'done': 0, 'failed': 0, 'running': 0, 'waiting': 4}
+    {'runs': 4, 'done': 0, 'failed': 0, 'waiting': 4}
     """
     directory, shard = Path(directory), check_shard(shard)
     if shard is not None and spec is None:
         raise ValueError("shard: expected with a specification only")
     known = None if spec is None else read(spec)
     if known is not None and not (directory / FILE).exists():
-        state = State([], {}, {}, [], set(), [])
+        state = State([], {}, {}, [], set())
     else:
         state = load_state(directory)
     cells: dict[str, Cell | None] = {}
@@ -129,20 +125,15 @@ def status(
         for key in state.statuses:
             cells.setdefault(key[0], None)
             wanted[key] = None
-    working = tuple(work for work in state.working if lives(work))
-    running = {key for work in working for key in work.running}
     counts: dict[str, Counter[str]] = {cell: Counter() for cell in cells}
     for key in wanted:
-        if (ended := state.statuses.get(key)) is not None:
-            counts[key[0]]["failed" if ended in FAILURES else "done"] += 1
-        else:
-            counts[key[0]]["running" if key in running else "waiting"] += 1
+        ended = state.statuses.get(key)
+        counts[key[0]]["waiting" if ended is None else "failed" if ended in FAILURES else "done"] += 1
     return Status(
         directory,
         tuple(dict.fromkeys([known.name] if known is not None else [name for name, _, _ in state.specs])),
         tuple(cell_status(id, cell, state, counts[id]) for id, cell in cells.items()),
         tuple(row for row in state.failures if (row["cell"], row["seed"]) in wanted),
-        working,
         tuple(notes),
     )
 
@@ -176,18 +167,5 @@ def cell_status(id: str, cell: Cell | None, state: State, counts: Counter[str]) 
         budgets = {name: value for name in BUDGETS if (value := getattr(cell.budget, name)) is not None}
         environment, algorithm = cell.environment_parameters | seed, cell.algorithm_parameters | budgets
         names = cell.environment, cell.algorithm
-    numbers = (counts[state] for state in ("done", "failed", "running", "waiting"))
+    numbers = (counts[state] for state in STATES)
     return CellStatus(id, names[0], environment, names[1], algorithm, *numbers)
-
-
-def lives(work: Work) -> bool:
-    """Return whether the process of a sweep may still run; True on another machine, where it cannot be checked."""
-    if work.host != socket.gethostname():
-        return True
-    try:
-        os.kill(work.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it runs, as another user
-        return True
-    return True

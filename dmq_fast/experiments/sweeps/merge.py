@@ -108,7 +108,7 @@ def merge(
                     found.take(source, place)
             if found.conflicts:
                 raise MergeError(found.message())
-            store.connection.execute("UPDATE sweeps SET shard = ''")  # what it lacks is missing now
+            store.connection.execute("DELETE FROM shards")  # what it lacks is missing now
         (runs,) = store.connection.execute("SELECT count(*) FROM runs").fetchone()
     return Merged(out, runs, found.added, found.replaced)
 

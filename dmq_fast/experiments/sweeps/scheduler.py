@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
 import random
-import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -26,7 +24,7 @@ from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, overdue_row, prepare
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
-from dmq_fast.experiments.sweeps.store import Store, WriteError
+from dmq_fast.experiments.sweeps.store import Store
 from dmq_fast.samplers.parallel import check_executor, made, workers_of
 
 __all__ = ["Summary", "SweepProgress", "sweep"]
@@ -193,8 +191,6 @@ def sweep(
             finally:
                 if callable(executor):
                     pool.shutdown(cancel_futures=True)
-                with contextlib.suppress(WriteError, sqlite3.Error):  # which the sweep itself reports
-                    store.rest()
         job.report()
         known = store.statuses()
         statuses = Counter(known[cell.id, seed] for cell, seed in runs)
@@ -270,7 +266,6 @@ class Sweep:
 
     def submit(self, executor: Executor, batch: list[SweepRun]) -> None:
         """Submit one task."""
-        self.store.begin((run.cell.id, run.seed) for run in batch)
         self.flying[executor.submit(do_runs, batch, __version__)] = batch
 
     def wait(self, executor: Executor) -> None:

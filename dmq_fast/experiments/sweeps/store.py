@@ -13,8 +13,6 @@ import datetime
 import itertools
 import os
 import re
-import secrets
-import socket
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -70,14 +68,9 @@ CREATE TABLE IF NOT EXISTS specs (text TEXT PRIMARY KEY, name TEXT NOT NULL, run
     began TEXT NOT NULL);
 """
 
-# What sweeps are doing, for `load_state`. A sweep that was killed leaves its rows here. These tables are made when a
-# sweep opens the store, and are not part of the file format; other versions may ignore them.
-WORK = """
-CREATE TABLE IF NOT EXISTS sweeps (id TEXT PRIMARY KEY, text TEXT NOT NULL, shard TEXT NOT NULL, host TEXT NOT NULL,
-    pid INTEGER NOT NULL, seen TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS running (cell TEXT NOT NULL, seed INTEGER NOT NULL, sweep TEXT NOT NULL,
-    PRIMARY KEY (cell, seed, sweep));
-"""
+# The parts "i/n" of specifications, or "" for the whole, that sweeps into this store have worked on. This table is made
+# when a sweep opens the store, and is not part of the file format; other versions may ignore it.
+SHARDS = "CREATE TABLE IF NOT EXISTS shards (text TEXT NOT NULL, shard TEXT NOT NULL, PRIMARY KEY (text, shard));"
 
 # Seconds to wait while another sweep is writing.
 PATIENCE = 60.0
@@ -114,7 +107,6 @@ class Store:
             raise IsADirectoryError(f"out: {path} is a directory")
         if not os.access(path if path.exists() else directory, os.W_OK):
             raise PermissionError(f"{path} is not writable")
-        self.id = secrets.token_hex(8)
         self._unsynced = 0.0  # seconds of the runs that were stored since the last fsync
         with naming(path):
             if not path.exists():
@@ -123,7 +115,7 @@ class Store:
         try:
             with naming(path):
                 check(self.connection, path)
-                self.connection.executescript(f"BEGIN IMMEDIATE; {WORK} COMMIT;")
+                self.connection.executescript(f"BEGIN IMMEDIATE; {SHARDS} COMMIT;")
         except BaseException:
             self.connection.close()
             raise
@@ -149,13 +141,13 @@ class Store:
             raise WriteError(f"{self.path}: could not be written: {error}") from error
 
     def note(self, spec: Spec, shard: tuple[int, int] | None = None) -> None:
-        """Store the text of a specification, and that this process does the runs of its shard."""
-        work = self.id, spec.text, "" if shard is None else f"{shard[0]}/{shard[1]}", socket.gethostname(), os.getpid()
+        """Store the text of a specification, and that the runs of its shard are done here."""
+        part = "" if shard is None else f"{shard[0]}/{shard[1]}"
         with self.writing():
             self.connection.execute(
                 "INSERT OR IGNORE INTO specs VALUES (?, ?, ?, ?)", (spec.text, spec.name, spec.n_runs, now())
             )
-            self.connection.execute("INSERT INTO sweeps VALUES (?, ?, ?, ?, ?, ?)", (*work, now()))
+            self.connection.execute("INSERT OR IGNORE INTO shards VALUES (?, ?)", (spec.text, part))
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
         """Store rows; a row that is stored already stays as it is.
@@ -169,25 +161,8 @@ class Store:
         values = [tuple(stored(name, row[name]) for name in COLUMNS) for row in rows]
         with self.writing(synced=synced):
             self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
-            self._seen()
         if synced:
             self._unsynced = 0.0
-
-    def begin(self, keys: Iterable[tuple[str, int]]) -> None:
-        """Note that runs, given as pairs of cell and seed, were sent to a worker."""
-        with self.writing(synced=False):
-            running = ((cell, seed, self.id) for cell, seed in keys)
-            self.connection.executemany("INSERT OR IGNORE INTO running VALUES (?, ?, ?)", running)
-            self._seen()
-
-    def rest(self) -> None:
-        """Note that this sweep does nothing any more."""
-        with self.writing():
-            self.connection.execute("DELETE FROM running WHERE sweep = ?", (self.id,))
-            self._seen()
-
-    def _seen(self) -> None:
-        self.connection.execute("UPDATE sweeps SET seen = ? WHERE id = ?", (now(), self.id))
 
     def forget_failures(self, runs: Iterable[tuple[Cell, int]]) -> None:
         """Delete those of some runs that failed."""
@@ -303,8 +278,6 @@ class State(NamedTuple):
         The rows of the runs that failed.
     shards : set of (str, str)
         Text of a specification and shard "i/n", or "" for the whole, that sweeps have worked on.
-    working : list of Work
-        Sweeps that have sent runs to workers and have not ended, some of which may have been killed.
     """
 
     specs: list[tuple[str, str, int]]
@@ -312,16 +285,6 @@ class State(NamedTuple):
     examples: dict[str, dict[str, Any]]
     failures: list[dict[str, Any]]
     shards: set[tuple[str, str]]
-    working: list[Work]
-
-
-class Work(NamedTuple):
-    """A sweep under way: its process, when it last stored something (UTC), and the runs it has sent to workers."""
-
-    host: str
-    pid: int
-    seen: str
-    running: list[tuple[str, int]]
 
 
 def load_state(directory: str | os.PathLike[str]) -> State:
@@ -336,20 +299,12 @@ def load_state(directory: str | os.PathLike[str]) -> State:
         examples = {row["cell"]: row for row in rows(connection, "GROUP BY cell")}
         failures = rows(connection, f"WHERE {failing} ORDER BY cell, seed", *FAILURES)
         shards: set[tuple[str, str]] = set()
-        working = []
-        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'running'").fetchone()[0]:
-            shards = set(entries(connection, "SELECT DISTINCT text, shard FROM sweeps", str, str))
-            for _, shard in shards:
-                if shard and not is_shard(shard):
-                    raise ValueError(f"shard: expected a text such as '0/3', got {shard!r}")
-            sweeps = entries(connection, "SELECT id, host, pid, seen FROM sweeps ORDER BY seen", str, str, int, str)
-            for sweep, host, pid, last in sweeps:
-                if not 0 < pid < 2**31:
-                    raise ValueError(f"pid: expected the number of a process, got {pid}")
-                sent = entries(connection, "SELECT cell, seed FROM running WHERE sweep = ?", str, int, given=(sweep,))
-                if sent:
-                    working.append(Work(host, pid, last, sent))
-    return State(seen, statuses, examples, failures, shards, working)
+        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'shards'").fetchone()[0]:
+            shards = set(entries(connection, "SELECT text, shard FROM shards", str, str))
+        for _, shard in shards:
+            if shard and not is_shard(shard):
+                raise ValueError(f"shard: expected a text such as '0/3', got {shard!r}")
+    return State(seen, statuses, examples, failures, shards)
 
 
 def is_shard(text: str) -> bool:
@@ -369,9 +324,9 @@ def specs(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
     return entries(connection, "SELECT name, text, runs FROM specs ORDER BY began", str, str, int)
 
 
-def entries(connection: sqlite3.Connection, query: str, *kinds: type, given: Sequence[Any] = ()) -> list[Any]:
+def entries(connection: sqlite3.Connection, query: str, *kinds: type) -> list[Any]:
     """Return the rows that a query finds; ValueError unless their entries are of these types."""
-    found = connection.execute(query, given).fetchall()
+    found = connection.execute(query).fetchall()
     for row in found:
         check_form("entry", list(row), list(kinds))
     return found
