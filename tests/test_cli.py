@@ -281,7 +281,7 @@ def test_a_broken_summary_is_written_again_and_refused_by_a_report(run, tmp_path
     for wrong in ([], {}, {**good, "counts": {}}, {**good, "value": "0.7"}, {**good, "parameters": {"ratio": "2"}}):
         path.write_text(json.dumps(wrong | {"status": "finished"} if isinstance(wrong, dict) else wrong))
         code, out, err = run("report", tmp_path, "--epsilon", 0.1)
-        assert (code, out) == (2, "") and f"{path}: not the summary of a run (summary" in err
+        assert (code, out) == (2, "") and f"{path}: not the summary of a run (" in err
         code, out, err = run("resume", tmp_path, "--json")
         assert code == 0 and json.loads(out)["counts"] == good["counts"]
         assert json.loads(path.read_text())["counts"] == good["counts"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.files import make_directory, replacing, sync_directory, writable
-from dmq_fast._support.json_text import Form, check_form, from_json, plain, to_json
+from dmq_fast._support.json_text import check_form, from_json, plain, to_json
 
 if TYPE_CHECKING:
     from dmq_fast.results.result import Result
@@ -20,7 +19,6 @@ __all__ = [
     "JOURNAL",
     "OUTPUTS",
     "Output",
-    "a_summary",
     "check_writable",
     "claim_directory",
     "claim_file",
@@ -37,22 +35,6 @@ OUTPUTS = ("result.npz", "run.json")
 COMMAND, JOURNAL = "command.json", "journal"
 FILES = (*OUTPUTS, JOURNAL, COMMAND)
 """All that the directory of a run holds."""
-
-
-SUMMARY: dict[str, Form] = {
-    **dict.fromkeys(("environment", "sampler"), str),
-    **dict.fromkeys(("horizon", "n_actions", "dimension", "seed", "n_trajectories"), int),
-    **dict.fromkeys(("value", "value_standard_error", "optimal_value", "original_value"), int | float | None),
-    "value_trajectories": int | None,
-    "environment_parameters": dict,
-    "parameters": {...: float},
-}
-COVERS: dict[str, Form] = {
-    "cover_sizes": [int],
-    "sure_cover_bound": int | None,
-    "printed_cover_bound": int | float | None,
-}
-"""The entries that commands read from the summary of a run, besides those in the header of its result."""
 
 
 class Output(NamedTuple):
@@ -167,30 +149,19 @@ def finished(directory: Path) -> dict[str, Any] | None:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """Return the summary of a run; ValueError if the file is none."""
-    from dmq_fast.results.saved import FORMS, renamed
+    """Return the summary of a run; ValueError if the file is none: if its lines cannot be told."""
+    from dmq_fast.cli.summary import summary_table
+    from dmq_fast.results.saved import renamed
 
     try:
         summary: dict[str, Any] = from_json(path.read_bytes())
-        check_form("summary", summary, dict)
-        shared = FORMS["self-stopping"] if "stopping" in summary else FORMS["dmq"] | COVERS
-        # Those of older versions have no function class.
-        form = {name: one for name, one in shared.items() if name not in ("function_class", "key")}
-        check_form("summary", summary, form | SUMMARY)
+        check_form("summary", summary, {"status": str, "n_trajectories": int, "counts": {"trajectories": {...: int}}})
         if "stopping" in summary:
             summary["stopping"] = renamed(summary["stopping"])
-    except ValueError as error:
-        raise ValueError(f"{path}: not the summary of a run ({error})") from error
-    return summary
-
-
-@contextlib.contextmanager
-def a_summary(path: Path) -> Iterator[None]:
-    """Turn errors at entries of the summary of a run that are missing or wrong into ValueError."""
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError) as error:
+        summary_table(summary)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not the summary of a run ({type(error).__name__}: {error})") from error
+    return summary
 
 
 def save(result: Result, summary: dict[str, Any], directory: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, check_figure_options, figures
-from dmq_fast.cli.files import OUTPUTS, Output, a_summary, claim_file, read_command, read_summary, write_text
+from dmq_fast.cli.files import OUTPUTS, Output, claim_file, read_command, read_summary, write_text
 from dmq_fast.cli.options import command_parser, reader
 from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
@@ -166,7 +166,6 @@ class SavedRun(NamedTuple):
 
     result: DMQResult | SelfStoppingResult
     summary: dict[str, Any]
-    summary_path: Path
     command: list[str]
     mdp: FiniteMDP | None
     notes: list[str]
@@ -177,10 +176,9 @@ class SavedRun(NamedTuple):
 
         if self.mdp is None and epsilon is not None:
             raise ValueError("epsilon: expected where errors are known exactly; " + "; ".join(self.notes))
-        with a_summary(self.summary_path):
-            return run_report(
-                self.result, self.summary, command=self.command, mdp=self.mdp, epsilon=epsilon, notes=self.notes
-            )
+        return run_report(
+            self.result, self.summary, command=self.command, mdp=self.mdp, epsilon=epsilon, notes=self.notes
+        )
 
     def pictures(self, *, width: float, **looks: Any) -> Iterator[Picture]:
         """Yield the pictures of the page; ValueError if they are to look like those of a sweep."""
@@ -215,10 +213,9 @@ def run_of(directory: Path) -> SavedRun:
         raise ValueError(f"{npz}: expected the result of a run, got a {type(result).__name__}")
     summary = read_summary(text)
     verb, name, arguments = read_command(directory)
-    with a_summary(text):
-        mdp, notes = remade_tables(verb, name, arguments, result, summary)
+    mdp, notes = remade_tables(verb, name, arguments, result, summary)
     command = ["dmq-fast", verb, *([] if name is None else [name]), *arguments]
-    return SavedRun(result, summary, text, command, mdp, notes)
+    return SavedRun(result, summary, command, mdp, notes)
 
 
 def remade_tables(

@@ -13,8 +13,6 @@ from dmq_fast._support.names import suggestion
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
-    OUTPUTS,
-    a_summary,
     check_writable,
     claim_directory,
     finished,
@@ -165,15 +163,12 @@ def resume(arguments: Sequence[str]) -> int:
             changes = {name: value for name, value in given.items() if value is not None and name != "directory"}
             job = prepare(command, read_options(*noted, changes | {"out": directory}))
             check_writable(directory)
-        else:
-            with a_summary(directory / OUTPUTS[1]):
-                text = to_json(summary) if given["json"] else summary_table(summary)
     except (ValueError, TypeError, ImportError, OSError) as error:
         return usage_error(f"{command}: {with_flags(told(error), options_of(given))}")
     if summary is None:
         return finish(job)
     say(f"dmq-fast {command}: this run has come to its end")
-    return show(command, text, FINISHED)
+    return show(command, to_json(summary) if given["json"] else summary_table(summary), FINISHED)
 
 
 def read_options(command: str, name: str | None, arguments: Sequence[str], changes: dict[str, Any]) -> Given:
