@@ -173,7 +173,7 @@ def result_file(rng: Generator) -> bytes:
 def use_result(result: dmq.Result) -> None:
     """Look at all that a result offers, and save it again."""
     assert isinstance(result.n_trajectories, int)
-    repr(result), result._repr_html_()
+    repr(result)
     if isinstance(result, dmq.DMQResult):
         assert len(result.cover_sizes) == result.policy.horizon
         assert all(call.member < max(result.cover_sizes) for call in result.history)
@@ -409,7 +409,7 @@ def load_store(rng: Generator) -> None:
         store.load_specs(directory)
     with only():
         assert sum(found.counts[state] for state in ("done", "failed", "waiting")) == found.counts["runs"]
-        to_json(status_dict(found)), status_table(found), rows._repr_html_()
+        to_json(status_dict(found)), status_table(found), repr(rows)
         for curves in (False, True):
             assert len({len(column) for column in rows.columns(curves=curves).values()}) <= 1
         for cell in rows.cells:
@@ -548,7 +548,7 @@ def finite_mdp(rng: Generator) -> None:
         env = FiniteMDP(**given)
     with only():
         assert 0.0 <= env.optimal_value <= 1.0 + 1e-6
-        env.gap, env.fingerprint(), repr(env), env._repr_html_()
+        env.gap, env.fingerprint(), repr(env)
         uniform = dmq.Policy.uniform(env.horizon)
         assert env.value(uniform) <= env.optimal_value + 1e-9
         RolloutSampler(env).collect(uniform, 3, stream=dmq.Stream(0), levels=list(range(env.horizon)))

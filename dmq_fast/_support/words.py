@@ -1,11 +1,11 @@
-"""Numbers of things and lists of numbers in words, for messages."""
+"""Numbers of things, lists of numbers and tables as text."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 
-__all__ = ["level_names", "number_of", "ranges"]
+__all__ = ["level_names", "number_of", "ranges", "table_lines"]
 
 
 def number_of(n: int, thing: str) -> str:
@@ -38,3 +38,17 @@ def ranges(numbers: Sequence[int]) -> str:
         run = [number for _, number in group]
         parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
     return ", ".join(parts)
+
+
+def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Container[int] = ()) -> Iterator[str]:
+    r"""Yield the lines of a table; the columns with the indices `right` are aligned to the right.
+
+    >>> print(*table_lines(["name", "n"], [["a", "5"], ["bc", "10"]], right=[1]), sep="\n")
+    name   n
+    a      5
+    bc    10
+    """
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = enumerate(zip(row, widths, strict=True))
+        yield "  ".join(text.rjust(n) if i in right else text.ljust(n) for i, (text, n) in cells).rstrip()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.json_text import to_json
-from dmq_fast._support.words import number_of
+from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.options import command_parser
 from dmq_fast.cli.terminal import show, signals, told, usage_error
@@ -56,13 +56,13 @@ def status_dict(found: Status) -> dict[str, Any]:
 
 def status_table(found: Status) -> str:
     """Return a status as a table."""
-    from dmq_fast.experiments.report.tables import columns_of, failure_lines, table_lines
+    from dmq_fast.experiments.report.tables import failure_lines, table_of
     from dmq_fast.experiments.status import STATES
 
     cells = [cell._asdict() | {"runs": sum(getattr(cell, state) for state in STATES)} for cell in found.cells]
     counts = found.counts
     lines = [
-        *table_lines(columns_of(cells, ("runs", *STATES), {})),
+        *table_lines(*table_of(cells, ("runs", *STATES), {})),
         "",
         f"{', '.join(found.names) or found.directory}: {number_of(counts['runs'], 'run')}, "
         + ", ".join(f"{counts[state]:,} {state}" for state in STATES),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.json_text import to_json
-from dmq_fast._support.words import number_of
+from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
 from dmq_fast.cli.options import command_parser, nonnegative_integer
@@ -244,18 +244,17 @@ def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
     from dmq_fast.experiments.report.cells import warned
     from dmq_fast.experiments.report.tables import (
         MEANS,
-        columns_of,
         failure_lines,
         failures_of,
         summarise_cells,
-        table_lines,
+        table_of,
     )
     from dmq_fast.experiments.sweeps.store import FILE
 
     statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
     cells = summarise_cells(rows)
     lines = [
-        *table_lines(columns_of(cells, ("runs", "failed"), MEANS)),
+        *table_lines(*table_of(cells, ("runs", "failed"), MEANS)),
         "",
         f"{summary.name}: {number_of(summary.runs, 'run')} ({statuses}), {summary.ran:,} of them now, "
         f"in {clock(summary.seconds)}",

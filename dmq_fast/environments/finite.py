@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmq_fast._support.arrays import first_positions, once_each
 from dmq_fast._support.checks import check_horizon
-from dmq_fast._support.html_text import card
 from dmq_fast.environments.arrays import (
     MOST_DENSE,
     as_float64,
@@ -191,17 +190,6 @@ class FiniteMDP:
         """Return the numbers of states of the levels, the least and the largest."""
         low, high = min(self.n_states), max(self.n_states)
         return str(low) if low == high else f"{low}..{high}"
-
-    def _repr_html_(self) -> str:
-        """Return the sizes and parameters for notebooks."""
-        entries: dict[str, object] = {
-            "horizon H": self.horizon,
-            "actions K": self.n_actions,
-            "dimension d": self.dimension,
-            "states of a level": self._states(),
-        }
-        given = ", ".join(f"{name}={value}" for name, value in self.parameters.items() if value is not None)
-        return card(self.name, "FiniteMDP", entries | ({"parameters": given} if given else {}))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all attributes but the cached solution, which is cheap to compute again and large to pickle."""

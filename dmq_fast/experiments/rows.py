@@ -6,12 +6,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.frames import data_frame
-from dmq_fast._support.html_text import card, grid
-from dmq_fast._support.words import number_of
+from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.cells import CellRuns, cells_of
 from dmq_fast.experiments.report.csv_export import columns
-from dmq_fast.experiments.report.tables import columns_of, summarise_cells
+from dmq_fast.experiments.report.tables import summarise_cells, table_of
 from dmq_fast.experiments.sweeps import store
 
 if TYPE_CHECKING:
@@ -66,18 +65,19 @@ class Rows(list[dict[str, Any]]):
         """
         return against(self, x, y, **options)
 
-    def _repr_html_(self) -> str:
-        """Return the cells for notebooks, with the parameters in which they differ."""
-        cells = summarise_cells(self)
-        heads, entries = zip(*columns_of(cells[:SHOWN], ("runs",), {}), strict=True)
-        of_which = f", the first {SHOWN} of which" if len(cells) > SHOWN else ""
-        subtitle = f"{number_of(len(self), 'run')}, {number_of(len(cells), 'cell')}{of_which}"
-        below = grid(heads, zip(*entries, strict=True), numbers=(len(heads) - 1,))
-        return card("Rows", subtitle, {}, below=below)
+    def __repr__(self) -> str:
+        """Return the number of the runs, and a table of their cells with the parameters in which they differ."""
+        try:
+            cells = summarise_cells(self)
+        except KeyError:  # rows without the entries of a sweep
+            return super().__repr__()
+        heads, lines = table_of(cells[:SHOWN], ("runs",), {})
+        more = [f"and {number_of(len(cells) - SHOWN, 'more cell')}"] * (len(cells) > SHOWN)
+        return "\n".join([f"{number_of(len(self), 'run')}:", *table_lines(heads, lines), *more])
 
 
 SHOWN = 20
-"""Largest number of cells that a notebook shows."""
+"""Largest number of cells that `repr` of rows shows."""
 
 
 def load(directory: str | os.PathLike[str]) -> Rows:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.frames import data_frame
-from dmq_fast._support.html_text import card, grid
-from dmq_fast._support.words import number_of
+from dmq_fast._support.words import table_lines
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.pictures import trajectories_by_purpose
@@ -20,7 +19,7 @@ __all__ = ["Comparison", "compare"]
 
 
 class Comparison:
-    """Results side by side. `compare` makes it; notebooks show it as a table, and `str` returns the table as text.
+    """Results side by side, which print and notebooks show as a table. `compare` makes it.
 
     Parameters
     ----------
@@ -63,36 +62,12 @@ class Comparison:
         """
         return trajectories_by_purpose({name: one.trajectories for name, one in self.results.items()}, width=width)
 
-    def texts(self) -> list[list[str]]:
-        """Return the table with its heads, as texts."""
-        lines = [[text_of(value) for value in row] for row in zip(*self.columns.values(), strict=True)]
-        return [[name.replace("_", " ") for name in self.columns], *lines]
-
-    def numbers(self) -> list[int]:
-        """Return the indices of the columns that hold numbers."""
-        return [i for i, values in enumerate(self.columns.values()) if not any(isinstance(v, str) for v in values)]
-
-    def __str__(self) -> str:
-        texts, right = self.texts(), set(self.numbers())
-        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-        lines = (
-            "  ".join(
-                cell.rjust(n) if i in right else cell.ljust(n)
-                for i, (cell, n) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in texts
-        )
-        return "\n".join(line.rstrip() for line in lines)
-
     def __repr__(self) -> str:
-        return f"<Comparison of {', '.join(self.results)}>"
-
-    def _repr_html_(self) -> str:
-        """Return the table for notebooks."""
-        heads, *rows = self.texts()
-        notes = [f"{name}: {warning}" for name, result in self.results.items() for warning in result.warnings]
-        below = grid(heads, rows, numbers=self.numbers())
-        return card("Comparison", number_of(len(rows), "result"), {}, notes=notes, below=below)
+        """Return the table as text."""
+        heads = [name.replace("_", " ") for name in self.columns]
+        lines = [[text_of(value) for value in row] for row in zip(*self.columns.values(), strict=True)]
+        numbers = [i for i, values in enumerate(self.columns.values()) if not any(isinstance(v, str) for v in values)]
+        return "\n".join(table_lines(heads, lines, right=numbers))
 
 
 def compare(results: Iterable[Result] | Mapping[str, Result], mdp: FiniteMDP | None = None) -> Comparison:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support.checks import integer
-from dmq_fast._support.html_text import card
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of
 from dmq_fast.environments.finite import FiniteMDP
@@ -141,20 +140,6 @@ class Result:
     def draw(self, what: str, mdp: FiniteMDP | None, width: float) -> Figure:
         """Draw a picture that this class alone has."""
         raise NotImplementedError
-
-    def facts(self) -> dict[str, object]:
-        """Return the most important numbers as texts, for notebooks."""
-        purposes = ", ".join(f"{name} {n:,}" for name, n in self.trajectories.items() if n)
-        return {
-            "status": self.status,
-            "trajectories": f"{self.n_trajectories:,}" + (f" ({purposes})" if purposes else ""),
-        }
-
-    def _repr_html_(self) -> str:
-        """Return the most important numbers for notebooks."""
-        sizes = "" if self.theta is None else ", H = {}, K = {}, d = {}".format(*self.theta.shape)
-        entries = self.facts() | {"seconds": f"{self.seconds['total']:.3g}"}
-        return card(type(self).__name__, f"{self.name}{sizes}", entries, notes=self.warnings)
 
     def in_short(self) -> str:
         """Return the part of `repr` between the number of trajectories and that of the warnings."""
@@ -287,13 +272,6 @@ class DMQResult(Result):
             list(self.levels()), self.n_initial, self.theta.shape[2], given["ratio"], given["eps_r"], width=width
         )
 
-    def facts(self) -> dict[str, object]:
-        """Return the most important numbers, those of the oracle and the covers included."""
-        return super().facts() | {
-            "oracle calls": f"{self.counts['oracle_calls']:,}, {self.counts['trues']:,} True",
-            "largest cover": number_of(max(self.cover_sizes), "policy"),
-        }
-
     def in_short(self) -> str:
         """Return the size of the largest cover."""
         return f"|Pi_h| <= {max(self.cover_sizes)}"
@@ -360,14 +338,6 @@ class SelfStoppingResult(Result):
         low, high = self.stopping["interval"]
         return low, high
 
-    def facts(self) -> dict[str, object]:
-        """Return the most important numbers, and why the run stopped."""
-        low, high = self.interval
-        return super().facts() | {
-            "why it stopped": self.stopping["reason"],
-            "value of the policy": f"in [{low:.3g}, {high:.3g}]",
-        }
-
     def in_short(self) -> str:
         """Return the interval for the value of the policy."""
         low, high = self.interval
@@ -430,10 +400,6 @@ class BaselineResult(Result):
         """Draw the learning curve."""
         optimum = None if mdp is None else float(mdp.optimal_value)
         return pictures.learning_curve(*self.curve[:3], optimum, width=width)
-
-    def facts(self) -> dict[str, object]:
-        """Return the most important numbers."""
-        return {"status": self.status, "episodes": f"{self.n_trajectories:,}", "value": f"{self.value:.6g}"}
 
     def in_short(self) -> str:
         """Return the value of the policy."""

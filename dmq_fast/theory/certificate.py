@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmq_fast._support.html_text import card, grid
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import as_positive
 from dmq_fast.results.result import DMQResult, Result
 from dmq_fast.theory.bounds import finite_cover_bound, printed_cover_bound, ridge_norm_bound, sure_cover_bound
-from dmq_fast.theory.certificate_table import four_digits
+from dmq_fast.theory.certificate_table import table
 from dmq_fast.theory.measures import (
     checked_policies,
     low_variance,
@@ -113,21 +112,11 @@ def stated(sides: Mapping[str, tuple[float, float]]) -> Iterator[Statement]:
 
 
 class Certificate(dict[str, Any]):
-    """A dict that `certificate` returned; notebooks show it as a table."""
+    """A dict that `certificate` returned, which print and notebooks show as a table."""
 
-    def _repr_html_(self) -> str:
-        """Return the statements with both sides, and the exact values, for notebooks."""
-        rows = [
-            [one["formula"], four_digits(one["left"]), four_digits(one["right"]), "✓" if one["holds"] else "✗ fails"]
-            for one in self["statements"]
-        ]
-        exact = self["exact"] or {}
-        names = {"value": "V", "optimal_value": "V*", "loss": "loss", "gap": "gap γ"}
-        entries = {shown: four_digits(exact[name]) for name, shown in names.items() if name in exact}
-        failing = sum(not one["holds"] for one in self["statements"])
-        summary = f"{len(rows)} statements, " + (f"{failing} fail" if failing else "all hold")
-        below = grid(["statement", "left", "right", ""], rows, numbers=(1, 2))
-        return card("Certificate", f"{self['variant']}, {self['status']}: {summary}", entries, below=below)
+    def __repr__(self) -> str:
+        """Return the table."""
+        return table(self)
 
 
 def certificate(result: Result, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> Certificate:

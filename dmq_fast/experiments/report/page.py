@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmq_fast._support.html_text import escape
 from dmq_fast._support.json_text import to_json
 from dmq_fast.plotting import style
 
@@ -20,6 +20,7 @@ __all__ = [
     "code",
     "definitions",
     "gallery",
+    "grid",
     "header",
     "messages",
     "page",
@@ -51,6 +52,11 @@ THEMED = {
 
 LARGEST = 1.5
 """Largest factor by which a page may enlarge a picture."""
+
+
+def escape(value: object) -> str:
+    """Return a value as text that is safe in elements and quoted attributes."""
+    return html.escape(str(value), quote=True)
 
 
 def svg(figure: Figure, prefix: str, label: str) -> str:
@@ -122,6 +128,17 @@ def definitions(entries: Iterable[tuple[str, str]]) -> str:
 def code(text: str) -> str:
     """Return a text as it stands, in letters of one width."""
     return f"<pre><code>{escape(text)}</code></pre>"
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()) -> str:
+    """Return a table; the columns with the indices `right` are aligned to the right."""
+
+    def line(tag: str, row: Sequence[str]) -> str:
+        aligned = (' class="number"' if i in right else "" for i in range(len(row)))
+        return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(aligned, row, strict=True))
+
+    lines = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{line("th", heads)}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def page(title: str, body: Iterable[str]) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmq_fast._support.html_text import grid
 from dmq_fast._support.words import number_of, ranges
 from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
@@ -22,9 +21,9 @@ from dmq_fast.experiments.report.against import pages, plot
 from dmq_fast.experiments.report.cells import counted, in_order, labeller, natural, settings, warned
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.metrics import GOOD, check_share, has_curve
-from dmq_fast.experiments.report.page import Picture, code, definitions, gallery, header, messages, page, section
+from dmq_fast.experiments.report.page import Picture, code, definitions, gallery, grid, header, messages, page, section
 from dmq_fast.experiments.report.panels import located, measurable, panels_of, swept
-from dmq_fast.experiments.report.tables import MEANS, SOLVED, columns_of, failure_lines, failures_of, summarise_cells
+from dmq_fast.experiments.report.tables import MEANS, SOLVED, failure_lines, failures_of, summarise_cells, table_of
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.result import DMQResult, SelfStoppingResult
 from dmq_fast.results.summary import summary_rows
@@ -173,15 +172,14 @@ def sweep_report(
         raise ValueError("rows: expected at least one run, got none")
     known = {name: title for name, title in SOLVED.items() if name in measurable(rows)}
     cells, failures = summarise_cells(rows, known), failures_of(rows)
-    columns = columns_of(cells, ("runs", "failed"), known | MEANS)
-    heads, entries = zip(*columns, strict=True)
-    table = grid(heads, zip(*entries, strict=True), numbers=range(len(heads) - len(known | MEANS) - 2, len(heads)))
+    heads, lines = table_of(cells, ("runs", "failed"), known | MEANS)
+    table = grid(heads, lines, right=range(len(heads) - len(known | MEANS) - 2, len(heads)))
     body = [
         header(name, f"{number_of(len(rows), 'run')} in {number_of(len(cells), 'cell')}"),
         messages("note", notes),
         messages("warning", counted(f"{row['status']}: {row['error']}" for row in failures)),
         messages("warning", warned(rows)),
-        section("Runs by cell", (MEANING if known else "") + f'<div class="wide">{table}</div>'),
+        section("Runs by cell", (MEANING if known else "") + table),
         section("Failures", code("\n".join(failure_lines(failures, cells)))) if failures else "",
         section("Pictures", gallery(sweep_pictures(rows))),
         section("Reproduce", reproduce_sweep(rows, specs)),

@@ -18,13 +18,12 @@ from dmq_fast.experiments.sweeps.runs import FAILURES
 __all__ = [
     "MEANS",
     "SOLVED",
-    "columns_of",
     "count_errors",
     "failure_dict",
     "failure_lines",
     "failures_of",
     "summarise_cells",
-    "table_lines",
+    "table_of",
 ]
 
 MEANS = {
@@ -37,9 +36,6 @@ MEANS = {
 
 SOLVED = {"success": "solved", "episodes": "median episodes until solved", "earned": "until half of V* is earned"}
 """Further quantities of a cell on pages, and their titles."""
-
-Column = tuple[str, list[str]]
-"""Title and entries of a column."""
 
 
 def summarise_cells(rows: Iterable[Mapping[str, Any]], quantities: Iterable[str] = ()) -> list[dict[str, Any]]:
@@ -73,26 +69,23 @@ def statistic_of(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return None if None in numbers else float(STATISTICS[quantity.statistic](np.array(numbers, dtype=np.float64)))
 
 
-def columns_of(cells: Sequence[Mapping[str, Any]], counts: Sequence[str], others: Mapping[str, str]) -> list[Column]:
-    """Return the columns of a table of cells: their parameters, then counts, then `others` under their titles.
+def table_of(
+    cells: Sequence[Mapping[str, Any]], counts: Sequence[str], others: Mapping[str, str]
+) -> tuple[list[str], list[list[str]]]:
+    """Return heads and rows of a table of cells: their parameters, then counts, then `others` under their titles.
 
     A parameter that all cells of an environment or algorithm share is left out.
     """
-    columns: list[Column] = []
+    columns: list[tuple[str, list[str]]] = []
     for kind, names in varying(cells).items():
         columns.append((kind, [cell[kind] for cell in cells]))
         columns += [(name, [spell(cell[f"{kind}_parameters"].get(name)) for cell in cells]) for name in names]
     budgets = [{name: cell.get(name) for name in ("max_trajectories", "max_seconds")} for cell in cells]
     columns += [(name, [spell(given[name]) for given in budgets]) for name in split_parameters(budgets)[0]]
     columns += [(name, [f"{cell[name]:,}" for cell in cells]) for name in counts]
-    return columns + [(title, [spell(cell[name]) for cell in cells]) for name, title in others.items()]
-
-
-def table_lines(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield the lines of a table as text."""
-    widths = [max(map(len, [title, *entries])) for title, entries in columns]
-    for row in zip(*([title, *entries] for title, entries in columns), strict=True):
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+    columns += [(title, [spell(cell[name]) for cell in cells]) for name, title in others.items()]
+    heads, entries = zip(*columns, strict=True)
+    return list(heads), [list(row) for row in zip(*entries, strict=True)]
 
 
 def varying(cells: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
