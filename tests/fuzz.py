@@ -17,15 +17,13 @@ import argparse
 import dataclasses
 import faulthandler
 import importlib
-import json
+import multiprocessing
 import os
 import pathlib
 import queue
 import re
 import resource
-import select
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -34,6 +32,7 @@ import traceback
 import warnings
 import zlib
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 
 import numpy as np
 
@@ -65,6 +64,20 @@ class Tally:
 
     def found(self, kind: str, index: int, text: str) -> None:
         self.finds.setdefault(kind, ([], text))[0].append(index)
+
+    def died(self, kind: str, index: int, text: str) -> None:
+        self.found(kind, index, text)
+        self.deaths += 1
+
+    def add(self, other: "Tally", name: str) -> None:
+        """Adds the counts of other inputs, and says at once what they found first."""
+        self.accepted, self.refused = self.accepted + other.accepted, self.refused + other.refused
+        self.deaths += other.deaths
+        for kind, (indexes, text) in other.finds.items():
+            if kind not in self.finds:
+                print(f"{name}:{indexes[0]}: {kind}", file=sys.stderr, flush=True)
+            for index in indexes:
+                self.found(kind, index, text)
 
 
 def all_targets() -> dict[str, Target]:
@@ -100,104 +113,85 @@ def run_one(name: str, target: Target, seed: int, index: int) -> str:
     return ""
 
 
-def work(seed: int) -> None:
-    """Runs the chunks that are named on the standard input, and writes one line for each input: what became of it."""
-    # What the code under test reads and prints is no request and no report.
-    requests, reports = os.fdopen(os.dup(0)), os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
+def work(seed: int, pipe: Connection, errors: str) -> None:
+    """Runs the chunks that are asked for. Answers for each input: kind and text of a finding, or if it was refused."""
+    said = os.open(errors, os.O_WRONLY | os.O_APPEND)
+    for descriptor, to in ((0, os.open(os.devnull, os.O_RDONLY)), (1, said), (2, said)):
+        os.dup2(to, descriptor)
     faulthandler.enable()
     warnings.simplefilter("ignore")
     if sanitizers() == "none":  # their shadow is terabytes of address space
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     targets = all_targets()
-    os.write(reports, b"ready\n")
-    for line in requests:
-        name, start, stop = line.split()
-        for index in range(int(start), int(stop)):
+    pipe.send("ready")
+    while True:
+        name, start, stop = pipe.recv()
+        for index in range(start, stop):
             try:
-                report = "refused" if run_one(name, targets[name], seed, index) else "accepted"
+                pipe.send(bool(run_one(name, targets[name], seed, index)))
             except BaseException as error:
                 frame = traceback.extract_tb(error.__traceback__)[-1]
                 place = f"line {frame.lineno} of {pathlib.Path(frame.filename).name}"
-                kind = f"{type(error).__name__} in {frame.name}, {place}"
-                report = json.dumps([kind, traceback.format_exc()])
-            os.write(reports, f"{report}\n".encode())
+                pipe.send((f"{type(error).__name__} in {frame.name}, {place}", traceback.format_exc()))
 
 
 class Worker:
     """Owns one process that runs inputs, and starts it again when an input has ended it."""
 
     def __init__(self, seed: int) -> None:
-        self._command = [sys.executable, __file__, "--seed", str(seed), "--worker"]
-        # A size that cannot be had is a MemoryError for Python, not an abort.
-        sizes = f"allocator_may_return_null=1:max_allocation_size_mb={MEMORY >> 20}"
-        options = {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:{sizes}", "OPENBLAS_NUM_THREADS": "1"}
-        self._environment = os.environ | options
-        self._process: subprocess.Popen[bytes] | None = None
-        self._errors = tempfile.TemporaryFile()  # what the process writes about its end
+        self._seed = seed
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self._errors = tempfile.NamedTemporaryFile()  # what the process writes about its end
 
     def run(self, name: str, start: int, stop: int, tally: Tally) -> int:
         """Runs inputs of a target. Returns the index behind the last one, below `stop` where that was fatal."""
-        limit = LIMIT
         if self._process is None:
-            limit = START
             self._errors.truncate(0)
-            self._process = subprocess.Popen(
-                self._command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
-            )
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{name} {start} {stop}\n".encode())
-        process.stdin.flush()
-        index, rest = start, b""
-        while index < stop:
-            if not select.select([process.stdout], [], [], limit)[0]:
-                tally.found(f"no answer within {LIMIT:g} s", index, self._end(process, signal.SIGABRT))
-                tally.deaths += 1
-                return index + 1
-            data = os.read(process.stdout.fileno(), 1 << 16)
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                if line == b"ready":
-                    continue
-                if line == b"accepted":
-                    tally.accepted += 1
-                elif line == b"refused":
-                    tally.refused += 1
-                else:
-                    kind, text = json.loads(line)
-                    tally.found(kind, index, text)
-                index += 1
-            if not data:
-                text = self._end(process)
+            context = multiprocessing.get_context("spawn")
+            self._pipe, other = context.Pipe()
+            arguments = self._seed, other, self._errors.name
+            self._process = context.Process(target=work, args=arguments, daemon=True)
+            self._process.start()
+            other.close()
+            if not self._pipe.poll(START) or self._pipe.recv() != "ready":
+                raise RuntimeError(f"no worker started: {self._end()}")
+        self._pipe.send((name, start, stop))
+        for index in range(start, stop):
+            try:
+                if not self._pipe.poll(LIMIT):
+                    os.kill(self._process.pid or 0, signal.SIGABRT)
+                    tally.died(f"no answer within {LIMIT:g} s", index, self._end()[1])
+                    return index + 1
+                answer = self._pipe.recv()
+            except (EOFError, ConnectionResetError):
+                code, text = self._end()
                 said = re.search(r"SUMMARY: .*|runtime error: .*", text)
-                code = process.returncode
-                kind = said[0] if said else signal.Signals(-code).name if code < 0 else f"exit code {code}"
-                tally.found(kind, index, text)
-                tally.deaths += 1
+                ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                tally.died(said[0] if said else ended, index, text)
                 return index + 1
-            limit = LIMIT
-        return index
+            if isinstance(answer, tuple):
+                tally.found(answer[0], index, answer[1])
+            else:
+                tally.accepted += not answer
+                tally.refused += answer
+        return stop
 
-    def _end(self, process: subprocess.Popen[bytes], *signals: int) -> str:
-        """Ends the process, first by the signals given. Returns what it said about it."""
-        for number in signals:
-            process.send_signal(number)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        self._process = None
+    def _end(self) -> tuple[int, str]:
+        """Waits for the process, or ends it. Returns its exit code and what it said about its end."""
+        assert self._process is not None
+        self._process.join(10)
+        if self._process.exitcode is None:
+            self.close()
+        code, self._process = self._process.exitcode, None
         self._errors.seek(0)
         text = self._errors.read().decode(errors="replace")
-        return re.sub(r"Extension modules: .*\n|.*WARNING: AddressSanitizer failed to allocate.*\n", "", text)
+        text = re.sub(r"Extension modules: .*\n|.*WARNING: AddressSanitizer failed to allocate.*\n", "", text)
+        return code or 0, text
 
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.join()
 
 
 def chunks(targets: dict[str, Target], inputs: int) -> list[tuple[str, int, int]]:
@@ -224,19 +218,12 @@ def fuzz(targets: dict[str, Target], inputs: int, seed: int, jobs: int, minutes:
         try:
             while time.monotonic() < end:
                 name, start, stop = todo.get_nowait()
-                while start < stop and tallies[name].deaths < PATIENCE:
+                whole = tallies[name]
+                while start < stop and whole.deaths < PATIENCE:
                     tally = Tally()
                     start = worker.run(name, start, stop, tally)
                     with lock:
-                        whole = tallies[name]
-                        whole.accepted += tally.accepted
-                        whole.refused += tally.refused
-                        whole.deaths += tally.deaths
-                        for kind, (indexes, text) in tally.finds.items():
-                            if kind not in whole.finds:
-                                print(f"{name}:{indexes[0]}: {kind}", file=sys.stderr, flush=True)
-                            for index in indexes:
-                                whole.found(kind, index, text)
+                        whole.add(tally, name)
         except queue.Empty:
             pass
         except BaseException as error:
@@ -284,11 +271,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no more inputs after this time")
     parser.add_argument("--only", metavar="TARGET:INDEX", help="run one input in this process")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.worker:
-        work(options.seed)
-        return 0
+    # A size that cannot be had is a MemoryError for Python, not an abort.
+    sizes = f"allocator_may_return_null=1:max_allocation_size_mb={MEMORY >> 20}"
+    os.environ["ASAN_OPTIONS"] = f"{os.environ.get('ASAN_OPTIONS', '')}:{sizes}"
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     targets = all_targets()
     if options.only:
         name, index = options.only.split(":")
