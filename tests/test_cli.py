@@ -18,7 +18,6 @@ import pytest
 import dmq_fast as dmq
 from dmq_fast import cli
 from dmq_fast._support.threads import BLAS_THREADS
-from dmq_fast.cli.run import progress_line
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.learners.named import decisions_of, resources_of
 
@@ -476,17 +475,6 @@ def test_algorithms_are_described_with_every_parameter_that_a_sweep_takes(run):
 
 def test_version(run):
     assert run("--version")[1] == f"dmq-fast {dmq.__version__}\n"
-
-
-def test_progress_line_is_drawn_and_cleared():
-    drawn = []
-    line = progress_line(9)
-    line.write = drawn.append
-    line(dmq.Progress(level=3, levels_learned=1, n_trajectories=1234, n_policies=2, seconds=0.5))
-    line(dmq.Progress(level=2, levels_learned=2, n_trajectories=1300, n_policies=2, seconds=0.5))
-    line.clear()
-    assert len(drawn) == 2
-    assert "level 3 of 9, 1,234 trajectories" in drawn[0]
 
 
 def environment_without_threads():

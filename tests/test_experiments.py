@@ -29,7 +29,6 @@ from sweeping import ROOT, alive, content, environment_of_tests, noted_batches, 
 from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
 from dmq_fast._support.threads import BLAS_THREADS
 from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
-from dmq_fast.cli.sweep import progress_text
 from dmq_fast.experiments.sweeps import algorithms, scheduler, spec, store
 
 # Specifications
@@ -1069,7 +1068,7 @@ def test_progress_counts_every_run_once(tmp_path):
     ],
 )
 def test_progress_is_written_out(progress, text):
-    assert progress_text(scheduler.SweepProgress(*progress)) == text
+    assert scheduler.progress_text(scheduler.SweepProgress(*progress)) == text
 
 
 # The command

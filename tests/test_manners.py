@@ -17,7 +17,7 @@ from flat import flat
 import dmq_fast as dmq
 from dmq_fast import cli, experiments
 from dmq_fast._support.checks import seeded
-from dmq_fast.cli.terminal import ProgressLine
+from dmq_fast._support.progress import ProgressLine
 from dmq_fast.environments import registry
 
 SHORT = ("lock", "--horizon", "4", "--n-samples", "5")
@@ -293,15 +293,17 @@ def test_arguments_of_gymnasium_are_compared_with_those_of_the_environment(run):
     assert "did you mean" not in run(*lake, "map_name=5x5")[2]
 
 
-def test_progress_fits_a_narrow_terminal_and_a_dumb_one(monkeypatch):
+def test_progress_fits_a_narrow_terminal_and_a_dumb_one(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("TERM", "xterm")
-    written = []
-    ProgressLine(lambda _: "x" * 50, write=written.append)(None)
-    assert written == ["\r\x1b[K" + "x" * 19]
+    line = ProgressLine(lambda _: "x" * 50)
+    line(None)
+    line(None)
+    line.clear()
+    assert capsys.readouterr().err == "\r\x1b[K" + "x" * 19 + "\r\x1b[K"
     monkeypatch.setenv("TERM", "dumb")
-    ProgressLine(lambda _: "x" * 50, write=written.append)(None)
-    assert written[1] == "x" * 50 + "\n"
+    ProgressLine(lambda _: "x" * 50)(None)
+    assert capsys.readouterr().err == "x" * 50 + "\n"
 
 
 def no_environment():

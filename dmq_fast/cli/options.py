@@ -203,8 +203,8 @@ def learner_options(learner: str) -> argparse.ArgumentParser:
         "--out",
         type=Path,
         metavar="DIR",
-        help="save the run: DIR/journal while it runs, from which dmq-fast resume continues it (none with "
-        "--arithmetic), DIR/result.npz and DIR/run.json at its end",
+        help="save the run: DIR/journal while it runs, from which dmq-fast resume continues it"
+        f"{' (none with --arithmetic)' if learner == 'dmq' else ''}, DIR/result.npz and DIR/run.json at its end",
     )
     group.add_argument("--overwrite", action="store_true", help="let --out replace a run saved in DIR")
     if learner == "dmq":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.names import suggestion
+from dmq_fast._support.progress import ProgressLine, on_terminal
 from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
 from dmq_fast.cli.files import (
     JOURNAL,
@@ -31,9 +32,7 @@ from dmq_fast.cli.options import (
 from dmq_fast.cli.subject import Subject, make_subject
 from dmq_fast.cli.summary import summarise, summary_table
 from dmq_fast.cli.terminal import (
-    ProgressLine,
     not_saved,
-    on_terminal,
     output_apart,
     say,
     say_where,
@@ -218,7 +217,8 @@ def prepare(said: str, given: Given) -> Job:
     if name != "dmq" and options.get("max_policies") is not None:  # which resume takes for both
         raise ValueError(f"max_policies: expected none, as this run has no covers, got {options['max_policies']}")
     how = {one.name: options[one.name] for one in resources_of(name)}
-    how["progress"] = progress = None if options["quiet"] or not on_terminal() else progress_line(subject.env.horizon)
+    horizon, quiet = subject.env.horizon, options["quiet"] or not on_terminal()
+    how["progress"] = progress = None if quiet else ProgressLine(lambda progress: progress.text(horizon))
     # A journal holds float64 only. Without one, resume repeats the run from its beginning, with the same result.
     if options["out"] is not None and options.get("arithmetic") in (None, "float64"):
         how["journal"] = options["out"] / JOURNAL
@@ -266,11 +266,6 @@ def finish(job: Job) -> int:
             say_where()
             code = FAILED if code == FINISHED else code
         return signals.code(code)
-
-
-def progress_line(horizon: int) -> ProgressLine:
-    """Return the progress line of a run of this horizon."""
-    return ProgressLine(lambda progress: progress.text(horizon))
 
 
 @output_apart()

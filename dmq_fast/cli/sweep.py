@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.json_text import to_json
+from dmq_fast._support.progress import ProgressLine, on_terminal
 from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.cli.exit_codes import FAILED, FINISHED
 from dmq_fast.cli.files import claim_file
@@ -17,9 +18,7 @@ from dmq_fast.cli.options import command_parser, nonnegative_integer
 from dmq_fast.cli.run import with_flags
 from dmq_fast.cli.status import status_dict, status_table
 from dmq_fast.cli.terminal import (
-    ProgressLine,
     not_saved,
-    on_terminal,
     output_apart,
     say,
     show,
@@ -31,7 +30,7 @@ from dmq_fast.cli.terminal import (
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from dmq_fast.experiments import Spec, Summary, SweepProgress
+    from dmq_fast.experiments import Spec, Summary
 
 __all__ = ["sweep"]
 
@@ -100,6 +99,7 @@ def sweep(arguments: Sequence[str]) -> int:
     from dmq_fast import experiments
     from dmq_fast._support.workers import WorkerStartError
     from dmq_fast.experiments.report import csv_export
+    from dmq_fast.experiments.sweeps.scheduler import progress_text
 
     command = f"sweep {options.spec}"
     if options.dry_run:
@@ -249,6 +249,7 @@ def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
         summarise_cells,
         table_of,
     )
+    from dmq_fast.experiments.sweeps.scheduler import clock
     from dmq_fast.experiments.sweeps.store import FILE
 
     statuses = ", ".join(f"{status} {count:,}" for status, count in summary.statuses.items())
@@ -264,27 +265,3 @@ def sweep_table(summary: Summary, rows: list[dict[str, Any]]) -> str:
         *failure_lines(failures_of(rows), cells),
     ]
     return "\n".join(lines)
-
-
-def progress_text(progress: SweepProgress) -> str:
-    """Return the progress of a sweep on one line."""
-    text = f"{progress.done:,} of {number_of(progress.total, 'run')}"
-    if progress.failed:
-        text += f", {progress.failed:,} failed"
-    text += f", {clock(progress.seconds)}"
-    if progress.done == progress.total:
-        return text
-    if progress.seconds_left is None:
-        return f"{text}, no run has finished yet: time left unknown"
-    if progress.unseen:
-        unseen = number_of(progress.unseen, "cell")
-        return f"{text}, more than {clock(progress.seconds_left)} left ({unseen} not yet known)"
-    return f"{text}, about {clock(progress.seconds_left)} left"
-
-
-def clock(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours."""
-    if seconds < 100:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"

@@ -6,23 +6,20 @@ import contextlib
 import logging
 import math
 import os
-import shutil
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dmq_fast._support.files import writable
+from dmq_fast._support.progress import write_error
 from dmq_fast.cli.exit_codes import FINISHED, INTERRUPTED, NOT_SAVED, OUT_OF_BUDGET, TERMINATED, USAGE
 
 __all__ = [
-    "ProgressLine",
     "forget_output",
     "not_saved",
-    "on_terminal",
     "output_apart",
     "own_output",
     "say",
@@ -45,18 +42,6 @@ def say(message: str) -> None:
 def say_where() -> None:
     """Print the traceback of the exception being handled to standard error."""
     write_error(traceback.format_exc())
-
-
-def on_terminal() -> bool:
-    """Return whether standard error is a terminal; it may have been closed when the program began."""
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-def write_error(text: str) -> None:
-    """Write to standard error; a closed one, or one whose reader has gone, takes nothing."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(writable(text))
-        sys.stderr.flush()
 
 
 class Spoken(logging.Handler):
@@ -230,34 +215,3 @@ class Signals:
 
 signals = Signals()
 """The signals of this process."""
-
-
-class ProgressLine:
-    """Shows progress: a line rewritten at most ten times a second on a terminal, else a new line every ten seconds.
-
-    `text_of` turns a progress object into the line.
-    """
-
-    def __init__(
-        self, text_of: Callable[[Any], str], *, terminal: bool = True, write: Callable[[str], object] | None = None
-    ) -> None:
-        self.text_of = text_of
-        self.terminal = terminal and os.environ.get("TERM") != "dumb"  # which has no escape sequences
-        self.write = write or write_error
-        self.drawn: float | None = None
-
-    def __call__(self, progress: object) -> None:
-        """Show the progress, unless it was shown a moment ago."""
-        now = time.monotonic()
-        if self.drawn is not None and now - self.drawn < (0.1 if self.terminal else 10.0):
-            return
-        self.drawn = now
-        text = self.text_of(progress)
-        if self.terminal:  # what is wrapped to a second line is not overwritten
-            text = text[: max(1, shutil.get_terminal_size().columns - 1)]
-        self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
-
-    def clear(self) -> None:
-        """Remove the line from the terminal."""
-        if self.terminal and self.drawn is not None:
-            self.write("\r\x1b[K")

@@ -13,8 +13,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from dmq_fast._support.bars import Bar, check_progress, showing
 from dmq_fast._support.json_text import check_form
+from dmq_fast._support.progress import check_progress, showing
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.journal import JournalError, read_header
 from dmq_fast.engine.session import Progress, R, Resources, Session, noting_the_end
@@ -63,10 +63,6 @@ class Learner(ABC, Generic[R]):
     def session(self, resources: Resources) -> Session[R]:
         """Open the journal, and return a run that has not begun."""
 
-    @abstractmethod
-    def bar(self) -> Bar:
-        """Return a progress bar of a run."""
-
     def learn(
         self,
         *,
@@ -101,7 +97,7 @@ class Learner(ABC, Generic[R]):
             differ; the learner must be the same. See `engine.journal`.
         progress : callable or bool, optional
             Called with a `Progress` each time a level has been learned, or a self-stopping run has planned. True shows
-            a progress bar, on terminals and in notebooks, and needs tqdm.
+            a line of text.
 
         Returns
         -------
@@ -153,7 +149,8 @@ class Learner(ABC, Generic[R]):
 
     def run(self, resources: Resources) -> R:
         """Run with these resources; see `learn`."""
-        with showing(resources.progress, self.bar) as report:
+        horizon = self.sampler.horizon
+        with showing(resources.progress, lambda progress: progress.text(horizon)) as report:
             self._session = session = self.session(replace(resources, progress=report))
             for warning in self.warnings():
                 LOGGER.warning("%s", warning)

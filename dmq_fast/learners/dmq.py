@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast._support import threads
-from dmq_fast._support.bars import Bar
 from dmq_fast._support.words import level_names
 from dmq_fast.covers.doubts import Verdict, doubts, exactly, within_shrinkage
 from dmq_fast.covers.draws import Draws
@@ -223,11 +222,6 @@ class DMQ(Learner[DMQResult]):
         }
         ledger = Ledger(resources.budget, resources.open_journal(self.variant, header))
         return CoverSession(resources, ledger, self, initial)
-
-    def bar(self) -> Bar:
-        """Return a progress bar over the levels."""
-        horizon = self.sampler.horizon
-        return Bar(horizon, lambda progress: horizon - progress.level, lambda progress: progress.text(horizon))
 
     def __repr__(self) -> str:
         given, variant = self.parameters, self.options if self.variant == "custom" else self.variant

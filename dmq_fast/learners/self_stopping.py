@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dmq_fast._support.bars import Bar
 from dmq_fast.engine.learner import Environment, Learner, Seed
 from dmq_fast.engine.ledger import Ledger
 from dmq_fast.engine.session import Resources, Session
@@ -92,11 +91,6 @@ class SelfStopping(Learner[SelfStoppingResult]):
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
         return StoppingSession(resources, ledger, self.aim, self.tuning)
 
-    def bar(self) -> Bar:
-        """Return a progress bar without an end."""
-        horizon = self.sampler.horizon
-        return Bar(None, lambda progress: progress.n_trajectories, lambda progress: progress.text(horizon))
-
     def __repr__(self) -> str:
         aim, tuned = self.aim, "" if self.tuning == TUNING else f", tuning={self.tuning!r}"
         return (
@@ -159,7 +153,7 @@ def learn(
     env, epsilon, delta, mode, rng
         As those of `SelfStopping`.
     **how
-        Arguments of `SelfStopping.learn`: budgets, workers, a journal, a progress bar.
+        Arguments of `SelfStopping.learn`: budgets, workers, a journal, progress.
 
     Returns
     -------

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmq_fast._support.bars import Bar, check_progress, showing
 from dmq_fast._support.checks import integer
 from dmq_fast._support.cluster import Cluster, killed, reached
 from dmq_fast._support.interactive import of_session
+from dmq_fast._support.progress import check_progress, showing
+from dmq_fast._support.words import number_of
 from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast._version import __version__
 from dmq_fast.environments import registry
@@ -116,8 +117,7 @@ def sweep(
     retry : bool
         Repeat the runs that failed, crashed, or were ended at their limit of time.
     progress : callable or bool, optional
-        Called with a `SweepProgress` at the beginning and about once a second. True shows a progress bar, on terminals
-        and in notebooks, and needs tqdm.
+        Called with a `SweepProgress` at the beginning and about once a second. True shows a line of text.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def sweep(
     spec, out = read(spec), Path(out)
     spec.check()
     runs = list(spec.runs(shard))
-    with Store(out) as store, showing(progress, lambda: bar_of(len(runs))) as shown:
+    with Store(out) as store, showing(progress, progress_text) as shown:
         store.note(spec, shard)
         if retry:
             store.forget_failures(runs)
@@ -365,9 +365,28 @@ def succeeded(future: Future[Any]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def bar_of(n_runs: int) -> Bar:
-    """Return a progress bar over so many runs."""
-    return Bar(n_runs, lambda one: one.done, lambda one: f"{one.done:,} of {one.total:,}, {one.failed:,} failed")
+def progress_text(progress: SweepProgress) -> str:
+    """Return the progress of a sweep on one line."""
+    text = f"{progress.done:,} of {number_of(progress.total, 'run')}"
+    if progress.failed:
+        text += f", {progress.failed:,} failed"
+    text += f", {clock(progress.seconds)}"
+    if progress.done == progress.total:
+        return text
+    if progress.seconds_left is None:
+        return f"{text}, no run has finished yet: time left unknown"
+    if progress.unseen:
+        unseen = number_of(progress.unseen, "cell")
+        return f"{text}, more than {clock(progress.seconds_left)} left ({unseen} not yet known)"
+    return f"{text}, about {clock(progress.seconds_left)} left"
+
+
+def clock(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours."""
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
 def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:
