@@ -256,19 +256,13 @@ def test_state_is_the_lower_triangle():
 
 
 def test_a_foreign_state_is_refused_and_changes_nothing():
-    """Also one whose diagonal does not bound it: `merge` and `add` read the diagonal only against overflow."""
+    """Above all one whose diagonal does not bound it: `merge` and `add` read the diagonal only against overflow."""
     moment, good = moment_of(np.eye(2)), GOOD_STATE
     bounded = r"^state\['lower'\]: expected a positive semidefinite matrix"
     refuses([
-        *((ValueError, "state", moment.__setstate__, state) for state in (None, {}, {**good, "version": 2})),
         *((ValueError, "state", moment.__setstate__, {**good, "n": n}) for n in (-1, 2**63)),
-        (TypeError, "state", moment.__setstate__, {**good, "n": 1.5}),
-        (ValueError, "state", moment.__setstate__, {"version": 1, "n": 1}),
-        (ValueError, "state", moment.__setstate__, {"version": 1, "lower": [1.0, 0.0, 1.0]}),
-        (ValueError, "state", moment.__setstate__, {**good, "lower": [1.0, 2.0]}),
         (ValueError, "state", moment.__setstate__, {**good, "lower": [1.0, np.nan, 1.0]}),
         (ValueError, bounded, moment.__setstate__, {**good, "lower": np.array([1.0, 1e308, 1.0])}),
-        (TypeError, ".", SecondMoment.__new__, SecondMoment),
     ], lambda: (moment.matrix.tobytes(), moment.n))  # fmt: skip
 
 
