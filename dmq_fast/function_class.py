@@ -24,6 +24,8 @@ Array = NDArray[np.float64]
 REFINEMENTS = 4
 """Rounds in which `dual_ridge` has to converge."""
 
+NONE = np.empty(0)
+
 EPSILON = float(np.finfo(np.float64).eps)
 """Distance of 1 from the next larger float64."""
 
@@ -265,13 +267,13 @@ class LinearSolver:
         if isinstance(cover_moments, list):
             if moments.rows is not None:
                 level, values = self.row_scan.scan(cover_moments, moments.rows, n, base, top, bottom)
-                return level, np.asarray(values)
+                return level, np.asarray(values) if values else NONE
             dense = np.zeros((top + 1, self.matrix_scan.dimension, self.matrix_scan.dimension))
             for h in range(bottom, top + 1):
                 dense[h] = cover_moments[h].matrix()
             cover_moments = dense
         level, values = self.matrix_scan.scan(cover_moments, moments.grams, n, base, top, bottom)
-        return level, np.asarray(values)
+        return level, np.asarray(values) if values else NONE
 
     def potential(self, moment: Array) -> float:
         """Return log det(S_h + eps_r G); see `Solver.potential`."""

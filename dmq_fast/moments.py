@@ -229,7 +229,9 @@ class Moments:
     def nbytes(self) -> int:
         """Number of bytes of the arrays."""
         size = self.grams.nbytes if self.rows is None else self.rows.nbytes
-        return size + sum(returns.moment.nbytes for returns in self.returns.values())
+        for returns in self.returns.values():
+            size += returns.moment.nbytes
+        return size
 
     def at(self, level: int) -> Moments:
         """Return the moments of one level: its second moment, and the return to go from it if it is there."""

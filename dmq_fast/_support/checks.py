@@ -37,6 +37,8 @@ def count(name: str, value: int, minimum: int, hint: str = "") -> int:
 
     `hint` ends the message for larger ones: it names what accepts them.
     """
+    if type(value) is int and minimum <= value < 2**63:
+        return value  # the usual case, once for every call of a sampler
     result = integer(name, value, minimum)
     if result >= 2**63:
         raise ValueError(f"{name}: expected an integer < 2^63, got {result}{hint}")

@@ -31,6 +31,7 @@ class CoverMoments:
         self.time = 0
         self._horizon, self._dimension, self._solver, self._arithmetic = horizon, dimension, solver, arithmetic
         self._changed = [0] * horizon
+        self._latest = [0] * horizon
         # One of the two is filled when the first moment comes.
         self._oracles: list[RowOracle] = []
         self._matrices: NDArray[Any] = arithmetic.zeros((0, 0, 0))
@@ -83,9 +84,9 @@ class CoverMoments:
         """Return whether S of a level has changed since a time."""
         return self._changed[level] > since
 
-    def latest(self, levels: range) -> int:
-        """Return the time of the last change of S at some levels."""
-        return max(self._changed[levels.start : levels.stop])
+    def latest(self, bottom: int) -> int:
+        """Return the time of the last change of S at the levels from `bottom` on."""
+        return self._latest[bottom]
 
     def runs(self, top: int, bottom: int, since: int) -> list[tuple[int, int]]:
         """Return the runs of consecutive levels, top to bottom, whose S changed since a time; all before time 0."""
@@ -103,6 +104,7 @@ class CoverMoments:
     def _note(self, level: int) -> None:
         self.time += 1
         self._changed[level] = self.time
+        self._latest[: level + 1] = [self.time] * (level + 1)
         self._moments.pop(level, None)
 
     def _begin(self, moment: Moment) -> None:

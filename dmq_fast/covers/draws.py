@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 
 from dmq_fast.arithmetic import Arithmetic
-from dmq_fast.covers.memory import Batch, Memory
+from dmq_fast.covers.memory import Batch, Memory, Wanted
 from dmq_fast.covers.options import Options
 from dmq_fast.engine.ledger import Ledger, OutOfBudget, added_to
 from dmq_fast.kernels import Stream
@@ -21,13 +20,6 @@ from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers.streams import OWN_CALLS
 
 __all__ = ["Draws", "mixture"]
-
-
-class Wanted(NamedTuple):
-    """Ascending levels whose second moments are wanted, and those whose returns to go are."""
-
-    levels: Sequence[int]
-    returns_from: Sequence[int]
 
 
 class Draws:
@@ -70,6 +62,7 @@ class Draws:
         self.serves = {"check": memo, "regression": reuse, "states": False, "final": memo}
         self.remembered = self.serves | {"check": memo or reuse}
         self.wanted = cache(self._wanted)
+        self.again = self._draw_again  # one for all batches
 
     def begin_action(self, h: int) -> None:
         """Begin with an action of level h in Algorithm 2: without `memo`, forget earlier draws for that level."""
@@ -85,11 +78,17 @@ class Draws:
         return self._collect(policy, self.n_samples, "final", -1)
 
     def pairs(self, policies: Sequence[Policy], h: int) -> list[Batch]:
-        """Return N |Pi_h| pairs (phi(s_h), y), of policies drawn uniformly or N of each (Algorithm 2, lines 5 to 8)."""
+        """Return N |Pi_h| pairs (phi(s_h), y), of policies drawn uniformly or N of each (Algorithm 2, lines 5 to 8).
+
+        Algorithm 2 holds them while it runs for later levels. With `memo` they stay in memory as long, otherwise they
+        keep the moments of level h alone.
+        """
         stratified = self.options.mixture == "stratified"
         counts = [self.n_samples] * len(policies) if stratified else self._mixture(len(policies))
         chosen = [(pi, n) for pi, n in zip(policies, counts, strict=True) if n > 0]
-        return [self._collect(pi, n, "regression", h).at(h) for pi, n in chosen]
+        batches = [self._collect(pi, n, "regression", h) for pi, n in chosen]
+        only_here = self.options.reuse and not self.options.memo
+        return [batch.at(h) for batch in batches] if only_here else batches
 
     def states(self, cover: Sequence[Policy], h: int, data: Sequence[Batch], kept: Moment | None) -> Moment:
         """Return S_h, the sum over the cover of each policy's second moment (Algorithm 2, lines 10 to 13).
@@ -132,59 +131,59 @@ class Draws:
         return mixture(self.stream.at(OWN_CALLS + self.n_mixtures), self.n_samples * size, size)
 
     def _wanted(self, purpose: str, h: int) -> Wanted:
-        """Return what is wanted of trajectories that are drawn for a purpose and a target level."""
-        horizon = self.sampler.horizon
+        """Return what is wanted of N trajectories that are drawn for a purpose and a target level."""
+        n, horizon = self.n_samples, self.sampler.horizon
         if purpose == "final":
-            return Wanted(range(horizon), ())
+            return Wanted(n, range(horizon), (), horizon - 1)
         if purpose == "states":
-            return Wanted((h,), ())
+            return Wanted(n, (h,), (), h)
         if self.options.reuse:  # the same trajectories serve the check and the regression
-            return Wanted(range(h, horizon), (h,))
-        return Wanted((h,), (h,)) if purpose == "regression" else Wanted(range(h + 1, horizon), ())
+            return Wanted(n, range(h, horizon), (h,), horizon)
+        if purpose == "regression":
+            return Wanted(n, (h,), (h,), horizon)
+        return Wanted(n, range(h + 1, horizon), (), horizon - 1)
 
     def _collect(self, policy: Policy, n: int, purpose: str, h: int) -> Batch:
         """Return n trajectories of a policy: those in memory if they may be used again, otherwise drawn."""
         wanted, memory = self.wanted(purpose, h), self.memory
         if not self.remembered[purpose]:
-            return self._draw(policy, n, purpose, wanted)
-        # The rules that affect the trajectories: all, or those before the last level wanted.
-        content = memory.content(policy, self.sampler.horizon if wanted.returns_from else wanted.levels[-1])
+            return self._draw(policy, purpose, wanted if n == wanted.n else wanted._replace(n=n))
+        content = memory.content(policy, h + 1, wanted.n_rules)
         known = memory.find(h, content) if self.serves[purpose] else None
         if known is not None:
             self.ledger.check_time()
             return known
-        batch = self._draw(policy, n, purpose, wanted)
+        batch = self._draw(policy, purpose, wanted)
         memory.note(h, content, batch)
         return batch
 
-    def _draw(self, policy: Policy, n: int, purpose: str, wanted: Wanted) -> Batch:
-        """Return n trajectories, drawn within the budget; in a replay, drawn when their moments are first read.
+    def _draw(self, policy: Policy, purpose: str, wanted: Wanted) -> Batch:
+        """Return trajectories, drawn within the budget; in a replay, drawn when their moments are first read.
 
         Each call has a stream of its own.
         """
-        ledger = self.ledger
+        ledger, (n, levels, returns_from, _) = self.ledger, wanted
         ledger.check_trajectories(n)
         ledger.calls += 1
-        batch = Batch(ledger.calls, policy, partial(self._draw_again, n, wanted))
+        batch = Batch(ledger.calls, policy.rules, wanted, self.again)
         if ledger.replaying:
             ledger.count_trajectories(purpose, n)
             return batch
         stream, began = self.stream.at(batch.call), perf_counter()
         if ledger.budget.max_seconds is None:
-            levels, returns_from = wanted
             batch.kept = self.sampler.collect(policy, n, stream=stream, levels=levels, returns_from=returns_from)
             ledger.trajectories[purpose] += n  # without a limit of seconds, there is no clock to check
         else:  # count the trajectories chunk by chunk, and check the clock after each
             count = partial(ledger.count_trajectories, purpose)
-            batch.kept = collect_chunks(self.sampler, policy, n, stream, *wanted, count)
+            batch.kept = collect_chunks(self.sampler, policy, n, stream, levels, returns_from, count)
         ledger.seconds["rollouts"] += perf_counter() - began
         return batch
 
-    def _draw_again(self, n: int, wanted: Wanted, batch: Batch) -> Moments:
+    def _draw_again(self, batch: Batch) -> Moments:
         """Return moments that were counted before, but dropped from memory or lost in a kill: draw them again."""
         stream, began = self.stream.at(batch.call), perf_counter()
-        clock = self.ledger.check_time
-        moments = collect_chunks(self.sampler, batch.policy, n, stream, *wanted, lambda _: clock())
+        clock, (n, levels, returns_from) = self.ledger.check_time, batch.wanted[:3]
+        moments = collect_chunks(self.sampler, Policy(batch.rules), n, stream, levels, returns_from, lambda _: clock())
         self.ledger.seconds["rollouts"] += perf_counter() - began
         if self.options.memo or self.options.reuse:
             self.memory.keep(batch, moments)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import getitem
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +15,29 @@ from dmq_fast.kernels import Rule
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
 
-__all__ = ["Batch", "Memory"]
+__all__ = ["Batch", "Memory", "Wanted"]
 
 LIMIT = 2**28
 """Default limit of the moments kept, in bytes. Dropped moments are drawn again from the stream of their call."""
 
 
-Content = tuple[int, ...]
-"""The rules of a policy, or of its first levels, by number."""
+PARTS = 2**13
+"""Number of sequences of rules whose number is kept, so that it is found without a look at each rule."""
+
+Content = tuple[int, int]
+"""The rules of a policy, or of its first levels, by the numbers of two parts."""
+
+
+class Wanted(NamedTuple):
+    """Number of trajectories, ascending levels whose second moments are wanted, and those whose returns to go are.
+
+    `n_rules` is the number of rules that affect them: all, or those before the last level wanted.
+    """
+
+    n: int
+    levels: Sequence[int]
+    returns_from: Sequence[int]
+    n_rules: int
 
 
 class Batch:
@@ -30,8 +47,10 @@ class Batch:
     ----------
     call : int
         Number of the call.
-    policy : Policy
-        The policy that was followed.
+    rules : tuple of Rule
+        Those of the policy that was followed. Policies themselves would be more for the garbage collector to look at.
+    wanted : Wanted
+        What was drawn.
     draw : callable
         ``draw(batch)`` draws the moments of the call again, bit for bit. It is called where they are read and not at
         hand: they were dropped, or the call was counted in a replay.
@@ -40,7 +59,7 @@ class Batch:
 
     Attributes
     ----------
-    call, policy
+    call, rules, wanted
         The arguments.
     kept : Moments or None
         The moments, while they are at hand.
@@ -51,12 +70,17 @@ class Batch:
         Whether the trajectories may not be used again.
     """
 
-    __slots__ = ("_draw", "call", "kept", "policy", "refuted", "spent")
+    __slots__ = ("_draw", "call", "kept", "refuted", "rules", "spent", "wanted")
 
     def __init__(
-        self, call: int, policy: Policy, draw: Callable[[Batch], Moments], moments: Moments | None = None
+        self,
+        call: int,
+        rules: tuple[Rule, ...],
+        wanted: Wanted,
+        draw: Callable[[Batch], Moments],
+        moments: Moments | None = None,
     ) -> None:
-        self.call, self.policy, self._draw, self.kept = call, policy, draw, moments
+        self.call, self.rules, self.wanted, self._draw, self.kept = call, rules, wanted, draw, moments
         self.refuted, self.spent = -1, False
 
     @property
@@ -67,8 +91,8 @@ class Batch:
     def at(self, level: int) -> Batch:
         """Return the same trajectories with the moments of one level only, so that the others can be freed."""
         if self.kept is None:
-            return Batch(self.call, self.policy, lambda _: self.moments.at(level))
-        return Batch(self.call, self.policy, self._draw, self.kept.at(level))
+            return Batch(self.call, self.rules, self.wanted, lambda _: self.moments.at(level))
+        return Batch(self.call, self.rules, self.wanted, self._draw, self.kept.at(level))
 
 
 class Numbers(dict[Rule, int]):
@@ -116,18 +140,28 @@ class Memory:
         self.size = 0
         self._actions = actions
         self._numbers: list[Numbers] = []
-        self._batches: dict[int, dict[Content, Batch]] = {}
+        self._parts: dict[tuple[int, ...], int] = {}
+        self._part = lru_cache(PARTS)(self._number_part)
+        self._batches: defaultdict[int, dict[Content, Batch]] = defaultdict(dict)
         self._at_hand: OrderedDict[int, Batch] = OrderedDict()
 
-    def content(self, policy: Policy, levels: int) -> Content:
-        """Return the numbers of the first `levels` rules of a policy."""
-        while len(self._numbers) < levels:
+    def content(self, policy: Policy, split: int, levels: int) -> Content:
+        """Return the numbers of the first `split` rules of a policy, and of those between them and level `levels`.
+
+        The candidates pi_h^a of a cover share the rules after h, and come again with the same rules up to h.
+        """
+        return self._part(0, policy.rules[:split]), self._part(split, policy.rules[split:levels])
+
+    def _number_part(self, level: int, rules: tuple[Rule, ...]) -> int:
+        """Return the number of some rules from a level on."""
+        while len(self._numbers) < level + len(rules):
             self._numbers.append(Numbers(len(self._numbers), self._actions))
-        return tuple(map(getitem, self._numbers, policy.rules[:levels]))
+        key = (level, *map(getitem, self._numbers[level:], rules))
+        return self._parts.setdefault(key, len(self._parts))
 
     def find(self, target: int, content: Content) -> Batch | None:
         """Return the batch that was drawn for a target level with a policy, if it may be used again; otherwise None."""
-        batch = self._batches.get(target, {}).get(content)
+        batch = self._batches[target].get(content)
         if batch is None or batch.spent:
             return None
         if batch.kept is not None:
@@ -136,13 +170,14 @@ class Memory:
 
     def note(self, target: int, content: Content, batch: Batch) -> None:
         """Enter a batch that was drawn for a target level, in place of an earlier one with the same policy."""
-        self._batches.setdefault(target, {})[content] = batch
+        self._batches[target][content] = batch
         if batch.kept is not None:
             self.keep(batch, batch.kept)
 
     def keep(self, batch: Batch, moments: Moments) -> None:
         """Keep the moments of a batch; drop those unused for longest while the limit is exceeded."""
-        self._drop(batch)
+        if batch.call in self._at_hand:
+            self._drop(batch)
         batch.kept = moments
         self._at_hand[batch.call] = batch
         self.size += moments.nbytes

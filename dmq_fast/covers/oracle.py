@@ -56,13 +56,13 @@ class Oracle:
         batch : Batch
             The trajectories that hold D~.
         levels : range
-            Ascending levels h'.
+            Ascending levels h', up to the last.
         source : tuple of int
             Target level, action and member of the cover of the policy that was followed, for the history.
         """
         began, certain = cover_moments.time, True
         top, bottom = levels[-1], levels[0]
-        if cover_moments.latest(levels) <= batch.refuted:  # every answer is False still, so nothing is asked
+        if cover_moments.latest(bottom) <= batch.refuted:  # every answer is False still, so nothing is asked
             self.history.append(batch.call, *source, top, bottom, False, NONE)
             return
         while top >= bottom:

@@ -105,7 +105,7 @@ class RolloutSampler(Sampler):
         check_stream("rng", rng)
         in_rows = fits_rows(min(n, self._most_rows), self._nonzeros, self.dimension)
         sums, moments, squares = self._model.rollout(rules_of(policy), n, rng, levels, returns_from, in_rows)
-        returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)}
+        returns = {h: Returns(moments[i], squares[i], n) for i, h in enumerate(returns_from)} if len(moments) else {}
         return Moments(n, levels, sums, returns)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:

@@ -11,6 +11,7 @@ for), of the transition (if the level is stochastic; at the last level only if i
 is drawn for an outcome that is certain, and until something is drawn, all trajectories of a block are one.
 """
 
+cimport numpy as cnp
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
@@ -27,6 +28,8 @@ from dmq_fast.kernels._validate cimport entries
 import numpy as np
 
 from dmq_fast.kernels._validate import as_csr, as_floats, as_numbers, is_sparse
+
+cnp.import_array()
 
 # Trajectories simulated together: their states, rewards and uniforms stay in the first-level cache.
 # Part of the format: it fixes the order in which uniforms are used.
@@ -295,12 +298,14 @@ cdef class FiniteModel(Model):
     cdef object draw(self, Plan plan, Py_ssize_t n, Stream stream, bint in_rows, double* moments, double* squares):
         cdef _CountedRollout job = _CountedRollout(self, plan, n)
         cdef Py_ssize_t i, d = self.dimension
+        cdef cnp.npy_intp[3] shape
         cdef LevelRows rows = None
         cdef double* gram = NULL
         if in_rows:
             sums = rows = job.found = empty_rows(d, plan.n_levels)
         else:
-            sums = np.zeros((plan.n_levels, d, d))
+            shape[0], shape[1], shape[2] = plan.n_levels, d, d
+            sums = cnp.PyArray_ZEROS(3, shape, cnp.NPY_DOUBLE, 0)
             gram = entries(sums)
         job.simulate(stream)
         with nogil:
@@ -606,16 +611,19 @@ cdef class _CountedRollout(Owner):
         cdef Py_ssize_t* visits = self.visits + self.model.offset[h]
         cdef Py_ssize_t s, d = self.model.dimension
         cdef Row phi
+        cdef bint diagonal = True
         for s in range(self.model.levels[h].n_states):
             if visits[s] == 0:
                 continue
             phi = self.features(h, s)
+            diagonal &= phi.columns != NULL and phi.n <= 1
             if phi.columns == NULL:
                 add_outer(gram, phi.values, <double> visits[s], d)
             else:
                 add_outer_sparse(gram, phi.columns, phi.values, phi.n, <double> visits[s], d)
             visits[s] = 0
-        mirror(gram, d)
+        if not diagonal:
+            mirror(gram, d)
 
     cdef int write_rows(self, Py_ssize_t h) except -1 nogil:
         # A row for each state that was visited; nothing has been visited afterwards.

@@ -1,15 +1,16 @@
 """The arguments of one call of a simulator, checked once and laid out for its loops."""
 
 cimport cython
+cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 
 from dmq_fast.kernels._philox cimport Stream
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, INTERPRETED, Fixed, Greedy, Rule
 from dmq_fast.kernels._validate cimport entries
 
-import numpy as np
-
 from dmq_fast.kernels._stop import Stopped, heeded
+
+cnp.import_array()
 
 # Numbers computed between two checks for Ctrl-C: some ten milliseconds.
 cdef enum:
@@ -169,7 +170,9 @@ cdef class Model:
             On Ctrl-C.
         """
         cdef Plan plan = Plan(rules, self.horizon, self.n_actions, self.dimension, levels, returns_from)
-        moments, squares = np.zeros((plan.n_returns, self.dimension)), np.zeros(plan.n_returns)
+        cdef cnp.npy_intp[2] shape = [plan.n_returns, self.dimension]
+        moments = cnp.PyArray_ZEROS(2, shape, cnp.NPY_DOUBLE, 0)
+        squares = cnp.PyArray_ZEROS(1, shape, cnp.NPY_DOUBLE, 0)
         sums = self.draw(plan, n, stream, in_rows, entries(moments), entries(squares))
         return sums, moments, squares
 

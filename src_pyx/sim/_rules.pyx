@@ -1,5 +1,7 @@
 """The three rules of the paper: uniform over actions, one fixed action, greedy on theta_h; and a base for others."""
 
+cimport cython
+
 import hashlib
 import numbers
 
@@ -103,6 +105,8 @@ cdef class Fixed(Rule):
         return (Fixed, (self.action,))
 
 
+# Arrays are no part of cycles, and the garbage collector would follow the millions of references to rules of a run.
+@cython.no_gc
 cdef class Greedy(Rule):
     """Take argmax_a phi(s)^T theta^a, ties to the smallest action.
 
