@@ -30,6 +30,7 @@ import scipy.sparse
 from flat import flat
 from fuzz import Target
 from mutations import DTYPES, JUNK, broken, broken_array, broken_bytes, near, pick
+from sweeping import SPEC
 
 import dmq_fast as dmq
 from dmq_fast import experiments, kernels
@@ -420,33 +421,13 @@ def load_store(rng: Generator) -> None:
 # ---- Specifications
 
 SPECS = (
-    """\
-name = "locks"
-seeds = 2
+    f"""\
 max_seconds = 60
 grace = 30
 evaluate = 10
-
-[[environments]]
-name = "lock"
-horizon = [3, 4]
-n_actions = 2
-
-[[environments]]
-name = "deep-sea"   # a comment
-size = 4
-seed = 42
-
-[[algorithms]]
-name = "dmq"
-variant = ["sound", "paper"]
-n_samples = [3, 5]
+{SPEC}
 initial = [[0, 1, 0, 1]]
 max_trajectories = 100_000
-
-[[algorithms]]
-name = "dmq"
-eps_r = 0.5
 function_class = "finite:scale=2"
 """,
     """\

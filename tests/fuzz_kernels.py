@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+import twins
 from fuzz import REFUSALS, Target
 from mutations import broken, broken_array
 
@@ -112,37 +113,13 @@ class Input:
 
     def laid(self, x: Any) -> Any:
         """An array of numbers in some layout, or as lists; anything else as it is."""
-        if not isinstance(x, np.ndarray):
+        if not isinstance(x, np.ndarray) or self.chance(0.7):
             return x
-        kind = self.rng.integers(16)
-        if kind == 0 and x.ndim:
-            return np.asfortranarray(x)
-        if kind == 1 and x.ndim:
-            return x[::-1].copy()[::-1]
-        if kind == 2 and x.ndim:
-            wide = np.full((*x.shape[:-1], 2 * x.shape[-1]), np.nan)
-            wide[..., ::2] = x
-            return wide[..., ::2]
-        if kind == 3:
-            x.flags.writeable = False
-        elif kind == 4:
-            return x.tolist()
-        elif kind == 5:
-            return x.astype(">f8")
-        elif kind == 6:
-            return x.view(Odd)
-        elif kind == 7:
-            raw = np.zeros(x.nbytes + 1, np.uint8)[1:].view(np.float64).reshape(x.shape)
-            raw[...] = x
-            return raw
-        elif kind == 8:
-            with np.errstate(all="ignore"):
-                return np.nan_to_num(x.astype(np.float32))
-        elif kind == 9:
-            return np.clip(np.round(np.nan_to_num(x)), -100, 100).astype(self.pick(np.int8, np.int64, np.int16))
-        elif kind == 10 and x.ndim:
-            return np.broadcast_to(x[:1], x.shape) if len(x) else x
-        return x
+        unaligned = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape)
+        unaligned[...] = x
+        repeated = np.broadcast_to(x[:1], x.shape) if x.ndim and len(x) else x
+        with np.errstate(all="ignore"):
+            return self.pick(*twins.layouts(x).values(), x.view(Odd), unaligned, repeated)
 
     def array(self, shape: tuple[int, ...], mild: bool = False) -> Any:
         """An array of finite numbers of a shape."""
