@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import typing
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import dmq_fast
@@ -97,17 +95,6 @@ def test_signatures_are_those_of_the_stubs():
     assert str(inspect.signature(kernels.LeastSquaresLearner)).endswith(
         "*, optimism='flat', clipped=False, blocks=False)"
     )
-
-
-def test_overloads_are_told_apart_by_what_they_take():
-    """A row has a number, rows have an array; one problem has a number, a stack has an array."""
-    ridge = kernels.Ridge(2, 1.0)
-    for ask in (ridge.predict, ridge.leverage):
-        assert type(ask([1.0, 0.0])) is float and type(ask([[1.0, 0.0]])) is np.ndarray
-    m = np.eye(2)
-    for call, kind in ((kernels.dsec_value, float), (lambda *given: kernels.dsec_decision(*given, 2.0), bool)):
-        assert type(call(m, m, 1.0)) is kind and type(call(m[None], m, 1.0)) is np.ndarray
-    assert typing.get_type_hints(kernels.dsec_rows)
 
 
 def private_imports(source: str) -> list[str]:

@@ -172,46 +172,37 @@ def test_no_rows_are_no_rows():
     assert moment.n == 1 and not moment.matrix.any()
 
 
-WRONG = {
-    "one-hot: too large": (ValueError, r"^indices: expected 0 <= index < 3, got 3 at position 1", ([0, 3],)),
-    "one-hot: negative": (ValueError, r"^indices: expected 0 <= index < 3, got -1 at position 0", ([-1],)),
-    "one-hot: wraps in 32 bits": (ValueError, r"^indices: .* got 4294967296 at position 0", ([2**32],)),
-    "one-hot: wraps in 64 bits": (ValueError, r"got 18446744073709551615", (np.array([2**64 - 1], dtype=np.uint64),)),
-    "one-hot: fractions": (TypeError, r"^indices: expected integers, got dtype float64", ([0.0],)),
-    "one-hot: booleans": (TypeError, r"^indices: expected integers, got dtype bool", ([True],)),
-    "one-hot: none": (TypeError, r"^indices: expected real numbers", (None,)),
-    "one-hot: a number": (ValueError, r"^indices: expected shape \(any\), got \(\)", (1,)),
-    "one-hot: a matrix": (ValueError, r"^indices: expected shape \(any\), got \(1, 1\)", ([[1]],)),
-    "one-hot: weights": (ValueError, r"^weights: expected shape \(2\)", ([0, 1], [1.0])),
-    "one-hot: negative weight": (ValueError, r"^weights: expected non-negative numbers, got -1.0", ([0], [-1.0])),
-    "one-hot: nan": (ValueError, r"^weights: expected finite numbers, got nan", ([0], [np.nan])),
-    "csr: column": (ValueError, r"^indices: expected 0 <= index < 3, got 3", ([1.0], [3], [0, 1])),
-    "csr: columns and data": (ValueError, r"^data: expected shape \(2\)", ([1.0], [1, 2], [0, 1])),
-    "csr: no starts": (ValueError, r"^indptr: expected shape \(n \+ 1\)", ([], [], [])),
-    "csr: start": (ValueError, r"^indptr: expected to start with 0, got 1", ([1.0], [1], [1, 1])),
-    "csr: end": (ValueError, r"^indptr: expected to end with 1", ([1.0], [1], [0, 2])),
-    "csr: early end": (ValueError, r"^indptr: expected to end with 1", ([1.0], [1], [0, 0])),
-    "csr: descends": (ValueError, r"^indptr: expected numbers that do not decrease", ([1.0], [1], [0, 2, 1])),
-    "csr: huge": (ValueError, r"^indptr: expected at most 1", ([1.0], [1], np.array([0, 2**63], dtype=np.uint64))),
-    "csr: nan": (ValueError, r"^data: expected finite numbers, got nan", ([np.nan], [1], [0, 1])),
-    "csr: inf, unsorted": (ValueError, r"^data: expected finite numbers, got inf", ([np.inf, 1], [1, 0], [0, 2])),
-    "csr: complex": (TypeError, r"^data: expected real numbers", ([1j], [1], [0, 1])),
-    "csr: weights": (ValueError, r"^weights: expected shape \(1\)", ([1.0], [1], [0, 1], [1, 1])),
-    "csr: infinite weight": (ValueError, r"^weights: expected finite", ([1.0], [1], [0, 1], [np.inf])),
-}
-
-
 def test_wrong_indices_are_named_and_change_nothing():
-    moment, table = moment_of(np.eye(3)), []
-    for case, (error, message, arguments) in WRONG.items():
-        table.append((error, message, moment.add_indices if case.startswith("one-hot") else moment.add_csr, *arguments))
-    sparse = scipy.sparse.csr_array
-    refuses([
-        *table,
-        (ValueError, r"^rows: expected shape \(any, 3\), got \(3, 2\)", moment.add_rows, sparse((3, 2))),
-        (TypeError, r"^rows: expected real numbers", moment.add_rows, sparse(1j * np.eye(3))),
-        (ValueError, r"^rows: expected finite numbers, got nan", moment.add_rows, sparse(np.nan * np.eye(3))),
-    ], lambda: (moment.matrix.tobytes(), moment.n))  # fmt: skip
+    moment, sparse, largest = moment_of(np.eye(3)), scipy.sparse.csr_array, np.array([2**64 - 1], dtype=np.uint64)
+    one_hot, csr = moment.add_indices, moment.add_csr
+    refuses(
+        [
+            (ValueError, r"^indices: expected 0 <= index < 3, got 3 at position 1", one_hot, [0, 3]),
+            (ValueError, r"^indices: expected 0 <= index < 3, got -1 at position 0", one_hot, [-1]),
+            (ValueError, r"^indices: .* got 4294967296 at position 0", one_hot, [2**32]),  # wraps in 32 bits
+            (ValueError, r"got 18446744073709551615", one_hot, largest),
+            (TypeError, r"^indices: expected integers, got dtype float64", one_hot, [0.0]),
+            (TypeError, r"^indices: expected integers, got dtype bool", one_hot, [True]),
+            (TypeError, r"^indices: expected real numbers", one_hot, None),
+            (ValueError, r"^indices: expected shape \(any\), got \(\)", one_hot, 1),
+            (ValueError, r"^indices: expected shape \(any\), got \(1, 1\)", one_hot, [[1]]),
+            (ValueError, r"^weights: expected shape \(2\)", one_hot, [0, 1], [1.0]),
+            (ValueError, r"^weights: expected non-negative numbers, got -1.0", one_hot, [0], [-1.0]),
+            (ValueError, r"^indices: expected 0 <= index < 3, got 3", csr, [1.0], [3], [0, 1]),
+            (ValueError, r"^data: expected shape \(2\)", csr, [1.0], [1, 2], [0, 1]),
+            (ValueError, r"^indptr: expected shape \(n \+ 1\)", csr, [], [], []),
+            (ValueError, r"^indptr: expected to start with 0, got 1", csr, [1.0], [1], [1, 1]),
+            (ValueError, r"^indptr: expected to end with 1", csr, [1.0], [1], [0, 2]),
+            (ValueError, r"^indptr: expected to end with 1", csr, [1.0], [1], [0, 0]),
+            (ValueError, r"^indptr: expected numbers that do not decrease", csr, [1.0], [1], [0, 2, 1]),
+            (ValueError, r"^indptr: expected at most 1", csr, [1.0], [1], np.array([0, 2**63], dtype=np.uint64)),
+            (ValueError, r"^data: expected finite numbers, got inf", csr, [np.inf, 1], [1, 0], [0, 2]),
+            (ValueError, r"^weights: expected shape \(1\)", csr, [1.0], [1], [0, 1], [1, 1]),
+            (ValueError, r"^weights: expected finite", csr, [1.0], [1], [0, 1], [np.inf]),
+            (ValueError, r"^rows: expected shape \(any, 3\), got \(3, 2\)", moment.add_rows, sparse((3, 2))),
+        ],
+        lambda: (moment.matrix.tobytes(), moment.n),
+    )
 
 
 HUGE = 1.2e154  # its square is .8 of the largest float64

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import pickle
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 import twins
 from hypothesis import strategies as st
-from properties import for_all, seeds
+from properties import for_all, refuses, seeds
 from scipy.sparse import csr_array
 
 from dmq_fast.kernels import LevelRows, RowOracle, RowScan, ShiftScan, dsec_decision
@@ -154,30 +156,6 @@ def test_leverages(kind):
             np.testing.assert_allclose(oracle.leverages(rows), expected, rtol=1e-9)
 
 
-def test_what_overflows_is_refused():
-    oracle, rows = RowOracle(3, 0.5), np.full((1, 3), 1e300)
-    with pytest.raises(ValueError, match=r"^rows: a leverage is out of the range of float64; rescale"):
-        oracle.leverages(rows)
-    with pytest.raises(ValueError, match=r"^rows: a second moment is not finite, or too large for float64; rescale"):
-        oracle.decision(rows, 1.0, 1.0)
-    assert np.isnan(oracle.log_det(LevelRows.of([rows])))
-
-
-def test_arguments_of_other_types_are_refused():
-    scan, rows, oracle = RowScan(1.0, 1.0), LevelRows.of([np.ones((1, 3))]), RowOracle(3, 0.5)
-    for value in (None, object(), rows):
-        with pytest.raises(TypeError, match=rf"^oracles\[0\]: expected a RowOracle, got {type(value).__name__}"):
-            scan.scan([value], rows, 1.0, 0, 0, 0)
-    with pytest.raises(TypeError, match=r"^support: expected integers, got dtype float64"):
-        oracle.add_gram([0.5], [[1.0]])
-    for column in (3, -1, 2**32):
-        with pytest.raises(ValueError, match=r"^support: expected 0 <= index < 3"):
-            oracle.add_gram([column], [[1.0]])
-    with pytest.raises(ValueError, match=r"^support: expected distinct columns, got \[1, 1\]"):
-        oracle.add_gram([1, 1], np.eye(2))
-    assert oracle.order == 0
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_potentials(kind):
     rng = np.random.default_rng(4)
@@ -257,27 +235,6 @@ class TestKeptInverse:
             assert oracle.decision(rows, 1.5, 1.0) is True
             assert oracle.decision(rows, 1.5, np.nextafter(1.0, 2.0)) is False
 
-    def test_what_does_not_fit_is_named(self):
-        oracle, rows = RowOracle(3, 0.5), LevelRows.of([np.eye(3)])
-        for wrong, match in (
-            (lambda: RowOracle(0, 0.5), "dimension: "),
-            (lambda: RowOracle(3, 0.0), "eps_r: "),
-            (lambda: oracle.add(LevelRows.of([np.eye(2)])), "rows: expected dimension 3, got 2"),
-            (lambda: oracle.add(rows, 1), "level: "),
-            (lambda: oracle.add(rows, divisor=0.0), "divisor: "),
-            (lambda: oracle.add(LevelRows.of([1e200 * np.eye(3)])), "rows: the sum overflows"),
-            (lambda: oracle.leverages(rows, -1), "level: "),
-            (lambda: oracle.decision(rows, 0.0, 1.0), "eps1: "),
-            (lambda: oracle.decision(rows, 1.0, 1.0, n=0), "n: "),
-            (lambda: oracle.add_gram([0, 0], np.eye(2)), "support: expected distinct"),
-            (lambda: oracle.add_gram([3], np.eye(1)), "support: "),
-            (lambda: oracle.add_gram([0], [[np.nan]]), "gram: "),
-            (lambda: RowScan(1.0, 1.0).scan([oracle], rows, 3, 0, 1, 0), "scan: "),
-        ):
-            with pytest.raises(ValueError, match=match):
-                wrong()
-        assert oracle.order == 0
-
 
 class TestLevelRows:
     @pytest.mark.parametrize("kind", KINDS)
@@ -299,22 +256,6 @@ class TestLevelRows:
         again = pickle.loads(pickle.dumps(rows))
         assert all((again.gram(i) == rows.gram(i)).all() for i in range(3)) and again.nbytes == rows.nbytes
 
-    def test_what_does_not_fit_is_named(self):
-        for wrong, match in (
-            (lambda: LevelRows.of([]), "levels: "),
-            (lambda: LevelRows.of([np.eye(2), np.eye(3)]), r"levels\[1\]: "),
-            (lambda: LevelRows.of([[[np.inf]]]), r"levels\[0\]: "),
-            (lambda: LevelRows.of([np.eye(2)], [[1.0, 0.0]]), r"weights\[0\]: "),
-            (lambda: LevelRows.of([np.eye(2)], []), "weights: "),
-            (lambda: LevelRows.of([np.eye(2)]) + LevelRows.of([np.eye(3)]), "do not add up"),
-        ):
-            with pytest.raises(ValueError, match=match):
-                wrong()
-        with pytest.raises(IndexError, match="level: "):
-            LevelRows.of([np.eye(2)]).gram(1)
-        with pytest.raises(TypeError, match=r"LevelRows\.of"):
-            LevelRows()
-
 
 def test_the_sum_of_rows_is_that_of_their_pairs():
     rng = np.random.default_rng(0)
@@ -331,10 +272,46 @@ def test_the_sum_of_rows_is_that_of_their_pairs():
     total = LevelRows.total(parts, places)
     for ours, theirs in zip(total.arrays(0), expected.arrays(0), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    for arguments, error in [
-        (([], []), ValueError), ((parts, places[1:]), ValueError), ((parts[:1], [2]), IndexError),
-        ((parts[:1], [-1]), IndexError), (([parts[0], LevelRows.of([[[1.0]]])], [0, 0]), ValueError),
-        (([parts[0], None], [0, 0]), TypeError),
-    ]:  # fmt: skip
-        with pytest.raises(error):
-            LevelRows.total(*arguments)
+
+
+def test_what_does_not_fit_is_named():
+    oracle, rows, huge = RowOracle(3, 0.5), LevelRows.of([np.eye(3)]), np.full((1, 3), 1e300)
+    scan, of, add, other = RowScan(1.0, 1.0), LevelRows.of, oracle.add, LevelRows.of([np.eye(2)])
+    overflow = r"^rows: a second moment is not finite, or too large for float64; rescale"
+    columns = r"^support: expected 0 <= index < 3"
+    refuses(
+        [
+            (ValueError, "dimension: ", RowOracle, 0, 0.5),
+            (ValueError, "eps_r: ", RowOracle, 3, 0.0),
+            (ValueError, "rows: expected dimension 3, got 2", add, other),
+            (ValueError, "level: ", add, rows, 1),
+            (ValueError, "divisor: ", partial(add, rows, divisor=0.0)),
+            (ValueError, "rows: the sum overflows", add, of([1e200 * np.eye(3)])),
+            (ValueError, "level: ", oracle.leverages, rows, -1),
+            (ValueError, r"^rows: a leverage is out of the range of float64; rescale", oracle.leverages, huge),
+            (ValueError, overflow, oracle.decision, huge, 1.0, 1.0),
+            (ValueError, "eps1: ", oracle.decision, rows, 0.0, 1.0),
+            (ValueError, "n: ", partial(oracle.decision, rows, 1.0, 1.0, n=0)),
+            (ValueError, r"^support: expected distinct columns, got \[1, 1\]", oracle.add_gram, [1, 1], np.eye(2)),
+            *((ValueError, columns, oracle.add_gram, [column], [[1.0]]) for column in (3, -1, 2**32)),
+            (TypeError, r"^support: expected integers, got dtype float64", oracle.add_gram, [0.5], [[1.0]]),
+            (ValueError, "scan: ", scan.scan, [oracle], rows, 3, 0, 1, 0),
+            (TypeError, r"^oracles\[0\]: expected a RowOracle, got NoneType", scan.scan, [None], rows, 1.0, 0, 0, 0),
+            (TypeError, r"^oracles\[0\]: expected a RowOracle, got Lev", scan.scan, [rows], rows, 1.0, 0, 0, 0),
+            (ValueError, "levels: ", of, []),
+            (ValueError, r"levels\[1\]: ", of, [np.eye(2), np.eye(3)]),
+            (ValueError, r"levels\[0\]: ", of, [[[np.inf]]]),
+            (ValueError, r"weights\[0\]: ", of, [np.eye(2)], [[1.0, 0.0]]),
+            (ValueError, "weights: ", of, [np.eye(2)], []),
+            (ValueError, "do not add up", operator.add, rows, other),
+            (IndexError, "level: ", rows.gram, 1),
+            (TypeError, r"LevelRows\.of", LevelRows),
+            (ValueError, "", LevelRows.total, [], []),
+            (ValueError, "", LevelRows.total, [rows, rows], [0]),
+            (ValueError, "", LevelRows.total, [rows, other], [0, 0]),
+            *((IndexError, "", LevelRows.total, [rows], [level]) for level in (1, -1)),
+            (TypeError, "", LevelRows.total, [rows, None], [0, 0]),
+        ],
+        lambda: oracle.order,
+    )
+    assert np.isnan(oracle.log_det(of([huge])))
