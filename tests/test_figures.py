@@ -9,7 +9,7 @@ import pytest
 from dmq_fast import experiments
 from dmq_fast.cli import figures
 from dmq_fast.experiments.report import intervals, reports
-from dmq_fast.experiments.report.against import across_of, against, pages
+from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.panels import measurable, panels_of, swept
 from dmq_fast.experiments.sweeps.spec import seeds_of
 from dmq_fast.plotting.style import MUTED
@@ -235,24 +235,6 @@ def test_pooled_environments_are_strata():
     assert [panel.title for panel in shown.panels] == ["2 environments"]
     assert shown.panels[0].lines[0].points[0].interval == pytest.approx((0.3, 0.3, 0.3))
     assert "95 % stratified bootstrap interval" in below(against(rows, "n_samples", pool=True))
-
-
-def test_more_than_eight_lines_make_facets_that_keep_algorithms_together():
-    many = [("a", 5), ("b", 5), ("c", 2), ("d", 11)]
-    rows = [row(of={"horizon": h}, algorithm=a, by={"k": k}) for a, n in many for k in range(n) for h in (2, 4)]
-    panels = panels_of(rows, "horizon").panels
-    assert [[line.name[0] for line in panel.lines] for panel in panels] == [
-        ["a"] * 5, ["b"] * 5 + ["c"] * 2, ["d"] * 5, ["d"] * 6
-    ]  # fmt: skip
-    nine = [row(of={"horizon": h}, algorithm=a) for a in "abcdefghi" for h in (2, 4)]
-    assert [len(panel.lines) for panel in panels_of(nine, "horizon").panels] == [5, 4]
-    looks = {(line.look.colour, line.look.line) for panel in panels for line in panel.lines}
-    assert len(looks) == 23
-    assert [panel.title for panel in panels] == [f"lock, {i} of 4" for i in (1, 2, 3, 4)]
-    figure = against(rows, "horizon")
-    assert len({axes.get_ylim() for axes in figure.axes}) == 1
-    assert [len(page.panels) for page in pages(panels_of(rows, "horizon"), 3.3)] == [4]
-    assert across_of(panels_of(rows, "horizon"), 6.8) == 3
 
 
 @pytest.mark.parametrize(

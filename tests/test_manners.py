@@ -316,32 +316,6 @@ def test_a_function_that_makes_no_environment_is_blamed_itself(tmp_path):
         experiments.sweep(spec, tmp_path, workers=0)
 
 
-REGISTERED = """
-import functools, sys, dmq_fast as dmq
-from dmq_fast import environments as e, experiments as x
-def mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)
-class Made:
-    def mine(horizon: int = 3, rng=None): return e.chain(horizon, rng=rng)
-e.registry.register('plain')(mine)
-e.registry.register('partial')(functools.partial(mine, horizon=4))
-e.registry.register('nested')(staticmethod(Made.mine).__func__)
-for name in ('plain', 'partial', 'nested'):
-    spec = {'environments': [{'name': name}], 'algorithms': [{'name': 'dmq', 'n_samples': 5}]}
-    try: x.sweep(spec, sys.argv[1] + name, workers=2)
-    except ValueError as error: print(error)
-    print(x.sweep(spec, sys.argv[1] + name, workers=0).statuses)
-"""
-
-
-def test_code_of_an_interactive_session_is_refused_before_workers_start(tmp_path):
-    done = python("-c", REGISTERED, f"{tmp_path}/", text=True)
-    printed = done.stdout.splitlines()
-    assert len(printed) == 6, done.stderr
-    for name, refused, statuses in zip(("plain", "partial", "nested"), printed[::2], printed[1::2], strict=True):
-        assert f"workers: expected 0, since {name} is defined in an interactive session" in refused
-        assert statuses == "{'ended': 1}"
-
-
 SESSION = """
 import numpy as np, dmq_fast as dmq
 class Even:

@@ -165,12 +165,11 @@ def test_conflicts_are_named_and_nothing_is_written(tmp_path, run):
     (cell,) = {row["cell"] for row in before}
     with pytest.raises(experiments.MergeError) as caught:
         experiments.merge(out, [a, b])
-    assert str(caught.value).startswith("1 run with different results; nothing was merged\n")
-    assert f"cell {cell} (dmq on chain), seed 2: value " in str(caught.value)
+    assert str(caught.value).startswith(f"cell {cell} (dmq on chain), seed 2 has different results: value ")
     assert f" in {a} and 0.125 in {b}, counts " in str(caught.value)
     assert experiments.load(out) == before
     code, stdout, err = run("merge", out, a, b)
-    assert (code, stdout) == (2, "") and "seed 2: value " in err
+    assert (code, stdout) == (2, "") and "seed 2 has different results: value " in err
     assert run("merge", out, b, a, "--keep-first")[0] == 0
     assert [row["value"] == 0.125 for row in experiments.load(out)] == [False, False, True, False]
 

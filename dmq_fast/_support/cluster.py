@@ -157,21 +157,6 @@ class Cluster(Executor):
             self.result(first)
             self.watch()
 
-    def ask_all(self, fn: Callable[..., Any], *args: Any) -> dict[str, Any]:
-        """Call a function on every worker at once.
-
-        Returns
-        -------
-        dict
-            From the address of each worker to what the function returned there, or to the exception that it raised.
-        """
-        self.check_connected()
-        try:
-            answers: dict[str, Any] = self._client.run(pickle.loads, packed(fn, *args), on_error="return")
-        except OSError as error:
-            raise BrokenExecutor(f"the dask scheduler at {self.address} does not answer: {error}") from error
-        return answers
-
 
 def reached(executor: Executor) -> Executor:
     """Return the `Cluster` of an executor of dask, any other executor as it is."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["against", "pages", "plot", "plot_line"]
+__all__ = ["against", "plot", "plot_line"]
 
 SYMBOLS = {
     "horizon": "horizon $H$",
@@ -45,10 +45,6 @@ TALL = 1.8
 
 NOTE = 6.0
 """Size of the text below the panels, in points."""
-
-
-DOWN = 4
-"""Number of panels one below the other that a page has room for."""
 
 
 def against(
@@ -118,13 +114,6 @@ def across_of(shown: Panels, width: float) -> int:
     return min(len(shown.panels), max(1, int(width / ROOM)))
 
 
-def pages(shown: Panels, width: float) -> Iterator[Panels]:
-    """Yield panels in parts that fit a page when they are drawn at this width."""
-    most = DOWN * across_of(shown, width)
-    for first in range(0, len(shown.panels), most):
-        yield shown._replace(panels=shown.panels[first : first + most])
-
-
 def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None, width: float = WIDTH) -> Figure:
     """Plot panels side by side and below each other; see `against` for the arguments and errors."""
     panels = shown.panels
@@ -135,10 +124,6 @@ def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
     numbers = np.array(sorted({point.x for point in points_of(panels)}))
     ratios = ratio_axis(shown, numbers, log_x)
     powers = spans_a_decade(shown) if log_y is None else log_y
-    limits = {
-        setting: limits_of([panel for panel in panels if panel.setting == setting], shown.y, powers)
-        for setting in {panel.setting for panel in panels}
-    }
     below = note(shown, powers, width)
     room = own - 0.7
     labels, upright = category_texts(shown.categories, room) if shown.categories else ([], True)
@@ -148,7 +133,7 @@ def plot(shown: Panels, *, log_x: bool | None = None, log_y: bool | None = None,
         grid = figure.subplots(down, across, squeeze=False)
         used = dict(zip(grid.flat, panels, strict=False))
         for axes, panel in used.items():
-            low, high = limits[panel.setting]
+            low, high = limits_of(panel, shown.y, powers)
             axes.set(
                 xscale="log" if ratios else "linear",
                 yscale="log" if powers else "linear",
@@ -213,11 +198,11 @@ def spans_a_decade(shown: Panels) -> bool:
     return shown.y in ("loss", "seconds", *EPISODES) and bool(drawn) and min(drawn) > 0 and max(drawn) > 10 * min(drawn)
 
 
-def limits_of(panels: Sequence[Panel], y: str, powers: bool) -> tuple[float, float]:
-    """Return the ends of the ordinate that panels share; ValueError if it shall be logarithmic and nothing is > 0."""
+def limits_of(panel: Panel, y: str, powers: bool) -> tuple[float, float]:
+    """Return the ends of the ordinate of a panel; ValueError if it shall be logarithmic and nothing is > 0."""
     if y == "success" and not powers:
         return -0.04, 1.04
-    ends = [end for point in points_of(panels) for end in (*point.interval, point.spent) if math.isfinite(end)]
+    ends = [end for point in points_of([panel]) for end in (*point.interval, point.spent) if math.isfinite(end)]
     if powers:
         positive = [end for end in ends if end > 0]
         if not positive:

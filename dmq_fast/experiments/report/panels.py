@@ -1,6 +1,6 @@
 """The content of a figure of a sweep: a quantity against a parameter, as panels of lines of points.
 
-Each environment has a panel, or several where it has more than eight lines.
+Each environment has a panel.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.plotting.style import Look, look
 
 __all__ = ["Line", "Panel", "Panels", "Point", "located", "measurable", "panels_of", "swept"]
-
-MOST = 8
-"""Largest number of lines of a panel."""
 
 PLACES = {"environment": "environment_parameters", "algorithm": "algorithm_parameters"}
 """The entries of rows that hold parameters, by the prefix that a name may have."""
@@ -46,12 +43,8 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Some lines of one setting; panels of the same setting share their ordinate.
+    """The lines of one setting; of episodes against the horizon, `n_actions` is the K of all runs, else None."""
 
-    Where x is the horizon and y are episodes, `n_actions` is the K of all runs; else None.
-    """
-
-    setting: str
     title: str
     lines: list[Line]
     n_actions: int | None = None
@@ -142,15 +135,14 @@ def panels_of(
         lines: dict[str, list[Mapping[str, Any]]] = {}
         for one in here:
             lines.setdefault(label(one), []).append(original[id(one)])
-        made = {
-            text: Line(text, looks[text], list(points(some, at, numbers, y, statistic, level)))
+        made = [
+            Line(text, looks[text], list(points(some, at, numbers, y, statistic, level)))
             for text, some in lines.items()
-        }
+        ]
         known_actions = {row["environment_parameters"].get("n_actions") for row in here}
         horizons = y in EPISODES and (place, name) == (PLACES["environment"], "horizon")
         n_actions = known_actions.pop() if horizons and len(known_actions) == 1 else None
-        algorithm_of = {text: some[0]["algorithm"] for text, some in lines.items()}
-        panels += [panel._replace(n_actions=n_actions) for panel in facets(title, made, algorithm_of)]
+        panels.append(Panel(title, made, n_actions))
     return Panels(x, y, statistic, level, share, panels, categories, [text for text in left_out if text], pool)
 
 
@@ -245,20 +237,3 @@ def points(
         unsolved = [row for row in some if y in EPISODES and math.isinf(numbers[id(row)])]
         spent = max((float(row["n_trajectories"] or 0) for row in unsolved), default=math.nan)
         yield Point(x, interval, len(some), len(unsolved), spent)
-
-
-def facets(title: str, lines: Mapping[str, Line], algorithm_of: Mapping[str, str]) -> Iterator[Panel]:
-    """Yield the panels of a setting: as even as lines of one algorithm can stay together, of at most eight lines."""
-    even = math.ceil(len(lines) / math.ceil(len(lines) / MOST))
-    pieces: list[list[str]] = []
-    for algorithm in dict.fromkeys(algorithm_of.values()):
-        own = [name for name in lines if algorithm_of[name] == algorithm]
-        n = math.ceil(len(own) / MOST)
-        for part in (own[len(own) * i // n : len(own) * (i + 1) // n] for i in range(n)):
-            if pieces and len(pieces[-1]) + len(part) <= even:
-                pieces[-1].extend(part)
-            else:
-                pieces.append(list(part))
-    for i, names in enumerate(pieces):
-        end = f", {i + 1} of {len(pieces)}" if len(pieces) > 1 else ""
-        yield Panel(title, title + end, [lines[name] for name in names])

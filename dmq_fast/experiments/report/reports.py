@@ -17,7 +17,7 @@ from dmq_fast._support.words import number_of, ranges
 from dmq_fast._version import __version__
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
-from dmq_fast.experiments.report.against import pages, plot
+from dmq_fast.experiments.report.against import plot
 from dmq_fast.experiments.report.cells import counted, in_order, labeller, natural, settings, warned
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.metrics import GOOD, check_share, has_curve
@@ -230,10 +230,7 @@ def quantity_pictures(
     x, place, name = located(rows, x)
     for y in wanted or measurable([row for row in rows if row[place].get(name) is not None], share):
         shown = panels_of(rows, x, y, share=share, **looks)
-        parts = list(pages(shown, width))
-        for i, part in enumerate(parts, 1):
-            end = f" {i}" if len(parts) > 1 else ""
-            yield Picture(plot(part, log_x=log_x, log_y=log_y, width=width), f"{y} by {x}{end}", "")
+        yield Picture(plot(shown, log_x=log_x, log_y=log_y, width=width), f"{y} by {x}", "")
 
 
 def curve_pictures(title: str, rows: Sequence[Mapping[str, Any]], width: float) -> Iterator[Picture]:

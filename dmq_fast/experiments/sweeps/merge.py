@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmq_fast._support.words import number_of
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.experiments.sweeps.store import COLUMNS, FILE, Store, loaded, naming, reading, specs
 
@@ -16,9 +15,6 @@ __all__ = ["MergeError", "Merged", "merge"]
 
 RESULTS = ("status", "value", "value_standard_error", "optimal_value", "gap", "n_trajectories", "counts")
 """Columns in which two rows of one run must agree."""
-
-SHOWN = 10
-"""Largest number of conflicts that a message lists."""
 
 NAMES = list(COLUMNS)
 
@@ -106,8 +102,8 @@ def merge(
             for place in others:
                 with reading(place / FILE) as source:
                     found.take(source, place)
-            if found.conflicts:
-                raise MergeError(found.message())
+                if found.conflict:
+                    raise MergeError(found.conflict)
             store.connection.execute("DELETE FROM shards")  # what it lacks is missing now
         (runs,) = store.connection.execute("SELECT count(*) FROM runs").fetchone()
     return Merged(out, runs, found.added, found.replaced)
@@ -132,12 +128,12 @@ def check_specs(places: Sequence[Path]) -> None:
 
 
 class Findings:
-    """The state of a merge: how many rows it took, and the conflicts so far."""
+    """The state of a merge: how many rows it took, from where, and the first conflict."""
 
     def __init__(self, connection: sqlite3.Connection, out: Path, keep_first: bool) -> None:
         self.connection, self.out, self.keep_first = connection, out, keep_first
-        self.added = self.replaced = self.conflicts = 0
-        self.shown: list[str] = []
+        self.added = self.replaced = 0
+        self.conflict = ""
         self.origins: dict[tuple[str, int], Path] = {}
 
     def take(self, source: sqlite3.Connection, place: Path) -> None:
@@ -159,7 +155,7 @@ class Findings:
             self.origins[key] = place
 
     def is_better(self, row: dict[str, Any], place: Path) -> bool:
-        """Return whether a row is to replace that of the same run; note a conflict."""
+        """Return whether a row is to replace that of the same run; note the first conflict."""
         key = row["cell"], row["seed"]
         query = f"SELECT {', '.join(NAMES)} FROM runs WHERE cell = ? AND seed = ?"
         values = self.connection.execute(query, key).fetchone()
@@ -170,26 +166,15 @@ class Findings:
             return rank(row) < rank(known)
         different = [name for name in RESULTS if row[name] != known[name]]
         if rank(row) == 0 and different:
-            if not self.keep_first:
-                self.conflicts += 1
-                if len(self.shown) < SHOWN:
-                    where = self.origins.get(key, self.out)
-                    self.shown.append(
-                        f"cell {row['cell']} ({row['algorithm']} on {row['environment']}), seed {row['seed']}: "
-                        + ", ".join(f"{name} {known[name]} in {where} and {row[name]} in {place}" for name in different)
-                    )
+            if not self.keep_first and not self.conflict:
+                where = self.origins.get(key, self.out)
+                values = ", ".join(f"{name} {known[name]} in {where} and {row[name]} in {place}" for name in different)
+                self.conflict = (
+                    f"cell {row['cell']} ({row['algorithm']} on {row['environment']}), seed {row['seed']} has "
+                    f"different results: {values}; nothing was merged"
+                )
             return False
         return bool((row["ended"], row["host"]) < (known["ended"], known["host"]))
-
-    def message(self) -> str:
-        """Return the message about the conflicts."""
-        more = self.conflicts - len(self.shown)
-        lines = [
-            f"{number_of(self.conflicts, 'run')} with different results; nothing was merged",
-            *self.shown,
-            *([f"and {more:,} more"] if more else []),
-        ]
-        return "\n".join(lines)
 
 
 def rank(row: dict[str, Any]) -> int:

@@ -7,6 +7,7 @@ import datetime
 import functools
 import importlib
 import math
+import os
 import socket
 import sys
 import threading
@@ -41,9 +42,7 @@ __all__ = [
     "crashed_row",
     "do_runs",
     "limited",
-    "needs",
     "overdue_row",
-    "prepare",
     "row_json",
 ]
 
@@ -88,25 +87,20 @@ class SweepRun(NamedTuple):
         return f"{self.cell.id} {self.seed}"
 
 
-def needs(run: SweepRun) -> tuple[str, str | None, str | None]:
-    """Return the names that a run needs in the process that does it: environment, algorithm, function class."""
-    cell = run.cell
-    function_class = cell.algorithm_parameters.get("function_class") if cell.algorithm == "dmq" else None
-    return cell.environment, None if run.factory else cell.algorithm, function_class
-
-
 def prepare(runs: Sequence[SweepRun], version: str) -> None:
     """Raise ImportError if this process cannot do runs that a process with this version of dmq_fast sends.
 
     So what is missing in a process is told from what fails in a run.
     """
-    if version != __version__:
-        raise ImportError(f"expected dmq_fast {version}, got {__version__}")
-    for run in runs:
-        try:
-            find(*needs(run))
-        except (TypeError, ValueError) as error:
-            raise ImportError(str(error)) from error
+    try:
+        if version != __version__:
+            raise ValueError(f"expected dmq_fast {version}, got {__version__}")
+        for run in runs:
+            cell = run.cell
+            function_class = cell.algorithm_parameters.get("function_class") if cell.algorithm == "dmq" else None
+            find(cell.environment, None if run.factory else cell.algorithm, function_class)
+    except (TypeError, ValueError, ImportError) as error:
+        raise ImportError(f"process {os.getpid()} on {socket.gethostname()}: {error}") from error
 
 
 @functools.lru_cache(maxsize=1024)

@@ -16,14 +16,12 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.checks import integer
 from dmq_fast._support.cluster import Cluster, killed, reached
-from dmq_fast._support.interactive import of_session
 from dmq_fast._support.progress import check_progress, showing
 from dmq_fast._support.words import number_of
 from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast._version import __version__
-from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps.errors import spelled
-from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, needs, overdue_row, prepare
+from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, overdue_row
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
 from dmq_fast.experiments.sweeps.store import Store
 from dmq_fast.samplers.parallel import check_executor, made, workers_of
@@ -142,8 +140,8 @@ def sweep(
     the runs that others have stored meanwhile. So they share the work, except for runs that two of them do at the same
     time; these are stored once.
 
-    With an executor of dask, every worker is asked before the first run whether it can do the runs. While there is no
-    worker, the sweep waits, and logs this once at the level WARNING under the name `dmq_fast`.
+    With an executor of dask, the sweep waits while there is no worker, and logs this once at the level WARNING under
+    the name `dmq_fast`.
 
     Examples
     --------
@@ -178,8 +176,6 @@ def sweep(
         job = Sweep(runs, store, shown, began)
         if job.missing:
             if executor is None:
-                if workers != 0:
-                    refuse_interactive(job.missing)
                 executor = functools.partial(own_executor, workers, len(job.missing))
             pool = made(executor) if callable(executor) else reached(executor)
             try:
@@ -249,10 +245,9 @@ class Sweep:
                 future.cancel()
 
     def greet(self, executor: Executor) -> None:
-        """Ask an executor for the number of its workers, and those of dask whether they can do the runs."""
+        """Ask an executor for the number of its workers; dask may have none yet."""
         if isinstance(executor, Cluster):
             executor.await_workers()
-            check_workers(executor, self.missing)
         self.workers = 1 if isinstance(executor, Here) else workers_of(executor)
 
     def fill(self, executor: Executor) -> None:
@@ -273,7 +268,7 @@ class Sweep:
         cluster = executor if isinstance(executor, Cluster) else None
         done, _ = wait(self.flying, timeout=1.0, return_when=FIRST_COMPLETED)
         for future in done:
-            self.take(future, self.flying[future], cluster)
+            self.take(future, self.flying[future])
             del self.flying[future]
         if cluster is not None and not done:
             self.workers = cluster.watch() or 1
@@ -296,7 +291,7 @@ class Sweep:
                 return batch
         return []
 
-    def take(self, future: Future[list[dict[str, Any]]], batch: list[SweepRun], cluster: Cluster | None = None) -> None:
+    def take(self, future: Future[list[dict[str, Any]]], batch: list[SweepRun]) -> None:
         """Store the rows of a finished task, or split a task whose worker died.
 
         Only a death is stored as a crash: of all else that a task may raise, its runs did not take place.
@@ -311,8 +306,6 @@ class Sweep:
             ) from error
         except Exception as error:
             if not (isinstance(error, WorkerDied) or killed(error)):
-                if cluster is not None:
-                    check_workers(cluster, batch)  # it names the worker
                 raise BrokenExecutor(f"a worker cannot do the runs: {spelled(error)}") from error
             if isinstance(error, WorkerDied) and error.overdue is not None:
                 late = next(run for run in batch if run.name == error.overdue.name)
@@ -389,18 +382,6 @@ def clock(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
-def check_workers(cluster: Cluster, runs: list[SweepRun]) -> None:
-    """Raise BrokenExecutor if a worker of a cluster cannot do these runs."""
-    different = {needs(run): run for run in runs}
-    answers = cluster.ask_all(prepare, list(different.values()), __version__)
-    # An OSError is of the connection to a worker that is leaving, as workers do where a cluster adapts.
-    errors = {worker: error for worker, error in answers.items() if isinstance(error, Exception)}
-    unfit = [f"{worker}: {spelled(error)}" for worker, error in errors.items() if not isinstance(error, OSError)]
-    if unfit:
-        more = f"; and {len(unfit) - 1} more of {len(answers)} workers" if len(unfit) > 1 else ""
-        raise BrokenExecutor(f"a worker cannot do the runs: {unfit[0]}{more}")
-
-
 def halves(batch: list[SweepRun]) -> tuple[list[SweepRun], list[SweepRun]]:
     """Return both halves of the runs of a task."""
     middle = len(batch) // 2
@@ -433,18 +414,6 @@ class Here(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
-
-
-def refuse_interactive(runs: list[SweepRun]) -> None:
-    """Raise ValueError if a worker process would not find the code of a run, as it imports files only."""
-    used: dict[str, Any] = {run.cell.algorithm: run.factory for run in runs}
-    used |= {run.cell.environment: registry.REGISTRY.get(run.cell.environment) for run in runs}
-    for name, factory in used.items():
-        if of_session(name) or of_session(factory):  # a name is "module:function", or one that is registered
-            raise ValueError(
-                f"workers: expected 0, since {name} is defined in an interactive session, which worker processes "
-                "cannot import; or move it to a module"
-            )
 
 
 def own_executor(workers: int | None, n_runs: int) -> Executor:
