@@ -1,11 +1,11 @@
-"""An environment written in Python, in a module that worker processes can import."""
+"""An environment and samplers written in Python, in a module that worker processes can import."""
 
 import os
 from pathlib import Path
 
 import numpy as np
 
-from dmq_fast.samplers import BatchSampler
+from dmq_fast.samplers import BatchSampler, Sampler
 
 
 class Line:
@@ -51,3 +51,14 @@ class Counted(BatchSampler):
     def trajectories_chunk(self, policy, n, *, rng):
         self.shown += n
         return super().trajectories_chunk(policy, n, rng=rng)
+
+
+class Thin(Sampler):
+    """The trajectories of `inner`, with nothing but what a sampler must have."""
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.horizon, self.n_actions, self.dimension = inner.horizon, inner.n_actions, inner.dimension
+
+    def collect_chunk(self, policy, n, *, rng, levels, returns_from=()):
+        return self.inner.collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)

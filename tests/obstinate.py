@@ -8,12 +8,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+from line import Thin
 
 from dmq_fast import LinearClass, Policy
 from dmq_fast.environments import chain
 from dmq_fast.experiments import Outcome, algorithms
 from dmq_fast.experiments.sweeps.spec import seeds_of
-from dmq_fast.samplers import RolloutSampler, Sampler
+from dmq_fast.samplers import RolloutSampler
 
 
 def blas_threads():
@@ -200,25 +201,10 @@ def slow_dmq(env, seed, *, directory, seconds=0.02, n_samples=20):
     return Obstinate(env, learn)
 
 
-def budgeted(env, seed):
-    return Obstinate(env, lambda env, budget: Outcome(f"{budget.max_trajectories} {budget.max_seconds}", 0))
-
-
 def without_tables(horizon, rng):
     """An environment whose values have to be estimated."""
 
-    return Opaque(RolloutSampler(chain(horizon, rng=rng)))
-
-
-class Opaque(Sampler):
-    """A sampler that does not show its tables."""
-
-    def __init__(self, inner):
-        self._inner = inner
-        self.horizon, self.n_actions, self.dimension = inner.horizon, inner.n_actions, inner.dimension
-
-    def collect_chunk(self, policy, n, *, rng, levels, returns_from=()):
-        return self._inner.collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
+    return Thin(RolloutSampler(chain(horizon, rng=rng)))
 
 
 def unlucky(horizon, rng):

@@ -9,6 +9,7 @@ from flat import flat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from test_finite_mdp import paths
 
 import dmq_fast as dmq
 from dmq_fast import Policy, certificate_table
@@ -47,21 +48,6 @@ def small_mdp(rng, horizon=3, n_states=3, n_actions=2):
         R=[rng.random((1 if h == 0 else n_states, n_actions)) / horizon for h in range(horizon)],
         features=[np.eye(n_states)[: 1 if h == 0 else n_states] for h in range(horizon)],
     )
-
-
-def paths(mdp, policy):
-    """Yield every path: states, actions, probability."""
-    sizes, horizon = mdp.n_states, mdp.horizon
-    for states in itertools.product(*(range(size) for size in sizes)):
-        for actions in itertools.product(range(mdp.n_actions), repeat=horizon):
-            probability = mdp.start[states[0]]
-            for h in range(horizon):
-                taken = policy.probabilities(h, mdp.features[h], mdp.n_actions)[states[h], actions[h]]
-                probability *= taken
-                if h + 1 < horizon:
-                    probability *= mdp.P[h][states[h], actions[h], states[h + 1]]
-            if probability > 0:
-                yield states, actions, probability
 
 
 def test_optimal_policies_have_ratio_one():
@@ -105,8 +91,8 @@ def test_everything_agrees_with_the_sum_over_paths(seed):
     theta = rng.normal(size=(3, 2, 3))
     values = policy_values(mdp, policy)
     means, squares, wrong, errors = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros((3, 2))
-    for states, actions, probability in paths(mdp, policy):
-        for h, (s, a) in enumerate(zip(states, actions, strict=True)):
+    for probability, _, _, steps in paths(mdp, policy):
+        for h, s, a in steps:
             loss = mdp.optimal_v[h][s] - values[h][s]
             means[h] += probability * loss
             squares[h] += probability * loss**2

@@ -111,15 +111,6 @@ def test_a_table_can_be_left_aside(run):
     }  # fmt: skip
 
 
-@pytest.mark.slow  # tests/test_parallel.py has the processes
-def test_workers_of_environments_in_python_are_processes_and_change_nothing(run):
-    # Blocks of 256 episodes, so that N = 300 is shared.
-    command = "gym:CartPole-v1 --horizon 4 --order 1 --n-samples 300 --max-trajectories 2000 --evaluate 0 --json"
-    one, two = (json.loads(run("run", *command.split(), *more)[1]) for more in ([], ["--workers", 2]))
-    assert one.pop("seconds") != two.pop("seconds")
-    assert one == two
-
-
 def test_every_option_of_the_algorithm_arrives(run):
     options = (
         "--n-samples 7 --ratio 3 --eps-r 0.02 --ridge 0.003 --initial uniform --no-recheck "
@@ -205,12 +196,6 @@ def test_the_sampler_is_rollout_unless_said_and_shown_if_another(run):
     assert json.loads(run("run", "lock", "--horizon", 3, "--json")[1])["sampler"] == "rollout"
     assert "sampler" not in run("run", "lock", "--horizon", 3)[1]
     assert re.search(r"\nsampler +exact\n", run("run", "lock", "--horizon", 3, "--sampler", "exact")[1])
-
-
-def test_exact_runs_find_what_no_number_of_samples_repairs(run):
-    decoy = "run decoy --horizon 10 --variant paper --ratio 8 --sampler exact --json"
-    assert json.loads(run(*decoy.split())[1])["value"] == pytest.approx(0.4)
-    assert json.loads(run(*decoy.split(), "--initial", "fixed")[1])["value"] == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(("given", "arithmetic"), [("rational", "rational"), ("60", 60)])
@@ -916,17 +901,6 @@ def test_a_wrong_answer_is_not_timed():
     wrong = oracle_bench.Method("wrong", oracle_bench.OURS, lambda: 1, lambda answer: answer == 2)
     with pytest.raises(RuntimeError, match=r"wrong, d = 3: wrong answer 1"):
         oracle_bench.interleaved([wrong], 1, 3)
-
-
-@pytest.mark.slow
-def test_who_reads_no_more_of_a_finished_run_hears_of_no_mistake(run, tmp_path):
-    assert run("run", "lock", "--horizon", 3, "--out", tmp_path)[0] == 0
-    read, write = os.pipe()
-    os.close(read)
-    command = [sys.executable, "-P", "-m", "dmq_fast", "resume", str(tmp_path)]
-    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(write)
-    assert (ended.returncode, ended.stderr) == (0, f"dmq-fast resume {tmp_path}: this run has come to its end\n")
 
 
 PRINTING = {

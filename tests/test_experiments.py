@@ -7,7 +7,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import random
 import shutil
 import signal
 import sqlite3
@@ -24,6 +23,7 @@ import fragile
 import numpy as np
 import obstinate
 import pytest
+from refusals import refused
 from sweeping import ROOT, alive, content, environment_of_tests, noted_batches, one, slow_spec, start, wait_until, write
 
 from dmq_fast import DMQ, FiniteClass, LinearClass, __version__, baselines, environments, experiments
@@ -63,8 +63,8 @@ def test_what_is_a_list_by_nature_is_nested():
 
 
 def test_budgets_of_an_algorithm_replace_those_of_the_sweep():
-    data = one("obstinate:budgeted", max_trajectories=[10, 20]) | {"max_seconds": 5, "max_trajectories": 3}
-    data["algorithms"].append({"name": "obstinate:budgeted", "max_seconds": 0.5})
+    data = one("dmq", max_trajectories=[10, 20]) | {"max_seconds": 5, "max_trajectories": 3}
+    data["algorithms"].append({"name": "ucb-q", "max_seconds": 0.5})
     found = [(cell.budget.max_trajectories, cell.budget.max_seconds) for cell in experiments.read(data).cells]
     assert found == [(10, 5), (20, 5), (3, 0.5)]
 
@@ -185,30 +185,33 @@ def test_what_is_far_too_long_is_refused_at_once(tmp_path):
 
 
 def test_other_specifications_that_are_refused(tmp_path):
-    with pytest.raises(experiments.SpecError, match=r"spec\.toml: not TOML: .*line 2"):
-        experiments.read(write(tmp_path, "a = 1\nb = = 2\n"))
-    for text in ("a = " + "[" * 5000 + "]" * 5000, "seeds = " + "9" * 5000, "name" + ".a" * 2000 + " = 1"):
-        with pytest.raises(experiments.SpecError, match=r"spec\.toml: "):
-            experiments.read(write(tmp_path, text))
-        with pytest.raises(experiments.SpecError, match="name: "):
-            spec.reread(text, "name")
+    def reading(text):
+        return lambda: experiments.read(write(tmp_path, text))
+
     nested = "[[environments]]\nname = 'lock'\nhorizon" + ".a" * 2000 + " = 1\n[[algorithms]]\nname = 'dmq'\n"
-    with pytest.raises(experiments.SpecError, match=r"spec\.toml: .*nest less deep"):
-        experiments.read(write(tmp_path, nested))
-    with pytest.raises(experiments.SpecError, match=r"specification: .*nest less deep"):
-        experiments.read(tomllib.loads(nested))
-    with pytest.raises(experiments.SpecError, match=r"spec\.toml: environments: expected at least one .*, got none"):
-        experiments.read(write(tmp_path, "seeds = 3"))
-    with pytest.raises(experiments.SpecError, match=r"at most 1,000,000 runs, got 1000 x 1 x 1001"):
-        experiments.read(one(environment={"name": "chain", "horizon": range(1, 1001)}, seeds=1001))
-    with pytest.raises(experiments.SpecError, match="at most 1,000,000 combinations"):
-        experiments.read(one(ridge=[0.1] * 1001, eps_r=[0.1] * 1000))
-    with pytest.raises(experiments.SpecError, match=r"^specification: algorithms\[0\]\.n_samples: expected an integer"):
-        experiments.sweep(one(n_samples=0), tmp_path / "out")
-    with pytest.raises(TypeError, match="spec: expected a path, a mapping or a Spec, got 3"):
-        experiments.read(3)
-    with pytest.raises(FileNotFoundError):
-        experiments.read(tmp_path / "none.toml")
+    many = {"name": "chain", "horizon": range(1, 1001)}
+    deep = ("a = " + "[" * 5000 + "]" * 5000, "seeds = " + "9" * 5000, "name" + ".a" * 2000 + " = 1")
+    wrong = [
+        (reading("a = 1\nb = = 2\n"), r"spec\.toml: not TOML: .*line 2"),
+        *((reading(text), r"spec\.toml: ") for text in deep),
+        *((lambda text=text: spec.reread(text, "name"), "name: ") for text in deep),
+        (reading(nested), r"spec\.toml: .*nest less deep"),
+        (lambda: experiments.read(tomllib.loads(nested)), r"specification: .*nest less deep"),
+        (reading("seeds = 3"), r"spec\.toml: environments: expected at least one .*, got none"),
+        (lambda: experiments.read(one(environment=many, seeds=1001)), "at most 1,000,000 runs, got 1000 x 1 x 1001"),
+        (lambda: experiments.read(one(ridge=[0.1] * 1001, eps_r=[0.1] * 1000)), "at most 1,000,000 combinations"),
+        (
+            lambda: experiments.sweep(one(n_samples=0), tmp_path),
+            r"^specification: algorithms\[0\]\.n_samples: expected",
+        ),
+    ]
+    refused([(call, experiments.SpecError, words) for call, words in wrong])
+    refused(
+        [
+            (lambda: experiments.read(3), TypeError, "spec: expected a path, a mapping or a Spec, got 3"),
+            (lambda: experiments.read(tmp_path / "none.toml"), FileNotFoundError, ""),
+        ]
+    )
 
 
 # Seeds
@@ -255,20 +258,25 @@ def test_function_classes_are_swept(tmp_path, monkeypatch):
     assert experiments.sweep(one(seeds=1, environment=lock, n_samples=20), "out", workers=0).ran == 1
 
 
-def test_exact_sweeps_in_extended_arithmetic(tmp_path):
-    data = one(seeds=1, sampler="exact", arithmetic=["rational", 60], eps_r=1e-25, n_samples=10**20)
-    assert experiments.sweep(data, tmp_path, workers=0).statuses == {"ended": 2}
-    values = [row["value"] for row in experiments.load(tmp_path)]
-    assert values == [pytest.approx(experiments.load(tmp_path)[0]["optimal_value"])] * 2
+OF_A_ROW = [
+    {"sampler": "rollout", "variant": "paper"},
+    {"sampler": "flow", "accumulate": True, "reuse": True, "memo": True, "recheck": False, "oracle": "value"},
+    {"sampler": "exact", "arithmetic": "rational", "eps_r": 1e-25, "n_samples": 10**20},
+]
 
 
-@pytest.mark.parametrize("sampler", ["rollout", "flow"])
-def test_a_row_is_what_the_command_line_gives(tmp_path, run, sampler):
-    experiments.sweep(one(n_samples=20, seeds=[4], variant="paper", sampler=sampler), tmp_path, workers=0)
+@pytest.mark.parametrize("given", OF_A_ROW, ids=lambda given: given["sampler"])
+def test_a_row_is_what_the_command_line_gives(tmp_path, run, given):
+    experiments.sweep(one(**{"n_samples": 20, **given}, seeds=[4]), tmp_path, workers=0)
     (row,) = experiments.load(tmp_path)
     assert (row["environment_seed"], row["algorithm_seed"]) == spec.seeds_of(4)
     seeds = ["--env-seed", row["environment_seed"], "--seed", row["algorithm_seed"]]
-    options = ["--horizon", 3, "--variant", "paper", "--n-samples", 20, "--sampler", sampler, "--json"]
+    options = ["--horizon", 3, "--n-samples", 20, "--json"]
+    for name, value in given.items():
+        option = name.replace("_", "-")
+        options += (
+            [f"--{option}", value] if not isinstance(value, bool) else [f"--{option}" if value else f"--no-{option}"]
+        )
     expected = json.loads(run("run", "chain", *seeds, *options)[1])
     for name in ("value", "optimal_value", "gap", "n_trajectories", "counts", "warnings", "status", "version"):
         assert row[name] == expected[name]
@@ -394,17 +402,6 @@ def test_baselines_on_observations(tmp_path):
     assert rows["rlsvi"]["details"]["learned_at"] is not None
 
 
-def test_the_options_of_dmq_reach_it(tmp_path):
-    flags = [{"accumulate": True}, {"reuse": True}, {"memo": True}, {"recheck": False}]
-    data = one(seeds=1)
-    data["algorithms"] = [{"name": "dmq", "n_samples": 20, **flag} for flag in flags]
-    experiments.sweep(data, tmp_path, workers=0)
-    rows = experiments.load(tmp_path)
-    for flag in flags:
-        (row,) = (row for row in rows if row["algorithm_parameters"].items() >= flag.items())
-        assert row["details"]["options"].items() >= flag.items()
-
-
 # Executors
 
 
@@ -464,23 +461,20 @@ def test_workers_have_one_blas_thread_and_standard_output_is_the_sweeps(tmp_path
 
 
 def test_arguments_of_a_sweep_are_checked(tmp_path):
-    with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="workers, executor: expected at most one"):
-        experiments.sweep(one(), tmp_path / "out", workers=1, executor=executor)
-    for wrong, error in ((-1, ValueError), (1.5, TypeError), (True, TypeError)):
-        with pytest.raises(error, match=r"^workers: expected an integer.*, got"):
-            experiments.sweep(one(), tmp_path / "out", workers=wrong)
-    with pytest.raises(TypeError, match="executor: expected an Executor or a function that makes one, got 'dask'"):
-        experiments.sweep(one(), tmp_path / "out", executor="dask")
-    with pytest.raises(TypeError, match="executor: expected a function that makes an Executor, got int"):
-        experiments.sweep(one(), tmp_path / "out", executor=lambda: 3)
-    with pytest.raises(TypeError, match="progress: expected a callable or a bool, got 3"):
-        experiments.sweep(one(), tmp_path / "out", workers=0, progress=3)
-    with pytest.raises((AttributeError, TypeError), match="pickle"):
-        experiments.algorithms.REGISTRY["local"] = lambda env, seed: None
-        try:
-            experiments.sweep(one("local"), tmp_path / "out", workers=1)
-        finally:
-            del experiments.algorithms.REGISTRY["local"]
+    def sweeping(**given):
+        return lambda: experiments.sweep(one(), tmp_path / "out", **given)
+
+    executor = ThreadPoolExecutor(1)
+    refused(
+        [
+            (sweeping(workers=1, executor=executor), ValueError, "workers, executor: expected at most one"),
+            (sweeping(workers=-1), ValueError, r"^workers: expected an integer.*, got"),
+            *((sweeping(workers=n), TypeError, r"^workers: expected an integer.*, got") for n in (1.5, True)),
+            (sweeping(executor="dask"), TypeError, "executor: expected an Executor or a function that makes one, got"),
+            (sweeping(executor=lambda: 3), TypeError, "executor: expected a function that makes an Executor, got int"),
+            (sweeping(workers=0, progress=3), TypeError, "progress: expected a callable or a bool, got 3"),
+        ]
+    )
     assert experiments.load(tmp_path / "out") == []
 
 
@@ -526,12 +520,6 @@ def test_a_failing_run_costs_that_run_only_and_is_recorded(tmp_path, pool, kinds
     assert (summary.ran, summary.statuses) == (n, {"finished": 8 * n})
 
 
-def test_an_environment_that_cannot_be_made_fails_its_run(tmp_path):
-    data = one(n_samples=20, seeds=3, environment={"name": "obstinate:unlucky", "horizon": 3})
-    assert experiments.sweep(data, tmp_path, workers=0).statuses == {"failed": 1, "ended": 2}
-    assert experiments.load(tmp_path)[0]["error"] == "LookupError: no such luck"
-
-
 def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_one_run(tmp_path, monkeypatch, pool):
     batches = noted_batches(monkeypatch)
     data = one("obstinate:failing", kind="die", seeds=64)
@@ -560,6 +548,20 @@ def test_a_result_that_cannot_be_stored_fails_its_run(tmp_path):
     assert {row["status"] for row in rows} == {"failed"}
 
 
+def test_what_is_odd_but_right_and_factories_that_fail(tmp_path):
+    """An environment that some seeds do not give, a factory that leaves, and a result of another make."""
+    data = one(n_samples=20, seeds=2, environment={"name": "obstinate:unlucky", "horizon": 3})
+    data["algorithms"] += [{"name": "obstinate:leaving"}, {"name": "obstinate:foreign"}]
+    experiments.sweep(data, tmp_path, workers=0)
+    found = {(row["algorithm"], row["seed"]): row for row in experiments.load(tmp_path)}
+    statuses = {key: row["status"] for key, row in found.items()}
+    assert all(found[name, 0]["error"] == "LookupError: no such luck" for name, seed in found if seed == 0)
+    assert statuses["dmq", 1] == "ended" and statuses["obstinate:leaving", 1] == "failed"
+    row = found["obstinate:foreign", 1]
+    assert (row["status"], row["n_trajectories"], row["value"]) == ("max_trajectories", 3, 0.25)
+    assert (row["counts"], row["optimal_value"] > 0) == ({"rows": [0, 1]}, True)
+
+
 def test_counts_beyond_64_bits_are_kept(tmp_path, run):
     spec = write(tmp_path, SMALL.replace('"dmq"', '"obstinate:counting"\nn = [3, 18, 19, 21]'))
     code, _, err = run("sweep", spec, "--out", tmp_path, "--workers", 0, "--export", tmp_path / "runs.csv")
@@ -572,19 +574,6 @@ def test_counts_beyond_64_bits_are_kept(tmp_path, run):
     assert experiments.sweep(data, tmp_path / "dmq", workers=0).statuses == {"ended": 2}
     for row in experiments.load(tmp_path / "dmq"):
         assert row["n_trajectories"] == float(sum(row["counts"]["trajectories"].values())) > 2**63
-
-
-def test_a_factory_that_leaves_costs_its_runs_only(tmp_path):
-    data = one(n_samples=20, seeds=1)
-    data["algorithms"].append({"name": "obstinate:leaving"})
-    assert experiments.sweep(data, tmp_path, workers=0).statuses == {"failed": 1, "ended": 1}
-
-
-def test_results_of_another_make_are_understood(tmp_path):
-    experiments.sweep(one("obstinate:foreign", seeds=1), tmp_path, workers=0)
-    (row,) = experiments.load(tmp_path)
-    assert (row["status"], row["n_trajectories"], row["value"]) == ("max_trajectories", 3, 0.25)
-    assert (row["counts"], row["optimal_value"] > 0) == ({"rows": [0, 1]}, True)
 
 
 def test_an_executor_that_breaks_ends_the_sweep_and_keeps_what_is_stored(tmp_path, pool):
@@ -737,32 +726,6 @@ def test_a_run_that_has_ended_is_stored_all_the_same(tmp_path, monkeypatch):
 # Kills
 
 
-@pytest.mark.slow
-def test_kill_9_at_any_moment(tmp_path):
-    path, begun = slow_spec(tmp_path)
-    experiments.sweep(path, tmp_path / "undisturbed", workers=0)
-    moments, kills = random.Random(3), 0
-    for file in begun.iterdir():
-        file.unlink()
-    while True:
-        more = len(list(begun.iterdir())) + moments.randrange(10, 30)
-        with start(path, "--out", tmp_path / "killed", "--workers", 2, "--json") as process:
-            wait_until(lambda: process.poll() is not None or len(list(begun.iterdir())) >= more)  # noqa: B023
-            if process.poll() is not None:
-                assert process.returncode == 0
-                break
-            process.kill()
-            kills += 1
-            assert kills < 40
-        process.wait()
-        pids = {int(file.name.split()[0]) for file in begun.iterdir()}
-        wait_until(lambda: not any(map(alive, pids)))  # noqa: B023
-    assert kills >= 1
-    a, b = (experiments.load(tmp_path / name) for name in ("undisturbed", "killed"))
-    assert len({(row["cell"], row["seed"]) for row in b}) == len(b) == 50
-    assert content(a) == content(b)
-
-
 def test_two_sweeps_at_once_share_the_work(tmp_path):
     path, begun = slow_spec(tmp_path)
     experiments.sweep(path, tmp_path / "undisturbed", workers=0)
@@ -824,16 +787,6 @@ def test_runs_can_be_loaded_while_a_sweep_writes(tmp_path):
     reader.join(timeout=30)
     assert not failures and not reader.is_alive()
     assert seen == sorted(seen) and len(set(seen)) > 2
-
-
-def test_many_who_make_a_store_at_once_wait_for_each_other(tmp_path):
-    def make(directory):
-        with store.Store(directory):
-            pass
-
-    with ThreadPoolExecutor(16) as pool:
-        for attempt in range(20):
-            list(pool.map(make, [tmp_path / str(attempt)] * 32))
 
 
 def test_a_store_made_by_many_at_once_is_whole(tmp_path):

@@ -5,41 +5,17 @@ import math
 
 import numpy as np
 import pytest
+from showing import row, texts
 
 from dmq_fast import experiments
 from dmq_fast.cli import figures
 from dmq_fast.experiments.report import intervals, reports
 from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.panels import measurable, panels_of, swept
-from dmq_fast.experiments.sweeps.spec import seeds_of
 from dmq_fast.plotting.style import MUTED
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
-
-
-def row(
-    seed=0, *, environment="lock", algorithm="dmq", value=0.7, spent=100, status="finished", of=None, by=None, **more
-):
-    """A row as a sweep stores it; `of` and `by` are the parameters of the environment and of the algorithm."""
-    of, by = of or {}, by or {}
-    return {
-        "cell": f"{environment}{of}{algorithm}{by}",
-        "seed": seed,
-        "environment": environment,
-        "environment_parameters": of,
-        "environment_seed": seeds_of(seed)[0],
-        "algorithm": algorithm,
-        "algorithm_parameters": by,
-        "status": status,
-        "value": value,
-        "optimal_value": 0.7,
-        "n_trajectories": spent,
-        "counts": {},
-        "seconds": 0.5,
-        "details": {},
-        **more,
-    }  # fmt: skip
 
 
 def by_horizon(horizons=(2, 4), seeds=4, **more):
@@ -53,20 +29,6 @@ def points(rows, *arguments, **options):
     """{(title of the panel, name of the line): its points} of a figure."""
     panels = panels_of(rows, *arguments, **options).panels
     return {(panel.title, line.name): line.points for panel in panels for line in panel.lines}
-
-
-def texts(figure):
-    """All texts of a figure, but for the labels of ticks beyond the ends of their axis."""
-    figure.draw_without_rendering()
-    beyond = [
-        label
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
-        if not min(axis.get_view_interval()) <= place <= max(axis.get_view_interval())
-    ]
-    found = figure.findobj(matplotlib.text.Text)
-    return [text for text in found if text.get_visible() and text.get_text() and text not in beyond]
 
 
 def below(figure):

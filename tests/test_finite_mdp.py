@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import itertools
 import pickle
 
 import numpy as np
@@ -13,69 +12,29 @@ import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from test_rollout import random_mdp, random_policy
 
 from dmq_fast.environments import FiniteMDP
+from dmq_fast.policy import Policy
 
 EPS = np.finfo(np.float64).eps
 
 
-class TabularPolicy:
-    """Action probabilities by state, for MDPs with one-hot features."""
-
-    def __init__(self, tables):
-        self.rules = tuple(tables)
-
-    def probabilities(self, level, features, n_actions):
-        return features @ self.rules[level]
-
-
-def random_policy(mdp, rng):
-    return TabularPolicy([rng.dirichlet(np.ones(mdp.n_actions), size=mdp.dimension) for _ in range(mdp.horizon)])
-
-
-def deterministic_policy(mdp, choices):
-    """`choices[h]`: action of each state of level h."""
-    return TabularPolicy([np.eye(mdp.n_actions)[np.resize(c, mdp.dimension)] for c in choices])
+def mdps(horizon, largest, n_actions):
+    """Strategy for MDPs with one-hot features, levels of different sizes, and every kind of transition and reward."""
+    return st.builds(
+        lambda seed, horizon, n_actions, caps: random_mdp(
+            np.random.default_rng(seed), horizon, largest, n_actions, largest, "one-hot", caps=caps
+        ),
+        seed=st.integers(0, 2**32),
+        horizon=horizon,
+        n_actions=n_actions,
+        caps=st.booleans(),
+    )
 
 
-def random_mdp(rng, *, horizon=3, largest=3, n_actions=2, terminal=False, bernoulli=False):
-    """One-hot MDP with sparse transitions, levels of different sizes, and every kind of reward."""
-    sizes = [*rng.integers(1, largest + 1, size=horizon), int(rng.integers(1, largest + 1))]
-    P = []
-    for before, after in itertools.pairwise(sizes):
-        support = rng.random((before, n_actions, after)) < 0.6
-        support[..., rng.integers(after)] = True
-        weights = support * rng.random(support.shape)
-        P.append(weights / weights.sum(axis=2, keepdims=True))
-    if not terminal:
-        P.pop()
-    R, caps = [], []
-    for level in range(horizon):
-        depends = level < len(P) and rng.random() < 0.5
-        shape = P[level].shape if depends else (sizes[level], n_actions)
-        R.append(rng.random(shape) / horizon * (rng.random(shape) < 0.7))
-        caps.append(1 / horizon if bernoulli and not depends else 0.0)
-    features = [np.eye(size, max(sizes[:-1])) for size in sizes[:-1]]
-    start = rng.random(sizes[0]) * (rng.random(sizes[0]) < 0.7)
-    start[0] += 0.1
-    return FiniteMDP(P, R, features, start / start.sum(), caps)
-
-
-mdps = st.builds(
-    lambda seed, **kw: random_mdp(np.random.default_rng(seed), **kw),
-    seed=st.integers(0, 2**32),
-    horizon=st.integers(1, 5),
-    largest=st.integers(1, 5),
-    n_actions=st.integers(1, 4),
-    terminal=st.booleans(),
-    bernoulli=st.booleans(),
-)
-small_mdps = st.builds(
-    lambda seed, terminal, bernoulli: random_mdp(np.random.default_rng(seed), terminal=terminal, bernoulli=bernoulli),
-    seed=st.integers(0, 2**32),
-    terminal=st.booleans(),
-    bernoulli=st.booleans(),
-)
+any_mdp = mdps(st.integers(1, 5), 5, st.integers(1, 4))
+small_mdp = mdps(st.just(3), 3, st.just(2))
 
 
 def paths(mdp, policy=None):
@@ -112,7 +71,7 @@ def paths(mdp, policy=None):
 # Certificates
 
 
-@given(mdps)
+@given(any_mdp)
 def test_optimal_values_satisfy_the_bellman_equations(mdp):
     for level in range(mdp.horizon):
         q, v = mdp.optimal_q[level], mdp.optimal_v[level]
@@ -123,31 +82,16 @@ def test_optimal_values_satisfy_the_bellman_equations(mdp):
         assert np.array_equal(v, q.max(axis=1))
     assert mdp.optimal_value == pytest.approx(float(mdp.start @ mdp.optimal_v[0]), abs=4 * EPS)
     assert mdp.optimal_value <= mdp.max_reward_sum + 16 * EPS
-    greedy = deterministic_policy(mdp, [q.argmax(axis=1) for q in mdp.optimal_q])
-    assert mdp.value(greedy) == pytest.approx(mdp.optimal_value, abs=1e-14)
-
-
-@given(mdps, st.integers(0, 2**32))
-def test_value_agrees_with_occupancy_and_is_at_most_optimal(mdp, seed):
-    policy = random_policy(mdp, np.random.default_rng(seed))
-    visits = mdp.occupancy(policy)
-    collected = 0.0
-    for level, distribution in enumerate(visits):
-        assert distribution.shape == (mdp.n_states[level],)
-        assert distribution.sum() == pytest.approx(1, abs=1e-14)
-        assert not distribution[~mdp.reachable[level]].any()
-        chances = policy.probabilities(level, mdp.features[level], mdp.n_actions)
-        collected += float(distribution @ (chances * mdp.expected_rewards[level]).sum(axis=1))
-    assert mdp.value(policy) == pytest.approx(collected, abs=1e-14)
-    assert mdp.value(policy) <= mdp.optimal_value + 1e-14
+    assert mdp.value(Policy.greedy(mdp.optimal_theta)) == pytest.approx(mdp.optimal_value, abs=1e-14)
 
 
 @settings(max_examples=25)
-@given(small_mdps, st.integers(0, 2**32))
+@given(small_mdp, st.integers(0, 2**32))
 def test_value_is_the_sum_over_paths(mdp, seed):
-    policy = random_policy(mdp, np.random.default_rng(seed))
+    policy = random_policy(np.random.default_rng(seed), mdp)
     enumerated = list(paths(mdp, policy))
     assert sum(p for p, *_ in enumerated) == pytest.approx(1, abs=1e-14)
+    assert mdp.value(policy) <= mdp.optimal_value + 1e-14
     assert mdp.value(policy) == pytest.approx(sum(p * total for p, total, *_ in enumerated), abs=1e-14)
     visits = [np.zeros(size) for size in mdp.n_states]
     for probability, _, _, states in enumerated:
@@ -158,7 +102,7 @@ def test_value_is_the_sum_over_paths(mdp, seed):
 
 
 @settings(max_examples=25)
-@given(small_mdps)
+@given(small_mdp)
 def test_path_sum_reachability_and_gap_by_enumeration(mdp):
     enumerated = list(paths(mdp))
     assert mdp.max_reward_sum == pytest.approx(max(largest for _, _, largest, _ in enumerated), abs=1e-14)
@@ -174,13 +118,13 @@ def test_path_sum_reachability_and_gap_by_enumeration(mdp):
     assert mdp.gap == (pytest.approx(min(gaps)) if gaps else np.inf)
 
 
-@given(mdps)
+@given(any_mdp)
 def test_one_hot_features_realise_q_star(mdp):
     assert mdp.optimal_theta.shape == (mdp.horizon, mdp.n_actions, mdp.dimension)
     assert mdp.realizability_residual <= 64 * EPS
     for level, mask in enumerate(mdp.reachable):
         # Minimum norm: nothing is put on the features of states that cannot be reached.
-        elsewhere = np.setdiff1d(np.arange(mdp.dimension), np.flatnonzero(mask))
+        elsewhere = ~mdp.features[level][mask].any(axis=0)
         assert np.abs(mdp.optimal_theta[level][:, elsewhere]).max(initial=0.0) <= 64 * EPS
 
 
@@ -222,19 +166,9 @@ def test_original_value_inverts_shift_and_scale():
     assert mdp.original_value(0.5) == 2.0
 
 
-def test_real_policies():
-    policies = pytest.importorskip("dmq_fast.policy", exc_type=ImportError)
-    mdp = random_mdp(np.random.default_rng(3), horizon=4, largest=4, n_actions=3)
-    greedy = policies.Policy.greedy(mdp.optimal_theta)
-    assert mdp.value(greedy) == pytest.approx(mdp.optimal_value, abs=1e-14)
-    tables = [np.full((mdp.dimension, 3), 1 / 3)] * 4
-    uniform = policies.Policy.uniform(4)
-    assert mdp.value(uniform) == pytest.approx(mdp.value(TabularPolicy(tables)), abs=1e-14)
-
-
 def test_policies_that_do_not_fit_are_refused():
-    mdp = random_mdp(np.random.default_rng(0))
-    short, horizons = TabularPolicy([np.ones((3, 2)) / 2] * 2), "policy: expected 3 rules, one a level, got 2"
+    mdp = random_mdp(np.random.default_rng(0), 3, 3, 2, 3, "one-hot")
+    short, horizons = Policy.uniform(2), "policy: expected 3 rules, one a level, got 2"
     for method in (mdp.value, mdp.occupancy):
         refused(
             [

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import showing
 from flat import flat
 
 import dmq_fast as dmq
@@ -30,21 +31,8 @@ def result(swim):
     return flat(swim, n_samples=20, eps_r=1e-3, oracle="value", rng=0).learn()
 
 
-def row(horizon, spent, value=1.0, algorithm="dmq", **more):
-    return {
-        "cell": f"{horizon} {algorithm}",
-        "seed": 0,
-        "environment": "lock",
-        "environment_seed": 0,
-        "algorithm": algorithm,
-        "environment_parameters": {"horizon": horizon, "n_actions": 3},
-        "algorithm_parameters": {"variant": "sound"},
-        "n_trajectories": spent,
-        "value": value,
-        "optimal_value": 1.0,
-        "status": "finished",
-        **more,
-    }
+def row(horizon, spent, algorithm="dmq"):
+    return showing.row(algorithm=algorithm, of={"horizon": horizon, "n_actions": 3}, spent=spent)
 
 
 def bytes_of(figure, form):
@@ -54,9 +42,7 @@ def bytes_of(figure, form):
 
 
 def texts(figure):
-    figure.draw_without_rendering()
-    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text) if text.get_visible()]
-    return [text for text in found if text]
+    return [text.get_text() for text in showing.texts(figure)]
 
 
 def every_picture(swim, result):
@@ -102,16 +88,6 @@ def test_text_stays_within_the_picture_and_apart(swim, result):
             if text.get_visible() and text.get_text() and text.axes is not None and text.get_clip_on() is False:
                 extent = text.get_window_extent()
                 assert extent.x0 >= box.x0 - 1 and extent.x1 <= box.x1 + 1, (name, text.get_text())
-
-
-def test_curves_are_told_apart_without_colour():
-    t = np.arange(100.0)
-    (axes,) = pictures.learning_curves({name: (t, t + i) for i, name in enumerate("abcd")}).axes
-    curves = [line for line in axes.lines if line.get_clip_on()]
-    assert len({line.get_marker() for line in curves} - {"None"}) == 4
-    assert len({line.get_markevery() for line in curves}) == 4
-    pieces = {(line.get_color(), line.get_marker()) for line in axes.figure.legends[0].get_lines()}
-    assert pieces == {(line.get_color(), line.get_marker()) for line in curves}
 
 
 def test_any_number_of_series_can_be_told_apart():

@@ -7,10 +7,11 @@ import re
 import shutil
 import sqlite3
 import sys
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import showing
+from showing import Outline
 
 import dmq_fast as dmq
 from dmq_fast import cli
@@ -20,48 +21,6 @@ from dmq_fast.experiments.report.reports import run_report, sweep_pictures, swee
 from dmq_fast.experiments.sweeps.spec import seeds_of
 
 pytest.importorskip("matplotlib")
-
-VOID = {"meta", "br", "hr", "img", "link", "input"}
-
-
-class Outline(HTMLParser):
-    """Checks that elements are closed in order; collects ids, references, texts and addresses."""
-
-    def __init__(self, source):
-        super().__init__(convert_charrefs=True)
-        self.open, self.ids, self.references, self.addresses, self.texts, self.tags = [], [], [], [], [], []
-        self.feed(source)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        self.look(tag, attributes)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.look(tag, attributes)
-
-    def look(self, tag, attributes):
-        self.tags.append(tag)
-        for name, value in attributes:
-            if name == "id":
-                self.ids.append(value)
-            elif name in ("href", "xlink:href", "src"):
-                (self.references if value.startswith("#") else self.addresses).append(value.removeprefix("#"))
-            else:
-                self.references += re.findall(r"url\(#([^)]*)\)", value or "")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] not in ("style", "script"):
-            self.texts.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.texts).split())
 
 
 def check(source):
@@ -233,24 +192,13 @@ def test_without_matplotlib_the_page_is_refused(run, saved, monkeypatch):
     assert 'pip install "dmq-fast[plot]"' in err
 
 
-def row(environment, algorithm, horizon, seed, *, value=1.0, spent=100, status="finished", **more):
-    return {
-        "cell": f"{environment} {algorithm} {horizon}",
-        "seed": seed,
-        "environment": environment,
-        "environment_parameters": {"horizon": horizon, "n_actions": 4},
-        "algorithm": algorithm,
-        "algorithm_parameters": {"n_samples": 20},
-        "status": status,
-        "error": None,
-        "value": value,
-        "optimal_value": 1.0,
-        "n_trajectories": spent,
-        "counts": {} if spent is None else {"trajectories": {"check": spent // 2, "regression": spent - spent // 2}},
-        "seconds": 0.5,
-        "version": "0.1.0",
-        **more,
-    }
+def row(environment, algorithm, horizon, seed, *, value=1.0, spent=100, **more):
+    """A row of a sweep over horizons; half of its trajectories are checks."""
+    counts = {} if spent is None else {"trajectories": {"check": spent // 2, "regression": spent - spent // 2}}
+    given = {"optimal_value": 1.0, "error": None, "version": "0.1.0", "counts": counts} | more
+    sizes = {"horizon": horizon, "n_actions": 4}
+    names = {"environment": environment, "algorithm": algorithm, "cell": f"{environment} {algorithm} {horizon}"}
+    return showing.row(seed, value=value, spent=spent, of=sizes, by={"n_samples": 20}, **(names | given))
 
 
 def rows_of(source):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from line import Thin
 
 import dmq_fast as dmq
 from dmq_fast.engine.fingerprint import fingerprint
@@ -20,17 +21,6 @@ from dmq_fast.samplers import (
 
 POLICY = dmq.Policy.fixed([1] * 4)
 SIZES = {"horizon": 4, "n_actions": 2, "dimension": 5}
-
-
-class Thin(Sampler):
-    """The trajectories of `inner`, with nothing but what a sampler must have."""
-
-    def __init__(self, inner):
-        self.inner = inner
-        self.horizon, self.n_actions, self.dimension = inner.horizon, inner.n_actions, inner.dimension
-
-    def collect_chunk(self, policy, n, *, rng, levels, returns_from=()):
-        return self.inner.collect_chunk(policy, n, rng=rng, levels=levels, returns_from=returns_from)
 
 
 def inner():

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import signal
 import threading
 import time
@@ -179,26 +178,6 @@ def test_a_sweep_on_dask_waits_for_a_worker_and_says_so(tmp_path):
         assert (sweeping.returncode, err) == (0, "")
 
 
-@pytest.mark.slow
-def test_a_dask_scheduler_that_ends_ends_the_sweep(tmp_path):
-    """What it cancels did not run, so it is no crash."""
-    begun = tmp_path / "begun"
-    begun.mkdir()
-    text = (
-        'seeds = 4\n[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "obstinate:sleepy"\n'
-        f'directory = "{begun}"\n'
-    )
-    with contextlib.ExitStack() as stack:
-        processes = Processes(tmp_path, stack)
-        processes.worker(path=[ROOT])
-        with start(write(tmp_path, text), "--out", tmp_path / "out", "--dask", processes.address) as sweeping:
-            wait_until(lambda: list(begun.iterdir()))
-            processes.scheduler.kill()
-            assert sweeping.wait(timeout=60) == 1
-            assert "cancelled runs; it may have lost" in sweeping.stderr.read()
-    assert experiments.load(tmp_path / "out") == []
-
-
 def test_a_client_that_gives_up_ends_the_sweep(tmp_path, bare, monkeypatch):
     """Without a word to the futures, as it may when it does not find the scheduler again."""
     with distributed.Client(bare.address) as client:
@@ -250,15 +229,3 @@ def test_only_a_run_that_dask_gives_up_alone_is_a_crash(tmp_path, monkeypatch, p
             "ended": 7,
         }
     assert [row["seed"] for row in experiments.load(tmp_path) if row["status"] == "crashed"] == [1]
-
-
-@pytest.mark.slow
-def test_the_command_on_a_dask_cluster(tmp_path, run):
-    experiments.sweep(write(tmp_path), tmp_path / "here", workers=0)
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
-    ) as cluster:
-        address = cluster.scheduler_address
-        code, stdout, _ = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--dask", address, "--json")
-    assert (code, json.loads(stdout)["statuses"]) == (0, {"ended": 36})
-    assert content(experiments.load(tmp_path / "out")) == content(experiments.load(tmp_path / "here"))

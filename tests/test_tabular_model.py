@@ -9,9 +9,9 @@ import pytest
 from test_baselines import episode_of, state_of
 from test_rollout import random_mdp
 
-from dmq_fast.baselines import BPIUCBVI, OPPO, TablePolicy
+from dmq_fast.baselines import BPIUCBVI, TablePolicy
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
-from dmq_fast.environments.block import lock_bernoulli, lock_gaussian
+from dmq_fast.environments.block import lock_bernoulli
 from dmq_fast.experiments import Budget
 from dmq_fast.experiments.sweeps.algorithms import BaselineAlgorithm
 from dmq_fast.kernels._learners import BernsteinLearner, PolicyOptimisationLearner
@@ -211,14 +211,6 @@ def test_upper_and_lower_values_are_bounds(optimism):
     assert not all(below for _, below, *_ in runs)
 
 
-def test_practical_bonuses_give_bounds_on_most_runs():
-    for env in (combination_lock(5, 3, rng=0), chain(6, 2), deep_sea(6, rng=0)):
-        for n in (50, 400):
-            runs = [bounds_after(env, seed, n, 1.4, 1.0) for seed in range(40)]
-            assert sum(above for above, *_ in runs) >= 38
-            assert sum(below for _, below, *_ in runs) >= 38
-
-
 STOPPED = {
     "lock": lambda seed: combination_lock(10, 4, rng=seed),
     "deep sea": lambda seed: deep_sea(10, rng=seed),
@@ -228,10 +220,9 @@ STOPPED = {
 }
 
 
-@pytest.mark.parametrize("n", [4, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", STOPPED)
-def test_runs_stop_within_epsilon_of_the_optimum(name, n):
-    for seed in range(n):
+def test_runs_stop_within_epsilon_of_the_optimum(name):
+    for seed in range(4):
         env = STOPPED[name](seed)
         result = BPIUCBVI(env, n_episodes=20_000, checkpoints=[20], rng=seed).learn()
         optimum = env.optimal_value if isinstance(env, FiniteMDP) else env.latent.optimal_value
@@ -239,33 +230,6 @@ def test_runs_stop_within_epsilon_of_the_optimum(name, n):
         assert result.counts["gap"] <= 0.05
         assert (result.status, result.warnings) == ("finished", ())
         assert result.value >= optimum - 0.05
-
-
-def test_a_rare_reward_is_given_up_less_often_with_a_larger_c2():
-    def failures(c2):
-        """How many of sixty runs stop more than epsilon below the optimum, where the reward comes with chance .2."""
-        envs = [combination_lock(5, 4, final=0.2, rng=seed) for seed in range(60)]
-        runs = [BPIUCBVI(env, c2=c2, n_episodes=20_000, checkpoints=1, rng=0).learn() for env in envs]
-        assert all(run.status == "finished" for run in runs)
-        return sum(run.value < env.optimal_value - 0.05 for run, env in zip(runs, envs, strict=True))
-
-    assert failures(0.1) >= 15
-    assert failures(1.0) <= 2
-
-
-def test_optimism_by_steps_crosses_the_deep_sea_sooner():
-    def solved(n, algorithm, **parameters):
-        """How many of five runs have the optimum after n episodes."""
-        return sum(
-            algorithm(deep_sea(20, rng=seed), n_episodes=n, checkpoints=1, rng=seed, **parameters).learn().value > 0.99
-            for seed in range(5)
-        )
-
-    assert solved(60, BPIUCBVI, epsilon=None, c2=0.1, optimism="steps") == 5
-    assert solved(60, BPIUCBVI, epsilon=None, c2=0.1, optimism="flat") == 0
-    assert solved(100, OPPO, optimism="steps") >= 4
-    # Without improvement, the policy stays uniform.
-    assert solved(400, OPPO, alpha=0.0) == 0
 
 
 # When a run ends ------------------------------------------------------------------------------------------------------
@@ -307,11 +271,3 @@ def test_sweeps_tell_a_run_that_stopped_from_one_that_was_cut():
     assert algorithm.learn(Budget()).status == "max_trajectories"
     algorithm = BaselineAlgorithm(BPIUCBVI(env, rng=0, n_episodes=10_000, epsilon=None))
     assert algorithm.learn(Budget(max_trajectories=n)).status == "max_trajectories"
-
-
-@pytest.mark.parametrize("algorithm", [BPIUCBVI, OPPO])
-def test_models_of_hidden_states(algorithm):
-    env = lock_gaussian(3, 0.1, 0.3, rng=0)
-    result = algorithm(env, n_episodes=5000, rng=0).learn()
-    assert isinstance(result.policy, TablePolicy)
-    assert result.value == env.latent.value(result.policy) == env.optimal_value
