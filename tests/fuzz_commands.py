@@ -55,7 +55,7 @@ ENVIRONMENTS = {
     "cart-pole": ["--horizon", "3", "--order", "1"],
 }
 PLACES = ("run", "cut", "adaptive", "sweep", "sweep2", "empty", "text.txt", "nothing", "new", "new/er")
-TABLES = ("a.csv", "a.csv", "a.csv", "b.parquet", "a.txt", "new/a.csv", "nothing/a.csv", "empty")
+TABLES = ("a.csv", "a.csv", "a.csv", "b.csv", "a.txt", "new/a.csv", "nothing/a.csv", "empty")
 VALUES: dict[str, tuple[str, ...]] = {
     "directory": ("sweep", "sweep", "sweep", "sweep", "run", "cut", *PLACES), "out": ("new", "new", *PLACES),
     "directories": ("sweep", "sweep", "sweep2", *PLACES),

@@ -28,7 +28,7 @@ TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for
 LINKED = [*PAGES, *sorted((ROOT / "docs/api").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 # Extras that blocks use: a section that needs a missing one is not run.
-EXTRAS = {"gymnasium", "matplotlib", "mpmath", "numba", "pandas", "pyarrow", "sklearn"}
+EXTRAS = {"gymnasium", "matplotlib", "mpmath", "numba", "pandas", "sklearn"}
 
 ROOMS = ["", ".baselines", ".environments", ".experiments", ".features", ".kernels", ".samplers", ".theory"]
 

@@ -961,30 +961,9 @@ def test_columns_and_csv(tmp_path):
     assert [float(row["value"]) for row in read] == table["value"]
     assert [row["environment.size"] for row in read] == [str(size or "") for size in table["environment.size"]]
     assert [json.loads(row["warnings"]) for row in read] == table["warnings"]
-    with pytest.raises(ValueError, match=r"export: expected a file that ends in \.csv or \.parquet, got .*x\.txt"):
+    with pytest.raises(ValueError, match=r"export: expected a file that ends in \.csv, got .*x\.txt"):
         experiments.export(rows, tmp_path / "x.txt")
     assert experiments.columns([]) == {}
-
-
-def test_parquet(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    data = one(n_samples=20, initial=[[0, 1, 0], "uniform"], ridge=[1, 0.5], seeds=2)
-    experiments.sweep(data, tmp_path, workers=0)
-    rows = experiments.load(tmp_path)
-    experiments.export(rows, tmp_path / "runs.parquet")
-    read, table = parquet.read_table(tmp_path / "runs.parquet").to_pydict(), experiments.columns(rows)
-    assert read.keys() == table.keys()
-    for name in ("cell", "seed", "value", "n_trajectories", "environment.horizon", "algorithm.ridge", "error"):
-        assert read[name] == table[name]
-    assert [json.loads(text) for text in read["details"]] == table["details"]
-
-
-def test_parquet_without_pyarrow_is_refused_before_the_sweep(tmp_path, run, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    code, out, err = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--export", tmp_path / "a.parquet")
-    assert (code, out) == (2, "")
-    assert 'export: Parquet needs pyarrow: pip install "dmq-fast[parquet]"' in err
-    assert not (tmp_path / "out").exists()
 
 
 # Progress

@@ -1,18 +1,13 @@
 """Runs that do not heed their budget of seconds."""
 
-import contextlib
-import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
-from clusters import Processes
 from obstinate import forever
-from sweeping import ROOT, noted_batches, one, write
+from sweeping import noted_batches, one, write
 
 from dmq_fast import experiments
-from dmq_fast._support.workers import WorkerDied, Workers
-from dmq_fast.experiments.sweeps.runs import limited
+from dmq_fast._support.workers import WorkerDied, Workers, ending
 
 
 def blocking(kind, seeds, n=6, **more):
@@ -50,40 +45,11 @@ def test_the_other_runs_of_its_task_are_done(tmp_path, monkeypatch):
     assert_timed_out(experiments.load(tmp_path), [11])
 
 
-@contextlib.contextmanager
-def dask(directory):
-    pytest.importorskip("distributed")
-    with contextlib.ExitStack() as stack:
-        processes = Processes(directory, stack)
-        processes.worker(path=[ROOT])
-        yield stack.enter_context(processes.executor())
-
-
-EXECUTORS = {
-    "here": lambda _: contextlib.nullcontext(None),
-    "threads": lambda _: ThreadPoolExecutor(2),
-    "processes": lambda _: ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")),
-    "dask": dask,
-}
-
-
-@pytest.mark.parametrize("kind", ["here", "threads", "processes", pytest.param("dask", marks=SLOW)])
-def test_any_other_executor_leaves_the_run_behind(tmp_path, kind):
-    with EXECUTORS[kind](tmp_path) as executor:
-        options = {"workers": 0} if executor is None else {"executor": executor}
-        data = blocking("sleep", [1], n=3)
-        if kind in ("processes", "dask"):  # which wait at their end for what they do
-            data["algorithms"][0]["kind"] = "brief"
-        summary = experiments.sweep(data, tmp_path / "out", **options)
-        assert summary.statuses == {"finished": 2, "timeout": 1}
-    assert_timed_out(experiments.load(tmp_path / "out"), [1])
-
-
 def test_runs_that_timed_out_are_repeated_on_demand(tmp_path):
-    assert experiments.sweep(blocking("sleep", [0], n=2), tmp_path, workers=0).failed == 1
-    assert experiments.sweep(blocking("sleep", [0], n=2), tmp_path, workers=0).ran == 0
+    assert experiments.sweep(blocking("sleep", [0], n=2), tmp_path, workers=1).failed == 1
+    assert experiments.sweep(blocking("sleep", [0], n=2), tmp_path, workers=1).ran == 0
     # The grace is no part of what a cell is.
-    again = experiments.sweep(blocking("sleep", [0], n=2, grace=0.01), tmp_path, workers=0, retry=True)
+    again = experiments.sweep(blocking("sleep", [0], n=2, grace=0.01), tmp_path, workers=1, retry=True)
     assert (again.ran, again.statuses) == (1, {"finished": 1, "timeout": 1})
 
 
@@ -102,6 +68,11 @@ def test_wrong_graces_are_refused(tmp_path, grace):
     text = f'grace = {grace}\n[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "dmq"\n'
     with pytest.raises(experiments.SpecError, match=r"toml: grace: expected a number of seconds >= 0, got"):
         experiments.read(write(tmp_path, text))
+
+
+def limited(work, seconds, name):
+    with ending(seconds, name):
+        return work()
 
 
 def test_a_death_is_not_taken_for_a_timeout():

@@ -78,19 +78,12 @@ def test_data_frames(rows):
 def test_files_of_curves(rows, tmp_path):
     experiments.export(rows, tmp_path / "curves.csv", curves=True)
     assert [float(one["value"]) for one in read_csv(tmp_path / "curves.csv")] == [v for *_, v in curves_of(rows)]
-    parquet = pytest.importorskip("pyarrow.parquet")
-    experiments.export(rows, tmp_path / "curves.parquet", curves=True)
-    assert parquet.read_table(tmp_path / "curves.parquet").num_rows == len(curves_of(rows))
 
 
-def test_what_is_missing_is_named(rows, tmp_path, monkeypatch):
+def test_what_is_missing_is_named(rows, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r'to_dataframe: expected pandas: pip install "dmq-fast\[dataframe\]"'):
         rows.to_dataframe()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r'export: Parquet needs pyarrow: pip install "dmq-fast\[parquet\]"'):
-        experiments.export(rows, tmp_path / "runs.parquet")
-    assert not list(tmp_path.iterdir())
 
 
 def test_runs_are_exported_from_the_shell(run, stored, tmp_path):
@@ -103,7 +96,7 @@ def test_runs_are_exported_from_the_shell(run, stored, tmp_path):
 
 def test_exports_that_cannot_be_written_are_refused(run, stored):
     for option, file, message in (
-        ("--export", "runs.xls", "expected a file that ends in .csv or .parquet, got runs.xls"),
+        ("--export", "runs.xls", "expected a file that ends in .csv, got runs.xls"),
         ("--export-curves", "none/x.csv", "there is no directory"),
     ):
         code, out, err = run("report", stored, option, file)

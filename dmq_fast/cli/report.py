@@ -45,7 +45,7 @@ def report(arguments: Sequence[str]) -> int:
         metavar="X",
         help="accuracy for which the certificate of a run checks the premises of the lemmas",
     )
-    tables = parser.add_argument_group("tables of a sweep", "Files end in .csv or .parquet, which needs pyarrow.")
+    tables = parser.add_argument_group("tables of a sweep", "Files end in .csv.")
     tables.add_argument("--export", type=Path, metavar="FILE", help="write a line for each run")
     tables.add_argument(
         "--export-curves", type=Path, metavar="FILE", help="write a line for each checkpoint of each learning curve"
@@ -82,7 +82,7 @@ def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
     ValueError
         If a file there is damaged, or an option does not fit.
     ImportError
-        If matplotlib or pyarrow is needed and missing.
+        If matplotlib is needed and missing.
     """
     directory = options.directory
     check_figure_options(options)

@@ -87,7 +87,7 @@ def sweep(arguments: Sequence[str]) -> int:
         action="store_true",
         help="repeat the runs that failed, crashed or timed out",
     )
-    parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs in DIR to a .csv or .parquet file")
+    parser.add_argument("--export", type=Path, metavar="FILE", help="write all runs in DIR to a .csv file")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--quiet", action="store_true", help="show no progress line")

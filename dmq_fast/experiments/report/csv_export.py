@@ -1,9 +1,8 @@
-"""The runs of a sweep as flat columns, for CSV and Parquet files and for data frames."""
+"""The runs of a sweep as flat columns, for CSV files and for data frames."""
 
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import os
 from collections.abc import Iterable, Mapping
@@ -113,20 +112,17 @@ def spread(prefix: str, value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def check_format(path: str | os.PathLike[str], argument: str = "export") -> Path:
-    """Return `path` if runs can be exported to it; raise ValueError, OSError or ImportError, on `argument`, if not."""
+    """Return `path` if runs can be exported to it; raise ValueError or OSError, on `argument`, if not."""
     path = Path(path)
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"{argument}: expected a file that ends in .csv or .parquet, got {path}")
+    if path.suffix.lower() != ".csv":
+        raise ValueError(f"{argument}: expected a file that ends in .csv, got {path}")
     if path.is_dir():
         raise IsADirectoryError(f"{argument}: {path} is a directory")
-    if path.suffix.lower() == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        message = f'{argument}: Parquet needs pyarrow: pip install "dmq-fast[parquet]"'
-        raise ModuleNotFoundError(message, name="pyarrow")
     return path
 
 
 def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], *, curves: bool = False) -> None:
-    """Write the runs that `load` returned to a .csv or .parquet file; lists and dicts are written as JSON.
+    """Write the runs that `load` returned to a .csv file; lists and dicts are written as JSON.
 
     Parameters
     ----------
@@ -139,16 +135,13 @@ def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], *, c
     ------
     ValueError
         If the name of the file ends otherwise.
-    ImportError
-        If the file is a Parquet file and pyarrow is not installed.
     OSError
         If the file cannot be written; a file that was there before is unharmed.
     """
     path = check_format(path)
     table = as_texts(columns(rows, curves=curves))
-    data = parquet(table) if path.suffix.lower() == ".parquet" else as_csv(table)
     with replacing(path.absolute()) as file:
-        file.write(data)
+        file.write(as_csv(table))
 
 
 def as_texts(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -170,27 +163,3 @@ def as_csv(table: dict[str, list[Any]]) -> bytes:
     writer.writerow(table)
     writer.writerows(zip(*table.values(), strict=True))
     return text.getvalue().encode()
-
-
-def beyond(values: Iterable[int | None]) -> bool:
-    """Return whether some integer does not fit 64 bits."""
-    return any(value is not None and not -(2**63) <= value < 2**63 for value in values)
-
-
-def parquet(table: dict[str, list[Any]]) -> bytes:
-    """Return a table as Parquet; columns of mixed types hold JSON texts, columns of longer integers float64."""
-    import pyarrow
-    import pyarrow.parquet
-
-    arrays = {}
-    for name, values in table.items():
-        kinds = {type(value) for value in values if value is not None}
-        if kinds == {int, float} or (kinds == {int} and beyond(values)):
-            values = [None if value is None else float(value) for value in values]
-        elif len(kinds) > 1:
-            values = [None if value is None else to_json(value) for value in values]
-        arrays[name] = pyarrow.array(values)
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.table(arrays), sink)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data

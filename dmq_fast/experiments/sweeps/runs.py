@@ -9,12 +9,9 @@ import importlib
 import math
 import os
 import socket
-import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dmq_fast._support.files import writable
@@ -41,7 +38,6 @@ __all__ = [
     "SweepRun",
     "crashed_row",
     "do_runs",
-    "limited",
     "overdue_row",
     "row_json",
 ]
@@ -130,50 +126,12 @@ def do_runs(runs: Sequence[SweepRun], version: str) -> list[dict[str, Any]]:
 
 
 def within_limit(run: SweepRun) -> dict[str, Any]:
-    """Do one run and return its row, within the limit of its cell."""
-    try:
-        return limited(functools.partial(do_run, run), run.cell.limit, run.name)
-    except OverdueError as error:
-        return overdue_row(run, str(error))
-
-
-class OverdueError(RuntimeError):
-    """A call has not ended within its limit; the message has the place where it was."""
-
-
-def limited(work: Callable[[], T], seconds: float | None, name: str) -> T:
-    """Return the result of a call that may take so many seconds, any number for None.
-
-    What blocks cannot be asked to end. So a worker process, which its parent replaces, ends at the limit. In any other
-    process the call has a thread of its own, which goes on without a purpose until it or the process ends.
-
-    Raises
-    ------
-    OverdueError
-        If the thread has not ended in time.
-    """
-    if seconds is None:
-        return work()
-    if in_worker():
-        with ending(seconds, name):
-            return work()
-    outcome: Future[T] = Future()
-
-    def settle() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    thread = threading.Thread(target=settle, name=name, daemon=True)
-    thread.start()
-    try:
-        return outcome.result(seconds)
-    except TimeoutError:
-        if outcome.done():
-            return outcome.result()
-        frame = sys._current_frames().get(thread.ident or 0)
-        raise OverdueError("".join(traceback.format_stack(frame))) from None
+    """Do one run and return its row; a worker process, which its parent replaces, ends at the limit of the cell."""
+    limit = run.cell.limit
+    if limit is None or not in_worker():
+        return do_run(run)
+    with ending(limit, run.name):
+        return do_run(run)
 
 
 def do_run(run: SweepRun) -> dict[str, Any]:

@@ -117,8 +117,8 @@ class Cell:
     """One combination of environment, algorithm and parameters.
 
     Parameters that were not given have their defaults; those whose default is None are left out. `places` records where
-    in the specification each parameter stands. A run that still goes on `grace` seconds after its budget of seconds is
-    ended; this is no part of what the cell is, as it changes no result of a run that ends.
+    in the specification each parameter stands. A worker ends a run that still goes on `grace` seconds after its
+    budget of seconds; this is no part of what the cell is, as it changes no result of a run that ends.
     """
 
     environment: str
