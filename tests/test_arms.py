@@ -109,7 +109,7 @@ def test_pickled_states_are_checked():
     arms, _ = fed(2, 3, 20)
     make, arguments, state = arms.__reduce__()
     table = [
-        (ValueError, rf"^state.*'{name}'", arms.__setstate__, {**state, name: np.full(np.shape(state[name]), -1.0)})
+        (ValueError, rf"^state.*'{name}'", arms.__setstate__, {**state, name: np.full_like(state[name], -1)})
         for name in ("n", "factor", "bounds")
     ]
     refuses(table, lambda: everything(arms))

@@ -237,29 +237,8 @@ def test_sums_fill_the_range_and_no_more(add):
         moment_of([[10.0]], [1e308])  # the weight alone takes it out of range
 
 
-GOOD_STATE = {"version": 1, "n": 3, "lower": [1.0, 2.0, 5.0]}
-
-
-def test_state_is_the_lower_triangle():
-    moment = SecondMoment(2)
-    moment.__setstate__(GOOD_STATE)
-    assert (moment.matrix == [[1, 2], [2, 5]]).all() and moment.n == 3
-
-
-def test_a_foreign_state_is_refused_and_changes_nothing():
-    """Above all one whose diagonal does not bound it: `merge` and `add` read the diagonal only against overflow."""
-    moment, good = moment_of(np.eye(2)), GOOD_STATE
-    bounded = r"^state\['lower'\]: expected a positive semidefinite matrix"
-    refuses([
-        *((ValueError, "state", moment.__setstate__, {**good, "n": n}) for n in (-1, 2**63)),
-        (ValueError, "state", moment.__setstate__, {**good, "lower": [1.0, np.nan, 1.0]}),
-        (ValueError, bounded, moment.__setstate__, {**good, "lower": np.array([1.0, 1e308, 1.0])}),
-    ], lambda: (moment.matrix.tobytes(), moment.n))  # fmt: skip
-
-
 def test_counts_stay_within_64_bits():
-    moment = SecondMoment(1)
-    moment.__setstate__({"version": 1, "n": sys.maxsize - 1, "lower": [1.0]})
+    moment = SecondMoment.from_matrix([[1.0]], sys.maxsize - 1)
     with pytest.raises(OverflowError, match="rows"):
         moment.merge(moment)
     moment.add([1.0])

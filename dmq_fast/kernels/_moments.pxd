@@ -1,6 +1,6 @@
 """Second moments: the lower triangle is accumulated, `mirror` completes it."""
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
 # Lower triangle of gram (d, d) <- gram + weight * phi phi^T.
 cdef void add_outer(double* gram, const double* phi, double weight, Py_ssize_t d) noexcept nogil
@@ -21,14 +21,29 @@ cdef void add_block(
 
 cdef Py_ssize_t block_work_size(Py_ssize_t d) noexcept nogil
 
-# The parts of sparse rows (n, d), checked, each row with strictly ascending columns: values (nnz,), columns (nnz,)
-# of int32, starts (n + 1,) of int64. Of anything with a method `tocsr`, or of three arrays whose names begin with
-# `prefix`. Values may be NaN or infinite.
+# Rows (n, d): dense values if `starts` is NULL; else sparse, the entries of row i from starts[i] up to starts[i + 1].
+cdef struct Rows:
+    Py_ssize_t n
+    const double* values
+    const int32_t* columns
+    const int64_t* starts
+
+# Where row i begins among the values, and so the one before ends.
+cdef inline Py_ssize_t begin_of(const Rows* rows, Py_ssize_t i, Py_ssize_t d) noexcept nogil:
+    return i * d if rows.starts == NULL else rows.starts[i]
+
+# The arrays behind rows, which have to stay alive: of dense ones (values,), a single row (d,) or (n, d); of sparse ones
+# values (nnz,), columns (nnz,) of int32 and starts (n + 1,) of int64.
+cdef Rows rows_in(tuple parts)
+
+# These parts of sparse rows, checked, each row with strictly ascending columns. Of anything with a method `tocsr`, or
+# of three arrays whose names begin with `prefix`. Values may be NaN or infinite.
 cdef tuple sparse_rows(value, str name, Py_ssize_t d)
 cdef tuple csr_parts(data, indices, indptr, Py_ssize_t d, str prefix)
 
 # `value` as an array of int32, each in [0, d).
 cdef object as_columns(value, str name, Py_ssize_t d)
 
-# ValueError if the lower triangle of `gram` (d, d) cannot be that of a positive semidefinite matrix.
-cdef int refuse_indefinite(str name, const double* gram, Py_ssize_t d) except -1
+# The upper triangle of an argument (d, d), d >= 1, as the lower one of a new array. ValueError if it is not finite, or
+# cannot be that of a positive semidefinite matrix.
+cdef object lower_of(value, str name)

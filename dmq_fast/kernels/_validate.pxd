@@ -21,6 +21,9 @@ cdef int refuse_not_finite(str name, cnp.ndarray array) except -1
 cdef double positive(value, str name) except -1.0
 cdef double non_negative(value, str name) except -1.0
 
+# `value`, the state of a pickle, as a dict with these keys besides its version; ValueError for anything else.
+cdef dict state_of(value, str kind, int version, tuple keys)
+
 # `value` as a float, NaN and infinities of a float included.
 cdef double number(value, str name) except? -1.0
 

@@ -82,17 +82,30 @@ cdef inline bint plain(value, double* out) except -1:
 
 
 cdef double positive(value, str name) except -1.0:
-    cdef double x
-    if plain(value, &x) and 0.0 < x < INFINITY:
-        return x
-    return as_positive(name, value)
+    return checked(value, name, False)
 
 
 cdef double non_negative(value, str name) except -1.0:
+    return checked(value, name, True)
+
+
+cdef inline double checked(value, str name, bint zero) except -1.0:
+    # A finite number > 0, or >= 0 with `zero`.
     cdef double x
-    if plain(value, &x) and 0.0 <= x < INFINITY:
+    if plain(value, &x) and (0.0 < x or (zero and x == 0.0)) and x < INFINITY:
         return x
-    return as_positive(name, value, zero=True)
+    if type(value) is int:
+        # NumPy takes those beyond 64 bits for objects.
+        try:
+            value = float(value)
+        except OverflowError:
+            raise ValueError(
+                f"{name}: expected a number that float64 holds, got an integer of {value.bit_length()} bits"
+            ) from None
+    x = as_floats(name, value, ()).item()
+    if x < 0.0 or (x == 0.0 and not zero):
+        raise ValueError(f"{name}: expected a {'non-negative' if zero else 'positive'} number, got {x}")
+    return x
 
 
 cdef double number(value, str name) except? -1.0:
@@ -100,6 +113,16 @@ cdef double number(value, str name) except? -1.0:
     if plain(value, &x):
         return x
     return as_floats(name, value, ()).item()
+
+
+cdef dict state_of(value, str kind, int version, tuple keys):
+    found = value.get("version") if isinstance(value, dict) else type(value).__name__
+    if not (isinstance(found, int) and found == version):
+        raise ValueError(f"state: expected that of {kind}, version {version}, got {found!r}")
+    for key in keys:
+        if key not in value:
+            raise ValueError(f"state: expected that of {kind}, version {version}, with {key!r}")
+    return value
 
 
 cdef bint flag(value, str name) except -1:
@@ -350,18 +373,4 @@ def as_positive(name, value, *, zero=False):
     >>> as_positive("n", 2)
     2.0
     """
-    cdef double x
-    if plain(value, &x) and (0.0 < x or (zero and x == 0.0)) and x < INFINITY:
-        return x
-    if type(value) is int:
-        # NumPy takes those beyond 64 bits for objects.
-        try:
-            value = float(value)
-        except OverflowError:
-            raise ValueError(
-                f"{name}: expected a number that float64 holds, got an integer of {value.bit_length()} bits"
-            ) from None
-    number = as_floats(name, value, ()).item()
-    if number < 0.0 or (number == 0.0 and not zero):
-        raise ValueError(f"{name}: expected a {'non-negative' if zero else 'positive'} number, got {number}")
-    return number
+    return checked(value, name, zero)

@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 from dmq_fast.kernels._linalg cimport dot, solve_factor
 from dmq_fast.kernels._philox cimport standard_normals
 from dmq_fast.kernels._validate cimport (
-    all_finite, entries, integer, matrix, non_negative, number, positive, refuse_not_finite, vector,
+    all_finite, entries, integer, integers, matrix, non_negative, number, positive, refuse_not_finite, state_of, vector,
 )
 
 import numpy as np
@@ -328,45 +328,29 @@ cdef class RidgeArms:
 
     def copy(self):
         """Return independent arms in the same state, bit for bit."""
-        cdef RidgeArms other = RidgeArms(self.n_arms, self.dimension, self.regularization)
-        other.__setstate__(self.state())
+        make, arguments, state = self.__reduce__()
+        other = make(*arguments)
+        other.__setstate__(state)
         return other
 
-    def __copy__(self):
-        return self.copy()
-
-    def __deepcopy__(self, memo):
-        return self.copy()
-
-    cdef dict state(self):
-        return {
+    def __reduce__(self):
+        state = {
             "version": STATE,
             "n": self._counts.copy(),
             "factor": self._factors.copy(),
             "rotated": self._rotated.copy(),
             "bounds": self._bounds.copy(),
         }
-
-    def __reduce__(self):
-        return (RidgeArms, (self.n_arms, self.dimension, self.regularization), self.state())
+        return RidgeArms, (self.n_arms, self.dimension, self.regularization), state
 
     def __setstate__(self, state):
-        cdef Py_ssize_t k, arms = self.n_arms, d = self.dimension
+        cdef Py_ssize_t arms = self.n_arms, d = self.dimension
         cdef cnp.ndarray factor, rotated, bounds
-        found = state.get("version") if isinstance(state, dict) else type(state).__name__
-        if not (isinstance(found, int) and found == STATE):
-            raise ValueError(f"state: expected that of RidgeArms, version {STATE}, got {found!r}")
-        try:
-            counts = [integer(n, f"state['n'][{k}]", 0, 1 << 62) for k, n in enumerate(np.asarray(state["n"]).tolist())]
-            factor = as_floats("state['factor']", state["factor"], (arms, d, d))
-            rotated = as_floats("state['rotated']", state["rotated"], (arms, d))
-            bounds = as_floats("state['bounds']", state["bounds"], (2, arms))
-        except KeyError as error:
-            raise ValueError(f"state: expected that of RidgeArms, version {STATE}, with {error}") from error
-        except TypeError as error:
-            raise ValueError(f"state: {error}") from error
-        if len(counts) != arms:
-            raise ValueError(f"state['n']: expected {arms} integers, got {len(counts)}")
+        state = state_of(state, "RidgeArms", STATE, ("n", "factor", "rotated", "bounds"))
+        counts = integers(state["n"], "state['n']", arms, 0, 1 << 62)
+        factor = as_floats("state['factor']", state["factor"], (arms, d, d))
+        rotated = as_floats("state['rotated']", state["rotated"], (arms, d))
+        bounds = as_floats("state['bounds']", state["bounds"], (2, arms))
         if not (bounds.min() >= 0.0 and bounds.max() <= ROOM):
             raise ValueError(f"state['bounds']: expected numbers in [0, {ROOM}], got {bounds.min()} to {bounds.max()}")
         upper = np.triu(factor)

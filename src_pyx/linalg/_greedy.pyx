@@ -23,32 +23,28 @@ cdef extern from "dmq_greedy.h":
 cdef Py_ssize_t greedy_action(
     const double* phi, const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
 ) noexcept nogil:
-    cdef Py_ssize_t a, i, action = 0
-    cdef double score
-    best[0] = -INFINITY
-    for a in range(n_actions):
-        score = 0.0
-        for i in range(d):
-            score += phi[i] * theta[a * d + i]
-        if not isfinite(score):
-            return -1
-        if score > best[0]:
-            best[0] = score
-            action = a
-    return action
+    return best_action(NULL, phi, d, theta, n_actions, d, best)
 
 
 cdef Py_ssize_t greedy_action_sparse(
     const int32_t* columns, const double* values, Py_ssize_t nnz,
     const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
 ) noexcept nogil:
+    return best_action(columns, values, nnz, theta, n_actions, d, best)
+
+
+cdef inline Py_ssize_t best_action(
+    const int32_t* columns, const double* values, Py_ssize_t nnz,
+    const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
+) noexcept nogil:
+    # `columns` NULL for 0, 1, 2, ..., where the compiler sees it.
     cdef Py_ssize_t a, i, action = 0
     cdef double score
     best[0] = -INFINITY
     for a in range(n_actions):
         score = 0.0
         for i in range(nnz):
-            score += values[i] * theta[a * d + columns[i]]
+            score += values[i] * theta[a * d + (i if columns == NULL else columns[i])]
         if not isfinite(score):
             return -1
         if score > best[0]:
@@ -85,27 +81,44 @@ def greedy_actions(features, theta, *, return_values=False):
     >>> greedy_actions([[1.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [3.0, 2.0]])
     array([1, 0])
     """
-    if is_sparse(features):
-        actions, values = sparse_actions(as_csr("features", features, (None, None)), theta)
-        return (actions, values) if return_values else actions
-    cdef cnp.ndarray phi = matrix(features, "features", -1, -1)
-    cdef cnp.npy_intp n = cnp.PyArray_DIM(phi, 0)
-    cdef Py_ssize_t d = cnp.PyArray_DIM(phi, 1), failed = -1
+    cdef bint sparse = is_sparse(features)
+    cdef cnp.ndarray phi = None if sparse else matrix(features, "features", -1, -1)
+    csr = as_csr("features", features, (None, None)) if sparse else phi
+    cdef cnp.npy_intp n = csr.shape[0]
+    cdef Py_ssize_t d = csr.shape[1], failed
     cdef cnp.ndarray weights = matrix(theta, "theta", -1, d)
     cdef Py_ssize_t n_actions = cnp.PyArray_DIM(weights, 0)
     if n_actions == 0 or d == 0:
         raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {(n_actions, d)}")
     actions = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_INT64)
     values = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
-    cdef const double* rows = entries(phi)
-    cdef const double* columns = entries(weights)
     cdef int64_t* action = <int64_t*> cnp.PyArray_DATA(actions)
     cdef double* value = entries(values)
+    if sparse:
+        failed = sparse_actions(csr, entries(weights), n_actions, action, value)
+    else:
+        failed = dense_actions(phi, entries(weights), n_actions, action, value)
+    if failed >= 0:
+        if not sparse:
+            refuse_not_finite("features", phi)
+        refuse_not_finite("theta", weights)
+        raise ValueError(f"greedy_actions: a score of row {failed} is not finite (overflow)")
+    return (actions, values) if return_values else actions
+
+
+# The actions and scores of rows. Each returns -1, or the first row with a score that is not finite. A piece of work
+# takes milliseconds; Ctrl-C is checked between pieces.
+
+
+cdef Py_ssize_t dense_actions(
+    cnp.ndarray phi, const double* theta, Py_ssize_t n_actions, int64_t* action, double* value
+) except -2:
+    cdef Py_ssize_t n = cnp.PyArray_DIM(phi, 0), d = cnp.PyArray_DIM(phi, 1), failed = -1, start = 0
+    cdef Py_ssize_t piece = 4 * max(<Py_ssize_t> 1, (1 << 22) // (4 * d * n_actions))
+    cdef const double* rows = entries(phi)
     cdef Buffer packed = Buffer(packed_size(n_actions, d))
-    # A piece of work takes milliseconds; Ctrl-C is checked between pieces.
-    cdef Py_ssize_t piece = 4 * max(<Py_ssize_t> 1, (1 << 22) // (4 * d * n_actions)), start = 0
     with nogil:
-        pack_theta(columns, n_actions, d, packed.data)
+        pack_theta(theta, n_actions, d, packed.data)
     while start < n and failed < 0:
         with nogil:
             failed = greedy_rows(
@@ -115,30 +128,18 @@ def greedy_actions(features, theta, *, return_values=False):
             failed += start
         start += piece
         PyErr_CheckSignals()
-    if failed >= 0:
-        refuse_not_finite("features", phi)
-        refuse_not_finite("theta", weights)
-        raise ValueError(f"greedy_actions: a score of row {failed} is not finite (overflow)")
-    return (actions, values) if return_values else actions
+    return failed
 
 
-cdef tuple sparse_actions(csr, theta):
-    # The actions of the rows of a `csr_array` from `as_csr`, and their scores.
-    cdef cnp.npy_intp n = csr.shape[0]
-    cdef Py_ssize_t d = csr.shape[1], first = 0, failed = -1
-    cdef cnp.ndarray weights = matrix(theta, "theta", -1, d), data = csr.data, indices = csr.indices
-    cdef cnp.ndarray indptr = csr.indptr
-    cdef Py_ssize_t n_actions = cnp.PyArray_DIM(weights, 0)
-    if n_actions == 0 or d == 0:
-        raise ValueError(f"theta: expected shape (K, d) with K, d >= 1, got {(n_actions, d)}")
-    cdef cnp.ndarray actions = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_INT64)
-    cdef cnp.ndarray scores = cnp.PyArray_SimpleNew(1, &n, cnp.NPY_DOUBLE)
-    cdef int64_t* action = <int64_t*> cnp.PyArray_DATA(actions)
-    cdef double* score = entries(scores)
+cdef Py_ssize_t sparse_actions(
+    csr, const double* theta, Py_ssize_t n_actions, int64_t* action, double* value
+) except -2:
+    # Of a `csr_array` from `as_csr`.
+    cdef Py_ssize_t n = csr.shape[0], d = csr.shape[1], first = 0, failed = -1
+    cdef cnp.ndarray data = csr.data, indices = csr.indices, indptr = csr.indptr
     cdef const int32_t* start = <const int32_t*> cnp.PyArray_DATA(indptr)
     cdef const int32_t* columns = <const int32_t*> cnp.PyArray_DATA(indices)
     cdef const double* values = entries(data)
-    cdef const double* w = entries(weights)
     cdef Py_ssize_t piece = max(<Py_ssize_t> 1, (1 << 22) // n_actions), end, i
     while first < n and failed < 0:
         # Some million products, or one row.
@@ -148,17 +149,14 @@ cdef tuple sparse_actions(csr, theta):
         with nogil:
             for i in range(first, end):
                 action[i] = greedy_action_sparse(
-                    columns + start[i], values + start[i], start[i + 1] - start[i], w, n_actions, d, score + i
+                    columns + start[i], values + start[i], start[i + 1] - start[i], theta, n_actions, d, value + i
                 )
                 if action[i] < 0:
                     failed = i
                     break
         first = end
         PyErr_CheckSignals()
-    if failed >= 0:
-        refuse_not_finite("theta", weights)
-        raise ValueError(f"greedy_actions: a score of row {failed} is not finite (overflow)")
-    return actions, scores
+    return failed
 
 
 cdef void pack_theta(const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* packed) noexcept nogil:

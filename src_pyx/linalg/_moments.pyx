@@ -4,10 +4,11 @@ cimport numpy as cnp
 from libc.float cimport DBL_MAX, DBL_MIN
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from dmq_fast.kernels._linalg cimport add_gram
+from dmq_fast.kernels._memory cimport Buffer
 from dmq_fast.kernels._validate cimport all_finite, entries, integer, is_sparse, refuse_not_finite, vector
 from dmq_fast.kernels._validate cimport matrix as as_matrix
 
@@ -46,8 +47,6 @@ cdef enum:
 
 # A sum of at most this cannot have overflowed in between.
 cdef double ROOM = DBL_MAX / 4.0
-
-cdef int VERSION = 1
 
 
 cdef void add_outer(double* gram, const double* phi, double weight, Py_ssize_t d) noexcept nogil:
@@ -127,55 +126,44 @@ cdef inline void scale_row(double* out, const double* row, double weight, Py_ssi
         out[j] = weight * row[j]
 
 
-# Rows that one call adds: dense, one-hot or sparse.
-cdef enum Layout:
-    DENSE, ONE_HOT, SPARSE
-
-cdef struct Rows:
-    Layout layout
-    Py_ssize_t n
-    const double* data
-    const int32_t* indices
-    const int64_t* starts
-    # NULL for ones.
-    const double* weights
+# One call adds rows of `Rows`, or one-hot ones, which have columns but no values. Weights are NULL for ones.
 
 
-cdef double mass(Rows* rows, Py_ssize_t d) noexcept nogil:
+cdef double mass(const Rows* rows, const double* weights, Py_ssize_t d) noexcept nogil:
     # sum_i w_i |phi_i|^2, an upper bound on every entry that is added; NaN or infinite if a number is.
-    cdef Py_ssize_t i, first, size
+    cdef Py_ssize_t i, first
     cdef double total = 0.0, norm = 1.0
-    if rows.weights == NULL:
-        if rows.layout == ONE_HOT:
+    if weights == NULL:
+        if rows.values == NULL:
             return <double> rows.n
-        size = rows.n * d if rows.layout == DENSE else rows.starts[rows.n]
-        return dmq_dot(rows.data, rows.data, size)
+        return dmq_dot(rows.values, rows.values, begin_of(rows, rows.n, d))
     for i in range(rows.n):
-        if rows.layout != ONE_HOT:
-            first = i * d if rows.layout == DENSE else rows.starts[i]
-            size = d if rows.layout == DENSE else rows.starts[i + 1] - first
-            norm = dmq_dot(rows.data + first, rows.data + first, size)
-        total += rows.weights[i] * norm
+        if rows.values != NULL:
+            first = begin_of(rows, i, d)
+            norm = dmq_dot(rows.values + first, rows.values + first, begin_of(rows, i + 1, d) - first)
+        total += weights[i] * norm
     return total
 
 
-cdef void accumulate(double* gram, Rows* rows, Py_ssize_t d, double* work) noexcept nogil:
+cdef void accumulate(
+    double* gram, const Rows* rows, const double* weights, Py_ssize_t d, double* work
+) noexcept nogil:
     cdef Py_ssize_t i, first
     cdef double weight = 1.0
-    if rows.layout == DENSE:
+    if rows.columns == NULL:
         if rows.n == 1:
-            add_outer(gram, rows.data, 1.0 if rows.weights == NULL else rows.weights[0], d)
+            add_outer(gram, rows.values, 1.0 if weights == NULL else weights[0], d)
         else:
-            add_block(gram, rows.data, rows.weights, rows.n, d, work)
+            add_block(gram, rows.values, weights, rows.n, d, work)
         return
     for i in range(rows.n):
-        if rows.weights != NULL:
-            weight = rows.weights[i]
-        if rows.layout == ONE_HOT:
-            gram[rows.indices[i] * (d + 1)] += weight
+        if weights != NULL:
+            weight = weights[i]
+        if rows.values == NULL:
+            gram[rows.columns[i] * (d + 1)] += weight
         else:
             first = rows.starts[i]
-            add_outer_sparse(gram, rows.indices + first, rows.data + first, rows.starts[i + 1] - first, weight, d)
+            add_outer_sparse(gram, rows.columns + first, rows.values + first, rows.starts[i + 1] - first, weight, d)
 
 
 cdef class SecondMoment:
@@ -226,8 +214,7 @@ cdef class SecondMoment:
             On a wrong dtype or shape, an entry that is not finite, or overflow.
         """
         cdef cnp.ndarray row = vector(phi, "phi", self.dimension)
-        cdef Rows rows = Rows(DENSE, 1, floats(row), NULL, NULL, NULL)
-        self._add(&rows, "phi", row, None)
+        self._add(Rows(1, entries(row), NULL, NULL), "phi", row, None)
 
     def add_rows(self, rows, weights=None):
         """Add a block of rows in place, S <- S + sum_i w_i phi_i phi_i^T; every row counts once in `n`.
@@ -244,15 +231,13 @@ cdef class SecondMoment:
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, a negative weight, or overflow.
         """
-        cdef cnp.ndarray block, scales
-        cdef Rows given
+        cdef tuple parts
         if is_sparse(rows):
-            self._add_csr(sparse_rows(rows, "rows", self.dimension), "rows.data", weights)
-            return
-        block = as_matrix(rows, "rows", -1, self.dimension)
-        scales = as_weights(weights, cnp.PyArray_DIM(block, 0))
-        given = Rows(DENSE, cnp.PyArray_DIM(block, 0), floats(block), NULL, NULL, floats(scales))
-        self._add(&given, "rows", block, scales)
+            parts = sparse_rows(rows, "rows", self.dimension)
+            self._add(rows_in(parts), "rows.data", parts[0], weights)
+        else:
+            parts = (as_matrix(rows, "rows", -1, self.dimension),)
+            self._add(rows_in(parts), "rows", parts[0], weights)
 
     def add_indices(self, indices, weights=None):
         """Add one-hot rows in place, phi_i = e_k for k = indices[i]: constant work a row.
@@ -270,11 +255,8 @@ cdef class SecondMoment:
             On a wrong dtype, shape or range, or overflow.
         """
         cdef cnp.ndarray columns = as_columns(indices, "indices", self.dimension)
-        cdef cnp.ndarray scales = as_weights(weights, cnp.PyArray_DIM(columns, 0))
-        cdef Rows rows = Rows(
-            ONE_HOT, cnp.PyArray_DIM(columns, 0), NULL, <const int32_t*> cnp.PyArray_DATA(columns), NULL, floats(scales)
-        )
-        self._add(&rows, "weights", None, scales)
+        cdef const int32_t* column = <const int32_t*> cnp.PyArray_DATA(columns)
+        self._add(Rows(cnp.PyArray_DIM(columns, 0), NULL, column, NULL), "weights", None, weights)
 
     def add_csr(self, data, indices, indptr, weights=None):
         """Add sparse rows in place, nnz^2 / 2 operations for a row of nnz entries.
@@ -294,7 +276,8 @@ cdef class SecondMoment:
         TypeError, ValueError
             On a wrong dtype, shape or range, an entry that is not finite, a negative weight, or overflow.
         """
-        self._add_csr(csr_parts(data, indices, indptr, self.dimension, ""), "data", weights)
+        cdef tuple parts = csr_parts(data, indices, indptr, self.dimension, "")
+        self._add(rows_in(parts), "data", parts[0], weights)
 
     def merge(self, SecondMoment other not None):
         """Add the rows of another accumulator of the same dimension, in place.
@@ -361,21 +344,13 @@ cdef class SecondMoment:
         array([[2. , 1. ],
                [1. , 0.5]])
         """
-        cdef cnp.ndarray sums = as_matrix(matrix, "matrix", -1, -1)
-        cdef Py_ssize_t i, d = cnp.PyArray_DIM(sums, 0), rows
-        cdef SecondMoment new
-        if d == 0 or cnp.PyArray_DIM(sums, 1) != d:
-            raise ValueError(f"matrix: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(sums, 1))}")
-        sums = np.ascontiguousarray(np.triu(sums).T)  # what follows reads lower triangles
-        refuse_not_finite("matrix", sums)
-        new = cls(d)
-        for i in range(d):
-            memcpy(new._gram + i * d, floats(sums) + i * d, (i + 1) * sizeof(double))
-        refuse_indefinite("matrix", new._gram, d)
-        rows = integer(n, "n", 0, <Py_ssize_t> (<size_t> -1 >> 1))
-        if rows == 0 and sums.any():
+        cdef cnp.ndarray sums = lower_of(matrix, "matrix")
+        cdef Py_ssize_t d = cnp.PyArray_DIM(sums, 0)
+        cdef SecondMoment new = cls(d)
+        new.n = integer(n, "n", 0, <Py_ssize_t> (<size_t> -1 >> 1))
+        if new.n == 0 and sums.any():
             raise ValueError("n: expected an integer >= 1 where matrix is not zero, got 0")
-        new.n = rows
+        memcpy(new._gram, entries(sums), d * d * sizeof(double))
         return new
 
     def copy(self):
@@ -385,34 +360,8 @@ cdef class SecondMoment:
         new.n = self.n
         return new
 
-    def __copy__(self):
-        return self.copy()
-
-    def __deepcopy__(self, memo):
-        return self.copy()
-
     def __reduce__(self):
-        lower = self.matrix[np.tril_indices(self.dimension)]
-        return type(self), (self.dimension,), {"version": VERSION, "n": self.n, "lower": lower}
-
-    def __setstate__(self, state):
-        cdef Py_ssize_t i, start = 0, d = self.dimension, n
-        cdef cnp.ndarray lower, gram
-        if not isinstance(state, dict) or state.get("version") != VERSION:
-            found = state.get("version") if isinstance(state, dict) else type(state).__name__
-            raise ValueError(f"state: expected that of a SecondMoment, version {VERSION}, got {found!r}")
-        if "lower" not in state or "n" not in state:
-            raise ValueError(f"state: expected that of a SecondMoment, with n and lower, got {list(state)}")
-        lower = vector(state["lower"], "state['lower']", d * (d + 1) // 2)
-        refuse_not_finite("state['lower']", lower)
-        n = integer(state["n"], "state['n']", 0, <Py_ssize_t> (<size_t> -1 >> 1))
-        gram = np.zeros((d, d))
-        for i in range(d):
-            memcpy(entries(gram) + i * d, floats(lower) + start, (i + 1) * sizeof(double))
-            start += i + 1
-        refuse_indefinite("state['lower']", entries(gram), d)
-        memcpy(self._gram, entries(gram), d * d * sizeof(double))
-        self.n = n
+        return type(self).from_matrix, (self.matrix, self.n)
 
     @property
     def matrix(self):
@@ -432,46 +381,34 @@ cdef class SecondMoment:
     def __repr__(self):
         return f"{type(self).__name__}(dimension={self.dimension}, n={self.n})"
 
-    cdef int _add_csr(self, tuple parts, str name, weights) except -1:
-        cdef cnp.ndarray values = parts[0], columns = parts[1], starts = parts[2]
-        cdef Py_ssize_t n = cnp.PyArray_DIM(starts, 0) - 1
-        cdef cnp.ndarray scales = as_weights(weights, n)
-        cdef Rows rows = Rows(
-            SPARSE, n, floats(values), <const int32_t*> cnp.PyArray_DATA(columns),
-            <const int64_t*> cnp.PyArray_DATA(starts), floats(scales),
-        )
-        return self._add(&rows, name, values, scales)
-
-    cdef int _add(self, Rows* rows, str name, cnp.ndarray numbers, cnp.ndarray scales) except -1:
+    cdef int _add(self, Rows rows, str name, cnp.ndarray numbers, weights) except -1:
+        # `numbers` are the values of the rows, None for one-hot ones.
+        cdef cnp.ndarray scales = as_weights(weights, rows.n)
+        cdef const double* scale = NULL if scales is None else entries(scales)
         cdef Py_ssize_t i, d = self.dimension, size = d * d
         cdef double total
-        cdef double* scratch
+        cdef Buffer scratch
         self._check_count(rows.n)
         if rows.n == 0:
             return 0
         with nogil:
-            total = mass(rows, d)
+            total = mass(&rows, scale, d)
             for i in range(d):
                 total += self._gram[i * (d + 1)]
             if total <= ROOM:
-                accumulate(self._gram, rows, d, self._gram + size)
+                accumulate(self._gram, &rows, scale, d, self._gram + size)
         if not total <= ROOM:
             if numbers is not None:
                 refuse_not_finite(name, numbers)
             if scales is not None:
                 refuse_not_finite("weights", scales)
             # The bound says that a sum may overflow: add on a copy, and see whether one does.
-            scratch = <double*> malloc(size * sizeof(double))
-            if scratch == NULL:
-                raise MemoryError()
-            try:
-                memcpy(scratch, self._gram, size * sizeof(double))
-                accumulate(scratch, rows, d, self._gram + size)
-                if not all_finite(scratch, size):
-                    raise ValueError(f"{name}: the sum overflows float64; rescale")
-                memcpy(self._gram, scratch, size * sizeof(double))
-            finally:
-                free(scratch)
+            scratch = Buffer(size)
+            memcpy(scratch.data, self._gram, size * sizeof(double))
+            accumulate(scratch.data, &rows, scale, d, self._gram + size)
+            if not all_finite(scratch.data, size):
+                raise ValueError(f"{name}: the sum overflows float64; rescale")
+            memcpy(self._gram, scratch.data, size * sizeof(double))
         self.n += rows.n
         return 0
 
@@ -481,10 +418,17 @@ cdef class SecondMoment:
         return 0
 
 
-cdef int refuse_indefinite(str name, const double* gram, Py_ssize_t d) except -1:
+cdef object lower_of(value, str name):
+    cdef cnp.ndarray sums = as_matrix(value, name, -1, -1)
+    cdef Py_ssize_t i, j, d = cnp.PyArray_DIM(sums, 0)
+    cdef const double* gram
+    if d == 0 or cnp.PyArray_DIM(sums, 1) != d:
+        raise ValueError(f"{name}: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(sums, 1))}")
+    sums = np.ascontiguousarray(np.triu(sums).T)
+    refuse_not_finite(name, sums)
     # The diagonal of a positive semidefinite matrix bounds the rest, and the checks against overflow rely on that:
     # |g_ij| <= (g_ii + g_jj) / 2, here up to a millionth and underflow.
-    cdef Py_ssize_t i, j
+    gram = entries(sums)
     for i in range(d):
         if gram[i * (d + 1)] < 0.0:
             raise ValueError(f"{name}: expected a non-negative diagonal, got {gram[i * (d + 1)]} at {i}")
@@ -494,11 +438,18 @@ cdef int refuse_indefinite(str name, const double* gram, Py_ssize_t d) except -1
                     f"{name}: expected a positive semidefinite matrix, got {gram[i * d + j]} at {(i, j)} "
                     f"with {gram[j * (d + 1)]} and {gram[i * (d + 1)]} on the diagonal"
                 )
-    return 0
+    return sums
 
 
-cdef inline const double* floats(cnp.ndarray array) noexcept:
-    return NULL if array is None else entries(array)
+cdef Rows rows_in(tuple parts):
+    cdef cnp.ndarray values = parts[0], columns, starts
+    if len(parts) == 1:
+        return Rows(1 if cnp.PyArray_NDIM(values) == 1 else cnp.PyArray_DIM(values, 0), entries(values), NULL, NULL)
+    columns, starts = parts[1], parts[2]
+    return Rows(
+        cnp.PyArray_DIM(starts, 0) - 1, entries(values), <const int32_t*> cnp.PyArray_DATA(columns),
+        <const int64_t*> cnp.PyArray_DATA(starts),
+    )
 
 
 cdef tuple sparse_rows(value, str name, Py_ssize_t d):
@@ -532,7 +483,7 @@ cdef cnp.ndarray as_weights(value, Py_ssize_t n):
     if value is None:
         return None
     array = vector(value, "weights", n)
-    x = floats(array)
+    x = entries(array)
     for i in range(n):
         if not 0.0 <= x[i] <= DBL_MAX:
             refuse_not_finite("weights", array)

@@ -8,8 +8,8 @@ cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
-from libc.math cimport INFINITY, isfinite, log, sqrt
-from libc.stdint cimport int32_t, int64_t
+from libc.math cimport isfinite, log, sqrt
+from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._linalg cimport (
@@ -18,16 +18,17 @@ from dmq_fast.kernels._linalg cimport (
     solve_factor_transposed, update_factor,
 )
 from dmq_fast.kernels._moments cimport (
-    add_outer, add_outer_sparse, as_columns, mirror, refuse_indefinite, sparse_rows,
+    Rows, add_outer, add_outer_sparse, as_columns, begin_of, lower_of, mirror, rows_in, sparse_rows,
 )
 from dmq_fast.kernels._philox cimport standard_normals
 from dmq_fast.kernels._validate cimport (
-    all_finite, entries, flag, integer, is_sparse, matrix, non_negative, number, positive, refuse_not_finite, vector,
+    all_finite, entries, flag, integer, is_sparse, matrix, non_negative, number, positive, refuse_not_finite, state_of,
+    vector,
 )
 
 import numpy as np
 
-from dmq_fast.kernels._validate import as_floats, as_numbers, as_positive
+from dmq_fast.kernels._validate import as_floats, as_numbers
 
 cnp.import_array()
 
@@ -72,9 +73,6 @@ cdef Py_ssize_t LAST = <Py_ssize_t> (<size_t> -1 >> 2)
 # Sums of squares up to here keep every entry of V away from overflow, rounding included.
 cdef double ROOM = DBL_MAX / 8.0
 
-# Integers up to here are floats.
-cdef long long SAFE = 1 << 53
-
 
 cdef int fit(
     double* theta, const double* gram, const double* moment, double n, double ridge, double* work, Py_ssize_t d
@@ -100,13 +98,6 @@ cdef int fit(
     for i in range(d):
         poison += theta[i] * 0.0
     return NOT_FINITE if poison != 0.0 else 0
-
-
-cdef double pairs(n) except -1.0:
-    # The fast path: n is an integer as a rule.
-    if type(n) is int and 0 < n <= SAFE:
-        return n
-    return positive(n, "n")
 
 
 cdef cnp.ndarray workspace(Py_ssize_t d):
@@ -141,12 +132,6 @@ cdef cnp.ndarray estimate(cnp.ndarray gram, cnp.ndarray moment, double n, double
     )
 
 
-cdef double penalty(value) except -1.0:
-    if type(value) is float and 0.0 <= <double> value < INFINITY:
-        return value
-    return as_positive("ridge", value, zero=True)
-
-
 cdef class RidgeFit:
     """`ridge_fit` for many fits of one dimension and one lambda. Threads may share it.
 
@@ -171,13 +156,13 @@ cdef class RidgeFit:
 
     def __cinit__(self, dimension, ridge):
         self.dimension = integer(dimension, "dimension", 1, LARGEST)
-        self.ridge = penalty(ridge)
+        self.ridge = non_negative(ridge, "ridge")
 
     def __call__(self, gram, moment, n):
         """Return (gram / n + ridge I)^{-1} (moment / n), shape (d,); arguments and errors are those of `ridge_fit`."""
         cdef Py_ssize_t d = self.dimension
         cdef cnp.ndarray sums = matrix(gram, "gram", d, d), products = vector(moment, "moment", d), theta, scratch
-        cdef double count = pairs(n)
+        cdef double count = positive(n, "n")
         scratch, self._work = self._work, None
         if scratch is None:
             scratch = workspace(d)
@@ -223,33 +208,14 @@ def ridge_fit(gram, moment, n, ridge):
     cdef Py_ssize_t d = cnp.PyArray_DIM(moments, 0)
     if d == 0 or cnp.PyArray_DIM(moments, 1) != d:
         raise ValueError(f"gram: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(moments, 1))}")
-    return estimate(moments, vector(moment, "moment", d), pairs(n), penalty(ridge), workspace(d))
+    return estimate(
+        moments, vector(moment, "moment", d), positive(n, "n"), non_negative(ridge, "ridge"), workspace(d)
+    )
 
 
 cdef inline cnp.ndarray doubles(Py_ssize_t n):
     cdef cnp.npy_intp size = n
     return cnp.PyArray_SimpleNew(1, &size, cnp.NPY_DOUBLE)
-
-
-# Rows (n, d) that one call adds: dense, or sparse if `starts` is not NULL.
-cdef struct Rows:
-    Py_ssize_t n
-    const double* values
-    const int32_t* columns
-    const int64_t* starts
-
-
-cdef Rows dense(cnp.ndarray rows):
-    return Rows(cnp.PyArray_DIM(rows, 0), entries(rows), NULL, NULL)
-
-
-cdef Rows sparse(tuple parts):
-    # `parts` come from `sparse_rows` and stay alive.
-    cdef cnp.ndarray values = parts[0], columns = parts[1], starts = parts[2]
-    return Rows(
-        cnp.PyArray_DIM(starts, 0) - 1, entries(values), <const int32_t*> cnp.PyArray_DATA(columns),
-        <const int64_t*> cnp.PyArray_DATA(starts),
-    )
 
 
 cdef void spread(double* out, const Rows* rows, Py_ssize_t i, Py_ssize_t d) noexcept nogil:
@@ -396,8 +362,8 @@ cdef class Ridge:
         else:
             memcpy(self._next, self._moment, d * t * sizeof(double))
         for i in range(m):
-            first = i * d if rows.starts == NULL else rows.starts[i]
-            size = d if rows.starts == NULL else rows.starts[i + 1] - first
+            first = begin_of(rows, i, d)
+            size = begin_of(rows, i + 1, d) - first
             square += dot(rows.values + first, rows.values + first, size)
             if t == 1 and rows.starts == NULL:
                 for k in range(d):
@@ -609,12 +575,13 @@ cdef class Ridge:
             As for `update`, and on a negative weight; nothing has changed then.
         """
         cdef Py_ssize_t d = self.dimension
-        cdef tuple parts = sparse_rows(Phi, "Phi", d) if is_sparse(Phi) else None
-        cdef cnp.ndarray rows = matrix(Phi, "Phi", -1, d) if parts is None else parts[0]
-        cdef Rows given = dense(rows) if parts is None else sparse(parts)
+        cdef tuple parts = sparse_rows(Phi, "Phi", d) if is_sparse(Phi) else (matrix(Phi, "Phi", -1, d),)
+        cdef cnp.ndarray rows = parts[0]
+        cdef Rows given = rows_in(parts)
         cdef Py_ssize_t m = given.n
         cdef cnp.ndarray targets = self.many(y, m)
-        cdef str name = "Phi" if parts is None else "Phi.data"
+        cdef bint sparse = len(parts) > 1
+        cdef str name = "Phi.data" if sparse else "Phi"
         if weights is not None:
             weights = as_floats("weights", weights, (m,))
             if (weights < 0.0).any():
@@ -624,14 +591,14 @@ cdef class Ridge:
             with np.errstate(all="ignore"):
                 # sum w phi phi^T and sum w y phi are those of scaled rows and targets.
                 root = np.sqrt(weights)
-                rows = rows * (root[:, None] if parts is None else np.repeat(root, np.diff(parts[2])))
+                rows = rows * (np.repeat(root, np.diff(parts[2])) if sparse else root[:, None])
                 targets = targets * (root[:, None] if self._several else root)
             if not (np.isfinite(rows).all() and np.isfinite(targets).all()):
                 raise ValueError("Phi, y, weights: a product is out of the range of float64; rescale")
             given.values = entries(rows)
         cdef const double* target = entries(targets)
         cdef double square
-        if parts is None and np.may_share_memory(rows, self._factors):
+        if not sparse and np.may_share_memory(rows, self._factors):
             # Rows of `factor` would change while they are rotated in.
             rows = rows.copy()
             given.values = entries(rows)
@@ -859,17 +826,12 @@ cdef class Ridge:
         >>> ridge.n, ridge.theta
         (5, array([2.]))
         """
-        cdef cnp.ndarray sums = matrix(gram, "gram", -1, -1), products = as_numbers("moment", moment)
+        cdef cnp.ndarray sums = lower_of(gram, "gram"), products = as_numbers("moment", moment)
         cdef Py_ssize_t i, d = cnp.PyArray_DIM(sums, 0), rows = integer(n, "n", 0, LAST)
         cdef Ridge new
         cdef int info
-        if d == 0 or cnp.PyArray_DIM(sums, 1) != d:
-            raise ValueError(f"gram: expected shape (d, d) with d >= 1, got {(d, cnp.PyArray_DIM(sums, 1))}")
         targets = cnp.PyArray_DIM(products, 1) if cnp.PyArray_NDIM(products) == 2 else None
         products = as_floats("moment", products, (d,) if targets is None else (d, None))
-        sums = np.ascontiguousarray(np.triu(sums).T)  # what follows reads lower triangles
-        refuse_not_finite("gram", sums)
-        refuse_indefinite("gram", entries(sums), d)
         if rows == 0 and (sums.any() or products.any()):
             raise ValueError("n: expected an integer >= 1 where gram or moment is not zero, got 0")
         new = Ridge(d, regularization, targets)
@@ -1011,58 +973,29 @@ cdef class Ridge:
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
         """
-        cdef Py_ssize_t i, m, d = self.dimension
-        cdef tuple parts = sparse_points(Phi, d) if is_sparse(Phi) else None
-        cdef cnp.ndarray rows = points(Phi, d) if parts is None else parts[0]
+        cdef Py_ssize_t d = self.dimension, t = self._columns
+        cdef tuple parts = points(Phi, d)
         cdef cnp.ndarray theta = self.estimate(), result
-        cdef const double* x = entries(rows)
         cdef const double* weights = entries(theta)
+        cdef Rows rows = rows_in(parts)
+        cdef bint single = is_single(parts)
         cdef double value
         cdef double* out
-        if parts is not None or self._several:
-            return self.predictions(sparse(parts) if parts is not None else dense(
-                rows if cnp.PyArray_NDIM(rows) == 2 else rows[None, :]
-            ), weights, parts is None and cnp.PyArray_NDIM(rows) == 1)
-        if cnp.PyArray_NDIM(rows) == 1:
-            value = dot(x, weights, d)
+        if single and not self._several:
+            value = dot(rows.values, weights, d)
             if not isfinite(value):
                 refuse_result("prediction")
             return value
-        m = cnp.PyArray_DIM(rows, 0)
-        result = doubles(m)
+        result = np.zeros(rows.n * t)
         out = entries(result)
         # theta is never written to again, so no thread has to wait.
         with nogil:
-            value = 0.0
-            for i in range(m):
-                out[i] = dot(x + i * d, weights, d)
-                value += out[i] * 0.0
-        if value != 0.0:
+            multiply(&rows, weights, out, t, d)
+        if not all_finite(out, rows.n * t):
             refuse_result("prediction")
-        return result
-
-    cdef cnp.ndarray predictions(self, Rows rows, const double* weights, bint single):
-        # Of sparse rows, or of several targets.
-        cdef Py_ssize_t i, j, k, first, size, t = self._columns, d = self.dimension
-        cdef cnp.ndarray result = np.zeros((rows.n, t))
-        cdef double* out = entries(result)
-        cdef const double* weight
-        cdef double value = 0.0
-        with nogil:
-            for i in range(rows.n):
-                first = i * d if rows.starts == NULL else rows.starts[i]
-                size = d if rows.starts == NULL else rows.starts[i + 1] - first
-                for k in range(size):
-                    weight = weights + (k if rows.starts == NULL else rows.columns[first + k]) * t
-                    for j in range(t):
-                        out[i * t + j] += rows.values[first + k] * weight[j]
-                for j in range(t):
-                    value += out[i * t + j] * 0.0
-        if value != 0.0:
-            refuse_result("prediction")
-        if not self._several:
-            return result[:, 0]
-        return result[0] if single else result
+        if not self._several or single:
+            return result
+        return result.reshape(rows.n, t)
 
     def leverage(self, Phi):
         """Return phi^T V^{-1} phi for every row, which is |U^{-T} phi|^2.
@@ -1081,34 +1014,33 @@ cdef class Ridge:
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
         """
-        cdef Py_ssize_t begin, i, m, size, d = self.dimension
-        cdef tuple parts = sparse_points(Phi, d) if is_sparse(Phi) else None
-        cdef cnp.ndarray rows = points(Phi, d) if parts is None else parts[0], block, result, scratch
-        cdef const double* x = entries(rows)
+        cdef Py_ssize_t begin, i, m, size, piece, d = self.dimension
+        cdef tuple parts = points(Phi, d)
+        cdef Rows rows = rows_in(parts)
+        cdef cnp.ndarray block, result, scratch
+        cdef const double* x
         cdef double* work
         cdef double* out
         cdef double* wide
         cdef double value
-        cdef Rows given
-        if parts is None and cnp.PyArray_NDIM(rows) == 1:
-            leverages(self._factor, x, &value, self._work, 1, d)
+        if is_single(parts):
+            leverages(self._factor, rows.values, &value, self._work, 1, d)
             if not isfinite(value):
                 refuse_result("leverage")
             return value
-        given = dense(rows) if parts is None else sparse(parts)
-        m = given.n
-        block = doubles(0 if parts is None else SPREAD * d)
+        m, piece = rows.n, BLOCK if rows.starts == NULL else SPREAD
+        block = doubles(0 if rows.starts == NULL else SPREAD * d)
         result, scratch = doubles(m), doubles(leverage_work_size(d))
         out, work, wide = entries(result), entries(scratch), entries(block)
-        for begin in range(0, m, BLOCK if parts is None else SPREAD):
+        for begin in range(0, m, piece):
             PyErr_CheckSignals()
-            size = min(m - begin, BLOCK if parts is None else SPREAD)
+            size = min(m - begin, piece)
             with nogil:
-                x = given.values + begin * d
-                if given.starts != NULL:
+                x = rows.values + begin * d
+                if rows.starts != NULL:
                     x = wide
                     for i in range(size):
-                        spread(wide + i * d, &given, begin + i, d)
+                        spread(wide + i * d, &rows, begin + i, d)
                 leverages(self._factor, x, out + begin, work, size, d)
         if not all_finite(out, m):
             refuse_result("leverage")
@@ -1130,7 +1062,7 @@ cdef class Ridge:
         TypeError, ValueError
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
         """
-        cdef cnp.ndarray out = columns(b, self.dimension).copy()
+        cdef cnp.ndarray out = finite(b, "b", self.dimension, self.dimension, -1).copy()
         cdef Py_ssize_t m = 1 if cnp.PyArray_NDIM(out) == 1 else cnp.PyArray_DIM(out, 1)
         cdef double* x = entries(out)
         with nogil:
@@ -1228,12 +1160,6 @@ cdef class Ridge:
         other.__setstate__(state)
         return other
 
-    def __copy__(self):
-        return self.copy()
-
-    def __deepcopy__(self, memo):
-        return self.copy()
-
     def __reduce__(self):
         state = {
             "version": STATE,
@@ -1252,20 +1178,15 @@ cdef class Ridge:
         cdef Py_ssize_t n, left, d = self.dimension
         cdef cnp.ndarray factor, lower, rows, moment
         cdef double trace, least
-        version = state.get("version") if isinstance(state, dict) else type(state).__name__
-        if not (isinstance(version, int) and version == STATE):
-            raise ValueError(f"state: expected that of a Ridge, version {STATE}, got {version!r}")
-        try:
-            n = integer(state["n"], "state['n']", 0, LAST)
-            left = integer(state["left"], "state['left']", 1, REFACTOR)
-            factor = np.triu(as_floats("state['factor']", state["factor"], (d, d)))
-            lower = as_floats("state['lower']", state["lower"], (d, d))
-            rows = as_floats("state['rows']", state["rows"], (None, d))
-            moment = as_floats("state['moment']", state["moment"], np.shape(self.moment))
-            trace = as_positive("state['trace']", state["trace"])
-            least = as_positive("state['least']", state["least"])
-        except KeyError as error:
-            raise ValueError(f"state: expected that of a Ridge, version {STATE}, with {error}") from error
+        state = state_of(state, "a Ridge", STATE, ("n", "left", "factor", "lower", "rows", "moment", "trace", "least"))
+        n = integer(state["n"], "state['n']", 0, LAST)
+        left = integer(state["left"], "state['left']", 1, REFACTOR)
+        factor = np.triu(as_floats("state['factor']", state["factor"], (d, d)))
+        lower = as_floats("state['lower']", state["lower"], (d, d))
+        rows = as_floats("state['rows']", state["rows"], (None, d))
+        moment = as_floats("state['moment']", state["moment"], np.shape(self.moment))
+        trace = positive(state["trace"], "state['trace']")
+        least = positive(state["least"], "state['least']")
         if cnp.PyArray_DIM(rows, 0) >= HELD:
             raise ValueError(f"state['rows']: expected fewer than {HELD} rows, got {cnp.PyArray_DIM(rows, 0)}")
         if not (np.diagonal(factor) > 0.0).all():
@@ -1284,14 +1205,44 @@ cdef class Ridge:
         return f"Ridge({self.dimension}, {self.regularization!r}{columns}): n={self.n}"
 
 
-cdef cnp.ndarray points(value, Py_ssize_t d):
-    # (d,) or (m, d)
+cdef tuple points(value, Py_ssize_t d):
+    # The argument Phi, (d,) or (m, d) or sparse, as parts of `rows_in`.
+    if not is_sparse(value):
+        return (finite(value, "Phi", d, -1, d),)
+    cdef tuple parts = sparse_rows(value, "Phi", d)
+    refuse_not_finite("Phi.data", parts[0])
+    return parts
+
+
+cdef bint is_single(tuple parts):
+    return len(parts) == 1 and cnp.PyArray_NDIM(parts[0]) == 1
+
+
+cdef cnp.ndarray finite(value, str name, Py_ssize_t d, Py_ssize_t rows, Py_ssize_t columns):
+    # (d,) or (rows, columns)
     cdef cnp.ndarray array
     if not isinstance(value, np.ndarray):
-        value = as_numbers("Phi", value)
-    array = vector(value, "Phi", d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, "Phi", -1, d)
-    refuse_not_finite("Phi", array)
+        value = as_numbers(name, value)
+    array = vector(value, name, d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, name, rows, columns)
+    refuse_not_finite(name, array)
     return array
+
+
+cdef void multiply(
+    const Rows* rows, const double* weights, double* out, Py_ssize_t t, Py_ssize_t d
+) noexcept nogil:
+    # out (n, t) <- that plus rows weights, weights (d, t)
+    cdef Py_ssize_t i, j, k, first
+    cdef const double* weight
+    for i in range(rows.n):
+        first = begin_of(rows, i, d)
+        if t == 1 and rows.starts == NULL:
+            out[i] = dot(rows.values + first, weights, d)
+            continue
+        for k in range(first, begin_of(rows, i + 1, d)):
+            weight = weights + (k - first if rows.starts == NULL else rows.columns[k]) * t
+            for j in range(t):
+                out[i * t + j] += rows.values[k] * weight[j]
 
 
 cdef cnp.ndarray scaled(const double* x, double factor, Py_ssize_t n):
@@ -1300,22 +1251,6 @@ cdef cnp.ndarray scaled(const double* x, double factor, Py_ssize_t n):
     for i in range(n):
         entries(out)[i] = factor * x[i]
     return out
-
-
-cdef tuple sparse_points(value, Py_ssize_t d):
-    cdef tuple parts = sparse_rows(value, "Phi", d)
-    refuse_not_finite("Phi.data", parts[0])
-    return parts
-
-
-cdef cnp.ndarray columns(value, Py_ssize_t d):
-    # (d,) or (d, m)
-    cdef cnp.ndarray array
-    if not isinstance(value, np.ndarray):
-        value = as_numbers("b", value)
-    array = vector(value, "b", d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, "b", d, -1)
-    refuse_not_finite("b", array)
-    return array
 
 
 cdef void solve_up(const double* factor, double* x, Py_ssize_t m, Py_ssize_t d) noexcept nogil:
