@@ -11,7 +11,6 @@ Compiled code that reads out of bounds is what the sanitizers see.
 """
 
 import ast
-import contextlib
 import copy
 import functools
 import inspect
@@ -323,6 +322,12 @@ class Call:
     def size(self, letter: str) -> int:
         if letter.isdigit():
             return int(letter)
+        known = getattr(self.made, letter.partition("[")[0], None) if len(letter) > 1 else None  # perhaps one a level
+        if isinstance(known, tuple):
+            level = self.drawn.get("level")
+            known = known[level if isinstance(level, int) and level < len(known) else 0]
+        if isinstance(known, int):
+            return known
         return int(self.sizes.setdefault(letter, self.given.size(self.given.pick(4, 4, 4, 40))))
 
     def shape(self, parameter: Parameter) -> tuple[int, ...] | None:
@@ -392,6 +397,8 @@ class Call:
         given, name, shape = self.given, parameter.name, self.shape(parameter)
         if shape is None:
             shape = given.pick((self.size("d"),), (self.size("m"), self.size("d")), (3,), ())
+        if name == "states":
+            return self.states()
         if name == "high" and "low" in self.drawn and not given.spoils():
             return floats(self.drawn["low"]) + 0.1 + given.rng.random(np.shape(self.drawn["low"]))
         if (
@@ -418,6 +425,22 @@ class Call:
         if isinstance(self.made, kernels.OneHot):
             return given.rng.integers(0, self.made.dimension, shape).astype(float)
         return given.array(shape, mild=given.chance(0.8))
+
+    def states(self) -> Any:
+        """States of the level that was drawn, by playing up to it, or other bytes."""
+        given, made, n = self.given, self.made, self.size("n")
+
+        def uniforms(count: int) -> Any:
+            return given.rng.random((n, count))
+
+        states, level = made.reset(uniforms(made.reset_uniforms)), self.drawn.get("level")
+        for h in range(level if isinstance(level, int) and 0 < level < made.horizon else 0):
+            made.step(h, states, np.zeros(n, int), uniforms(made.step_uniforms[h]))
+        if not given.spoils():
+            return states
+        anything = given.rng.integers(0, 256, states.shape).astype(np.uint8)
+        wrong = states[:, :-1], states.astype(np.int8), np.full_like(states, 255), states[::-1], given.junk()
+        return given.pick(anything, *wrong)
 
     def arguments(self, wanted: tuple[Parameter, ...]) -> tuple[list[Any], dict[str, Any]]:
         positional: list[Any] = []
@@ -708,63 +731,12 @@ def class_target(name: str) -> Callable[[np.random.Generator], None]:
     return run
 
 
-@contextlib.contextmanager
-def fails(kind: type[Exception], text: str) -> Iterator[None]:
-    """Raises an error that is documented, but not among REFUSALS, as a ValueError."""
-    try:
-        yield
-    except kind as error:
-        if type(error) is not kind or text not in str(error):
-            raise
-        raise ValueError(str(error)) from error
-
-
-def handle(rng: np.random.Generator) -> None:
-    given = Input(rng)
-    horizon = given.size(3)
-    taken, _ = compiled_of(given, horizon)
-    if given.spoils():
-        kernels.EnvironmentHandle(
-            given.pick(taken, kernels.capsule_at(given.pick(0, -1, 2**64, 1.5, given.junk())), given.junk())
-        )
-    twin = kernels.EnvironmentHandle(kernels.capsule_at(taken.address))  # `taken` keeps the struct
-    assert (twin.horizon, twin.dimension, twin.feature_uniforms) == (
-        taken.horizon,
-        taken.dimension,
-        taken.feature_uniforms,
-    )
-    del twin
-    n = int(rng.integers(0, 4))
-
-    def uniforms(count: int) -> Any:
-        u = rng.random((n, count))
-        return given.spoilt(u) if given.spoils() else given.pick(u, None if count == 0 else u)
-
-    states = taken.reset(uniforms(taken.reset_uniforms))
-    assert states.shape[1] == taken.state_bytes
-    n = len(states)
-    with fails(RuntimeError, "returned the code"):
-        for h in range(horizon):
-            if given.spoils():
-                states = given.pick(
-                    states[:, :-1], states.astype(np.int8), rng.integers(0, 256, states.shape).astype(np.uint8),
-                    np.full_like(states, 255), states[::-1], given.junk(),
-                )  # fmt: skip
-            level = given.integer(h, h)
-            phi = taken.features(level, states, uniforms(taken.feature_uniforms[h]))
-            assert phi.shape == (len(states), taken.dimension)
-            actions = given.indices(len(states), taken.n_actions)
-            rewards = taken.step(level, states, actions, uniforms(taken.step_uniforms[h]))
-            assert rewards.shape == taken.ended(level, states).shape == (len(states),)
-
-
 CLASSES = [getattr(kernels, name) for name in kernels.__all__ if isinstance(getattr(kernels, name), type)]
 
 
-# Without those that have nothing to ask but what `handle` asks of them.
-OTHERS = {"FeatureMap", "Learner", "Rule", "Interpreted", "DsecResult", "EnvironmentHandle", "MountainCar", "CartPole"}
+# Without those that have nothing to ask but what others ask of them.
+OTHERS = {"FeatureMap", "Learner", "Rule", "Interpreted", "DsecResult", "MountainCar", "CartPole"}
 FUNCTIONS = sorted({n for n in kernels.__all__ if inspect.isroutine(getattr(kernels, n))} - {"heeding", "capsule_at"})
 KINDS = sorted({n for n in kernels.__all__ if isinstance(getattr(kernels, n), type)} - OTHERS - {"BlockModel"})
 TARGETS = {name: Target(function_target(name), 1.0, (MemoryError,)) for name in FUNCTIONS}
 TARGETS |= {name: Target(class_target(name), 2.0, (MemoryError,)) for name in KINDS}
-TARGETS["handle"] = Target(handle, 2.0)

@@ -36,7 +36,7 @@ from dmq_fast import kernels
 
 pytestmark = pytest.mark.kernels
 
-# The readers of arguments themselves, of which tests/test_checking.py tells.
+# The readers of arguments themselves, of which tests/test_validate.py and tests/test_sparse_kernels.py tell.
 READERS = {"as_floats", "as_numbers", "as_csr", "as_positive", "is_sparse"}
 # Numbers that compiled code reads as C does, without a name in the refusal.
 C_NUMBERS = {"n", "deadline", "floor", "impatience"}
