@@ -111,22 +111,6 @@ def test_runs_are_those_of_dense_features_to_the_last_bit(name, chosen):
     same_result(flat(sparse(env), **options).learn(), flat(env, **options).learn(), bits=True)
 
 
-def test_a_run_resumes_and_its_result_is_saved(tmp_path):
-    env, options = sparse(tabular()), {"n_samples": 2, "variant": "frugal", "rng": 0, "max_policies": 40}
-    whole = flat(env, **options).learn()
-    limit = whole.counts["trajectories"]["check"] // 2
-    flat(env, journal=tmp_path / "journal", max_trajectories=limit, **options).learn()
-    same_result(flat(env, journal=tmp_path / "journal", **options).learn(), whole, bits=True)
-    same_result(flat(env, workers=2, **options).learn(), whole, bits=True)
-    whole.save(tmp_path / "run.npz")
-    same_result(dmq.load(tmp_path / "run.npz"), whole, bits=True)
-    other = FiniteMDP(
-        env.P, env.R, [1.0 * phi for phi in env.features[:-1]] + [0.5 * env.features[-1]], env.start, env.caps
-    )
-    with pytest.raises(ValueError, match="another run"):
-        flat(other, journal=tmp_path / "journal", **options).learn()
-
-
 @pytest.mark.parametrize(
     ("name", "make"), [("deep sea", ExactSampler), ("few entries", FlowSampler), ("one-hot", FlowSampler)]
 )
