@@ -369,8 +369,6 @@ WRONG = [
     ("bench oracle --n 0", "--n: expected an integer >= 1, got '0'"),
     ("bench oracle --json /nowhere/x.json", "--json: there is no directory /nowhere"),
     ("bench oracle --json /", "--json: / is a directory"),
-    ("bench oracle --plot /nowhere/x.png", "--plot: there is no directory /nowhere"),
-    ("bench oracle --plot x.bmp", "--plot: expected a file that ends in .png, .pdf or .svg, got x.bmp"),
     ("", "COMMAND"),
     ("fly", "fly"),
 ]
@@ -868,22 +866,12 @@ def test_bench_oracle_prints_one_object(run):
 
 @pytest.mark.slow
 def test_bench_oracle_prints_a_table_and_saves(run, tmp_path):
-    pytest.importorskip("matplotlib")
-    saved, plot = tmp_path / "oracle.json", tmp_path / "oracle.PNG"
-    code, out, _ = run("bench", "oracle", "--d", 2, "--n", 1, "--json", saved, "--plot", plot)
+    saved = tmp_path / "oracle.json"
+    code, out, _ = run("bench", "oracle", "--d", 2, "--n", 1, "--json", saved)
     assert code == 0
     assert out.startswith("d = 2 ") and "x best" in out and "f2py dsygvx" in out
     assert max(map(len, out.splitlines())) <= 120
     assert json.loads(saved.read_text())["measurements"][0]["d"] == 2
-    assert plot.read_bytes().startswith(b"\x89PNG")
-    assert sorted(os.listdir(tmp_path)) == ["oracle.PNG", "oracle.json"]
-
-
-def test_a_plot_without_matplotlib_is_refused_before_the_work(run, monkeypatch, tmp_path):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    code, out, err = run("bench", "oracle", "--plot", tmp_path / "x.png")
-    assert (code, out) == (2, "")
-    assert 'pip install "dmq-fast[plot]"' in err
 
 
 @pytest.mark.parametrize(("counts", "words"), [((1, 4), ["4 threads"]), ((1,), [])])

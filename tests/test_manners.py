@@ -252,7 +252,7 @@ MEANT = {
     "resume here --jsn": "'--json'",
     "sweep s.toml --out x --worker 1": "'--workers'",
     "bench orcle": "'oracle'",
-    "bench oracle --plt x": "'--plot'",
+    "bench oracle --jsn x": "'--json'",
     "run lock --horizon 5 --variant soud": "'sound'",
     "run lock --horizon 5 --make n_action=3": "'n_actions'",
     "run --env-fil x.py:make": "'--env-file'",

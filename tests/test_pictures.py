@@ -13,7 +13,6 @@ import dmq_fast as dmq
 from dmq_fast import Policy
 from dmq_fast.baselines import REGISTRY
 from dmq_fast.environments import combination_lock, river_swim
-from dmq_fast.experiments import oracle_bench
 from dmq_fast.experiments.report import pictures
 from dmq_fast.plotting.style import look
 
@@ -48,7 +47,6 @@ def texts(figure):
 def every_picture(swim, result):
     t = np.linspace(0, 1000, 50)
     rows = [row(h, 10 * h * (seed + 1), algorithm=a) for h in (2, 4) for seed in range(3) for a in ("dmq", "other")]
-    measured = oracle_bench.measure([2], 1)
     return {
         "against": pictures.against(rows, "horizon", "episodes"),
         "learning_curves": pictures.learning_curves({"a": (t, np.array([t, 2 * t])), "b": (t, t)}, optimum=900.0),
@@ -58,7 +56,6 @@ def every_picture(swim, result):
         "trajectories_by_purpose": pictures.trajectories_by_purpose(
             {"a": result.trajectories, "b": {"check": 5, "new": 7}}
         ),
-        "oracle_cost": oracle_bench.picture(measured),
     }
 
 
@@ -74,8 +71,7 @@ def test_every_picture_saves_as_vectors_and_pixels_and_leaves_nothing_behind(swi
     before = dict(matplotlib.rcParams)
     for name, figure in every_picture(swim, result).items():
         assert bytes_of(figure, form).startswith(magic), name
-        if name != "oracle_cost":
-            assert figure.get_figwidth() == pytest.approx(3.3)
+        assert figure.get_figwidth() == pytest.approx(3.3)
     assert dict(matplotlib.rcParams) == before
     assert not matplotlib._pylab_helpers.Gcf.figs
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import math
 from argparse import Namespace
 from collections.abc import Sequence
@@ -12,15 +11,13 @@ from typing import Any
 
 from dmq_fast._support.json_text import to_json
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
-from dmq_fast.cli.files import claim_file, write_bytes, write_text
+from dmq_fast.cli.files import claim_file, write_text
 from dmq_fast.cli.options import HelpFormatter, command_parser, positive_integer
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
 
 __all__ = ["bench"]
 
 LARGEST_DIMENSION = 4096
-
-FORMATS = (".png", ".pdf", ".svg")
 
 
 def bench(arguments: Sequence[str]) -> int:
@@ -44,9 +41,6 @@ def bench(arguments: Sequence[str]) -> int:
     oracle.add_argument(
         "--json", metavar="FILE", help="save all measurements as JSON; - prints them instead of the table"
     )
-    oracle.add_argument(
-        "--plot", type=Path, metavar="FILE", help="plot the times to a .png, .pdf or .svg file; needs matplotlib"
-    )
     return bench_oracle(parser.parse_args(arguments))
 
 
@@ -62,18 +56,11 @@ def bench_oracle(options: Namespace) -> int:
     """Run ``dmq-fast bench oracle``."""
     saved = None if options.json in (None, "-") else Path(options.json)
     try:
-        if options.plot is not None:
-            if options.plot.suffix.lower() not in FORMATS:
-                raise ValueError(f"--plot: expected a file that ends in .png, .pdf or .svg, got {options.plot}")
-            if importlib.util.find_spec("matplotlib") is None:
-                raise ImportError('--plot needs matplotlib: pip install "dmq-fast[plot]"')
-        for option, path in (("--json", saved), ("--plot", options.plot)):
-            if path is not None:
-                claim_file(option, path)
-    except (ValueError, ImportError, OSError) as error:
+        if saved is not None:
+            claim_file("--json", saved)
+    except OSError as error:
         return usage_error(f"bench oracle: {told(error)}")
 
-    from dmq_fast.cli.figures import rendered
     from dmq_fast.experiments import oracle_bench
 
     code = FINISHED
@@ -95,9 +82,6 @@ def bench_oracle(options: Namespace) -> int:
         try:
             if saved is not None:
                 write_text(saved, to_json(result, indent=2) + "\n")
-            if options.plot is not None:
-                form = options.plot.suffix.lower().removeprefix(".")
-                write_bytes(options.plot, rendered(oracle_bench.picture(result), form))
         except OSError as error:
             code = not_saved("bench oracle", error)
         text = to_json(result) if options.json == "-" else closing_lines(result)

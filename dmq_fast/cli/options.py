@@ -47,7 +47,7 @@ examples:
   dmq-fast learn --env-file my_env.py:make_env --make size=5
   dmq-fast learn --env-file my_env.py:make_env --check
   dmq-fast learn chain --horizon 20 --out run1; dmq-fast resume run1
-  dmq-fast bench oracle --plot oracle.png
+  dmq-fast bench oracle
   dmq-fast theory --gamma 0.5 --d 2 --H 5 --K 2
   dmq-fast report run1
   dmq-fast sweep locks.toml --out locks --export locks.csv

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -26,12 +26,8 @@ from scipy.linalg import lapack
 from dmq_fast import kernels
 from dmq_fast._support import threads
 from dmq_fast._version import __version__
-from dmq_fast.experiments.report.pictures import learning_curves
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["ALTERNATIVE", "DIMENSIONS", "FLOOR", "OURS", "ROUNDS", "Method", "measure", "methods", "picture"]
+__all__ = ["ALTERNATIVE", "DIMENSIONS", "FLOOR", "OURS", "ROUNDS", "Method", "measure", "methods"]
 
 DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512)
 ROUNDS = 15
@@ -226,26 +222,3 @@ def machine() -> dict[str, Any]:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
     return {"cpu": model, "cores": os.cpu_count(), "system": platform.system()}
-
-
-def picture(result: dict[str, Any]) -> Figure:
-    """Plot the median time of a call of each method against the dimension.
-
-    Parameters
-    ----------
-    result : dict
-        The dict that `measure` returned, or that ``dmq-fast bench oracle --json`` wrote.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
-    """
-    curves: dict[str, tuple[list[int], list[float]]] = {}
-    for row in result["measurements"]:
-        d, times = curves.setdefault(row["method"], ([], []))
-        d.append(row["d"])
-        times.append(row["median_us"])
-    return learning_curves(
-        curves, xlabel="dimension $d$", ylabel="microseconds a call", xscale="log", yscale="log", width=5.0, height=3.2
-    )

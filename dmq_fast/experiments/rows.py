@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.frames import data_frame
@@ -91,7 +92,12 @@ def load(directory: str | os.PathLike[str]) -> Rows:
     Returns
     -------
     Rows
-        A list with one dict for each run; `dmq_fast.experiments.sweeps.store.load` describes its entries.
+        One dict for each run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``,
+        ``environment_seed``; ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``,
+        ``max_seconds``, ``evaluate``; ``status`` ("failed", "crashed", "timeout" or a status of the algorithm),
+        ``error``; ``value``, ``value_standard_error`` (None if the value is exact), ``optimal_value``, ``gap``;
+        ``n_trajectories`` (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``,
+        ``details``; ``version``, ``host``, ``ended`` (UTC).
 
     Raises
     ------
@@ -100,4 +106,5 @@ def load(directory: str | os.PathLike[str]) -> Rows:
     StoreError
         If the file is not a store of this version.
     """
-    return Rows(store.load(directory))
+    with store.reading(Path(directory) / store.FILE) as connection:
+        return Rows(store.rows(connection, "ORDER BY cell, seed"))

@@ -6,8 +6,8 @@ Every function returns a matplotlib `Figure` of the width of a column, 3.3 inche
     figure.savefig("cover.pdf")
 
 Names are text: underscores and dollar signs in them are drawn as they are. Labels of axes may hold formulas. Pictures
-look the same whatever matplotlib's settings are, and PDF files hold Type 42 fonts. `experiments.oracle_bench.picture`
-draws the cost of the oracle. Needs matplotlib, the extra ``plot``.
+look the same whatever matplotlib's settings are, and PDF files hold Type 42 fonts. Needs the extra
+``plot``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from dmq_fast._support.json_text import Form, check_form, from_json
 from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
 from dmq_fast.experiments.sweeps.spec import Cell, Spec
 
-__all__ = ["COLUMNS", "FILE", "Store", "StoreError", "WriteError", "load", "load_specs", "load_state", "reading"]
+__all__ = ["COLUMNS", "FILE", "Store", "StoreError", "WriteError", "load_specs", "load_state", "reading", "rows"]
 
 FILE = "runs.sqlite"
 """Name of the file in the directory of a sweep."""
@@ -227,36 +227,6 @@ def make(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def load(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Return the runs stored in a directory, ordered by cell and seed, even while a sweep is writing to it.
-
-    Parameters
-    ----------
-    directory : str or path-like
-        The ``out`` of `sweep`.
-
-    Returns
-    -------
-    list of dict
-        One dict for each run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``,
-        ``environment_seed``; ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``,
-        ``max_seconds``, ``evaluate``; ``status`` ("failed", "crashed", "timeout" or a status of the algorithm),
-        ``error``; ``value``, ``value_standard_error`` (None if the value is exact), ``optimal_value``, ``gap``;
-        ``n_trajectories`` (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``,
-        ``details``; ``version``, ``host``, ``ended`` (UTC).
-
-    Raises
-    ------
-    FileNotFoundError, IsADirectoryError
-        If there is no store, or a directory of its name.
-    StoreError
-        If the file is not a store of this version.
-    """
-    path = Path(directory) / FILE
-    with reading(path) as connection:
-        return rows(connection, "ORDER BY cell, seed")
-
-
 def load_specs(directory: str | os.PathLike[str]) -> list[tuple[str, str, int]]:
     """Return names, texts and numbers of runs of the specifications that a directory has seen; errors as in `load`."""
     with reading(Path(directory) / FILE) as connection:
@@ -288,7 +258,7 @@ class State(NamedTuple):
 
 
 def load_state(directory: str | os.PathLike[str]) -> State:
-    """Return what a directory holds besides results; errors as in `load`."""
+    """Return what a directory holds besides results; errors as in `experiments.load`."""
     path = Path(directory) / FILE
     failing = f"status IN ({', '.join('?' * len(FAILURES))})"
     with reading(path) as connection:
