@@ -1,4 +1,4 @@
-"""Compiled environments: four ways to write one, and the engine against a twin that uses the same uniforms."""
+"""Compiled environments: one in C, and the engine against a twin that uses the same uniforms."""
 
 import ctypes
 import os
@@ -21,7 +21,17 @@ import dmq_fast as dmq
 from dmq_fast.environments import CompiledEnv, combination_lock, river_swim
 from dmq_fast.environments.block import block_mdp, diabolical_lock, lock_bernoulli, lock_gaussian
 from dmq_fast.environments.compiled import FEATURES, RESET, STEP, Functions
-from dmq_fast.kernels import CompiledModel, EnvironmentHandle, Episode, Fixed, Greedy, Uniform, capsule_at
+from dmq_fast.kernels import (
+    CompiledModel,
+    EnvironmentHandle,
+    Episode,
+    FiniteModel,
+    Fixed,
+    Greedy,
+    Uniform,
+    capsule_at,
+)
+from dmq_fast.kernels._block import BlockModel
 from dmq_fast.samplers import ParallelSampler, RolloutSampler, estimate_value
 
 pytestmark = pytest.mark.kernels
@@ -31,11 +41,6 @@ BLOCK = 256
 
 # As ctypes has it for functions of Python's own C interface.
 GIL_HELD = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
-
-
-@pytest.fixture(params=walker.WAYS)
-def env(request):
-    return walker.WAYS[request.param]()
 
 
 def roll_out(env, policy, n, stream, levels, returns_from):
@@ -114,19 +119,8 @@ def test_the_engine_agrees_with_its_twin(seed, n, levels, returns_from):
     np.testing.assert_array_equal(model.returns(policy.rules, n, stream), whole[3])
 
 
-def test_every_way_gives_the_same_bits(env):
-    policy = some_policy(np.random.default_rng(5), env)
-    mine, theirs = (
-        RolloutSampler(one).collect(policy, 5000, stream=dmq.Stream(0), levels=range(6), returns_from=(0, 2))
-        for one in (env, walker.in_c())
-    )
-    np.testing.assert_array_equal(mine.grams, theirs.grams)
-    for h in (0, 2):
-        np.testing.assert_array_equal(mine.returns[h].moment, theirs.returns[h].moment)
-        assert mine.returns[h].square == theirs.returns[h].square > 0.0
-
-
-def test_dmq_learns_to_walk_right(env):
+def test_dmq_learns_to_walk_right():
+    env = walker.in_c()
     result = dmq.DMQ(env, n_samples=200, rng=0).learn()
     sampler = RolloutSampler(env)
     assert result.status == "ended"
@@ -137,7 +131,8 @@ def test_dmq_learns_to_walk_right(env):
     assert env.original_value(right.value) == pytest.approx(16 * right.value - 3)
 
 
-def test_environments_travel_by_their_factory(env):
+def test_environments_travel_by_their_factory():
+    env = walker.in_c()
     twin = pickle.loads(pickle.dumps(env))
     ours, theirs = (
         RolloutSampler(one).collect(dmq.Policy.uniform(6), 500, stream=dmq.Stream(1), levels=[5]) for one in (env, twin)
@@ -447,7 +442,9 @@ def test_feature_maps_must_fit():
 def test_what_is_no_environment_is_refused():
     with pytest.raises(TypeError, match=r"a capsule named 'dmq_fast\.environment' or an object with a method"):
         EnvironmentHandle(object())
-    capsule = walker.cython_module().Walker().__dmq_environment__()
+    lock = combination_lock(2, rng=0)
+    model = FiniteModel(lock.P, lock.R, lock.features, lock.start, lock.caps)
+    capsule = BlockModel(model, lock.features).__dmq_environment__()
     EnvironmentHandle(capsule)
     with pytest.raises(ValueError, match="this capsule was taken already"):
         EnvironmentHandle(capsule)

@@ -10,6 +10,7 @@ import pytest
 from refusals import refused
 
 from dmq_fast.environments import GymnasiumBatch, from_gymnasium, make
+from dmq_fast.policy import Policy
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -41,16 +42,6 @@ def table_optimum(env, horizon):
             for state, actions in env.unwrapped.P.items()
         }
     return sum(p * best[state] for state, p in enumerate(env.unwrapped.initial_state_distrib))
-
-
-class FixedActions:
-    """The same action in every state of a level."""
-
-    def __init__(self, actions):
-        self.rules = actions
-
-    def probabilities(self, level, features, n_actions):
-        return np.tile(np.eye(n_actions)[self.rules[level]], (len(features), 1))
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
@@ -152,7 +143,7 @@ def test_fixed_actions_earn_what_stepping_earns(identifier, arguments):
             earned += float(reward)
             if terminated:
                 break
-        assert mdp.original_value(mdp.value(FixedActions(actions))) == pytest.approx(earned, abs=1e-9)
+        assert mdp.original_value(mdp.value(Policy.fixed(actions))) == pytest.approx(earned, abs=1e-9)
 
 
 def test_slippery_lake_has_a_tiny_gap_and_rewards_on_transitions():
