@@ -259,30 +259,33 @@ def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path)
 # What goes wrong inside an environment comes out, with its place.
 
 
-def python_env(reset=None, features=None, step=None):
-    """An environment whose functions are Python behind ctypes."""
+def python_env(reset=0.0, features=0.5, step=0.0):
+    """An environment whose functions are Python behind ctypes.
+
+    Each is what it writes, or a function of the level, the states and the uniforms that returns it. Integers are codes.
+    """
+
+    def numbers(pointer, *shape):
+        return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_double)), shape)
+
+    def answer(what, out, *seen):
+        value = what(*seen) if callable(what) else what
+        if type(value) is int:
+            return value
+        out[:] = value
+        return 0
 
     def start(context, n, u, states):
-        np.ctypeslib.as_array(ctypes.cast(states, ctypes.POINTER(ctypes.c_int64)), (n,))[:] = 0
-        return 0
+        return answer(reset, numbers(states, n), 0, None, numbers(u, n))
 
     def observe(context, level, n, states, u, phi):
-        np.ctypeslib.as_array(phi, (n, 2))[:] = 0.5
-        return 0
+        return answer(features, numbers(phi, n, 2), level, numbers(states, n, 1), numbers(u, n, 1))
 
     def act(context, level, n, states, actions, u, rewards):
-        np.ctypeslib.as_array(rewards, (n,))[:] = 0.0
-        return 0
+        return answer(step, numbers(rewards, n), level, numbers(states, n), numbers(u, n))
 
-    return CompiledEnv.from_functions(
-        horizon=3,
-        n_actions=2,
-        dimension=2,
-        state_bytes=8,
-        reset=RESET(reset or start),
-        features=FEATURES(features or observe),
-        step=STEP(step or act),
-    )
+    sizes = {"horizon": 3, "n_actions": 2, "dimension": 2, "state_bytes": 8}
+    return CompiledEnv.from_functions(**sizes, reset=RESET(start), features=FEATURES(observe), step=STEP(act))
 
 
 def collect(env):
@@ -294,44 +297,32 @@ def test_python_behind_ctypes_works():
     assert collect(python_env()).grams[2, 0, 1] == 75.0
 
 
-def code(number, at):
-    return lambda context, level, *rest: number if level == at else 0
+def one(value, at):
+    """A `features` or `step` that writes one other number, at one level."""
 
-
-def writes(value, level_of_it, shape):
-    """A `features` or `step` that writes one other number."""
-
-    def function(context, level, n, *rest):
-        out = np.ctypeslib.as_array(rest[-1], (n, *shape))
-        out[:] = 0.0
-        if level == level_of_it:
-            out[17] = value
-        return 0
+    def function(level, states, _):
+        return np.where(np.arange(states.size).reshape(states.shape) == 17, value if level == at else 0.0, 0.0)
 
     return function
 
 
 def test_what_goes_wrong_is_reported_with_level_call_and_chunk():
-    def generous(context, level, n, states, actions, u, rewards):
-        np.ctypeslib.as_array(rewards, (n,))[:] = 0.4
-        return 0
-
     place, numbers = (
         "level {}, call 7, chunk 2: {}",
         r"rewards: expected numbers in \[0, 1\] after shift and scale, got ",
     )
-    features, rewards = partial(writes, level_of_it=1, shape=(2,)), partial(writes, level_of_it=2, shape=())
+    features, rewards = partial(one, at=1), partial(one, at=2)
     table = [
-        ({"reset": lambda *_: 5}, RuntimeError, 0, "reset of the environment returned the code 5"),
-        ({"features": code(6, 0)}, RuntimeError, 0, "features of the environment returned the code 6"),
-        ({"step": code(-7, 0)}, RuntimeError, 0, "step of the environment returned the code -7"),
+        ({"reset": 5}, RuntimeError, 0, "reset of the environment returned the code 5"),
+        ({"features": 6}, RuntimeError, 0, "features of the environment returned the code 6"),
+        ({"step": -7}, RuntimeError, 0, "step of the environment returned the code -7"),
         ({"features": features(np.nan)}, ValueError, 1, "features: expected finite numbers, got nan"),
         ({"features": features(np.inf)}, ValueError, 1, "features: expected finite numbers, got inf"),
         ({"features": features(0.8)}, ValueError, 1, r"features: expected Euclidean norms of at most 1, got 1\.1313"),
         ({"step": rewards(np.nan)}, ValueError, 2, numbers + "nan"),
         ({"step": rewards(-0.01)}, ValueError, 2, numbers + r"-0\.01"),
         ({"step": rewards(1.5)}, ValueError, 2, numbers + r"1\.5"),
-        ({"step": generous}, ValueError, 0, r"rewards: expected a sum of at most 1 a trajectory .*, got 1\.2"),
+        ({"step": 0.4}, ValueError, 0, r"rewards: expected a sum of at most 1 a trajectory .*, got 1\.2"),
     ]
     calls = [
         (partial(collect, python_env(**functions)), error, place.format(h, text)) for functions, error, h, text in table
@@ -358,33 +349,17 @@ def one_step(env):
     return episode.step(0)
 
 
-def greedy_for_uniforms(name):
-    """An environment whose function `name` uses one uniform a trajectory, and forgets to ask for it."""
-    doubles = ctypes.POINTER(ctypes.c_double)
-
-    def start(context, n, u, states):
-        np.ctypeslib.as_array(ctypes.cast(states, doubles), (n,))[:] = np.ctypeslib.as_array(u, (n,)) / 2
-        return 0
-
-    def observe(context, level, n, states, u, phi):
-        np.ctypeslib.as_array(phi, (n, 2))[:] = np.ctypeslib.as_array(u, (n, 1)) / 2
-        return 0
-
-    def act(context, level, n, states, actions, u, rewards):
-        np.ctypeslib.as_array(rewards, (n,))[:] = np.ctypeslib.as_array(u, (n,)) / 3
-        return 0
-
-    def look(context, level, n, states, u, phi):
-        np.ctypeslib.as_array(phi, (n, 2))[:] = np.ctypeslib.as_array(ctypes.cast(states, doubles), (n, 1))
-        return 0
-
-    changes = {"reset": {"reset": start, "features": look}, "features": {"features": observe}, "step": {"step": act}}
-    return python_env(**changes[name])
+# What uses one uniform a trajectory, and forgets to ask for it.
+FORGETFUL = {
+    "reset": {"reset": lambda level, states, u: u / 2, "features": lambda level, states, u: states},
+    "features": {"features": lambda level, states, u: u / 2},
+    "step": {"step": lambda level, states, u: u / 3},
+}
 
 
 @pytest.mark.parametrize("name", ["reset", "features", "step"])
 def test_uniforms_that_were_not_asked_for_are_no_numbers(name):
-    env = greedy_for_uniforms(name)
+    env = python_env(**FORGETFUL[name])
     for simulate in (collect, one_step):
         with pytest.raises(ValueError, match=r"level 0.*got nan \(did the function .* or read uniforms that"):
             simulate(env)
@@ -399,7 +374,7 @@ def test_uniforms_that_were_not_asked_for_are_no_numbers(name):
 def test_scores_that_overflow_are_reported():
     policy = dmq.Policy.greedy(np.full((3, 2, 2), 1.7e308))
     with pytest.raises(ArithmeticError, match="level 0, call 0, chunk 0: a greedy score is not finite"):
-        RolloutSampler(python_env(features=writes(0.7, 0, (2,)))).collect(policy, 20, stream=dmq.Stream(0), levels=[1])
+        RolloutSampler(python_env(features=one(0.7, 0))).collect(policy, 20, stream=dmq.Stream(0), levels=[1])
 
 
 # The border.
