@@ -6,16 +6,15 @@ parameters and the workspace of that run. Both work on moments, never on states.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from dmq_fast.kernels import RidgeFit, RowOracle, RowScan, ShiftScan, as_floats, as_positive, ridge_fit
+from dmq_fast.kernels import RidgeFit, RowOracle, RowScan, ShiftScan, as_positive, ridge_fit
 from dmq_fast.moments import Moments
-from dmq_fast.theory.bounds import UNBOUNDED, finite_cover_bound, sure_cover_bound
+from dmq_fast.theory.bounds import finite_cover_bound, sure_cover_bound
 
 __all__ = ["FiniteClass", "FiniteSolver", "FunctionClass", "LinearClass", "LinearSolver", "Solver"]
 
@@ -66,9 +65,9 @@ class Solver(Protocol):
         """
 
     def potential(self, moment: Array) -> float:
-        """Return log det(S_h + eps_r G) of one level.
+        """Return log det(S_h + eps_r I) of one level.
 
-        NaN where the class has no potential, or S_h + eps_r G is not positive definite in its arithmetic.
+        NaN where the class has no potential, or S_h + eps_r I is not positive definite in its arithmetic.
         """
 
     def cover_bound(self, initial: int) -> int:
@@ -114,37 +113,16 @@ class FunctionClass(Protocol):
 class LinearClass:
     """Linear functions f(s) = phi(s)^T theta (paper, section 6).
 
-    Parameters
-    ----------
-    regularizer : array_like of shape (d, d), optional
-        Symmetric positive definite G of the oracle's Lambda(theta_1, theta_2) = eps_r ||theta_1 - theta_2||_G^2 with
-        ||x||_G^2 = x^T G x; the identity if not given. Asymmetry within rounding is averaged out.
-    penalty : array_like of shape (d, d), optional
-        Symmetric positive definite P of the regression's Gamma(theta) = lambda_ridge ||theta||_P^2; the identity if not
-        given.
-
-    Attributes
-    ----------
-    regularizer, penalty : numpy.ndarray or None
-        The arguments, read-only.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not such a matrix; the message names it.
-
     Notes
     -----
-    With G = L L^T the class is that of the features L^{-1} phi under the identity, in the coordinates L^T theta. For
-    features (k(z_1, s), ..., k(z_m, s)) of a kernel k, G = P = (k(z_i, z_j))_ij makes both norms those of the kernel's
-    Hilbert space; `features.Nystrom` has the same effect through whitened features, of norm at most 1.
+    The regularisers are Lambda(theta_1, theta_2) = eps_r ||theta_1 - theta_2||^2 of the oracle and Gamma(theta) =
+    lambda_ridge ||theta||^2 of the regression. A norm ||x||_G^2 = x^T G x with G = L L^T in both is that of the class
+    on the features L^{-1} phi; `features.Nystrom` makes such features of a kernel.
 
     Examples
     --------
     >>> LinearClass()
     LinearClass()
-    >>> LinearClass(regularizer=[[2.0, 0.5], [0.5, 1.0]])
-    LinearClass(regularizer=<array of shape (2, 2)>)
     """
 
     is_cone = True
@@ -152,10 +130,6 @@ class LinearClass:
     def thresholds(self, ratio: float) -> tuple[float, float]:
         """Return (1, R): only the ratio of the thresholds matters."""
         return 1.0, ratio
-
-    def __init__(self, regularizer: ArrayLike | None = None, penalty: ArrayLike | None = None) -> None:
-        self.regularizer = None if regularizer is None else _definite("regularizer", regularizer)
-        self.penalty = None if penalty is None else _definite("penalty", penalty)
 
     def solver(
         self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str
@@ -172,35 +146,19 @@ class LinearClass:
             Thresholds and regulariser of the oracle. Only R = eps_t / eps_s and eps_r affect its answer.
         oracle : {"decision", "value"}
             Whether to decide by one factorisation alone, or to compute the top eigenvalue v as well.
-
-        Raises
-        ------
-        ValueError
-            If a matrix of the class is of another dimension.
         """
-        for name in ("regularizer", "penalty"):
-            _check_shape(name, getattr(self, name), (dimension, dimension))
-        return LinearSolver(
-            dimension,
-            ridge=ridge,
-            eps_s=eps_s,
-            eps_t=eps_t,
-            eps_r=eps_r,
-            oracle=oracle,
-            regularizer=self.regularizer,
-            penalty=self.penalty,
-        )
+        return LinearSolver(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle=oracle)
 
     def describe(self) -> dict[str, Any]:
-        """Return the name of the class, and the SHA-256 of each matrix."""
-        return {"name": "linear", "regularizer": _digest(self.regularizer), "penalty": _digest(self.penalty)}
+        """Return the name of the class. Journals of 0.2.0 have two matrices beside it, which never differ from None."""
+        return {"name": "linear", "regularizer": None, "penalty": None}
 
     def __repr__(self) -> str:
-        return f"LinearClass({_arguments(regularizer=self.regularizer, penalty=self.penalty)})"
+        return "LinearClass()"
 
 
 class LinearSolver:
-    """Ridge regression and oracle of a `LinearClass`, with v = eps_s lambda_max((S_h + eps_r G)^{-1} M2).
+    """Ridge regression and oracle of a `LinearClass`, with v = eps_s lambda_max((S_h + eps_r I)^{-1} M2).
 
     Attributes
     ----------
@@ -208,32 +166,19 @@ class LinearSolver:
         What answers for moments in rows.
     """
 
-    def __init__(
-        self,
-        dimension: int,
-        *,
-        ridge: float,
-        eps_s: float,
-        eps_t: float,
-        eps_r: float,
-        oracle: str,
-        regularizer: Array | None = None,
-        penalty: Array | None = None,
-    ) -> None:
-        self.matrix_scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value", regularizer)
+    def __init__(self, dimension: int, *, ridge: float, eps_s: float, eps_t: float, eps_r: float, oracle: str) -> None:
+        self.matrix_scan = ShiftScan(dimension, eps_s, eps_t, eps_r, oracle == "value")
         self.row_scan = RowScan(eps_s, eps_t, oracle == "value")
-        self._ridge, self._penalty = ridge, None if penalty is None else ridge * penalty
-        self._ridge_fit = RidgeFit(dimension, ridge if penalty is None else 0.0)
+        self._ridge, self._ridge_fit = ridge, RidgeFit(dimension, ridge)
 
     @property
     def n_marginal(self) -> int:
         """Number of oracle answers so far that were too close to call; see `kernels.DsecResult`."""
         return self.matrix_scan.n_marginal + self.row_scan.n_marginal
 
-    def row_oracle(self) -> RowOracle | None:
-        """Return a `RowOracle` without states; None with a regulariser G."""
-        scan = self.matrix_scan
-        return RowOracle(scan.dimension, scan.eps_r) if scan.regularizer is None else None
+    def row_oracle(self) -> RowOracle:
+        """Return a `RowOracle` without states."""
+        return RowOracle(self.matrix_scan.dimension, self.matrix_scan.eps_r)
 
     def fit(self, moments: Moments, level: int) -> Array:
         """Return the ridge estimate theta_h^a, shape (d,); see `Solver.fit`.
@@ -241,7 +186,7 @@ class LinearSolver:
         Where no row has an entry, theta is 0, so rows are fitted on the columns that have.
         """
         pairs = moments.returns[level]
-        if moments.rows is not None and self._penalty is None:
+        if moments.rows is not None:
             rows, _, _, weights = moments.rows.arrays(moments.levels.index(level))
             # Rows that are all of length d are dense.
             if 2 * len(weights) < moments.rows.dimension and len(rows) == len(weights) * moments.rows.dimension:
@@ -254,10 +199,7 @@ class LinearSolver:
             if len(support):
                 theta[support] = ridge_fit(gram, pairs.moment[support], pairs.n, self._ridge)
             return theta
-        gram = moments.gram_at(level)
-        if self._penalty is not None:
-            gram = gram + pairs.n * self._penalty
-        return self._ridge_fit(gram, pairs.moment, pairs.n)
+        return self._ridge_fit(moments.gram_at(level), pairs.moment, pairs.n)
 
     def scan(
         self, cover_moments: Array | list[RowOracle], moments: Moments, top: int, bottom: int
@@ -276,25 +218,14 @@ class LinearSolver:
         return level, np.asarray(values) if values else NONE
 
     def potential(self, moment: Array) -> float:
-        """Return log det(S_h + eps_r G); see `Solver.potential`."""
-        scan = self.matrix_scan
-        shift = np.eye(len(moment)) if scan.regularizer is None else scan.regularizer
-        sign, logarithm = np.linalg.slogdet(moment + scan.eps_r * shift)
+        """Return log det(S_h + eps_r I); see `Solver.potential`."""
+        sign, logarithm = np.linalg.slogdet(moment + self.matrix_scan.eps_r * np.eye(len(moment)))
         return float(logarithm) if sign > 0.0 else float("nan")
 
     def cover_bound(self, initial: int) -> int:
-        """Return the bound of `theory.sure_cover_bound`.
-
-        With a regulariser G, the features whitened by G have squared norm at most 1 / lambda_min(G). The bound is then
-        that for eps_r lambda_min(G) in place of eps_r.
-        """
-        scan, least = self.matrix_scan, 1.0
-        if scan.regularizer is not None:
-            spectrum = np.linalg.eigvalsh(scan.regularizer)
-            least = float(spectrum[0] - len(spectrum) * EPSILON * spectrum[-1])
-        if least * scan.eps_r <= 0.0:
-            return UNBOUNDED
-        return sure_cover_bound(scan.dimension, scan.eps_t / scan.eps_s, scan.eps_r * least, initial=initial)
+        """Return the bound of `theory.sure_cover_bound`."""
+        scan = self.matrix_scan
+        return sure_cover_bound(scan.dimension, scan.eps_t / scan.eps_s, scan.eps_r, initial=initial)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is left to the other way
@@ -327,11 +258,6 @@ class FiniteClass:
     ----------
     scale : float, default 1
         Factor > 0 between features and functions; sqrt(m) makes ||F|| <= 1 for functions with values in [-1, 1].
-    regularizer : array_like of shape (m, m), optional
-        Symmetric matrix with entries >= 0: the oracle's Lambda(f_i, f_j) is eps_r times its entry. 0 if not given:
-        the bound on covers, `FiniteSolver.cover_bound`, needs no regulariser for finitely many pairs.
-    penalty : array_like of shape (m,), optional
-        Vector whose entries times lambda_ridge are the regression's Gamma(f_i). 0 if not given.
     eps_s, eps_t : float, optional
         Thresholds of the oracle, > 0, in units of (f_i - f_j)^2. A run needs at least one of them, and finds the other
         by its `ratio`; both have a ratio of their own.
@@ -341,8 +267,6 @@ class FiniteClass:
     scale : float
     eps_s, eps_t : float or None
         The arguments.
-    regularizer, penalty : numpy.ndarray or None
-        The arguments, read-only.
 
     Raises
     ------
@@ -353,7 +277,9 @@ class FiniteClass:
     -----
     The class is not a cone, so both thresholds matter, in units of (f_i - f_j)^2, and not only their ratio. eps_s is
     the error that the fit on a cover may have, summed over its policies. Where all differences on all states are
-    smaller than sqrt(eps_t), the oracle never returns True. An answer costs O(m^2) operations a level.
+    smaller than sqrt(eps_t), the oracle never returns True. An answer costs O(m^2) operations a level. Lambda and Gamma
+    are 0, so eps_r and lambda_ridge have no effect: finitely many pairs bound the covers alone, see
+    `FiniteSolver.cover_bound`.
 
     Examples
     --------
@@ -363,22 +289,10 @@ class FiniteClass:
 
     is_cone = False
 
-    def __init__(
-        self,
-        scale: float = 1.0,
-        *,
-        regularizer: ArrayLike | None = None,
-        penalty: ArrayLike | None = None,
-        eps_s: float | None = None,
-        eps_t: float | None = None,
-    ) -> None:
+    def __init__(self, scale: float = 1.0, *, eps_s: float | None = None, eps_t: float | None = None) -> None:
         self.scale = as_positive("scale", scale)
         self.eps_s = None if eps_s is None else as_positive("eps_s", eps_s)
         self.eps_t = None if eps_t is None else as_positive("eps_t", eps_t)
-        self.regularizer = None if regularizer is None else _symmetric("regularizer", regularizer)
-        if self.regularizer is not None and (self.regularizer < 0.0).any():
-            raise ValueError(f"regularizer: expected entries >= 0, got {self.regularizer.min()}")
-        self.penalty = None if penalty is None else _frozen(as_floats("penalty", penalty, (None,)))
 
     def thresholds(self, ratio: float) -> tuple[float, float]:
         """Return eps_s and eps_t. Where one is not given, it follows from the other by the ratio.
@@ -409,50 +323,24 @@ class FiniteClass:
         dimension : int
             Number m of functions.
         ridge, eps_r : float
-            Factors of `penalty` and `regularizer`.
+            Without effect.
         eps_s, eps_t : float
             Thresholds of the oracle, in units of (f_i - f_j)^2.
         oracle : {"decision", "value"}
             Whether to compute v as well as the decision.
-
-        Raises
-        ------
-        ValueError
-            If an array of the class is of another size.
         """
-        _check_shape("regularizer", self.regularizer, (dimension, dimension))
-        _check_shape("penalty", self.penalty, (dimension,))
-        return FiniteSolver(
-            dimension,
-            self.scale,
-            penalty=np.zeros(dimension) if self.penalty is None else ridge * self.penalty,
-            regularizer=np.zeros((dimension, dimension)) if self.regularizer is None else eps_r * self.regularizer,
-            eps_s=eps_s,
-            eps_t=eps_t,
-            with_values=oracle == "value",
-        )
+        return FiniteSolver(dimension, self.scale, eps_s=eps_s, eps_t=eps_t, with_values=oracle == "value")
 
     def describe(self) -> dict[str, Any]:
-        """Return the name of the class, its scale, and the SHA-256 of each array.
+        """Return the name of the class and its scale; the thresholds are parameters of a run.
 
-        The thresholds are parameters of a run.
+        Journals of 0.2.0 have two arrays beside them, which never differ from None.
         """
-        return {
-            "name": "finite",
-            "scale": self.scale,
-            "regularizer": _digest(self.regularizer),
-            "penalty": _digest(self.penalty),
-        }
+        return {"name": "finite", "scale": self.scale, "regularizer": None, "penalty": None}
 
     def __repr__(self) -> str:
-        given = _arguments(
-            scale=self.scale,
-            regularizer=self.regularizer,
-            penalty=self.penalty,
-            eps_s=self.eps_s,
-            eps_t=self.eps_t,
-        )
-        return f"FiniteClass({given})"
+        given = {"scale": self.scale, "eps_s": self.eps_s, "eps_t": self.eps_t}
+        return f"FiniteClass({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"
 
 
 class Distances(NamedTuple):
@@ -471,38 +359,22 @@ class FiniteSolver:
         Number m of functions.
     scale : float
         Factor between features and functions.
-    penalty : numpy.ndarray, shape (m,)
-        Gamma(f_i).
-    regularizer : numpy.ndarray, shape (m, m)
-        |Pi_h| Lambda(f_i, f_j).
     eps_s, eps_t : float
         Thresholds of the oracle.
     with_values : bool
         Whether to compute v as well as the decision.
     """
 
-    def __init__(
-        self,
-        dimension: int,
-        scale: float,
-        *,
-        penalty: Array,
-        regularizer: Array,
-        eps_s: float,
-        eps_t: float,
-        with_values: bool,
-    ) -> None:
+    def __init__(self, dimension: int, scale: float, *, eps_s: float, eps_t: float, with_values: bool) -> None:
         self.dimension = dimension
         self.scale = scale
-        self.penalty = penalty
-        self.regularizer = regularizer
         self.eps_s = eps_s
         self.eps_t = eps_t
         self.with_values = with_values
         self.n_marginal = 0
 
     def fit(self, moments: Moments, level: int) -> Array:
-        """Return scale e_i, shape (m,), for the first i that minimises mean (y - f_i)^2 + Gamma(f_i).
+        """Return scale e_i, shape (m,), for the first i that minimises mean (y - f_i)^2.
 
         The mean of y^2 is the same for all i and left out.
         """
@@ -510,7 +382,7 @@ class FiniteSolver:
         gram = moments.gram_at(level)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = self.scale**2 * np.diagonal(gram)
-            losses = (squares - 2.0 * self.scale * pairs.moment) / pairs.n + self.penalty
+            losses = (squares - 2.0 * self.scale * pairs.moment) / pairs.n
         if not np.isfinite(losses).all():
             raise ValueError(f"level {level}: a moment is not finite, or too large for float64")
         theta = np.zeros(self.dimension)
@@ -520,14 +392,14 @@ class FiniteSolver:
     def scan(self, cover_moments: Array, moments: Moments, top: int, bottom: int) -> tuple[int, Array]:
         """Invoke the oracle level by level; see `Solver.scan`.
 
-        The answer is True if E_{D2}(f_i - f_j)^2 >= eps_t for some i, j with |Pi_h| times
-        (E_{D1}(f_i - f_j)^2 + Lambda(f_i, f_j)) at most eps_s. The pair i = j makes v at least 0.
+        The answer is True if E_{D2}(f_i - f_j)^2 >= eps_t for some i, j with |Pi_h|
+        E_{D1}(f_i - f_j)^2 at most eps_s. The pair i = j makes v at least 0.
         """
         values = []
         for level in range(top, bottom - 1, -1):
             first = self._distances(cover_moments[level], level)
             second = self._distances(moments.grams[level - moments.levels[0]], level)
-            bounded = first.values + self.regularizer
+            bounded = first.values
             slack = first.errors + EPSILON * bounded
             target = moments.n * self.eps_t
             if self.with_values:
@@ -557,51 +429,3 @@ class FiniteSolver:
         if not np.isfinite(values).all():
             raise ValueError(f"level {level}: a second moment is not finite, or too large for float64")
         return Distances(values, 5.0 * EPSILON * sums)
-
-
-def _frozen(array: Array) -> Array:
-    """Return a read-only copy."""
-    out = np.array(array)
-    out.setflags(write=False)
-    return out
-
-
-def _symmetric(name: str, value: ArrayLike) -> Array:
-    """Return a symmetric matrix, read-only; asymmetry within rounding is averaged out."""
-    matrix = as_floats(name, value, (None, None))
-    d = len(matrix)
-    if d == 0 or matrix.shape != (d, d):
-        raise ValueError(f"{name}: expected shape (d, d) with d >= 1, got {matrix.shape}")
-    if np.abs(matrix - matrix.T).max() > 8.0 * d * EPSILON * np.abs(matrix).max():
-        raise ValueError(f"{name}: expected a symmetric matrix, got entries that differ across the diagonal")
-    return _frozen(0.5 * matrix + 0.5 * matrix.T)
-
-
-def _definite(name: str, value: ArrayLike) -> Array:
-    """Return a symmetric positive definite matrix, read-only."""
-    matrix = _symmetric(name, value)
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        raise ValueError(f"{name}: expected a positive definite matrix, got one that is not so in float64") from None
-    return matrix
-
-
-def _check_shape(name: str, array: Array | None, shape: tuple[int, ...]) -> None:
-    """Raise ValueError if an array of the class does not fit the features."""
-    if array is not None and array.shape != shape:
-        raise ValueError(f"function_class: expected {name} of shape {shape} for these features, got {array.shape}")
-
-
-def _digest(array: Array | None) -> str | None:
-    """Return the SHA-256 of an array, or None without an array."""
-    return None if array is None else hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
-
-
-def _arguments(**given: float | Array | None) -> str:
-    """Return the text of the arguments of a constructor, for `repr`; None is left out."""
-    return ", ".join(
-        f"{name}=<array of shape {value.shape}>" if isinstance(value, np.ndarray) else f"{name}={value!r}"
-        for name, value in given.items()
-        if value is not None
-    )

@@ -25,7 +25,7 @@ from unittest import mock
 
 import numpy as np
 from fuzz import Target
-from fuzz_files import SPECS, SWEEP, broken_toml, folder, npy, result_file, store_file
+from fuzz_files import SPECS, SWEEP, broken_toml, folder, result_file, store_file
 from mutations import broken, broken_bytes, pick
 
 from dmq_fast import cli, experiments
@@ -40,7 +40,7 @@ TEXTS = (
     "", " ", "-", "--", "nan", "inf", "-inf", "1e400", "-1", "0", "1", "2", "0.5", "1e-300", "3.0", "0x10", "1_0", "é",
     "٣", "\ud800", "\x00", "a\nb", "None", "true", "[]", "{}", "[" * 2000, "9" * 5000, "1,2", "0,1,1", "0/2", "x=y",
     "=", ".", "..", "/", "/proc/nothing/there", "/dev/null", "uniform", "fixed", "sound", "adaptive", "linear",
-    "finite:scale=2", "finite:penalty=penalty.npy", "math:sin", "exact", "rational", "40", "run", "sweep",
+    "finite:scale=2", "math:sin", "exact", "rational", "40", "run", "sweep",
     "spec.toml", "result.npz", "new", "%s%n", "--help=", "$HOME", "~", "x" * 300, "1e-5000", "1e9999999", "sNaN",
 )  # fmt: skip
 """Values of options, right and wrong for most."""
@@ -94,7 +94,6 @@ def places() -> Path:
     (home / "tiny.toml").write_text(
         'seeds = 1\n[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "dmq"\nn_samples = 2\n'
     )
-    (home / "penalty.npy").write_bytes(npy(np.eye(2)))
     (home / "env.py").write_text(
         "import dmq_fast\ndef make(size=3):\n    return dmq_fast.environments.combination_lock(size, 2, rng=0)\n"
         "def fails():\n    raise RuntimeError('no')\nnothing = 3\n"
@@ -126,7 +125,6 @@ def fresh(rng: Generator, arguments: list[str]) -> Any:
         with contextlib.suppress(OSError):
             if source.is_dir() and rng.random() < 0.6:
                 break_files(rng, home / name)
-    shutil.copy(places() / "penalty.npy", home)
     (home / "broken.toml").write_bytes(broken_toml(rng))
     os.chdir(home)
     try:

@@ -42,7 +42,6 @@ from dmq_fast.environments import FiniteMDP, chain, combination_lock, from_gymna
 from dmq_fast.experiments.report.page import parameters_text
 from dmq_fast.experiments.sweeps import store
 from dmq_fast.experiments.sweeps.spec import SpecError, reread
-from dmq_fast.learners.named import named_class
 from dmq_fast.samplers import ExactSampler, RolloutSampler
 
 Generator = np.random.Generator
@@ -585,17 +584,6 @@ def json_text(rng: Generator) -> None:
         assert to_json(from_json(to_json(value))) == to_json(value)
 
 
-def class_file(rng: Generator) -> None:
-    """A function class whose penalty is in a .npy file."""
-    array: Any = np.eye(2) if rng.random() < 0.8 else np.ones(2)
-    path = written("penalty.npy", npy(array) if rng.random() < 0.3 else broken_npy(rng, array))
-    given = f"{path}" if rng.random() < 0.9 else pick(rng, JUNK)
-    right = ("linear:penalty", "linear:regularizer", "finite:regularizer", "finite:penalty")
-    text = f"{pick(rng, right if rng.random() < 0.9 else ('finite:scale', 'linear:scale', 'linear:x', 'x:y'))}={given}"
-    with only(TypeError, ValueError):
-        named_class(text)
-
-
 METHODS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("deviate", (0, 1, np.zeros((2, 2, 2)))),
     ("replace", (0, kernels.Fixed(1))),
@@ -645,5 +633,4 @@ TARGETS = {
     "gymnasium-tables": Target(gymnasium_table, 3.0),
     "policies": Target(policy, 4.0),
     "json": Target(json_text, 3.0),
-    "function-classes": Target(class_file, 2.0),
 }

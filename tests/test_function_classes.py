@@ -1,4 +1,4 @@
-"""Function classes: finite ones against enumeration, regularisers against eigenproblems, kernels against exact ones."""
+"""Function classes: finite ones against enumeration, kernels against exact ones."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ from replay import assert_agrees
 
 import dmq_fast as dmq
 from dmq_fast.covers.options import VARIANTS
-from dmq_fast.environments import FiniteMDP, chain, combination_lock
+from dmq_fast.environments import FiniteMDP, combination_lock
 from dmq_fast.features import Nystrom, RandomFourier
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
 from dmq_fast.kernels import ShiftScan
@@ -54,38 +54,36 @@ def spd(rng, d, least=0.05):
 # Finite classes
 
 
-def literal_oracle(d1, d2, eps_1, eps_2, regularizer):
+def literal_oracle(d1, d2, eps_1, eps_2):
     """Evaluate oracle 4.2 as the paper prints it, from the values (n, m) of all functions on both samples."""
     v, m = -np.inf, d1.shape[1]
     for i, j in itertools.product(range(m), repeat=2):
-        if np.mean((d1[:, i] - d1[:, j]) ** 2) + regularizer[i, j] <= eps_1:
+        if np.mean((d1[:, i] - d1[:, j]) ** 2) <= eps_1:
             v = max(v, np.mean((d2[:, i] - d2[:, j]) ** 2))
     return v >= eps_2, v
 
 
-def literal_fit(values, y, penalty):
+def literal_fit(values, y):
     """Return the index of the function that minimises equation 2, by enumeration."""
-    return min(range(values.shape[1]), key=lambda i: np.mean((values[:, i] - y) ** 2) + penalty[i])
+    return min(range(values.shape[1]), key=lambda i: np.mean((values[:, i] - y) ** 2))
 
 
 @settings(deadline=None)
-@given(seeds, st.integers(1, 6), st.integers(1, 3), st.booleans(), st.sampled_from([0.01, 0.3, 1.0, 4.0]))
-def test_the_finite_oracle_is_the_papers(seed, m, n_policies, regularised, eps_s):
+@given(seeds, st.integers(1, 6), st.integers(1, 3), st.sampled_from([0.01, 0.3, 1.0, 4.0]))
+def test_the_finite_oracle_is_the_papers(seed, m, n_policies, eps_s):
     rng = np.random.default_rng(seed)
-    n, scale, eps_r, levels = 5, rng.uniform(0.5, 3), 0.1, 3
-    regularizer = rng.random((m, m)) * regularised
-    regularizer = regularizer + regularizer.T
+    n, scale, levels = 5, rng.uniform(0.5, 3), 3
     samples = [[rng.uniform(-1, 1, (n, m)) for _ in range(n_policies)] for _ in range(levels)]
     later = [rng.uniform(-1, 1, (n, m)) for _ in range(levels)]
     cover = np.array([sum(mean_gram(rows) for rows in policies) for policies in samples]) / scale**2
-    finite = FiniteClass(scale, regularizer=regularizer if regularised else None)
+    finite = FiniteClass(scale)
     eps_t = rng.uniform(0.1, 2)
-    solver = solver_of(finite, m, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r)
+    solver = solver_of(finite, m, eps_s=eps_s, eps_t=eps_t)
     level, values = solver.scan(cover, moments_of(*(rows / scale for rows in later)), levels - 1, 0)
     wanted, decisions = [], []
     for h in reversed(range(levels)):
         d1 = np.concatenate(samples[h])
-        decision, v = literal_oracle(d1, later[h], eps_s / n_policies, eps_t, eps_r * regularizer / n_policies)
+        decision, v = literal_oracle(d1, later[h], eps_s / n_policies, eps_t)
         wanted.append(max(v, 0.0))
         decisions.append(decision)
         if decision:
@@ -93,20 +91,18 @@ def test_the_finite_oracle_is_the_papers(seed, m, n_policies, regularised, eps_s
     assert level == (levels - len(decisions) if decisions[-1] else -1)
     np.testing.assert_allclose(values, wanted, rtol=1e-9, atol=1e-12)
     assert solver.n_marginal == 0
-    silent = solver_of(finite, m, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle="decision")
+    silent = solver_of(finite, m, eps_s=eps_s, eps_t=eps_t, oracle="decision")
     answer, nothing = silent.scan(cover, moments_of(*(rows / scale for rows in later)), levels - 1, 0)
     assert answer == level and nothing.size == 0
 
 
 @settings(deadline=None)
-@given(seeds, st.integers(1, 8), st.integers(1, 30), st.booleans())
-def test_the_finite_fit_is_the_best_of_all(seed, m, n, penalised):
+@given(seeds, st.integers(1, 8), st.integers(1, 30))
+def test_the_finite_fit_is_the_best_of_all(seed, m, n):
     rng = np.random.default_rng(seed)
     values, y, scale = rng.uniform(-1, 1, (n, m)), rng.uniform(0, 1, n), rng.uniform(0.5, 3)
-    penalty = rng.random(m) * penalised
-    finite = FiniteClass(scale, penalty=penalty if penalised else None)
-    theta = solver_of(finite, m, ridge=0.3).fit(pairs_of(values / scale, y), 0)
-    best = literal_fit(values, y, 0.3 * penalty)
+    theta = solver_of(FiniteClass(scale), m, ridge=0.3).fit(pairs_of(values / scale, y), 0)
+    best = literal_fit(values, y)
     np.testing.assert_array_equal(theta, scale * np.eye(m)[best])
     np.testing.assert_allclose(values / scale @ theta, values[:, best])
 
@@ -178,7 +174,7 @@ def finite_reference(monkeypatch, finite):
     scale = finite.scale
 
     def oracle(m1, m2, eps_1, eps_2):
-        # m1 holds eps_r I / |Pi|, which shows as 2 eps_r scale^2 / |Pi| between any two.
+        # m1 holds eps_r I / |Pi|, which is far below the rounding of the moments.
         first, second = (scale**2 * (np.diag(m)[:, None] + np.diag(m) - 2 * m) for m in (m1, m2))
         v = max(0.0, second[first <= eps_1].max())
         return v >= eps_2, v
@@ -193,15 +189,13 @@ def finite_reference(monkeypatch, finite):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_finite_runs_agree_with_the_literal_reference(monkeypatch, variant):
-    env, finite, values = threshold_lock(4, 7, np.random.default_rng(3))
-    m = values.shape[1]
-    regularizer = 2 * finite.scale**2 * (1 - np.eye(m))
-    finite = FiniteClass(finite.scale, regularizer=regularizer, eps_s=0.0103, eps_t=0.0317)
+    env, finite, _ = threshold_lock(4, 7, np.random.default_rng(3))
+    finite = FiniteClass(finite.scale, eps_s=0.0103, eps_t=0.0317)
     finite_reference(monkeypatch, finite)
     algorithm = flat(
         env,
         n_samples=150,
-        eps_r=1e-6,
+        eps_r=1e-30,
         function_class=finite,
         variant=variant,
         oracle="value",
@@ -234,7 +228,7 @@ def test_covers_that_accumulate_stay_within_their_bounds(seed, d, ratio, finite)
     if finite:
         solver = solver_of(FiniteClass(2.0), d, eps_s=0.1 / ratio, eps_t=0.1)
     else:
-        solver = solver_of(LinearClass(spd(rng, d)), d, eps_t=ratio)
+        solver = solver_of(LinearClass(), d, eps_t=ratio)
     count = trues_in_a_row(solver, grams)
     assert 1 <= count <= solver.cover_bound(0)
     assert solver.cover_bound(3) >= solver.cover_bound(0)
@@ -267,12 +261,7 @@ def test_a_run_on_the_verge_of_its_bound_is_no_error(eps_s, times):
     assert held["holds"] and held["right"] >= 1 + times
 
 
-def test_a_regulariser_without_bound_in_float64_gives_none():
-    nearly = np.diag([1.0, 1e-17])
-    assert solver_of(LinearClass(nearly), 2).cover_bound(1) == 2**62
-
-
-# Regularisers of the linear class
+# Regularisers of the kernel
 
 
 @settings(deadline=None)
@@ -284,53 +273,16 @@ def test_any_regulariser_is_the_generalised_eigenproblem(seed, d, eps_r):
     cover = mean_gram(first)[None]
     v = 0.5 * scipy.linalg.eigh(mean_gram(second), cover[0] + eps_r * g, eigvals_only=True)[-1]
     for factor, answer in [(1 - 1e-7, 0), (1 + 1e-7, -1)]:
-        solver = solver_of(LinearClass(g), d, eps_s=0.5, eps_t=factor * v, eps_r=eps_r)
-        level, values = solver.scan(cover, moments_of(second), 0, 0)
-        assert level == answer and solver.n_marginal == 0
+        scan, silent = (ShiftScan(d, 0.5, factor * v, eps_r, with_values, g) for with_values in (True, False))
+        level, values = scan.scan(cover, moments_of(second).grams, 7, 0, 0, 0)
+        assert level == answer and scan.n_marginal == 0
         np.testing.assert_allclose(values, [v], rtol=1e-9)
-        silent = solver_of(LinearClass(g), d, eps_s=0.5, eps_t=factor * v, eps_r=eps_r, oracle="decision")
-        assert silent.scan(cover, moments_of(second), 0, 0)[0] == answer
+        assert silent.scan(cover, moments_of(second).grams, 7, 0, 0, 0)[0] == answer
     # The same in whitened features under the identity.
     white = scipy.linalg.solve_triangular(np.linalg.cholesky(g), np.vstack([first, second]).T, lower=True).T
     whitened = solver_of(LinearClass(), d, eps_s=0.5, eps_t=v, eps_r=eps_r)
     _, values = whitened.scan(mean_gram(white[: len(first)])[None], moments_of(white[len(first) :]), 0, 0)
     np.testing.assert_allclose(values, [v], rtol=1e-8)
-
-
-@settings(deadline=None)
-@given(seeds, st.integers(1, 20), st.sampled_from([1e-4, 1e-2, 1.0]))
-def test_any_penalty_is_the_normal_equations(seed, d, ridge):
-    rng = np.random.default_rng(seed)
-    rows, y, p = rng.standard_normal((9, d)), rng.random(9), spd(rng, d)
-    theta = solver_of(LinearClass(penalty=p), d, ridge=ridge).fit(pairs_of(rows, y), 0)
-    # The certificate: the gradient of mean (phi^T theta - y)^2 + ridge theta^T P theta is 0.
-    gradient = rows.T @ (rows @ theta - y) / 9 + ridge * p @ theta
-    scale = np.linalg.norm(mean_gram(rows) + ridge * p, 2) * np.linalg.norm(theta) + np.linalg.norm(rows.T @ y) / 9
-    assert np.linalg.norm(gradient) <= 1e-13 * d * scale
-
-
-def test_the_identity_is_the_default():
-    rng = np.random.default_rng(0)
-    rows, y = rng.standard_normal((9, 5)), rng.random(9)
-    given, default = LinearClass(np.eye(5), np.eye(5)), LinearClass()
-    mine, theirs = (solver_of(c, 5).scan(mean_gram(rows[:4])[None], moments_of(rows), 0, 0) for c in (given, default))
-    assert mine[0] == theirs[0]
-    np.testing.assert_allclose(mine[1], theirs[1], rtol=1e-13)
-    mine, theirs = (solver_of(c, 5).fit(pairs_of(rows, y), 0) for c in (given, default))
-    np.testing.assert_allclose(mine, theirs, rtol=1e-12)
-    assert solver_of(given, 5).cover_bound(1) == solver_of(default, 5).cover_bound(1)
-
-
-def test_levels_see_the_regulariser_each():
-    rng = np.random.default_rng(1)
-    g = spd(rng, 3)
-    rows = [rng.standard_normal((6, 3)) for _ in range(4)]
-    cover = np.array([mean_gram(r) for r in rows[::-1]])
-    solver = solver_of(LinearClass(g), 3, eps_t=1e9)
-    level, values = solver.scan(cover, moments_of(*rows[1:], base=1), 3, 1)
-    wanted = [scipy.linalg.eigh(mean_gram(rows[h]), cover[h] + 0.01 * g, eigvals_only=True)[-1] for h in (3, 2, 1)]
-    assert level == -1
-    np.testing.assert_allclose(values, wanted, rtol=1e-9)
 
 
 def test_a_scan_takes_its_regulariser_along():
@@ -348,33 +300,6 @@ def test_a_scan_takes_its_regulariser_along():
         ShiftScan(3, 1.0, 1.0, 0.1, True, spd(rng, 4))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_regularised_runs_agree_with_the_literal_reference(monkeypatch, variant):
-    rng = np.random.default_rng(2)
-    env, eps_s, eps_r = chain(6, rng=1), 1.0, 0.0103
-    g, p = spd(rng, env.dimension, 0.5), spd(rng, env.dimension, 0.5)
-    plain = reference.dsec_oracle
-
-    def oracle(m1, m2, eps_1, eps_2):
-        # m1 holds eps_r I / |Pi| and eps_1 = eps_s / |Pi|.
-        return plain(m1 + eps_r * eps_1 / eps_s * (g - np.eye(len(g))), m2, eps_1, eps_2)
-
-    monkeypatch.setattr(reference, "dsec_oracle", oracle)
-    monkeypatch.setattr(
-        reference, "ridge_regression", lambda gram, moment, n, ridge: np.linalg.solve(gram / n + ridge * p, moment / n)
-    )
-    algorithm = flat(
-        env,
-        n_samples=20,
-        eps_r=eps_r,
-        function_class=LinearClass(g, p),
-        variant=variant,
-        oracle="value",
-        rng=2,
-    )
-    assert assert_agrees(algorithm, atol=1e-9).counts["trues"] > 0
-
-
 # Kernels
 
 
@@ -383,10 +308,10 @@ def samples(seed, n1=15, n2=12, m=2):
     return rng.uniform(-3, 1, (n1, m)), rng.uniform(-1, 3, (n2, m))
 
 
-def value_of(phi, first, second, lam, function_class=None):
+def value_of(phi, first, second, lam):
     """Return v for eps_1 = 1, computed from features."""
     rows = phi(first)
-    solver = solver_of(function_class or LinearClass(), rows.shape[1], eps_r=lam)
+    solver = solver_of(LinearClass(), rows.shape[1], eps_r=lam)
     return solver.scan(mean_gram(rows)[None], moments_of(phi(second)), 0, 0)[1][0]
 
 
@@ -399,11 +324,6 @@ def test_nystroem_on_all_samples_is_the_exact_oracle(seed, lam):
     v = exact_kernel.value(k, len(first), 1.0, lam)
     np.testing.assert_allclose(exact_kernel.value_in_span(k, len(first), 1.0, lam), v, rtol=1e-8)
     np.testing.assert_allclose(value_of(Nystrom(both), first, second, lam), v, rtol=1e-8)
-    # Raw kernel values under the norm of the Hilbert space.
-    raw = LinearClass(regularizer=k)
-    np.testing.assert_allclose(
-        value_of(lambda x: exact_kernel.gaussian(x, both), first, second, lam, raw), v, rtol=1e-6
-    )
 
 
 def test_nystroem_ridge_is_kernel_ridge_regression():
@@ -532,16 +452,13 @@ def test_any_class_of_the_protocol_will_do():
     "function_class",
     [
         LinearClass(),
-        LinearClass(np.diag([1.0, 2.0]), np.eye(2)),
         FiniteClass(2.0, eps_s=0.1),
-        FiniteClass(penalty=[1.0, 0.0], eps_s=0.1),
     ],
 )
 def test_descriptions_tell_classes_apart_and_survive_files(function_class, tmp_path):
     said = function_class.describe()
     assert json.loads(json.dumps(said)) == said == pickle.loads(pickle.dumps(function_class)).describe()
-    others = [LinearClass(np.diag([1.0, 3.0])), LinearClass(None, np.diag([1.0, 3.0])), FiniteClass(3.0)]
-    assert all(other.describe() != said for other in [*others, FiniteClass(regularizer=np.ones((2, 2)))])
+    assert FiniteClass(3.0).describe() != said
     env = FiniteMDP(P=[], R=[[[0.5, 0.0]]], features=[[[1.0, 0.0]]])
     result = dmq.DMQ(env, n_samples=2, function_class=function_class, rng=0).learn()
     result.save(tmp_path / "result.npz")
@@ -587,19 +504,8 @@ REFUSALS = [
     (lambda: FiniteClass(eps_t="1"), TypeError, "^eps_t"),
     (lambda: dmq.DMQ(LOCK, function_class=LinearClass), TypeError, "function_class"),
     (lambda: dmq.DMQ(LOCK, function_class="linear"), TypeError, "function_class"),
-    (lambda: dmq.DMQ(LOCK, function_class=LinearClass(np.eye(7))), ValueError, "regularizer"),
-    (lambda: dmq.DMQ(LOCK, function_class=LinearClass(None, np.eye(7))), ValueError, "penalty"),
-    (lambda: dmq.DMQ(LOCK, function_class=FiniteClass(penalty=[1.0], eps_s=1)), ValueError, "penalty"),
-    (lambda: LinearClass([[1.0, 2.0], [0.0, 1.0]]), ValueError, "symmetric"),
-    (lambda: LinearClass([[1.0, 2.0], [2.0, 1.0]]), ValueError, "positive definite"),
-    (lambda: LinearClass(np.ones((2, 3))), ValueError, "regularizer"),
-    (lambda: LinearClass(np.ones((0, 0))), ValueError, "regularizer"),
-    (lambda: LinearClass([[np.nan]]), ValueError, "regularizer"),
-    (lambda: LinearClass(penalty=[[0.0]]), ValueError, "penalty"),
     (lambda: FiniteClass(0.0), ValueError, "scale"),
     (lambda: FiniteClass("2"), TypeError, "scale"),
-    (lambda: FiniteClass(regularizer=[[-1.0]]), ValueError, "regularizer"),
-    (lambda: FiniteClass(penalty=[[1.0]]), ValueError, "penalty"),
     (lambda: misspecified_thresholds(1, 2, delta=0.5, gap=1.0, n_policies=1), ValueError, "delta"),
     (lambda: misspecified_thresholds(1, 2, delta=-0.1, gap=1.0, n_policies=1), ValueError, "delta"),
     (lambda: largest_misspecification(0, 2, gap=1.0, n_policies=1), ValueError, "eps_s"),
@@ -610,7 +516,7 @@ def test_bad_arguments_are_refused_by_name():
     refused(REFUSALS)
 
 
-@pytest.mark.parametrize("function_class", [LinearClass(np.eye(2)), FiniteClass()])
+@pytest.mark.parametrize("function_class", [LinearClass(), FiniteClass()])
 def test_moments_that_are_not_finite_are_refused(function_class):
     solver, bad = solver_of(function_class, 2), np.full((1, 2, 2), np.inf)
     with pytest.raises(ValueError, match="finite"):
@@ -619,12 +525,5 @@ def test_moments_that_are_not_finite_are_refused(function_class):
         solver.fit(Moments(1, (0,), bad, {0: Returns(np.zeros(2), 0.0, 1)}), 0)
 
 
-def test_classes_keep_copies():
-    g = np.eye(2)
-    linear = LinearClass(g)
-    g[0, 0] = 5.0
-    assert linear.regularizer[0, 0] == 1.0
-    with pytest.raises(ValueError, match="read-only"):
-        linear.regularizer[0, 0] = 2.0
-    assert repr(linear) == "LinearClass(regularizer=<array of shape (2, 2)>)"
+def test_classes_show_their_arguments():
     assert repr(FiniteClass(2.0)) == "FiniteClass(scale=2.0)" and repr(LinearClass()) == "LinearClass()"

@@ -143,17 +143,14 @@ def test_a_recorded_seed_makes_the_same_environment_again(size):
 
 
 @pytest.mark.parametrize("shape", [(2**62, 4), (2**63, 2**63), (2**40,), (-1, 2)])
-def test_sizes_that_overflow_are_refused(tmp_path, run, shape):
+def test_sizes_that_overflow_are_refused(tmp_path, shape):
     header = repr({"descr": "<f8", "fortran_order": False, "shape": shape}).encode() + b"\n"
     array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
-    path, lone = tmp_path / "result.npz", tmp_path / "penalty.npy"
+    path = tmp_path / "result.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("theta.npy", array)
-    lone.write_bytes(array)
     with pytest.raises(ValueError, match=r"result\.npz: not a result"):
         dmq.load(path)
-    code, _, err = run("run", *SHORT, "--function-class", f"linear:penalty={lone}")
-    assert code == 2 and "penalty.npy cannot be read" in err
 
 
 def test_standard_output_holds_the_result_alone(tmp_path, run):

@@ -15,6 +15,7 @@ from dmq_fast.arithmetic.float64 import FLOAT64, Float64
 from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.moments import Moments
 from dmq_fast.rules import ExactGreedy
+from dmq_fast.theory.bounds import sure_cover_bound
 
 __all__ = ["Extended", "ExtendedSolver", "as_arithmetic"]
 
@@ -115,7 +116,7 @@ class Extended:
         """
         if not isinstance(function_class, LinearClass):
             raise TypeError(f"function_class: expected a LinearClass in extended precision, got {function_class!r}")
-        return ExtendedSolver(self, function_class, dimension, **parameters)
+        return ExtendedSolver(self, dimension, **parameters)
 
     def __eq__(self, other: object) -> bool:
         return self.digits == other.digits if isinstance(other, Extended) else NotImplemented
@@ -165,14 +166,13 @@ class ExtendedSolver:
     Notes
     -----
     The constants are float64 numbers, converted exactly. The oracle returns False if all pivots of
-    R (S + eps_r G) - M2 are positive. An answer counts as marginal if a change of the diagonal by the rounding error of
+    R (S + eps_r I) - M2 are positive. An answer counts as marginal if a change of the diagonal by the rounding error of
     that matrix would change it.
     """
 
     def __init__(
         self,
         arithmetic: Extended,
-        linear: LinearClass,
         dimension: int,
         *,
         ridge: float,
@@ -181,8 +181,6 @@ class ExtendedSolver:
         eps_r: float,
         oracle: str,
     ) -> None:
-        # Checks the matrices of the class, and computes the bound on covers, for which float64 suffices.
-        self._float64 = linear.solver(dimension, ridge=ridge, eps_s=eps_s, eps_t=eps_t, eps_r=eps_r, oracle="decision")
         smallest = min(ridge, eps_r, eps_t / eps_s * eps_r)
         needed = GUARD + max(0, math.ceil(-math.log10(smallest)))
         if arithmetic.digits is not None and arithmetic.digits < needed:
@@ -193,11 +191,8 @@ class ExtendedSolver:
         convert = arithmetic.convert
         self._arithmetic = arithmetic
         self._identity = arithmetic.convert_array(np.eye(dimension))
-        regularizer, penalty = (
-            self._identity if matrix is None else arithmetic.convert_array(matrix)
-            for matrix in (linear.regularizer, linear.penalty)
-        )
-        self._regularizer, self._penalty = convert(eps_r) * regularizer, convert(ridge) * penalty
+        self._regularizer, self._penalty = convert(eps_r) * self._identity, convert(ridge) * self._identity
+        self._float64 = dimension, eps_t / eps_s, eps_r
         self._eps_s, self._ratio = convert(eps_s), convert(eps_t) / convert(eps_s)
         self._value = oracle == "value"
         # Sums of some hundred rounded terms lose two digits; two more are a margin.
@@ -223,7 +218,7 @@ class ExtendedSolver:
         return -1, np.array(values)
 
     def potential(self, moment: Objects) -> float:
-        """Return log det(S_h + eps_r G) of one level, rounded; see `Solver.potential`."""
+        """Return log det(S_h + eps_r I) of one level, rounded; see `Solver.potential`."""
         pivots = [self._arithmetic.fraction(pivot) for pivot in pivots_of(moment + self._regularizer)]
         if any(pivot <= 0 for pivot in pivots):
             return float("nan")
@@ -231,7 +226,7 @@ class ExtendedSolver:
 
     def cover_bound(self, initial: int) -> int:
         """Return a bound on |Pi_h|; see `Solver.cover_bound`."""
-        return self._float64.cover_bound(initial)
+        return sure_cover_bound(*self._float64, initial=initial)
 
     def _exceeds(self, first: Objects, second: Objects) -> bool:
         """Return whether lambda_max(first^{-1} second) >= R."""

@@ -111,7 +111,7 @@ class CoverMoments:
         """Choose the form, if this is the first moment."""
         if len(self.sums):
             return
-        if moment.sparse and hasattr(self._solver, "row_oracle") and self._solver.row_oracle() is not None:
+        if moment.sparse and hasattr(self._solver, "row_oracle"):
             self._oracles = [self._solver.row_oracle() for _ in range(self._horizon)]
         else:
             self._matrices = self._arithmetic.zeros((self._horizon, self._dimension, self._dimension))

@@ -32,20 +32,20 @@ def exactly(values: Floats) -> Verdict:
     return Verdict.ALIKE if (values == values[0]).all() else Verdict.TOLD_APART
 
 
-def within_shrinkage(theta: Floats, moment: Floats, penalty: Floats | float) -> Verdict:
+def within_shrinkage(theta: Floats, moment: Floats, ridge: float) -> Verdict:
     """Return the verdict on the ridge estimates of a level.
 
     Actions are alike where their values differ by no more than the regression itself may have shifted them. If all had
-    the value phi^T x, each estimate would be x - (M + P)^-1 P x, with the second moment M of the states and the penalty
-    P; so two of them, fitted to different states, differ by less than twice the shift.
+    the value phi^T x, each estimate would be x - (M + p I)^-1 p x, with the second moment M of the states and p =
+    lambda_ridge; so two of them, fitted to different states, differ by less than twice the shift.
 
     Parameters
     ----------
     theta : numpy.ndarray, shape (K, d)
     moment : numpy.ndarray, shape (d, d)
         Second moment M of the states that theta was fitted to.
-    penalty : numpy.ndarray of shape (d, d), or float
-        lambda_ridge times the matrix of the penalty; a number stands for itself times the identity.
+    ridge : float
+        lambda_ridge.
 
     Examples
     --------
@@ -61,12 +61,11 @@ def within_shrinkage(theta: Floats, moment: Floats, penalty: Floats | float) -> 
     middle = theta.mean(axis=0)
     apart = theta - middle
     difference = float(((apart @ moment) * apart).sum(axis=1).max())
-    # The square of the shift is at most a quarter of x^T P x, which spares most levels the linear equations.
-    pull: Floats = penalty * middle if isinstance(penalty, float) else penalty @ middle
+    # The square of the shift is at most a quarter of p x^T x, which spares most levels the linear equations.
+    pull: Floats = ridge * middle
     if difference > middle @ pull:
         return Verdict.TOLD_APART
-    matrix = penalty * np.eye(len(middle)) if isinstance(penalty, float) else penalty
-    shift = np.linalg.lstsq(moment + matrix, pull, rcond=None)[0]
+    shift = np.linalg.lstsq(moment + ridge * np.eye(len(middle)), pull, rcond=None)[0]
     return Verdict.ALIKE if difference <= 4.0 * float(shift @ moment @ shift) else Verdict.TOLD_APART
 
 

@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmq_fast._support import threads
 from dmq_fast._support.words import level_names
@@ -158,16 +157,6 @@ class DMQ(Learner[DMQResult]):
         if any(isinstance(rule, Uniform) for policy in self.initial for rule in policy.rules) and ratio >= n_actions:
             yield f"uniform initial policy with R = {ratio:g} >= K = {n_actions}: a shift by one action goes unseen"
 
-    def penalty(self) -> NDArray[np.float64] | float | None:
-        """Return what the regression adds to second moments, a matrix (d, d) or a multiple of the identity.
-
-        None for classes that are not linear.
-        """
-        if not isinstance(self.function_class, LinearClass):
-            return None
-        penalty = self.function_class.penalty
-        return float(self.parameters.ridge) if penalty is None else self.parameters.ridge * penalty
-
     def learn(
         self,
         *,
@@ -311,7 +300,7 @@ class CoverSession(Session[DMQResult]):
 
     def verdicts(self) -> list[Verdict | None]:
         """Return whether the estimates of each level tell its actions apart; None where it was not learned."""
-        algorithm, penalty = self.algorithm, self.settings.penalty()
+        algorithm, settings = self.algorithm, self.settings
 
         def verdict(h: int) -> Verdict | None:
             rule = algorithm.greedy.rules[h]
@@ -320,15 +309,14 @@ class CoverSession(Session[DMQResult]):
             if isinstance(rule, ExactGreedy):
                 return exactly(np.array(rule.exact))
             assert isinstance(rule, Greedy)
-            if penalty is None:
+            if not isinstance(settings.function_class, LinearClass):
                 return exactly(rule.theta)
-            theta, moment, strength = rule.theta, algorithm.moments[h], penalty
+            theta, moment = rule.theta, algorithm.moments[h]
             columns = np.arange(moment.dimension)
             if moment.sparse:  # where theta and the states are 0 there is nothing to tell
                 columns = np.union1d(moment.support, np.flatnonzero(theta.any(axis=0)))
                 theta = theta[:, columns]
-                strength = penalty if isinstance(penalty, float) else penalty[np.ix_(columns, columns)]
-            return within_shrinkage(theta, moment.on(columns) / len(algorithm.cover[h]), strength)
+            return within_shrinkage(theta, moment.on(columns) / len(algorithm.cover[h]), settings.parameters.ridge)
 
         return [verdict(h) for h in range(algorithm.horizon)]
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from dmq_fast._support.checks import one_of
 from dmq_fast._support.described import Parameter, parameters_of
@@ -41,12 +38,10 @@ NOT_TEXT = ("executor", "journal", "progress", "rng", "env", "tuning")
 """Arguments that take objects of Python, or that a shell and a sweep give in another way."""
 
 CLASSES: dict[str, tuple[Callable[..., FunctionClass], tuple[str, ...]]] = {
-    "linear": (LinearClass, ("regularizer", "penalty")),
-    "finite": (FiniteClass, ("scale", "eps_s", "eps_t", "regularizer", "penalty")),
+    "linear": (LinearClass, ()),
+    "finite": (FiniteClass, ("scale", "eps_s", "eps_t")),
 }
-
-NUMBERS = ("scale", "eps_s", "eps_t")
-"""Arguments of function classes that are numbers; the others are arrays."""
+"""Function classes by name, with their arguments, which are numbers."""
 
 
 # ---- Arguments
@@ -82,7 +77,7 @@ def offered(function: Callable[..., Any], but: Collection[str]) -> tuple[Paramet
 
 SPELLED = {
     "initial": "As a text: uniform, fixed, or actions such as 0,1,1,0; several sequences with / between them.",
-    "function_class": "As a text: linear or finite, with arguments as in finite:eps_s=0.01,penalty=FILE.npy, or "
+    "function_class": "As a text: linear or finite, with arguments as in finite:eps_s=0.01,scale=2, or "
     "MODULE:FUNCTION, which returns a FunctionClass.",
 }
 """Arguments of `DMQ` that take objects, and how a text gives them."""
@@ -162,9 +157,8 @@ def named_class(text: str | None) -> FunctionClass | None:
     Parameters
     ----------
     text : str or None
-        "linear" or "finite", alone or with arguments of `LinearClass` and `FiniteClass`: numbers, or .npy files that
-        hold arrays, as in "finite:scale=2,penalty=penalty.npy". Otherwise "module:function", where the function takes
-        no arguments and returns a `FunctionClass`.
+        "linear", or "finite", alone or with arguments of `FiniteClass`, as in "finite:scale=2,eps_s=0.01". Otherwise
+        "module:function", where the function takes no arguments and returns a `FunctionClass`.
 
     Raises
     ------
@@ -193,7 +187,7 @@ def named_class(text: str | None) -> FunctionClass | None:
     if not colon:
         raise ValueError(
             f"function_class: expected {', '.join(CLASSES)} or module:function, got {text!r}; arguments are written as "
-            "in finite:scale=2,penalty=FILE.npy"
+            "in finite:scale=2"
         )
     function = imported("function_class", text)
     try:
@@ -205,21 +199,12 @@ def named_class(text: str | None) -> FunctionClass | None:
     return made
 
 
-def class_argument(text: str, known: tuple[str, ...]) -> tuple[str, Any]:
-    """Read KEY=VALUE, where VALUE is a number or names a .npy file."""
+def class_argument(text: str, known: tuple[str, ...]) -> tuple[str, float]:
+    """Read KEY=VALUE, where VALUE is a number."""
     key, equals, value = text.partition("=")
     if not equals or key not in known:
-        raise ValueError(f"expected KEY=VALUE with KEY among {', '.join(known)}, got {text!r}")
-    if key in NUMBERS:
-        try:
-            return key, float(value)
-        except ValueError:
-            raise ValueError(f"{key}: expected a number, got {value!r}") from None
-    if not value.endswith(".npy"):
-        raise ValueError(f"{key}: expected a file that ends in .npy, got {value!r}")
-    if not Path(value).is_file():
-        raise ValueError(f"{key}: there is no file {value}")
+        raise ValueError(f"expected KEY=VALUE with KEY among {', '.join(known) or 'none'}, got {text!r}")
     try:
-        return key, np.load(value, allow_pickle=False)
-    except Exception as error:  # NumPy raises many kinds of errors on damaged files
-        raise ValueError(f"{key}: {value} cannot be read: {one_line(error)}") from error
+        return key, float(value)
+    except ValueError:
+        raise ValueError(f"{key}: expected a number, got {value!r}") from None

@@ -39,9 +39,9 @@ Such a combination is called a cell, and has one run for each seed.
 
 The parameters of the algorithm "self-stopping" are the arguments of `dmq_fast.SelfStopping`. Those of "dmq" are
 `sampler` ("rollout", "flow" or "exact"), `arithmetic` of the exact sampler, the arguments of `dmq_fast.DMQ`, and its
-`Options`. `function_class` is a text: "linear" or "finite", with arguments of `LinearClass` and `FiniteClass` as in
-"finite:eps_s=0.01,penalty=FILE.npy", or "module:function" for a function that returns a `FunctionClass`. A cell records
-the names of functions and .npy files, not their contents: after a change of their contents, start a new directory.
+`Options`. `function_class` is a text: "linear", or "finite", with arguments of `FiniteClass` as in
+"finite:eps_s=0.01,scale=2", or "module:function" for a function that returns a `FunctionClass`. A cell records the
+names of functions, not their contents: after a change of their contents, start a new directory.
 
 The names are checked when the file is read, the values before the first run::
 
