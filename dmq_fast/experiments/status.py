@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +12,9 @@ from typing import Any, NamedTuple
 
 from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.csv_export import as_specified
+from dmq_fast.experiments.sweeps import store
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.experiments.sweeps.spec import BUDGETS, Cell, Spec, SpecError, check_shard, read, reread
-from dmq_fast.experiments.sweeps.store import FILE, State, load_state
 
 __all__ = ["STATES", "CellStatus", "Status", "status"]
 
@@ -106,49 +107,53 @@ def status(
     if shard is not None and spec is None:
         raise ValueError("shard: expected with a specification only")
     known = None if spec is None else read(spec)
-    if known is not None and not (directory / FILE).exists():
-        state = State([], {}, {}, [], set())
-    else:
-        state = load_state(directory)
+    statuses: dict[tuple[str, int], str] = {}
+    examples: dict[str, dict[str, Any]] = {}
+    failures: list[dict[str, Any]] = []
+    parts, names = ([], []) if known is None else ([(known, shard)], [known.name])
+    notes: list[str] = []
+    if known is None or (directory / store.FILE).exists():
+        with store.reading(directory / store.FILE) as connection:
+            connection.execute("BEGIN")  # all of it at one moment
+            statuses, failures = store.statuses(connection), store.failures(connection)
+            examples = {row["cell"]: row for row in store.rows(connection, "GROUP BY cell")}
+            if known is None:
+                names = [name for name, _, _ in store.specs(connection)]
+                parts, notes = parts_of(connection)
     cells: dict[str, Cell | None] = {}
     wanted: dict[tuple[str, int], None] = {}
-    notes: list[str] = []
-    if known is not None:
-        parts = [(known, shard)]
-    else:
-        parts, notes = parts_of(state)
     for part, piece in parts:
         for cell, seed in part.runs(piece):
             cells.setdefault(cell.id, cell)
             wanted[cell.id, seed] = None
     if known is None:
-        for key in state.statuses:
+        for key in statuses:
             cells.setdefault(key[0], None)
             wanted[key] = None
     counts: dict[str, Counter[str]] = {cell: Counter() for cell in cells}
     for key in wanted:
-        ended = state.statuses.get(key)
+        ended = statuses.get(key)
         counts[key[0]]["waiting" if ended is None else "failed" if ended in FAILURES else "done"] += 1
     return Status(
         directory,
-        tuple(dict.fromkeys([known.name] if known is not None else [name for name, _, _ in state.specs])),
-        tuple(cell_status(id, cell, state, counts[id]) for id, cell in cells.items()),
-        tuple(row for row in state.failures if (row["cell"], row["seed"]) in wanted),
+        tuple(dict.fromkeys(names)),
+        tuple(cell_status(id, cell, examples.get(id), counts[id]) for id, cell in cells.items()),
+        tuple(row for row in failures if (row["cell"], row["seed"]) in wanted),
         tuple(notes),
     )
 
 
-def parts_of(state: State) -> tuple[list[tuple[Spec, tuple[int, int] | None]], list[str]]:
+def parts_of(connection: sqlite3.Connection) -> tuple[list[tuple[Spec, tuple[int, int] | None]], list[str]]:
     """Return the specifications and shards that a store has seen, and notes on those that cannot be read."""
     parts: list[tuple[Spec, tuple[int, int] | None]] = []
     notes = []
-    for name, text, runs in state.specs:
+    for name, text, runs in store.specs(connection):
         try:
             spec = reread(text, name)
         except SpecError as error:  # perhaps a module of the user is not here
             notes.append(f"of the {number_of(runs, 'run')} of {name} only those that are stored are counted: {error}")
             continue
-        shards = {shard for seen, shard in state.shards if seen == text}
+        shards = {shard for seen, shard in store.shards(connection) if seen == text}
         if not shards or "" in shards:  # none of a store that was merged
             parts.append((spec, None))
         else:
@@ -156,10 +161,11 @@ def parts_of(state: State) -> tuple[list[tuple[Spec, tuple[int, int] | None]], l
     return parts, notes
 
 
-def cell_status(id: str, cell: Cell | None, state: State, counts: Counter[str]) -> CellStatus:
+def cell_status(id: str, cell: Cell | None, example: dict[str, Any] | None, counts: Counter[str]) -> CellStatus:
     """Return the status of a cell that is known from a specification or from a row."""
     if cell is None:
-        row = as_specified(state.examples[id])
+        assert example is not None
+        row = as_specified(example)
         environment, algorithm = row["environment_parameters"], row["algorithm_parameters"]
         names = row["environment"], row["algorithm"]
     else:

@@ -16,14 +16,27 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dmq_fast._support.files import make_directory, sync_directory, temporary_beside
 from dmq_fast._support.json_text import Form, check_form, from_json
 from dmq_fast.experiments.sweeps.runs import FAILURES, row_json
 from dmq_fast.experiments.sweeps.spec import Cell, Spec
 
-__all__ = ["COLUMNS", "FILE", "Store", "StoreError", "WriteError", "load_specs", "load_state", "reading", "rows"]
+__all__ = [
+    "COLUMNS",
+    "FILE",
+    "Store",
+    "StoreError",
+    "WriteError",
+    "failures",
+    "load_specs",
+    "reading",
+    "rows",
+    "shards",
+    "specs",
+    "statuses",
+]
 
 FILE = "runs.sqlite"
 """Name of the file in the directory of a sweep."""
@@ -180,8 +193,7 @@ class Store:
 
     def statuses(self) -> dict[tuple[str, int], str]:
         """Return the status of every stored run by cell and seed."""
-        found = self.connection.execute("SELECT cell, seed, status FROM runs")
-        return {(cell, seed): status for cell, seed, status in found}
+        return statuses(self.connection)
 
     def versions(self) -> list[str]:
         """Return the versions of this package that wrote the runs."""
@@ -233,48 +245,15 @@ def load_specs(directory: str | os.PathLike[str]) -> list[tuple[str, str, int]]:
         return specs(connection)
 
 
-class State(NamedTuple):
-    """The content of a store besides the results of its runs.
-
-    Attributes
-    ----------
-    specs : list of (str, str, int)
-        Name, text and number of runs of each specification.
-    statuses : dict
-        Status of each stored run by cell and seed.
-    examples : dict
-        One row of each cell.
-    failures : list of dict
-        The rows of the runs that failed.
-    shards : set of (str, str)
-        Text of a specification and shard "i/n", or "" for the whole, that sweeps have worked on.
-    """
-
-    specs: list[tuple[str, str, int]]
-    statuses: dict[tuple[str, int], str]
-    examples: dict[str, dict[str, Any]]
-    failures: list[dict[str, Any]]
-    shards: set[tuple[str, str]]
-
-
-def load_state(directory: str | os.PathLike[str]) -> State:
-    """Return what a directory holds besides results; errors as in `experiments.load`."""
-    path = Path(directory) / FILE
-    failing = f"status IN ({', '.join('?' * len(FAILURES))})"
-    with reading(path) as connection:
-        connection.execute("BEGIN")  # all of it at one moment
-        seen = specs(connection)
-        found = entries(connection, "SELECT cell, seed, status FROM runs ORDER BY cell, seed", str, int, str)
-        statuses = {(cell, seed): status for cell, seed, status in found}
-        examples = {row["cell"]: row for row in rows(connection, "GROUP BY cell")}
-        failures = rows(connection, f"WHERE {failing} ORDER BY cell, seed", *FAILURES)
-        shards: set[tuple[str, str]] = set()
-        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'shards'").fetchone()[0]:
-            shards = set(entries(connection, "SELECT text, shard FROM shards", str, str))
-        for _, shard in shards:
-            if shard and not is_shard(shard):
-                raise ValueError(f"shard: expected a text such as '0/3', got {shard!r}")
-    return State(seen, statuses, examples, failures, shards)
+def shards(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Return the texts of specifications with the shards "i/n", or "" for the whole, that sweeps have worked on."""
+    if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'shards'").fetchone()[0]:
+        return set()  # a store of before
+    found = set(entries(connection, "SELECT text, shard FROM shards", str, str))
+    for _, shard in found:
+        if shard and not is_shard(shard):
+            raise ValueError(f"shard: expected a text such as '0/3', got {shard!r}")
+    return found
 
 
 def is_shard(text: str) -> bool:
@@ -287,6 +266,17 @@ def rows(connection: sqlite3.Connection, query: str, *given: Any) -> list[dict[s
     """Return the rows of runs that the end of a query selects, as `load` describes them; ValueError as `loaded`."""
     found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs {query}", given)
     return [loaded(row) for row in found]
+
+
+def statuses(connection: sqlite3.Connection) -> dict[tuple[str, int], str]:
+    """Return the status of every stored run by cell and seed, in this order."""
+    found = entries(connection, "SELECT cell, seed, status FROM runs ORDER BY cell, seed", str, int, str)
+    return {(cell, seed): status for cell, seed, status in found}
+
+
+def failures(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Return the rows of the runs that failed."""
+    return rows(connection, f"WHERE status IN ({', '.join('?' * len(FAILURES))}) ORDER BY cell, seed", *FAILURES)
 
 
 def specs(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
