@@ -1,4 +1,4 @@
-"""Fuzz targets for what reads files and tables: results, journals, stores, specifications, MDPs, policies, JSON.
+"""Fuzz targets for what reads files and tables: results, journals, stores, specifications, MDPs, classes, JSON.
 
 Each input is a valid one with one or two things broken. The reader must succeed, and what it returns must be usable, or
 raise an error that it documents; `tests/fuzz.py` runs the targets.
@@ -33,7 +33,7 @@ from mutations import DTYPES, JUNK, broken, broken_array, broken_bytes, near, pi
 from sweeping import SPEC
 
 import dmq_fast as dmq
-from dmq_fast import experiments, kernels
+from dmq_fast import experiments
 from dmq_fast._support.files import FileError
 from dmq_fast._support.json_text import from_json, plain, to_json
 from dmq_fast.cli.status import status_dict, status_table
@@ -567,7 +567,7 @@ def gymnasium_table(rng: Generator) -> None:
         assert 0.0 <= env.optimal_value <= 1.0 + 1e-6
 
 
-# ---- Policies, function classes and JSON
+# ---- Function classes and JSON
 
 
 def json_text(rng: Generator) -> None:
@@ -584,45 +584,6 @@ def json_text(rng: Generator) -> None:
         assert to_json(from_json(to_json(value))) == to_json(value)
 
 
-METHODS: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("deviate", (0, 1, np.zeros((2, 2, 2)))),
-    ("replace", (0, kernels.Fixed(1))),
-    ("probabilities", (0, np.ones((3, 2)), 2)),
-    ("act", (0, np.ones((3, 2)))),
-)
-"""Methods of a policy of two levels with right arguments."""
-
-
-def policy(rng: Generator) -> None:
-    """A policy of right and wrong rules, and its methods with right and wrong arguments."""
-    rules: list[Any] = [kernels.Fixed(1), kernels.Uniform(), kernels.Greedy(np.eye(2)), results_rule()]
-    chosen = [pick(rng, rules) if rng.random() < 0.95 else pick(rng, JUNK) for _ in range(int(rng.integers(1, 4)))]
-    name, arguments = pick(rng, METHODS)
-    given = arguments if rng.random() < 0.3 else broken(rng, arguments)
-    with only(TypeError, ValueError, OverflowError):
-        made = dmq.Policy(chosen if rng.random() < 0.95 else pick(rng, JUNK))
-        kind = rng.integers(6)
-        if kind == 0:
-            made = dmq.Policy.fixed(pick(rng, ([0, 1], [near(rng, 1)], (), pick(rng, JUNK))))
-        elif kind == 1:
-            made = dmq.Policy.greedy(broken(rng, np.zeros((2, 2, 2))))
-        elif isinstance(given, tuple) and not any(type(one) is int and 99 < one < 2**62 for one in given):
-            more = {"n_actions": near(rng, 2), "rng": rng if rng.random() < 0.8 else pick(rng, JUNK)}
-            answer = getattr(made, name)(*given, **(more if name == "act" else {}))
-            made = answer if isinstance(answer, dmq.Policy) else made
-    with only():
-        assert len(made.digest()) == 16 and made.digest(0) != made.digest()
-        assert made == dmq.Policy(made.rules) and hash(made) == hash(dmq.Policy(made.rules))
-        repr(made)
-
-
-@functools.cache
-def results_rule() -> Any:
-    """A rule with exact weights."""
-    results()
-    return dmq.load(folder() / "template-3.npz").policy.rules[-1]
-
-
 TARGETS = {
     "results": Target(read_result, 5.0),
     "damaged-journals": Target(cut_journal, 2.0),
@@ -631,6 +592,5 @@ TARGETS = {
     "specifications": Target(specification, 4.0),
     "finite-mdps": Target(finite_mdp, 5.0),
     "gymnasium-tables": Target(gymnasium_table, 3.0),
-    "policies": Target(policy, 4.0),
     "json": Target(json_text, 3.0),
 }

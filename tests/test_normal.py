@@ -85,19 +85,6 @@ def test_normals_are_symmetric_ordered_and_bounded():
     assert 5.65 < -z[0] < 5.67 and (np.diff(z[:2_000]) > 0).all()
 
 
-def test_law_is_normal_and_the_two_of_a_uniform_are_independent():
-    u = np.random.default_rng(3).random(1_000_000)
-    high, low = normals(u).reshape(2, -1)
-    for z in (high, low):
-        assert scipy.stats.kstest(z, "norm").pvalue > 1e-4
-        # Variances of x^k: 1, 2, 15 - 0, 105 - 9.
-        for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
-            assert abs((z**power).mean() - mean) <= 4 * np.sqrt(variance / len(z))
-    cells = [np.searchsorted([-1.5, -0.5, 0.5, 1.5], z) for z in (high, low)]
-    table = np.histogram2d(*cells, bins=np.arange(6) - 0.5)[0]
-    assert scipy.stats.chi2_contingency(table).pvalue > 1e-4
-
-
 @pytest.mark.parametrize("wrong", [[1.0], [-0.1], [np.nan], [[0.5]], 0.5])
 def test_other_uniforms_are_refused(wrong):
     with pytest.raises(ValueError, match="uniforms"):
