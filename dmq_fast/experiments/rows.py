@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast._support.frames import data_frame
 from dmq_fast._support.words import number_of, table_lines
 from dmq_fast.experiments.report.against import against
 from dmq_fast.experiments.report.cells import CellRuns, cells_of
@@ -52,7 +51,9 @@ class Rows(list[dict[str, Any]]):
         ImportError
             If pandas is not installed.
         """
-        return data_frame(self.columns(curves=curves))
+        import pandas
+
+        return pandas.DataFrame(self.columns(curves=curves))
 
     def plot(self, x: str | None = None, y: str = "value", **options: Any) -> Figure:
         """Plot a quantity of the runs against a parameter; see `dmq_fast.experiments.report.against.against`.

@@ -20,7 +20,6 @@ from dmq_fast.plotting.style import (
     BLUE,
     FAINT,
     GREEN,
-    INK,
     MUTED,
     OLIVE,
     ORANGE,
@@ -325,9 +324,6 @@ PURPOSES = {
 }
 """Names and colours of the purposes of Algorithms 1 to 3, and of the run that stops by itself."""
 
-OTHERS = (OLIVE, INK)
-"""Colours of further purposes; from the third on, hatches differ."""
-
 
 def trajectories_by_purpose(
     runs: Mapping[str, Mapping[str, int]], *, width: float = WIDTH, height: float | None = None
@@ -350,8 +346,8 @@ def trajectories_by_purpose(
     total = max(max(sum(one.values()) for one in counts.values()), 1)
     drawn = {name for one in counts.values() for name, n in one.items() if n}
     purposes = {name: (*PURPOSES[name], "") for name in PURPOSES if name in drawn}
-    for i, name in enumerate(sorted(drawn - PURPOSES.keys())):
-        purposes[name] = (plain(name), OTHERS[i % len(OTHERS)], "/" * (i // len(OTHERS)))
+    for i, name in enumerate(sorted(drawn - PURPOSES.keys())):  # those that differ in hatches alone
+        purposes[name] = (plain(name), OLIVE, "/" * i)
     names = [wrapped(name, width) for name in counts]
     # Room for each bar, or for its name, in inches; the ordinate is in inches, too.
     room = np.maximum(0.27, [0.1 + tall(name) for name in names])

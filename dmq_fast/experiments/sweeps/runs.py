@@ -22,7 +22,6 @@ from dmq_fast._version import __version__
 from dmq_fast.environments import registry
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.experiments.sweeps.algorithms import Environment, Factory, Outcome
-from dmq_fast.experiments.sweeps.errors import spelled
 from dmq_fast.experiments.sweeps.spec import Cell, make_environment, seeds_of
 from dmq_fast.kernels import Stream
 from dmq_fast.learners.named import named_class
@@ -40,6 +39,7 @@ __all__ = [
     "do_runs",
     "overdue_row",
     "row_json",
+    "spelled",
 ]
 
 T = TypeVar("T")
@@ -223,6 +223,14 @@ def identity(run: SweepRun) -> dict[str, Any]:
         "host": socket.gethostname(),
         "ended": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
     }
+
+
+def spelled(error: BaseException) -> str:
+    """Return the last line of an exception's traceback, with type and message, then its notes, one on each line."""
+    shown = traceback.TracebackException.from_exception(error)
+    notes, shown.__notes__ = shown.__notes__, None  # otherwise the notes would be the last lines
+    words = [list(shown.format_exception_only())[-1].strip(), *(notes if isinstance(notes, list) else ())]
+    return writable("\n".join(map(str, words)))
 
 
 def failure_entries(status: str, error: BaseException, trace: str | None = None) -> dict[str, Any]:

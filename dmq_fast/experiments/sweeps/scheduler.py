@@ -20,8 +20,7 @@ from dmq_fast._support.progress import check_progress, showing
 from dmq_fast._support.words import number_of
 from dmq_fast._support.workers import WorkerDied, Workers, WorkerStartError
 from dmq_fast._version import __version__
-from dmq_fast.experiments.sweeps.errors import spelled
-from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, overdue_row
+from dmq_fast.experiments.sweeps.runs import FAILURES, SweepRun, crashed_row, do_runs, overdue_row, spelled
 from dmq_fast.experiments.sweeps.spec import Cell, Spec, check_shard, read
 from dmq_fast.experiments.sweeps.store import Store
 from dmq_fast.samplers.parallel import check_executor, made, workers_of
