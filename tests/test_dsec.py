@@ -369,20 +369,17 @@ def test_rows_of_zeros(d):
     lo, hi = threshold(*inner)
     # In both: as if these coordinates were not there.
     for eps2 in (lo / 2, lo, hi, 2 * hi):
-        expected = dsec_decision(*inner, 1.0, eps2, return_marginal=True)
-        assert dsec_decision(none1, none2, 1.0, eps2, return_marginal=True) == expected
-        answer = dsec(none1, none2, 1.0, eps2)
-        assert (answer.decision, answer.marginal) == expected
-        assert answer.value == pytest.approx(lo, rel=1e-10)
-        x = answer.witness
-        assert x @ m1 @ x == pytest.approx(1.0, rel=1e-10) and (x[lost] == 0).all()
+        assert decide(none1, none2, 1.0, eps2) == decide(*inner, 1.0, eps2)
+    answer = dsec(none1, none2, 1.0, lo)
+    assert answer.value == pytest.approx(lo, rel=1e-10)
+    x = answer.witness
+    assert x @ m1 @ x == pytest.approx(1.0, rel=1e-10) and (x[lost] == 0).all()
     # In m1 alone: whatever m2 has there is bounded by nothing.
-    for eps2 in (lo, 1e300):
-        assert dsec_decision(none1, m2, 1.0, eps2, return_marginal=True) == (True, False)
-        answer = dsec(none1, m2, 1.0, eps2)
-        assert answer[:2] == (True, np.inf) and answer.marginal is False
-        assert answer.witness @ none1 @ answer.witness == 0
-        assert answer.witness @ m2 @ answer.witness == pytest.approx(1.0, rel=1e-14)
+    answer = dsec(none1, m2, 1.0, 1e300)
+    assert answer[:2] == (True, np.inf) and answer.marginal is False
+    assert decide(none1, m2, 1.0, 1e300) == (True, False)
+    assert answer.witness @ none1 @ answer.witness == 0
+    assert answer.witness @ m2 @ answer.witness == pytest.approx(1.0, rel=1e-14)
     # In m2 alone: nothing special.
     check(m1, none2, 1.0, hi)
 
@@ -464,24 +461,22 @@ class TestSingular:
 
     @pytest.mark.parametrize("d", [1, 2, 12, 17])
     def test_what_is_not_semidefinite_is_named(self, d):
-        m1 = np.eye(d)
+        m1, corner = np.eye(d), np.zeros((d, d))
         m1[-1, -1] = -1.0
-        for call in (lambda *m: dsec(*m, 1, 1), lambda *m: dsec_value(*m, 1)):
-            with pytest.raises(np.linalg.LinAlgError, match=r"^m1: expected a positive semidefinite matrix"):
-                call(m1, np.eye(d))
-        assert dsec_decision(m1, np.zeros((d, d)), 1, 1) is True
-        assert dsec_decision(m1, np.eye(d), 1, 1) is True
+        corner[0, -1] = corner[-1, 0] = 1.0
+        text = r"^m1: expected a positive semidefinite matrix"
+        table = [(np.linalg.LinAlgError, text, dsec, m1, np.eye(d), 1, 1)]
+        table += [(np.linalg.LinAlgError, text, dsec_value, m1, np.eye(d), 1)]
         if d > 1:
-            indefinite = np.eye(d)
-            indefinite[0, -1] = indefinite[-1, 0] = 2.0
-            with pytest.raises(np.linalg.LinAlgError, match=r"^m1: expected a positive semidefinite matrix"):
-                dsec(indefinite, np.eye(d), 1, 1)
-            assert dsec_decision(indefinite, np.zeros((d, d)), 1, 1) is True
-            hollow = np.zeros((d, d))
-            hollow[0, -1] = hollow[-1, 0] = 1e300
-            for oracle in (dsec, dsec_decision):
-                with pytest.raises((ValueError, np.linalg.LinAlgError), match="semidefinite"):
-                    oracle(hollow, np.zeros((d, d)), 1, 1)
+            table += [(np.linalg.LinAlgError, text, dsec, np.eye(d) + 2 * corner, np.eye(d), 1, 1)]
+            hollow = 1e300 * corner, np.zeros((d, d)), 1, 1
+            table += [
+                ((ValueError, np.linalg.LinAlgError), "semidefinite", call, *hollow) for call in (dsec, dsec_decision)
+            ]
+            assert dsec_decision(np.eye(d) + 2 * corner, np.zeros((d, d)), 1, 1) is True
+        refuses(table)
+        for m2 in (np.zeros((d, d)), np.eye(d)):
+            assert dsec_decision(m1, m2, 1, 1) is True
 
     def test_a_definite_matrix_that_float64_cannot_factor(self):
         """det = 2^-56: a scan decides the entries given; the functions let the null space decide, and say so."""
