@@ -8,7 +8,6 @@ import dmq_fast as dmq
 from dmq_fast.engine.fingerprint import fingerprint
 from dmq_fast.environments import chain
 from dmq_fast.samplers import (
-    BatchSampler,
     ExactSampler,
     FlowSampler,
     ParallelSampler,
@@ -98,26 +97,6 @@ def test_a_method_that_draws_is_required():
         type("Nothing", (Sampler,), {})()
 
 
-def test_a_misspelt_member_is_refused_where_the_class_is_defined():
-    for wrong, right in (
-        ("action", "actions"),
-        ("hold_gil", "holds_gil"),
-        ("chunksize", "chunk_size"),
-        ("finger_print", "fingerprint"),
-        ("n_action", "n_actions"),
-        ("piece", "pieces"),
-    ):
-        with pytest.raises(TypeError, match=f"^Own: expected the member '{right}', got '{wrong}'$"):
-            type("Own", (Thin,), {wrong: None})
-        # With a member of the right name beside it, or an underscore, it is the subclass's own.
-        type("Own", (Thin,), {wrong: None, right: getattr(Sampler, right, None)})
-        type("Own", (Thin,), {f"_{wrong}": None})
-
-
-def test_other_members_are_free():
-    type("Own", (Thin,), {"seen": {}, "draws": 0, "sample": None, "reset": None, "version": 1})
-
-
 def test_sizes_are_checked_where_a_run_begins():
     for name, value in (("horizon", 0), ("n_actions", -1), ("dimension", 0)):
         sampler = Thin(inner())
@@ -156,26 +135,3 @@ def test_parallel_samplers_stand_for_what_they_spread():
         assert fingerprint(parallel) == fingerprint(sampler)
         greedy = dmq.Policy.greedy(np.ones((4, 2, 5))).rules[1]
         np.testing.assert_array_equal(parallel.actions(1, greedy), sampler.actions(1, greedy))
-
-
-class Still:
-    """An environment in which nothing happens."""
-
-    horizon, n_actions, dimension = 3, 2, 1
-
-    def reset(self, n, rng):
-        return np.ones((n, 1))
-
-    def features(self, level, states):
-        return states
-
-    def step(self, level, states, actions, rng):
-        return states, np.zeros(len(states))
-
-
-def test_misspelt_optional_members_of_environments_are_refused():
-    for wrong, right in (("chunksize", "chunk_size"), ("releases", "release"), ("finger_print", "fingerprint")):
-        env = type("Misspelt", (Still,), {wrong: 7})()
-        with pytest.raises(TypeError, match=f"^env: expected the member '{right}', got '{wrong}' in Misspelt$"):
-            BatchSampler(env)
-        assert BatchSampler(type("Own", (Still,), {f"_{wrong}": 7, "render": None, "seed": 3})()).chunk_size == 4096

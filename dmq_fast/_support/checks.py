@@ -5,14 +5,13 @@ Each check returns the argument as a built-in type, or raises an error with its 
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Sized
+from collections.abc import Collection, Sized
 from operator import index
 from typing import Protocol, cast
 
 import numpy as np
 
-__all__ = ["Seed", "check_horizon", "count", "flag", "integer", "misspelt", "number", "one_of", "seeded"]
+__all__ = ["Seed", "check_horizon", "count", "flag", "integer", "number", "one_of", "seeded"]
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """Type of the argument ``rng`` of the generators of environments."""
@@ -72,32 +71,6 @@ def one_of(name: str, value: str, known: Collection[str]) -> str:
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     return value
-
-
-def misspelt(names: Iterable[str], known: Iterable[str]) -> str:
-    """Return a message about a public name that is nearly one of the known ones, or "" if there is none.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Members of a class. A known name that is among them is not suggested for another one.
-    known : iterable of str
-        Members that the class may have.
-
-    Examples
-    --------
-    >>> misspelt(["action", "draw", "_chunk"], ["actions", "chunks"])
-    "expected the member 'actions', got 'action'"
-    >>> misspelt(["action", "actions"], ["actions", "chunks"])
-    ''
-    """
-    given = set(names)
-    missing = sorted(name for name in set(known) - given if not name.startswith("_"))
-    for name in sorted(given.difference(known)):
-        near = [] if name.startswith("_") else difflib.get_close_matches(name, missing, n=1, cutoff=0.85)
-        if near:
-            return f"expected the member {near[0]!r}, got {name!r}"
-    return ""
 
 
 def seeded(rng: Seed) -> tuple[np.random.Generator, int | str]:

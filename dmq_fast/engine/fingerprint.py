@@ -10,7 +10,7 @@ import numpy as np
 from dmq_fast._support.json_text import plain, to_json
 from dmq_fast.kernels import Fixed, Greedy
 from dmq_fast.policy import Policy
-from dmq_fast.samplers.base import Fingerprinted, Sampler
+from dmq_fast.samplers.base import Sampler
 
 __all__ = ["fingerprint", "policy_fingerprint"]
 
@@ -30,7 +30,7 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
     }
     if (own := sampler.fingerprint()) is not None:
         described["fingerprint"] = own
-    if isinstance(sampler.env, Fingerprinted):
+    if callable(getattr(sampler.env, "fingerprint", None)):
         described |= sampler.env.fingerprint()
     elif sampler.env is not None:
         described["class"] = type(sampler.env).__qualname__

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from math import sqrt
-from typing import Any, NamedTuple, Protocol, Self, overload, runtime_checkable
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import count, integer, misspelt
+from dmq_fast._support.checks import count, integer
 from dmq_fast.arithmetic import FLOAT64, Arithmetic
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
@@ -23,7 +23,6 @@ __all__ = [
     "Drawing",
     "EqualChunks",
     "Estimate",
-    "Fingerprinted",
     "Sampler",
     "check_shown",
     "check_tables",
@@ -72,13 +71,6 @@ class Sampler:
     shows_trajectories : bool
         Whether it can show single trajectories, as `trajectories` does; a self-stopping run needs them.
 
-    Raises
-    ------
-    TypeError
-        When a subclass is defined that has a public member whose name is nearly that of one of these, such as
-        ``action`` for `actions`, but not that one: misspelt, it would never be called. A leading underscore marks
-        a member as the subclass's own.
-
     Examples
     --------
     >>> import dmq_fast as dmq
@@ -123,12 +115,6 @@ class Sampler:
         if cls.collect_chunk is Sampler.collect_chunk and cls.trajectories_chunk is Sampler.trajectories_chunk:
             raise TypeError(f"{cls.__name__}: expected a sampler with collect_chunk or trajectories_chunk, got neither")
         return super().__new__(cls)
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        own = [name for base in cls.__mro__ if base not in Sampler.__mro__ for name in vars(base)]
-        if wrong := misspelt(own, [*Sampler.__annotations__, *vars(Sampler)]):
-            raise TypeError(f"{cls.__name__}: {wrong}")
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
@@ -288,14 +274,6 @@ class Sampler:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'' if self.env is None else repr(self.env)})"
-
-
-@runtime_checkable
-class Fingerprinted(Protocol):
-    """An environment that describes what it was made with."""
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return a JSON-able description; a journal compares it before a run is resumed."""
 
 
 class EqualChunks(Sequence[int]):

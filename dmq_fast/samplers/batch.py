@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import count, integer, misspelt
+from dmq_fast._support.checks import count, integer
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
 from dmq_fast.moments import Moments, Returns, fits_rows, sums_of
 from dmq_fast.policy import Policy, check_policy
@@ -35,7 +35,6 @@ SLACK = 1e-9
 APART = 2**64
 
 REQUIRED = ("horizon", "n_actions", "dimension", "reset", "features", "step")
-OPTIONAL = ("chunk_size", "release", "fingerprint")
 
 Visit = Callable[[int, NDArray[np.float64], NDArray[np.float64]], None]
 """Called with a level, the features of its states, and the rewards earned before it."""
@@ -137,8 +136,7 @@ class BatchSampler(Sampler):
     Raises
     ------
     TypeError, ValueError
-        If `env` lacks a member or has one that is nearly named like an optional one, or if its sizes are no positive
-        integers.
+        If `env` lacks a member, or its sizes are no positive integers.
 
     Notes
     -----
@@ -179,8 +177,6 @@ class BatchSampler(Sampler):
         missing = missing_members(env)
         if missing:
             raise TypeError(f"env: expected a BatchEnvironment, got {type(env).__name__} without {', '.join(missing)}")
-        if wrong := misspelt(dir(env), (*REQUIRED, *OPTIONAL)):
-            raise TypeError(f"env: {wrong} in {type(env).__name__}")
         self.env = env
         self.horizon = integer("env.horizon", env.horizon, 1)
         self.n_actions = integer("env.n_actions", env.n_actions, 1)
