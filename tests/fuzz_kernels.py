@@ -615,9 +615,9 @@ DOCUMENTED = ("is not finite", "expected a call of `plan`", "returned the code")
 
 
 def snapshot(made: Any) -> Any:
-    """What an object shows of itself, to the bit, counts of what it was asked apart."""
+    """What an object shows of itself, to the bit, its address and counts of what it was asked apart."""
     out: dict[str, Any] = {}
-    hidden = {"n_marginal", "n_exact"} if not isinstance(made, PLAYED) else set(dir(made))
+    hidden = {"n_marginal", "n_exact", "address"} if not isinstance(made, PLAYED) else set(dir(made))
     for name in set(dir(made)) - hidden:
         if not name.startswith("_") and not callable(getattr(type(made), name)):
             try:
