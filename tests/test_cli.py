@@ -519,7 +519,7 @@ LATE = {
     "run printed": ("run", "show", "learn lock --horizon 4 --epsilon .2 --json", None),
     "sweep": ("sweep", "rows_of", "sweep spec.toml --out swept --export rows.csv --workers 0 --json", "rows.csv"),
     "bench": ("bench", "write_text", "bench oracle --d 2 --n 1 --json bench.json", "bench.json"),
-    "report": ("report", "write_text", "report run", "run/report.html"),
+    "report": ("report", "write_bytes", "report run", "run/report.html"),
 }
 
 

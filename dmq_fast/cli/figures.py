@@ -7,13 +7,10 @@ import io
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmq_fast._support.files import make_directory
 from dmq_fast._support.names import suggestion
-from dmq_fast.cli.files import Output, write_bytes
 from dmq_fast.cli.options import reader
 
 if TYPE_CHECKING:
@@ -67,8 +64,8 @@ def add_figure_options(parser: ArgumentParser) -> None:
             help=f"whether {axis} has a logarithmic axis; default: where it spans more than a decade")  # fmt: skip
 
 
-def figures(options: Namespace, pictures: Callable[..., Iterable[Picture]]) -> Iterator[Output]:
-    """Yield the files of the figures that are asked for, which `pictures` has drawn.
+def figures(options: Namespace, pictures: Callable[..., Iterable[Picture]]) -> Iterator[tuple[Path, bytes]]:
+    """Yield the files of the figures that are asked for, which `pictures` draws, with their contents.
 
     Raises
     ------
@@ -89,8 +86,7 @@ def figures(options: Namespace, pictures: Callable[..., Iterable[Picture]]) -> I
             name = f"{base}-{len(names)}"
         names.add(name)
         for form in dict.fromkeys(formats):
-            data = rendered(picture.figure, form)
-            yield Output(options.figures / f"{name}.{form}", partial(put, data=data))
+            yield options.figures / f"{name}.{form}", rendered(picture.figure, form)
     if not names:
         raise ValueError("figures: there is nothing to draw")
 
@@ -115,12 +111,6 @@ def width_of(text: str) -> float:
     if not 2.5 <= width <= 20.0:
         raise ValueError(f"width: expected {', '.join(WIDTHS)} or a number of inches in [2.5, 20], got {text!r}")
     return width
-
-
-def put(path: Path, data: bytes) -> None:
-    """Write a file, in a directory that is made for it."""
-    make_directory(path.parent)
-    write_bytes(path, data)
 
 
 def rendered(figure: Figure, form: str) -> bytes:

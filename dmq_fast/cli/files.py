@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dmq_fast._support.files import make_directory, replacing, sync_directory, writable
 from dmq_fast._support.json_text import check_form, from_json, plain, to_json
@@ -18,7 +18,6 @@ __all__ = [
     "COMMAND",
     "JOURNAL",
     "OUTPUTS",
-    "Output",
     "check_writable",
     "claim_directory",
     "claim_file",
@@ -35,13 +34,6 @@ OUTPUTS = ("result.npz", "run.json")
 COMMAND, JOURNAL = "command.json", "journal"
 FILES = (*OUTPUTS, JOURNAL, COMMAND)
 """All that the directory of a run holds."""
-
-
-class Output(NamedTuple):
-    """A file that a command makes, and the function that writes it to a path."""
-
-    path: Path
-    write: Callable[[Path], None]
 
 
 def claim_file(option: str, path: Path) -> None:

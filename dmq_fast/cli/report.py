@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmq_fast._support.files import make_directory, writable
 from dmq_fast.cli.exit_codes import FINISHED, SHORT_EXIT_CODES
 from dmq_fast.cli.figures import FIGURE_OPTIONS, add_figure_options, check_figure_options, figures
-from dmq_fast.cli.files import OUTPUTS, Output, claim_file, read_command, read_summary, write_text
+from dmq_fast.cli.files import OUTPUTS, claim_file, read_command, read_summary, write_bytes
 from dmq_fast.cli.options import command_parser, reader
 from dmq_fast.cli.run import read_options, with_flags
 from dmq_fast.cli.terminal import not_saved, say, show, signals, told, usage_error
@@ -65,15 +65,16 @@ def report(arguments: Sequence[str]) -> int:
         for note in notes:
             say(f"note: {note}")
         try:
-            for file in files:
-                file.write(file.path)
+            for path, data in files.items():
+                make_directory(path.parent)
+                write_bytes(path, data)
         except OSError as error:
             return not_saved("report", error)
-        return signals.code(show("report", "\n".join(str(file.path) for file in files), FINISHED))
+        return signals.code(show("report", "\n".join(map(str, files)), FINISHED))
 
 
-def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
-    """Return the files to write, and notes on what could not be computed.
+def outputs(options: Namespace) -> tuple[dict[Path, bytes], list[str]]:
+    """Return the contents of the files to write, and notes on what could not be computed.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
     """
     directory = options.directory
     check_figure_options(options)
-    files: list[Output] = list(table_files(options))
+    files = dict(table_files(options))
     page = options.out is not None or (options.figures is None and not files)
     if options.epsilon is not None and not page:
         raise ValueError("epsilon: expected with a page only; --out names one")
@@ -101,25 +102,22 @@ def outputs(options: Namespace) -> tuple[list[Output], list[str]]:
 
     subject = sweep_of(directory) if (directory / FILE).exists() else run_of(directory)
     if options.figures is not None:
-        files += figures(options, subject.pictures)
+        files |= figures(options, subject.pictures)
     if page:
-        source = subject.page(options.epsilon)
-        files.append(Output(path, lambda path: write_text(path, source)))
+        files[path] = writable(subject.page(options.epsilon)).encode()
     return files, subject.notes
 
 
-def table_files(options: Namespace) -> Iterator[Output]:
-    """Yield the tables that are asked for."""
-    from dmq_fast import experiments
-    from dmq_fast.experiments.report.csv_export import check_format
+def table_files(options: Namespace) -> Iterator[tuple[Path, bytes]]:
+    """Yield the files of the tables that are asked for, with their contents."""
+    from dmq_fast.experiments.report.csv_export import as_csv, check_format
 
     for name, curves in (("export", False), ("export_curves", True)):
         path = getattr(options, name)
         if path is not None:
             claim_file(f"--{name.replace('_', '-')}", path)
             check_format(path, name)
-            rows = rows_of(options.directory, name)
-            yield Output(path, partial(experiments.export, rows, curves=curves))
+            yield path, as_csv(rows_of(options.directory, name).columns(curves=curves))
 
 
 def rows_of(directory: Path, argument: str) -> Rows:

@@ -13,7 +13,7 @@ from dmq_fast._support.files import replacing, writable
 from dmq_fast._support.json_text import to_json
 from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
 
-__all__ = ["as_specified", "check_format", "columns", "export", "learning_curve"]
+__all__ = ["as_csv", "as_specified", "check_format", "columns", "export", "learning_curve"]
 
 # The entries of these dicts become columns of their own, with this prefix to the name.
 SPREAD = {
@@ -139,14 +139,8 @@ def export(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], *, c
         If the file cannot be written; a file that was there before is unharmed.
     """
     path = check_format(path)
-    table = as_texts(columns(rows, curves=curves))
     with replacing(path.absolute()) as file:
-        file.write(as_csv(table))
-
-
-def as_texts(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return a table with its lists and dicts as JSON, and all texts such as UTF-8 can encode."""
-    return {writable(name): [as_text(value) for value in values] for name, values in table.items()}
+        file.write(as_csv(columns(rows, curves=curves)))
 
 
 def as_text(value: Any) -> Any:
@@ -156,10 +150,10 @@ def as_text(value: Any) -> Any:
     return writable(value) if isinstance(value, str) else value
 
 
-def as_csv(table: dict[str, list[Any]]) -> bytes:
-    """Return a table as CSV, with an empty field for None."""
+def as_csv(table: Mapping[str, list[Any]]) -> bytes:
+    """Return a table as CSV: lists and dicts as JSON, texts such as UTF-8 can encode, an empty field for None."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
+    writer.writerow(map(writable, table))
+    writer.writerows(map(as_text, row) for row in zip(*table.values(), strict=True))
     return text.getvalue().encode()
