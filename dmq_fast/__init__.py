@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dmq_fast.results.comparison import compare
     from dmq_fast.results.result import BaselineResult, DMQResult, Result, SelfStoppingResult, load
     from dmq_fast.stopping.tuning import Tuning
-    from dmq_fast.theory import certificate_table, measures, misspecification
+    from dmq_fast.theory import certificate_table, measures
     from dmq_fast.theory.certificate import certificate
     from dmq_fast.trajectories import Trajectories
 
@@ -65,7 +65,6 @@ __all__ = [
     "learn",
     "load",
     "measures",
-    "misspecification",
     "samplers",
     "theory",
 ]
@@ -103,7 +102,6 @@ _HOMES = {
     "learn": "learners:learn",
     "load": "results.result:load",
     "measures": "theory.measures",
-    "misspecification": "theory.misspecification",
     "samplers": "samplers",
     "theory": "theory",
 }

@@ -22,7 +22,6 @@ from dmq_fast.features import Nystrom, RandomFourier
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
 from dmq_fast.kernels import ShiftScan
 from dmq_fast.moments import Moments, Returns
-from dmq_fast.theory.misspecification import largest_misspecification, misspecified_thresholds
 
 seeds = st.integers(0, 2**32)
 
@@ -376,45 +375,6 @@ def test_random_features_are_within_their_bound():
         assert 0.0 < error <= slope * np.linalg.norm(other - k, 2) <= slope * n * t
 
 
-# Misspecification
-
-
-def test_thresholds_without_an_error_are_those_given():
-    assert misspecified_thresholds(0.1, 0.3, delta=0.0, gap=0.5, n_policies=7) == (0.1, 0.3)
-
-
-@given(st.floats(1e-6, 1.0), st.floats(2.1, 1e4), st.floats(1e-3, 1.0), st.integers(1, 1000))
-def test_the_largest_misspecification_is_where_the_thresholds_meet(eps_s, ratio, gap, n_policies):
-    eps_t = ratio * eps_s
-    delta = largest_misspecification(eps_s, eps_t, gap=gap, n_policies=n_policies)
-    assert 0.0 < delta < gap / 2
-    below, above = misspecified_thresholds(eps_s, eps_t, delta=delta, gap=gap, n_policies=n_policies)
-    np.testing.assert_allclose(below, above, rtol=1e-9)
-    assert largest_misspecification(eps_s, 2 * eps_s, gap=gap, n_policies=n_policies) == 0.0
-
-
-def test_the_largest_misspecification_of_large_covers():
-    delta = largest_misspecification(1e-12, 1e-2, gap=0.5, n_policies=10**6)
-    np.testing.assert_allclose(delta, np.sqrt(1e-2 / 1e7), rtol=1e-3)
-
-
-def test_the_argument_holds_where_estimates_are_exact():
-    """Steps 1 to 3 on samples: of all theta_hat whose fit step 1 admits, none moves a wrong action beyond step 3."""
-    rng = np.random.default_rng(0)
-    gap, delta, eps_s, eps_t = 1.0, 0.05, 0.01, 0.2
-    small, large = misspecified_thresholds(eps_s, eps_t, delta=delta, gap=gap, n_policies=1)
-    first, second = (rng.standard_normal((200, 4)) / 4 for _ in range(2))
-    theta = rng.standard_normal(4) / 4
-    q = second @ theta + rng.uniform(-delta, delta, 200)
-    g = mean_gram(first) + 1e-3 * np.eye(4)
-    values, directions = scipy.linalg.eigh(mean_gram(second), g)
-    assert small * values[-1] < large  # the oracle says False
-    for direction in [*directions.T, *rng.standard_normal((100, 4))]:
-        off = direction * np.sqrt(small / (direction @ g @ direction))
-        wrong = np.mean(np.abs(second @ (theta + off) - q) >= gap / 2)
-        assert wrong <= eps_t / (gap / 2) ** 2
-
-
 # The protocol, and what a run records of it
 
 
@@ -506,9 +466,6 @@ REFUSALS = [
     (lambda: dmq.DMQ(LOCK, function_class="linear"), TypeError, "function_class"),
     (lambda: FiniteClass(0.0), ValueError, "scale"),
     (lambda: FiniteClass("2"), TypeError, "scale"),
-    (lambda: misspecified_thresholds(1, 2, delta=0.5, gap=1.0, n_policies=1), ValueError, "delta"),
-    (lambda: misspecified_thresholds(1, 2, delta=-0.1, gap=1.0, n_policies=1), ValueError, "delta"),
-    (lambda: largest_misspecification(0, 2, gap=1.0, n_policies=1), ValueError, "eps_s"),
 ]
 
 

@@ -9,7 +9,6 @@ in docs/findings.md.
 
 from dmq_fast.theory.bounds import (
     finite_cover_bound,
-    potential,
     printed_cover_bound,
     ridge_norm_bound,
     sure_cover_bound,
@@ -21,7 +20,6 @@ __all__ = [
     "Inequality",
     "Parameters",
     "finite_cover_bound",
-    "potential",
     "printed_cover_bound",
     "ridge_norm_bound",
     "sure_cover_bound",

@@ -1,21 +1,17 @@
-"""Bounds for any run: on covers (lemmas A.5 and A.6) and on estimates (lemma A.4); and the potential of lemma A.5."""
+"""Bounds for any run: on covers (lemmas A.5 and A.6) and on estimates (lemma A.4)."""
 
 from __future__ import annotations
 
 import math
 from decimal import Decimal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from dmq_fast._support.checks import integer
-from dmq_fast.kernels import as_numbers, as_positive
+from dmq_fast.kernels import as_positive
 
 __all__ = [
     "FLOAT64_EPS_R",
     "UNBOUNDED",
     "finite_cover_bound",
-    "potential",
     "printed_cover_bound",
     "ridge_norm_bound",
     "sure_cover_bound",
@@ -29,49 +25,6 @@ FLOAT64_EPS_R = Decimal("1e-16")
 
 ROUNDED_SUMS = 1e-9
 """Relative error allowed for a sum of up to 10^6 rounded terms in float64."""
-
-
-def potential(s: ArrayLike, eps_r: float) -> NDArray[np.float64]:
-    """Return log det(S + eps_r I), the potential of Lemma A.5, from a Cholesky factorisation.
-
-    Parameters
-    ----------
-    s : array_like, shape (..., d, d)
-        S of one level or of several, symmetric positive semidefinite; the upper triangle is read, as by the oracle.
-    eps_r : float
-        Regulariser of the oracle, > 0.
-
-    Returns
-    -------
-    numpy.ndarray, shape (...)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of a wrong type, shape or range.
-    numpy.linalg.LinAlgError
-        If S + eps_r I is not positive definite in float64.
-
-    Examples
-    --------
-    >>> potential([[3.0, 0.0], [0.0, 1.0]], eps_r=1.0).round(6)  # log(4 * 2)
-    np.float64(2.079442)
-    """
-    matrices = np.asarray(as_numbers("s", s), dtype=np.float64)
-    eps_r = as_positive("eps_r", eps_r)
-    if matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2]:
-        raise ValueError(f"s: expected shape (..., d, d), got {matrices.shape}")
-    if not np.isfinite(np.triu(matrices)).all():
-        raise ValueError("s: expected finite numbers")
-    try:
-        # NumPy reads the lower triangle.
-        factors = np.linalg.cholesky(np.swapaxes(matrices, -1, -2) + eps_r * np.eye(matrices.shape[-1]))
-    except np.linalg.LinAlgError as error:
-        raise np.linalg.LinAlgError(
-            f"s: S + eps_r I is not positive definite in float64 at eps_r = {eps_r:g}; eps_r is too small beside S, or "
-            "S is not positive semidefinite"
-        ) from error
-    return np.asarray(2.0 * np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(axis=-1))
 
 
 def ridge_norm_bound(ridge: float) -> float:
