@@ -3,11 +3,14 @@ from typing import Any, Self
 from typing_extensions import disjoint_base
 
 @disjoint_base
-class MountainCar:
+class Control:
     def __new__(cls, horizon: int) -> Self: ...
     def __dmq_environment__(self) -> Any: ...
 
 @disjoint_base
-class CartPole:
+class MountainCar(Control):
     def __new__(cls, horizon: int) -> Self: ...
-    def __dmq_environment__(self) -> Any: ...
+
+@disjoint_base
+class CartPole(Control):
+    def __new__(cls, horizon: int) -> Self: ...

@@ -70,3 +70,12 @@ cdef const double* unasked
 cdef class EnvironmentHandle:
     cdef const Environment* environment
     cdef object _alive
+    # What Python reads of it.
+    cdef readonly size_t address
+    cdef readonly int64_t horizon
+    cdef readonly int64_t n_actions
+    cdef readonly int64_t dimension
+    cdef readonly int64_t state_bytes
+    cdef readonly int64_t reset_uniforms
+    cdef readonly double reward_shift
+    cdef readonly double reward_scale

@@ -18,9 +18,6 @@ cdef int cholesky_upper(double* a, Py_ssize_t d) noexcept nogil
 # b <- (L L^T)^{-1} b, with the factor `cholesky` left in the lower triangle of `l`.
 cdef void cholesky_solve(const double* l, double* b, Py_ssize_t d) noexcept nogil
 
-# x <- L^{-T} x.
-cdef void solve_transposed(const double* l, double* x, Py_ssize_t d) noexcept nogil
-
 # Lower triangle of c (d, d) <- c + x^T x, x of shape (n, d).
 cdef void add_gram(double* c, const double* x, Py_ssize_t n, Py_ssize_t d) noexcept nogil
 

@@ -36,8 +36,9 @@ cdef inline Py_ssize_t begin_of(const Rows* rows, Py_ssize_t i, Py_ssize_t d) no
 # values (nnz,), columns (nnz,) of int32 and starts (n + 1,) of int64.
 cdef Rows rows_in(tuple parts)
 
-# These parts of sparse rows, checked, each row with strictly ascending columns. Of anything with a method `tocsr`, or
-# of three arrays whose names begin with `prefix`. Values may be NaN or infinite.
+# These parts of sparse rows, checked, each row with strictly ascending columns. Of anything with a method `tocsr`, of d
+# columns unless d is negative; or of three arrays whose names begin with `prefix`, with values that may be NaN or
+# infinite.
 cdef tuple sparse_rows(value, str name, Py_ssize_t d)
 cdef tuple csr_parts(data, indices, indptr, Py_ssize_t d, str prefix)
 

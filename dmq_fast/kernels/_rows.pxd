@@ -25,6 +25,9 @@ cdef class LevelRows:
         self, const int32_t* columns, const double* values, Py_ssize_t nnz, double weight
     ) except -1 nogil
 
+    # Add a level: rows with positive weights, None for ones, from arguments of these names.
+    cdef int fill(self, tuple parts, str name, weights, str weights_name) except -1
+
     # End the level that rows are being added to.
     cdef void end_level(self) noexcept nogil
 

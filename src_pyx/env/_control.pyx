@@ -7,7 +7,6 @@ nothing.
 
 from libc.math cimport cos, fmax, fmin, sin
 from libc.stdint cimport int8_t, int64_t
-from libc.string cimport memset
 
 from dmq_fast.kernels._env cimport ENVIRONMENT_VERSION, Environment, environment_capsule
 
@@ -29,7 +28,29 @@ cdef struct Cart:
     int64_t ended
 
 
-cdef class MountainCar:
+cdef class Control:
+    """Base class of environments whose steps draw no uniforms, with r + shift in [0, 1]; each fills in the rest.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of levels H >= 1.
+    """
+
+    cdef Environment environment
+
+    def __cinit__(self, int64_t horizon):
+        self.environment.size = sizeof(Environment)
+        self.environment.version = ENVIRONMENT_VERSION
+        self.environment.horizon = horizon
+        self.environment.reward_scale = 1.0 / <double> horizon
+
+    def __dmq_environment__(self):
+        """Return a capsule of the environment. This object must stay alive."""
+        return environment_capsule(&self.environment)
+
+
+cdef class MountainCar(Control):
     """An underpowered car in a valley, which has to swing itself up the hill on the right.
 
     Observations are position and velocity; the actions push left, not at all, and right. Every step costs 1 until the
@@ -47,10 +68,8 @@ cdef class MountainCar:
     3
     """
 
-    cdef Environment environment
-
     def __cinit__(self, int64_t horizon):
-        self.environment = blank(horizon, 1.0)
+        self.environment.reward_shift = 1.0
         self.environment.n_actions = 3
         self.environment.dimension = 2
         self.environment.state_bytes = sizeof(Car)
@@ -60,12 +79,8 @@ cdef class MountainCar:
         self.environment.step = car_step
         self.environment.ended = car_ended
 
-    def __dmq_environment__(self):
-        """Return a capsule of the environment. This object must stay alive."""
-        return environment_capsule(&self.environment)
 
-
-cdef class CartPole:
+cdef class CartPole(Control):
     """A pole on a cart, to be kept upright.
 
     Observations are the cart's position and velocity, the pole's angle and its angular velocity; the actions push the
@@ -83,10 +98,7 @@ cdef class CartPole:
     4
     """
 
-    cdef Environment environment
-
     def __cinit__(self, int64_t horizon):
-        self.environment = blank(horizon, 0.0)
         self.environment.n_actions = 2
         self.environment.dimension = 4
         self.environment.state_bytes = sizeof(Cart)
@@ -95,22 +107,6 @@ cdef class CartPole:
         self.environment.features = cart_features
         self.environment.step = cart_step
         self.environment.ended = cart_ended
-
-    def __dmq_environment__(self):
-        """Return a capsule of the environment. This object must stay alive."""
-        return environment_capsule(&self.environment)
-
-
-cdef Environment blank(int64_t horizon, double shift):
-    # The fields that are equal in both: steps draw no uniforms, and r + shift is in [0, 1].
-    cdef Environment environment
-    memset(&environment, 0, sizeof(Environment))
-    environment.size = sizeof(Environment)
-    environment.version = ENVIRONMENT_VERSION
-    environment.horizon = horizon
-    environment.reward_shift = shift
-    environment.reward_scale = 1.0 / <double> horizon
-    return environment
 
 
 # Mountain car

@@ -59,9 +59,19 @@ cdef class EnvironmentHandle:
 
     Attributes
     ----------
-    address, horizon, n_actions, dimension, state_bytes, reset_uniforms : int
+    address : int
+        Address of the struct, which stays valid as long as this object.
+    horizon, n_actions : int
+        H and K.
+    dimension : int
+        Numbers that the environment's own `features` writes for a state.
+    state_bytes : int
+        Bytes of a state.
+    reset_uniforms : int
+        Uniforms that a start needs.
     feature_uniforms, step_uniforms : tuple of int, length H
     reward_shift, reward_scale : float
+        Number added to a reward, and the factor of the sum.
 
     Raises
     ------
@@ -92,7 +102,10 @@ cdef class EnvironmentHandle:
         check_struct(given)
         PyCapsule_SetName(capsule, EMPTY)
         self._alive = (source, capsule, <size_t> given.release, <size_t> given.context)
-        self.environment = given
+        self.environment, self.address = given, <size_t> given
+        self.horizon, self.n_actions, self.dimension = given.horizon, given.n_actions, given.dimension
+        self.state_bytes, self.reset_uniforms = given.state_bytes, given.reset_uniforms
+        self.reward_shift, self.reward_scale = given.reward_shift, given.reward_scale
 
     def __dealloc__(self):
         # The struct is not read: where a cycle is collected, its source may have been cleared before, and freed it.
@@ -100,54 +113,14 @@ cdef class EnvironmentHandle:
             (<Release> <size_t> self._alive[2])(<void*> <size_t> self._alive[3])
 
     @property
-    def address(self):
-        """Address of the struct, which stays valid as long as this object."""
-        return <size_t> self.environment
-
-    @property
-    def horizon(self):
-        """Number of levels H."""
-        return self.environment.horizon
-
-    @property
-    def n_actions(self):
-        """Number of actions K."""
-        return self.environment.n_actions
-
-    @property
-    def dimension(self):
-        """Numbers that the environment's own `features` writes for a state."""
-        return self.environment.dimension
-
-    @property
-    def state_bytes(self):
-        """Bytes of a state."""
-        return self.environment.state_bytes
-
-    @property
-    def reset_uniforms(self):
-        """Uniforms that a start needs."""
-        return self.environment.reset_uniforms
-
-    @property
     def feature_uniforms(self):
         """Uniforms that the features of a state need, by level."""
-        return uniforms_of(self.environment.feature_uniforms, self.environment.horizon)
+        return uniforms_of(self.environment.feature_uniforms, self.horizon)
 
     @property
     def step_uniforms(self):
         """Uniforms that a step needs, by level."""
-        return uniforms_of(self.environment.step_uniforms, self.environment.horizon)
-
-    @property
-    def reward_shift(self):
-        """Number added to a reward."""
-        return self.environment.reward_shift
-
-    @property
-    def reward_scale(self):
-        """Factor of the shifted reward."""
-        return self.environment.reward_scale
+        return uniforms_of(self.environment.step_uniforms, self.horizon)
 
     def reset(self, uniforms):
         """Start trajectories.
@@ -280,7 +253,7 @@ cdef cnp.ndarray uniforms_for(uniforms, Py_ssize_t n, int64_t count):
 
 
 cdef tuple uniforms_of(const int64_t* counts, int64_t horizon):
-    return tuple([0 if counts == NULL else counts[h] for h in range(horizon)])
+    return tuple([at(counts, h) for h in range(horizon)])
 
 
 cdef int check_struct(const Environment* given) except -1:
@@ -289,16 +262,16 @@ cdef int check_struct(const Environment* given) except -1:
             f"environment: expected version {ENVIRONMENT_VERSION} of the interface and {sizeof(Environment)} bytes, "
             f"got version {given.version} and {given.size} bytes; compile it with the headers of this dmq_fast"
         )
-    at_least_one("horizon", given.horizon, MOST)
-    at_least_one("n_actions", given.n_actions, MOST)
-    at_least_one("dimension", given.dimension, MOST)
-    at_least_one("state_bytes", given.state_bytes, MOST)
-    check_uniforms("reset_uniforms", given.reset_uniforms)
+    check_size("horizon", given.horizon, 1)
+    check_size("n_actions", given.n_actions, 1)
+    check_size("dimension", given.dimension, 1)
+    check_size("state_bytes", given.state_bytes, 1)
+    check_size("reset_uniforms", given.reset_uniforms, 0)
     for h in range(given.horizon):
         if given.feature_uniforms != NULL:
-            check_uniforms(f"feature_uniforms[{h}]", given.feature_uniforms[h])
+            check_size(f"feature_uniforms[{h}]", given.feature_uniforms[h], 0)
         if given.step_uniforms != NULL:
-            check_uniforms(f"step_uniforms[{h}]", given.step_uniforms[h])
+            check_size(f"step_uniforms[{h}]", given.step_uniforms[h], 0)
     if not isfinite(given.reward_shift):
         raise ValueError(f"environment: reward_shift: expected a finite number, got {given.reward_shift}")
     if not (isfinite(given.reward_scale) and given.reward_scale > 0.0):
@@ -311,13 +284,7 @@ cdef int check_struct(const Environment* given) except -1:
     return 0
 
 
-cdef int at_least_one(str name, int64_t value, int64_t most) except -1:
-    if not 1 <= value <= most:
-        raise ValueError(f"environment: {name}: expected an integer in [1, {most}], got {value}")
-    return 0
-
-
-cdef int check_uniforms(str name, int64_t value) except -1:
-    if not 0 <= value <= MOST:
-        raise ValueError(f"environment: {name}: expected an integer in [0, {MOST}], got {value}")
+cdef int check_size(str name, int64_t value, int64_t least) except -1:
+    if not least <= value <= MOST:
+        raise ValueError(f"environment: {name}: expected an integer in [{least}, {MOST}], got {value}")
     return 0

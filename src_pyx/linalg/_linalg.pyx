@@ -133,33 +133,24 @@ cdef int factorise(double* a, Py_ssize_t d, char uplo) noexcept nogil:
 
 
 cdef void cholesky_solve(const double* l, double* b, Py_ssize_t d) noexcept nogil:
+    # b <- L^{-1} b, then L^{-T} b.
     cdef int64_t n = d, one = 1
-    cdef char uplo = b"U", trans = b"T", diag = b"N"
+    cdef char uplo = b"U", trans = b"T", plain = b"N"
     cdef Py_ssize_t i, k
     cdef double total
     if d > SMALL:
-        # b <- L^{-1} b
-        dtrsv(&uplo, &trans, &diag, &n, <double*> l, &n, b, &one)
-    else:
-        for i in range(d):
-            total = b[i]
-            for k in range(i):
-                total -= l[i * d + k] * b[k]
-            b[i] = total / l[i * d + i]
-    solve_transposed(l, b, d)
-
-
-cdef void solve_transposed(const double* l, double* x, Py_ssize_t d) noexcept nogil:
-    cdef int64_t n = d, one = 1
-    cdef char uplo = b"U", trans = b"N", diag = b"N"
-    cdef Py_ssize_t i, k
-    if d > SMALL:
-        dtrsv(&uplo, &trans, &diag, &n, <double*> l, &n, x, &one)
+        dtrsv(&uplo, &trans, &plain, &n, <double*> l, &n, b, &one)
+        dtrsv(&uplo, &plain, &plain, &n, <double*> l, &n, b, &one)
         return
-    for i in range(d - 1, -1, -1):
-        x[i] /= l[i * d + i]
+    for i in range(d):
+        total = b[i]
         for k in range(i):
-            x[k] -= l[i * d + k] * x[i]
+            total -= l[i * d + k] * b[k]
+        b[i] = total / l[i * d + i]
+    for i in range(d - 1, -1, -1):
+        b[i] /= l[i * d + i]
+        for k in range(i):
+            b[k] -= l[i * d + k] * b[i]
 
 
 cdef void add_gram(double* c, const double* x, Py_ssize_t n, Py_ssize_t d) noexcept nogil:

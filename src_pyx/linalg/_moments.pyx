@@ -453,8 +453,8 @@ cdef Rows rows_in(tuple parts):
 
 
 cdef tuple sparse_rows(value, str name, Py_ssize_t d):
-    csr = as_csr(name, value, (None, d))
-    return csr_parts(csr.data, csr.indices, csr.indptr, d, name + ".")
+    csr = as_csr(name, value, (None, None if d < 0 else d))
+    return csr.data, csr.indices, csr.indptr.astype(np.int64)
 
 
 cdef tuple csr_parts(data, indices, indptr, Py_ssize_t d, str prefix):

@@ -4,17 +4,15 @@ Where trajectories are few, or features sparse, rows take less room and time tha
 """
 
 cimport numpy as cnp
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport calloc, free, qsort
 from libc.string cimport memcmp, memcpy
 
 from dmq_fast.kernels._memory cimport Owner, grown
-from dmq_fast.kernels._moments cimport add_outer_sparse, csr_parts, mirror
-from dmq_fast.kernels._validate cimport LARGEST, entries, integer, matrix, refuse_not_finite, vector
+from dmq_fast.kernels._moments cimport Rows, add_outer_sparse, begin_of, csr_parts, mirror, rows_in, sparse_rows
+from dmq_fast.kernels._validate cimport LARGEST, entries, integer, is_sparse, matrix, refuse_not_finite, vector
 
 import numpy as np
-
-from dmq_fast.kernels._validate import as_csr, is_sparse
 
 cnp.import_array()
 
@@ -101,6 +99,24 @@ cdef class LevelRows:
         self.starts[row + 1] = at
         self.weights[row] = weight
         self.begins[self.n_levels + 1] = row + 1
+        return 0
+
+    cdef int fill(self, tuple parts, str name, weights, str weights_name) except -1:
+        cdef Rows rows = rows_in(parts)
+        cdef cnp.ndarray scales = vector(np.ones(rows.n) if weights is None else weights, weights_name, rows.n)
+        cdef const double* weight = entries(scales)
+        cdef const int32_t* columns = NULL
+        cdef Py_ssize_t i, first
+        refuse_not_finite(name, parts[0])
+        refuse_not_finite(weights_name, scales)
+        for i in range(rows.n):
+            if not weight[i] > 0.0:
+                raise ValueError(f"{weights_name}: expected positive numbers, got {weight[i]} at index {i}")
+            first = begin_of(&rows, i, self.dimension)
+            if rows.columns != NULL:
+                columns = rows.columns + first
+            self.push(columns, rows.values + first, begin_of(&rows, i + 1, self.dimension) - first, weight[i])
+        self.end_level()
         return 0
 
     cdef void end_level(self) noexcept nogil:
@@ -293,37 +309,21 @@ cdef class LevelRows:
 def restored(version, dimension, levels):
     """Return the rows of a pickle."""
     cdef LevelRows out
-    cdef cnp.ndarray values, columns, starts, scales
-    cdef const int64_t* start
-    cdef Py_ssize_t i, d
+    cdef Py_ssize_t d
     if not (isinstance(version, int) and version == VERSION):
         raise ValueError(f"state: expected that of LevelRows, version {VERSION}, got {version!r}")
     d = integer(dimension, "state: dimension", 1, LARGEST)
     cdef list parts = list(levels)
     out = empty_rows(d, len(parts))
     for data, indices, indptr, weights in parts:
-        values, columns, starts = csr_parts(data, indices, indptr, d, "state: ")
-        scales = vector(weights, "state: weights", cnp.PyArray_DIM(starts, 0) - 1)
-        refuse_not_finite("state: data", values)
-        refuse_not_finite("state: weights", scales)
-        start = <const int64_t*> cnp.PyArray_DATA(starts)
-        for i in range(cnp.PyArray_DIM(scales, 0)):
-            if not entries(scales)[i] > 0.0:
-                raise ValueError(f"state: weights: expected positive numbers, got {entries(scales)[i]} at index {i}")
-            out.push(
-                <const int32_t*> cnp.PyArray_DATA(columns) + start[i], entries(values) + start[i],
-                start[i + 1] - start[i], entries(scales)[i],
-            )
-        out.end_level()
+        out.fill(csr_parts(data, indices, indptr, d, "state: "), "state: data", weights, "state: weights")
     return out
 
 
 cdef LevelRows collected(levels, weights):
     cdef LevelRows out
-    cdef cnp.ndarray indices = None, indptr = None, block, scales
-    cdef Py_ssize_t i, d = -1, n
-    cdef const int32_t* starts
-    cdef const double* w
+    cdef Py_ssize_t d = -1
+    cdef tuple parts
     if len(levels) == 0:
         raise ValueError("levels: expected at least one")
     if weights is not None and len(weights) != len(levels):
@@ -331,32 +331,10 @@ cdef LevelRows collected(levels, weights):
     out = empty_rows(1, len(levels))
     for level, given in enumerate(levels):
         name = f"levels[{level}]"
-        sparse = is_sparse(given)
-        if sparse:
-            csr = as_csr(name, given, (None, None if d < 0 else d))
-            block, indices, indptr, shape = csr.data, csr.indices, csr.indptr, csr.shape
-        else:
-            block = matrix(given, name, -1, d)
-            shape = (cnp.PyArray_DIM(block, 0), cnp.PyArray_DIM(block, 1))
-            refuse_not_finite(name, block)
+        parts = sparse_rows(given, name, d) if is_sparse(given) else (matrix(given, name, -1, d),)
         if d < 0:
-            out.dimension = d = integer(shape[1], "d", 1, LARGEST)
-        n = shape[0]
-        scales = vector(np.ones(n) if weights is None else weights[level], f"weights[{level}]", n)
-        refuse_not_finite(f"weights[{level}]", scales)
-        w = entries(scales)
-        for i in range(n):
-            if not w[i] > 0.0:
-                raise ValueError(f"weights[{level}]: expected positive numbers, got {w[i]} at index {i}")
-            if sparse:
-                starts = <const int32_t*> cnp.PyArray_DATA(indptr)
-                out.push(
-                    <const int32_t*> cnp.PyArray_DATA(indices) + starts[i], entries(block) + starts[i],
-                    starts[i + 1] - starts[i], w[i],
-                )
-            else:
-                out.push(NULL, entries(block) + i * d, d, w[i])
-        out.end_level()
+            out.dimension = d = integer(given.shape[1] if len(parts) > 1 else parts[0].shape[1], "d", 1, LARGEST)
+        out.fill(parts, name, None if weights is None else weights[level], f"weights[{level}]")
     return out
 
 

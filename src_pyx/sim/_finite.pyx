@@ -221,21 +221,20 @@ cdef class FiniteModel(Model):
         packed[id(features)] = h
         if is_sparse(features):
             csr = as_csr(f"features: level {h}", features, (None, self.dimension))
-            level.phi_start = self.keep_integers(csr.indptr)
-            level.phi_column = self.keep_integers(np.append(csr.indices, 0))
-            level.phi_value = self.keep_doubles(np.append(csr.data, 0.0))
-            return 0
-        nonzero = features != 0.0
-        counts = nonzero.sum(axis=1)
-        # Indirect access costs about as much as three dense entries.
-        if 4 * counts.max() > self.dimension:
-            level.dense = self.keep_doubles(features)
-            return 0
-        rows, columns = np.nonzero(nonzero)
-        level.phi_start = self.keep_integers(np.concatenate([[0], np.cumsum(counts)]))
+            starts, columns, values = csr.indptr, csr.indices, csr.data
+        else:
+            nonzero = features != 0.0
+            counts = nonzero.sum(axis=1)
+            # Indirect access costs about as much as three dense entries.
+            if 4 * counts.max() > self.dimension:
+                level.dense = self.keep_doubles(features)
+                return 0
+            rows, columns = np.nonzero(nonzero)
+            starts, values = np.concatenate([[0], np.cumsum(counts)]), features[rows, columns]
+        level.phi_start = self.keep_integers(starts)
         # One entry more than needed keeps the pointers valid where every feature is zero.
         level.phi_column = self.keep_integers(np.append(columns, 0))
-        level.phi_value = self.keep_doubles(np.append(features[rows, columns], 0.0))
+        level.phi_value = self.keep_doubles(np.append(values, 0.0))
         return 0
 
     cdef int pack_transitions(self, Py_ssize_t h, table, bint by_edge, dict packed) except -1:
