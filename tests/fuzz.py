@@ -1,7 +1,7 @@
 """Feeds drawn inputs to everything public, under the sanitizers or not, and lists those that break it.
 
     python tests/fuzz.py --inputs 1000000 --seed 0     # all targets, which share the inputs by their weights
-    python tests/fuzz.py --targets kernels files.run   # the targets of tests/fuzz_kernels.py, and one more
+    python tests/fuzz.py --targets kernels commands.run  # the targets of tests/fuzz_kernels.py, and one more
     python tests/fuzz.py --only kernels.dsec:4711      # one input again, in this process
 
 The targets are in the modules tests/fuzz_*.py; each has a dictionary TARGETS. A target draws one input from the

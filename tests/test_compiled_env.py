@@ -406,12 +406,10 @@ def test_bad_arguments_are_named():
 
 def test_feature_maps_must_fit():
     give, wide = walker.in_c().with_features, dmq.features.Identity([-1.0] * 3, [1.0] * 3)
-    refused(
-        [
-            (lambda: give(wide), ValueError, "features: expected a map of 2 observed numbers, got one of 3"),
-            (lambda: give(lambda x: x), TypeError, "features: expected a FeatureMap, got function"),
-        ]
-    )
+    refused([
+        (lambda: give(wide), ValueError, "features: expected a map of 2 observed numbers, got one of 3"),
+        (lambda: give(lambda x: x), TypeError, "features: expected a FeatureMap, got function"),
+    ])  # fmt: skip
 
 
 def test_what_is_no_environment_is_refused():
@@ -459,17 +457,12 @@ def test_stepping_by_hand_checks_what_it_is_given():
     handle = walker.in_c().handle
     states = handle.reset(np.full((4, 1), 0.5))
     assert states.view(np.float64).tolist() == [[0.5]] * 4
-    refused(
-        [
-            (lambda: handle.features(6, states), ValueError, "level: expected 0 <= level < 6, got 6"),
-            (lambda: handle.features(1, states), ValueError, r"uniforms: expected shape \(4, 1\), got \(4, 0\)"),
-            (
-                lambda: handle.step(0, states, [0, 1, 2, 0], np.zeros((4, 1))),
-                ValueError,
-                r"actions: expected 4 integers in \[0, 2\)",
-            ),
-            (lambda: handle.ended(0, states[::2]), ValueError, "states: expected a contiguous array of uint8"),
-        ]
-    )
+    shapes, actions = r"uniforms: expected shape \(4, 1\), got \(4, 0\)", r"actions: expected 4 integers in \[0, 2\)"
+    refused([
+        (lambda: handle.features(6, states), ValueError, "level: expected 0 <= level < 6, got 6"),
+        (lambda: handle.features(1, states), ValueError, shapes),
+        (lambda: handle.step(0, states, [0, 1, 2, 0], np.zeros((4, 1))), ValueError, actions),
+        (lambda: handle.ended(0, states[::2]), ValueError, "states: expected a contiguous array of uint8"),
+    ])  # fmt: skip
     assert handle.step(0, states, [1] * 4, np.full((4, 1), 0.5)).tolist() == [0.0] * 4
     assert states.view(np.float64).tolist() == [[0.625]] * 4

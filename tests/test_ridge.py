@@ -163,16 +163,7 @@ def change(ridge, sums, what, rng, removable):
         ridge.refactor()
         assert (ridge.theta == ridge.copy().theta).all()
     elif what == "copy":
-        other = COPIES[rng.integers(len(COPIES))](ridge)
-        assert type(other) is Ridge and everything(other) == everything(ridge) and repr(other) == repr(ridge)
-        before = everything(ridge)
-        other.update(phi, one)
-        assert everything(ridge) == before
-        again = ridge.copy()
-        again.update(phi, one)
-        assert everything(again) == everything(other)
-        ridge = again
-        sums.add(phi[None], target[None])
+        ridge = COPIES[rng.integers(len(COPIES))](ridge)
     elif what == "merge":
         other = Ridge(d, ridge.regularization, t)
         other.update_rows(rows, y)
@@ -237,9 +228,6 @@ def check_answers(ridge, sums, seed):
         assert one.random() == many.random()
     stream = Stream(seed, call=5)
     np.testing.assert_allclose(ridge.sample_many(stream, 7)[0], ridge.sample(stream), rtol=0, atol=atol)
-    for make in (lambda: np.random.default_rng(4), lambda: Stream(4, 1, 2)):
-        assert (ridge.sample(make()) == ridge.copy().sample(make())).all()
-        assert (ridge.sample_many(make(), 5) == ridge.copy().sample_many(make(), 5)).all()
 
 
 @for_all(
