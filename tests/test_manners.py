@@ -313,27 +313,6 @@ def test_a_function_that_makes_no_environment_is_blamed_itself(tmp_path):
         experiments.sweep(spec, tmp_path, workers=0)
 
 
-SESSION = """
-import numpy as np, dmq_fast as dmq
-class Even:
-    horizon, n_actions, dimension, chunk_size = 2, 2, 2, 50
-    def reset(self, n, rng): return np.full((n, 2), 0.5)
-    def features(self, level, states): return states
-    def step(self, level, states, actions, rng): return states, states[:, 0] / 4
-try: dmq.DMQ(Even(), n_samples=120).learn(workers=2)
-except ValueError as error: print(error)
-print(dmq.DMQ(Even(), n_samples=120, rng=0).learn(workers=1).status)
-print(dmq.DMQ(dmq.environments.chain(3), n_samples=20_000, rng=0).learn(workers=2).status)
-"""
-
-
-def test_an_environment_of_an_interactive_session_is_refused_by_processes():
-    done = python("-c", SESSION, text=True)
-    first, *rest = done.stdout.splitlines()
-    assert first.startswith("workers: expected 1, since Even or what it holds is defined in an interactive session")
-    assert rest == ["ended", "ended"], done.stderr
-
-
 def shifted(horizon: int, shift, rng=None):
     """Make a chain.
 

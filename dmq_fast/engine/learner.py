@@ -141,7 +141,7 @@ class Learner(ABC, Generic[R]):
         """
         in_float64 = self.sampler.arithmetic.is_float64
         budget = Budget.of(**limits, in_float64=in_float64)
-        workers, executor = check_workers(workers, executor, self.sampler)
+        workers, executor = check_workers(workers, executor)
         check_progress(progress)
         place = as_journal(journal, in_float64=in_float64)
         stream = self.stream if self._has_key or place is None else key_of(place, self.stream)

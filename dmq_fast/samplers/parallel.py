@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from dmq_fast._support.checks import count, integer
 from dmq_fast._support.cluster import Cluster, reached
-from dmq_fast._support.interactive import of_session
 from dmq_fast._support.workers import WorkerDied, Workers, portable
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
@@ -311,19 +310,14 @@ def made(make: Callable[[], Executor]) -> Executor:
 
 
 def check_workers(
-    workers: int | None, executor: Executor | Callable[[], Executor] | None, sampler: Sampler
+    workers: int | None, executor: Executor | Callable[[], Executor] | None
 ) -> tuple[int | None, Executor | Callable[[], Executor] | None]:
-    """Check what draws the chunks of a sampler: a number of workers or an executor, or neither; return both."""
+    """Check what draws chunks: a number of workers or an executor, or neither; return both."""
     if workers is not None and executor is not None:
         raise ValueError("workers, executor: expected at most one of them, got both")
     if executor is not None:
         check_executor(executor)
     number = None if workers is None else count("workers", workers, 1)
-    if number is not None and number > 1 and sampler.holds_gil and of_session(sampler):
-        raise ValueError(
-            f"workers: expected 1, since {type(sampler.env or sampler).__name__} or what it holds is defined in an "
-            "interactive session, which worker processes cannot import; or move it to a module"
-        )
     return number, executor
 
 
