@@ -44,30 +44,14 @@ class CellRuns(NamedTuple):
 def cells_of(rows: Iterable[Mapping[str, Any]]) -> list[CellRuns]:
     """Group the runs that `load` returned, in order of environment, algorithm and their parameters."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
+    for row in in_order(rows):
         groups.setdefault(row["cell"], []).append(row)
-    cells = []
+    found = []
     for cell, group in groups.items():
         first = as_specified(group[0])
-        cells.append(
-            CellRuns(
-                cell,
-                first["environment"],
-                first["algorithm"],
-                first["environment_parameters"],
-                first["algorithm_parameters"],
-                group,
-            )
-        )
-    return sorted(
-        cells,
-        key=lambda cell: (
-            natural(cell.environment),
-            tuple(sortable(cell.environment_parameters)),
-            natural(cell.algorithm),
-            tuple(sortable(cell.algorithm_parameters)),
-        ),
-    )
+        names = first["environment"], first["algorithm"]
+        found.append(CellRuns(cell, *names, first["environment_parameters"], first["algorithm_parameters"], group))
+    return found
 
 
 def natural(text: str) -> tuple[str | tuple[int, str], ...]:
@@ -176,15 +160,15 @@ def warned(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return rows in order of environment, algorithm and its parameters."""
-    return sorted(
-        rows,
-        key=lambda row: (
-            natural(row["environment"]),
-            natural(row["algorithm"]),
-            *sortable(row["algorithm_parameters"]),
-        ),
-    )
+    """Return rows in order of environment, algorithm and their parameters."""
+
+    def key(row: Mapping[str, Any]) -> list[Any]:
+        whole = as_specified(row)
+        names = (natural(row[kind]) for kind in ("environment", "algorithm"))
+        parameters = (tuple(sortable(whole[f"{kind}_parameters"])) for kind in ("environment", "algorithm"))
+        return [part for side in zip(names, parameters, strict=True) for part in side]
+
+    return sorted(rows, key=key)
 
 
 def settings(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import io
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmq_fast._support.json_text import to_json
-from dmq_fast.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,11 +21,11 @@ __all__ = [
     "gallery",
     "grid",
     "header",
+    "image",
     "messages",
     "page",
     "parameters_text",
     "section",
-    "svg",
     "value_text",
 ]
 
@@ -39,17 +38,6 @@ class Picture(NamedTuple):
     caption: str
 
 
-# The colours of pictures, and the CSS variables that replace them, so that pictures follow the theme of the page.
-THEMED = {
-    **{colour: f"series-{i}" for i, colour in enumerate(style.COLOURS)},
-    # One of the series has the colour of text, so these come after the series.
-    style.INK: "ink",
-    style.MUTED: "muted",
-    style.FAINT: "faint",
-    "#ffffff": "paper",
-}
-
-
 LARGEST = 1.5
 """Largest factor by which a page may enlarge a picture."""
 
@@ -59,33 +47,22 @@ def escape(value: object) -> str:
     return html.escape(str(value), quote=True)
 
 
-def svg(figure: Figure, prefix: str, label: str) -> str:
-    """Return a figure as an SVG element; `prefix` begins its ids, and `label` describes it to screen readers."""
-    file = io.StringIO()
+def image(figure: Figure, label: str) -> str:
+    """Return a figure as an SVG image within the page, on white paper; `label` describes it to screen readers."""
+    file = io.BytesIO()
     # Without a date, equal figures are equal texts.
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    source = file.getvalue()
-    source = source[source.index("<svg") :]
-    source = re.sub(r"<metadata>.*?</metadata>", "", source, flags=re.DOTALL)
-    source = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', source)
-    source = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", source)
-    for colour, name in THEMED.items():
-        source = re.sub(f"(fill|stroke): {colour}\\b", rf"\1: var(--{name})", source, flags=re.IGNORECASE)
-    attributes = (
-        f'role="img" aria-label="{escape(label)}" '
-        f'style="width:100%;height:auto;max-width:{LARGEST * figure.get_figwidth():.2f}in"'
-    )
-    # Without these attributes the picture fills the width of its column.
-    start, rest = source.split(">", 1)
-    return re.sub(r' (width|height)="[^"]*"', "", start).replace("<svg", f"<svg {attributes}") + ">" + rest
+    figure.savefig(file, format="svg", metadata={"Date": None})
+    data = base64.b64encode(file.getvalue()).decode()
+    width = LARGEST * figure.get_figwidth()
+    return f'<img alt="{escape(label)}" style="max-width:{width:.2f}in" src="data:image/svg+xml;base64,{data}">'
 
 
 def gallery(shown: Iterable[Picture]) -> str:
     """Return pictures with titles and captions, side by side if the page is wide enough."""
     figures = [
-        f"<figure><h3>{escape(one.title)}</h3>{svg(one.figure, f'p{i}', one.title)}"
+        f"<figure><h3>{escape(one.title)}</h3>{image(one.figure, one.title)}"
         f"<figcaption>{escape(one.caption)}</figcaption></figure>"
-        for i, one in enumerate(shown)
+        for one in shown
     ]
     return f'<div class="gallery">{"".join(figures)}</div>' if figures else "<p>There are none.</p>"
 

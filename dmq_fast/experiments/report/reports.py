@@ -1,6 +1,6 @@
 """The pages of ``dmq-fast report DIR``: one HTML page about a run or a sweep, which loads no other file.
 
-Pictures are part of the page, as SVG in the colours of its light or dark theme. Needs matplotlib, the extra ``plot``.
+Pictures are part of the page, as SVG. Needs matplotlib, the extra ``plot``.
 """
 
 from __future__ import annotations
