@@ -399,6 +399,9 @@ class Call:
             shape = given.pick((self.size("d"),), (self.size("m"), self.size("d")), (3,), ())
         if name == "states":
             return self.states()
+        if name == "indptr" and not given.spoils():
+            stops = np.sort(given.rng.integers(0, np.size(self.drawn["indices"]) + 1, given.size()))
+            return np.concatenate([[0], stops[1:], [np.size(self.drawn["indices"])]])
         if name == "high" and "low" in self.drawn and not given.spoils():
             return floats(self.drawn["low"]) + 0.1 + given.rng.random(np.shape(self.drawn["low"]))
         if (

@@ -64,6 +64,9 @@ class Right(Input):
     def positive(self, zero=False):
         return float(self.rng.integers(1, 9)) / 8
 
+    def indices(self, n, most):
+        return self.rng.integers(0, most, n)
+
     def numbers(self, shape, mild=False):
         return self.rng.integers(-4, 5, shape).astype(float)
 
@@ -180,6 +183,10 @@ def test_every_layout_gives_the_same_bits(name, method):
         for key, value in arrays.items():
             for layout, other in twins.layouts(value).items():
                 if np.array_equal(np.asarray(other, dtype=np.float64), value):
+                    assert Trial(name, method, seed).run(**{key: other})[:2] == expected, (seed, key, layout)
+        for key, value in trial.arguments.items():
+            if isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim:
+                for layout, other in twins.integer_layouts(value).items():
                     assert Trial(name, method, seed).run(**{key: other})[:2] == expected, (seed, key, layout)
         for (key, value), (other, second) in itertools.permutations(arrays.items(), 2):
             if value.shape == second.shape:

@@ -278,6 +278,14 @@ def layouts(array):
     return alternatives
 
 
+def integer_layouts(array):
+    """The same small integers, none negative, in other types and memory layouts."""
+    array = np.asarray(array, dtype=np.int64)
+    kinds = {name: array.astype(name) for name in ("int8", "uint8", "int32", "uint64", ">i8")}
+    raw = np.frombuffer(b"-" + array.tobytes(), dtype=np.int64, offset=1).reshape(array.shape)
+    return kinds | {"list": array.tolist(), "strided": np.repeat(array, 2, axis=-1)[..., ::2], "unaligned": raw}
+
+
 def no_numbers(array):
     """Arrays of the same shape whose entries are not real numbers that float64 holds; and None."""
     array = np.asarray(array, dtype=np.float64)
