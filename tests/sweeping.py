@@ -1,12 +1,15 @@
 """What tests of sweeps share: specifications, rows without times, and sweeps as processes."""
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from dmq_fast.experiments.sweeps import scheduler
+from dmq_fast.experiments.sweeps.store import FILE
 
 ROOT = Path(__file__).parent
 
@@ -85,6 +88,12 @@ def slow_spec(tmp_path, seconds=0.02):
         f'directory = "{begun}"\nseconds = {seconds}\n'
     )
     return write(tmp_path, text), begun
+
+
+def altered(directory, statement):
+    """Change the store of a sweep by a statement of SQL."""
+    with contextlib.closing(sqlite3.connect(directory / FILE)) as connection, connection:
+        connection.execute(statement)
 
 
 def alive(pid):

@@ -18,7 +18,6 @@ from dmq_fast.policy import Policy
 from dmq_fast.samplers import (
     BatchEnvironment,
     BatchSampler,
-    RolloutSampler,
     Sampler,
     as_sampler,
     estimate_value,
@@ -362,14 +361,3 @@ def test_the_value_of_a_policy_is_estimated():
         assert estimate_value(sampler, policy, 10_000, stream=Stream(2, call)) == found
         p_values.append(2 * scipy.stats.norm.sf(abs(found.value - mdp.value(policy)) / found.standard_error))
     assert min(p_values) > FAMILY_LEVEL / len(p_values)
-
-
-def test_the_value_is_estimated_with_any_sampler():
-    mdp, policy = small_mdp(), Policy.uniform(4)
-    found = estimate_value(RolloutSampler(mdp), policy, 4000, stream=Stream(4))
-    assert found.n == 4000
-    z = (found.value - mdp.value(policy)) / found.standard_error
-    assert abs(z) < scipy.stats.norm.isf(FAMILY_LEVEL / 2)
-    assert np.isnan(estimate_value(RolloutSampler(mdp), policy, 1, stream=Stream(4)).standard_error)
-    with pytest.raises(ValueError, match="n: expected an integer >= 1"):
-        estimate_value(RolloutSampler(mdp), policy, 0, stream=Stream(4))

@@ -165,20 +165,6 @@ def test_a_function_class_from_the_shell(run, tmp_path, monkeypatch, text):
     assert dmq.load(tmp_path / "out" / "result.npz").function_class == kind.describe()
 
 
-@pytest.mark.parametrize("sampler", ["rollout", "flow", "exact"])
-@pytest.mark.parametrize("name", ["lock --horizon 6", "linear-q", "river-swim --horizon 8"])
-def test_every_sampler_runs(run, sampler, name):
-    n_samples = 30 if sampler == "rollout" else 10**15
-    code, out, err = run("run", *name.split(), "--sampler", sampler, "--n-samples", n_samples, "--json")
-    assert (code, err) == (0, "")
-    summary = json.loads(out)
-    assert summary["sampler"] == sampler
-    assert summary["parameters"]["n_samples"] == n_samples
-    if sampler != "rollout":
-        # The ridge of linear-q's correlated features leaves a bias that no number of samples removes.
-        assert summary["value"] == pytest.approx(summary["optimal_value"], rel=1e-2 if name == "linear-q" else 1e-9)
-
-
 def test_the_sampler_is_rollout_unless_said_and_shown_if_another(run):
     assert json.loads(run("run", "lock", "--horizon", 3, "--json")[1])["sampler"] == "rollout"
     assert "sampler" not in run("run", "lock", "--horizon", 3)[1]
@@ -258,29 +244,15 @@ def test_a_broken_summary_is_written_again_and_refused_by_a_report(run, tmp_path
         assert json.loads(path.read_text())["counts"] == good["counts"]
 
 
-def test_out_saves_the_run(run, tmp_path):
-    out_dir = tmp_path / "new" / "run"
-    code, _, _ = run("run", "chain", "--horizon", 4, "--out", out_dir)
-    assert code == 0
-    assert sorted(os.listdir(out_dir)) == ["command.json", "journal", "result.npz", "run.json"]
-    summary = json.loads((out_dir / "run.json").read_text())
-    assert dmq.load(out_dir / "result.npz").n_trajectories == summary["n_trajectories"]
-
-
 def test_out_never_replaces_a_run_unasked(run, tmp_path):
     assert run("run", "chain", "--horizon", 3, "--out", tmp_path)[0] == 0
+    assert sorted(os.listdir(tmp_path)) == ["command.json", "journal", "result.npz", "run.json"]
     before = (tmp_path / "result.npz").read_bytes()
     code, out, err = run("run", "chain", "--horizon", 4, "--out", tmp_path)
     assert (code, out) == (2, "")
     assert "holds a run already" in err
     assert (tmp_path / "result.npz").read_bytes() == before
     assert run("run", "chain", "--horizon", 4, "--out", tmp_path, "--overwrite")[0] == 0
-
-
-def test_a_budget_exits_with_3_and_reports(run):
-    code, out, _ = run("run", "lock", "--horizon", 10, "--max-trajectories", 500)
-    assert code == 3
-    assert "max_trajectories" in out
 
 
 WRONG = [
@@ -593,12 +565,6 @@ def test_a_directory_in_the_way_is_noticed_before_the_run(run, tmp_path):
     code, out, err = run("run", "chain", "--horizon", 4, "--out", tmp_path)
     assert (code, out) == (2, "")
     assert "is a directory" in err
-
-
-def test_seconds_end_a_batch_of_any_size(run):
-    code, out, _ = run("run", "lock", "--horizon", 5, "--n-samples", 2**62, "--max-seconds", 0.2, "--json")
-    assert code == 3
-    assert json.loads(out)["seconds"]["total"] < 5
 
 
 MINE = """

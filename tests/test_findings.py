@@ -24,10 +24,9 @@ def noisy_mdp(seed, horizon=4, n_states=6, n_actions=3, d=4):
 # A: the uniform initial policy breaks the theorem.
 
 
-@pytest.mark.parametrize("horizon", [20, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("initial", ["uniform", "fixed"])
-def test_the_decoy_lock_misleads_uniform_initial_policies_with_infinitely_many_samples(initial, horizon):
-    env = decoy_lock(horizon)
+def test_the_decoy_lock_misleads_uniform_initial_policies_with_infinitely_many_samples(initial):
+    env = decoy_lock(20)
     settings = {"variant": "paper", "initial": initial, "ratio": 8.0, "mixture": "stratified"}
     result = flat(ExactSampler(env), rng=0, **settings).learn()
     assert env.value(result.policy) == pytest.approx(0.4 if initial == "uniform" else 0.7)
@@ -211,25 +210,16 @@ def test_the_sure_bound_counts_initial_policies():
 # D: draw less.
 
 
-@pytest.mark.parametrize(
-    ("make", "n_samples", "factor", "seeds"),
-    [
-        (lambda seed: combination_lock(20, 4, rng=seed), 20, 2.3, 2),
-        pytest.param(lambda seed: combination_lock(20, 4, rng=seed), 20, 2.3, 5, marks=pytest.mark.slow),
-        pytest.param(lambda seed: deep_sea(10, rng=seed), 100, 3.0, 5, marks=pytest.mark.slow),
-    ],
-    ids=["lock", "lock 5", "deep_sea"],
-)
-def test_frugal_draws_less_at_equal_success(make, n_samples, factor, seeds):
+def test_frugal_draws_less_at_equal_success():
     drawn = dict.fromkeys(["sound", "accumulate", "reuse", "memo", "frugal"], 0)
-    for seed in range(seeds):
-        env = make(seed)
+    for seed in range(2):
+        env = combination_lock(20, 4, rng=seed)
         for name in drawn:
             chosen = {"variant": name} if name in ("sound", "frugal") else {name: True}
-            result = flat(env, n_samples=n_samples, rng=seed, **chosen).learn()
+            result = flat(env, n_samples=20, rng=seed, **chosen).learn()
             assert env.value(result.policy) == pytest.approx(env.optimal_value)
             drawn[name] += result.n_trajectories
-    assert drawn["sound"] > factor * drawn["frugal"]
+    assert drawn["sound"] > 2.3 * drawn["frugal"]
     assert 0.75 * drawn["sound"] < drawn["accumulate"] < 0.95 * drawn["sound"]
     assert 0.45 * drawn["sound"] < drawn["reuse"] < 0.55 * drawn["sound"]
     assert 0.80 * drawn["sound"] < drawn["memo"] < 0.95 * drawn["sound"]

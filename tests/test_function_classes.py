@@ -233,17 +233,6 @@ def test_covers_that_accumulate_stay_within_their_bounds(seed, d, ratio, finite)
     assert solver.cover_bound(3) >= solver.cover_bound(0)
 
 
-def test_the_bound_of_a_finite_class_is_attained():
-    # Pairs are told apart one by one: f_1 from f_2, then f_1 from f_3.
-    grams = np.array([np.diag([0.0, 1.0, 0.0]), np.diag([0.0, 0.0, 1.0])])
-    solver = solver_of(FiniteClass(), 3, eps_s=0.1, eps_t=0.2)
-    assert trues_in_a_row(solver, grams) == 2
-    two = solver_of(FiniteClass(), 2, eps_s=0.1, eps_t=0.2)
-    assert trues_in_a_row(two, np.array([np.diag([1.0, 0.0])])) == two.cover_bound(0) == 1
-    often = solver_of(FiniteClass(), 2, eps_s=0.5, eps_t=0.125)
-    assert trues_in_a_row(often, np.tile(np.diag([0.125, 0.0]), (9, 1, 1))) == often.cover_bound(0) == 5
-
-
 @pytest.mark.parametrize(("eps_s", "times"), [(0.3, 3), (0.7, 8)])
 def test_a_run_on_the_verge_of_its_bound_is_no_error(eps_s, times):
     """Action 1 meets the state where the functions differ by 1 with probability .1, and eps_t = .1.

@@ -14,7 +14,7 @@ import pytest
 from flat import flat
 
 import dmq_fast as dmq
-from dmq_fast.environments import CompiledEnv, FiniteMDP, GymnasiumBatch, combination_lock
+from dmq_fast.environments import CompiledEnv, GymnasiumBatch, combination_lock
 from dmq_fast.environments.block import block_mdp, diabolical_lock
 from dmq_fast.samplers import BatchSampler, RolloutSampler
 from dmq_fast.samplers.parallel import ParallelSampler, pool_of
@@ -59,19 +59,14 @@ def greedy(env):
     return dmq.Policy.greedy(np.random.default_rng(0).normal(size=shape))
 
 
-WIDE = {"noise": "gaussian", "sigma": 0.1, "rng": 0}
 LONG = {
     "noisy diabolical lock": lambda: diabolical_lock(100, observation="noisy", rng=0),
     "wide": lambda: block_mdp(combination_lock(10, rng=0), dimension=1500, rng=0),
-    "many actions": lambda: block_mdp(combination_lock(20, 500, rng=0), dimension=128, **WIDE),
     "narrow": lambda: block_mdp(combination_lock(20, rng=0)),
     "mapped": lambda: block_mdp(combination_lock(20, rng=0), dimension=64, rng=0).with_features(
         dmq.features.RandomFourier(64, 512, rng=0)
     ),
     "finite": lambda: combination_lock(2000, rng=0),
-    "one level": lambda: block_mdp(combination_lock(1, rng=0)),
-    # With one start state, nothing would be random and all trajectories one.
-    "one finite level": lambda: FiniteMDP([], [np.zeros((2, 2))], [np.eye(2)], [0.5, 0.5]),
 }
 
 

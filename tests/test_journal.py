@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ from dmq_fast.engine import journal
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
 from dmq_fast.experiments.sweeps import scheduler
 from dmq_fast.experiments.sweeps.store import Store
-from dmq_fast.samplers import ParallelSampler, RolloutSampler
+from dmq_fast.samplers import RolloutSampler
 
 ENVIRONMENTS = {"lock": lambda: combination_lock(5, 3, rng=0), "chain": lambda: chain(5, rng=0)}
 VARIANTS = [
@@ -354,20 +353,6 @@ def test_a_journal_of_another_run_is_refused_by_what_differs(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_given_initial_policies_are_told_apart(tmp_path):
-    path, env = tmp_path / "journal", chain(3, rng=0)
-    shape = (3, env.n_actions, env.dimension)
-    policies = [dmq.Policy.fixed([1, 1, 1]), dmq.Policy.uniform(3)]
-    policies += [dmq.Policy.greedy(np.full(shape, value)) for value in (0.0, 1.0)]
-    for policy in policies:
-        path.unlink(missing_ok=True)
-        algorithm(env, path, initial=policy, max_trajectories=500).learn()
-        for other in policies:
-            if other is not policy:
-                with pytest.raises(dmq.JournalError, match="initial is"):
-                    algorithm(env, path, initial=other, max_trajectories=500).learn()
-
-
 class Versioned(Thin):
     """Sampler that is not one of the package, with a fingerprint of its own."""
 
@@ -541,19 +526,6 @@ def test_seconds_go_on_counting(tmp_path):
     assert 0 < result.n_trajectories <= total
 
 
-@pytest.mark.parametrize("variant", ["sound", "frugal"])
-def test_resuming_with_workers_and_without_gives_the_same(tmp_path, variant):
-    env, path = chain(4, rng=0), tmp_path / "journal"
-    settings = {"n_samples": 40_000, "variant": variant}
-    undisturbed = algorithm(env, **settings).learn()
-    third = undisturbed.n_trajectories // 3
-    algorithm(env, path, max_trajectories=third, workers=2, **settings).learn()
-    algorithm(env, path, max_trajectories=2 * third, max_seconds=1e6, **settings).learn()
-    with ThreadPoolExecutor(2) as pool:
-        resumed = algorithm(ParallelSampler(RolloutSampler(env), pool), path, **settings).learn()
-    assert content(resumed) == content(undisturbed)
-
-
 # What is written
 
 
@@ -700,16 +672,13 @@ def test_a_store_is_synced_when_its_runs_have_taken_a_second(tmp_path, monkeypat
     normal, full = 1, 2
     added = [after for before, after in itertools.pairwise(levels) if before == "add"]
     assert added == 2 * [normal, normal, normal, full] + [normal]
-    assert levels[0] == levels[-1] == full  # the specification, and that the sweep has ended
+    assert levels[0] == full  # the specification
 
 
 # Processes
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGTERM))]
-)
-def test_a_signal_leaves_a_journal_to_resume_from(run, tmp_path, number):
+def test_a_kill_leaves_a_journal_to_resume_from(run, tmp_path):
     command = ["run", "deep-sea", "--size", 16, "--n-samples", 2000, "--json"]
     expected = json.loads(run(*command)[1])
     process = subprocess.Popen(
@@ -720,8 +689,8 @@ def test_a_signal_leaves_a_journal_to_resume_from(run, tmp_path, number):
         while not (tmp_path / "journal").exists() or (tmp_path / "journal").stat().st_size < 10_000:
             assert time.monotonic() < deadline
             time.sleep(0.002)
-        process.send_signal(number)
-        assert process.wait(timeout=20) in (130, 143, -signal.SIGKILL)
+        process.kill()
+        assert process.wait(timeout=20) == -signal.SIGKILL
     code, out, _ = run("resume", tmp_path, "--json")
     assert code == 0
     assert json.loads(out) | {"seconds": None} == expected | {"seconds": None}

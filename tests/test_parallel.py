@@ -5,14 +5,11 @@ import functools
 import itertools
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
 import traceback
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import walker
 from clusters import Processes
@@ -27,7 +24,6 @@ from dmq_fast._support.workers import WorkerDied, Workers
 from dmq_fast.environments import chain, deep_sea
 from dmq_fast.samplers import (
     BatchSampler,
-    EqualChunks,
     ParallelSampler,
     RolloutSampler,
     Sampler,
@@ -292,37 +288,6 @@ def test_what_a_factory_raises_is_no_dead_worker(own):
     assert "while drawing chunk 0 of call 9" in caught.value.__notes__[0]
 
 
-# A script whose environment is defined where workers, which import the script without running it, do not look.
-SCRIPT = """
-import dmq_fast as dmq
-import numpy as np
-
-class Known:
-    horizon, n_actions, dimension = 1, 2, 1
-    def reset(self, n, rng): return np.ones((n, 1))
-    def features(self, level, states): return states
-    def step(self, level, states, actions, rng): return states, actions / 2
-
-if __name__ == "__main__":
-    class Unknown(Known):
-        pass
-
-    print(dmq.DMQ(Known(), n_samples=5000, rng=0).learn(workers=2).status)
-    dmq.DMQ(Unknown(), n_samples=5000, rng=0).learn(workers=2)
-"""
-
-
-@pytest.mark.slow
-def test_a_class_that_workers_do_not_find_is_no_dead_worker(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.returncode) == ("ended\n", 1)
-    assert "AttributeError: Can't get attribute 'Unknown' on <module '__main__'" in done.stderr.replace(
-        "__mp_main__", "__main__"
-    )
-    assert "while drawing chunk 0 of call 1: 4096 trajectories" in done.stderr
-
-
 class Lazy(Executor):
     """Answers on request, and remembers how many futures were open at a time and how many cancelled."""
 
@@ -382,14 +347,6 @@ def test_seconds_end_a_call_on_workers():
     assert result.status == "max_seconds"
     assert 0 < result.n_trajectories
     assert time.perf_counter() - began < 5
-
-
-def test_moments_of_chunks_have_their_size():
-    inner = RolloutSampler(ENV)
-    with ThreadPoolExecutor(2) as executor:
-        pieces = list(ParallelSampler(inner, executor).pieces(POLICY, N, dmq.Stream(0), (0,), ()))
-    assert [piece.n for piece in pieces] == list(EqualChunks(N, 16_384))
-    assert np.sum([piece.n for piece in pieces]) == N
 
 
 def test_what_is_refused():

@@ -22,15 +22,7 @@ def memory():
     return module
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        "finite",
-        "compiled, 2 threads",
-        pytest.param("finite, 2 threads", marks=pytest.mark.slow),
-        pytest.param("compiled", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("case", ["finite", "compiled, 2 threads"])
 def test_a_hundred_times_as_many_trajectories_need_no_more(memory, case):
     few, many = (memory.measured(case, n) for n in (10**4, 10**6))
     assert many <= (1 + memory.FLAT) * few

@@ -59,18 +59,10 @@ def every_picture(swim, result):
     }
 
 
-@pytest.mark.parametrize(
-    ("form", "magic"),
-    [
-        ("svg", b"<?xml"),
-        pytest.param("pdf", b"%PDF", marks=pytest.mark.slow),
-        pytest.param("png", b"\x89PNG", marks=pytest.mark.slow),
-    ],
-)
-def test_every_picture_saves_as_vectors_and_pixels_and_leaves_nothing_behind(swim, result, form, magic):
+def test_every_picture_saves_and_leaves_nothing_behind(swim, result):
     before = dict(matplotlib.rcParams)
     for name, figure in every_picture(swim, result).items():
-        assert bytes_of(figure, form).startswith(magic), name
+        assert bytes_of(figure, "svg").startswith(b"<?xml"), name
         assert figure.get_figwidth() == pytest.approx(3.3)
     assert dict(matplotlib.rcParams) == before
     assert not matplotlib._pylab_helpers.Gcf.figs

@@ -14,7 +14,6 @@ from flat import flat
 from properties import for_all, seeds
 from refusals import refused
 from test_batch import Table
-from test_block import without_noise
 from test_rollout import random_mdp, random_policy
 
 import dmq_fast as dmq
@@ -22,13 +21,11 @@ from dmq_fast.baselines import TablePolicy
 from dmq_fast.environments import (
     FiniteMDP,
     chain,
-    combination_lock,
     decoy_lock,
     deep_sea,
     linear_q,
-    river_swim,
 )
-from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian, noisy_deep_sea
+from dmq_fast.environments.block import block_mdp
 from dmq_fast.kernels import Fixed, Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.samplers import BatchSampler, ExactSampler, FlowSampler, RolloutSampler, Sampler
@@ -71,11 +68,7 @@ def everything():
 
 
 ENVIRONMENTS = {
-    "lock": lambda: combination_lock(6, 3, rng=0, p_success=0.8),
-    "chain": lambda: chain(6, rng=0),
     "deep sea": lambda: deep_sea(6, stochastic=True),
-    "river swim": lambda: river_swim(5, 8),
-    "linear-Q": lambda: linear_q(horizon=3, n_states=8, rng=0),
     "everything": everything,
 }
 
@@ -131,13 +124,7 @@ def p_of_z(difference, variance):
     return (2 * scipy.stats.norm.sf(np.abs(difference[~fixed]) / np.sqrt(variance[~fixed]))).tolist()
 
 
-def few(names, quick):
-    """A parameter for each name; those that are not quick are for ``-m slow``."""
-    cases = [name if name in quick else pytest.param(name, marks=slow) for name in names]
-    return pytest.mark.parametrize("name", cases)
-
-
-@few(ENVIRONMENTS, ["everything", "deep sea"])
+@pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_samplers_agree_at_a_million_trajectories(name):
     env = tabular(ENVIRONMENTS[name]())
     policy, p_values = half_greedy(env), []
@@ -306,89 +293,6 @@ def test_flow_has_the_joint_law_across_levels(n, returns_from):
     often = (np.abs(products) > 1e-9).mean(axis=0)[upper] > 0.2
     p_values += p_of_z(excess[often], spread[often])
     refuse_small(p_values, FAMILY_LEVEL / 30)
-
-
-# Compiled environments that observe the state through noise: what their moments are expected to be.
-
-NOISY = {
-    "coins": lambda: lock_bernoulli(6, 0.1, observation="coins", rng=0),
-    "many coins": lambda: block_mdp(river_swim(3, 5), noise="coins", n_coins=60),
-    "gaussian": lambda: lock_gaussian(6, 0.1, 0.2, rng=0),
-    "rotated gaussian": lambda: noisy_deep_sea(4, sigma=0.1, dimension=9, stochastic=True, rng=0),
-}
-
-
-def coordinates(env, h):
-    """E x, E x^2 and E x^4 of each coordinate of what is observed, (3, S, d), independent given the state."""
-    handle, n, given = env.handle, env.latent.n_states[h], env.parameters
-    states = np.arange(n, dtype=np.int32).view(np.uint8).reshape(n, 4).copy()
-    m = handle.feature_uniforms[h]
-    if given.get("sigma"):
-        x, deviation = without_noise(env, h, range(n))
-        v = deviation**2
-        return np.array([x, x**2 + v, x**4 + 6 * x**2 * v + 3 * v**2])
-    x = handle.features(h, states, np.zeros((n, m)))
-    loud = handle.features(h, states, np.full((n, m), 1 - 2.0**-53))
-    assert given.get("n_coins", env.latent.horizon) == (loud != x)[0].sum()
-    return np.array([(x**k + loud**k) / 2 for k in (1, 2, 4)])
-
-
-def told_apart(env):
-    """Greedy on the rows of coins at even levels, else uniform; and the same on the hidden MDP."""
-    latent, coins = env.latent, not env.parameters.get("sigma")
-    seen, hidden = [], []
-    for h, q in enumerate(latent.optimal_q):
-        if h % 2 or not coins:
-            seen.append(Uniform())
-            hidden.append(Uniform())
-            continue
-        theta = np.linalg.lstsq(latent.features[h], q, rcond=None)[0].T
-        wide = np.zeros((env.n_actions, env.dimension))
-        wide[:, : theta.shape[1]] = theta
-        seen.append(Greedy(wide))
-        hidden.append(Greedy(theta))
-    return Policy(seen), Policy(hidden)
-
-
-def expected_of(env, hidden, h):
-    """Mean and variance of what a trajectory adds to the upper triangle of the moment of level h, and to y phi."""
-    rates, y = env.latent.occupancy(hidden)[h], power_means(env.latent, hidden, h, 2)
-    one, two, four = coordinates(env, h)
-    upper = np.triu_indices(env.dimension)
-    diagonal = upper[0] == upper[1]
-
-    def products(off, on):
-        pairs = np.einsum("s,si,sj->ij", rates, off, off)[upper]
-        pairs[diagonal] = rates @ on
-        return pairs
-
-    gram = products(one, two)
-    moment = (rates * y[1]) @ one
-    return (
-        np.concatenate([gram, moment]),
-        np.concatenate([products(two, four) - gram**2, (rates * y[2]) @ two - moment**2]),
-    )
-
-
-def collected(env, seen, n, call, levels):
-    """Second moments and y phi by level, over n, (len(levels), ...)."""
-    moments = RolloutSampler(env).collect(seen, n, stream=Stream(8, call=call), levels=levels, returns_from=levels)
-    upper = np.triu_indices(env.dimension)
-    return np.array([np.concatenate([moments.gram[h][upper], moments.returns[h].moment]) / n for h in levels])
-
-
-@few(NOISY, ["many coins", "rotated gaussian"])
-def test_noisy_observations_have_the_expected_moments(name):
-    n, env = 200_000, NOISY[name]()
-    (seen, hidden), levels = told_apart(env), range(env.horizon)
-    found, p_values = collected(env, seen, n, 0, levels), []
-    for h in levels:
-        rates = env.latent.occupancy(hidden)[h]
-        assert not ((rates > 0) & (n * rates < 400)).any(), "too rare for the normal approximation"
-        mean, variance = expected_of(env, hidden, h)
-        p_values += p_of_z(found[h] - mean, variance / n)
-    assert len(p_values) > 100
-    refuse_small(p_values, FAMILY_LEVEL / len(NOISY))
 
 
 BINOMIALS = [

@@ -7,13 +7,12 @@ import os
 import re
 import shlex
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections import Counter
 
 import pytest
-from sweeping import ROOT, content, environment_of_tests, one, slow_spec, start, wait_until, write
+from sweeping import ROOT, altered, content, environment_of_tests, one, slow_spec, start, wait_until, write
 
 from dmq_fast import experiments
 from dmq_fast.cli import sweep as command
@@ -122,11 +121,6 @@ def test_shards_that_are_killed_and_merged_give_the_rows_of_an_undivided_sweep(t
     code, stdout, _ = run("merge", out, *parts)
     assert (code, stdout) == (0, f"{out}: 50 runs, 0 of them new; 0 took the place of worse ones\n")
     assert experiments.load(out) == before
-
-
-def altered(directory, statement):
-    with contextlib.closing(sqlite3.connect(directory / store.FILE)) as connection, connection:
-        connection.execute(statement)
 
 
 def swept(directory, **options):

@@ -1,13 +1,11 @@
 """What has become of the runs of a sweep: `status`, ``dmq-fast status``, and what a sweep prints and would do."""
 
-import contextlib
 import json
 import os
 import re
-import sqlite3
 
 import pytest
-from sweeping import SPEC, one, write
+from sweeping import SPEC, altered, one, write
 
 from dmq_fast import experiments
 from dmq_fast.experiments.sweeps import store
@@ -17,11 +15,6 @@ def failing(**more):
     data = one("obstinate:failing", kind="raise", seeds=4, environment={"name": "chain", "horizon": [3, 4]})
     data["algorithms"][0] |= {"seeds": [[1, 3]]}
     return data | {"name": "mine"} | more
-
-
-def altered(directory, statement):
-    with contextlib.closing(sqlite3.connect(directory / store.FILE)) as connection, connection:
-        connection.execute(statement)
 
 
 def test_every_run_is_counted_once(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from test_baselines import episode_of, state_of
 from test_rollout import random_mdp
 
-from dmq_fast.baselines import BPIUCBVI, TablePolicy
+from dmq_fast.baselines import BPIUCBVI
 from dmq_fast.environments import FiniteMDP, chain, combination_lock, deep_sea
 from dmq_fast.environments.block import lock_bernoulli
 from dmq_fast.experiments import Budget
@@ -17,8 +17,6 @@ from dmq_fast.experiments.sweeps.algorithms import BaselineAlgorithm
 from dmq_fast.kernels._learners import BernsteinLearner, PolicyOptimisationLearner
 
 pytestmark = pytest.mark.kernels
-
-optimisms = pytest.mark.parametrize("optimism", ["flat", "steps"])
 
 
 def random_mdps():
@@ -187,28 +185,6 @@ def test_oppo(optimism, alpha, beta):
 
 
 # Facts of the literature ----------------------------------------------------------------------------------------------
-
-
-def bounds_after(env, seed, n, c1, c2, optimism="steps"):
-    """Whether U of the start bounds the optimum, and L what the policy greedy on it is worth; and both."""
-    learner = BernsteinLearner(episode_of(env, seed), optimism, c1, c2, None)
-    learner.run(np.zeros(n))
-    start = env.start @ np.column_stack([level[0].max(axis=1) for level in (learner.table, learner.lower)])
-    worth = env.value(TablePolicy([level.argmax(axis=1) for level in learner.lower]))
-    return start[0] >= env.optimal_value - 1e-9, start[1] <= worth + 1e-9, *start
-
-
-@optimisms
-def test_upper_and_lower_values_are_bounds(optimism):
-    env = chain(3, 2)
-    # log(3 S K H / delta) and log(8 e (n + 1)) are some 8 each here; episodes enough for L > 0.
-    runs = [bounds_after(env, seed, 20_000, 3 * math.sqrt(16.0), 14 * 3 * 16.0, optimism) for seed in range(4)]
-    assert all(above and below for above, below, *_ in runs)
-    assert min(lower for *_, lower in runs) > 0.05
-    # Without bonuses they are bounds of nothing.
-    runs = [bounds_after(env, seed, 300, 0.0, 0.0, optimism) for seed in range(20)]
-    assert not all(above for above, *_ in runs)
-    assert not all(below for _, below, *_ in runs)
 
 
 STOPPED = {
