@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import pickle
 from functools import partial
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from properties import for_all
 from refusals import refused
 
-from dmq_fast.kernels import Stream, _philox
+from dmq_fast.kernels import Stream
 
 pytestmark = pytest.mark.kernels
 
@@ -30,39 +29,6 @@ GOLDEN_UNIFORMS = [
 words = st.one_of(st.integers(0, WORD), st.sampled_from([0, 1, WORD - 1, WORD]))
 
 
-class State(ctypes.Structure):
-    _fields_ = (
-        ("key", ctypes.c_uint64 * 2),
-        ("counter", ctypes.c_uint64 * 4),
-        ("buffer", ctypes.c_uint64 * 4),
-        ("used", ctypes.c_int),
-    )
-
-
-def c_function(name, *argument_types):
-    """A function of the C-level API."""
-    capsule = _philox.__pyx_capi__[name]
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    address = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
-    return ctypes.CFUNCTYPE(None, *argument_types)(address)
-
-
-fill = c_function("philox_uniforms", ctypes.POINTER(State), ctypes.POINTER(ctypes.c_double), ctypes.c_ssize_t)
-
-
-def drawn(state, sizes):
-    """Uniforms of the C-level API, taken in pieces."""
-    pieces = []
-    for size in sizes:
-        piece = np.empty(size)
-        fill(ctypes.byref(state), piece.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), size)
-        pieces.append(piece)
-    return np.concatenate(pieces)
-
-
 @for_all(key=st.tuples(words, words), call=words, chunk=words, n=st.one_of(st.integers(0, 18), st.integers(0, 1100)))
 def test_uniforms_are_numpys_bit_for_bit(key, call, chunk, n):
     stream = Stream.from_key(key, call, chunk)
@@ -70,20 +36,6 @@ def test_uniforms_are_numpys_bit_for_bit(key, call, chunk, n):
     assert stream.uniforms(n).dtype == np.float64 and stream.uniforms(n).tobytes() == expected.tobytes()
     assert stream.uniforms(n).tobytes() == stream.uniforms(1100)[:n].tobytes()
     assert stream.generator().random(n).tobytes() == expected.tobytes()
-
-
-@for_all(sizes=st.lists(st.integers(0, 13), min_size=1, max_size=8))
-def test_pieces_continue_where_the_last_one_stopped(sizes):
-    state = State((1, 2), (0, 0, 5, 4), (0, 0, 0, 0), 4)
-    expected = twins.uniforms((1, 2), 4, 5, sum(sizes))
-    assert drawn(state, sizes).tobytes() == expected.tobytes()
-
-
-def test_the_counter_carries():
-    for counter in [(WORD, 0, 7, 8), (WORD - 1, WORD, 7, 8), (WORD, WORD, WORD, 8), (WORD, WORD, WORD, WORD)]:
-        state = State((9, WORD), counter, (0, 0, 0, 0), 4)
-        expected = twins.philox((9, WORD), counter).random(19)
-        assert drawn(state, [19]).tobytes() == expected.tobytes()
 
 
 def test_golden_values():
