@@ -47,6 +47,8 @@ BATCH, VALUE = "decision, False, per level of a batch", "value"
 WHITENING, EIGH, SYGVX = "numpy eigh, eigvalsh", "scipy eigh, gvx, top", "f2py dsygvx, top"
 POTRF = "f2py dpotrf of R M1 - M2, ready-made"
 
+THREADS = "BLAS may run on several threads: set OPENBLAS_NUM_THREADS=1 for times that compare"
+
 Matrix = NDArray[np.float64]
 
 
@@ -175,7 +177,6 @@ def measure(
         measurements += (measured := [row | {"ratio": best / row["median_us"]} for row in rows])
         if progress is not None:
             progress(measured)
-    doing = threads.several_threads()
     return {
         "benchmark": "oracle",
         "machine": machine(),
@@ -186,7 +187,7 @@ def measure(
             "dmq_fast": __version__,
         },
         "rounds": rounds,
-        "warnings": [f"BLAS {doing}: set OPENBLAS_NUM_THREADS=1 for times that compare"] if doing else [],
+        "warnings": [THREADS] if threads.several_threads() else [],
         "measurements": measurements,
     }
 
