@@ -190,7 +190,7 @@ def test_alias_tables_hold_the_distribution_and_reach_exactly_its_support(weight
     p /= p.sum()
     threshold, alias = alias_tables(p)
     assert threshold.dtype == np.float64 and alias.dtype == np.int32
-    assert ((threshold > 0) & (threshold <= 1)).all() and ((0 <= alias) & (alias < len(p))).all()
+    assert ((threshold >= 0) & (threshold <= 1)).all() and ((0 <= alias) & (alias < len(p))).all()
     assert np.abs(twins.alias_probabilities(threshold, alias) - p).max() <= len(p) * EPS
     grid = (np.arange(4096) + 0.5) / 4096
     counts = np.bincount([twins.alias_draw(threshold, alias, u) for u in grid], minlength=len(p))
