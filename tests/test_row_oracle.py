@@ -126,7 +126,7 @@ def test_most_answers_are_quick(kind):
     kind=st.sampled_from(KINDS), d=st.integers(1, 40), pieces=st.integers(0, 30), n=st.integers(1, 40),
     eps_r=st.sampled_from([1e-8, 1e-3, 0.1, 1.0]), eps_t=st.floats(0.1, 20.0), seed=seeds, quick=60,
 )  # fmt: skip
-def test_answers_and_values_are_those_for_matrices(kind, d, pieces, n, eps_r, eps_t, seed):
+def test_answers_values_leverages_and_potentials_are_those_of_matrices(kind, d, pieces, n, eps_r, eps_t, seed):
     rng = np.random.default_rng(seed)
     oracle = covered(rng, kind, d, pieces, eps_r)
     batch = [rows_of(rng, kind, n, d) for _ in range(3)]
@@ -139,43 +139,17 @@ def test_answers_and_values_are_those_for_matrices(kind, d, pieces, n, eps_r, ep
     bound = 1e-12 * (1 + np.trace(oracle.matrix()) / eps_r)
     np.testing.assert_allclose(ours, values, rtol=bound, atol=bound)
     assert oracle.decision(rows, 1.0, eps_t, 2, n=n) == (found == 2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_leverages(kind):
-    rng = np.random.default_rng(1)
-    for eps_r in (1.0, 1e-3):
-        for pieces in (0, 1, 5, 100):
-            oracle = covered(rng, kind, 40, pieces, eps_r)
-            block = rows_of(rng, kind, 30, 40)
-            inverse = np.linalg.inv(oracle.matrix() + eps_r * np.eye(40))
-            rows = LevelRows.of([block])
-            data, indices, indptr, _ = rows.arrays(0)
-            merged = csr_array((data, indices, indptr), shape=(len(indptr) - 1, 40)).toarray()
-            expected = np.einsum("ij,jk,ik->i", merged, inverse, merged)
-            np.testing.assert_allclose(oracle.leverages(rows), expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_potentials(kind):
-    rng = np.random.default_rng(4)
-    for eps_r, pieces in ((1.0, 0), (1e-3, 1), (1e-3, 100)):
-        oracle = covered(rng, kind, 40, pieces, eps_r)
-        blocks = [rows_of(rng, kind, n, 40) for n in (3, 7)]
-        rows = LevelRows.of(blocks)
-        before = oracle.matrix() + eps_r * np.eye(40)
-        assert oracle.log_det() == pytest.approx(np.linalg.slogdet(before)[1], rel=1e-10)
-        after = np.linalg.slogdet(before + blocks[1].T @ blocks[1] / 3.0)[1]
-        assert oracle.log_det(rows, 1, 3.0) == pytest.approx(after, rel=1e-10, abs=1e-9)
-        assert (oracle.matrix() + eps_r * np.eye(40) == before).all()
-    assert np.isnan(indefinite().log_det())
-
-
-def indefinite():
-    """An oracle of rounded moments that float64 has no Cholesky factor of."""
-    oracle = RowOracle(2, 1e-300)
-    oracle.add_gram([0, 1], [[1.0, 1.0], [1.0, 1.0]])
-    return oracle
+    # Leverages of rows once each, and the potentials before and after a sum.
+    s = oracle.matrix() + eps_r * np.eye(d)
+    data, indices, indptr, _ = rows.arrays(1)
+    merged = csr_array((data, indices, indptr), shape=(len(indptr) - 1, d)).toarray()
+    leverages = np.einsum("ij,ji->i", merged, np.linalg.solve(s, merged.T))
+    np.testing.assert_allclose(oracle.leverages(rows, 1), leverages, rtol=10 * bound)
+    after = s + batch[1].T @ batch[1] / 3.0
+    allowed = d * 1e-12 * (1 + np.trace(after) / eps_r)
+    assert oracle.log_det() == pytest.approx(np.linalg.slogdet(s)[1], rel=1e-10, abs=allowed)
+    assert oracle.log_det(rows, 1, 3.0) == pytest.approx(np.linalg.slogdet(after)[1], rel=1e-10, abs=allowed)
+    assert (oracle.matrix() + eps_r * np.eye(d) == s).all()
 
 
 class TestKeptInverse:
@@ -315,3 +289,6 @@ def test_what_does_not_fit_is_named():
         lambda: oracle.order,
     )
     assert np.isnan(oracle.log_det(of([huge])))
+    indefinite = RowOracle(2, 1e-300)  # by its rounding: float64 has no factor of it
+    indefinite.add_gram([0, 1], [[1.0, 1.0], [1.0, 1.0]])
+    assert np.isnan(indefinite.log_det())
