@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterator, Sequence
+from typing import Any
 
-__all__ = ["level_names", "number_of", "ranges", "table_lines"]
+__all__ = ["four_digits", "level_names", "number_of", "ranges", "table_lines"]
 
 
 def number_of(n: int, thing: str) -> str:
@@ -16,6 +17,13 @@ def number_of(n: int, thing: str) -> str:
     """
     plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
     return f"{n:,} {thing if n == 1 else plural}"
+
+
+def four_digits(value: Any) -> str:
+    """Return a number with four significant digits, an integer in full, None as a dash, and a text as it is."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def level_names(levels: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dmq_fast._support.words import table_lines
+from dmq_fast._support.words import four_digits, table_lines
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.pictures import trajectories_by_purpose
@@ -66,7 +66,7 @@ class Comparison:
     def __repr__(self) -> str:
         """Return the table as text."""
         heads = [name.replace("_", " ") for name in self.columns]
-        lines = [[text_of(value) for value in row] for row in zip(*self.columns.values(), strict=True)]
+        lines = [[four_digits(value) for value in row] for row in zip(*self.columns.values(), strict=True)]
         numbers = [i for i, values in enumerate(self.columns.values()) if not any(isinstance(v, str) for v in values)]
         return "\n".join(table_lines(heads, lines, right=numbers))
 
@@ -140,10 +140,3 @@ def row_of(name: str, result: Result, mdp: FiniteMDP | None) -> dict[str, Any]:
         "seconds": result.seconds["total"],
         "warnings": len(result.warnings),
     }
-
-
-def text_of(value: Any) -> str:
-    """Return an entry as text."""
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["four_digits", "level_columns", "level_groups", "table"]
+from dmq_fast._support.words import four_digits
+
+__all__ = ["table"]
 
 WIDTH = 76
 """Column width of a formula."""
@@ -77,10 +79,3 @@ def level_groups(certificate: dict[str, Any]) -> Iterator[list[str]]:
         first, last = records[0]["level"], records[-1]["level"]
         calls = sum(record["oracle_calls"] for record in records)
         yield [str(first) if first == last else f"{first} to {last}", size, f"{calls:,}", trues, *rest]
-
-
-def four_digits(value: float | None) -> str:
-    """Format a number with four significant digits, an integer in full, None as a dash."""
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
