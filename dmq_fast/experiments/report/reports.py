@@ -138,7 +138,8 @@ def reproduce_run(
     }
     return (
         ("" if command is None else "<p>From a shell:</p>" + code(shlex.join(command)))
-        + "<p>The run's key; <code>DMQ(…, rng=Stream.from_key(key))</code> repeats it on the same environment:</p>"
+        + f"<p>The run's key; <code>{type(result).__name__.removesuffix('Result')}(…, rng=Stream.from_key(key))</code> "
+        "repeats it on the same environment:</p>"
         + code(f"key = ({', '.join(f'{word:#018x}' for word in result.key)})")
         + definitions(entries.items())
     )
@@ -198,7 +199,7 @@ MEANING = (
 def sweep_pictures(
     rows: Iterable[Mapping[str, Any]], *, width: float = WIDTH, share: float = GOOD, **looks: Any
 ) -> Iterator[Picture]:
-    """Yield the pictures of each environment: all quantities against the first parameter, and learning curves.
+    """Yield the pictures of each environment: quantities against the first parameter, and curves if it has one form.
 
     They are `width` inches wide, and count a run as solved from this share of the optimum on; `looks` are further
     arguments of `against.against`.
@@ -210,8 +211,8 @@ def sweep_pictures(
         if swept(here):
             for picture in quantity_pictures(here, width=width, share=share, **looks):
                 yield picture._replace(title=f"{environment}: {picture.title}")
-        for title, some in settings(here):
-            yield from curve_pictures(title, some, width)
+        if len({title for title, _ in settings(here)}) == 1:
+            yield from curve_pictures(environment, here, width)
 
 
 def quantity_pictures(
