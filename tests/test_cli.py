@@ -469,6 +469,8 @@ def test_a_signal_ends_the_run_with_what_was_learned(tmp_path, number, code):
     assert dmq.load(out / "result.npz").status == "interrupted"
 
 
+QUICK_SWEEP = '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
+
 # Runs a command that sends itself a signal where it calls the function NAME of its module, and goes on.
 PRESSING = """
 import os, sys
@@ -502,9 +504,7 @@ def test_a_signal_after_the_work_takes_nothing_away(run, name, tmp_path):
     number, code = (signal.SIGINT, 130) if name == "run saved" else (signal.SIGTERM, 143)
     if name == "report":
         assert run("run", "lock", "--horizon", 3, "--n-samples", 20, "--out", tmp_path / "run")[0] == 0
-    (tmp_path / "spec.toml").write_text(
-        '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
-    )
+    (tmp_path / "spec.toml").write_text(QUICK_SWEEP)
     script = PRESSING.format(module=module, name=function, number=number)
     line = [sys.executable, "-P", "-c", script, *command.split()]
     ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -853,8 +853,7 @@ PRINTING = {
 def test_what_cannot_be_printed_is_saved(name, tmp_path):
     """On a full disk the command says so and has its exit code; a reader that goes away is no mistake."""
     command, saved = PRINTING[name]
-    spec_text = '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
-    (tmp_path / "spec.toml").write_text(spec_text)
+    (tmp_path / "spec.toml").write_text(QUICK_SWEEP)
     line = [sys.executable, "-P", "-m", "dmq_fast", *command.split()]
     with open("/dev/full", "w") as full:
         ended = subprocess.run(line, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -880,9 +879,7 @@ CLOSED = {
 @pytest.mark.parametrize("name", CLOSED)
 def test_a_command_works_without_its_standard_descriptors(name, tmp_path):
     command, closed, code = CLOSED[name]
-    (tmp_path / "spec.toml").write_text(
-        '[[environments]]\nname = "chain"\nhorizon = 3\n[[algorithms]]\nname = "ucb-q"\n'
-    )
+    (tmp_path / "spec.toml").write_text(QUICK_SWEEP)
     line = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-P", "-m", "dmq_fast", *command.split()]
     ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == code

@@ -379,10 +379,13 @@ def test_a_policy_cut_short_is_initial_where_nothing_was_learned():
     assert result.theta[5].shape == (4, 2)
 
 
-def test_a_budget_too_small_for_anything_returns_the_initial_policy():
-    env = chain(4, rng=0)
-    result = dmq.DMQ(env, rng=0).learn(max_trajectories=1)
-    assert (result.status, result.n_trajectories) == ("max_trajectories", 0)
+@pytest.mark.parametrize(
+    ("env", "budget", "drawn"), [(chain(4, rng=0), 1, 0), (combination_lock(6, 4, rng=0), 400, 400)]
+)
+def test_a_budget_too_small_for_a_level_returns_the_initial_policy(env, budget, drawn):
+    """A level is not learned before its states are drawn."""
+    result = dmq.DMQ(env, rng=0).learn(max_trajectories=budget)
+    assert (result.status, result.n_trajectories, result.warnings) == ("max_trajectories", drawn, ())
     assert result.policy == result.cover[0][0]
 
 
@@ -445,13 +448,6 @@ def test_result_repeats_what_learn_returned():
         algorithm.result()
     first, again = algorithm.learn(), algorithm.result()
     assert (first.status, first.seconds) == (again.status, again.seconds)
-
-
-def test_a_level_cut_before_its_states_are_drawn_is_not_learned():
-    result = dmq.DMQ(combination_lock(6, 4, rng=0), rng=0).learn(max_trajectories=400)
-    assert result.status == "max_trajectories"
-    assert result.warnings == ()
-    assert result.policy == result.cover[0][0]
 
 
 def test_both_oracles_decide_alike_also_where_there_are_ties():

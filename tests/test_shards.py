@@ -60,34 +60,24 @@ def test_the_command_takes_its_shard_from_slurm(tmp_path, run, monkeypatch):
     assert command.slurm_shard(stepped | {"SLURM_ARRAY_TASK_STEP": "3"}) == (2, 3)
 
 
-@pytest.mark.parametrize(
-    ("shard", "words"),
-    [
-        ("3/3", "expected I/N with 0 <= I < N, such as 0/3, or slurm, got '3/3'"),
-        ("x", "got 'x'"),
-        ("-1/3", "expected"),
-        ("slurm", "slurm: expected the numbers SLURM_ARRAY_TASK_ID"),
-    ],
-)
-def test_wrong_shards_of_the_command(tmp_path, run, monkeypatch, shard, words):
+WRONG = [
+    ("3/3", (), "expected I/N with 0 <= I < N, such as 0/3, or slurm, got '3/3'"),
+    ("x", (), "got 'x'"),
+    ("-1/3", (), "expected"),
+    ("slurm", (), "slurm: expected the numbers SLURM_ARRAY_TASK_ID"),
+    ("slurm", (7, 3, 1), "slurm: expected an array of consecutive tasks, got task 7 of 3 that begin with 1"),
+    ("slurm", (3, 1, 3), "slurm: expected an array of at least 2 tasks, got one with the task 3 alone"),
+]
+
+
+def test_wrong_shards_of_the_command(tmp_path, run, monkeypatch):
+    """Numbers that are none, and job arrays of Slurm that say nothing about shards: --array=1,5,7 and --array=3."""
     monkeypatch.delenv("SLURM_ARRAY_TASK_ID", raising=False)
-    code, out, err = run("sweep", write(tmp_path), "--out", tmp_path / "out", f"--shard={shard}")
-    assert (code, out) == (2, "") and words in err and not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("array", "words"),
-    [
-        ({"ID": 7, "COUNT": 3, "MIN": 1}, "an array of consecutive tasks, got task 7 of 3 that begin with 1"),
-        ({"ID": 3, "COUNT": 1, "MIN": 3}, "an array of at least 2 tasks, got one with the task 3 alone"),
-    ],
-    ids=["--array=1,5,7", "--array=3"],
-)
-def test_an_array_that_says_nothing_about_shards_is_refused(tmp_path, run, monkeypatch, array, words):
-    for name, value in array.items():
-        monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", str(value))
-    code, _, err = run("sweep", write(tmp_path), "--out", tmp_path / "out", "--shard", "slurm")
-    assert code == 2 and f"slurm: expected {words}" in err
+    for shard, array, words in WRONG:
+        for name, value in zip(("ID", "COUNT", "MIN"), array, strict=False):
+            monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", str(value))
+        code, out, err = run("sweep", write(tmp_path), "--out", tmp_path / "out", f"--shard={shard}")
+        assert (code, out) == (2, "") and words in err and not (tmp_path / "out").exists()
 
 
 def test_shards_that_are_killed_and_merged_give_the_rows_of_an_undivided_sweep(tmp_path, run):
