@@ -275,7 +275,8 @@ def test_factor_and_estimate_have_certificates(d, n, exponent, regularization, s
     assert norm(factor.T @ factor - v) <= allowed * size
     reach = (abs(y) * norm(rows, axis=1)).sum()
     assert norm(v @ theta - moment) <= (allowed + 8 * d * (d + 2) * u) * size * norm(theta) + (n + 2) * u * reach
-    np.testing.assert_allclose(ridge.gram / scale / scale, rows.T @ rows, rtol=0, atol=4 * d * (n + 1) * EPS)
+    gram = rows.T @ rows
+    np.testing.assert_allclose(ridge.gram / scale / scale, gram, rtol=0, atol=4 * (n + 2) * EPS * np.trace(gram))
 
 
 @for_all(quick=25, slow=500, d=st.one_of(st.integers(1, 20), st.sampled_from([40, 130])), seed=seeds)
