@@ -23,8 +23,6 @@ from dmq_fast.kernels import LevelRows
 from dmq_fast.samplers import ExactSampler, FlowSampler, RolloutSampler
 from dmq_fast.theory import measures
 
-FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]
-
 
 def rows_of_pairs(transitions):
     """Transitions with a row for each state and action, sparse."""
