@@ -211,11 +211,6 @@ class ReferenceDMQ:
         """The greedy policy on the current estimates (Algorithm 1, line 3)."""
         return greedy(self._theta)
 
-    @property
-    def n_trajectories(self) -> int:
-        """The number of trajectories drawn so far, whatever for."""
-        return sum(self.counts.values())
-
     def learn(self) -> Self:
         """Run the algorithm (Algorithm 1), once an object."""
         clean = True

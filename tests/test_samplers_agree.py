@@ -250,20 +250,10 @@ def test_one_trajectory_has_the_law_of_trajectories(name, draws):
     refuse_small([scipy.stats.chisquare(observed, expected).pvalue], FAMILY_LEVEL / len(DRAWN))
 
 
-@pytest.mark.parametrize(
-    ("returns_from", "n"),
-    [
-        ((0, 2), 10**3),
-        *(
-            pytest.param(*case, marks=slow)
-            for case in itertools.product([(0,), (1,), (0, 2)], [30, 10**3, 10**10, 2**63 - 1])
-        ),
-    ],
-    ids=str,
-)
-def test_flow_has_the_joint_law_across_levels(n, returns_from):
+@pytest.mark.parametrize("n", [10**3, *(pytest.param(n, marks=slow) for n in (30, 10**10, 2**63 - 1))])
+def test_flow_has_the_joint_law_across_levels(n):
     """Means and all covariances of visits at all levels and y phi, against the list of all trajectories."""
-    env, policy = small()
+    (env, policy), returns_from = small(), (0, 2)
     sampler, draws = FlowSampler(env), 600 if n == 1000 else 1500
     vectors, shares = law_of_one(env, policy, returns_from)
     mean = shares @ vectors
@@ -292,7 +282,7 @@ def test_flow_has_the_joint_law_across_levels(n, returns_from):
     # The normal approximation needs products that are not mostly zero.
     often = (np.abs(products) > 1e-9).mean(axis=0)[upper] > 0.2
     p_values += p_of_z(excess[often], spread[often])
-    refuse_small(p_values, FAMILY_LEVEL / 30)
+    refuse_small(p_values, FAMILY_LEVEL / 4)
 
 
 BINOMIALS = [
