@@ -1,4 +1,4 @@
-"""The runs of a sweep as tables: columns, data frames, CSV and Parquet files, learning curves."""
+"""The runs of a sweep as tables: columns, data frames, CSV files, learning curves."""
 
 import csv
 import sys
