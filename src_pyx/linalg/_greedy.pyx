@@ -19,32 +19,36 @@ cdef extern from "dmq_greedy.h":
         double* value
     ) noexcept nogil
 
+# Numbers for which no memory is allocated: one row then takes less time.
+cdef enum:
+    SMALL = 256
+
 
 cdef Py_ssize_t greedy_action(
     const double* phi, const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
 ) noexcept nogil:
-    return best_action(NULL, phi, d, theta, n_actions, d, best)
+    return best_action(True, NULL, phi, d, theta, n_actions, d, best)
 
 
 cdef Py_ssize_t greedy_action_sparse(
     const int32_t* columns, const double* values, Py_ssize_t nnz,
     const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
 ) noexcept nogil:
-    return best_action(columns, values, nnz, theta, n_actions, d, best)
+    return best_action(False, columns, values, nnz, theta, n_actions, d, best)
 
 
 cdef inline Py_ssize_t best_action(
-    const int32_t* columns, const double* values, Py_ssize_t nnz,
+    bint dense, const int32_t* columns, const double* values, Py_ssize_t nnz,
     const double* theta, Py_ssize_t n_actions, Py_ssize_t d, double* best
 ) noexcept nogil:
-    # `columns` NULL for 0, 1, 2, ..., where the compiler sees it.
+    # `dense` for the columns 0, 1, 2, ...; the compiler makes two loops of this one.
     cdef Py_ssize_t a, i, action = 0
     cdef double score
     best[0] = -INFINITY
     for a in range(n_actions):
         score = 0.0
         for i in range(nnz):
-            score += values[i] * theta[a * d + (i if columns == NULL else columns[i])]
+            score += values[i] * theta[a * d + (i if dense else columns[i])]
         if not isfinite(score):
             return -1
         if score > best[0]:
@@ -82,10 +86,16 @@ def greedy_actions(features, theta, *, return_values=False):
     array([1, 0])
     """
     cdef bint sparse = is_sparse(features)
-    cdef cnp.ndarray phi = None if sparse else matrix(features, "features", -1, -1)
-    csr = as_csr("features", features, (None, None)) if sparse else phi
-    cdef cnp.npy_intp n = csr.shape[0]
-    cdef Py_ssize_t d = csr.shape[1], failed
+    cdef cnp.ndarray phi = None
+    cdef cnp.npy_intp n
+    cdef Py_ssize_t d, failed
+    csr = None
+    if sparse:
+        csr = as_csr("features", features, (None, None))
+        n, d = csr.shape
+    else:
+        phi = matrix(features, "features", -1, -1)
+        n, d = cnp.PyArray_DIM(phi, 0), cnp.PyArray_DIM(phi, 1)
     cdef cnp.ndarray weights = matrix(theta, "theta", -1, d)
     cdef Py_ssize_t n_actions = cnp.PyArray_DIM(weights, 0)
     if n_actions == 0 or d == 0:
@@ -116,13 +126,18 @@ cdef Py_ssize_t dense_actions(
     cdef Py_ssize_t n = cnp.PyArray_DIM(phi, 0), d = cnp.PyArray_DIM(phi, 1), failed = -1, start = 0
     cdef Py_ssize_t piece = 4 * max(<Py_ssize_t> 1, (1 << 22) // (4 * d * n_actions))
     cdef const double* rows = entries(phi)
-    cdef Buffer packed = Buffer(packed_size(n_actions, d))
+    cdef double[SMALL] few
+    cdef double* packed = few
+    cdef Buffer buffer
+    if packed_size(n_actions, d) > SMALL:
+        buffer = Buffer(packed_size(n_actions, d))
+        packed = buffer.data
     with nogil:
-        pack_theta(theta, n_actions, d, packed.data)
+        pack_theta(theta, n_actions, d, packed)
     while start < n and failed < 0:
         with nogil:
             failed = greedy_rows(
-                rows + start * d, min(piece, n - start), n_actions, d, packed.data, action + start, value + start
+                rows + start * d, min(piece, n - start), n_actions, d, packed, action + start, value + start
             )
         if failed >= 0:
             failed += start

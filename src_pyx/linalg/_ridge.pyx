@@ -974,18 +974,21 @@ cdef class Ridge:
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
         """
         cdef Py_ssize_t d = self.dimension, t = self._columns
-        cdef tuple parts = points(Phi, d)
-        cdef cnp.ndarray theta = self.estimate(), result
-        cdef const double* weights = entries(theta)
-        cdef Rows rows = rows_in(parts)
-        cdef bint single = is_single(parts)
+        cdef cnp.ndarray row = single_row(Phi, d), theta, result
+        cdef tuple parts
+        cdef Rows rows
+        cdef const double* weights
         cdef double value
         cdef double* out
-        if single and not self._several:
-            value = dot(rows.values, weights, d)
+        if row is not None and not self._several:
+            theta = self.estimate()
+            value = dot(entries(row), entries(theta), d)
             if not isfinite(value):
                 refuse_result("prediction")
             return value
+        parts = points(Phi, d) if row is None else (row,)
+        rows, theta = rows_in(parts), self.estimate()
+        weights = entries(theta)
         result = np.zeros(rows.n * t)
         out = entries(result)
         # theta is never written to again, so no thread has to wait.
@@ -993,7 +996,7 @@ cdef class Ridge:
             multiply(&rows, weights, out, t, d)
         if not all_finite(out, rows.n * t):
             refuse_result("prediction")
-        if not self._several or single:
+        if not self._several or row is not None:
             return result
         return result.reshape(rows.n, t)
 
@@ -1015,19 +1018,21 @@ cdef class Ridge:
             On a wrong dtype or shape, an entry that is not finite, or a result that overflows.
         """
         cdef Py_ssize_t begin, i, m, size, piece, d = self.dimension
-        cdef tuple parts = points(Phi, d)
-        cdef Rows rows = rows_in(parts)
-        cdef cnp.ndarray block, result, scratch
+        cdef cnp.ndarray row = single_row(Phi, d), block, result, scratch
+        cdef tuple parts
+        cdef Rows rows
         cdef const double* x
         cdef double* work
         cdef double* out
         cdef double* wide
         cdef double value
-        if is_single(parts):
-            leverages(self._factor, rows.values, &value, self._work, 1, d)
+        if row is not None:
+            leverages(self._factor, entries(row), &value, self._work, 1, d)
             if not isfinite(value):
                 refuse_result("leverage")
             return value
+        parts = points(Phi, d)
+        rows = rows_in(parts)
         m, piece = rows.n, BLOCK if rows.starts == NULL else SPREAD
         block = doubles(0 if rows.starts == NULL else SPREAD * d)
         result, scratch = doubles(m), doubles(leverage_work_size(d))
@@ -1205,8 +1210,17 @@ cdef class Ridge:
         return f"Ridge({self.dimension}, {self.regularization!r}{columns}): n={self.n}"
 
 
+cdef cnp.ndarray single_row(value, Py_ssize_t d):
+    # The argument Phi if it is a row (d,), or None.
+    if is_sparse(value):
+        return None
+    if not cnp.PyArray_Check(value):
+        value = as_numbers("Phi", value)
+    return finite(value, "Phi", d, -1, d) if cnp.PyArray_NDIM(value) == 1 else None
+
+
 cdef tuple points(value, Py_ssize_t d):
-    # The argument Phi, (d,) or (m, d) or sparse, as parts of `rows_in`.
+    # The argument Phi, (m, d) or sparse, as parts of `rows_in`.
     if not is_sparse(value):
         return (finite(value, "Phi", d, -1, d),)
     cdef tuple parts = sparse_rows(value, "Phi", d)
@@ -1214,14 +1228,10 @@ cdef tuple points(value, Py_ssize_t d):
     return parts
 
 
-cdef bint is_single(tuple parts):
-    return len(parts) == 1 and cnp.PyArray_NDIM(parts[0]) == 1
-
-
 cdef cnp.ndarray finite(value, str name, Py_ssize_t d, Py_ssize_t rows, Py_ssize_t columns):
     # (d,) or (rows, columns)
     cdef cnp.ndarray array
-    if not isinstance(value, np.ndarray):
+    if not cnp.PyArray_Check(value):
         value = as_numbers(name, value)
     array = vector(value, name, d) if cnp.PyArray_NDIM(value) == 1 else matrix(value, name, rows, columns)
     refuse_not_finite(name, array)
