@@ -592,14 +592,14 @@ def test_an_interrupted_run_keeps_what_it_has(algorithm):
     baseline = algorithm(deep_sea(10), n_episodes=10**8, checkpoints=[100], rng=0)
     with pytest.raises(RuntimeError, match="no episode"):
         baseline.result()
-    before = signal.signal(signal.SIGALRM, interrupt)
+    before = signal.signal(signal.SIGVTALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.5)  # seconds of the process, not of the machine
         with pytest.raises(KeyboardInterrupt):
             baseline.learn()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
     result = baseline.result()
     assert result.status == "interrupted"
     assert result.n_trajectories >= 100
