@@ -351,3 +351,14 @@ def test_rows_are_those_of_the_matrices(n):
             np.testing.assert_allclose(rows.gram(i), grams[i], rtol=1e-13, atol=1e-300)
         np.testing.assert_allclose(sums[0], their_sums[0], rtol=1e-13, atol=1e-15)
         np.testing.assert_array_equal(sums[1], their_sums[1])
+
+
+def test_one_trajectory_is_greedy_as_many_are():
+    """No actions are kept of a single one, which has no state twice."""
+    lock = combination_lock(4, 3, rng=0)
+    model = FiniteModel(lock.P, lock.R, lock.features, lock.start, lock.caps)
+    theta = np.zeros((3, lock.features[0].shape[1]))
+    theta[2] = 1.0
+    for n in (1, 2):
+        _, actions, _ = model.trajectories((Greedy(theta),) * 4, n, Stream(0))
+        assert (actions == 2).all()
