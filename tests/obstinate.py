@@ -11,6 +11,7 @@ import numpy as np
 from line import Thin
 
 from dmq_fast import LinearClass, Policy
+from dmq_fast._support.workers import ending
 from dmq_fast.environments import chain
 from dmq_fast.experiments import Outcome, algorithms
 from dmq_fast.experiments.sweeps.spec import seeds_of
@@ -30,6 +31,12 @@ def forever():
     """Sleep without end."""
     while True:
         time.sleep(1.0)
+
+
+def limited(work, seconds, name):
+    """Do the work in a worker process that ends after these seconds."""
+    with ending(seconds, name):
+        return work()
 
 
 class Obstinate:

@@ -3,11 +3,11 @@
 import os
 
 import pytest
-from obstinate import forever
+from obstinate import forever, limited
 from sweeping import noted_batches, one, write
 
 from dmq_fast import experiments
-from dmq_fast._support.workers import WorkerDied, Workers, ending
+from dmq_fast._support.workers import WorkerDied, Workers
 
 
 def blocking(kind, seeds, n=6, **more):
@@ -68,11 +68,6 @@ def test_wrong_graces_are_refused(tmp_path, grace):
     text = f'grace = {grace}\n[[environments]]\nname = "lock"\nhorizon = 3\n[[algorithms]]\nname = "dmq"\n'
     with pytest.raises(experiments.SpecError, match=r"toml: grace: expected a number of seconds >= 0, got"):
         experiments.read(write(tmp_path, text))
-
-
-def limited(work, seconds, name):
-    with ending(seconds, name):
-        return work()
 
 
 def test_a_death_is_not_taken_for_a_timeout():
