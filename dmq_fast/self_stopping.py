@@ -23,7 +23,7 @@ from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.samplers import Sampler
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.bootstrap import Bootstrap
-from dmq_fast.stopping.candidate import Candidate, episodes_of, returns_of, start_values
+from dmq_fast.stopping.candidate import Candidate, episodes_of, returns_of
 from dmq_fast.stopping.duels import Contradiction, Duels
 from dmq_fast.stopping.episodes import Episodes
 from dmq_fast.stopping.linearity import Disagreement, disagreements
@@ -71,6 +71,8 @@ class SelfStoppingRun:
         Whether a residual showed that something is random.
     upside : float
         W - F at the start, by the last plan.
+    rare_transitions : float
+        Z - F at the start, by the last look behind rare transitions.
     """
 
     def __init__(
@@ -93,7 +95,8 @@ class SelfStoppingRun:
         self.noisy, self.upside, self.phase = False, 1.0, "explore"
         self.candidate = self.newest()
         self.watched: Candidate | None = None
-        self.loss_quantile, self.contradictions, self.status = 0.0, 0, "interrupted"
+        self.loss_quantile, self.rare_transitions = 0.0, 0.0
+        self.contradictions, self.status = 0, "interrupted"
         self.disagreements: list[Disagreement] = []
 
     def learn(self) -> Outcome:
@@ -114,6 +117,8 @@ class SelfStoppingRun:
             self.status = stop.status
         except Contradiction:
             self.status = CONTRADICTION
+            self.candidate = self.duels.best()
+            self.look_for_nonlinearity()
         return self.outcome()
 
     def plan(self, impatience: float = 0.0) -> None:
@@ -215,22 +220,23 @@ class SelfStoppingRun:
     # ---- 3. What lies behind rare transitions
 
     def look_behind_rare_transitions(self) -> bool:
-        """Whether one unseen outcome adds little by plans from reweighted episodes too; otherwise these plans play.
+        """Whether Z adds little where W does; otherwise play the policy that is greedy on Z until it does.
 
-        How often the way to something unexplored opens is known with an error. The gain is counted from the larger of
-        both values at the start, so that noise in what is known makes none.
+        How often the way to something unexplored opens is known with an error: Z lets one transition on the way be as
+        frequent as its visits allow, however often a run has looked (finding J).
         """
-        planner, tuning, rng = self.planner, self.tuning, self.bootstrap.generator()
-        most, known = tuning.margin * self.aim.epsilon, start_values(planner, np.arange(planner.n_episodes)).mean()
-        gains = []
-        for _ in range(tuning.refits):
-            plain, hopeful = planner.imagine(self.bootstrap.weights(rng), self.floor)
-            gains.append(hopeful - max(plain, known))
-            if gains[-1] > most:
-                self.phase = "explore"
-                self.episodes.play("explore", 1 + planner.n_episodes // tuning.episodes_per_episode)
+        planner, tuning, before = self.planner, self.tuning, self.planner.n_episodes
+        confidence = self.aim.log_confidence + math.log(tuning.looks)
+        while True:
+            self.rare_transitions = planner.look_behind(self.floor, confidence)
+            if self.rare_transitions <= tuning.margin * self.aim.epsilon:
+                break
+            self.phase = "explore"
+            if self.progress is not None:
+                self.progress(self.phase, self.rare_transitions)
+            self.episodes.play("explore", 1 + planner.n_episodes // tuning.episodes_per_episode)
         self.plan()
-        return self.bootstrap.upper(gains) <= most
+        return planner.n_episodes == before
 
     # ---- 4. The test
 
@@ -306,7 +312,7 @@ class SelfStoppingRun:
         if passed:
             chosen = self.candidate
         else:
-            chosen = self.duels.best() if self.status == CONTRADICTION else self.newest()
+            chosen = self.candidate if self.status == CONTRADICTION else self.newest()
         size, mean = (len(chosen), chosen.mean_return()[0]) if passed else (0, math.nan)
         return Outcome(
             theta=chosen.theta,
@@ -320,6 +326,7 @@ class SelfStoppingRun:
             upsides=chosen.upsides() if passed else unknown,
             largest=chosen.leverages().max(axis=0) if passed else unknown,
             loss_quantile=self.loss_quantile,
+            rare_transitions=self.rare_transitions,
             p_min=self.floor,
             rewarded=planner.rewarded,
             alike=planner.n_episodes > 1 and bool(np.ptp(returns) == 0.0),

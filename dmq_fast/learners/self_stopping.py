@@ -17,6 +17,9 @@ from dmq_fast.stopping.tuning import TUNING, Tuning
 
 __all__ = ["SelfStopping", "learn"]
 
+STEPS = 2
+"""Version of the algorithm's decisions; a journal of another one is not resumed."""
+
 
 class SelfStopping(Learner[SelfStoppingResult]):
     """A policy within epsilon of the best with probability 1 - delta, if Q* is linear in the features.
@@ -84,9 +87,9 @@ class SelfStopping(Learner[SelfStoppingResult]):
 
     def session(self, resources: Resources) -> StoppingSession:
         """Open the journal, and return a run that has not begun."""
-        # Journals of 0.2.0 name the variant so.
+        # "steps" is a version of the algorithm: a run of 0.2.0, which has none, would go on differently.
         changes = self.tuning.changes()
-        header = {"parameters": self.aim.numbers()} | ({"tuning": changes} if changes else {})
+        header = {"steps": STEPS, "parameters": self.aim.numbers()} | ({"tuning": changes} if changes else {})
         journal = resources.open_journal("adaptive", header)
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
         return StoppingSession(resources, ledger, self.aim, self.tuning)

@@ -31,7 +31,9 @@ class Aim:
         Smallest probability, at a single state and action, of an outcome that is looked for off the returned policy.
         With epsilon, that of the strict mode, none that could matter is left out.
     log_confidence : float
-        L such that after v visits an outcome of chance 1 - exp(-L / v) counts as excluded.
+        L such that after v visits an outcome of chance 1 - exp(-L / v) counts as excluded: ln(2 / delta) in the strict
+        mode, where half of delta is for outcomes never seen and half for frequencies of those seen; ln(1 / delta) in
+        the quick one.
     """
 
     epsilon: float
@@ -66,7 +68,7 @@ class Aim:
             share = as_positive("p_min", p_min)
             if share > 1:
                 raise ValueError(f"p_min: expected a number in (0, 1], got {p_min!r}")
-        return cls(epsilon, delta, mode, share, seen_once(delta) if strict else math.log(1 / delta))
+        return cls(epsilon, delta, mode, share, math.log((2 if strict else 1) / delta))
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers, which determine the mode, as journals and result files hold them."""
@@ -93,15 +95,3 @@ def below_one(name: str, value: float) -> float:
     if number >= 1:
         raise ValueError(f"{name}: expected a number in (0, 1), got {value!r}")
     return number
-
-
-def seen_once(delta: float) -> float:
-    """Return the x that solves (1 + x) exp(-x) = delta, the 1 - delta quantile of Gamma(2).
-
-    An outcome that was seen at most once in v visits has a chance below x / v, with probability 1 - delta; the
-    bootstrap alone would take one seen once for as frequent as it was.
-    """
-    x = math.log(1 / delta)
-    for _ in range(100):
-        x = math.log((1 + x) / delta)
-    return x

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaincinv
 
 from dmq_fast.kernels import OptimisticPlanner, greedy_actions
 
-__all__ = ["Candidate", "episodes_of", "returns_of", "start_values"]
+__all__ = ["Candidate", "episodes_of", "returns_of", "start_values", "upper_means"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -50,10 +50,7 @@ class Candidate:
 
     def upper_upsides(self, confidence_left: float) -> Floats:
         """Return upper limits of what `upsides` estimates, (H,): how often a state is met is known with an error."""
-        upsides = self.planner.upsides(self.episodes)
-        error = upsides.std(axis=0) / math.sqrt(len(self))
-        upper: Floats = upsides.mean(axis=0) - NormalDist().inv_cdf(confidence_left) * error
-        return upper
+        return upper_means(self.planner.upsides(self.episodes), confidence_left)
 
     def doubt(self, confidence_left: float) -> float:
         """Return the largest upper limit of an upside plus the loss by the newest fit: a test bounds it by epsilon."""
@@ -73,6 +70,30 @@ class Candidate:
         rows, actions, _ = self.planner.recorded(self.episodes)
         tables = [self.planner.table(h)[0] for h in range(self.planner.horizon)]
         return np.stack([table[rows[:, h], actions[:, h]] for h, table in enumerate(tables)], axis=1)
+
+
+def upper_means(upsides: Floats, confidence_left: float) -> Floats:
+    """Return upper limits of the means of columns (n, H) of numbers >= 0, most of which are equal and some larger.
+
+    What exceeds the smallest number is read as k = (sum)^2 / sum of squares events of equal size. Their number has a
+    Poisson law, so the limit of its mean is the (1 - confidence_left)-quantile of Gamma(k + 1): it counts one event
+    more than were seen.
+
+    Examples
+    --------
+    >>> upsides = np.zeros((61, 2))
+    >>> upsides[0] = 0.5, 0.0
+    >>> upper_means(upsides, 0.05).round(4).tolist()
+    [0.0389, 0.0]
+    """
+    least = upsides.min(axis=0)
+    excess = upsides - least
+    total, squares = excess.sum(axis=0), (excess**2).sum(axis=0)
+    some = squares > 0.0
+    size = np.divide(squares, total, out=np.zeros_like(total), where=some)
+    events = np.divide(total, size, out=np.zeros_like(total), where=some)
+    upper: Floats = least + size * gammaincinv(events + 1, 1 - confidence_left) / len(upsides)
+    return upper
 
 
 def start_values(planner: OptimisticPlanner, episodes: Numbers, theta: Floats | None = None) -> Floats:

@@ -43,6 +43,9 @@ class Disagreement:
         Number of episodes that took the action there.
     difference, standard_error : float
         Mean return, with fitted values from the first action that is not greedy on, minus the fitted value.
+    drowned : bool
+        Whether the data of the action have a direction in which the ridge is more than 0.1 % of their sum of squares,
+        so that it moves the fit.
     """
 
     level: int
@@ -51,6 +54,7 @@ class Disagreement:
     visits: int
     difference: float
     standard_error: float
+    drowned: bool
 
 
 class Data:
@@ -114,7 +118,8 @@ def disagreements(
             # All visits with the action: those of a row that saw no rare outcome all agree.
             error = errors[h, data.taken[:, h] == action].std() / math.sqrt(len(here))
             if abs(difference) > tolerance + limit * error:
-                found.append((here, Disagreement(h, row, action, len(here), float(difference), float(error))))
+                drowned = is_drowned(data.rows[h], visits[h].reshape(-1, data.n_actions)[:, action], tuning.ridge)
+                found.append((here, Disagreement(h, row, action, len(here), float(difference), float(error), drowned)))
     if not found:
         return []
     refits = np.empty((tuning.linearity_refits, len(found)))
@@ -129,6 +134,13 @@ def disagreements(
     ]
     kept = [one for one in kept if abs(one.difference) > tolerance + limit * one.standard_error]
     return sorted(kept, key=lambda one: abs(one.difference) / (one.standard_error + tolerance), reverse=True)
+
+
+def is_drowned(rows: Floats, visits: Numbers, ridge: float) -> bool:
+    """Return whether a direction of visited rows (m, d) has a sum of squares above rounding and below 1,000 ridges."""
+    lengths = np.linalg.svd(rows * np.sqrt(visits)[:, None], compute_uv=False)
+    resolved = lengths > lengths[0] * max(rows.shape) * np.finfo(float).eps
+    return bool((lengths[resolved] ** 2 < 1000 * ridge).any())
 
 
 def quantile(share: float, freedom: int) -> float:

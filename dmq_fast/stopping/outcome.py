@@ -18,6 +18,12 @@ Floats = NDArray[np.float64]
 CONTRADICTION = "contradiction"
 """Status of a run in which returns kept contradicting the estimates, or too many tests failed."""
 
+PROMISE = (
+    "With probability 1 - delta the policy is within epsilon of the best, if Q* is linear in the features; except for "
+    "what the best policy gains on one path by many outcomes that no episode showed, each worth less than epsilon."
+)
+"""What a finished run promises."""
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -50,6 +56,8 @@ class Outcome:
         over the number of visits; NaN unless it was passed.
     loss_quantile : float
         1 - delta quantile of the loss that the bootstrap sees on these states; 0 where no residual showed noise.
+    rare_transitions : float
+        Z - F at the start: what may lie behind transitions that are as frequent as their visits allow.
     p_min : float
         Smallest probability of an outcome that was looked for in the end.
     rewarded : bool
@@ -73,6 +81,7 @@ class Outcome:
     upsides: Floats
     largest: Floats
     loss_quantile: float
+    rare_transitions: float
     p_min: float
     rewarded: bool
     alike: bool
@@ -104,11 +113,27 @@ class Outcome:
                 f"outcome that was never seen were together at most epsilon = {self.epsilon:g}"
             )
         if self.status == CONTRADICTION:
-            return (
+            found = (
                 "predicted values and returns do not agree, however much was explored: Q* may not be linear in the "
-                "features; the policy is the one with the best returns among those tested"
+                "features"
+                if self.contradictions or self.disagreements
+                else f"none of {self.tests_made} tests was passed, as each showed something new; a larger "
+                "tuning.most_tests lets a run go on"
             )
+            return f"{found}; the policy is the one with the best returns among those tested"
         return f"no test was passed before the run ended ({self.status})"
+
+    @property
+    def binding(self) -> str | None:
+        """The part of the promise with the largest limit: of upsides on the test, rare transitions, or noise."""
+        if not self.passed:
+            return None
+        limits = {
+            "unseen outcomes": float(self.upsides.max()),
+            "rare transitions": self.rare_transitions,
+            "noise": self.loss_quantile,
+        }
+        return max(limits, key=lambda name: limits[name])
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -142,8 +167,13 @@ class Outcome:
             worst = self.disagreements[0]
             found.append(
                 f"returns differ from the fit, most clearly by {worst.difference:+.2g} (standard error "
-                f"{worst.standard_error:.2g}, {worst.visits} visits) at level {worst.level}, action {worst.action}: Q* "
-                "may not be linear in the features"
+                f"{worst.standard_error:.2g}, {worst.visits} visits) at level {worst.level}, action {worst.action}: "
+                + (
+                    "a direction of the features is so short that the ridge outweighs its data; multiply the features "
+                    "by a larger unit, or set a smaller tuning.ridge"
+                    if worst.drowned
+                    else "Q* may not be linear in the features"
+                )
             )
         if not self.passed:
             found.append("no test was passed: nothing is known about the returned policy")
@@ -152,6 +182,7 @@ class Outcome:
     def describe(self) -> dict[str, Any]:
         """Return what the run promises and why it stopped, as data that JSON can hold."""
         return {
+            "promise": PROMISE,
             "reason": self.reason,
             "tests_made": self.tests_made,
             "test_size": self.test_size,
@@ -160,6 +191,8 @@ class Outcome:
             "upsides": self.upsides.tolist() if self.passed else None,
             "largest_v": self.largest.tolist() if self.passed else None,
             "loss_quantile": self.loss_quantile,
+            "rare_transitions": self.rare_transitions,
+            "binding": self.binding,
             "p_min": self.p_min,
             "disagreements": [asdict(one) for one in self.disagreements],
         }

@@ -48,8 +48,9 @@ class Tuning:
     rows_per_episode : int, default 512
         COST, feature rows. A plan takes time in proportion to the distinct rows of a level, so one more episode is
         played between two plans for each so many.
-    refits : int, default 20
-        PROMISE, refits. The fewest of which a 0.95 quantile, the second largest, can be taken.
+    refits : int, default 40
+        PROMISE, refits. Of 40, the 0.95 quantile is the second or third largest. Of fewer it is left to chance where
+        about as many object.
     first_sample : int, default 8
         COST, episodes. Of a candidate, whose states the refits judge before its test.
     growth : float, default 0.2
@@ -58,18 +59,22 @@ class Tuning:
         COST, a share of these. Played by all refits equally. Without it, refits that doubt an action would only play
         the alternatives they know, and the doubt would never be resolved.
     margin : float, default 1.2
-        PROMISE, epsilon. What one unseen outcome may add by a plan from reweighted episodes. Exploration ends at 1 by
-        the plan itself, so 1 would never be reached; at 1.5 twice as many runs fail where rare transitions lead to what
-        is unexplored.
-    episodes_per_episode : int, default 1000
-        COST, episodes. A reweighted plan that objects plays one episode, and one more for each so many so far.
+        PROMISE, epsilon. What may lie behind a rare transition. Exploration ends at 1 where all transitions are as
+        frequent as they were seen, so a smaller number costs episodes wherever anything is random.
+    looks : float, default 4
+        PROMISE, a number of looks. Frequencies may be off by a limit of the level delta divided by it, besides the half
+        of the strict mode: so the limit of a chance is below it in any of the first 3,000 visits with a probability of
+        0.99 delta for delta = 0.05.
+    episodes_per_episode : int, default 200
+        COST, episodes. A look behind rare transitions that objects plays one episode, and one more for each so many so
+        far.
     first_piece : int, default 4
         COST, episodes. The first piece of a test. Pieces double, so a candidate that fails, fails early.
     kept_loss : float, default 0.25
         PROMISE, epsilon. What a candidate may lose by the newest fit before another takes its place: less makes more
         tests, more leaves less of epsilon for what is unseen.
-    most_tests : int, default 20
-        GIVE UP, tests. About 60 tests^2 / 2 episodes went into them at epsilon = delta = 0.05.
+    most_tests : int, default 100
+        GIVE UP, tests. A table in which rare traps come to light one by one takes up to 30.
     duels : int, default 3
         COST, tests. The most that policies play which returns favour and fits do not.
     near : float, default 0.5
@@ -99,7 +104,7 @@ class Tuning:
     --------
     >>> import dmq_fast as dmq
     >>> env = dmq.environments.combination_lock(horizon=5, n_actions=3, rng=0)
-    >>> result = dmq.SelfStopping(env, tuning=dmq.Tuning(refits=40), rng=1).learn()
+    >>> result = dmq.SelfStopping(env, tuning=dmq.Tuning(refits=60), rng=1).learn()
     >>> result.status, env.value(result.policy)
     ('finished', 0.7)
     """
@@ -111,17 +116,18 @@ class Tuning:
     impatience: float = number(1e-3, COST, "share of an imagined value")
     rows_per_episode: int = number(512, COST, "feature rows", 1)
     # ---- Noise
-    refits: int = number(20, PROMISE, "refits", 2)
+    refits: int = number(40, PROMISE, "refits", 2)
     first_sample: int = number(8, COST, "episodes", 1)
     growth: float = number(0.2, COST, "share of the episodes so far")
     equal_part: float = number(0.2, COST, "share of these")
     # ---- Behind rare transitions
     margin: float = number(1.2, PROMISE, "epsilon")
-    episodes_per_episode: int = number(1000, COST, "episodes", 1)
+    looks: float = number(4.0, PROMISE, "looks")
+    episodes_per_episode: int = number(200, COST, "episodes", 1)
     # ---- The test
     first_piece: int = number(4, COST, "episodes", 1)
     kept_loss: float = number(0.25, PROMISE, "epsilon")
-    most_tests: int = number(20, GIVE_UP, "tests", 1)
+    most_tests: int = number(100, GIVE_UP, "tests", 1)
     # ---- The second opinion
     duels: int = number(3, COST, "tests", 0)
     near: float = number(0.5, PROMISE, "epsilon")
@@ -160,7 +166,7 @@ class Tuning:
         Examples
         --------
         >>> Tuning.of_role("GIVE UP")
-        {'most_tests': 20, 'least_share': 0.125}
+        {'most_tests': 100, 'least_share': 0.125}
         """
         return {one.name: getattr(TUNING, one.name) for one in fields(cls) if one.metadata["role"] == role}
 

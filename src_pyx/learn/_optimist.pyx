@@ -14,6 +14,16 @@ A backward pass over the levels fits two values to the transitions of a run, wit
 W is the value of the best policy if one pair (s, a) of an episode had an outcome that no visit showed. It is what
 episodes maximise that explore, and the upside W - F bounds what is left to find.
 
+What lies behind rare transitions is a third value, Z >= W. There one pair on the way may besides lead to what was seen
+behind it more often than it did (finding J):
+
+    Z_h(s, a) = clip(max(W_h, phi^T omega_h^a + raise, phi^T zeta_h^a), 0, c(s)),     target r + max_b Z_{h+1}(s', b)
+    raise = B/2 + sqrt(B^2/4 + 2 L u sigma^2),     B = b (top - phi^T omega_h^a)
+
+with sigma^2 the mean square of the residuals of the optimistic targets at (s, a), fitted as these are, and top the
+largest of them. Pairs that the greedy policy of F takes count with W - F instead of W: more of what is known there
+makes this policy better too.
+
 Equal feature rows of a level are kept once, and equal transitions (row, action, next row) once with their number, so
 with m rows and t transitions a level a plan costs
 
@@ -67,11 +77,17 @@ cdef enum:
 # Values that differ by less are equal for the optimistic rule; and how much of a value the leverage decides among them.
 cdef double TIE = 1e-9, CURIOSITY = 1e-6
 
+# Mean squares of residuals up to it are rounding. The greedy policy is on a row if it comes there at least this share
+# of the times that the episodes did.
+cdef double ROUNDING = 1e-14, ON_THE_WAY = 0.5
+
 # Equal transitions from a pair, row K + action, to a row of the next level (0 after the last one).
 cdef struct Move:
     Py_ssize_t pair
     Py_ssize_t next
     double count
+    double paid
+    double squared
     double least
     double most
 
@@ -81,18 +97,20 @@ cdef struct Step:
     int32_t action
     double reward
 
-# What is kept of a feature row: the most reward collected before, max_a F and W of a plan, max_a F of a refit and its
-# greedy action.
+# What is kept of a feature row: the most reward collected before, max_a F, W and Z of a plan, max_a F of a refit, the
+# greedy action of the last fit, and how many episodes would meet the row if all followed these actions.
 cdef struct State:
     double visits
     double before
     double plain
     double hopeful
+    double behind
     double value
+    double reach
     Py_ssize_t greedy
 
 # What is kept of a pair, row K + action: b before the floor, the sum of rewards; in a pass the weight of its episodes,
-# and the sums of both targets, of which the first becomes phi^T theta.
+# and the sums of both targets, which become phi^T theta and phi^T omega. Of `look_behind`: sigma^2, top and Z.
 cdef struct Pair:
     double leverage
     double chance
@@ -100,6 +118,9 @@ cdef struct Pair:
     double weight
     double target
     double hope
+    double spread
+    double top
+    double behind
 
 cdef struct Level:
     Observed seen
@@ -129,8 +150,11 @@ cdef bint add_move(Level* level, Py_ssize_t pair, Py_ssize_t following, double r
         return False
     move = level.moves + t
     if t == n:
-        move.pair, move.next, move.count, move.least, move.most = pair, following, 0.0, reward, reward
+        move.pair, move.next, move.least, move.most = pair, following, reward, reward
+        move.count = move.paid = move.squared = 0.0
     move.count += 1.0
+    move.paid += reward
+    move.squared += reward * reward
     move.least, move.most = min(move.least, reward), max(move.most, reward)
     level.pairs[pair].earned += reward
     return True
@@ -178,8 +202,8 @@ cdef class OptimisticPlanner:
     cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes
     cdef readonly bint rewarded
     cdef double ridge, log_confidence, floor
-    # Whether theta, omega and the tables of values are those of all episodes.
-    cdef bint planned
+    # Whether theta, omega and the tables of values are those of all episodes; whether episodes maximise Z, not W.
+    cdef bint planned, raised
     cdef bint busy
     cdef Level* levels
     # Of the steps of each level.
@@ -575,17 +599,51 @@ cdef class OptimisticPlanner:
                 for j in range(first.seen.n):
                     upside += first.states[j].visits * (first.states[j].hopeful - first.states[j].plain)
                 upside /= self.n_episodes
-        self.planned = True
+        self.planned, self.raised = True, False
         self.busy = False
         return upside, residual
+
+    def look_behind(self, floor, log_confidence):
+        """Plan as `plan` does, and then Z; the next episodes maximise Z.
+
+        Parameters
+        ----------
+        floor : float
+            As in `plan`.
+        log_confidence : float
+            > 0, the L of the raise.
+
+        Returns
+        -------
+        upside : float
+            What Z adds to F at the start: the larger of the mean of W - F over the first states of all episodes, and
+            of the root of the sum of the squares of Z - F, each times the state's share of the episodes, as frequencies
+            behind different first states are not wrong by their limits together. 1 if there are no episodes.
+        """
+        cdef double upside = self.plan(floor)[0], confidence = positive(log_confidence, "log_confidence")
+        cdef double square = 0.0, gain
+        cdef Py_ssize_t h, j
+        cdef Level* first = self.levels
+        if self.n_episodes == 0:
+            return upside
+        self.begin_work()
+        with nogil:
+            self.follow()
+            for h in range(self.horizon - 1, -1, -1):
+                self.raise_values(h, confidence)
+            for j in range(first.seen.n):
+                gain = first.states[j].visits * (first.states[j].behind - first.states[j].plain)
+                square += gain * gain
+        self.raised = True
+        self.busy = False
+        return max(upside, sqrt(square) / self.n_episodes)
 
     cdef double backward(
         self, const double* weights, double* theta, double* omega, double* carry, double near, double impatience
     ) noexcept nogil:
-        # theta (H, K, d) <- estimates, and omega if it is not NULL. Returns the largest residual of a plan.
-        # - `weights` (n_episodes,): how often an episode counts. NULL: once each, as in the kept sums and factors.
-        # - `omega` NULL: F alone, clipped to [0, 1], so that the tables of the last plan stay.
-        # - `carry` (n_episodes,) without omega: targets are returns, see `refit`. It gets those of each level.
+        # theta (H, K, d) <- estimates of all episodes, omega <- those of W. Returns the largest residual.
+        # With `weights` (n_episodes,), which say how often an episode counts, omega is NULL: F alone, clipped to [0, 1],
+        # so that the tables of the last plan stay. With `carry` (n_episodes,) besides, targets are returns, see `refit`.
         cdef Py_ssize_t h, size = self.n_actions * self.dimension
         cdef double* hope
         cdef double residual = 0.0
@@ -596,7 +654,7 @@ cdef class OptimisticPlanner:
             if weights == NULL:
                 self.sum_targets(h)
             else:
-                self.weigh_targets(h, weights, NULL if omega != NULL else theta, carry, near)
+                self.weigh_targets(h, weights, theta, carry, near)
             self.fit(h, weights != NULL, theta + h * size, hope, impatience)
             self.evaluate(h, theta + h * size, hope)
             if weights == NULL:
@@ -621,9 +679,9 @@ cdef class OptimisticPlanner:
     cdef void weigh_targets(
         self, Py_ssize_t h, const double* weights, const double* theta, double* carry, double near
     ) noexcept nogil:
-        # Weights and targets of every pair, from the episodes: both targets, or that of F alone given theta (H, K, d).
+        # Weights and targets of F of every pair, from the episodes, given theta (H, K, d) of the later levels.
         cdef Py_ssize_t e, p
-        cdef double y, z
+        cdef double y
         cdef Level* level = self.levels + h
         cdef const Step* step = level.steps
         cdef const Step* after = NULL if h + 1 == self.horizon else self.levels[h + 1].steps
@@ -631,15 +689,12 @@ cdef class OptimisticPlanner:
         cdef const State* following
         cdef Pair* pair
         for p in range(level.seen.n * self.n_actions):
-            level.pairs[p].weight = level.pairs[p].target = level.pairs[p].hope = 0.0
+            level.pairs[p].weight = level.pairs[p].target = 0.0
         for e in range(self.n_episodes):
-            y = z = step[e].reward
+            y = step[e].reward
             if after != NULL:
                 following = states + after[e].row
-                if theta == NULL:
-                    y += following.plain
-                    z += following.hopeful
-                elif carry == NULL:
+                if carry == NULL:
                     y += following.value
                 elif following.greedy == after[e].action:
                     y += carry[e]
@@ -650,8 +705,6 @@ cdef class OptimisticPlanner:
             pair = level.pairs + step[e].row * self.n_actions + step[e].action
             pair.weight += weights[e]
             pair.target += weights[e] * y
-            if theta == NULL:
-                pair.hope += weights[e] * z
 
     cdef double continued(
         self, Py_ssize_t h, const Step* step, const double* theta, double carry, double near
@@ -708,12 +761,15 @@ cdef class OptimisticPlanner:
                 continue
             most = ceiling(state.before)
             state.plain = state.hopeful = 0.0
+            state.greedy = 0
             for a in range(self.n_actions):
                 pair = level.pairs + j * self.n_actions + a
                 pair.target = row_dot(&level.seen, j, theta + a * d)
+                pair.hope = row_dot(&level.seen, j, omega + a * d)
                 f = clip(pair.target, most)
-                state.plain = max(state.plain, f)
-                f = self.hoped(f, pair.chance, row_dot(&level.seen, j, omega + a * d), most)
+                if f > state.plain:
+                    state.plain, state.greedy = f, a
+                f = self.hoped(f, pair.chance, pair.hope, most)
                 state.hopeful = max(state.hopeful, f)
 
     cdef double residual(self, Py_ssize_t h) noexcept nogil:
@@ -728,6 +784,91 @@ cdef class OptimisticPlanner:
             value -= level.pairs[move.pair].target
             largest = max(largest, max(fabs(move.most + value), fabs(move.least + value)))
         return largest
+
+    cdef void follow(self) noexcept nogil:
+        # The reach of every row under the greedy policy of the plan, by the moves that were seen.
+        cdef Py_ssize_t h, j, p, t
+        cdef Level* level
+        cdef const Move* move
+        cdef const State* state
+        for j in range(self.levels[0].seen.n):
+            self.levels[0].states[j].reach = self.levels[0].states[j].visits
+        for h in range(self.horizon - 1):
+            level = self.levels + h
+            for j in range(self.levels[h + 1].seen.n):
+                self.levels[h + 1].states[j].reach = 0.0
+            for p in range(level.seen.n * self.n_actions):
+                level.pairs[p].weight = 0.0
+            for t in range(level.moved.n):
+                level.pairs[level.moves[t].pair].weight += level.moves[t].count
+            for t in range(level.moved.n):
+                move = level.moves + t
+                state = level.states + move.pair // self.n_actions
+                if state.greedy == move.pair % self.n_actions:
+                    self.levels[h + 1].states[move.next].reach += (
+                        state.reach * move.count / level.pairs[move.pair].weight
+                    )
+
+    cdef void raise_values(self, Py_ssize_t h, double confidence) noexcept nogil:
+        # Z of all pairs of level h.
+        cdef Py_ssize_t a, j, t, p, d = self.dimension
+        cdef double value, hidden, most
+        cdef Level* level = self.levels + h
+        cdef const Factor* factor
+        cdef const Move* move
+        cdef const State* following = NULL
+        cdef State* state
+        cdef Pair* pair
+        for p in range(level.seen.n * self.n_actions):
+            pair = level.pairs + p
+            pair.spread = pair.top = 0.0
+            pair.weight = pair.earned
+        for t in range(level.moved.n):
+            move = level.moves + t
+            pair = level.pairs + move.pair
+            state = level.states + move.pair // self.n_actions
+            if h + 1 < self.horizon:
+                following = self.levels[h + 1].states + move.next
+                pair.weight += move.count * following.behind
+            if state.greedy == move.pair % self.n_actions and state.reach >= ON_THE_WAY * state.visits:
+                value = pair.target - pair.hope
+                if following != NULL:
+                    value += following.hopeful - following.plain
+                pair.spread += value * value * move.count
+            else:
+                value = (0.0 if following == NULL else following.hopeful) - pair.hope
+                pair.spread += move.squared + 2.0 * value * move.paid + value * value * move.count
+                value += move.most
+            pair.top = max(pair.top, value)
+        for a in range(self.n_actions):
+            factor = self.factor(h, a)
+            # Two fits with the factor of (h, a): of the squares, and of Z's targets.
+            memset(self.x, 0, d * sizeof(double))
+            for j in range(level.seen.n):
+                if level.pairs[j * self.n_actions + a].spread > 0.0:
+                    add_row(self.x, &level.seen, j, level.pairs[j * self.n_actions + a].spread)
+            solve_on_support(factor, factor.u, self.x, self.w)
+            for j in range(level.seen.n):
+                level.pairs[j * self.n_actions + a].spread = row_dot(&level.seen, j, self.x)
+            memset(self.x, 0, d * sizeof(double))
+            for j in range(level.seen.n):
+                if level.pairs[j * self.n_actions + a].weight != 0.0:
+                    add_row(self.x, &level.seen, j, level.pairs[j * self.n_actions + a].weight)
+            solve_on_support(factor, factor.u, self.x, self.w)
+            for j in range(level.seen.n):
+                level.pairs[j * self.n_actions + a].behind = row_dot(&level.seen, j, self.x)
+        for j in range(level.seen.n):
+            state = level.states + j
+            most = ceiling(state.before)
+            state.behind = state.hopeful
+            for a in range(self.n_actions):
+                pair = level.pairs + j * self.n_actions + a
+                value = pair.hope
+                if pair.spread > ROUNDING:
+                    hidden = 0.5 * pair.chance * pair.top
+                    value += hidden + sqrt(hidden * hidden + 2.0 * confidence * pair.leverage * pair.spread)
+                pair.behind = clip(max(value, pair.behind), most)
+                state.behind = max(state.behind, pair.behind)
 
     cdef inline double hoped(self, double f, double chance, double later, double most) noexcept nogil:
         # W of a pair whose F is f and whose phi^T omega is `later`.
@@ -767,7 +908,10 @@ cdef class OptimisticPlanner:
             self.scores[a] = self.hoped(
                 clip(dot(phi, self.theta + (h * n_actions + a) * d, d), most), chance,
                 dot(phi, self.omega + (h * n_actions + a) * d, d), most
-            ) + CURIOSITY * leverage / (1.0 + leverage)
+            )
+            if self.raised and j >= 0:
+                self.scores[a] = max(self.scores[a], min(level.pairs[j * n_actions + a].behind, most))
+            self.scores[a] += CURIOSITY * leverage / (1.0 + leverage)
             best = max(best, self.scores[a])
         for a in range(n_actions):
             count += self.scores[a] >= best - TIE
@@ -870,44 +1014,6 @@ cdef class OptimisticPlanner:
         finally:
             self.busy = False
         return estimates
-
-    def imagine(self, weights, floor):
-        """Plan as if episode e had counted weights[e] times, for the next episodes played.
-
-        Leverages, and so what may be hidden, stay those of the episodes themselves. The next `plan` undoes it.
-
-        Parameters
-        ----------
-        weights : numpy.ndarray, shape (n_episodes,)
-            >= 0.
-        floor : float
-            As in `plan`.
-
-        Returns
-        -------
-        plain, hopeful : float
-            Means of max_a F and max_a W over the first states of all episodes; 0 and 1 if there are none.
-        """
-        given = self.as_weights(weights)
-        cdef double least = self.as_floor(floor), plain = 0.0, hopeful = 1.0
-        cdef double* by_episode = entries(given)
-        cdef Py_ssize_t j
-        cdef Level* first = self.levels
-        self.begin_work()
-        try:
-            self.make_room_for_weighted()
-            with nogil:
-                self.planned, self.floor = False, least
-                self.backward(by_episode, self.theta, self.omega, NULL, 0.0, 0.0)
-                if self.n_episodes > 0:
-                    hopeful = 0.0
-                    for j in range(first.seen.n):
-                        plain += first.states[j].visits * first.states[j].plain
-                        hopeful += first.states[j].visits * first.states[j].hopeful
-                    plain, hopeful = plain / self.n_episodes, hopeful / self.n_episodes
-        finally:
-            self.busy = False
-        return plain, hopeful
 
     cdef int make_room_for_weighted(self) except -1:
         cdef Py_ssize_t i, most = 0
