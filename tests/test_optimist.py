@@ -70,14 +70,42 @@ class Twin:
             self.F[h], self.W[h], self.u[h] = self.values(h, x, self.left[:, h], self.theta[h], self.omega[h], floor)
         self.gap = (self.W[0].max(axis=1) - self.F[0].max(axis=1)).mean()
 
-    def imagine(self, weights, floor):
-        F = W = np.zeros((self.n, 1))
-        theta, omega = np.zeros((2, self.horizon, self.n_actions, self.d))
+    def look_behind(self, floor, log_confidence):
+        self.plan(floor)
+        every = np.arange(self.n)
+        rows = [np.unique(x, axis=0, return_inverse=True)[1].ravel() for x in self.x.swapaxes(0, 1)]
+        reach = np.ones(self.n)  # of the row of an episode, over its visits
+        values = [None] * (self.horizon + 1)
+        on_the_way = np.empty((self.horizon, self.n), dtype=bool)
+        for h in range(self.horizon):
+            greedy = self.F[h].argmax(axis=1) == self.a[:, h]
+            on_the_way[h] = greedy & (reach >= 0.5)
+            if h + 1 < self.horizon:
+                visits, followed = np.bincount(rows[h]), np.bincount(rows[h], greedy)
+                share = np.where(greedy, reach * visits[rows[h]] / np.maximum(followed, 1)[rows[h]], 0)
+                reach = (np.bincount(rows[h + 1], share) / np.bincount(rows[h + 1]))[rows[h + 1]]
+        zero = np.zeros(self.n)
+        values[-1] = zero
         for h in reversed(range(self.horizon)):
-            x, y, z = self.x[:, h], self.r[:, h] + F.max(axis=1), self.r[:, h] + W.max(axis=1)
-            theta[h], omega[h] = self.fit(h, y, weights), self.fit(h, z, weights)
-            F, W, _ = self.values(h, x, self.left[:, h], theta[h], omega[h], floor)
-        return F.max(axis=1).mean(), W.max(axis=1).mean()
+            x, a, r, left = self.x[:, h], self.a[:, h], self.r[:, h], self.left[:, h, None]
+            F, W = (v[h + 1].max(axis=1) if h + 1 < self.horizon else zero for v in (self.F, self.W))
+            plain, later = x @ self.theta[h].T, x @ self.omega[h].T
+            residuals = np.where(
+                on_the_way[h], W - F - (later - plain)[every, a], r + W - later[every, a]
+            )
+            spread = x @ self.fit(h, residuals**2, np.ones(self.n)).T
+            top = np.zeros((self.n, self.n_actions))
+            for e in range(self.n):
+                for b in range(self.n_actions):
+                    top[e, b] = residuals[(rows[h] == rows[h][e]) & (a == b)].max(initial=0)
+            half = -np.expm1(-LOG_CONFIDENCE * self.u[h]) * top / 2
+            above = half + np.sqrt(half**2 + 2 * log_confidence * self.u[h] * np.maximum(spread, 0))
+            raised = np.where(spread > 1e-14, later + above, later)
+            further = x @ self.fit(h, r + values[h + 1], np.ones(self.n)).T
+            Z = np.clip(np.maximum(raised, further), 0, left)
+            values[h] = np.maximum(self.W[h].max(axis=1), Z.max(axis=1))
+        gains, visits = (values[0] - self.F[0].max(axis=1)), np.bincount(rows[0])[rows[0]]
+        return max(self.gap, np.sqrt((gains**2 * visits).sum()) / self.n)
 
     def gaps(self, chosen):
         return np.array([(w.max(axis=1) - f.max(axis=1))[chosen].sum() for f, w in zip(self.F, self.W, strict=True)])
@@ -158,8 +186,9 @@ def agree(planner, twin, floor, rng, impatience=0.0):
     close(planner.refit(weights), refit)
     for near in (0.0, 0.1):
         close(planner.refit(weights, returns=True, near=near), twin.refit(weights, returns=True, near=near))
-    close(planner.imagine(weights, floor), twin.imagine(weights, floor))
+    close(planner.look_behind(floor, 5.0), twin.look_behind(floor, 5.0))
     planner.plan(floor)
+    twin.plan(floor)
     close(planner.theta, twin.theta)
     close(planner.regret(refit, chosen), twin.regret(refit, chosen))
     other = rng.normal(size=refit.shape)
@@ -309,7 +338,7 @@ def test_played_episodes_are_those_of_the_rules(env, level):
 
 def test_an_empty_planner_imagines_everything():
     planner = OptimisticPlanner(2, 2, 3, RIDGE, LOG_CONFIDENCE)
-    assert planner.plan(0.5) == (1.0, 0.0)
+    assert planner.plan(0.5) == (1.0, 0.0) and planner.look_behind(0.5, 1.0) == 1.0
     assert {planner.choose(0, [1.0, 0, 0], 0.0, u) for u in (0.0, 0.9)} == {0, 1}
     assert planner.refit(np.zeros(0)).shape == (2, 2, 3)
     assert planner.rows(0).shape == (0, 3)
@@ -344,8 +373,8 @@ def test_arguments_are_checked():
         (planner.regret, (theta, none), "episodes"),
         (planner.regret, (theta * np.nan, one), "theta"),
         (planner.refit, ([-1.0],), "weights"),
-        (planner.imagine, ([np.nan], 0.5), "weights"),
-        (planner.imagine, ([1.0], -0.5), "floor"),
+        (planner.look_behind, (-0.5, 1.0), "floor"),
+        (planner.look_behind, (0.5, 0.0), "log_confidence"),
         (planner.rows, (2,), "level"),
         (planner.choose, (0, nan[0], 0.0, 0.5), "features"),
         (planner.choose, (0, x[0], 0.0, 1.0), "u"),
