@@ -90,9 +90,7 @@ class Twin:
             x, a, r, left = self.x[:, h], self.a[:, h], self.r[:, h], self.left[:, h, None]
             F, W = (v[h + 1].max(axis=1) if h + 1 < self.horizon else zero for v in (self.F, self.W))
             plain, later = x @ self.theta[h].T, x @ self.omega[h].T
-            residuals = np.where(
-                on_the_way[h], W - F - (later - plain)[every, a], r + W - later[every, a]
-            )
+            residuals = np.where(on_the_way[h], W - F - (later - plain)[every, a], r + W - later[every, a])
             spread = x @ self.fit(h, residuals**2, np.ones(self.n)).T
             top = np.zeros((self.n, self.n_actions))
             for e in range(self.n):

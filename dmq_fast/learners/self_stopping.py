@@ -17,7 +17,7 @@ from dmq_fast.stopping.tuning import TUNING, Tuning
 
 __all__ = ["SelfStopping", "learn"]
 
-STEPS = 2
+VERSION = 2
 """Version of the algorithm's decisions; a journal of another one is not resumed."""
 
 
@@ -87,9 +87,11 @@ class SelfStopping(Learner[SelfStoppingResult]):
 
     def session(self, resources: Resources) -> StoppingSession:
         """Open the journal, and return a run that has not begun."""
-        # "steps" is a version of the algorithm: a run of 0.2.0, which has none, would go on differently.
+        # A run of 0.2.0, whose header has no version of the algorithm, would go on differently.
         changes = self.tuning.changes()
-        header = {"steps": STEPS, "parameters": self.aim.numbers()} | ({"tuning": changes} if changes else {})
+        header = {"algorithm_version": VERSION, "parameters": self.aim.numbers()} | (
+            {"tuning": changes} if changes else {}
+        )
         journal = resources.open_journal("adaptive", header)
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
         return StoppingSession(resources, ledger, self.aim, self.tuning)

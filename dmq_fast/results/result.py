@@ -289,8 +289,8 @@ class SelfStoppingResult(Result):
     counts : dict
         "trajectories" by purpose: explore, refine (the noise), test.
     stopping : dict
-        "promise", the sentence; "reason" why the run stopped, "tests_made", "test_size" (fresh trajectories of the final
-        test, 0 if none was passed), their "mean_return" and an "interval" of confidence 1 - delta for the value,
+        "promise", the sentence; "reason" why the run stopped, "tests_made", "test_size" (fresh trajectories of the
+        final test, 0 if none was passed), their "mean_return" and an "interval" of confidence 1 - delta for the value,
         "upsides" by level (W - F, the mean gain that one unseen outcome may add), "largest_v" by level (largest v of
         the oracle on one state of the test), "loss_quantile" of the bootstrap, "rare_transitions" (Z - F at the start,
         what may lie behind transitions that are as frequent as their visits allow), "binding", the part with the

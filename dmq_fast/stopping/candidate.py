@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
+from scipy.special import gammainccinv
 
 from dmq_fast.kernels import OptimisticPlanner, greedy_actions
 
@@ -92,7 +92,7 @@ def upper_means(upsides: Floats, confidence_left: float) -> Floats:
     some = squares > 0.0
     size = np.divide(squares, total, out=np.zeros_like(total), where=some)
     events = np.divide(total, size, out=np.zeros_like(total), where=some)
-    upper: Floats = least + size * gammaincinv(events + 1, 1 - confidence_left) / len(upsides)
+    upper: Floats = least + size * gammainccinv(events + 1, confidence_left) / len(upsides)
     return upper
 
 
