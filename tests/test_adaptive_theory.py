@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from dmq_fast.kernels import OptimisticPlanner, Stream
 from dmq_fast.samplers import as_sampler
 from dmq_fast.self_stopping import SelfStoppingRun
 from dmq_fast.stopping.aim import Aim
+from dmq_fast.stopping.candidate import upper_means
 from dmq_fast.stopping.outcome import divergence
 from dmq_fast.stopping.tuning import TUNING
 
@@ -326,12 +326,6 @@ def at_most(k, n, p):
     return sum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k + 1))
 
 
-def least_excluded(k, n):
-    """Return the least mass on a grid of which n draws show at most k with probability delta."""
-    grid = np.linspace(0, 1, 10_001)
-    return grid[np.argmax(at_most(k, n, grid) <= DELTA)]
-
-
 def raised(k, n, delta, looks):
     """Return the limit of a chance, by Z, after k of n visits showed an outcome that is worth 1, the others 0."""
     unseen, share = Aim.of(delta=delta).log_confidence, k / n
@@ -448,16 +442,16 @@ def test_a_test_that_showed_an_event_excludes_less():
     assert sizes == [59, 93, 124, 153]
 
 
-def test_the_standard_error_excludes_a_loss_of_one_and_a_half_epsilon():
-    """Of 61 episodes k show a gap: the largest one that passes, times the largest mass that k has at level delta."""
-    n, z = Aim.of(EPSILON, DELTA).test_size(1), NormalDist().inv_cdf(1 - DELTA)
-    excluded = []
-    for k in range(1, n):
-        upper = k / n + z * math.sqrt(k / n * (1 - k / n) / n)
-        excluded.append(min(EPSILON / upper, 1) * least_excluded(k, n))
-    assert excluded[0] == max(excluded) == pytest.approx(1.51 * EPSILON, rel=0.01)
-    by_mean = [min(EPSILON * n / k, 1) * least_excluded(k, n) for k in (1, 2, 3)]
-    assert max(by_mean) == pytest.approx(2.4 * EPSILON, rel=0.03)
+@pytest.mark.parametrize("delta", [0.05, 0.01, 1e-3])
+def test_one_event_more_than_was_seen_excludes_a_loss_of_epsilon(delta):
+    """Of a test k episodes show a gap: the largest one that passes, times the largest mass of k at level delta."""
+    n, excluded = Aim.of(EPSILON, delta).test_size(1), []
+    for k in range(1, 30):
+        upsides = np.zeros((n, 1))
+        upsides[:k] = 1.0
+        mass = beta.ppf(1 - delta, k + 1, n - k)  # of which n draws show at most k with probability delta
+        excluded.append(min(EPSILON / upper_means(upsides, delta)[0], 1) * mass)
+    assert max(excluded) == pytest.approx(0.97 * EPSILON, rel=0.01)
 
 
 # L: visits in general features.
