@@ -169,9 +169,8 @@ class SelfStoppingRun:
                 self.episodes.play("explore", n)
             elif self.watched is not None and self.is_known_to_lose(self.watched):
                 self.watched = None
-            elif self.watched is not None and self.watched.doubt(delta) > epsilon:
-                level = int(np.argmax(self.watched.upper_upsides(delta)))
-                self.episodes.play("explore", n, self.watched.theta, level)
+            elif self.watched is not None and (uppers := self.watched.doubts(delta)).max() > epsilon:
+                self.episodes.play("explore", n, self.watched.theta, int(uppers.argmax()))
             else:
                 return
 
@@ -257,7 +256,7 @@ class SelfStoppingRun:
             self.plan()
             if self.is_known_to_lose(candidate):
                 return False
-        if candidate.doubt(self.aim.delta) > self.aim.epsilon:
+        if candidate.doubts(self.aim.delta).max() > self.aim.epsilon:
             return False
         return not self.noisy or self.planner.n_episodes == before or self.refits_agree(candidate)
 

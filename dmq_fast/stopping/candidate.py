@@ -52,9 +52,9 @@ class Candidate:
         """Return upper limits of what `upsides` estimates, (H,): how often a state is met is known with an error."""
         return upper_means(self.planner.upsides(self.episodes), confidence_left)
 
-    def doubt(self, confidence_left: float) -> float:
-        """Return the largest upper limit of an upside plus the loss by the newest fit: a test bounds it by epsilon."""
-        return float(self.upper_upsides(confidence_left).max()) + self.loss()
+    def doubts(self, confidence_left: float) -> Floats:
+        """Return upper limits of the upsides plus the loss by the newest fit, (H,): a test bounds them by epsilon."""
+        return self.upper_upsides(confidence_left) + self.loss()
 
     def mean_return(self) -> tuple[float, float]:
         """Return the mean return of the episodes, and its standard error."""
@@ -88,7 +88,7 @@ def upper_means(upsides: Floats, confidence_left: float) -> Floats:
     """
     least = upsides.min(axis=0)
     excess = upsides - least
-    total, squares = excess.sum(axis=0), (excess**2).sum(axis=0)
+    total, squares = excess.sum(axis=0), np.einsum("nh,nh->h", excess, excess)
     some = squares > 0.0
     size = np.divide(squares, total, out=np.zeros_like(total), where=some)
     events = np.divide(total, size, out=np.zeros_like(total), where=some)

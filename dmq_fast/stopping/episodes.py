@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -87,14 +88,22 @@ class Episodes:
         for theta, n in shares:
             from_level = 0 if theta is None else self.planner.horizon if level is None else level
             pieces += [Piece(theta, from_level, min(self._most, n - done)) for done in range(0, n, self._most)]
-        waiting = deque(pieces)
-        with closing(self._played(waiting)) as played:
+        if self._episode is not None:
             for piece in pieces:
-                self._answer(purpose, piece, waiting, played)
+                self._answer(
+                    purpose, piece, partial(self.planner.play, self._episode, piece.n, piece.theta, piece.level)
+                )
+        else:
+            waiting = deque(pieces)
+            with closing(self._played(waiting)) as played:
+                for piece in pieces:
+                    self._answer(purpose, piece, partial(next, played), waiting.popleft)
         return np.arange(first, self.planner.n_episodes)
 
-    def _answer(self, purpose: str, piece: Piece, waiting: deque[Piece], played: Iterator[None]) -> None:
-        """Recall a piece from the journal, or play and record it."""
+    def _answer(
+        self, purpose: str, piece: Piece, play: Callable[[], None], skip: Callable[[], object] | None = None
+    ) -> None:
+        """Recall a piece from the journal, or play and record it; `skip` is called for one that is recalled."""
         ledger, planner = self.ledger, self.planner
         ledger.check_trajectories(piece.n)
         ledger.calls += 1
@@ -102,11 +111,12 @@ class Episodes:
 
         def find() -> None:
             began = perf_counter()
-            next(played)
+            play()
             ledger.seconds["rollouts"] += perf_counter() - began
 
         def recall(record: Record) -> None:
-            waiting.popleft()
+            if skip is not None:
+                skip()
             self._add_record(record, piece)
 
         try:
@@ -122,16 +132,10 @@ class Episodes:
 
     def _played(self, waiting: deque[Piece]) -> Generator[None]:
         """Play the waiting pieces one after the other."""
-        allowed = self._allowed(waiting)
-        if self._episode is not None:
-            for piece in allowed:
-                self.planner.play(self._episode, piece.n, piece.theta, piece.level)
-                yield
-            return
         # An optimistic policy follows the planner, which stays here; greedy ones can be sent to workers.
         greedy = all(piece.level == self.planner.horizon for piece in waiting)
         sampler = self.sampler if greedy else self.sampler.unwrapped()
-        for drawn in sampler.series(self._drawings(allowed)):
+        for drawn in sampler.series(self._drawings(self._allowed(waiting))):
             for episode in zip(drawn.dense(), drawn.actions, drawn.rewards, strict=True):
                 self.planner.add(*episode)
             yield
