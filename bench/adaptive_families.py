@@ -1,8 +1,8 @@
 """The families of environments that bench/adaptive.py measures: makers, and the groups they form.
 
 Every family is a function of a seed. "shipped" are the environments of the package, "attacks" were built to break a run
-that stops by itself, "held-out" and "after" were written after the algorithm was finished and was frozen, and "later"
-after the repair that two families of "after" led to.
+that stops by itself, "held-out" and "after" were written after the algorithm was finished and was frozen, "later"
+after the repair that two families of "after" led to, and "pressed" to break version 0.2.0, which had that repair.
 """
 
 from __future__ import annotations
@@ -34,6 +34,19 @@ def tables(
             P.append(np.array([[[go(h, s, a).get(t, 0.0) for t in names] for a in range(n_actions)] for s in here]))
     rows = [np.array([features[s] for s in (["start"] if h == 0 else names)], dtype=float) for h in range(horizon)]
     return E.FiniteMDP(P=P, R=R, features=rows, **options)
+
+
+def locks(secret: np.ndarray, n_actions: int, n_states: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return P and R of locks side by side that pay 1: state i goes on with action secret[h, i], else to the last."""
+    horizon, n = secret.shape
+    P, R = [], [np.zeros((n_states, n_actions)) for _ in range(horizon)]
+    for h in range(horizon - 1):
+        p = np.zeros((n_states, n_actions, n_states))
+        p[:, :, -1] = 1
+        p[np.arange(n), secret[h]] = np.eye(n_states)[:n]
+        P.append(p)
+    R[-1][np.arange(n), secret[-1]] = 1
+    return P, R
 
 
 def bait(seed: int, p: float, decoy: float, horizon: int = 10, n_actions: int = 4) -> E.FiniteMDP:
@@ -129,10 +142,10 @@ def amplified(seed: int, kappa: float, p: float, decoy: float, tail: int = 20, n
     return tables(horizon, n_actions, features, go, pay, caps=[0.0] * (horizon - 1) + [0.9])
 
 
-def arms(seed: int, n: int, gap: float) -> E.FiniteMDP:
-    """Return n Bernoulli arms of mean .5, one of them better by the gap."""
-    means = np.full((1, n), 0.5)
-    means[0, np.random.default_rng([9, seed]).integers(n)] += gap
+def arms(seed: int, n: int, best: float, rest: float, key: int = 9) -> E.FiniteMDP:
+    """Return n Bernoulli arms, one of mean `best`, the others of mean `rest`."""
+    means = np.full((1, n), rest)
+    means[0, np.random.default_rng([key, seed]).integers(n)] = best
     return E.FiniteMDP(P=[], R=[means], features=[np.ones((1, 1))], caps=[1.0])
 
 
@@ -182,14 +195,17 @@ def two_doors(seed: int, q: float, value: float) -> E.FiniteMDP:
     )
 
 
-def rooms(seed: int, n: int, mass: float, decoy: float, n_actions: int = 3) -> E.FiniteMDP:
-    """Return a gamble that leads to n rooms with a small chance each, where one action pays 1; leaving pays `decoy`."""
-    rng = np.random.default_rng([31, seed])
-    secrets, gamble = rng.integers(n_actions, size=n), int(rng.integers(n_actions))
-    P, R = np.zeros((1, n_actions, n + 1)), [np.full((1, n_actions), decoy), np.zeros((n + 1, n_actions))]
-    P[0, :, n], P[0, gamble], R[0][0, gamble] = 1, [mass] * n + [1 - n * mass], 0
-    R[1][np.arange(n), secrets] = 1
-    return E.FiniteMDP(P=[P], R=R, features=[np.eye(n + 1)[:1], np.eye(n + 1)])
+def rooms(
+    seed: int, n: int, mass: float, decoy: float, depth: int = 1, n_actions: int = 3, key: int = 31
+) -> E.FiniteMDP:
+    """Return a gamble that leads to n rooms with a small chance each, locks worth 1; leaving pays `decoy`."""
+    rng = np.random.default_rng([key, seed])
+    secret, gamble = rng.integers(n_actions, size=(depth, n)), int(rng.integers(n_actions))
+    P, R = locks(secret, n_actions, n + 1)
+    first = np.zeros((1, n_actions, n + 1))
+    first[0, :, n], first[0, gamble] = 1, [mass] * n + [1 - n * mass]
+    leave = decoy * (np.arange(n_actions) != gamble)
+    return E.FiniteMDP(P=[first, *P], R=[leave[None], *R], features=[np.eye(n + 1)[:1]] + [np.eye(n + 1)] * depth)
 
 
 def corridor(seed: int, horizon: int, p: float, decoy: float) -> E.FiniteMDP:
@@ -277,26 +293,6 @@ def exits(seed: int, horizon: int = 12, n_actions: int = 3) -> E.FiniteMDP:
     )
 
 
-def hidden(seed: int, q: float, length: float, horizon: int = 5) -> E.FiniteMDP:
-    """Return a lock that begins with probability q only, and whose good state has a short feature."""
-    secret = np.random.default_rng([38, seed]).integers(3, size=horizon)
-
-    def go(h: int, s: str, a: int) -> dict[str, float]:
-        if s == "start" and a == secret[0]:
-            return {"short": q, "plain": 1 - q}
-        return {"short" if s == "short" and a == secret[h] else "plain": 1.0}
-
-    return tables(
-        horizon,
-        3,
-        {"start": [1, 0, 0], "short": [0, length, 0], "plain": [0, 0, 1]},
-        go,
-        lambda h, s, a: (
-            0.1 * (a != secret[0]) if h == 0 else float(h == horizon - 1 and s == "short" and a == secret[h])
-        ),
-    )
-
-
 def mixed(seed: int, make: Callable[[int], E.FiniteMDP], condition: float) -> E.FiniteMDP:
     """Return an environment whose features are correlated: times a matrix of this condition number, by level."""
     env, rng = make(seed), np.random.default_rng([39, seed])
@@ -318,13 +314,6 @@ def circle(seed: int, n: int = 8, gap: float = 0.3) -> E.FiniteMDP:
     theta *= gap / np.linalg.norm(theta, axis=0)
     means = [0.5 + rows[:, 1:] @ theta]
     return E.FiniteMDP(P=[], R=means, features=[rows], start=np.full(n, 1 / n), caps=[1.0])
-
-
-def needle(seed: int, n: int, p: float) -> E.FiniteMDP:
-    """Return n arms, one of which pays 1 with probability p, the others never."""
-    means = np.zeros((1, n))
-    means[0, np.random.default_rng([41, seed]).integers(n)] = p
-    return E.FiniteMDP(P=[], R=[means], features=[np.ones((1, 1))], caps=[1.0])
 
 
 # ---- Written after the code of the algorithm was frozen
@@ -467,19 +456,9 @@ def rich(seed: int, n: int = 3, rows: int = 12, horizon: int = 6) -> E.FiniteMDP
 def rare_starts(seed: int, chances: Sequence[float], horizon: int = 4, n_actions: int = 4) -> E.FiniteMDP:
     """Return lanes in which one starts with these chances, each a lock worth 1; its first exit pays .4."""
     rng, n = np.random.default_rng([64, seed]), len(chances)
-    secret = rng.integers(n_actions - 1, size=(horizon, n))
-    P, R = [], []
-    for h in range(horizon):
-        p, r = np.zeros((n + 1, n_actions, n + 1)), np.zeros((n + 1, n_actions))
-        p[:, :, n] = 1
-        for lane in range(n):
-            p[lane, secret[h, lane]] = np.eye(n + 1)[lane]
-            r[lane, secret[h, lane]] = h == horizon - 1
-        if h == 0:
-            r[:n, n_actions - 1] = 0.4
-        P.append(p)
-        R.append(r)
-    return E.FiniteMDP(P=P[:-1], R=R, features=[np.eye(n + 1)] * horizon, start=[*chances, 0.0])
+    P, R = locks(rng.integers(n_actions - 1, size=(horizon, n)), n_actions, n + 1)
+    R[0][:n, n_actions - 1] = 0.4
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(n + 1)] * horizon, start=[*chances, 0.0])
 
 
 def sure_or(seed: int, p: float, sure: float) -> E.FiniteMDP:
@@ -535,28 +514,13 @@ def parabola(seed: int, n: int = 15) -> E.FiniteMDP:
     return E.FiniteMDP(P=[], R=[means], features=[rows], start=np.full(n, 1 / n), caps=[1.0])
 
 
-def rare_branch(seed: int, q: float, sure: float) -> E.FiniteMDP:
-    """Return a door to a common room worth .4 and, with probability q, one where one of three actions pays 1."""
-    rng = np.random.default_rng([69, seed])
-    secret, door = int(rng.integers(3)), int(rng.integers(3))
-    P, R = np.zeros((1, 3, 3)), [np.zeros((1, 3)), np.zeros((3, 3))]
-    P[0, :, 2], P[0, door] = 1, [q, 1 - q, 0]
-    R[0][0], R[0][0, door], R[1][1], R[1][0, secret] = sure, 0, 0.4, 1
-    return E.FiniteMDP(P=[P], R=R, features=[np.eye(3)[:1], np.eye(3)])
-
-
 def flips(seed: int, lanes: int, horizon: int = 9, n_actions: int = 3) -> E.FiniteMDP:
     """Return a lock worth .9 whose lane is drawn again at every third level; each lane has its own right actions."""
-    rng = np.random.default_rng([70, seed])
-    secret = rng.integers(n_actions, size=(horizon, lanes))
-    P, R = [], [np.zeros((lanes + 1, n_actions)) for _ in range(horizon)]
-    for h in range(horizon - 1):
-        p = np.zeros((lanes + 1, n_actions, lanes + 1))
-        p[:, :, lanes] = 1
-        for lane in range(lanes):
-            p[lane, secret[h, lane]] = [1 / lanes] * lanes + [0] if h % 3 == 1 else np.eye(lanes + 1)[lane]
-        P.append(p)
-    R[-1][np.arange(lanes), secret[-1]] = 0.9
+    secret = np.random.default_rng([70, seed]).integers(n_actions, size=(horizon, lanes))
+    P, R = locks(secret, n_actions, lanes + 1)
+    for h in range(1, horizon - 1, 3):
+        P[h][np.arange(lanes), secret[h]] = [1 / lanes] * lanes + [0]
+    R[-1] *= 0.9
     R[0][0] = 0.2 * (np.arange(n_actions) == (secret[0, 0] + 1) % n_actions)
     return E.FiniteMDP(P=P, R=R, features=[np.eye(lanes + 1)] * horizon)
 
@@ -738,32 +702,13 @@ def delays(seed: int, stages: int = 5) -> E.FiniteMDP:
     return env
 
 
-def shrinking_starts(seed: int, n: int = 10, ratio: float = 0.75, q: float = 0.6, sure: float = 0.15) -> E.FiniteMDP:
-    """Return starts that are ever rarer, each with a gamble of its own: with probability q one of three actions pays 1.
-
-    The other actions pay `sure`. What one may lose at a single start is less than epsilon at most of them.
-    """
-    rng = np.random.default_rng([90, seed])
-    gamble, secret, chances = rng.integers(3, size=n), rng.integers(3, size=n), ratio ** np.arange(n)
-    P, R = np.zeros((n, 3, n + 1)), [np.full((n, 3), sure), np.zeros((n + 1, 3))]
-    P[:, :, n] = 1
-    for i in range(n):
-        P[i, gamble[i], [i, n]], R[0][i, gamble[i]], R[1][i, secret[i]] = [q, 1 - q], 0, 1
-    return E.FiniteMDP(P=[P], R=R, features=[np.eye(n + 1)[:n], np.eye(n + 1)], start=chances / chances.sum())
-
-
 def late_forks(seed: int, chances: Sequence[float], horizon: int = 10, n_actions: int = 4) -> E.FiniteMDP:
     """Return a lock that forks at random, late: each branch pays .35 at once, or 1 behind three right actions more."""
     rng, n, fork = np.random.default_rng([91, seed]), len(chances), horizon - 4
     secret = rng.integers(n_actions - 1, size=(horizon, n))
-    P, R = [], [np.zeros((n + 1, n_actions)) for _ in range(horizon)]
-    for h in range(horizon - 1):
-        p = np.zeros((n + 1, n_actions, n + 1))
-        p[:, :, n] = 1
-        for i in range(n):
-            p[i, secret[h, i]] = [*chances, 0] if h == fork else np.eye(n + 1)[i]
-        P.append(p)
-    R[0][0, n_actions - 1], R[fork + 1][:n, n_actions - 1], R[-1][np.arange(n), secret[-1]] = 0.25, 0.35, 1
+    P, R = locks(secret, n_actions, n + 1)
+    P[fork][np.arange(n), secret[fork]] = [*chances, 0]
+    R[0][0, n_actions - 1], R[fork + 1][:n, n_actions - 1] = 0.25, 0.35
     return E.FiniteMDP(P=P, R=R, features=[np.eye(n + 1)] * horizon)
 
 
@@ -800,6 +745,219 @@ def close_calls(seed: int, n: int = 5, horizon: int = 4) -> E.FiniteMDP:
         features=[np.eye(n)] * horizon,
         start=np.full(n, 1 / n),
         caps=[1 / horizon] * horizon,
+    )
+
+
+# ---- Written to break version 0.2.0, before any of them was measured
+
+
+def sprinkle(seed: int, horizon: int, p: float, base: float = 0.3) -> E.FiniteMDP:
+    """Return a path whose end pays `base`: one of two actions a level pays 1 and ends it with a small chance p."""
+    right = np.random.default_rng([301, seed]).integers(2, size=horizon)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s in ("start", "on"):
+            return {"on": 1 - p, "paid": p} if a == right[h] else {"on": 1.0}
+        return {"gone": 1.0}
+
+    return tables(
+        horizon,
+        2,
+        {"start": [1, 0, 0], "on": [1, 0, 0], "paid": [0, 1, 0], "gone": [0, 0, 1]},
+        go,
+        lambda h, s, a: 1.0 if s == "paid" else base * (h == horizon - 1 and s == "on"),
+    )
+
+
+def gate_lock(seed: int, q: float, sure: float, depth: int = 12, n_actions: int = 4) -> E.FiniteMDP:
+    """Return a door that opens with chance q on a lock of this depth worth 1; other actions pay `sure` at once."""
+    rng = np.random.default_rng([302, seed])
+    secret, door = rng.integers(n_actions, size=depth + 1), int(rng.integers(n_actions))
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if h == 0:
+            return {"lock": q, "out": 1 - q} if a == door else {"out": 1.0}
+        return {"lock" if s == "lock" and a == secret[h] else "out": 1.0}
+
+    return tables(
+        depth + 1,
+        n_actions,
+        {"start": [1, 0], "lock": [1, 0], "out": [0, 1]},
+        go,
+        lambda h, s, a: sure * (a != door) if h == 0 else float(h == depth and s == "lock" and a == secret[h]),
+    )
+
+
+def rare_lane(seed: int, chances: Sequence[float], depth: int = 8, n_actions: int = 4) -> E.FiniteMDP:
+    """Return starts of these chances, each a lock worth 1, and one that pays .6 for any action."""
+    n = len(chances)
+    P, R = locks(np.random.default_rng([303, seed]).integers(n_actions, size=(depth, n)), n_actions, n + 2)
+    R[0][n] = 0.6
+    return E.FiniteMDP(P=P, R=R, features=[np.eye(n + 2)] * depth, start=[*chances, 1 - sum(chances), 0])
+
+
+def two_stage(seed: int, first: float, second: float, keep: float, sure: float) -> E.FiniteMDP:
+    """Return a gamble on a second one that wins 1, before which one may take `keep`; not to play pays `sure`."""
+    rng = np.random.default_rng([304, seed])
+    play, risk = int(rng.integers(2)), int(rng.integers(2))
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if h == 0 and a == play:
+            return {"stage": first, "out": 1 - first}
+        return {"win": second, "out": 1 - second} if s == "stage" and a == risk else {"out": 1.0}
+
+    def pay(h: int, s: str, a: int) -> float:
+        if h == 0:
+            return sure * (a != play)
+        return keep * (a != risk) if s == "stage" else float(s == "win" and h == 2)
+
+    return tables(3, 2, {"start": [1, 0, 0], "stage": [1, 0, 0], "win": [0, 1, 0], "out": [0, 0, 1]}, go, pay)
+
+
+def one_coin(seed: int, horizon: int = 20) -> E.FiniteMDP:
+    """Return a coin, tossed at the start, that decides all rewards of an episode: two actions, chances .56 and .5."""
+    better = int(np.random.default_rng([306, seed]).integers(2))
+    return tables(
+        horizon,
+        2,
+        {"start": [1, 0, 0], "up": [0, 1, 0], "down": [0, 0, 1]},
+        lambda h, s, a: mix((p := 0.56 if a == better else 0.5, "up"), (1 - p, "down")) if h == 0 else {s: 1.0},
+        lambda h, s, a: float(s == "up") / horizon,
+    )
+
+
+def heavy(seed: int, n: int = 5) -> E.FiniteMDP:
+    """Return n arms whose rewards are mostly crumbs and rarely 1; one of them is better by .07."""
+    best, values = int(np.random.default_rng([308, seed]).integers(n)), np.array([0.0, 0.02, 0.1, 0.4, 1.0])
+    P = np.tile([0.40, 0.40, 0.12, 0.05, 0.03], (1, n, 1))
+    P[0, best] += [-0.07, 0, 0, 0, 0.07]
+    R = [np.zeros((1, n)), np.repeat(values[:, None], n, axis=1)]
+    return E.FiniteMDP(P=[P], R=R, features=[np.eye(5)[:1], np.eye(5)])
+
+
+def rare_needle(seed: int, mass: float, n_actions: int = 12) -> E.FiniteMDP:
+    """Return a start of this chance where one of twelve actions pays 1, and one that pays .5 always."""
+    right = int(np.random.default_rng([313, seed]).integers(n_actions))
+    means = np.stack([np.arange(n_actions) == right, np.full(n_actions, 0.5)])
+    return E.FiniteMDP(P=[], R=[means], features=[np.eye(2)], start=[mass, 1 - mass])
+
+
+def weather(seed: int, horizon: int = 30, stay: float = 0.95) -> E.FiniteMDP:
+    """Return weather that persists and decides what two crops pay: noise is correlated along an episode."""
+    better = int(np.random.default_rng([305, seed]).integers(2))
+
+    def go(s: Any, a: int) -> dict[Any, float]:
+        if s == "none":
+            return mix((0.5, (a, 0)), (0.5, (a, 1)))
+        good = 0.66 if s[0] == better else 0.34
+        return mix((stay, s), ((1 - stay) * good, (s[0], 1)), ((1 - stay) * (1 - good), (s[0], 0)))
+
+    names = ["none", (0, 0), (0, 1), (1, 0), (1, 1)]
+    R = np.outer([0, 0, 1, 0, 1], [1, 1]) / horizon
+    return stationary(horizon, transitions(names, 2, go), R, start=np.eye(5)[0])
+
+
+def costs(seed: int, horizon: int = 15, n: int = 7) -> E.FiniteMDP:
+    """Return a walk to a goal on a slippery line where every step costs: all returns lie between .55 and 1."""
+    orders = np.random.default_rng([316, seed]).permutation(3)
+
+    def go(s: int, a: int) -> dict[int, float]:
+        return {s: 1.0} if s == n - 1 else mix((0.8, min(max(s + int(orders[a]) - 1, 0), n - 1)), (0.2, s))
+
+    R = np.repeat([[0.55]] * (n - 1) + [[1.0]], 3, axis=1) / horizon
+    return stationary(horizon, transitions(range(n), 3, go), R, start=np.eye(n)[0])
+
+
+def powers(rng: np.random.Generator, d: int) -> np.ndarray:
+    """Return the powers 1, x, ..., x^(d-1) of d points in [0, 1]: full rank, but barely."""
+    return np.vander(np.linspace(0, 1, d), d, increasing=True) / np.sqrt(d)
+
+
+def small_units(seed: int, horizon: int = 6, scale: float = 1e-3) -> E.FiniteMDP:
+    """Return a lock worth .8 seen through (1, x, x^2), x in units that make it small: x^2 is no longer than 1e-6."""
+    secret = np.random.default_rng([314, seed]).integers(3, size=horizon)
+    rows = {name: np.array([1, x, x * x]) / 1.1 for name, x in {"good": scale, "dead": 0.0, "odd": -scale}.items()}
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s in ("start", "good") and a == secret[h]:
+            return {"good": 1.0}
+        return {"odd" if a == (secret[h] + 1) % 3 else "dead": 1.0}
+
+    return tables(
+        horizon,
+        3,
+        {"start": rows["dead"], **rows},
+        go,
+        lambda h, s, a: (
+            0.3 * (a != secret[0]) if h == 0 else 0.8 * (h == horizon - 1 and s == "good" and a == secret[h])
+        ),
+    )
+
+
+def alias(seed: int, mu: float, horizon: int = 6) -> E.FiniteMDP:
+    """Return pairs of states with one feature, worth 2 mu more and less, at every level: outside the assumption."""
+    right = np.random.default_rng([319, seed]).integers(2, size=horizon)
+    return tables(
+        horizon,
+        2,
+        {"start": [1], "better": [1], "worse": [1]},
+        lambda h, s, a: {"better" if a != right[h] else "worse": 1.0},
+        lambda h, s, a: 0.3 / horizon + 2 * mu * (s == "better") + 0.1 / horizon * (a == right[h]),
+    )
+
+
+def long_noise(seed: int, horizon: int = 200) -> E.FiniteMDP:
+    """Return levels that pay 1/H with chance .56 or .44: only the sum of many small decisions matters."""
+    right = np.random.default_rng([311, seed]).integers(2, size=(horizon, 1))
+    R, ones = np.where(np.arange(2) == right, 0.56, 0.44)[:, None] / horizon, [np.ones((1, 1))] * horizon
+    return E.FiniteMDP(P=[np.ones((1, 2, 1))] * (horizon - 1), R=list(R), features=ones, caps=[1 / horizon] * horizon)
+
+
+def zipf(seed: int, n: int = 200) -> E.FiniteMDP:
+    """Return contexts whose chances fall like 1/i; each has one right action of three, which pays 1."""
+    R, chances = np.eye(3)[np.random.default_rng([320, seed]).integers(3, size=n)], 1 / np.arange(1, n + 1)
+    return E.FiniteMDP(P=[], R=[R], features=[np.eye(n)], start=chances / chances.sum())
+
+
+def traps(seed: int, horizon: int = 25, n: int = 9) -> E.FiniteMDP:
+    """Return a line whose end pays 1; one of four actions a state jumps ahead, and into a trap with chance .15."""
+    rng = np.random.default_rng([317, seed])
+    kinds = [rng.permutation(4) for _ in range(n)]
+
+    def go(s: Any, a: int) -> dict[Any, float]:
+        if s in ("trap", n - 1):
+            return {s: 1.0}
+        if kinds[s][a] == 0:
+            return mix((0.85, min(s + 3, n - 1)), (0.15, "trap"))
+        return mix((0.5, s + 1), (0.5, s)) if kinds[s][a] == 1 else {max(s - 1, 0): 1.0}
+
+    names = [*range(n), "trap"]
+    last = np.outer(np.eye(n + 1)[n - 1], np.ones(4))
+    return stationary(horizon, transitions(names, 4, go), 0 * last, last=last, start=np.eye(n + 1)[0])
+
+
+def random_end(seed: int, horizon: int = 40) -> E.FiniteMDP:
+    """Return four states that pay 1/H a level until a random end, whose chance depends on three actions."""
+    rng = np.random.default_rng([318, seed])
+    end, P = rng.uniform(0.01, 0.12, size=(4, 3, 1)), np.zeros((5, 3, 5))
+    P[:4] = np.concatenate([(1 - end) * rng.dirichlet(np.full(4, 0.4), size=(4, 3)), end], axis=2)
+    P[4, :, 4] = 1
+    return stationary(horizon, P, np.outer([1, 1, 1, 1, 0], np.ones(3)) / horizon, start=[0.25] * 4 + [0.0])
+
+
+def late_zipf(seed: int, n: int = 100, n_actions: int = 4, decoy: float = 0.55) -> E.FiniteMDP:
+    """Return a lock of three steps before one of 100 rooms, of chances like 1/i, where two right actions pay 1."""
+    rng, chances = np.random.default_rng([321, seed]), 1 / np.arange(1, n + 1)
+    secret, inner = rng.integers(n_actions, size=(3, 1)), rng.integers(n_actions, size=(2, n))
+    (first, second), _ = locks(secret, n_actions, 2)
+    behind, R = locks(inner, n_actions, n + 1)
+    fork = np.tile(np.eye(n + 1)[n], (2, n_actions, 1))
+    fork[0, secret[2, 0]] = [*chances / chances.sum(), 0]
+    leave = decoy * (np.arange(n_actions) != secret[0])[None]
+    return E.FiniteMDP(
+        P=[first[:1], second, fork, *behind],
+        R=[leave, *np.zeros((2, 2, n_actions)), *R],
+        features=[np.eye(n + 1)[:size] for size in (1, 2, 2, n + 1, n + 1)],
     )
 
 
@@ -843,7 +1001,7 @@ ATTACKS: dict[str, Callable[[int], Any]] = {
     "angle-.02": lambda s: short(s, [np.sin(0.02), np.cos(0.02)]),
     "amplified-2": lambda s: amplified(s, 2, 0.1, 0.32),
     "amplified-3": lambda s: amplified(s, 3, 0.1, 0.42),
-    "arms-10": lambda s: arms(s, 10, 0.1),
+    "arms-10": lambda s: arms(s, 10, 0.6, 0.5),
     "pooled-.01": lambda s: pooled(s, 0.01),
     "pooled-.04": lambda s: pooled(s, 0.04),
     "pooled-.05": lambda s: pooled(s, 0.05),
@@ -869,11 +1027,10 @@ HELD_OUT: dict[str, Callable[[int], Any]] = {
     "slippery-.05-.5": lambda s: slippery(s, 0.05, 0.5),
     "cue": cue,
     "exits": exits,
-    "hidden-.3": lambda s: hidden(s, 0.3, 1e-3),
     "mixed-lock": lambda s: mixed(s, lambda t: E.combination_lock(8, 3, rng=t, p_success=0.95), 100),
     "mixed-tabular": lambda s: mixed(s, lambda t: random_tabular(t, 5, 3, 5, 0.3), 1000),
     "circle": circle,
-    "needle-40": lambda s: needle(s, 40, 0.15),
+    "needle-40": lambda s: arms(s, 40, 0.15, 0.0, key=41),
 }
 # Written after the code of the algorithm was frozen, and measured as they are.
 AFTER: dict[str, Callable[[int], Any]] = {
@@ -892,7 +1049,6 @@ AFTER: dict[str, Callable[[int], Any]] = {
     "wide-tabular": lambda s: recoded(s, lambda t: random_tabular(t, 6, 2, 6, 0.2), wide),
     "signs": signs,
     "parabola": parabola,
-    "rare-branch-.1": lambda s: rare_branch(s, 0.1, 0.385),
     "flips-2": lambda s: flips(s, 2),
     "flips-4": lambda s: flips(s, 4),
     "disaster-.12": lambda s: disaster(s, 0.3, 0.67, 0.12, 0.95),
@@ -909,10 +1065,46 @@ LATER: dict[str, Callable[[int], Any]] = {
     "maze": maze,
     "trials": trials,
     "delays": delays,
-    "shrinking-starts": shrinking_starts,
     "late-forks": lambda s: late_forks(s, [0.5, 0.15, 0.11, 0.09, 0.08, 0.07]),
     "bent": bent,
     "close-calls": close_calls,
 }
-GROUPS = {"shipped": SHIPPED, "attacks": ATTACKS, "held-out": HELD_OUT, "after": AFTER, "later": LATER}
+# Written to break version 0.2.0. The last five take long. Q* is linear in all of them but alias-.05.
+PRESSED: dict[str, Callable[[int], Any]] = {
+    "sprinkle-10-.04": lambda s: sprinkle(s, 10, 0.04),
+    "sprinkle-40-.015": lambda s: sprinkle(s, 40, 0.015),
+    "sprinkle-100-.004": lambda s: sprinkle(s, 100, 0.004),
+    "fork-tail": lambda s: rooms(s, 8, 0.05, 0.32, depth=3, n_actions=4, key=322),
+    "many-lanes": lambda s: rare_lane(s, [0.02] * 12, depth=4),
+    "rare-lane-.065": lambda s: rare_lane(s, [0.065]),
+    "rare-needle-.06": lambda s: rare_needle(s, 0.06),
+    "gate-lock-.2": lambda s: gate_lock(s, 0.2, 0.12),
+    "gate-lock-.3": lambda s: gate_lock(s, 0.3, 0.22),
+    "gate-lock-.6": lambda s: gate_lock(s, 0.6, 0.52),
+    "two-stage": lambda s: two_stage(s, 0.5, 0.8, 0.68, 0.34),
+    "bait-.152": lambda s: bait(s, 0.152, 0.1),
+    "bait-.76": lambda s: bait(s, 0.76, 0.7, horizon=3),
+    "sure-or-.76": lambda s: sure_or(s, 0.76, 0.7),
+    "one-coin": one_coin,
+    "jackpots-20": lambda s: arms(s, 20, 0.1, 0.03, key=307),
+    "heavy-5": heavy,
+    "weather": weather,
+    "costs": costs,
+    "monomials-12": lambda s: recoded(s, lambda t: random_tabular(t, 12, 3, 6, 0.2), powers),
+    "small-units": small_units,
+    "alias-.05": lambda s: alias(s, 0.05),
+    "long-noise-200": long_noise,
+    "zipf-200": zipf,
+    "traps": traps,
+    "random-end": random_end,
+    "late-zipf-100": late_zipf,
+}
+GROUPS = {
+    "shipped": SHIPPED,
+    "attacks": ATTACKS,
+    "held-out": HELD_OUT,
+    "after": AFTER,
+    "later": LATER,
+    "pressed": PRESSED,
+}
 FAMILIES = {name: make for group in GROUPS.values() for name, make in group.items()}
