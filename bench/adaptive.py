@@ -2,12 +2,14 @@
 
     python bench/adaptive.py                          # all families, 20 seeds, both modes
     python bench/adaptive.py --seeds 1000 lock-20     # one family
-    python bench/adaptive.py --mode strict attacks    # a group: shipped, attacks, held-out, after, later
+    python bench/adaptive.py --mode strict attacks    # a group: shipped, attacks, held-out, after, later, pressed
+    python bench/adaptive.py --delta 0.01 --mode strict pressed
     python bench/adaptive.py --mode strict --first 10000000 --seeds 500 --file runs.csv shipped
 
-A run fails if the loss of its policy exceeds epsilon = 0.05. Brackets are exact 95 % intervals (Clopper and Pearson,
-1934). Where an environment has no tables, the loss is estimated, and three standard errors are taken off. With a file,
-every run is written there when it ends, and not repeated if it is there already: a command that was killed goes on.
+A run fails if it finishes with a policy whose loss exceeds epsilon = 0.05. Runs that end otherwise are counted apart,
+and their losses are left out. Brackets are exact 95 % intervals (Clopper and Pearson, 1934). Where an environment has
+no tables, the loss is estimated, and three standard errors are taken off. With a file, every run is written there when
+it ends, and not repeated if it is there already: a command that was killed goes on.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from dmq_fast.results.appraisal import appraise
 from dmq_fast.stopping.tuning import TUNING, Tuning
 
 EPSILON = DELTA = 0.05
-HEADING = "median episodes (range) | loss > epsilon | largest loss | not finished | warned | CPU seconds"
+HEADING = "median episodes (range) | loss > epsilon, of finished | largest loss | not finished | warned | CPU seconds"
 
 
 class Run(NamedTuple):
@@ -41,10 +43,10 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run(env: Any, seed: int, *, mode: str = "strict", tuning: Tuning = TUNING) -> Run:
+def run(env: Any, seed: int, *, mode: str = "strict", delta: float = DELTA, tuning: Tuning = TUNING) -> Run:
     """Run once, and value the policy."""
     began = time.process_time()
-    learner = dmq.SelfStopping(env, EPSILON, DELTA, mode=mode, tuning=tuning, rng=seed)
+    learner = dmq.SelfStopping(env, EPSILON, delta, mode=mode, tuning=tuning, rng=seed)
     result = learner.learn(max_trajectories=10**6)
     seconds = time.process_time() - began
     worth = appraise(env, result.policy, 200_000, Stream(99))
@@ -54,36 +56,37 @@ def run(env: Any, seed: int, *, mode: str = "strict", tuning: Tuning = TUNING) -
 
 def row(runs: list[Run]) -> str:
     """Return the row of a table about these runs."""
-    failures, n, largest = sum(run.loss > EPSILON + 1e-9 for run in runs), len(runs), max(run.loss for run in runs)
-    episodes = [run.episodes for run in runs]
-    interval = binomtest(failures, n).proportion_ci()
+    episodes, losses = [run.episodes for run in runs], [run.loss for run in runs if run.status == "finished"]
+    failures, n = sum(loss > EPSILON + 1e-9 for loss in losses), len(losses)
+    low, high = binomtest(failures, n).proportion_ci() if n else (0.0, 1.0)
     return (
         f"{np.median(episodes):,.0f} ({min(episodes):,} to {max(episodes):,}) | "
-        f"{failures} of {n:,} [{interval.low:.4f}, {interval.high:.4f}] | {max(largest, 0.0):.3f} | "
-        f"{sum(run.status != 'finished' for run in runs)} | {sum(run.warnings > 0 for run in runs)} | "
+        f"{failures} of {n:,} [{low:.4f}, {high:.4f}] | {max([0.0, *losses]):.3f} | "
+        f"{len(runs) - n} | {sum(run.warnings > 0 for run in runs)} | "
         f"{np.median([run.seconds for run in runs]):.3f}"
     )
 
 
 class Store:
-    """The runs in a CSV file, if any: family, mode, seed, and the fields of a run."""
+    """The runs in a CSV file, if any: family, mode, seed, delta (0.05 where it is missing), and the fields of a run."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.runs = path, {}
         if path is not None and path.exists():
             with path.open(newline="") as file:
-                for family, mode, seed, status, episodes, loss, warnings, seconds in csv.reader(file):
-                    found = Run(status, int(episodes), float(loss), int(warnings), float(seconds))
-                    self.runs[family, mode, int(seed)] = found
+                for family, mode, seed, *delta, status, episodes, loss, warnings, seconds in csv.reader(file):
+                    key = family, mode, int(seed), float(delta[0]) if delta else 0.05
+                    self.runs[key] = Run(status, int(episodes), float(loss), int(warnings), float(seconds))
 
-    def run(self, family: str, mode: str, seed: int) -> Run:
+    def run(self, family: str, mode: str, seed: int, delta: float) -> Run:
         """Return a run of the file, or do it and write it there."""
-        if (family, mode, seed) not in self.runs:
-            done = self.runs[family, mode, seed] = run(FAMILIES[family](seed), seed, mode=mode)
+        key = family, mode, seed, delta
+        if key not in self.runs:
+            self.runs[key] = run(FAMILIES[family](seed), seed, mode=mode, delta=delta)
             if self.path is not None:
                 with self.path.open("a", newline="") as file:
-                    csv.writer(file).writerow([family, mode, seed, *done])
-        return self.runs[family, mode, seed]
+                    csv.writer(file).writerow([*key, *self.runs[key]])
+        return self.runs[key]
 
 
 def main() -> None:
@@ -92,6 +95,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"families, or groups: {', '.join(GROUPS)}; default: all")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--delta", type=float, default=DELTA)
     parser.add_argument("--mode", choices=["strict", "quick"], help="one mode only")
     parser.add_argument("--file", type=Path, help="CSV file of the runs")
     options = parser.parse_args()
@@ -101,7 +105,7 @@ def main() -> None:
     for name in wanted:
         for mode in [options.mode] if options.mode else ["strict", "quick"]:
             seeds = range(options.first, options.first + options.seeds)
-            runs = [store.run(name, mode, seed) for seed in seeds]
+            runs = [store.run(name, mode, seed, options.delta) for seed in seeds]
             everything += runs
             print(f"{name} | {mode} | {row(runs)}", flush=True)
     print(f"all | | {row(everything)}")
