@@ -642,8 +642,9 @@ cdef class OptimisticPlanner:
         self, const double* weights, double* theta, double* omega, double* carry, double near, double impatience
     ) noexcept nogil:
         # theta (H, K, d) <- estimates of all episodes, omega <- those of W. Returns the largest residual.
-        # With `weights` (n_episodes,), which say how often an episode counts, omega is NULL: F alone, clipped to [0, 1],
-        # so that the tables of the last plan stay. With `carry` (n_episodes,) besides, targets are returns, see `refit`.
+        # - `weights` (n_episodes,): how often an episode counts. Then omega is NULL: F alone, clipped to [0, 1], so
+        #   that the tables of the last plan stay.
+        # - `carry` (n_episodes,) with weights: targets are returns, see `refit`. It gets those of each level.
         cdef Py_ssize_t h, size = self.n_actions * self.dimension
         cdef double* hope
         cdef double residual = 0.0
