@@ -1069,7 +1069,7 @@ LATER: dict[str, Callable[[int], Any]] = {
     "bent": bent,
     "close-calls": close_calls,
 }
-# Written to break version 0.2.0. The last five take long. Q* is linear in all of them but alias-.05.
+# Written to break version 0.2.0; the last four take long. Q* is linear in all of them but alias-.05.
 PRESSED: dict[str, Callable[[int], Any]] = {
     "sprinkle-10-.04": lambda s: sprinkle(s, 10, 0.04),
     "sprinkle-40-.015": lambda s: sprinkle(s, 40, 0.015),

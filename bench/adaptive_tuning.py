@@ -16,7 +16,7 @@ from adaptive_families import FAMILIES
 from dmq_fast.stopping.tuning import PROMISE, Tuning
 
 FAMILY_NAMES = ["short-1e-6", "rooms-5", "contexts-8", "rare-start-.1", "parabola", "pooled-.04", "pooled-.1"]
-FAMILY_NAMES += ["gate-lock-.6", "two-stage", "many-lanes"]
+FAMILY_NAMES += ["gate-lock-.6", "two-stage", "many-lanes"]  # of "pressed"
 VALUES = {
     "ridge": [1e-10, 1e-14],
     "noise": [0.01, 100.0],
