@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dmq_fast as dmq
 from dmq_fast import environments as E
 from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.ledger import Ledger
@@ -99,3 +100,22 @@ def test_quantiles_are_close_to_those_of_student():
     # Tables of Student's t: .975 and .9995 with 39 degrees of freedom.
     assert quantile(0.975, 39) == pytest.approx(2.0227, abs=0.005)
     assert quantile(0.9995, 39) == pytest.approx(3.5581, abs=0.05)
+
+
+def test_a_warning_names_the_ridge_where_it_outweighs_a_direction():
+    """Features 1, x, x^2 for x = 0 and 0.001, -0.001: Q* is linear, but x^2 takes a direction of length 1e-6."""
+    secret = np.random.default_rng(0).integers(3, size=6)
+    powers = np.array([[1.0, x, x * x] for x in (0.0, 1e-3, -1e-3, 0.0)]) / 1.1  # start, good, odd and dead
+    P, R = [], [np.zeros((4, 3)) for _ in range(6)]
+    for right in secret[:-1]:
+        P.append(np.zeros((4, 3, 4)))
+        P[-1][:, :, 3] = 1
+        P[-1][:2, right], P[-1][:, (right + 1) % 3] = np.eye(4)[1], np.eye(4)[2]
+    R[0][0] = 0.3 * (np.arange(3) != secret[0])
+    R[-1][1, secret[-1]] = 0.8
+    env = E.FiniteMDP(P=P, R=R, features=[powers] * 6, start=np.eye(4)[0])
+    result = dmq.learn(env, rng=0)
+    assert result.status == "finished" and env.optimal_value - env.value(result.policy) < 1e-9
+    assert any("the ridge outweighs its data" in warning for warning in result.warnings)
+    assert result.stopping["disagreements"][0]["drowned"]
+    assert not any("linear" in warning for warning in result.warnings)

@@ -44,8 +44,8 @@ class Disagreement:
     difference, standard_error : float
         Mean return, with fitted values from the first action that is not greedy on, minus the fitted value.
     drowned : bool
-        Whether the data of the action have a direction in which the ridge is more than 0.1 % of their sum of squares,
-        so that it moves the fit.
+        Whether the data of an action, at this level or a later one, have a direction in which the ridge is more than
+        0.1 % of their sum of squares, so that it moves the fit.
     """
 
     level: int
@@ -118,8 +118,7 @@ def disagreements(
             # All visits with the action: those of a row that saw no rare outcome all agree.
             error = errors[h, data.taken[:, h] == action].std() / math.sqrt(len(here))
             if abs(difference) > tolerance + limit * error:
-                drowned = is_drowned(data.rows[h], visits[h].reshape(-1, data.n_actions)[:, action], tuning.ridge)
-                found.append((here, Disagreement(h, row, action, len(here), float(difference), float(error), drowned)))
+                found.append((here, Disagreement(h, row, action, len(here), float(difference), float(error), False)))
     if not found:
         return []
     refits = np.empty((tuning.linearity_refits, len(found)))
@@ -133,14 +132,27 @@ def disagreements(
         for (_, one), spread in zip(found, spreads, strict=True)
     ]
     kept = [one for one in kept if abs(one.difference) > tolerance + limit * one.standard_error]
+    # Fits of later levels are in the targets of a row, so theirs count as well.
+    drowned = [
+        is_drowned(rows, counts.reshape(-1, data.n_actions), tuning.ridge)
+        for rows, counts in zip(data.rows, visits, strict=True)
+    ]
+    kept = [replace(one, drowned=any(drowned[one.level :])) for one in kept]
     return sorted(kept, key=lambda one: abs(one.difference) / (one.standard_error + tolerance), reverse=True)
 
 
 def is_drowned(rows: Floats, visits: Numbers, ridge: float) -> bool:
-    """Return whether a direction of visited rows (m, d) has a sum of squares above rounding and below 1,000 ridges."""
-    lengths = np.linalg.svd(rows * np.sqrt(visits)[:, None], compute_uv=False)
-    resolved = lengths > lengths[0] * max(rows.shape) * np.finfo(float).eps
-    return bool((lengths[resolved] ** 2 < 1000 * ridge).any())
+    """Return whether rows (m, d), by visits (m, K) of an action, have a direction that the ridge outweighs.
+
+    Its sum of squares is above rounding, and below 1,000 ridges.
+    """
+    rows = rows[:, rows.any(axis=0)]
+    for counts in visits.T:
+        lengths = np.linalg.svd(rows * np.sqrt(counts)[:, None], compute_uv=False)
+        resolved = lengths > lengths.max(initial=0.0) * max(rows.shape) * np.finfo(float).eps
+        if (lengths[resolved] ** 2 < 1000 * ridge).any():
+            return True
+    return False
 
 
 def quantile(share: float, freedom: int) -> float:
