@@ -39,7 +39,7 @@ def test_learn_says_what_its_result_promises(run):
         "self-stopping         epsilon = 0.05, delta = 0.1, p_min = 0.2, seed = 0",
         "status                finished: a policy passed its test",
         "least visited         .* visits, on the policy's path",
-        "upper bounds          unseen outcomes 0.* noise 0 .each at most epsilon.",
+        "upper bounds          unseen outcomes 0.*, noise 0, rare transitions 0.*",
         "outcomes considered   probability >= 0.2",
     ):
         assert re.search(f"^{row}$", out, re.MULTILINE), row

@@ -75,7 +75,7 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.3f}, {high:.3f}]"
         bounds = {"unseen outcomes": max(stopping["upsides"]), "noise": stopping["loss_quantile"]}
         if "rare_transitions" in stopping:  # not in files of 0.2.0
-            bounds["what is behind rare transitions"] = stopping["rare_transitions"]
+            bounds["rare transitions"] = stopping["rare_transitions"]
         yield "upper bounds", ", ".join(f"{name} {bound:.3g}" for name, bound in bounds.items())
         if (largest := max(stopping["largest_v"])) > 0.0:  # one over the visits
             yield "least visited", f"{1 / largest:,.0f} visits, on the policy's path"
