@@ -2,7 +2,7 @@
 
     python bench/adaptive.py                          # all families, 20 seeds, both modes
     python bench/adaptive.py --seeds 1000 lock-20     # one family
-    python bench/adaptive.py --mode strict attacks    # a group: shipped, attacks, held-out, after, later, pressed
+    python bench/adaptive.py --mode strict attacks    # a group of adaptive_families.py
     python bench/adaptive.py --delta 0.01 --mode strict pressed
     python bench/adaptive.py --mode strict --first 10000000 --seeds 500 --file runs.csv shipped
 

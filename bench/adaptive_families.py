@@ -2,7 +2,8 @@
 
 Every family is a function of a seed. "shipped" are the environments of the package, "attacks" were built to break a run
 that stops by itself, "held-out" and "after" were written after the algorithm was finished and was frozen, "later"
-after the repair that two families of "after" led to, and "pressed" to break version 0.2.0, which had that repair.
+after the repair that two families of "after" led to, "pressed" to break version 0.2.0, which had that repair, and
+"frozen" to break the version after it.
 """
 
 from __future__ import annotations
@@ -961,6 +962,116 @@ def late_zipf(seed: int, n: int = 100, n_actions: int = 4, decoy: float = 0.55) 
     )
 
 
+# ---- Written to break the version after 0.2.0, which was frozen; the bets after the others had been measured
+
+
+def bets(seed: int, chances: Sequence[float], n_bets: int, best: float, before: float = 0.0) -> E.FiniteMDP:
+    """Return starts that pay `before`, where bets win the rest with these chances, and one action pays `best` for sure.
+
+    While no bet was lost, no other action can pay more.
+    """
+    rng, n, n_actions = np.random.default_rng([413, seed]), len(chances), n_bets + 1
+    sure = np.arange(n_actions) == rng.integers(n_actions, size=(n, 1))
+    P = np.eye(n + 1)[:n, None].repeat(n_actions, axis=1)
+    P[sure] = np.eye(n + 1)[n]
+    R = [before + best * sure, np.outer([*chances, 0.0], np.ones(n_actions)) * (1 - before)]
+    rows = np.eye(n + 1)
+    return E.FiniteMDP(P=[P], R=R, features=[rows[:n], rows], start=np.full(n, 1 / n), caps=[0.0, 1 - before])
+
+
+def bet_or_lock(seed: int, q: float, depth: int = 3, n_actions: int = 3) -> E.FiniteMDP:
+    """Return a lock that pays 1 for sure; whoever leaves it at once has 1 with probability q."""
+    secret = np.random.default_rng([414, seed]).integers(n_actions, size=depth + 1)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if h == 0:
+            return {"lock" if a == secret[0] else "bet": 1.0}
+        return {"lock" if s == "lock" and a == secret[h] else "bet" if s == "bet" else "out": 1.0}
+
+    return tables(
+        depth + 1,
+        n_actions,
+        {"start": [1, 0, 0], "lock": [1, 0, 0], "bet": [0, 1, 0], "out": [0, 0, 1]},
+        go,
+        lambda h, s, a: (h == depth) * (q * (s == "bet") + float(s == "lock" and a == secret[h])),
+        caps=[0.0] * depth + [1.0],
+    )
+
+
+def line_of_bets(seed: int, n: int = 10) -> E.FiniteMDP:
+    """Return starts with the features (1, x), where one action pays 1 with chance .9 + .06 x, and the other always."""
+    x, sure = np.linspace(0, 1, n), int(np.random.default_rng([416, seed]).integers(2))
+    means = np.stack([0.9 + 0.06 * x] * 2, axis=1)
+    means[:, sure] = 1.0
+    rows = np.stack([np.ones(n), x], axis=1) / 1.5
+    return E.FiniteMDP(P=[], R=[means], features=[rows], start=np.full(n, 1 / n), caps=[1.0])
+
+
+def cursed(seed: int, n: int, n_actions: int, rest: float, best: float) -> E.FiniteMDP:
+    """Return start states with many equal Bernoulli actions and one better: in most of them some equal one is lucky."""
+    means = np.full((n, n_actions), rest)
+    means[np.arange(n), np.random.default_rng([403, seed]).integers(n_actions, size=n)] = best
+    return E.FiniteMDP(P=[], R=[means], features=[np.eye(n)], start=np.full(n, 1 / n), caps=[1.0])
+
+
+def arcs(seed: int, gap: float, n: int = 12, n_actions: int = 12) -> E.FiniteMDP:
+    """Return starts on a circle, features (1, cos, sin), and Bernoulli actions of which one is better everywhere."""
+    rng = np.random.default_rng([412, seed])
+    angles = rng.uniform(0, 2 * np.pi, size=n)
+    rows = np.stack([np.ones(n), np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(2)
+    means = np.full((n, n_actions), 0.5)
+    means[:, int(rng.integers(n_actions))] += gap * (1 + 0.3 * np.cos(angles))
+    return E.FiniteMDP(P=[], R=[means], features=[rows], start=np.full(n, 1 / n), caps=[1.0])
+
+
+def gates(seed: int, chances: Sequence[float], sure: float, depth: int = 6, n_actions: int = 4) -> E.FiniteMDP:
+    """Return doors in a row that open with these chances before a lock worth 1; to leave at once pays `sure`."""
+    horizon = len(chances) + depth
+    secret = np.random.default_rng([401, seed]).integers(n_actions, size=horizon)
+
+    def go(h: int, s: str, a: int) -> dict[str, float]:
+        if s == "out" or a != secret[h]:
+            return {"out": 1.0}
+        return mix((p := chances[h] if h < len(chances) else 1.0, "in"), (1 - p, "out"))
+
+    return tables(
+        horizon,
+        n_actions,
+        {"start": [1, 0], "in": [1, 0], "out": [0, 1]},
+        go,
+        lambda h, s, a: sure * (a != secret[0]) if h == 0 else float(h == horizon - 1 and s == "in" and a == secret[h]),
+    )
+
+
+def unlucky(seed: int, n: int, p: float, sure: float) -> E.FiniteMDP:
+    """Return start states with a good action that pays 1 with probability p, and one that pays `sure` always."""
+    surely = np.zeros((n, 2))
+    surely[np.arange(n), np.random.default_rng([402, seed]).integers(2, size=n)] = sure
+    # To the states that pay 1 and 0, and to the end after what is sure.
+    P = np.where(surely[:, :, None] > 0, [0, 0, 1], [p, 1 - p, 0])
+    R = [surely, np.outer([1.0, 0.0, 0.0], np.ones(2))]
+    return E.FiniteMDP(P=[P], R=R, features=[np.eye(n), np.eye(n)[:3]], start=np.full(n, 1 / n))
+
+
+def wander(seed: int, first: float, second: float, sure: float, n: int = 3, walk: int = 3) -> E.FiniteMDP:
+    """Return a door, places behind it through which one is blown at random, and a door in each, at another action."""
+    rng = np.random.default_rng([410, seed])
+    enter, right, horizon = int(rng.integers(3)), rng.integers(3, size=n), walk + 3
+    names = ["start", *range(n), "out", "paid"]
+
+    def go(h: int, s: Any, a: int) -> dict[Any, float]:
+        if s == "start" and a == enter:
+            return mix(*((first / n, i) for i in range(n)), (1 - first, "out"))
+        if isinstance(s, str):
+            return {"out": 1.0}
+        if h <= walk:
+            return mix((0.6, s), (0.4, (s + 1) % n))
+        return {"paid": second, "out": 1 - second} if a == right[s] else {"out": 1.0}
+
+    rows = {s: np.eye(n + 3)[i] for i, s in enumerate(names)}
+    return tables(horizon, 3, rows, go, lambda h, s, a: sure * (a != enter) if h == 0 else float(s == "paid"))
+
+
 SHIPPED: dict[str, Callable[[int], Any]] = {
     "lock-5": lambda s: E.combination_lock(5, 4, rng=s),
     "lock-20": lambda s: E.combination_lock(20, 4, rng=s),
@@ -1099,6 +1210,17 @@ PRESSED: dict[str, Callable[[int], Any]] = {
     "random-end": random_end,
     "late-zipf-100": late_zipf,
 }
+# Written to break the version after 0.2.0, and measured as it was frozen. On bets more runs fail than delta allows.
+FROZEN: dict[str, Callable[[int], Any]] = {
+    "bets-9": lambda s: bets(s, [0.935], 9, 1.0),
+    "bet-or-lock": lambda s: bet_or_lock(s, 0.935),
+    "line-of-bets": line_of_bets,
+    "cursed-16": lambda s: cursed(s, 16, 10, 0.5, 0.62),
+    "arcs": lambda s: arcs(s, 0.07),
+    "gates-2": lambda s: gates(s, [0.6, 0.6], 0.3),
+    "unlucky-16": lambda s: unlucky(s, 16, 0.78, 0.6),
+    "wander": lambda s: wander(s, 0.6, 0.8, 0.42),
+}
 GROUPS = {
     "shipped": SHIPPED,
     "attacks": ATTACKS,
@@ -1106,5 +1228,6 @@ GROUPS = {
     "after": AFTER,
     "later": LATER,
     "pressed": PRESSED,
+    "frozen": FROZEN,
 }
 FAMILIES = {name: make for group in GROUPS.values() for name, make in group.items()}

@@ -16,7 +16,7 @@ from adaptive_families import FAMILIES
 from dmq_fast.stopping.tuning import PROMISE, Tuning
 
 FAMILY_NAMES = ["short-1e-6", "rooms-5", "contexts-8", "rare-start-.1", "parabola", "pooled-.04", "pooled-.1"]
-FAMILY_NAMES += ["gate-lock-.6", "two-stage", "many-lanes"]  # of "pressed"
+FAMILY_NAMES += ["gate-lock-.6", "two-stage", "many-lanes", "bets-9"]  # of "pressed"
 VALUES = {
     "ridge": [1e-10, 1e-14],
     "noise": [0.01, 100.0],
@@ -24,6 +24,7 @@ VALUES = {
     "margin": [1.05, 1.5, 3.0],
     "looks": [1.0, 16.0],
     "kept_loss": [0.05, 1.0],
+    "untried": [0.01, 1.0],
     "near": [0.05, 4.0],
     "lead": [0.05, 8.0],
     "errors": [0.1, 20.0],

@@ -37,6 +37,9 @@ Floats = NDArray[np.float64]
 PURPOSES = ("explore", "refine", "test")
 """Purposes of episodes: to find outcomes that no episode showed, to settle the noise, to test a policy."""
 
+# The floor that only what was never tried reaches: after a visit the chance of a hidden outcome is below 1.
+NEVER_TRIED = 1.0
+
 Report = Callable[[str, float], object]
 """Type of `progress`: called with the phase, one of `PURPOSES`, and the upside W - F at the start, after every plan."""
 
@@ -256,9 +259,28 @@ class SelfStoppingRun:
             self.plan()
             if self.is_known_to_lose(candidate):
                 return False
-        if candidate.doubts(self.aim.delta).max() > self.aim.epsilon:
+        if candidate.doubts(self.aim.delta).max() > self.aim.epsilon or self.untried_may_pay(candidate):
             return False
         return not self.noisy or self.planner.n_episodes == before or self.refits_agree(candidate)
+
+    def untried_may_pay(self, candidate: Candidate) -> bool:
+        """Return whether what was never tried may pay more than a candidate whose returns were lucky; then it is tried.
+
+        Upsides compare W with F, an estimate of the candidate's value. What was tried has less to hide the more it was
+        tried, so both at once are unlikely; what was never tried may pay all that can still be earned.
+        """
+        planner, tuning, epsilon = self.planner, self.tuning, self.aim.epsilon
+        if not self.noisy:
+            return False
+        planner.plan(NEVER_TRIED)
+        upsides = candidate.upsides()
+        doubts = np.where(upsides > tuning.untried * epsilon, upsides + candidate.luck(self.aim.delta), 0.0)
+        disputed = bool(doubts.max() > epsilon)
+        if disputed:
+            self.phase = "explore"
+            self.episodes.play("explore", 1, candidate.theta, int(doubts.argmax()))
+        self.plan()
+        return disputed
 
     def begin_test(self) -> None:
         """Count a test of the candidate; after too many, let returns choose among those tested, and give up."""

@@ -98,6 +98,13 @@ def door(seed):
     return E.FiniteMDP(P=P, R=R, features=[np.eye(2)[:1], *[np.eye(2)] * 6])
 
 
+def bet(seed):
+    """One action pays 1 with chance .935, the other always: who keeps to a bet that was won at first loses .065."""
+    chances = np.ones((1, 2))
+    chances[0, seed % 2] = 0.935
+    return E.FiniteMDP(P=[], R=[chances], features=[np.ones((1, 1))], caps=[1.0])
+
+
 def rare_start(seed):
     """One episode of ten starts in a lock worth 1, and giving up pays .4 there: the loss of .06 is above epsilon."""
     secrets = np.random.default_rng(seed).integers(3, size=(2, 4))
@@ -178,6 +185,8 @@ def test_is_within_epsilon_after_as_few_episodes_as_the_design(name, mode, n_see
         pytest.param(rooms, 200, 10, marks=pytest.mark.slow),
         # Where the share of a few visits in which the door opened counts as its chance, a fifth of the runs fail.
         (door, 60, 6),
+        # Where the value that a lucky test saw is compared with what was never tried, 9 of 40 runs fail.
+        (bet, 100, 6),
         pytest.param(door, 300, 16, marks=pytest.mark.slow),
         # A test that compares the mean of its 61 episodes with epsilon passes where the start came up five times: 35 of
         # 150 runs fail. With the standard error of the mean it is 2; the limits are four standard deviations above.
@@ -195,6 +204,7 @@ def test_is_within_epsilon_after_as_few_episodes_as_the_design(name, mode, n_see
         "rooms",
         "200 rooms",
         "door",
+        "bets",
         "300 doors to a lock",
         "rare start",
         "150 rare starts",
@@ -225,6 +235,7 @@ RUNS = {
         *(E.linear_mdp(rng=1), {"epsilon": 0.1, "p_min": 0.2}, 0),
         *((347, 16, 31, 1, 0, 0), (1, 1, 1, 0), 0.0085, 0.2),
     ),
+    "bet": (bet(0), {}, 0, (2, 7, 182, 2, 0, 0), (0, 0, 1, 0), 0.0, 0.05),
     "rooms": (rooms(3), {}, 5, (199, 83, 61, 1, 0, 0), (2, 1, 0, 0), 0.0019, 0.05),
     "rare start": (rare_start(5), {}, 0, (74, 0, 363, 3, 0, 0), (0, 0, 2, 0), 0.0, 0.05),
     "coins": (
@@ -298,6 +309,7 @@ def test_every_step_but_the_first_objects_in_some_run():
         ("coins", "equal_part", 0.1),
         ("chain", "margin", 1.5),
         ("chain", "looks", 1.0),
+        ("bet", "untried", 5.0),
         ("rooms", "episodes_per_episode", 20),
         ("coins", "first_piece", 31),
         ("coins", "kept_loss", 0.5),

@@ -61,6 +61,12 @@ class Candidate:
         returns = returns_of(self.planner, self.episodes)
         return float(returns.mean()), float(returns.std()) / math.sqrt(len(returns))
 
+    def luck(self, confidence_left: float) -> Floats:
+        """Return by how much the returns from each level on may have been above their mean, (H,)."""
+        returns = self.planner.recorded(self.episodes)[2][:, ::-1].cumsum(axis=1)[:, ::-1]
+        missed = returns.max(axis=0) - returns
+        return upper_means(missed, confidence_left) - missed.mean(axis=0)
+
     def predicted(self, theta: Floats | None = None) -> float:
         """Return the mean over the episodes of the value at their start, by the plan or by theta."""
         return float(start_values(self.planner, self.episodes, theta).mean())

@@ -73,6 +73,9 @@ class Tuning:
     kept_loss : float, default 0.25
         PROMISE, epsilon. What a candidate may lose by the newest fit before another takes its place: less makes more
         tests, more leaves less of epsilon for what is unseen.
+    untried : float, default 0.1
+        PROMISE, epsilon. What was never tried is compared with the least that a candidate may be worth, given its returns,
+        if it may add so much to them.
     most_tests : int, default 100
         GIVE UP, tests. A table in which rare traps come to light one by one takes up to 30.
     duels : int, default 3
@@ -127,6 +130,7 @@ class Tuning:
     # ---- The test
     first_piece: int = number(4, COST, "episodes", 1)
     kept_loss: float = number(0.25, PROMISE, "epsilon")
+    untried: float = number(0.1, PROMISE, "epsilon")
     most_tests: int = number(100, GIVE_UP, "tests", 1)
     # ---- The second opinion
     duels: int = number(3, COST, "tests", 0)
