@@ -74,8 +74,8 @@ class Tuning:
         PROMISE, epsilon. What a candidate may lose by the newest fit before another takes its place: less makes more
         tests, more leaves less of epsilon for what is unseen.
     untried : float, default 0.1
-        PROMISE, epsilon. What was never tried is compared with the least that a candidate may be worth, given its returns,
-        if it may add so much to them.
+        PROMISE, epsilon. What was never tried and may add so much is compared with the least that a candidate may be
+        worth, given its returns.
     most_tests : int, default 100
         GIVE UP, tests. A table in which rare traps come to light one by one takes up to 30.
     duels : int, default 3
