@@ -64,8 +64,9 @@ class Candidate:
     def luck(self, confidence_left: float) -> Floats:
         """Return by how much the returns from each level on may have been above their mean, (H,)."""
         returns = self.planner.recorded(self.episodes)[2][:, ::-1].cumsum(axis=1)[:, ::-1]
-        missed = returns.max(axis=0) - returns
-        return upper_means(missed, confidence_left) - missed.mean(axis=0)
+        missed: Floats = returns.max(axis=0) - returns
+        luck: Floats = upper_means(missed, confidence_left) - missed.mean(axis=0)
+        return luck
 
     def predicted(self, theta: Floats | None = None) -> float:
         """Return the mean over the episodes of the value at their start, by the plan or by theta."""
