@@ -187,7 +187,7 @@ class SelfStoppingRun:
 
     def settle_noise(self) -> bool:
         """Return whether refits to reweighted episodes see a loss of at most epsilon; otherwise they play."""
-        if not self.noisy:
+        if not (self.noisy or self.aim.imagines):
             return True
         enough = len(self.candidate) >= self.tuning.first_sample
         return self.refits_agree(self.candidate if enough else self.first_sample())
@@ -206,7 +206,7 @@ class SelfStoppingRun:
         like 1 / sqrt(episodes), which gives their number.
         """
         tuning, epsilon, rng = self.tuning, self.aim.epsilon, self.bootstrap.generator()
-        refits = self.bootstrap.refits(rng)
+        refits = self.bootstrap.refits(rng, sample.theta)
         losses = np.array([sample.loss(theta) for theta in refits])
         self.loss_quantile = self.bootstrap.upper(losses)
         if self.loss_quantile <= epsilon:
@@ -261,7 +261,8 @@ class SelfStoppingRun:
                 return False
         if candidate.doubts(self.aim.delta).max() > self.aim.epsilon or self.untried_may_pay(candidate):
             return False
-        return not self.noisy or self.planner.n_episodes == before or self.refits_agree(candidate)
+        settled = not (self.noisy or self.aim.imagines) or self.planner.n_episodes == before
+        return settled or self.refits_agree(candidate)
 
     def untried_may_pay(self, candidate: Candidate) -> bool:
         """Return whether what was never tried may pay more than a candidate whose returns were lucky; then it is tried.
@@ -339,6 +340,7 @@ class SelfStoppingRun:
             theta=chosen.theta,
             status=self.status,
             epsilon=self.aim.epsilon,
+            mode=self.aim.mode,
             counts=dict(self.ledger.trajectories),
             tests_made=self.duels.tests,
             test_size=size,

@@ -119,11 +119,17 @@ class Twin:
         scores = np.einsum("nhi,hai->nha", self.x, theta)
         return np.flatnonzero((scores.argmax(axis=2) == self.a).all(axis=1))
 
-    def refit(self, weights, returns=False, near=0.0):
+    def refit(self, weights, returns=False, near=0.0, imagined=None):
+        """Of imagined visits: the rows of each level, their weights by action, and what is left to earn there."""
         theta, value = np.zeros((self.horizon, self.n_actions, self.d)), np.zeros(self.n)
         for h in reversed(range(self.horizon)):
             y = self.r[:, h] + value
             theta[h] = self.fit(h, y, weights)
+            for a in range(self.n_actions) if imagined else ():
+                (rows, extra, left), at = imagined[h], self.a[:, h] == a
+                x, w, g = self.x[at, h], weights[at], extra[:, a]
+                matrix = x.T @ (w[:, None] * x) + rows.T @ (g[:, None] * rows) + RIDGE * np.eye(self.d)
+                theta[h, a] = np.linalg.solve(matrix, x.T @ (w * y[at]) + rows.T @ (g * left))
             scores = self.x[:, h] @ theta[h].T
             value = np.clip(scores.max(axis=1), 0, 1)
             if returns:
@@ -182,6 +188,14 @@ def agree(planner, twin, floor, rng, impatience=0.0):
     weights = rng.exponential(size=twin.n)
     refit = twin.refit(weights)
     close(planner.refit(weights), refit)
+    imagined = []
+    for h in range(twin.horizon):
+        leverage, before, _, _ = planner.table(h)
+        visited = np.zeros(leverage.shape)
+        visited[planner.recorded(np.arange(twin.n))[0][:, h], twin.a[:, h]] = 1.0
+        imagined.append((planner.rows(h), rng.exponential(size=visited.shape) * visited, 1 - before))
+    weighed = np.concatenate([extra.ravel() for _, extra, _ in imagined])
+    close(planner.refit(weights, imagined=weighed), twin.refit(weights, imagined=imagined))
     for near in (0.0, 0.1):
         close(planner.refit(weights, returns=True, near=near), twin.refit(weights, returns=True, near=near))
     close(planner.look_behind(floor, 5.0), twin.look_behind(floor, 5.0))
@@ -371,6 +385,8 @@ def test_arguments_are_checked():
         (planner.regret, (theta, none), "episodes"),
         (planner.regret, (theta * np.nan, one), "theta"),
         (planner.refit, ([-1.0],), "weights"),
+        (planner.refit, ([1.0], False, 0.0, np.ones(5)), "imagined"),
+        (planner.refit, ([1.0], False, 0.0, -np.ones(3)), "imagined"),
         (planner.look_behind, (-0.5, 1.0), "floor"),
         (planner.look_behind, (0.5, 0.0), "log_confidence"),
         (planner.rows, (2,), "level"),

@@ -35,12 +35,13 @@ class SelfStopping(Learner[SelfStoppingResult]):
         Largest loss of the policy, in (0, 1).
     delta : float, default 0.05
         Largest probability with which the policy may lose more, in (0, 1).
-    mode : {"strict", "quick"}, default "strict"
+    mode : {"strict", "quick", "many"}, default "strict"
         "quick" needs fewer trajectories, as it ignores outcomes that have a probability below 1/2 in some state and
-        action; its promise does not cover such outcomes.
+        action; its promise does not cover such outcomes. "many" needs up to four times as many as "strict", and covers
+        many small outcomes on one path, which the promise of the other modes leaves out.
     p_min : float, optional
         Smallest probability of an outcome, in some state and action, that the run looks for, in (0, 1]. By default
-        epsilon in the strict mode, and 1/2 in the quick one.
+        epsilon, and 1/2 in the quick mode.
     tuning : Tuning, optional
         The other numbers of a run. Those with the role PROMISE were chosen so that runs keep their promise.
     rng : None, int, SeedSequence, Generator or Stream, optional

@@ -330,7 +330,9 @@ class SelfStoppingResult(Result):
 
     @property
     def mode(self) -> str:
-        """Return "quick" of a run that excluded outcomes by fewer visits, else "strict"."""
+        """Return "quick" of a run that excluded outcomes by fewer visits, "many" or "strict" of another."""
+        if "imagined" in self.parameters:
+            return "many"
         quick = np.isclose(self.parameters["log_confidence"], -np.log(self.delta))
         return "quick" if quick else "strict"
 

@@ -10,7 +10,7 @@ from dmq_fast.kernels import as_positive
 
 __all__ = ["MODES", "Aim"]
 
-MODES = ("strict", "quick")
+MODES = ("strict", "quick", "many")
 """The names of the modes; see `Aim.of`."""
 
 # p_min of the quick mode.
@@ -26,7 +26,7 @@ class Aim:
     epsilon, delta : float
         In (0, 1).
     mode : str
-        "strict" or "quick".
+        "strict", "quick" or "many".
     p_min : float
         Smallest probability, at a single state and action, of an outcome that is looked for off the returned policy.
         With epsilon, that of the strict mode, none that could matter is left out.
@@ -50,11 +50,11 @@ class Aim:
         ----------
         epsilon, delta : float, default 0.05
             In (0, 1).
-        mode : {"strict", "quick"}
+        mode : {"strict", "quick", "many"}
             "quick" ignores outcomes that have a probability below 1/2 in some state and action, and counts an outcome
-            as excluded by fewer visits.
+            as excluded by fewer visits. "many" covers many small outcomes on one path, too, which the others do not.
         p_min : float, optional
-            In (0, 1]; by default epsilon in the strict mode and 1/2 in the quick one.
+            In (0, 1]; by default epsilon, and 1/2 in the quick mode.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class Aim:
             If an argument is of a wrong type or out of range.
         """
         epsilon, delta, mode = below_one("epsilon", epsilon), below_one("delta", delta), one_of("mode", mode, MODES)
-        strict = mode == "strict"
+        strict = mode != "quick"
         share = epsilon if strict else QUICK
         if p_min is not None:
             share = as_positive("p_min", p_min)
@@ -72,7 +72,13 @@ class Aim:
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers, which determine the mode, as journals and result files hold them."""
-        return {name: value for name, value in asdict(self).items() if name != "mode"}
+        numbers = {name: value for name, value in asdict(self).items() if name != "mode"}
+        return numbers | ({"imagined": 1.0} if self.imagines else {})
+
+    @property
+    def imagines(self) -> bool:
+        """Whether refits imagine a visit of every pair that pays all that can still be earned."""
+        return self.mode == "many"
 
     def test_size(self, test: int) -> int:
         """Return the number of fresh episodes of test 1, 2, ..., which errs with probability (1 - delta) delta^test.

@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.kernels import OptimisticPlanner, Stream
+from dmq_fast.kernels import OptimisticPlanner, Stream, greedy_actions
 from dmq_fast.samplers.streams import OWN_CALLS
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.tuning import Tuning
@@ -58,15 +58,45 @@ class Bootstrap:
         self._call += 1
         return generator
 
-    def weights(self, rng: np.random.Generator) -> Floats:
-        """Return a weight for each episode, with the mean 1 and the standard deviation `spread`."""
+    def weights(self, rng: np.random.Generator, n: int) -> Floats:
+        """Return n random weights, with the mean 1 and the standard deviation `spread`."""
         shape = self.spread**-2
-        return rng.standard_gamma(shape, self.planner.n_episodes) / shape
+        return rng.standard_gamma(shape, n) / shape
 
-    def refits(self, rng: np.random.Generator, *, returns: bool = False) -> list[Floats]:
-        """Return `tuning.refits` estimates, (H, K, d) each, fitted to rewards plus values, or to returns."""
-        near = self.tuning.near * self.aim.epsilon
-        return [self.planner.refit(self.weights(rng), returns, near) for _ in range(self.tuning.refits)]
+    def refits(self, rng: np.random.Generator, theta: Floats) -> list[Floats]:
+        """Return `tuning.refits` estimates, (H, K, d) each, fitted to rewards plus values.
+
+        In the mode "many" they imagine one visit more of every pair that was tried, but for the actions that are greedy
+        on theta: k outcomes in n visits then count like a Gamma(k + 1) variable. With features that overlap, the
+        imagined visits of an action weigh as much together as there are directions.
+        """
+        n, near = self.planner.n_episodes, self.tuning.near * self.aim.epsilon
+        if not self.aim.imagines:
+            return [self.planner.refit(self.weights(rng, n), False, near) for _ in range(self.tuning.refits)]
+        shares = self.shares(theta)
+        return [
+            self.planner.refit(self.weights(rng, n), False, near, shares * self.weights(rng, len(shares)))
+            for _ in range(self.tuning.refits)
+        ]
+
+    def refits_to_returns(self, rng: np.random.Generator) -> list[Floats]:
+        """Return `tuning.refits` estimates, (H, K, d) each, fitted to returns."""
+        n, near = self.planner.n_episodes, self.tuning.near * self.aim.epsilon
+        return [self.planner.refit(self.weights(rng, n), True, near) for _ in range(self.tuning.refits)]
+
+    def shares(self, theta: Floats) -> Floats:
+        """Return mean weights of imagined visits, of every row and action by level: the leverage times the visits."""
+        planner = self.planner
+        rows, actions, _ = planner.recorded(np.arange(planner.n_episodes))
+        shares = []
+        for h in range(planner.horizon):
+            leverages = planner.table(h)[0]
+            pairs = rows[:, h] * planner.n_actions + actions[:, h]
+            visits = np.bincount(pairs, minlength=leverages.size).reshape(leverages.shape)
+            share = np.where(visits > 0, np.minimum(1.0, visits * leverages), 0.0)
+            share[np.arange(len(share)), greedy_actions(planner.rows(h), theta[h])] = 0.0
+            shares.append(share.ravel())
+        return np.concatenate(shares)
 
     def upper(self, numbers: Sequence[float] | Floats) -> float:
         """Return the (1 - delta)-quantile of a number that each refit gave, where the spread allows for small delta."""

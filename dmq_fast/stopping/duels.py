@@ -76,7 +76,7 @@ class Duels:
     def returns_favour_another(self, candidate: Candidate) -> bool:
         """Return whether fits to returns see a loss in the candidate's actions, and a value above its mean return."""
         epsilon, (mean, error) = self.aim.epsilon, candidate.mean_return()
-        refits = self.bootstrap.refits(self.bootstrap.generator(), returns=True)
+        refits = self.bootstrap.refits_to_returns(self.bootstrap.generator())
         value = np.median([candidate.predicted(theta) for theta in refits])
         loss = np.median([candidate.loss(theta) for theta in refits])
         return bool(loss > epsilon and value - mean > epsilon + self.tuning.errors * error)

@@ -18,11 +18,17 @@ Floats = NDArray[np.float64]
 CONTRADICTION = "contradiction"
 """Status of a run in which returns kept contradicting the estimates, or too many tests failed."""
 
-PROMISE = (
-    "With probability 1 - delta the policy is within epsilon of the best, if Q* is linear in the features; except for "
-    "what the best policy gains on one path by many outcomes that no episode showed, each worth less than epsilon."
-)
-"""What a finished run promises."""
+PROMISE = "With probability 1 - delta the policy is within epsilon of the best, if Q* is linear in the features"
+"""What a finished run promises, with the exceptions of its mode."""
+
+EXCEPTIONS = {
+    "strict": "; except for what the best policy gains on one path by many outcomes that no episode showed, each worth "
+    "less than epsilon",
+    "quick": "; except for what it gains by outcomes of a probability below p_min in some state and action, or on one "
+    "path by many that no episode showed, each worth less than epsilon",
+    "many": "",
+}
+"""What the promise of a mode leaves out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +43,8 @@ class Outcome:
         "finished" only after a passed test; else the budget that ran out, "contradiction" or "interrupted".
     epsilon : float
         The aim.
+    mode : str
+        Name of the mode.
     counts : dict of str to int
         Episodes by purpose: explore, refine (the noise), test.
     tests_made : int
@@ -73,6 +81,7 @@ class Outcome:
     theta: Floats
     status: str
     epsilon: float
+    mode: str
     counts: dict[str, int]
     tests_made: int
     test_size: int
@@ -182,7 +191,7 @@ class Outcome:
     def describe(self) -> dict[str, Any]:
         """Return what the run promises and why it stopped, as data that JSON can hold."""
         return {
-            "promise": PROMISE,
+            "promise": f"{PROMISE}{EXCEPTIONS[self.mode]}.",
             "reason": self.reason,
             "tests_made": self.tests_made,
             "test_size": self.test_size,

@@ -214,8 +214,10 @@ cdef class OptimisticPlanner:
     cdef Factor* factors
     cdef double* theta
     cdef double* omega
-    # Of a pass over reweighted episodes: the factor of a level and action, on its support.
+    # Of a pass over reweighted episodes: the factor of a level and action, on its support, and weights of visits that
+    # no episode made, if any.
     cdef double* weighted
+    cdef const double* imagined
     # (H, d) features of an episode, (d,), (d,), (K,), (H,) rewards.
     cdef double* record
     cdef double* x
@@ -683,6 +685,7 @@ cdef class OptimisticPlanner:
         # Weights and targets of F of every pair, from the episodes, given theta (H, K, d) of the later levels.
         cdef Py_ssize_t e, p
         cdef double y
+        cdef const double* imagined = self.imagined
         cdef Level* level = self.levels + h
         cdef const Step* step = level.steps
         cdef const Step* after = NULL if h + 1 == self.horizon else self.levels[h + 1].steps
@@ -691,6 +694,12 @@ cdef class OptimisticPlanner:
         cdef Pair* pair
         for p in range(level.seen.n * self.n_actions):
             level.pairs[p].weight = level.pairs[p].target = 0.0
+        if imagined != NULL:
+            for e in range(h):
+                imagined += self.levels[e].seen.n * self.n_actions
+            for p in range(level.seen.n * self.n_actions):
+                level.pairs[p].weight = imagined[p]
+                level.pairs[p].target = imagined[p] * ceiling(level.states[p // self.n_actions].before)
         for e in range(self.n_episodes):
             y = step[e].reward
             if after != NULL:
@@ -984,7 +993,7 @@ cdef class OptimisticPlanner:
                 total += pair[a].weight * (best - self.scores[a])
         return total
 
-    def refit(self, weights, returns=False, near=0.0):
+    def refit(self, weights, returns=False, near=0.0, imagined=None):
         """Return the plain estimates if episode e counted weights[e] times, shape (H, K, d).
 
         Values are clipped to [0, 1] instead of [0, c]: with weights Exp(1) this is a Bayesian bootstrap.
@@ -999,8 +1008,16 @@ cdef class OptimisticPlanner:
         near : float, default 0
             With `returns`, an action worth less than the greedy one by at most so much does not end the returns: they
             go on, and the difference is added. That leaves their mean as it is where the estimates are right.
+        imagined : numpy.ndarray, optional
+            Weights >= 0 of visits that no episode made, of every row and action of level 0, 1, ..., shape (sum of
+            `n_rows` times K,). Each of them pays all that can still be earned there.
         """
         given = self.as_weights(weights)
+        extra = None
+        if imagined is not None:
+            extra = as_floats("imagined", imagined, (sum(self.n_rows) * self.n_actions,))
+            if extra.size and extra.min() < 0.0:
+                raise ValueError(f"imagined: expected numbers >= 0, got {extra.min()}")
         estimates = np.zeros((self.horizon, self.n_actions, self.dimension))
         carry = np.zeros(self.n_episodes) if flag(returns, "returns") else None
         cdef double slack = number(near, "near")
@@ -1010,9 +1027,11 @@ cdef class OptimisticPlanner:
         self.begin_work()
         try:
             self.make_room_for_weighted()
+            self.imagined = NULL if extra is None else entries(extra)
             with nogil:
                 self.backward(by_episode, theta, NULL, carried, slack, 0.0)
         finally:
+            self.imagined = NULL
             self.busy = False
         return estimates
 

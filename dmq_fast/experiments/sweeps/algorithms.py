@@ -279,7 +279,7 @@ def identity(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]
         return name, parameters
     defaults = {one.name: one.default for one in decisions_of(name)}
     kept = {key: value for key, value in parameters.items() if key == "epsilon" or value != defaults[key]}
-    if "mode" in kept:
+    if kept.get("mode") in ("strict", "quick"):
         kept["strict"] = kept.pop("mode") == "strict"
     return "dmq", {"sampler": "rollout", "variant": "adaptive"} | kept
 
