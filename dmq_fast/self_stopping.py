@@ -162,18 +162,18 @@ class SelfStoppingRun:
         looked at on every level, and where level k fails, episodes follow this policy before k. A policy that is known
         to lose will not be returned, so it is watched no longer.
         """
-        planner, epsilon, delta = self.planner, self.aim.epsilon, self.aim.delta
+        planner, tuning, epsilon, delta = self.planner, self.tuning, self.aim.epsilon, self.aim.delta
         while True:
             self.plan(impatience)
-            n = 1 + max(planner.n_rows) // self.tuning.rows_per_episode
+            more = max(planner.n_rows) // tuning.rows_per_episode + planner.n_episodes // tuning.episodes_per_plan
             if not planner.n_episodes:
                 self.episodes.play("explore", 1, planner.theta)
             elif self.upside > epsilon:
-                self.episodes.play("explore", n)
+                self.episodes.play("explore", 1 + more)
             elif self.watched is not None and self.is_known_to_lose(self.watched):
                 self.watched = None
             elif self.watched is not None and (uppers := self.watched.doubts(delta)).max() > epsilon:
-                self.episodes.play("explore", n, self.watched.theta, int(uppers.argmax()))
+                self.episodes.play("explore", 1 + more, self.watched.theta, int(uppers.argmax()))
             else:
                 return
 

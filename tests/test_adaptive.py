@@ -247,7 +247,7 @@ RUNS = {
         *(E.combination_lock(5, 3, rng=1, p_success=0.8), {"epsilon": 0.1}, 0),
         *((188, 0, 31, 1, 0, 0), (0, 0, 1, 0), 0.0, 0.1),
     ),
-    "chain": (E.chain(6, rng=0), {"delta": 0.2}, 0, (474, 0, 37, 1, 0, 0), (0, 1, 1, 0), 0.0002, 0.05),
+    "chain": (E.chain(6, rng=0), {"delta": 0.2}, 0, (475, 0, 37, 1, 0, 0), (0, 1, 1, 0), 0.0002, 0.05),
     "river swim": (
         *(E.river_swim(4, 8), {"epsilon": 0.1, "mode": "quick"}, 1),
         *((101, 0, 31, 1, 0, 0), (0, 1, 1, 0), 0.0, 0.5),
@@ -324,6 +324,7 @@ def test_every_step_but_the_first_objects_in_some_run():
         ("coins", "noise", 100.0),
         ("noisy lock", "impatience", 1e-9),
         ("lock", "rows_per_episode", 1),
+        ("chain", "episodes_per_plan", 50),
         ("coins", "refits", 19),
         ("coins", "first_sample", 7),
         ("coins", "growth", 0.1),

@@ -48,6 +48,9 @@ class Tuning:
     rows_per_episode : int, default 512
         COST, feature rows. A plan takes time in proportion to the distinct rows of a level, so one more episode is
         played between two plans for each so many.
+    episodes_per_plan : int, default 500
+        COST, episodes. One more episode is played between two plans of exploration for each so many so far, as one more
+        changes a plan by less and less.
     refits : int, default 40
         PROMISE, refits. Of 40, the 0.95 quantile is the second or third largest. Of fewer it is left to chance where
         about as many object.
@@ -118,6 +121,7 @@ class Tuning:
     # ---- Exploration
     impatience: float = number(1e-3, COST, "share of an imagined value")
     rows_per_episode: int = number(512, COST, "feature rows", 1)
+    episodes_per_plan: int = number(500, COST, "episodes", 1)
     # ---- Noise
     refits: int = number(40, PROMISE, "refits", 2)
     first_sample: int = number(8, COST, "episodes", 1)
