@@ -74,7 +74,7 @@ def leverage(factor, x):
 
 
 class Sums:
-    """The sums that a `Ridge` stands for, and the largest V so far, to which its errors are relative."""
+    """The sums that a `Ridge` stands for, and the largest V and sizes of terms so far, to which errors are relative."""
 
     def __init__(self, d, regularization, targets=None):
         self.gram, self.moment = np.zeros((d, d)), np.zeros(d if targets is None else (d, targets))
@@ -83,10 +83,11 @@ class Sums:
 
     def add(self, rows, y, weights=1.0, sign=1):
         weighted = np.broadcast_to(weights, len(rows))[:, None] * rows
+        # The error of a sum is relative to the sum of the sizes of its terms.
+        self.reach = max(self.reach, (abs(self.moment) + abs(weighted).T @ abs(y)).max())
         self.gram, self.moment = self.gram + sign * weighted.T @ rows, self.moment + sign * weighted.T @ y
         self.n += sign * len(rows)
         self.largest = max(self.largest, np.trace(self.v))
-        self.reach = max(self.reach, abs(self.moment).max())
 
     @property
     def v(self):
