@@ -188,7 +188,7 @@ cdef class EnvironmentHandle:
         if (chosen.shape != (n,) or chosen.dtype.kind not in "iu"
                 or (n > 0 and not (0 <= chosen.min() and chosen.max() < self.environment.n_actions))):
             raise ValueError(f"actions: expected {n} integers in [0, {self.environment.n_actions}), got {actions!r}")
-        cdef cnp.ndarray taken = np.ascontiguousarray(chosen, dtype=np.int64)
+        cdef cnp.ndarray taken = np.require(chosen, np.int64, ["C", "A"])
         cdef cnp.ndarray rewards = np.full(n, np.nan)
         refuse_code("step", self.environment.step(
             self.environment.context, h, n, cnp.PyArray_DATA(given), <const int64_t*> cnp.PyArray_DATA(taken),
@@ -218,11 +218,14 @@ cdef int64_t level_of(const Environment* environment, level) except -1:
 cdef cnp.ndarray states_of(EnvironmentHandle handle, int64_t level, states):
     # States are changed in place, so an array that would have to be copied is refused.
     cdef const Environment* environment = handle.environment
+    # A state of so many bytes may hold numbers of as many bytes as the largest power of 2 that divides it, up to 8.
+    cdef int64_t unit = min(8, environment.state_bytes & -environment.state_bytes)
     if not (isinstance(states, np.ndarray) and states.dtype == np.uint8 and states.flags.carray
-            and states.ndim == 2 and states.shape[1] == environment.state_bytes):
+            and states.ndim == 2 and states.shape[1] == environment.state_bytes
+            and (unit == 0 or states.ctypes.data % unit == 0)):
         raise ValueError(
             f"states: expected a contiguous array of uint8 of shape (n, {environment.state_bytes}), "
-            "such as `reset` returns"
+            f"which begins at a multiple of {unit} bytes, such as `reset` returns"
         )
     source = handle._alive[0]
     if hasattr(source, "check_states"):

@@ -281,7 +281,7 @@ cdef class OptimisticPlanner:
         return as_floats("theta", theta, (self.horizon, self.n_actions, self.dimension))
 
     cdef object as_episodes(self, episodes):
-        given = np.ascontiguousarray(episodes)
+        given = np.require(episodes, requirements=["C", "A", "E"])
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise TypeError(f"episodes: expected integers in one dimension, got shape {given.shape}, {given.dtype}")
         if given.size and not (0 <= given.min() and given.max() < self.n_episodes):
