@@ -35,7 +35,7 @@ support alone.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport fabs, sqrt
+from libc.math cimport INFINITY, fabs, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -539,7 +539,9 @@ cdef class OptimisticPlanner:
         return leverage_of(self.factor(h, a), phi, self.root, self.dimension, self.w)
 
     cdef inline void set_leverage(self, Pair* pair, double u) noexcept nogil:
-        pair.leverage, pair.chance = u, chance_of(self.log_confidence * u)
+        # What overflows is not known.
+        pair.leverage = u if u < INFINITY else INFINITY
+        pair.chance = chance_of(self.log_confidence * pair.leverage)
 
     cdef bint enter(self, Py_ssize_t h, Py_ssize_t a, const double* phi) noexcept nogil:
         # V <- V + phi phi^T, and u_j <- u_j - (phi_j . x)^2 / (1 + phi . x) with x = V^{-1} phi.
@@ -560,7 +562,7 @@ cdef class OptimisticPlanner:
             t = row_dot(&level.seen, j, self.x)
             u = pair.leverage - t * t / denominator
             # After most of a leverage has gone the difference has lost digits.
-            if self.since[h, a] == 0 or u < 0.5 * pair.leverage:
+            if self.since[h, a] == 0 or not u >= 0.5 * pair.leverage:
                 u = self.leverage(h, a, level.seen.rows + j * d)
             if t != 0.0 or self.since[h, a] == 0:
                 self.set_leverage(pair, u)
