@@ -70,13 +70,12 @@ class Bootstrap:
         on theta: k outcomes in n visits then count like a Gamma(k + 1) variable. With features that overlap, the
         imagined visits of an action weigh as much together as there are directions.
         """
-        n, near = self.planner.n_episodes, self.tuning.near * self.aim.epsilon
+        n, times = self.planner.n_episodes, range(self.tuning.refits)
         if not self.aim.imagines:
-            return [self.planner.refit(self.weights(rng, n), False, near) for _ in range(self.tuning.refits)]
+            return [self.planner.refit(self.weights(rng, n)) for _ in times]
         shares = self.shares(theta)
         return [
-            self.planner.refit(self.weights(rng, n), False, near, shares * self.weights(rng, len(shares)))
-            for _ in range(self.tuning.refits)
+            self.planner.refit(self.weights(rng, n), imagined=shares * self.weights(rng, len(shares))) for _ in times
         ]
 
     def refits_to_returns(self, rng: np.random.Generator) -> list[Floats]:

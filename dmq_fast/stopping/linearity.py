@@ -132,6 +132,8 @@ def disagreements(
         for (_, one), spread in zip(found, spreads, strict=True)
     ]
     kept = [one for one in kept if abs(one.difference) > tolerance + limit * one.standard_error]
+    if not kept:
+        return []
     # Fits of later levels are in the targets of a row, so theirs count as well.
     drowned = [
         is_drowned(rows, counts.reshape(-1, data.n_actions), tuning.ridge)
