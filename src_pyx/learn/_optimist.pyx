@@ -5,11 +5,17 @@ A backward pass over the levels fits two values to the transitions of a run, wit
     plain:       F_h(s, a) = clip(phi^T theta_h^a, 0, c(s)),                          target r + max_b F_{h+1}(s', b)
     optimistic:  W_h(s, a) = clip(max(F_h + b (c - F_h), phi^T omega_h^a), 0, c(s)),  target r + max_b W_{h+1}(s', b)
 
-- c(s) is 1 minus the most reward that any episode had collected before s: what can still be earned, as rewards of an
-  episode sum to at most 1;
+- rewards are those of the environment in units of its range, r = (paid - [the episode ends] low) / width, where an
+  episode ends after its last row of features that is not 0;
+- c(s) is what can still be earned: the least of the top of the level, and of the top of the first level minus the most
+  reward that any episode had collected before s. Where rewards are noisy it is the top of the level, as what was
+  collected may have been noise;
 - where a plan is impatient, the optimistic targets are divided by 1 + impatience u, which is 1 after many visits;
 - b = 1 - exp(-log_confidence u) with the leverage u = phi^T V^{-1} phi, whose inverse counts visits: an outcome of a
   larger chance would have been seen; chances below `floor` count as 0.
+
+Where rewards are means plus noise, F + z s sqrt(u) is a third claim of W: that one mean is better than it looks, with s
+the standard deviation of the targets of the pair (`noise`).
 
 W is the value of the best policy if one pair (s, a) of an episode had an outcome that no visit showed. It is what
 episodes maximise that explore, and the upside W - F bounds what is left to find.
@@ -42,7 +48,7 @@ from libc.string cimport memcpy, memset
 
 from dmq_fast.kernels._episode cimport UNCHECKED, Episode
 from dmq_fast.kernels._linalg cimport dot
-from dmq_fast.kernels._simulator cimport NONE, SCORE, SLACK
+from dmq_fast.kernels._simulator cimport NONE, SCORE
 from dmq_fast.kernels._greedy cimport greedy_action
 from dmq_fast.kernels._memory cimport grown
 from dmq_fast.kernels._observed cimport (
@@ -81,6 +87,10 @@ cdef double TIE = 1e-9, CURIOSITY = 1e-6
 # of the times that the episodes did.
 cdef double ROUNDING = 1e-14, ON_THE_WAY = 0.5
 
+# Standard errors by which the mean of one pair may be better than it looks; and observations that the noise of a level
+# counts for in the noise of each of its pairs.
+cdef double LUCK = 1.6448536269514722, SHARED = 2.0
+
 # Equal transitions from a pair, row K + action, to a row of the next level (0 after the last one).
 cdef struct Move:
     Py_ssize_t pair
@@ -91,10 +101,11 @@ cdef struct Move:
     double least
     double most
 
-# A step of an episode.
+# A step of an episode: what it paid, and its reward in units.
 cdef struct Step:
     int32_t row
     int32_t action
+    double paid
     double reward
 
 # What is kept of a feature row: the most reward collected before, max_a F, W and Z of a plan, max_a F of a refit, the
@@ -110,7 +121,8 @@ cdef struct State:
     Py_ssize_t greedy
 
 # What is kept of a pair, row K + action: b before the floor, the sum of rewards; in a pass the weight of its episodes,
-# and the sums of both targets, which become phi^T theta and phi^T omega. Of `look_behind`: sigma^2, top and Z.
+# and the sums of both targets, which become phi^T theta and phi^T omega. `noise` is the variance of a target where
+# rewards are noisy. Of `look_behind`: sigma^2, top and Z.
 cdef struct Pair:
     double leverage
     double chance
@@ -118,6 +130,7 @@ cdef struct Pair:
     double weight
     double target
     double hope
+    double noise
     double spread
     double top
     double behind
@@ -134,6 +147,12 @@ cdef struct Level:
     Move* moves
     # (n_episodes,) the steps at this level: passes go through the episodes level by level.
     Step* steps
+    # In units: the largest value to go, and the variance of targets where rewards are noisy. In points: the least and the
+    # largest that an episode earned from here on.
+    double top
+    double noise
+    double worst
+    double best
 
 
 cdef bint add_move(Level* level, Py_ssize_t pair, Py_ssize_t following, double reward) noexcept nogil:
@@ -196,11 +215,16 @@ cdef class OptimisticPlanner:
     n_episodes : int
         Episodes played or added so far.
     rewarded : bool
-        Whether any of them earned anything.
+        Whether any of them earned anything: more than 0 where nothing costs, else more or less than another.
+    low, width : float
+        Least value to go and size of a unit, in points; 0 and 1 until `set_rewards`.
     """
 
     cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes
     cdef readonly bint rewarded
+    cdef readonly double low, width
+    # Guess of the standard deviation of a reward, in units; 0 where nothing is noisy.
+    cdef double guess
     cdef double ridge, log_confidence, floor
     # Whether theta, omega and the tables of values are those of all episodes; whether episodes maximise Z, not W.
     cdef bint planned, raised
@@ -215,9 +239,10 @@ cdef class OptimisticPlanner:
     cdef double* theta
     cdef double* omega
     # Of a pass over reweighted episodes: the factor of a level and action, on its support, and weights of visits that
-    # no episode made, if any.
+    # no episode made and normal numbers (H, n_episodes), if any.
     cdef double* weighted
     cdef const double* imagined
+    cdef const double* normals
     # (H, d) features of an episode, (d,), (d,), (K,), (H,) rewards.
     cdef double* record
     cdef double* x
@@ -240,6 +265,8 @@ cdef class OptimisticPlanner:
             raise MemoryError()
         for level in range(self.horizon):
             self.levels[level].seen.d, self.levels[level].moved.d = d, 2
+            self.levels[level].top, self.levels[level].worst, self.levels[level].best = 1.0, INFINITY, -INFINITY
+        self.low, self.width, self.guess = 0.0, 1.0, 0.0
         self._theta = np.zeros((self.horizon, self.n_actions, d))
         self._omega = np.zeros((self.horizon, self.n_actions, d))
         self._scratch = np.zeros((self.horizon + 2) * d + self.n_actions + self.horizon)
@@ -336,8 +363,27 @@ cdef class OptimisticPlanner:
             memcpy(entries(out), at.seen.rows + start * d, (at.seen.n - start) * d * sizeof(double))
         return out
 
+    @property
+    def returns_seen(self):
+        """Least and largest sum of rewards that an episode had from each level on, in points, shape (H, 2).
+
+        Levels that come after the end of every episode have (inf, -inf).
+        """
+        return np.array([(self.levels[h].worst, self.levels[h].best) for h in range(self.horizon)])
+
+    def paid(self, episodes):
+        """Return the environment's own rewards of some episodes, shape (n, H)."""
+        chosen = self.as_episodes(episodes)
+        cdef const int64_t[::1] index = chosen
+        cdef double[:, ::1] out = np.empty((len(chosen), self.horizon))
+        cdef Py_ssize_t i, h
+        for i in range(index.shape[0]):
+            for h in range(self.horizon):
+                out[i, h] = self.levels[h].steps[index[i]].paid
+        return np.asarray(out)
+
     def recorded(self, episodes):
-        """Return some episodes: numbers of their rows (n, H), actions (n, H), rewards (n, H)."""
+        """Return some episodes: numbers of their rows (n, H), actions (n, H), rewards in units (n, H)."""
         chosen = self.as_episodes(episodes)
         shape = (len(chosen), self.horizon)
         rows, actions, rewards = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape)
@@ -364,6 +410,84 @@ cdef class OptimisticPlanner:
         for j in range(n):
             out[0, j], out[1, j], out[2, j] = at.states[j].before, at.states[j].plain, at.states[j].hopeful
         return leverage, *states
+
+    # Units
+
+    def set_rewards(self, low, width, tops, noise=None):
+        """Set the units of rewards, also for the episodes so far. Until the next `plan`, plans are in the old ones.
+
+        Parameters
+        ----------
+        low : float
+            Points that count as 0: the least value to go of any level.
+        width : float
+            > 0, the points of a unit.
+        tops : numpy.ndarray, shape (H,)
+            Largest value to go from each level on, in units.
+        noise : float, optional
+            > 0, in units: a guess of the standard deviation of the noise of a reward; it counts as one observation.
+            None: rewards are not noisy.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is of another type, shape or range.
+        """
+        cdef double least = number(low, "low"), unit = positive(width, "width")
+        cdef double guess = 0.0 if noise is None else positive(noise, "noise")
+        given = as_floats("tops", tops, (self.horizon,))
+        cdef Py_ssize_t h
+        self.begin_work()
+        self.low, self.width, self.guess = least, unit, guess
+        self.planned = False
+        for h in range(self.horizon):
+            self.levels[h].top = given[h]
+        with nogil:
+            self.restate()
+        self.busy = False
+
+    cdef void restate(self) noexcept nogil:
+        # The steps, moves and states of all episodes in the present units. The rows stay, and so do the moves.
+        cdef Py_ssize_t h, j, p, t, e, last
+        cdef double earned
+        cdef Level* level
+        cdef Step* step
+        for h in range(self.horizon):
+            level = self.levels + h
+            for j in range(level.seen.n):
+                level.states[j].before = 0.0
+            for p in range(level.seen.n * self.n_actions):
+                level.pairs[p].earned = 0.0
+            for t in range(level.moved.n):
+                level.moves[t].count = level.moves[t].paid = level.moves[t].squared = 0.0
+                level.moves[t].least, level.moves[t].most = INFINITY, -INFINITY
+        for e in range(self.n_episodes):
+            last = self.horizon - 1
+            while last > 0 and self.is_end(last, self.levels[last].seen.rows
+                                           + self.levels[last].steps[e].row * self.dimension):
+                last -= 1
+            earned = 0.0
+            for h in range(self.horizon):
+                level = self.levels + h
+                step = level.steps + e
+                if self.guess == 0.0:
+                    level.states[step.row].before = max(level.states[step.row].before, earned)
+                step.reward = self.in_units(step.paid, h == last)
+                earned += step.reward
+                j = self.levels[h + 1].steps[e].row if h + 1 < self.horizon else 0
+                # Not False: every move is there already.
+                add_move(level, step.row * self.n_actions + step.action, j, step.reward)
+
+    cdef inline bint is_end(self, Py_ssize_t h, const double* phi) noexcept nogil:
+        # Whether an episode is over at level h: its features are 0.
+        cdef Py_ssize_t i
+        for i in range(self.dimension):
+            if phi[i] != 0.0:
+                return False
+        return True
+
+    cdef inline double in_units(self, double paid, bint ends) noexcept nogil:
+        return ((paid - self.low) if ends else paid) / self.width
 
     # Episodes
 
@@ -439,7 +563,7 @@ cdef class OptimisticPlanner:
                     return episode.fail(SCORE, 0, best)
             else:
                 episode.draw(&u, 1)
-                a = self.optimist(h, phi, episode.earned, u)
+                a = self.optimist(h, phi, episode.earned / self.width, u)
             if not episode.move(a):
                 return False
             self.actions[h], self.rewards[h] = a, episode.reward
@@ -453,7 +577,7 @@ cdef class OptimisticPlanner:
         features : numpy.ndarray, shape (H, d)
         actions : numpy.ndarray of int, shape (H,)
         rewards : numpy.ndarray, shape (H,)
-            >= 0, with a sum of at most 1.
+            Finite, in points.
 
         Raises
         ------
@@ -469,8 +593,6 @@ cdef class OptimisticPlanner:
             raise TypeError(f"actions: expected {self.horizon} integers, got shape {taken.shape}, {taken.dtype}")
         if not (0 <= taken.min() and taken.max() < self.n_actions):
             raise ValueError(f"actions: expected integers in [0, {self.n_actions}), got {taken}")
-        if not (paid.min() >= 0.0 and paid.sum() <= 1.0 + SLACK):
-            raise ValueError(f"rewards: expected numbers >= 0 with a sum of at most 1, got {paid}")
         self.begin_work()
         memcpy(self.record, entries(phi), self.horizon * self.dimension * sizeof(double))
         for h in range(self.horizon):
@@ -487,6 +609,7 @@ cdef class OptimisticPlanner:
     cdef bint absorb(self) noexcept nogil:
         # The recorded episode enters the data.
         cdef Py_ssize_t horizon = self.horizon, n_actions = self.n_actions, h, j, room, e = self.n_episodes
+        cdef Py_ssize_t last = horizon - 1
         cdef double earned = 0.0
         cdef Level* level
         cdef Step* step
@@ -497,16 +620,20 @@ cdef class OptimisticPlanner:
                 if not grown(<void**> &self.levels[h].steps, room * sizeof(Step)):
                     return False
             self.room = room
+        while last > 0 and self.is_end(last, self.record + last * self.dimension):
+            last -= 1
         for h in range(horizon):
             j = self.find(h, self.record + h * self.dimension)
             if j < 0:
                 return False
             level = self.levels + h
             level.states[j].visits += 1.0
-            level.states[j].before = max(level.states[j].before, earned)
-            earned += self.rewards[h]
+            if self.guess == 0.0:
+                level.states[j].before = max(level.states[j].before, earned)
             step = level.steps + e
-            step.row, step.action, step.reward = <int32_t> j, <int32_t> self.actions[h], self.rewards[h]
+            step.row, step.action, step.paid = <int32_t> j, <int32_t> self.actions[h], self.rewards[h]
+            step.reward = self.in_units(step.paid, h == last)
+            earned += step.reward
             if not self.enter(h, self.actions[h], self.record + h * self.dimension):
                 return False
         for h in range(horizon):
@@ -514,7 +641,14 @@ cdef class OptimisticPlanner:
             j = self.levels[h + 1].steps[e].row if h + 1 < horizon else 0
             if not add_move(self.levels + h, step.row * n_actions + step.action, j, step.reward):
                 return False
-        self.rewarded = self.rewarded or earned > 0.0
+        earned = 0.0
+        for h in range(last, -1, -1):
+            level = self.levels + h
+            earned += level.steps[e].paid
+            level.worst, level.best = min(level.worst, earned), max(level.best, earned)
+        self.rewarded = (
+            self.rewarded or (self.low >= 0.0 and earned > 0.0) or self.levels[0].worst < self.levels[0].best
+        )
         self.n_episodes += 1
         return True
 
@@ -701,7 +835,7 @@ cdef class OptimisticPlanner:
                 imagined += self.levels[e].seen.n * self.n_actions
             for p in range(level.seen.n * self.n_actions):
                 level.pairs[p].weight = imagined[p]
-                level.pairs[p].target = imagined[p] * ceiling(level.states[p // self.n_actions].before)
+                level.pairs[p].target = imagined[p] * self.ceiling(h, level.states[p // self.n_actions].before)
         for e in range(self.n_episodes):
             y = step[e].reward
             if after != NULL:
@@ -715,6 +849,8 @@ cdef class OptimisticPlanner:
             if carry != NULL:
                 carry[e] = y
             pair = level.pairs + step[e].row * self.n_actions + step[e].action
+            if self.normals != NULL:
+                y += self.normals[h * self.n_episodes + e] * sqrt(pair.noise * min(1.0, pair.leverage))
             pair.weight += weights[e]
             pair.target += weights[e] * y
 
@@ -726,7 +862,7 @@ cdef class OptimisticPlanner:
         cdef const Level* level = self.levels + h
         cdef double value = level.states[step.row].value, less
         theta += (h * self.n_actions + step.action) * self.dimension
-        less = value - clip(row_dot(&level.seen, step.row, theta), 1.0)
+        less = value - clip(row_dot(&level.seen, step.row, theta), self.most_fitted(h))
         return carry + less if 0.0 <= less <= near else value
 
     cdef void fit(self, Py_ssize_t h, bint weighted, double* theta, double* omega, double impatience) noexcept nogil:
@@ -769,20 +905,58 @@ cdef class OptimisticPlanner:
             state = level.states + j
             if omega == NULL:
                 state.greedy = greedy_action(level.seen.rows + j * d, theta, self.n_actions, d, &state.value)
-                state.value = clip(state.value, 1.0)
+                state.value = clip(state.value, self.most_fitted(h))
                 continue
-            most = ceiling(state.before)
-            state.plain = state.hopeful = 0.0
-            state.greedy = 0
             for a in range(self.n_actions):
                 pair = level.pairs + j * self.n_actions + a
                 pair.target = row_dot(&level.seen, j, theta + a * d)
                 pair.hope = row_dot(&level.seen, j, omega + a * d)
+        if omega == NULL:
+            return
+        if self.guess > 0.0:
+            self.estimate_noise(h)
+        for j in range(level.seen.n):
+            state = level.states + j
+            most = self.ceiling(h, state.before)
+            state.plain = state.hopeful = 0.0
+            state.greedy = 0
+            for a in range(self.n_actions):
+                pair = level.pairs + j * self.n_actions + a
                 f = clip(pair.target, most)
                 if f > state.plain:
                     state.plain, state.greedy = f, a
-                f = self.hoped(f, pair.chance, pair.hope, most)
+                f = self.hoped(f, pair.chance, pair.hope, most, self.lucky(pair.noise, pair.leverage))
                 state.hopeful = max(state.hopeful, f)
+
+    cdef inline double lucky(self, double variance, double leverage) noexcept nogil:
+        # By how much a mean may be better than it looks: z s sqrt(u).
+        return LUCK * sqrt(variance * leverage) if self.guess > 0.0 else 0.0
+
+    cdef void estimate_noise(self, Py_ssize_t h) noexcept nogil:
+        # Variances of r + max_b F(s', b) of the pairs of level h, given phi^T theta: of their own residuals and, as
+        # `SHARED` observations, the variance of the level, in which the guess is one.
+        cdef Py_ssize_t p, t
+        cdef double value, squares = self.guess * self.guess, free = 1.0
+        cdef Level* level = self.levels + h
+        cdef const Move* move
+        cdef Pair* pair
+        for p in range(level.seen.n * self.n_actions):
+            level.pairs[p].weight = level.pairs[p].noise = 0.0
+        for t in range(level.moved.n):
+            move = level.moves + t
+            pair = level.pairs + move.pair
+            value = self.levels[h + 1].states[move.next].plain if h + 1 < self.horizon else 0.0
+            value -= pair.target
+            pair.noise += max(0.0, move.squared + 2.0 * value * move.paid + value * value * move.count)
+            pair.weight += move.count
+        for p in range(level.seen.n * self.n_actions):
+            pair = level.pairs + p
+            squares += pair.noise
+            free += max(0.0, pair.weight * (1.0 - pair.leverage))
+        level.noise = squares / free
+        for p in range(level.seen.n * self.n_actions):
+            pair = level.pairs + p
+            pair.noise = (SHARED * level.noise + pair.noise) / (SHARED + pair.weight)
 
     cdef double residual(self, Py_ssize_t h) noexcept nogil:
         # The largest |r + max_b F(s', b) - phi^T theta^a| of a move of level h.
@@ -871,20 +1045,32 @@ cdef class OptimisticPlanner:
                 level.pairs[j * self.n_actions + a].behind = row_dot(&level.seen, j, self.x)
         for j in range(level.seen.n):
             state = level.states + j
-            most = ceiling(state.before)
+            most = self.ceiling(h, state.before)
             state.behind = state.hopeful
             for a in range(self.n_actions):
                 pair = level.pairs + j * self.n_actions + a
                 value = pair.hope
+                if self.guess > 0.0 and not (a == state.greedy and state.reach >= ON_THE_WAY * state.visits):
+                    pair.spread = max(pair.spread, pair.noise)
                 if pair.spread > ROUNDING:
                     hidden = 0.5 * pair.chance * pair.top
                     value += hidden + sqrt(hidden * hidden + 2.0 * confidence * pair.leverage * pair.spread)
                 pair.behind = clip(max(value, pair.behind), most)
                 state.behind = max(state.behind, pair.behind)
 
-    cdef inline double hoped(self, double f, double chance, double later, double most) noexcept nogil:
-        # W of a pair whose F is f and whose phi^T omega is `later`.
-        return clip(max(f + (chance if chance >= self.floor else 0.0) * (most - f), later), most)
+    cdef inline double ceiling(self, Py_ssize_t h, double before) noexcept nogil:
+        # What can still be earned from level h on after so much.
+        return max(0.0, min(self.levels[h].top, self.levels[0].top - before))
+
+    cdef inline double most_fitted(self, Py_ssize_t h) noexcept nogil:
+        # Where fits to reweighted episodes are clipped. With noise two estimates above the top are no tie.
+        return self.levels[h].top if self.guess == 0.0 else INFINITY
+
+    cdef inline double hoped(
+        self, double f, double chance, double later, double most, double lucky
+    ) noexcept nogil:
+        # W of a pair whose F is f and whose phi^T omega is `later`; its mean may be better by `lucky`.
+        return clip(max(max(f + (chance if chance >= self.floor else 0.0) * (most - f), f + lucky), later), most)
 
     def choose(self, level, features, earned, u):
         """Return the action of the optimistic rule in a state: largest W, then largest leverage, then at random.
@@ -894,23 +1080,25 @@ cdef class OptimisticPlanner:
         level : int
         features : numpy.ndarray, shape (d,)
         earned : float
-            What this episode has earned before, which counts where the table knows no more.
+            What this episode has earned before, in points, which counts where the table knows no more.
         u : float
             A uniform in [0, 1), for ties.
         """
         cdef Py_ssize_t h = integer(level, "level", 0, self.horizon - 1)
         cdef double before = number(earned, "earned"), uniform = number(u, "u")
         phi = as_floats("features", features, (self.dimension,)) + 0.0
-        if not (before >= 0.0 and 0.0 <= uniform < 1.0):
-            raise ValueError(f"earned, u: expected a number >= 0 and one in [0, 1), got {earned!r}, {u!r}")
-        return self.optimist(h, entries(phi), before, uniform)
+        if not (-INFINITY < before < INFINITY and 0.0 <= uniform < 1.0):
+            raise ValueError(f"earned, u: expected a finite number and one in [0, 1), got {earned!r}, {u!r}")
+        return self.optimist(h, entries(phi), before / self.width, uniform)
 
     cdef Py_ssize_t optimist(self, Py_ssize_t h, const double* phi, double earned, double u) noexcept nogil:
         cdef Level* level = self.levels + h
         cdef Py_ssize_t a, j = number_of(&level.seen, phi), count = 0, chosen, n_actions = self.n_actions
         cdef Py_ssize_t d = self.dimension
         cdef double best = 0.0, most, leverage, chance
-        most = ceiling(max(earned, level.states[j].before) if j >= 0 else earned)
+        if self.guess > 0.0:
+            earned = 0.0
+        most = self.ceiling(h, max(earned, level.states[j].before) if j >= 0 else earned)
         for a in range(n_actions):
             if j >= 0:
                 leverage, chance = level.pairs[j * n_actions + a].leverage, level.pairs[j * n_actions + a].chance
@@ -919,7 +1107,8 @@ cdef class OptimisticPlanner:
                 chance = chance_of(self.log_confidence * leverage)
             self.scores[a] = self.hoped(
                 clip(dot(phi, self.theta + (h * n_actions + a) * d, d), most), chance,
-                dot(phi, self.omega + (h * n_actions + a) * d, d), most
+                dot(phi, self.omega + (h * n_actions + a) * d, d), most,
+                self.lucky(level.pairs[j * n_actions + a].noise if j >= 0 else level.noise, leverage)
             )
             if self.raised and j >= 0:
                 self.scores[a] = max(self.scores[a], min(level.pairs[j * n_actions + a].behind, most))
@@ -952,9 +1141,10 @@ cdef class OptimisticPlanner:
         return np.asarray(out)
 
     def regret(self, theta, episodes):
-        """Return the loss by the actions of some episodes if Q_h(s, a) = clip(phi^T theta_h^a, 0, 1).
+        """Return the loss by the actions of some episodes if Q_h(s, a) = clip(phi^T theta_h^a, 0, top).
 
-        The mean over the episodes (at least one) of the sum over the levels of max_a Q_h(s_h, a) - Q_h(s_h, a_h).
+        The mean over the episodes (at least one) of the sum over the levels of max_a Q_h(s_h, a) - Q_h(s_h, a_h), each
+        at most 1. With noise Q is not clipped above.
         """
         given, chosen = self.as_theta(theta), self.as_episodes(episodes)
         if len(chosen) == 0:
@@ -989,16 +1179,16 @@ cdef class OptimisticPlanner:
             if visits == 0.0:
                 continue
             for a in range(n_actions):
-                self.scores[a] = clip(row_dot(&level.seen, j, theta + a * self.dimension), 1.0)
+                self.scores[a] = clip(row_dot(&level.seen, j, theta + a * self.dimension), self.most_fitted(h))
                 best = max(best, self.scores[a])
             for a in range(n_actions):
-                total += pair[a].weight * (best - self.scores[a])
+                total += pair[a].weight * min(1.0, best - self.scores[a])
         return total
 
-    def refit(self, weights, returns=False, near=0.0, imagined=None):
+    def refit(self, weights, returns=False, near=0.0, imagined=None, normals=None):
         """Return the plain estimates if episode e counted weights[e] times, shape (H, K, d).
 
-        Values are clipped to [0, 1] instead of [0, c]: with weights Exp(1) this is a Bayesian bootstrap.
+        Values are clipped to [0, top] instead of [0, c]: with weights Exp(1) this is a Bayesian bootstrap.
 
         Parameters
         ----------
@@ -1013,6 +1203,9 @@ cdef class OptimisticPlanner:
         imagined : numpy.ndarray, optional
             Weights >= 0 of visits that no episode made, of every row and action of level 0, 1, ..., shape (sum of
             `n_rows` times K,). Each of them pays all that can still be earned there.
+        normals : numpy.ndarray, shape (H, n_episodes), optional
+            Standard normal numbers. Each times s sqrt(u) is added to the target of a step, where rewards are noisy: what
+            a bootstrap of few visits lacks.
         """
         given = self.as_weights(weights)
         extra = None
@@ -1020,6 +1213,7 @@ cdef class OptimisticPlanner:
             extra = as_floats("imagined", imagined, (sum(self.n_rows) * self.n_actions,))
             if extra.size and extra.min() < 0.0:
                 raise ValueError(f"imagined: expected numbers >= 0, got {extra.min()}")
+        shaken = None if normals is None else as_floats("normals", normals, (self.horizon, self.n_episodes))
         estimates = np.zeros((self.horizon, self.n_actions, self.dimension))
         carry = np.zeros(self.n_episodes) if flag(returns, "returns") else None
         cdef double slack = number(near, "near")
@@ -1030,10 +1224,11 @@ cdef class OptimisticPlanner:
         try:
             self.make_room_for_weighted()
             self.imagined = NULL if extra is None else entries(extra)
+            self.normals = NULL if shaken is None else entries(shaken)
             with nogil:
                 self.backward(by_episode, theta, NULL, carried, slack, 0.0)
         finally:
-            self.imagined = NULL
+            self.imagined = self.normals = NULL
             self.busy = False
         return estimates
 
@@ -1045,8 +1240,3 @@ cdef class OptimisticPlanner:
             self._weighted = np.empty(most * most)
             self.weighted = entries(self._weighted)
         return 0
-
-
-cdef inline double ceiling(double before) noexcept nogil:
-    # What can still be earned after so much.
-    return max(0.0, 1.0 - before)
