@@ -9,7 +9,7 @@ import pickle
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 from test_rollout import random_mdp, random_policy
@@ -81,7 +81,7 @@ def test_optimal_values_satisfy_the_bellman_equations(mdp):
         assert np.abs(q - mdp.expected_rewards[level] - ahead).max() <= 8 * EPS
         assert np.array_equal(v, q.max(axis=1))
     assert mdp.optimal_value == pytest.approx(float(mdp.start @ mdp.optimal_v[0]), abs=4 * EPS)
-    assert mdp.optimal_value <= mdp.max_reward_sum + 16 * EPS
+    assert mdp.optimal_value <= mdp.tight_range[0, 1] + 16 * EPS
     assert mdp.value(Policy.greedy(mdp.optimal_theta)) == pytest.approx(mdp.optimal_value, abs=1e-14)
 
 
@@ -105,7 +105,7 @@ def test_value_is_the_sum_over_paths(mdp, seed):
 @given(small_mdp)
 def test_path_sum_reachability_and_gap_by_enumeration(mdp):
     enumerated = list(paths(mdp))
-    assert mdp.max_reward_sum == pytest.approx(max(largest for _, _, largest, _ in enumerated), abs=1e-14)
+    assert mdp.tight_range[0, 1] == pytest.approx(max(largest for _, _, largest, _ in enumerated), abs=1e-14)
     visited = {(level, state) for *_, states in enumerated for level, state, _ in states}
     masks = [(level, int(s)) for level, mask in enumerate(mdp.reachable) for s in np.flatnonzero(mask)]
     assert set(masks) == visited
@@ -151,19 +151,14 @@ def test_rewards_of_the_last_level_may_depend_on_the_terminal_state():
     mdp = FiniteMDP([[[[0.25, 0.75], [1.0, 0.0]]]], [[[[1.0, 0.0], [0.5, 1.0]]]], [[[1.0]]])
     assert mdp.horizon == 1 and mdp.n_states == (1,)
     np.testing.assert_array_equal(mdp.expected_rewards[0], [[0.25, 0.5]])
-    assert mdp.max_reward_sum == 1.0  # the reward 1 of action 1 has probability 0
+    assert mdp.tight_range[0, 1] == 1.0  # the reward 1 of action 1 has probability 0
     assert mdp.gap == 0.25
 
 
 def test_bernoulli_caps_count_in_the_path_sum():
     mdp = FiniteMDP([], [[[0.25, 0.0]]], [[[1.0]]], caps=[0.5])
-    assert mdp.max_reward_sum == 0.5
+    assert mdp.tight_range[0, 1] == 0.5
     assert mdp.optimal_value == 0.25
-
-
-def test_original_value_inverts_shift_and_scale():
-    mdp = FiniteMDP([], [[[0.5]]], [[[1.0]]], reward_shift=2.0, reward_scale=0.125)
-    assert mdp.original_value(0.5) == 2.0
 
 
 def test_policies_that_do_not_fit_are_refused():
@@ -227,6 +222,8 @@ def test_arrays_of_the_caller_are_copied_and_stay_writable():
         mdp.optimal_theta,
         mdp.start,
         mdp.caps,
+        mdp.value_range,
+        mdp.tight_range,
     ):
         assert not array.flags.writeable
 
@@ -246,7 +243,7 @@ def test_copies_keep_sharing_and_protection_and_leave_the_solution_behind():
     for clone in (lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))):
         mdp = clone(original)
         assert len({id(a) for a in mdp.P}) == len({id(a) for a in mdp.R}) == len({id(a) for a in mdp.features}) == 1
-        assert not any(a.flags.writeable for a in (*mdp.P, *mdp.R, *mdp.features, mdp.start, mdp.caps))
+        assert not any(a.flags.writeable for a in (*mdp.P, *mdp.R, *mdp.features, mdp.start, mdp.caps, mdp.value_range))
         assert mdp.optimal_value == value
         assert mdp.horizon == 50 and mdp.parameters == original.parameters and repr(mdp) == repr(original)
 
@@ -284,12 +281,11 @@ VALUES = [
     ),
     (spoiled("P", 0, (0, 0, 0), np.inf), "P: level 0, state 0.*got inf"),
     (spoiled("P", 0, (0, 0), 1e308), "P: level 0, state 0, action 0: .*sum to 1, got inf"),
-    (spoiled("R", 1, (1, 0), -0.1), r"R: level 1, state 1, action 0: .*>= 0, got -0\.1"),
     (spoiled("R", 0, (0, 1), np.nan), "R: level 0, state 0, action 1: .*finite.*got nan"),
     (spoiled("R", 0, (0, 1), np.inf), "R: level 0, state 0, action 1: .*finite.*got inf"),
     (
         plain() | {"R": [np.full((2, 2), 1e308)] * 2},
-        "R: expected rewards .* a path from state 0 whose sum is inf; scale",
+        r"R: expected rewards .* between -1e\+100 and 1e\+100 on every path, got 1e\+308",
     ),
     (spoiled("features", 1, (0, 1), 1.0), r"features: level 1, state 0: .*norm at most 1, got 1\.414"),
     (spoiled("features", 0, (1, 1), 1e200), "features: level 0, state 1: .*got inf"),
@@ -332,9 +328,13 @@ VALUES = [
     (replaced("features", 0, np.zeros((2, 0))), r"features: level 0: .*got shape \(2, 0\)"),
     (replaced("P", 0, np.zeros((2, 2, 0))), r"P: level 0: .*got shape \(2, 2, 0\)"),
     (replaced("R", 0, [[0.0], [0.0, 0.0]]), "R: level 0: .*unequal lengths"),
-    (plain() | {"reward_shift": np.nan}, "reward_shift: .*finite.*got nan"),
-    (plain() | {"reward_scale": 0.0}, "reward_scale: expected a positive number, got 0"),
-    (plain() | {"reward_scale": [1.0]}, r"reward_scale: expected shape \(\), got \(1,\)"),
+    (
+        spoiled("R", 1, (1, 0), -0.1) | {"caps": [0.0, 1.0]},
+        r"R: level 1, state 1, action 0: expected a mean >= 0 of a reward of 0 or 1, got -0\.1",
+    ),
+    (plain() | {"value_range": (1, 0)}, r"value_range: .*low < high, got \(1, 0\)"),
+    (plain() | {"value_range": "seen"}, r"value_range: expected \(low, high\) or None, as tables know .*got 'seen'"),
+    (plain() | {"value_range": [(0, 1)] * 3}, "value_range: .*one such pair for each of 2 levels"),
 ]
 
 TYPES = [
@@ -350,7 +350,6 @@ TYPES = [
     (replaced("R", 0, np.zeros((2, 2), np.longdouble)), "R: level 0: expected numbers that fit float64"),
     (plain() | {"start": [1j, 0]}, "start: expected real numbers, got dtype complex128"),
     (plain() | {"caps": ["a", "b"]}, "caps: expected real numbers"),
-    (plain() | {"reward_shift": "1"}, "reward_shift: expected real numbers"),
 ]
 
 
@@ -359,25 +358,28 @@ def test_arguments_that_do_not_fit_are_refused():
         refused([(functools.partial(FiniteMDP, **arguments), error, message) for arguments, message in table])
 
 
-def test_path_sum_is_that_of_the_best_actions():
+def sums_of(*arguments, **more):
+    """The range of the first level, which is that of a whole path."""
+    return FiniteMDP(*arguments, **more).value_range[0].tolist()
+
+
+def test_path_sum_is_that_of_the_best_and_the_worst_actions():
     P = [np.ones((1, 2, 1))] * 3
     R = [[[0.0, 0.5]], [[0.25, 0.4]], [[0.125, 0.0]], [[0.25, 0.0]]]
-    message = r"R: expected rewards that add up to at most 1 .* from state 0 whose sum is 1\.275; scale"
-    with pytest.raises(ValueError, match=message):
-        FiniteMDP(P, R, [[[1.0]]] * 4)
+    assert sums_of(P, R, [[[1.0]]] * 4) == [0.25, 1.275]
+    assert FiniteMDP(P, R, [[[1.0]]] * 4).value_range[2].tolist() == [0.0, 0.375]
 
 
 def test_path_sum_follows_positive_probabilities_from_the_start_only():
     heavy = [[0.0, 0.0], [1.0, 1.0]]
     stay = np.eye(2)[[[0, 0], [1, 1]]]
-    assert FiniteMDP([stay], [heavy] * 2, [np.eye(2)] * 2).max_reward_sum == 0
-    with pytest.raises(ValueError, match=r"R: .* a path from state 1 whose sum is 2"):
-        FiniteMDP([stay], [heavy] * 2, [np.eye(2)] * 2, [0.5, 0.5])
+    assert FiniteMDP([stay], [heavy] * 2, [np.eye(2)] * 2).tight_range[0].tolist() == [0, 0]
+    assert sums_of([stay], [heavy] * 2, [np.eye(2)] * 2) == [0, 1]
+    assert sums_of([stay], [heavy] * 2, [np.eye(2)] * 2, [0.5, 0.5]) == [0, 2]
     leak = stay * (1 - 1e-9)
     leak[:, :, ::-1] += 1e-9 * stay
-    FiniteMDP([leak], [heavy] * 2, [np.eye(2)] * 2)
-    with pytest.raises(ValueError, match=r"R: .* a path from state 0 whose sum is 2"):
-        FiniteMDP([leak] * 2, [heavy] * 3, [np.eye(2)] * 3)
+    assert sums_of([leak], [heavy] * 2, [np.eye(2)] * 2) == [0, 1]
+    assert sums_of([leak] * 2, [heavy] * 3, [np.eye(2)] * 3) == [0, 2]
 
 
 def test_path_sum_with_rewards_on_transitions_and_caps():
@@ -386,10 +388,79 @@ def test_path_sum_with_rewards_on_transitions_and_caps():
     rewards = np.array([[[0.25, 0.75]]])
     last = np.full((2, 1), 0.5)
     features = [[[1.0]], [[1.0], [1.0]]]
-    with pytest.raises(ValueError, match=r"R: .* whose sum is 1\.25"):
-        FiniteMDP([to_second], [rewards, last], features)
-    with pytest.raises(ValueError, match=r"R: .* whose sum is 1\.25"):
-        FiniteMDP([to_second], [rewards * [[[1, 0]]], last * [[0.5], [0]]], features, caps=[0.0, 1.0])
+    assert sums_of([to_second], [rewards, last], features) == [0.75, 1.25]
+    halves = [rewards * [[[1, 0]]], last * [[0.5], [0]]]
+    assert sums_of([to_second], halves, features, caps=[0.0, 1.0]) == [0, 1.25]
+    certain = [rewards, np.ones((2, 1))]
+    assert sums_of([to_second], certain, features, caps=[0.0, 1.0]) == [1.25, 1.75]
+
+
+def pay_and_end(*costs, kept=2.0):
+    """Action 1 ends the episode, whose state has features 0; action 0 pays `costs` by level, and `kept` in the end."""
+    move = np.eye(2)[[[0, 1], [1, 1]]]
+    R = [np.array([[cost, -1.0], [0.0, 0.0]]) for cost in (*costs, kept)]
+    return {"P": [move] * len(costs), "R": R, "features": [[[1.0], [0.0]]] * (len(costs) + 1)}
+
+
+def test_states_that_have_ended_are_worth_nothing_and_do_not_count():
+    mdp = FiniteMDP(**pay_and_end(-3.0, -3.0))
+    assert [mask.tolist() for mask in mdp.ended] == [[False, True]] * 3
+    assert mdp.value_range.tolist() == [[-7, -1], [-4, -1], [-1, 2]]
+    assert mdp.value_range is not mdp.ended and not mdp.value_range.flags.writeable and not mdp.ended[0].flags.writeable
+    assert mdp.optimal_value == -1 and mdp.gap == 3
+    # A state with features 0 that pays, or leads to one that does not have features 0, has not ended.
+    paying, leaving = pay_and_end(-3.0, -3.0), pay_and_end(-3.0, -3.0)
+    paying["R"][2][1, 0] = -9
+    assert [mask.tolist() for mask in FiniteMDP(**paying).ended] == [[False, False]] * 3
+    assert FiniteMDP(**paying).value_range.tolist() == [[-13, -1], [-10, 0], [-9, 2]]
+    leaving["P"] = [leaving["P"][0], np.eye(2)[[[0, 1], [1, 0]]]]
+    assert [mask.tolist() for mask in FiniteMDP(**leaving).ended] == [[False, False]] * 2 + [[False, True]]
+    # The same of rewards and features in their other forms.
+    dense = pay_and_end(-3.0, -3.0)
+    on_edges = [np.where(P > 0, R[:, :, None], 7.0) for P, R in zip(dense["P"], dense["R"], strict=False)]
+    assert FiniteMDP(**dense | {"R": [*on_edges, dense["R"][-1]]}).value_range.tolist() == mdp.value_range.tolist()
+
+
+def test_the_range_is_that_of_the_paper_where_rewards_are():
+    assert FiniteMDP(**plain()).value_range.tolist() == [[0, 1]] * 2
+    assert FiniteMDP(**plain()).gap_tolerance == 4 * EPS * 8
+    # A cost makes it the tightest one, also where all sums are in [0, 1].
+    mdp = FiniteMDP([np.ones((1, 2, 1))], [[[-0.25, 0.0]], [[0.5, 0.5]]], [[[1.0]]] * 2)
+    assert mdp.value_range.tolist() == [[0.25, 0.5], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize("reward", [-3.0, 5.0, 2.0 + 1e-12])
+def test_where_every_policy_is_worth_the_same_the_range_reaches_to_nothing(reward):
+    mdp = FiniteMDP([], [[[reward, reward]]], [[[1.0]]])
+    assert mdp.value_range.tolist() == [[min(reward, 0), max(reward, 0)]]
+
+
+def test_a_range_that_is_given_holds_what_the_tables_pay():
+    arguments = pay_and_end(-3.0, -3.0)
+    for bounds in ((-7, 2), [(-7, -1), (-4, -1), (-1, 2)], (-50, 50)):
+        mdp = FiniteMDP(**arguments, value_range=bounds)
+        np.testing.assert_array_equal(mdp.value_range, np.broadcast_to(bounds, (3, 2)))
+        assert mdp.tight_range.tolist() == [[-7, -1], [-4, -1], [-1, 2]]
+    told = (
+        r"value_range: .* from a level on, got \(-6, 2\), but a path from level 0 on adds up to -7; "
+        r"write value_range=\(-7, 2\)"
+    )
+    with pytest.raises(ValueError, match=told):
+        FiniteMDP(**arguments, value_range=(-6, 2))
+    with pytest.raises(ValueError, match="a path from level 2 on adds up to 2; write"):
+        FiniteMDP(**arguments, value_range=[(-7, -1), (-4, -1), (-1, 1)])
+
+
+@given(any_mdp, st.floats(0.1, 30), st.floats(-9, 9))
+def test_rewards_of_any_sign_and_size_change_values_alike(mdp, scale, cost):
+    assume(not mdp.caps.any())
+    paid = [scale * rewards + cost for rewards in mdp.R]
+    moved = FiniteMDP(mdp.P, paid, mdp.features, mdp.start)
+    policy = random_policy(np.random.default_rng(0), mdp)
+    tolerance = 1e-13 * (1 + scale + abs(cost) * mdp.horizon)
+    assert moved.value(policy) == pytest.approx(scale * mdp.value(policy) + cost * mdp.horizon, abs=tolerance)
+    low, high = moved.tight_range[0]
+    assert low - tolerance <= moved.value(policy) <= moved.optimal_value + tolerance <= high + 2 * tolerance
 
 
 def test_tolerances_leave_room_for_rounding():

@@ -18,8 +18,9 @@ from dmq_fast._support.checks import Seed, integer, number, one_of, seeded
 from dmq_fast.environments.arrays import as_dense, as_float64
 from dmq_fast.environments.classic import deep_sea
 from dmq_fast.environments.compiled import CompiledEnv
-from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
+from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.locks import orthonormal_rows
+from dmq_fast.environments.ranges import unit_sums
 from dmq_fast.environments.registry import register
 from dmq_fast.kernels import BlockModel, FiniteModel
 
@@ -286,8 +287,8 @@ def diabolical_lock(
     Returns
     -------
     FiniteMDP or CompiledEnv
-        With rewards shifted and scaled; `original_value` of the optimal value is 4 (5 where H = 1) with live costs,
-        1 with anti-shaping.
+        With optimal value 1. With live costs, the cost of a secret action is added to every reward and the sum divided
+        by the largest of a path, so that rewards are as in the paper.
 
     Raises
     ------
@@ -495,12 +496,12 @@ def _live_cost(secrets: NDArray[np.int64], n_actions: int, swap: float, own: dic
     rewards = np.full((horizon, 3, n_actions), cost)
     rewards[np.arange(horizon)[:, None], [A, B], secrets] -= cost
     rewards[-1, [A, B], secrets[-1]] = END + cost
-    return scaled_mdp(
-        P=_live_transitions(secrets[:-1], n_actions, swap, crossing=False),
-        R=list(rewards),
+    P, start = _live_transitions(secrets[:-1], n_actions, swap, crossing=False), np.array([1 - swap, swap, 0])
+    return FiniteMDP(
+        P=P,
+        R=unit_sums(P, list(rewards), start),
         features=[np.eye(3)] * horizon,
-        start=[1 - swap, swap, 0],
-        reward_shift=cost,
+        start=start,
         name="diabolical-lock",
         parameters=own,
     )

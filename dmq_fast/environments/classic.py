@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from dmq_fast._support.checks import Seed, flag, integer, number, seeded
-from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.ranges import unit_sums
 from dmq_fast.environments.registry import register
 
 __all__ = ["chain", "deep_sea", "river_swim"]
@@ -67,9 +68,10 @@ def chain(horizon: int, n_actions: int = 3, *, rng: Seed = None, length: int = 5
     transitions[states, forward] = (1 - fail) * right + fail * left
     rewards = np.zeros((length, n_actions))
     rewards[0], rewards[-1] = 0.05, 1.0
-    return scaled_mdp(
-        P=[transitions] * (horizon - 1),
-        R=[rewards] * horizon,
+    P = [transitions] * (horizon - 1)
+    return FiniteMDP(
+        P=P,
+        R=unit_sums(P, [rewards] * horizon),
         features=[np.eye(length)] * horizon,
         name="chain",
         parameters={
@@ -98,12 +100,13 @@ def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> Finite
         Draws which action is right in each cell. None is the fixed map of bsuite's sweep (mapping seed 42).
     stochastic : bool, optional
         Right moves stay in their column with probability 1/N, at the same cost and pay. The Gaussian noise
-        that bsuite adds to the last rewards is left out, as rewards must be nonnegative.
+        that bsuite adds to the last rewards is left out; `with_noise` adds it.
 
     Returns
     -------
     FiniteMDP
-        With rewards shifted by 0.01/N; in original units the optimum of the deterministic form is 0.99.
+        With 0.01/N added to every reward, so that left pays 0.01/N and right nothing: the optimum of the deterministic
+        form is 1, where bsuite's is 0.99.
 
     Raises
     ------
@@ -136,7 +139,6 @@ def deep_sea(size: int, *, rng: Seed = None, stochastic: bool = False) -> Finite
         P=P[:-1],
         R=R,
         features=[np.eye(row + 1, size) for row in range(size)],
-        reward_shift=shift,
         name="deep-sea",
         parameters={"size": size, "rng": seed, "stochastic": stochastic},
     )
@@ -184,7 +186,6 @@ def river_swim(n_states: int = 6, horizon: int = 20) -> FiniteMDP:
         P=[transitions] * (horizon - 1),
         R=[rewards] * horizon,
         features=[np.eye(n_states)] * horizon,
-        reward_scale=1 / horizon,
         name="river-swim",
         parameters={"n_states": n_states, "horizon": horizon},
     )

@@ -2,13 +2,13 @@
 
 A `FiniteMDP` is the tabular description from which every exact number of the package comes: the
 optimal values, the minimum gap, the value and the state distribution of a policy. It is validated when it is
-built, in the terms of the paper (Du, Luo, Wang, Zhang 2019, section "Preliminaries"): rewards are nonnegative
-and add up to at most 1 on every path, features have Euclidean norm at most 1.
+built: features have Euclidean norm at most 1, rewards any sign and size. In the paper (Du, Luo, Wang, Zhang 2019,
+section "Preliminaries") they are nonnegative and add up to at most 1 on every path: the value range (0, 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -26,18 +26,28 @@ from dmq_fast.environments.arrays import (
     frozen_csr,
     refuse_where,
 )
-from dmq_fast.kernels import is_sparse, transition_edges
+from dmq_fast.environments.ranges import (
+    Edges,
+    edges_of,
+    ended_states,
+    path_sums,
+    reachable_states,
+    tightest,
+    value_range,
+)
+from dmq_fast.kernels import is_sparse
+from dmq_fast.rewards import RewardModel, ValueRange
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import Sparse
 
-__all__ = ["FiniteMDP", "PolicyLike", "scaled_mdp"]
+__all__ = ["FiniteMDP", "PolicyLike"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 TOLERANCE = 1e-9
-"""Slack of the checks on probabilities, path sums, norms and caps: room for the caller's rounding."""
+"""Slack of the checks on probabilities, norms and caps: room for the caller's rounding."""
 
 TRANSITION = ("state", "action", "next state")
 FEATURE = ("state", "feature")
@@ -60,18 +70,6 @@ class PolicyLike(Protocol):
         """Return the action probabilities, (n, n_actions), of the n states whose features are the rows."""
 
 
-class _Support(NamedTuple):
-    """The positive entries of a transition array, in the order of its rows.
-
-    Row s * K + a holds the entries from ``starts[s * K + a]`` on; ``targets`` are their next states. Rows sum
-    to 1, so none is empty and ``np.maximum.reduceat(x, starts)`` is the maximum of each row.
-    """
-
-    starts: NDArray[np.intp]
-    counts: NDArray[np.intp]
-    targets: NDArray[np.intp]
-
-
 class _Solution(NamedTuple):
     q: tuple[Array, ...]
     v: tuple[Array, ...]
@@ -88,7 +86,7 @@ class FiniteMDP:
         leads. An array object that appears at several levels is converted once and stays shared. A sparse ``P[h]``
         has shape (S_h K, S_{h+1}), and its row s K + a is the distribution of the next state after action a in state s.
     R : sequence of array_like
-        H arrays of nonnegative mean rewards, each (S_h, K), or (S_h, K, S_{h+1}) where the reward depends on
+        H arrays of mean rewards of any sign and size, each (S_h, K), or (S_h, K, S_{h+1}) where the reward depends on
         the next state; the latter with a dense ``P[h]`` only.
     features : sequence of array_like or SciPy sparse matrices or arrays
         H arrays (S_h, d); the rows are the features of the states, of Euclidean norm at most 1. Of sparse ones, nothing
@@ -97,10 +95,10 @@ class FiniteMDP:
         Distribution of the first state, shape (S_0,). Default: state 0.
     caps : array_like, optional
         H numbers. ``caps[h] > 0``: the reward of level h is ``caps[h]`` with probability ``R[h] / caps[h]``
-        and 0 otherwise. ``caps[h] == 0``: the reward is ``R[h]`` itself. Default: all 0.
-    reward_shift, reward_scale : float, optional
-        How the rewards r' of this MDP came from those of its source: r' = reward_scale * (r + reward_shift),
-        the shift being paid at every one of the H levels.
+        and 0 otherwise, for nonnegative ``R[h]``. ``caps[h] == 0``: the reward is ``R[h]`` itself. Default: all 0.
+    value_range : pair of float or array_like of shape (H, 2), optional
+        Bounds of what the rewards from a level on can add up to, (low, high) or one such pair a level. Default: (0, 1)
+        if no reward is negative and no path adds up to more than 1, otherwise `tight_range`.
     name : str, optional
         Name of the environment.
     parameters : mapping, optional
@@ -117,16 +115,16 @@ class FiniteMDP:
         H, K and d.
     n_states : tuple of int
         S_0, ..., S_{H-1}.
-    max_reward_sum : float
-        Largest sum of rewards on a path of positive probability.
+    value_range : numpy.ndarray, shape (H, 2)
+        The bounds above, read-only.
 
     Raises
     ------
     TypeError
         If an argument is not numeric (complex numbers, objects and text are refused).
     ValueError
-        If a shape, a probability, a reward, a norm or the reward sum of a path is out of range; the message
-        names the argument, level, state and action.
+        If a shape, a probability or a norm is out of range, or the rewards of a path add up to something outside of a
+        value range that was given; the message names the argument, level, state and action.
 
     Examples
     --------
@@ -145,6 +143,12 @@ class FiniteMDP:
     (0.8, 0.8)
     >>> env.value(dmq.Policy.uniform(2))
     0.4
+
+    Every step costs 1 and the last one may pay 5:
+
+    >>> costs = FiniteMDP([np.ones((1, 2, 1))] * 2, [[[-1.0, -1.0]]] * 2 + [[[-1.0, 4.0]]], [[[1.0]]] * 3)
+    >>> costs.optimal_value, costs.value_range.tolist()
+    (2.0, [[-3.0, 2.0], [-2.0, 3.0], [-1.0, 4.0]])
     """
 
     @np.errstate(over="ignore")  # sums of absurdly large input become inf, which the checks refuse
@@ -156,8 +160,7 @@ class FiniteMDP:
         start: ArrayLike | None = None,
         caps: ArrayLike | None = None,
         *,
-        reward_shift: float = 0.0,
-        reward_scale: float = 1.0,
+        value_range: ValueRange = None,
         name: str = "finite-mdp",
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
@@ -171,13 +174,9 @@ class FiniteMDP:
         self.dimension = int(self.features[0].shape[1])
         self.start = _start(start, self.n_states[0])
         self.caps = _caps(caps, self.R)
-        self.reward_shift = _finite_number("reward_shift", reward_shift)
-        self.reward_scale = _finite_number("reward_scale", reward_scale)
-        if self.reward_scale <= 0:
-            raise ValueError(f"reward_scale: expected a positive number, got {reward_scale}")
         self.name = str(name)
         self.parameters = dict(parameters or {})
-        self.max_reward_sum = self._largest_path_sum()
+        self.value_range = self._value_range(value_range)
 
     def __repr__(self) -> str:
         """Name and sizes."""
@@ -199,7 +198,7 @@ class FiniteMDP:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the arrays as read-only, which neither pickling nor deep copying keeps."""
         vars(self).update(state)
-        for array in (*self.P, *self.R, *self.features, self.start, self.caps):
+        for array in (*self.P, *self.R, *self.features, self.start, self.caps, self.value_range):
             frozen_csr(array) if is_sparse(array) else frozen(array)
 
     @cached_property
@@ -228,22 +227,37 @@ class FiniteMDP:
     @cached_property
     def reachable(self) -> tuple[Mask, ...]:
         """States that some policy visits with positive probability: H read-only boolean arrays (S_h,)."""
-        masks = [self.start > 0]
-        for level, support in enumerate(self._supports()[: self.horizon - 1]):
-            visited = np.repeat(np.repeat(masks[-1], self.n_actions), support.counts)
-            mask = np.zeros(self.n_states[level + 1], dtype=np.bool_)
-            mask[support.targets[visited]] = True
-            masks.append(mask)
-        return tuple(frozen(mask) for mask in masks)
+        masks = reachable_states(self.start, self._edges, self.n_states, self.n_actions)
+        return tuple(map(frozen, masks))
+
+    @cached_property
+    def ended(self) -> tuple[Mask, ...]:
+        """States in which the episode has ended: H read-only boolean arrays (S_h,).
+
+        Their features are 0, no reward follows, and they only lead to states that have ended. They are worth 0, which
+        is not counted in `tight_range`.
+        """
+        return tuple(map(frozen, ended_states(self.P, self.R, self.features, self._edges)))
+
+    @cached_property
+    def tight_range(self) -> Array:
+        """Least and largest sum of the rewards from a level on, over paths of positive probability, (H, 2), read-only.
+
+        Counted are paths from the states that can be reached, but for those in which the episode has ended.
+        """
+        lows, highs = (path_sums(self.P, self.R, self.caps, self._edges, which) for which in ("least", "largest"))
+        counted = [mask & ~ended for mask, ended in zip(self.reachable, self.ended, strict=True)]
+        return frozen(tightest(lows, highs, counted))
 
     @property
     def gap_tolerance(self) -> float:
-        """Below this a gap is a tie: 4 eps Σ_h (S_h + 2), over twice the worst rounding error of a gap.
+        """Below this a gap is a tie: 4 eps m Σ_h (S_h + 2), over twice the worst rounding error of a gap.
 
-        The error of a product of a distribution over S states with values in [0, 1] is at most S eps / 2, and
-        the backward recursion adds those of the levels up.
+        Here m is the largest absolute value of `value_range`. The error of a product of a distribution over S states
+        with values in [-m, m] is at most m S eps / 2, and the backward recursion adds those of the levels up.
         """
-        return float(4 * np.finfo(np.float64).eps * sum(size + 2 for size in self.n_states))
+        largest = float(np.abs(self.value_range).max())
+        return float(4 * np.finfo(np.float64).eps * largest * sum(size + 2 for size in self.n_states))
 
     @cached_property
     def gap(self) -> float:
@@ -294,7 +308,7 @@ class FiniteMDP:
         Returns
         -------
         float
-            In the units of this MDP; see `original_value`.
+            In the units of the rewards.
 
         Raises
         ------
@@ -368,17 +382,13 @@ class FiniteMDP:
         return ahead
 
     def fingerprint(self) -> dict[str, Any]:
-        """Describe the MDP, JSON-able: name, parameters, units of the rewards, and a digest of its arrays."""
+        """Describe the MDP, JSON-able: name, parameters, range of the rewards, and a digest of its arrays."""
         return {
             "name": self.name,
             "parameters": self.parameters,
-            "rewards": [self.reward_shift, self.reward_scale],
+            "rewards": RewardModel.of(self).describe(),
             "sha256": digest([*self.P, *self.R, *self.features, self.start, self.caps]),
         }
-
-    def original_value(self, value: float) -> float:
-        """Turn a value into the units of the rewards this MDP was made from: value / scale - H shift."""
-        return value / self.reward_scale - self.horizon * self.reward_shift
 
     @cached_property
     def _solution(self) -> _Solution:
@@ -406,83 +416,17 @@ class FiniteMDP:
             groups.setdefault((first, mask.tobytes()), []).append(level)
         return groups.values()
 
-    def _supports(self) -> list[_Support]:
-        """Supports of the transition arrays, shared where the arrays are."""
-        return once_each(_support, self.P)
+    @cached_property
+    def _edges(self) -> list[Edges]:
+        return edges_of(self.P)
 
-    def _largest_path_sum(self) -> float:
-        """Largest reward sum from a start state; refuse sums above 1."""
-        supports = self._supports()
-        ahead: Array = np.zeros(self.P[-1].shape[-1] if len(self.P) == self.horizon else 1)
-        for level in reversed(range(self.horizon)):
-            ahead = self._largest_sums(level, supports, ahead).max(axis=1)
-        first = int(np.argmax(np.where(self.start > 0, ahead, -1.0)))
-        largest = float(ahead[first])
-        if largest > 1 + TOLERANCE:
-            raise ValueError(
-                "R: expected rewards that add up to at most 1 on every path from a start state, got a path from state "
-                f"{first} whose sum is {largest:.12g}; scale the rewards down"
-            )
-        return largest
-
-    def _largest_rewards(self, level: int) -> Array:
-        """Largest reward that can be drawn: R, or the cap where the reward is a positive Bernoulli mean."""
-        cap = self.caps[level]
-        return np.where(self.R[level] > 0, cap, 0.0) if cap > 0 else self.R[level]
-
-    def _largest_sums(self, level: int, supports: Sequence[_Support], ahead: Array) -> Array:
-        """Largest reward sums from a level on, (S_h, K), given those from the next level on, (S_{h+1},)."""
-        rewards = self._largest_rewards(level)
-        if level == len(self.P):
-            return rewards
-        support = supports[level]
-        sums = ahead[support.targets]
-        if rewards.ndim == 3:
-            sums = sums + rewards[_dense(self.P[level]) > 0]
-        best = np.maximum.reduceat(sums, support.starts).reshape(rewards.shape[:2])
-        return best if rewards.ndim == 3 else best + rewards
-
-
-def scaled_mdp(
-    P: Sequence[Array | Sparse],
-    R: Sequence[Array],
-    features: Sequence[Any],
-    start: ArrayLike | None = None,
-    *,
-    reward_shift: float = 0.0,
-    name: str,
-    parameters: Mapping[str, Any],
-) -> FiniteMDP:
-    """Make a `FiniteMDP` of deterministic, nonnegative rewards of any size.
-
-    Parameters
-    ----------
-    P, features, start, reward_shift, name, parameters
-        As for `FiniteMDP`.
-    R : sequence of ndarray
-        Rewards as for `FiniteMDP`, already shifted, of any sum.
-
-    Returns
-    -------
-    FiniteMDP
-        With the rewards divided by the largest path sum, where that is positive.
-    """
-
-    def build(scale: float) -> FiniteMDP:
-        return FiniteMDP(
-            P,
-            once_each(lambda rewards: rewards * scale, R),
-            features,
-            start,
-            reward_shift=reward_shift,
-            reward_scale=scale,
-            name=name,
-            parameters=parameters,
-        )
-
-    largest = max(float(rewards.max()) for rewards in R)
-    trial = build(1 / (len(R) * largest) if largest > 0 else 1.0)
-    return build(trial.reward_scale / trial.max_reward_sum if trial.max_reward_sum > 0 else 1.0)
+    def _value_range(self, given: ValueRange) -> Array:
+        """Return the value range, checked; for rewards as in the paper without a look at all states."""
+        if given is None and all(rewards.min() >= 0 for rewards in self.R):
+            sums = path_sums(self.P, self.R, self.caps, self._edges)[0]
+            if sums[self.start > 0].max() <= 1 + TOLERANCE:
+                return frozen(np.tile([0.0, 1.0], (self.horizon, 1)))
+        return value_range(given, self.tight_range)
 
 
 def _arrays(name: str, values: Iterable[Any], convert: Callable[[str, Any], T]) -> tuple[T, ...]:
@@ -494,13 +438,6 @@ def _arrays(name: str, values: Iterable[Any], convert: Callable[[str, Any], T]) 
     except TypeError as error:
         raise TypeError(f"{name}: expected a sequence of arrays, one a level, got {type(values).__name__}") from error
     return tuple(once_each(lambda item, level: convert(f"{name}: level {level}", item), items, range(len(items))))
-
-
-def _support(transitions: Array | Sparse) -> _Support:
-    """Positive entries of a transition array."""
-    rows, targets, _ = transition_edges(transitions)
-    counts = np.bincount(rows, minlength=_flat(transitions).shape[0])
-    return _Support(np.cumsum(counts) - counts, counts, targets)
 
 
 def _flat(transitions: Array | Sparse) -> Any:
@@ -539,7 +476,6 @@ def _rewards(label: str, value: ArrayLike) -> Array:
     rewards = as_float64(label, value, TRANSITION)
     if rewards.ndim not in (2, 3):
         raise ValueError(f"{label}: expected shape (S, K) or (S, K, S'), got {rewards.shape}")
-    refuse_where(rewards < 0, label, rewards, TRANSITION, "a reward >= 0")
     return rewards
 
 
@@ -654,17 +590,9 @@ def _caps(caps: ArrayLike | None, R: tuple[Array, ...]) -> Array:
                 f"caps: level {level}: expected 0 where the rewards depend on the next state, got {cap:.12g}"
             )
         if cap > 0:
+            label = f"R: level {level}"
+            refuse_where(rewards < 0, label, rewards, TRANSITION, f"a mean >= 0 of a reward of 0 or {cap:.12g}")
             refuse_where(
-                rewards > cap * (1 + TOLERANCE),
-                f"R: level {level}",
-                rewards,
-                TRANSITION,
-                f"a mean at most the cap {cap:.12g}",
+                rewards > cap * (1 + TOLERANCE), label, rewards, TRANSITION, f"a mean at most the cap {cap:.12g}"
             )
     return values
-
-
-def _finite_number(name: str, value: float) -> float:
-    array = as_float64(name, value, ())
-    _expect_shape(name, array.shape, ())
-    return float(array)

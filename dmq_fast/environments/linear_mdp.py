@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dmq_fast._support.checks import Seed, integer, seeded
-from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
+from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.ranges import unit_sums
 from dmq_fast.environments.registry import register
 from dmq_fast.features import action_blocks
 
@@ -61,9 +62,10 @@ def linear_mdp(
     theta = generator.dirichlet(np.ones(dimension), size=horizon)
     measures = generator.dirichlet(np.ones(n_states), size=(horizon - 1, dimension))
     features = action_blocks(phi)
-    return scaled_mdp(
-        P=[phi @ measure for measure in measures],
-        R=[phi @ weights for weights in theta],
+    P = [phi @ measure for measure in measures]
+    return FiniteMDP(
+        P=P,
+        R=unit_sums(P, [phi @ weights for weights in theta]),
         features=[features] * horizon,
         name="linear-mdp",
         parameters={

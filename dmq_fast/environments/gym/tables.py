@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmq_fast._support.checks import integer
 from dmq_fast._support.names import suggestion
 from dmq_fast.environments.arrays import as_float64, as_table
-from dmq_fast.environments.finite import FiniteMDP, scaled_mdp
+from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import is_sparse
 
 if TYPE_CHECKING:
@@ -132,17 +132,16 @@ def from_gymnasium(
     features : array_like, SciPy sparse matrix or array, or callable, optional
         Shape (number of Gymnasium states, d), or a function from a Gymnasium state to a vector of length
         d. Default: one-hot over the states that can be reached within the horizon. The absorbing state
-        has features 0, except that by default it gets a slot of its own where it pays the reward shift.
-        One-hot features of 2,048 states or more are sparse, and so are transitions of 2^22 entries or more unless
-        rewards depend on the next state.
+        has features 0. One-hot features of 2,048 states or more are sparse, and so are transitions of 2^22 entries or
+        more unless rewards depend on the next state.
     name : str, optional
         Default: the environment's id.
 
     Returns
     -------
     FiniteMDP
-        With rewards shifted and scaled so that they are nonnegative and the largest path sum is 1;
-        `FiniteMDP.original_value` converts back.
+        With the environment's own rewards. Its `value_range` is (0, 1) where that holds all that can be earned, as in
+        FrozenLake, and otherwise the tightest by level.
 
     Raises
     ------
@@ -175,10 +174,9 @@ def from_gymnasium(
     kept = _reached(table, horizon)
     model = _model(table, kept)
     n_actions, possible = len(table.outcomes[0]), model.probabilities > 0
-    shift = max(0.0, -float(model.rewards[possible].min()))
-    rewards = np.where(possible, model.rewards + shift, 0.0)
-    largest, depends_on_target = _largest(model, rewards, possible, n_actions)
-    phi = _features(features, table, kept, pays_when_absorbed=shift > 0)[model.origin]
+    rewards = np.where(possible, model.rewards, 0.0)
+    sole, depends_on_target = _by_action(model, possible, n_actions)
+    phi = _features(features, table, kept)[model.origin]
     P: Array | Sparse
     if depends_on_target or len(model.origin) ** 2 * n_actions <= MOST_DENSE:
         P = model.table(model.probabilities, n_actions)
@@ -192,12 +190,11 @@ def from_gymnasium(
     start[: len(kept)] = table.initial[kept]
     spec = getattr(env, "spec", None)
     identifier = spec.id if spec is not None else type(_bare(env)).__name__
-    return scaled_mdp(
+    return FiniteMDP(
         P=[P] * (horizon if depends_on_target else horizon - 1),
-        R=[model.table(rewards, n_actions) if depends_on_target else largest] * horizon,
+        R=[model.table(rewards, n_actions) if depends_on_target else sole] * horizon,
         features=[phi] * horizon,
         start=start,
-        reward_shift=shift,
         name=name if name is not None else identifier,
         parameters={"env": identifier, "horizon": horizon, **scalar_arguments(spec)},
     )
@@ -450,24 +447,20 @@ def _copies(
     return places, np.array(origin)
 
 
-def _largest(model: _Model, rewards: Array, possible: NDArray[np.bool_], n_actions: int) -> tuple[Array, bool]:
-    """Return the largest reward of each action, (S, K), and whether some action has several."""
-    largest, smallest = np.zeros((2, len(model.origin), n_actions))
-    smallest[...] = np.inf
-    np.maximum.at(largest, (model.states, model.actions), rewards)
-    np.minimum.at(smallest, (model.states[possible], model.actions[possible]), rewards[possible])
+def _by_action(model: _Model, possible: NDArray[np.bool_], n_actions: int) -> tuple[Array, bool]:
+    """Return the reward of each action, (S, K), and whether some action has several: then it is one of them."""
+    largest = np.full((len(model.origin), n_actions), -np.inf)
+    smallest = -largest
+    pairs = model.states[possible], model.actions[possible]
+    np.maximum.at(largest, pairs, model.rewards[possible])
+    np.minimum.at(smallest, pairs, model.rewards[possible])
     return largest, bool((largest > smallest).any())
 
 
-def _features(
-    features: Any,
-    table: _Table,
-    kept: Sequence[int],
-    pays_when_absorbed: bool,
-) -> Any:
+def _features(features: Any, table: _Table, kept: Sequence[int]) -> Any:
     """Features of the kept states and, in the last row, of the absorbing state; one-hot ones of many states sparse."""
     if features is None:
-        shape = len(kept) + 1, len(kept) + pays_when_absorbed
+        shape = len(kept) + 1, len(kept)
         if shape[0] * shape[1] <= MOST_DENSE:
             return np.eye(*shape)
         from scipy.sparse import eye_array
