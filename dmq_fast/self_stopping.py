@@ -6,7 +6,8 @@ that is greedy on frozen estimates. Otherwise it plays episodes and returns Fals
 first step. So a policy is returned once all five agree in one pass. Their numbers are in `stopping.tuning`, in the same
 order.
 
-Data and plans are in `kernels.OptimisticPlanner`; streams, budgets and the journal in `stopping.episodes`.
+Data and plans are in `kernels.OptimisticPlanner`; streams, budgets and the journal in `stopping.episodes`. Values are
+in units of the range of values, which `stopping.units` follows; the outcome is in points.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.engine.budget import Budget
+from dmq_fast.engine.learner import LOGGER
 from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.kernels import OptimisticPlanner, Stream
+from dmq_fast.rewards import RewardModel
 from dmq_fast.samplers import Sampler
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.bootstrap import Bootstrap
@@ -27,8 +30,9 @@ from dmq_fast.stopping.candidate import Candidate, episodes_of, returns_of
 from dmq_fast.stopping.duels import Contradiction, Duels
 from dmq_fast.stopping.episodes import Episodes
 from dmq_fast.stopping.linearity import Disagreement, disagreements
-from dmq_fast.stopping.outcome import CONTRADICTION, Outcome, interval
+from dmq_fast.stopping.outcome import CONTRADICTION, Outcome, coarse, interval, mean_interval
 from dmq_fast.stopping.tuning import TUNING, Tuning
+from dmq_fast.stopping.units import Units
 
 __all__ = ["PURPOSES", "Report", "SelfStoppingRun"]
 
@@ -39,6 +43,10 @@ PURPOSES = ("explore", "refine", "test")
 
 # The floor that only what was never tried reaches: after a visit the chance of a hidden outcome is below 1.
 NEVER_TRIED = 1.0
+
+# Where epsilon is a share of the span between uniform play and the best policy found: episodes of uniform play, and how
+# far below the share of the span of now epsilon is set, as the span changes while a run goes on.
+UNIFORM, BELOW = 30, 0.9
 
 Report = Callable[[str, float], object]
 """Type of `progress`: called with the phase, one of `PURPOSES`, and the upside W - F at the start, after every plan."""
@@ -59,11 +67,19 @@ class SelfStoppingRun:
     progress : callable, optional
         A `Report`.
     tuning : Tuning, optional
+    rewards : RewardModel, optional
+        By default that of the sampler.
 
     Attributes
     ----------
+    aim : Aim
+        In the present units.
     planner : OptimisticPlanner
         The data and the last plan.
+    units : Units
+        The range of values.
+    uniform : float
+        Mean return of uniform play, in points; NaN unless epsilon is a share.
     candidate : Candidate
         The policy that the steps judge. Another takes its place when it is known to lose.
     watched : Candidate or None
@@ -86,20 +102,24 @@ class SelfStoppingRun:
         ledger: Ledger | None = None,
         progress: Report | None = None,
         tuning: Tuning = TUNING,
+        rewards: RewardModel | None = None,
     ) -> None:
-        self.aim, self.progress, self.tuning = aim, progress, tuning
+        self.progress, self.tuning = progress, tuning
         sizes = (sampler.horizon, sampler.n_actions, sampler.dimension)
         self.planner = OptimisticPlanner(*sizes, tuning.ridge, aim.log_confidence)
         self.ledger = Ledger(Budget(), None, PURPOSES, ("rollouts",)) if ledger is None else ledger
         self.episodes = Episodes(sampler, self.planner, stream, self.ledger)
         self.bootstrap = Bootstrap(self.planner, aim, tuning, stream)
         self.duels = Duels(self.episodes, self.bootstrap, self.plan)
-        self.p_min = self.floor = aim.p_min
-        self.noisy, self.upside, self.phase = False, 1.0, "explore"
+        self.units = Units(sampler.rewards if rewards is None else rewards, self.planner)
+        self.bootstrap.noisy_rewards = self.units.model.noise is not None
+        self.contradictions, self.status = 0, "interrupted"
+        self.pursue(aim.in_units_of(self.units.model.width))
+        self.noisy, self.upside, self.phase = self.bootstrap.noisy_rewards, 1.0, "explore"
+        self.uniform = math.nan
         self.candidate = self.newest()
         self.watched: Candidate | None = None
         self.loss_quantile, self.rare_transitions = 0.0, 0.0
-        self.contradictions, self.status = 0, "interrupted"
         self.disagreements: list[Disagreement] = []
 
     def learn(self) -> Outcome:
@@ -112,7 +132,8 @@ class SelfStoppingRun:
             self.ask_returns,
         )
         try:
-            while not all(step() for step in steps):  # the first that objects ends the pass
+            self.play_uniformly()
+            while not (all(step() for step in steps) and self.is_fine_enough()):  # the first that objects ends the pass
                 pass
             self.status = "finished"
             self.look_for_nonlinearity()
@@ -124,8 +145,40 @@ class SelfStoppingRun:
             self.look_for_nonlinearity()
         return self.outcome()
 
+    # ---- Units, and epsilon as a share
+
+    def pursue(self, aim: Aim) -> None:
+        """Have this aim from now on: the same in other units, or with another epsilon."""
+        self.aim = self.bootstrap.aim = aim
+        self.p_min = self.floor = aim.p_min / 2**self.contradictions
+
+    def follow_returns(self) -> None:
+        """Widen the range of values if episodes left it."""
+        if self.units.follow(self.aim.points):
+            self.pursue(self.aim.in_units_of(self.units.model.width))
+
+    def play_uniformly(self) -> None:
+        """Play uniform actions, where epsilon is a share of what the best policy gains over them."""
+        if self.aim.share is not None:
+            episodes = self.episodes.play_uniformly("explore", UNIFORM)
+            self.uniform = float(self.planner.paid(episodes).sum(axis=1).mean())
+
+    def span(self) -> float:
+        """Return what the candidate is worth more than uniform play, in points; at least a 20th of what was seen."""
+        low, high = self.planner.returns_seen[0]
+        gained = self.units.model.value(self.candidate.predicted()) - self.uniform
+        return max(gained, float(high - low) / 20)
+
+    def is_fine_enough(self) -> bool:
+        """Return whether epsilon is at most the share of the span; otherwise it is from now on."""
+        if self.aim.share is None or not (most := self.aim.share * self.span()) or self.aim.points <= most:
+            return True
+        self.pursue(self.aim.tightened(BELOW * most))
+        return False
+
     def plan(self, impatience: float = 0.0) -> None:
         """Make the backward pass for F and W on all episodes so far."""
+        self.follow_returns()
         self.upside, residual = self.planner.plan(self.floor, impatience)
         self.noisy = self.noisy or residual > self.tuning.noise * self.aim.epsilon / self.planner.horizon
         if self.progress is not None:
@@ -230,6 +283,7 @@ class SelfStoppingRun:
         planner, tuning, before = self.planner, self.tuning, self.planner.n_episodes
         confidence = self.aim.log_confidence + math.log(tuning.looks)
         while True:
+            self.follow_returns()
             self.rare_transitions = planner.look_behind(self.floor, confidence)
             if self.rare_transitions <= tuning.margin * self.aim.epsilon:
                 break
@@ -261,8 +315,11 @@ class SelfStoppingRun:
                 return False
         if candidate.doubts(self.aim.delta).max() > self.aim.epsilon or self.untried_may_pay(candidate):
             return False
-        settled = not (self.noisy or self.aim.imagines) or self.planner.n_episodes == before
-        return settled or self.refits_agree(candidate)
+        if self.planner.n_episodes == before or not (self.noisy or self.aim.imagines):
+            return True
+        # With noise, the estimates of a candidate may have been luck, which its test has shown.
+        lucky = self.bootstrap.noisy_rewards and not self.look_behind_rare_transitions()
+        return not lucky and self.refits_agree(candidate)
 
     def untried_may_pay(self, candidate: Candidate) -> bool:
         """Return whether what was never tried may pay more than a candidate whose returns were lucky; then it is tried.
@@ -271,7 +328,7 @@ class SelfStoppingRun:
         tried, so both at once are unlikely; what was never tried may pay all that can still be earned.
         """
         planner, tuning, epsilon = self.planner, self.tuning, self.aim.epsilon
-        if not self.noisy:
+        if not self.noisy or self.bootstrap.noisy_rewards:  # where W and Z have the luck of noise
             return False
         planner.plan(NEVER_TRIED)
         upsides = candidate.upsides()
@@ -288,6 +345,10 @@ class SelfStoppingRun:
         if self.duels.tests >= self.tuning.most_tests:
             self.duels.winner(self.duels.best())
             raise Contradiction
+        if not self.duels.tests and self.planner.rewarded:
+            low, high = self.planner.returns_seen[0]
+            if high - low <= self.aim.points and self.aim.share is None:
+                LOGGER.warning("%s", coarse(self.aim.points, float(low), float(high)))
         self.duels.begin_test(self.candidate)
 
     # ---- 5. A second opinion
@@ -309,7 +370,7 @@ class SelfStoppingRun:
         if abs(self.candidate.predicted() - mean) <= self.aim.epsilon + self.tuning.contradiction_errors * error:
             return True
         self.contradictions += 1
-        self.p_min = self.floor = self.p_min / 2
+        self.pursue(self.aim)
         self.candidate, self.watched = self.newest(), None
         if self.p_min < self.tuning.least_share * self.aim.epsilon:
             raise Contradiction
@@ -330,30 +391,38 @@ class SelfStoppingRun:
         planner, passed = self.planner, self.status == "finished"
         planner.plan(self.floor)
         returns = returns_of(planner, np.arange(planner.n_episodes))
-        unknown = np.full(planner.horizon, math.nan)
+        unknown, points = np.full(planner.horizon, math.nan), self.units.model
         if passed:
             chosen = self.candidate
         else:
             chosen = self.candidate if self.status == CONTRADICTION else self.newest()
         size, mean = (len(chosen), chosen.mean_return()[0]) if passed else (0, math.nan)
+        if points.noise is None:
+            low, high = map(points.value, interval(mean, size, self.aim.delta))
+        else:
+            low, high = mean_interval(planner.paid(chosen.episodes[:size]).sum(axis=1), self.aim.delta)
         return Outcome(
             theta=chosen.theta,
             status=self.status,
-            epsilon=self.aim.epsilon,
+            epsilon=self.aim.points,
+            share=self.aim.share,
+            uniform=self.uniform,
             mode=self.aim.mode,
             counts=dict(self.ledger.trajectories),
             tests_made=self.duels.tests,
             test_size=size,
-            mean_return=mean,
-            interval=interval(mean, size, self.aim.delta),
-            upsides=chosen.upsides() if passed else unknown,
+            mean_return=points.value(mean),
+            interval=(low, high),
+            upsides=points.width * chosen.upsides() if passed else unknown,
             largest=chosen.leverages().max(axis=0) if passed else unknown,
-            loss_quantile=self.loss_quantile,
-            rare_transitions=self.rare_transitions,
+            loss_quantile=points.difference(self.loss_quantile),
+            rare_transitions=points.difference(self.rare_transitions),
             p_min=self.floor,
+            rewards=self.units.describe(),
             rewarded=planner.rewarded,
             alike=planner.n_episodes > 1 and bool(np.ptp(returns) == 0.0),
             contradictions=self.contradictions,
             duels_won=self.duels.won,
-            disagreements=tuple(self.disagreements),
+            disagreements=tuple(one.times(points.width) for one in self.disagreements),
+            doubts=tuple(self.units.warnings()),
         )

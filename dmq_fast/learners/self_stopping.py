@@ -10,6 +10,7 @@ from dmq_fast.engine.ledger import Ledger
 from dmq_fast.engine.session import Resources, Session
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import SelfStoppingResult
+from dmq_fast.rewards import RewardModel, ValueRange
 from dmq_fast.samplers import check_shown
 from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun
 from dmq_fast.stopping.aim import Aim
@@ -31,8 +32,10 @@ class SelfStopping(Learner[SelfStoppingResult]):
     env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
         Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses. The
         sampler must show single trajectories.
-    epsilon : float, default 0.05
-        Largest loss of the policy, in (0, 1).
+    epsilon : float or str, optional
+        Largest loss of the policy, in points: the units of the rewards. Or a text such as "5%": a share of what the
+        best policy that the run finds gains over uniform play. Default: 0.05 where the range of values is (0, 1), else
+        "5%".
     delta : float, default 0.05
         Largest probability with which the policy may lose more, in (0, 1).
     mode : {"strict", "quick", "many"}, default "strict"
@@ -41,7 +44,14 @@ class SelfStopping(Learner[SelfStoppingResult]):
         many small outcomes on one path, which the promise of the other modes leaves out.
     p_min : float, optional
         Smallest probability of an outcome, in some state and action, that the run looks for, in (0, 1]. By default
-        epsilon, and 1/2 in the quick mode.
+        epsilon over the width of the value range, and 1/2 in the quick mode.
+    value_range : pair of float, array_like of shape (H, 2), or "seen", optional
+        Least and largest sum of rewards that can be expected from a level on; one pair, or one for each level. A tight
+        upper end saves the most episodes. Default: what the environment declares. "seen", and the default where nothing
+        is declared: the range of the returns seen, widened above by half; the promise then holds within it.
+    noise : float, optional
+        Where rewards are means plus noise of any size: a guess of its standard deviation, in points. Default: what the
+        environment declares; without it, what a trajectory earns from a level on lies in the value range.
     tuning : Tuning, optional
         The other numbers of a run. Those with the role PROMISE were chosen so that runs keep their promise.
     rng : None, int, SeedSequence, Generator or Stream, optional
@@ -54,6 +64,8 @@ class SelfStopping(Learner[SelfStoppingResult]):
         The key, at its first call.
     aim : Aim
         epsilon, delta, mode and p_min, checked.
+    rewards : RewardModel
+        Range and noise.
     tuning : Tuning
 
     Raises
@@ -73,16 +85,22 @@ class SelfStopping(Learner[SelfStoppingResult]):
     def __init__(
         self,
         env: Environment,
-        epsilon: float = 0.05,
+        epsilon: float | str | None = None,
         delta: float = 0.05,
         *,
         mode: str = "strict",
         p_min: float | None = None,
+        value_range: ValueRange = None,
+        noise: float | None = None,
         tuning: Tuning | None = None,
         rng: Seed = None,
     ) -> None:
         super().__init__(env, rng)
-        self.aim = Aim.of(epsilon, delta, mode=mode, p_min=p_min)
+        self.rewards = rewards = RewardModel.of(self.sampler, value_range, noise)
+        if epsilon is None:
+            epsilon = 0.05 if rewards.known and (rewards.low, rewards.high) == (0.0, 1.0) else "5%"
+        width = rewards.width if rewards.known else None
+        self.aim = Aim.of(epsilon, delta, mode=mode, p_min=p_min, width=width)
         self.tuning = as_tuning(tuning)
         check_shown(self.sampler, "a self-stopping run")
 
@@ -90,17 +108,17 @@ class SelfStopping(Learner[SelfStoppingResult]):
         """Open the journal, and return a run that has not begun."""
         # A run of 0.2.0, whose header has no version of the algorithm, would go on differently.
         changes = self.tuning.changes()
-        header = {"algorithm_version": VERSION, "parameters": self.aim.numbers()} | (
-            {"tuning": changes} if changes else {}
-        )
+        header = {"algorithm_version": VERSION, "parameters": self.aim.numbers()}
+        header |= {"tuning": changes} if changes else {}
+        header |= {} if self.rewards.is_unit else {"rewards": self.rewards.describe()}
         journal = resources.open_journal("adaptive", header)
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
-        return StoppingSession(resources, ledger, self.aim, self.tuning)
+        return StoppingSession(resources, ledger, self.aim, self.tuning, self.rewards)
 
     def __repr__(self) -> str:
         aim, tuned = self.aim, "" if self.tuning == TUNING else f", tuning={self.tuning!r}"
         return (
-            f"SelfStopping({self.sampler!r}, epsilon={aim.epsilon:g}, delta={aim.delta:g}, mode={aim.mode!r}, "
+            f"SelfStopping({self.sampler!r}, epsilon={aim.points:g}, delta={aim.delta:g}, mode={aim.mode!r}, "
             f"p_min={aim.p_min:g}{tuned})"
         )
 
@@ -108,10 +126,12 @@ class SelfStopping(Learner[SelfStoppingResult]):
 class StoppingSession(Session[SelfStoppingResult]):
     """One self-stopping run."""
 
-    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning) -> None:
+    def __init__(
+        self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning, rewards: RewardModel
+    ) -> None:
         super().__init__(resources, ledger)
         progress = self.planned if callable(resources.progress) else None
-        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning)
+        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning, rewards)
 
     def run(self) -> None:
         """Run until a policy has passed its test, or a budget is used up."""
@@ -145,10 +165,12 @@ def as_tuning(value: object) -> Tuning:
 
 def learn(
     env: Environment,
-    epsilon: float = 0.05,
+    epsilon: float | str | None = None,
     delta: float = 0.05,
     *,
     mode: str = "strict",
+    value_range: ValueRange = None,
+    noise: float | None = None,
     rng: Seed = None,
     **how: Any,
 ) -> SelfStoppingResult:
@@ -156,7 +178,7 @@ def learn(
 
     Parameters
     ----------
-    env, epsilon, delta, mode, rng
+    env, epsilon, delta, mode, value_range, noise, rng
         As those of `SelfStopping`.
     **how
         Arguments of `SelfStopping.learn`: budgets, workers, a journal, progress.
@@ -178,4 +200,5 @@ def learn(
     >>> result.status, env.value(result.policy), env.optimal_value
     ('finished', 0.7, 0.7)
     """
-    return SelfStopping(env, epsilon, delta, mode=mode, rng=rng).learn(**how)
+    learner = SelfStopping(env, epsilon, delta, mode=mode, value_range=value_range, noise=noise, rng=rng)
+    return learner.learn(**how)

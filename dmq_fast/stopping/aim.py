@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
-from dmq_fast._support.checks import one_of
+from dmq_fast._support.checks import number, one_of
 from dmq_fast.kernels import as_positive
 
 __all__ = ["MODES", "Aim"]
@@ -16,6 +16,9 @@ MODES = ("strict", "quick", "many")
 # p_min of the quick mode.
 QUICK = 0.5
 
+# The largest epsilon in units, where the range of what was seen is not much larger than epsilon.
+COARSEST = 0.5
+
 
 @dataclass(frozen=True)
 class Aim:
@@ -23,56 +26,110 @@ class Aim:
 
     Attributes
     ----------
-    epsilon, delta : float
+    points : float
+        epsilon, in points, > 0.
+    delta : float
         In (0, 1).
     mode : str
         "strict", "quick" or "many".
-    p_min : float
-        Smallest probability, at a single state and action, of an outcome that is looked for off the returned policy.
-        With epsilon, that of the strict mode, none that could matter is left out.
     log_confidence : float
         L such that after v visits an outcome of chance 1 - exp(-L / v) counts as excluded: ln(2 / delta) in the strict
         mode, where half of delta is for outcomes never seen and half for frequencies of those seen; ln(1 / delta) in
         the quick one.
+    smallest : float or None
+        p_min, if it was given.
+    width : float
+        Points of a unit: the size of the value range.
+    share : float or None
+        epsilon as a share of the span between uniform play and the best policy found, if that was asked for. Then
+        `points` are an estimate, which falls while a run learns what the span is.
     """
 
-    epsilon: float
+    points: float
     delta: float
     mode: str
-    p_min: float
     log_confidence: float
+    smallest: float | None = None
+    width: float = 1.0
+    share: float | None = None
 
     @classmethod
-    def of(cls, epsilon: float = 0.05, delta: float = 0.05, *, mode: str = "strict", p_min: float | None = None) -> Aim:
+    def of(
+        cls,
+        epsilon: float | str = 0.05,
+        delta: float = 0.05,
+        *,
+        mode: str = "strict",
+        p_min: float | None = None,
+        width: float | None = 1.0,
+    ) -> Aim:
         """Return the aim of a mode, possibly with another p_min.
 
         Parameters
         ----------
-        epsilon, delta : float, default 0.05
+        epsilon : float or str, default 0.05
+            In points, > 0 and less than `width`; or a text such as "5%", a share.
+        delta : float, default 0.05
             In (0, 1).
         mode : {"strict", "quick", "many"}
             "quick" ignores outcomes that have a probability below 1/2 in some state and action, and counts an outcome
             as excluded by fewer visits. "many" covers many small outcomes on one path, too, which the others do not.
         p_min : float, optional
-            In (0, 1]; by default epsilon, and 1/2 in the quick mode.
+            In (0, 1]; by default epsilon in units, and 1/2 in the quick mode.
+        width : float or None
+            Points of a unit; None if they are not known yet.
 
         Raises
         ------
         TypeError, ValueError
             If an argument is of a wrong type or out of range.
         """
-        epsilon, delta, mode = below_one("epsilon", epsilon), below_one("delta", delta), one_of("mode", mode, MODES)
-        strict = mode != "quick"
-        share = epsilon if strict else QUICK
+        share = as_share(epsilon) if isinstance(epsilon, str) else None
+        points = share * (width or 1.0) if share is not None else as_positive("epsilon", epsilon)  # type: ignore[arg-type]
+        if width is not None and points >= width:
+            raise ValueError(
+                f"epsilon: expected a number in (0, {width:g}), the width of the value range, got {epsilon!r}"
+            )
+        delta, mode = below_one("delta", delta), one_of("mode", mode, MODES)
         if p_min is not None:
-            share = as_positive("p_min", p_min)
-            if share > 1:
+            p_min = as_positive("p_min", p_min)
+            if p_min > 1:
                 raise ValueError(f"p_min: expected a number in (0, 1], got {p_min!r}")
-        return cls(epsilon, delta, mode, share, math.log((2 if strict else 1) / delta))
+        confidence = math.log((1 if mode == "quick" else 2) / delta)
+        return cls(points, delta, mode, confidence, p_min, width or 1.0, share)
+
+    def in_units_of(self, width: float) -> Aim:
+        """Return the same aim where a unit has so many points; a share is one of the whole range."""
+        return replace(self, width=width, points=self.points if self.share is None else self.share * width)
+
+    def tightened(self, points: float) -> Aim:
+        """Return the aim with another epsilon, in points."""
+        return replace(self, points=points)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon in units."""
+        return self.points if self.width == 1.0 else min(self.points / self.width, COARSEST)
+
+    @property
+    def p_min(self) -> float:
+        """Smallest probability, at a single state and action, of an outcome that is looked for off the returned policy.
+
+        With epsilon in units, that of the strict mode, none that could matter is left out.
+        """
+        if self.smallest is not None:
+            return self.smallest
+        return QUICK if self.mode == "quick" else self.epsilon
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers, which determine the mode, as journals and result files hold them."""
-        numbers = {name: value for name, value in asdict(self).items() if name != "mode"}
+        numbers = {
+            "epsilon": self.points,
+            "delta": self.delta,
+            "p_min": self.p_min,
+            "log_confidence": self.log_confidence,
+        }
+        numbers |= {} if self.share is None else {"share": self.share}
         return numbers | ({"imagined": 1.0} if self.imagines else {})
 
     @property
@@ -93,6 +150,23 @@ class Aim:
         (61, 121)
         """
         return math.ceil(-(math.log1p(-self.delta) + test * math.log(self.delta)) / self.epsilon)
+
+
+def as_share(text: str) -> float:
+    """Return the share that a text such as "5%" stands for.
+
+    Examples
+    --------
+    >>> as_share("5%")
+    0.05
+    """
+    try:
+        percent = float(text.removesuffix("%")) if text.endswith("%") else math.nan
+    except ValueError:
+        percent = math.nan
+    if not 0.0 < percent < 100.0:
+        raise ValueError(f"epsilon: expected a number of points, or a share such as '5%', got {text!r}")
+    return number("epsilon", percent / 100)
 
 
 def below_one(name: str, value: float) -> float:

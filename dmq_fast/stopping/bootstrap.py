@@ -44,12 +44,15 @@ class Bootstrap:
     ----------
     spread : float
         Standard deviation of the weights.
+    noisy_rewards : bool
+        Whether rewards are means plus noise.
     """
 
     def __init__(self, planner: OptimisticPlanner, aim: Aim, tuning: Tuning, stream: Stream) -> None:
         self.planner, self.aim, self.tuning, self.stream = planner, aim, tuning, stream
         normal = NormalDist()
         self.spread = max(1.0, normal.inv_cdf(aim.delta) / normal.inv_cdf(LEVEL))
+        self.noisy_rewards = False
         self._call = OWN_CALLS
 
     def generator(self) -> np.random.Generator:
@@ -72,16 +75,31 @@ class Bootstrap:
         """
         n, times = self.planner.n_episodes, range(self.tuning.refits)
         if not self.aim.imagines:
-            return [self.planner.refit(self.weights(rng, n)) for _ in times]
+            return [self.planner.refit(self.weights(rng, n), normals=self.normals(rng)) for _ in times]
         shares = self.shares(theta)
         return [
-            self.planner.refit(self.weights(rng, n), imagined=shares * self.weights(rng, len(shares))) for _ in times
+            self.planner.refit(
+                self.weights(rng, n), imagined=shares * self.weights(rng, len(shares)), normals=self.normals(rng)
+            )
+            for _ in times
         ]
 
     def refits_to_returns(self, rng: np.random.Generator) -> list[Floats]:
         """Return `tuning.refits` estimates, (H, K, d) each, fitted to returns."""
         n, near = self.planner.n_episodes, self.tuning.near * self.aim.epsilon
-        return [self.planner.refit(self.weights(rng, n), True, near) for _ in range(self.tuning.refits)]
+        return [
+            self.planner.refit(self.weights(rng, n), True, near, normals=self.normals(rng))
+            for _ in range(self.tuning.refits)
+        ]
+
+    def normals(self, rng: np.random.Generator) -> Floats | None:
+        """Return normal numbers (H, n_episodes) of standard deviation `spread` where rewards are noisy, else None.
+
+        The bootstrap of a mean of n values lacks 1/n of its variance, and all of it for n = 1.
+        """
+        if not self.noisy_rewards:
+            return None
+        return self.spread * rng.standard_normal((self.planner.horizon, self.planner.n_episodes))
 
     def shares(self, theta: Floats) -> Floats:
         """Return mean weights of imagined visits, of every row and action by level: the leverage times the visits."""

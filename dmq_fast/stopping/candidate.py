@@ -62,7 +62,10 @@ class Candidate:
         return float(returns.mean()), float(returns.std()) / math.sqrt(len(returns))
 
     def luck(self, confidence_left: float) -> Floats:
-        """Return by how much the returns from each level on may have been above their mean, (H,)."""
+        """Return by how much the returns from each level on may have been above their mean, (H,).
+
+        Without noise: what they missed of the best of them is read as in `upper_means`.
+        """
         returns = self.planner.recorded(self.episodes)[2][:, ::-1].cumsum(axis=1)[:, ::-1]
         missed: Floats = returns.max(axis=0) - returns
         luck: Floats = upper_means(missed, confidence_left) - missed.mean(axis=0)

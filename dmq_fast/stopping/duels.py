@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.bootstrap import Bootstrap
 from dmq_fast.stopping.candidate import Candidate
 from dmq_fast.stopping.episodes import Episodes
@@ -45,9 +46,14 @@ class Duels:
 
     def __init__(self, episodes: Episodes, bootstrap: Bootstrap, plan: Callable[[], None]) -> None:
         self.episodes, self.bootstrap, self.plan = episodes, bootstrap, plan
-        self.planner, self.aim, self.tuning = bootstrap.planner, bootstrap.aim, bootstrap.tuning
+        self.planner, self.tuning = bootstrap.planner, bootstrap.tuning
         self.tested: list[Candidate] = []
         self.tests = self.won = 0
+
+    @property
+    def aim(self) -> Aim:
+        """The aim of the run, in its present units."""
+        return self.bootstrap.aim
 
     def begin_test(self, candidate: Candidate) -> int:
         """Count a test of the candidate, and return its number of episodes."""

@@ -28,6 +28,7 @@ from dmq_fast.kernels import Episode, Greedy, OptimisticPlanner, Rule, Stream
 from dmq_fast.policy import Policy
 from dmq_fast.rules import Optimistic
 from dmq_fast.samplers import Drawing, RolloutSampler, Sampler, check_shown
+from dmq_fast.trajectories import Trajectories
 
 __all__ = ["Episodes"]
 
@@ -100,6 +101,19 @@ class Episodes:
                     self._answer(purpose, piece, partial(next, played), waiting.popleft)
         return np.arange(first, self.planner.n_episodes)
 
+    def play_uniformly(self, purpose: str, n: int) -> Numbers:
+        """Play n episodes of uniform actions, and return their numbers."""
+        first, horizon = self.planner.n_episodes, self.planner.horizon
+        sizes = [min(self._most, n - done) for done in range(0, n, self._most)]
+
+        def play(size: int) -> None:
+            stream = self.stream.at(self.planner.n_episodes)
+            self._add(self.sampler.unwrapped().trajectories_chunk(Policy.uniform(horizon), size, rng=stream))
+
+        for size in sizes:
+            self._answer(purpose, Piece(None, 0, size), partial(play, size))
+        return np.arange(first, self.planner.n_episodes)
+
     def _answer(
         self, purpose: str, piece: Piece, play: Callable[[], None], skip: Callable[[], object] | None = None
     ) -> None:
@@ -136,9 +150,13 @@ class Episodes:
         greedy = all(piece.level == self.planner.horizon for piece in waiting)
         sampler = self.sampler if greedy else self.sampler.unwrapped()
         for drawn in sampler.series(self._drawings(self._allowed(waiting))):
-            for episode in zip(drawn.dense(), drawn.actions, drawn.rewards, strict=True):
-                self.planner.add(*episode)
+            self._add(drawn)
             yield
+
+    def _add(self, drawn: Trajectories) -> None:
+        """Add episodes to the planner."""
+        for episode in zip(drawn.dense(), drawn.actions, drawn.rewards, strict=True):
+            self.planner.add(*episode)
 
     def _allowed(self, waiting: deque[Piece]) -> Iterator[Piece]:
         """Yield the waiting pieces that the budget has room for; workers ask for some in advance."""
@@ -165,7 +183,8 @@ class Episodes:
 
     def _packed(self, first: int, known: Sequence[int]) -> tuple[Sequence[int], Sequence[Any]]:
         planner = self.planner
-        rows, actions, rewards = planner.recorded(np.arange(first, planner.n_episodes))
+        episodes = np.arange(first, planner.n_episodes)
+        (rows, actions, _), rewards = planner.recorded(episodes), planner.paid(episodes)
         new = [planner.rows(h, known[h]) for h in range(planner.horizon)]
         return [len(rows), *rows.ravel().tolist(), *actions.ravel().tolist()], [rewards, *new]
 

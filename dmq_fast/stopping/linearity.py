@@ -56,6 +56,10 @@ class Disagreement:
     standard_error: float
     drowned: bool
 
+    def times(self, width: float) -> Disagreement:
+        """Return the same in points, where a unit has so many."""
+        return replace(self, difference=width * self.difference, standard_error=width * self.standard_error)
+
 
 class Data:
     """The episodes of a planner, and the errors of estimates on them."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from dmq_fast.stopping.linearity import Disagreement
 
@@ -20,6 +21,9 @@ CONTRADICTION = "contradiction"
 
 PROMISE = "With probability 1 - delta the policy is within epsilon of the best, if Q* is linear in the features"
 """What a finished run promises, with the exceptions of its mode."""
+
+WITHIN = " and no policy earns more or less than in ({:g}, {:g}) from a level on, the range of what was seen, widened"
+"""The condition of a run without a declared range."""
 
 EXCEPTIONS = {
     "strict": "; except for what the best policy gains on one path by many outcomes that no episode showed, each worth "
@@ -42,7 +46,11 @@ class Outcome:
     status : str
         "finished" only after a passed test; else the budget that ran out, "contradiction" or "interrupted".
     epsilon : float
-        The aim.
+        The aim, in points, as are all values here.
+    share : float or None
+        epsilon as a share of what the best policy gains over uniform play, if that was asked for.
+    uniform : float
+        Mean return of uniform play; NaN unless epsilon is a share.
     mode : str
         Name of the mode.
     counts : dict of str to int
@@ -68,6 +76,8 @@ class Outcome:
         Z - F at the start: what may lie behind transitions that are as frequent as their visits allow.
     p_min : float
         Smallest probability of an outcome that was looked for in the end.
+    rewards : dict
+        The range and the noise that counted, and the least and largest return seen.
     rewarded : bool
         Whether any episode earned anything.
     alike : bool
@@ -76,11 +86,15 @@ class Outcome:
         Tests whose returns differed from the predicted value, and policies that won by returns against the fits.
     disagreements : tuple of Disagreement
         Where returns differ from the fit on the path of the returned policy, by more than chance explains.
+    doubts : tuple of str
+        Warnings about the range of values.
     """
 
     theta: Floats
     status: str
     epsilon: float
+    share: float | None
+    uniform: float
     mode: str
     counts: dict[str, int]
     tests_made: int
@@ -92,11 +106,13 @@ class Outcome:
     loss_quantile: float
     rare_transitions: float
     p_min: float
+    rewards: dict[str, Any]
     rewarded: bool
     alike: bool
     contradictions: int
     duels_won: int
     disagreements: tuple[Disagreement, ...]
+    doubts: tuple[str, ...]
 
     @property
     def n_episodes(self) -> int:
@@ -155,11 +171,15 @@ class Outcome:
                 if self.passed
                 else "no episode earned anything so far"
             )
-        elif self.passed and self.mean_return <= self.epsilon:
-            found.append(
-                f"the policy earns only {self.mean_return:.3g} <= epsilon = {self.epsilon:g}, so the promise is void: "
-                "a policy that earns nothing would keep it too; use a smaller epsilon"
-            )
+        elif self.passed and self.mean_return - self.rewards["returns_seen"][0] <= self.epsilon:
+            low, _ = self.rewards["returns_seen"]
+            if low == 0.0:
+                found.append(
+                    f"the policy earns only {self.mean_return:.3g} <= epsilon = {self.epsilon:g}, so the promise is "
+                    "void: a policy that earns nothing would keep it too; use a smaller epsilon"
+                )
+            else:
+                found.append(coarse(self.epsilon, low, max(self.mean_return, low)))
         elif self.alike and not self.passed:
             found.append("all episodes had the same return: nothing shows which actions are better")
         if self.contradictions:
@@ -184,14 +204,16 @@ class Outcome:
                     else "Q* may not be linear in the features"
                 )
             )
+        found += self.doubts
         if not self.passed:
             found.append("no test was passed: nothing is known about the returned policy")
         return tuple(found)
 
     def describe(self) -> dict[str, Any]:
         """Return what the run promises and why it stopped, as data that JSON can hold."""
+        within = "" if self.rewards["declared"] else WITHIN.format(*self.rewards["value_range"])
         return {
-            "promise": f"{PROMISE}{EXCEPTIONS[self.mode]}.",
+            "promise": f"{PROMISE}{within}{EXCEPTIONS[self.mode]}.",
             "reason": self.reason,
             "tests_made": self.tests_made,
             "test_size": self.test_size,
@@ -203,6 +225,9 @@ class Outcome:
             "rare_transitions": self.rare_transitions,
             "binding": self.binding,
             "p_min": self.p_min,
+            "rewards": self.rewards,
+            "share": self.share,
+            "uniform": None if math.isnan(self.uniform) else self.uniform,
             "disagreements": [asdict(one) for one in self.disagreements],
         }
 
@@ -228,6 +253,32 @@ def interval(mean: float, n: int, confidence_left: float) -> tuple[float, float]
         return right
 
     return end(0.0), end(1.0)
+
+
+def mean_interval(returns: Floats, confidence_left: float) -> tuple[float, float]:
+    """Return Student's interval for the mean of noisy numbers, asymptotic unless they are normal.
+
+    Examples
+    --------
+    >>> low, high = mean_interval(np.array([1.0, 2.0, 3.0]), 0.05)
+    >>> round(low, 2), round(high, 2)
+    (-0.48, 4.48)
+    """
+    if len(returns) < 2:
+        return -math.inf, math.inf
+    error = float(returns.std(ddof=1)) / math.sqrt(len(returns))
+    reach = float(stdtrit(len(returns) - 1, 1 - confidence_left / 2)) * error
+    return float(returns.mean()) - reach, float(returns.mean()) + reach
+
+
+def coarse(epsilon: float, low: float, high: float) -> str:
+    """Return that an epsilon does not tell policies apart whose returns lie between `low` and `high`."""
+    finer = float(f"{(high - low) / 20:.1g}")
+    hint = f"; epsilon = {finer:g} would tell them apart" if finer > 0 else ""
+    return (
+        f"all that was earned lies between {low:.6g} and {high:.6g}, within epsilon = {epsilon:g} of each other, so any "
+        f"of these policies would keep the promise{hint}"
+    )
 
 
 def divergence(p: float, q: float) -> float:

@@ -218,9 +218,11 @@ cdef class OptimisticPlanner:
         Whether any of them earned anything: more than 0 where nothing costs, else more or less than another.
     low, width : float
         Least value to go and size of a unit, in points; 0 and 1 until `set_rewards`.
+    n_records : int
+        How many episodes earned more, or less, from some level on than every one before.
     """
 
-    cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes
+    cdef readonly Py_ssize_t horizon, n_actions, dimension, n_episodes, n_records
     cdef readonly bint rewarded
     cdef readonly double low, width
     # Guess of the standard deviation of a reward, in units; 0 where nothing is noisy.
@@ -610,6 +612,7 @@ cdef class OptimisticPlanner:
         # The recorded episode enters the data.
         cdef Py_ssize_t horizon = self.horizon, n_actions = self.n_actions, h, j, room, e = self.n_episodes
         cdef Py_ssize_t last = horizon - 1
+        cdef bint record = False
         cdef double earned = 0.0
         cdef Level* level
         cdef Step* step
@@ -645,7 +648,9 @@ cdef class OptimisticPlanner:
         for h in range(last, -1, -1):
             level = self.levels + h
             earned += level.steps[e].paid
+            record = record or earned < level.worst or earned > level.best
             level.worst, level.best = min(level.worst, earned), max(level.best, earned)
+        self.n_records += record
         self.rewarded = (
             self.rewarded or (self.low >= 0.0 and earned > 0.0) or self.levels[0].worst < self.levels[0].best
         )

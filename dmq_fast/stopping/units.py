@@ -1,0 +1,120 @@
+"""`Units`: the range in which a self-stopping run measures values, and how it follows what episodes earn.
+
+A declared range bounds what can be earned from a level on. Where an episode leaves it, it was declared wrongly: the range
+is widened to what was earned, no episode is lost, and the result says so. Without a declared range, that of the returns
+seen so far takes its place, widened above by half: then the promise holds unless something pays more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast.kernels import OptimisticPlanner
+from dmq_fast.rewards import RewardModel
+
+__all__ = ["WIDER", "Units"]
+
+Floats = NDArray[np.float64]
+
+WIDER = 1.5
+"""The range of values, where none is declared, is so many times as wide as that of the returns seen."""
+
+# The width of a range in which nothing was seen to differ, in units of epsilon.
+NOTHING_SEEN = 20.0
+
+# A range widened after this share of the episodes was widened late.
+LATE = 0.75
+
+
+class Units:
+    """The range of values of one run.
+
+    Parameters
+    ----------
+    declared : RewardModel
+    planner : OptimisticPlanner
+        Gets every range.
+
+    Attributes
+    ----------
+    model : RewardModel
+        The range that counts, with the declared noise.
+    refusal : str or None
+        What is wrong with the declared range, if an episode left it.
+    widened_at : int
+        Number of episodes when the range changed last.
+    """
+
+    def __init__(self, declared: RewardModel, planner: OptimisticPlanner) -> None:
+        self.declared, self.planner = declared, planner
+        self.model = declared if declared.known else replace(declared, bounds=self.same_at_all_levels(0.0, 1.0))
+        self.refusal: str | None = None
+        self.widened_at, self._records = 0, 0
+        self.set(self.model)
+
+    def same_at_all_levels(self, low: float, high: float) -> Floats:
+        """Return the bounds (H, 2) of a range that is the same at all levels."""
+        return np.broadcast_to([low, high], (self.planner.horizon, 2)).copy()
+
+    def set(self, model: RewardModel) -> None:
+        """Measure values in the range of a model from now on."""
+        self.model, noise = model, model.noise
+        self.planner.set_rewards(model.low, model.width, model.tops, None if noise is None else noise / model.width)
+
+    def follow(self, epsilon: float) -> bool:
+        """Widen the range if episodes left it; return whether it changed. epsilon is in points."""
+        planner = self.planner
+        if planner.n_records == self._records:
+            return False
+        self._records = planner.n_records
+        seen = planner.returns_seen
+        bounds = self.widened(seen) if self.declared.known else self.around(seen, epsilon)
+        if bounds is None or np.array_equal(bounds, self.model.bounds):
+            return False
+        self.widened_at = planner.n_episodes
+        self.set(replace(self.model, bounds=bounds))
+        return True
+
+    def widened(self, seen: Floats) -> Floats | None:
+        """Return the bounds widened to what was seen from each level on, (H, 2); None if nothing is outside of them."""
+        bounds, outside = self.model.bounds, []
+        assert bounds is not None
+        for level in np.flatnonzero(seen[:, 0] <= seen[:, 1]).tolist():
+            wrong = self.model.outside(seen[level], level)
+            outside += [(level, float(seen[level, i])) for i in wrong]
+        if not outside:
+            return None
+        if self.refusal is None:
+            # The whole episode says most: the first level has the longest sums.
+            level, to_go = outside[0]
+            self.refusal = self.declared.refusal(to_go, level)
+        wider = bounds.copy()
+        for level, to_go in outside:
+            wider[level] = min(wider[level, 0], to_go), max(wider[level, 1], to_go)
+        return wider
+
+    def around(self, seen: Floats, epsilon: float) -> Floats:
+        """Return the bounds of a range `WIDER` than that of what was seen."""
+        there = seen[seen[:, 0] <= seen[:, 1]]
+        low, high = float(there[:, 0].min()), float(there[:, 1].max())
+        return self.same_at_all_levels(low, low + (WIDER * (high - low) or NOTHING_SEEN * epsilon))
+
+    def describe(self) -> dict[str, object]:
+        """Return the range that counted and what was seen, in points, as data that JSON can hold."""
+        seen = self.planner.returns_seen[0]
+        returns = seen.tolist() if self.planner.n_episodes else None
+        return {**self.model.describe(), "returns_seen": returns, "declared": self.declared.known}
+
+    def warnings(self) -> list[str]:
+        """Return reasons to doubt what is promised within the range."""
+        if self.refusal is not None:
+            return [f"the value range was declared wrongly, and was widened while the run went on: {self.refusal}"]
+        if not self.declared.known and self.widened_at > LATE * self.planner.n_episodes:
+            return [
+                f"episode {self.widened_at} of {self.planner.n_episodes} still widened the range of the returns seen: "
+                "others may earn more; declare value_range"
+            ]
+        return []
