@@ -137,11 +137,12 @@ class RewardModel:
         slack = SLACK * max(1.0, self.width)
         return np.flatnonzero(~((to_go >= low - slack) & (to_go <= high + slack)))
 
-    def refusal(self, to_go: float, level: int) -> str:
-        """Return what is wrong with a sum of rewards outside of the bounds, and what to write instead."""
+    def refusal(self, to_go: float, level: int, seen: ArrayLike = ()) -> str:
+        """Return what is wrong with a sum of rewards outside of the bounds, and a range that contains what was seen."""
         assert self.bounds is not None
         low, high = self.bounds[level]
-        wider = (min(float(low), to_go), max(float(high), to_go))
+        known = (*np.asarray(seen, dtype=np.float64).ravel().tolist(), float(low), float(high), to_go)
+        wider = (min(known), max(known))
         return (
             f"an episode earned {to_go:.12g} from level {level} on, outside of value_range = ({low:g}, {high:g}): "
             f"declare what can be earned from a level on, such as value_range=({wider[0]:g}, {wider[1]:g}), or noise=, "

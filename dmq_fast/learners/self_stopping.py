@@ -96,7 +96,7 @@ class SelfStopping(Learner[SelfStoppingResult]):
         rng: Seed = None,
     ) -> None:
         super().__init__(env, rng)
-        self.rewards = rewards = RewardModel.of(self.sampler, value_range, noise)
+        self.rewards = rewards = RewardModel.of(self.sampler.unwrapped().env or self.sampler, value_range, noise)
         if epsilon is None:
             epsilon = 0.05 if rewards.known and (rewards.low, rewards.high) == (0.0, 1.0) else "5%"
         width = rewards.width if rewards.known else None

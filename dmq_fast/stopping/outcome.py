@@ -273,11 +273,11 @@ def mean_interval(returns: Floats, confidence_left: float) -> tuple[float, float
 
 def coarse(epsilon: float, low: float, high: float) -> str:
     """Return that an epsilon does not tell policies apart whose returns lie between `low` and `high`."""
-    finer = float(f"{(high - low) / 20:.1g}")
-    hint = f"; epsilon = {finer:g} would tell them apart" if finer > 0 else ""
+    if low == high:
+        return f"every episode earned {low:.6g}: nothing shows which actions are better"
     return (
-        f"all that was earned lies between {low:.6g} and {high:.6g}, within epsilon = {epsilon:g} of each other, so any "
-        f"of these policies would keep the promise{hint}"
+        f"returns lie between {low:.6g} and {high:.6g}, within epsilon = {epsilon:g} of each other, so any policy that "
+        f"was played would keep the promise; epsilon = {float(f'{(high - low) / 20:.1g}'):g} would tell them apart"
     )
 
 

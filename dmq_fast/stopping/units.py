@@ -42,8 +42,8 @@ class Units:
     ----------
     model : RewardModel
         The range that counts, with the declared noise.
-    refusal : str or None
-        What is wrong with the declared range, if an episode left it.
+    refusal : tuple of int and float, or None
+        Level and sum of rewards from it on of the first episode that left the declared range.
     widened_at : int
         Number of episodes when the range changed last.
     """
@@ -51,7 +51,7 @@ class Units:
     def __init__(self, declared: RewardModel, planner: OptimisticPlanner) -> None:
         self.declared, self.planner = declared, planner
         self.model = declared if declared.known else replace(declared, bounds=self.same_at_all_levels(0.0, 1.0))
-        self.refusal: str | None = None
+        self.refusal: tuple[int, float] | None = None
         self.widened_at, self._records = 0, 0
         self.set(self.model)
 
@@ -87,10 +87,8 @@ class Units:
             outside += [(level, float(seen[level, i])) for i in wrong]
         if not outside:
             return None
-        if self.refusal is None:
-            # The whole episode says most: the first level has the longest sums.
-            level, to_go = outside[0]
-            self.refusal = self.declared.refusal(to_go, level)
+        # The whole episode says most: the first level has the longest sums.
+        self.refusal = self.refusal or outside[0]
         wider = bounds.copy()
         for level, to_go in outside:
             wider[level] = min(wider[level, 0], to_go), max(wider[level, 1], to_go)
@@ -111,7 +109,8 @@ class Units:
     def warnings(self) -> list[str]:
         """Return reasons to doubt what is promised within the range."""
         if self.refusal is not None:
-            return [f"the value range was declared wrongly, and was widened while the run went on: {self.refusal}"]
+            text = self.declared.refusal(self.refusal[1], self.refusal[0], self.planner.returns_seen[0])
+            return [f"the value range was declared wrongly, and was widened while the run went on: {text}"]
         if not self.declared.known and self.widened_at > LATE * self.planner.n_episodes:
             return [
                 f"episode {self.widened_at} of {self.planner.n_episodes} still widened the range of the returns seen: "
