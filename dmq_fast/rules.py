@@ -152,6 +152,6 @@ class Optimistic(Interpreted):
     def actions(
         self, features: NDArray[np.float64], earned: NDArray[np.float64], uniforms: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Return the actions (n,) of states: features (n, d), rewards earned before (n,), uniforms (n,) for ties."""
+        """Return the actions (n,) of states: features (n, d), points earned before (n,), uniforms (n,) for ties."""
         states = zip(features, earned, uniforms, strict=True)
         return np.array([self.planner.choose(self.level, *state) for state in states], dtype=np.int64)

@@ -1,5 +1,8 @@
 """What a sampler of one's own must have, what it may have, and what it is told when it gets a name wrong."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from line import Thin
@@ -43,7 +46,7 @@ def test_the_defaults():
     assert sampler.unwrapped() is sampler
     assert sampler.actions(0, POLICY.rules[0]) is None
     assert sampler.fingerprint() is None
-    assert fingerprint(sampler) == SIZES | {"sampler": "Thin"}
+    assert fingerprint(sampler) == SIZES | {"sampler": "Thin", "rewards": {"value_range": None, "noise": None}}
     assert asked(sampler) == asked(sampler.inner)
 
 
@@ -73,7 +76,7 @@ def test_chunks_add_up_in_order():
 
 
 def test_values_are_estimated_from_single_trajectories_by_default():
-    sampler = Thin(inner())
+    sampler = Thin(inner()).declaring((0, 1), None)
     stream = dmq.Stream(1)
     estimate = estimate_value(sampler, POLICY, 200, stream=stream)
     returns = [
@@ -90,6 +93,33 @@ def test_values_are_estimated_from_single_trajectories_by_default():
             sampler.evaluate(POLICY, n, stream=stream)
     with pytest.raises(TypeError, match=r"^stream: expected a Stream"):
         sampler.evaluate(POLICY, 5, stream=None)
+    for unsigned in (Thin(inner()), Thin(inner()).declaring((-1, 1), None)):
+        with pytest.raises(TypeError, match=r"^Thin gives moments only, which hold no signs of returns: expected"):
+            sampler.evaluate(POLICY, 5, stream=stream), unsigned.evaluate(POLICY, 5, stream=stream)
+
+
+def test_the_range_of_rewards_is_declared_by_sampler_or_environment():
+    class Ranged(Thin):
+        value_range, noise = (-3, 4), 0.5
+
+    assert not Thin(inner()).rewards.known
+    assert Ranged(inner()).rewards.describe() == {"value_range": [-3, 4], "noise": 0.5}
+    assert inner().rewards.describe() == {"value_range": [0, 1], "noise": None}
+    others = dmq.samplers.ExactSampler(inner().env), dmq.samplers.FlowSampler(inner().env)
+    for sampler in (Ranged(inner()), inner(), *others):
+        wider = dmq.samplers.as_sampler(sampler, value_range=(-9, 9), noise=2)
+        assert type(wider) is type(sampler) and wider.env is sampler.env
+        for one in (wider, pickle.loads(pickle.dumps(dmq.samplers.as_sampler(inner().env, (-9, 9), 2)))):
+            assert one.rewards.describe() == {"value_range": [-9, 9], "noise": 2}
+        assert fingerprint(wider)["rewards"] == {"value_range": [-9.0, 9.0], "noise": 2.0}
+        assert dmq.samplers.as_sampler(sampler) is sampler
+        assert not dmq.samplers.as_sampler(sampler, "seen").rewards.known
+        with ThreadPoolExecutor(1) as executor:
+            spread = dmq.samplers.ParallelSampler(sampler, executor)
+            assert spread.rewards.describe() == sampler.rewards.describe()
+            assert spread.declaring((-9, 9), 2).rewards.describe() == wider.rewards.describe()
+        with pytest.raises(ValueError, match=r"^value_range: expected \(low, high\)"):
+            dmq.samplers.as_sampler(sampler, (1, 0))
 
 
 def test_a_method_that_draws_is_required():

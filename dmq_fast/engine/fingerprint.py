@@ -16,7 +16,7 @@ __all__ = ["fingerprint", "policy_fingerprint"]
 
 
 def fingerprint(sampler: Sampler) -> dict[str, Any]:
-    """Return a JSON-able description of a sampler: sizes, class, its own fingerprint, and that of its environment.
+    """Return a JSON-able description of a sampler: sizes, class, rewards, its own fingerprint, its environment's.
 
     An environment without a method `fingerprint` is described by its class only. A `ParallelSampler` has the
     description of the sampler inside it, which draws the same trajectories.
@@ -34,6 +34,7 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
         described |= sampler.env.fingerprint()
     elif sampler.env is not None:
         described["class"] = type(sampler.env).__qualname__
+    described["rewards"] = sampler.rewards.describe()
     return dict(plain(to_json(described, default=repr)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from math import sqrt
@@ -16,6 +17,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
+from dmq_fast.rewards import RewardModel, ValueRange
 from dmq_fast.samplers.streams import check_stream
 from dmq_fast.trajectories import Trajectories
 
@@ -68,6 +70,10 @@ class Sampler:
         Whether `collect_chunk` runs Python code. Then `workers` of a run are processes instead of threads.
     env : object or None
         The environment that is sampled, where there is one to show.
+    value_range : pair of float, array_like of shape (H, 2), "seen" or None
+        What the rewards from a level on can add up to; see `RewardModel`. None: what `env` declares.
+    noise : float or None
+        Standard deviation of the noise of rewards around their means. None: what `env` declares.
     shows_trajectories : bool
         Whether it can show single trajectories, as `trajectories` does; a self-stopping run needs them.
 
@@ -109,12 +115,29 @@ class Sampler:
     arithmetic: Arithmetic = FLOAT64
     holds_gil: bool = False
     env: Any = None
+    value_range: ValueRange = None
+    noise: float | None = None
 
     def __new__(cls, *_arguments: Any, **_options: Any) -> Self:
         """Refuse a class without a method that draws."""
         if cls.collect_chunk is Sampler.collect_chunk and cls.trajectories_chunk is Sampler.trajectories_chunk:
             raise TypeError(f"{cls.__name__}: expected a sampler with collect_chunk or trajectories_chunk, got neither")
         return super().__new__(cls)
+
+    @property
+    def rewards(self) -> RewardModel:
+        """Range and noise of the rewards: those of the sampler where it has any, else what the environment declares."""
+        given: Any = self.value_range
+        if given is None:
+            given = getattr(self.env, "value_range", None)
+        return RewardModel.of(self, given, getattr(self.env, "noise", None) if self.noise is None else self.noise)
+
+    def declaring(self, value_range: ValueRange, noise: float | None) -> Sampler:
+        """Return the same sampler with this range and noise of its rewards; None keeps what there is."""
+        other = copy.copy(self)
+        other.value_range = self.value_range if value_range is None else value_range
+        other.noise = self.noise if noise is None else noise
+        return other
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
@@ -237,7 +260,12 @@ class Sampler:
         """Estimate the value of `policy` from n >= 1 trajectories of the call that `stream` stands for.
 
         Where moments are all there is, trajectory i is drawn alone, on ``stream.at(stream.call, i)``: they hold the sum
-        of squared returns, and for one trajectory the root of it is the return, which is not negative.
+        of squared returns, and for one trajectory the root of it is the return, if none is negative.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is out of range, or moments are all there is and returns may be negative.
         """
         n = integer("n", n, 1)
         check_stream("stream", stream)
@@ -245,6 +273,12 @@ class Sampler:
             sizes = enumerate(self.chunks(n))
             drawings = (Drawing(policy, size, stream.at(stream.call, chunk)) for chunk, size in sizes)
             return estimate(drawn.returns_to_go(0) for drawn in self.series(drawings))
+
+        if not (self.rewards.known and self.rewards.low >= 0.0):
+            raise TypeError(
+                f"{type(self).__name__} gives moments only, which hold no signs of returns: expected a method "
+                "trajectories_chunk or evaluate, or a value_range such as (0, 1), in which no return is negative"
+            )
 
         def alone(i: int) -> NDArray[np.float64]:
             position = stream.at(stream.call, i)

@@ -13,6 +13,7 @@ from dmq_fast._support.checks import count, integer
 from dmq_fast.kernels import Fixed, Greedy, Rule, SecondMoment, Stream, as_floats, greedy_actions
 from dmq_fast.moments import Moments, Returns, fits_rows, sums_of
 from dmq_fast.policy import Policy, check_policy
+from dmq_fast.rewards import LARGEST, RewardModel, ValueRange
 from dmq_fast.rules import Optimistic
 from dmq_fast.samplers.base import Estimate, Sampler, estimate
 from dmq_fast.samplers.request import Request
@@ -27,7 +28,7 @@ CHUNK = 4_096
 # Numbers of a chunk that may be kept to see whether rows are cheaper than matrices: 64 MB.
 FEW = 2**23
 
-# How far above 1 a feature norm or a return may lie, for rounding in the environment.
+# How far above 1 a feature norm may lie, for rounding in the environment.
 SLACK = 1e-9
 
 # Distance between the generator of the environment and that of the policy, in blocks of four draws: it is counted in
@@ -50,8 +51,13 @@ class BatchEnvironment(Protocol):
     Any class with these members will do; it need not derive from this one. What a trajectory does may depend on its
     state, the action and the generator alone.
 
-    Three members are optional. ``chunk_size`` is the largest number of trajectories advanced at once, 4,096 by default.
-    ``release(states)`` is called with the last states of a chunk when it is finished, also when it failed.
+    ``value_range`` and ``noise`` are what is known of the rewards, in their own units: what those from a level on can
+    add up to, a pair (low, high) or one a level, and the standard deviation of their noise around a mean, if any; see
+    `RewardModel`. Without a range, algorithms that need one take that of the returns that they see. An episode ends
+    where its features become 0; then nothing is paid.
+
+    Three more members are optional. ``chunk_size`` is the largest number of trajectories advanced at once, 4,096 by
+    default. ``release(states)`` is called with the last states of a chunk when it is finished, also when it failed.
     ``fingerprint()`` returns a JSON-able dict of what the environment was made with: a journal compares it before a run
     is resumed; of an environment without it only sizes and class are compared.
 
@@ -60,6 +66,7 @@ class BatchEnvironment(Protocol):
     >>> import dmq_fast as dmq
     >>> class Walk:  # action 1 goes right with probability 0.9; the end of the line pays
     ...     horizon, n_actions, dimension = 4, 2, 5
+    ...     value_range = (0, 1)
     ...
     ...     def reset(self, n, rng):
     ...         return np.zeros(n, dtype=int)
@@ -94,7 +101,7 @@ class BatchEnvironment(Protocol):
         """
 
     def features(self, level: int, states: Any) -> NDArray[np.float64]:
-        """Return the features of the states, shape (n, d), of Euclidean norm at most 1.
+        """Return the features of the states, shape (n, d), of Euclidean norm at most 1; 0 where the episode has ended.
 
         Called only where features are needed, so it must draw nothing and change nothing.
         """
@@ -102,7 +109,7 @@ class BatchEnvironment(Protocol):
     def step(
         self, level: int, states: Any, actions: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[Any, NDArray[np.float64]]:
-        """Return the next states and the rewards (n,), >= 0 with a sum of at most 1 a trajectory.
+        """Return the next states and the rewards (n,), finite numbers.
 
         The states may be changed in place and returned.
         """
@@ -126,17 +133,21 @@ class BatchSampler(Sampler):
     ----------
     env : BatchEnvironment
         Also a Gymnasium environment in a `GymnasiumBatch`.
+    value_range, noise
+        Instead of those that the environment declares; see `RewardModel`.
 
     Attributes
     ----------
     env : BatchEnvironment
+    rewards : RewardModel
+        What is known of the rewards. Where they have a range and no noise, returns to go are checked.
     chunk_size : int
         Largest number of trajectories in one chunk: 4,096, or what the environment sets.
 
     Raises
     ------
     TypeError, ValueError
-        If `env` lacks a member, or its sizes are no positive integers.
+        If `env` lacks a member, its sizes are no positive integers, or its range or noise has another form.
 
     Notes
     -----
@@ -173,16 +184,27 @@ class BatchSampler(Sampler):
     chunk_size: int
     holds_gil = True
 
-    def __init__(self, env: BatchEnvironment) -> None:
+    def __init__(self, env: BatchEnvironment, value_range: ValueRange = None, noise: float | None = None) -> None:
         missing = missing_members(env)
         if missing:
             raise TypeError(f"env: expected a BatchEnvironment, got {type(env).__name__} without {', '.join(missing)}")
-        self.env = env
+        self.env, self.value_range, self.noise = env, value_range, noise
         self.horizon = integer("env.horizon", env.horizon, 1)
         self.n_actions = integer("env.n_actions", env.n_actions, 1)
         self.dimension = integer("env.dimension", env.dimension, 1)
         self.chunk_size = integer("env.chunk_size", getattr(env, "chunk_size", CHUNK), 1)
         self._release: Callable[[Any], object] | None = getattr(env, "release", None)
+        self._rewards = super().rewards
+
+    @property
+    def rewards(self) -> RewardModel:
+        """Range and noise of the rewards; see `Sampler.rewards`."""
+        return self._rewards
+
+    def declaring(self, value_range: ValueRange, noise: float | None) -> BatchSampler:
+        """Return the same sampler with this range and noise; see `Sampler.declaring`."""
+        given = self.value_range if value_range is None else value_range
+        return BatchSampler(self.env, given, self.noise if noise is None else noise)
 
     def collect_chunk(
         self, policy: Policy, n: int, *, rng: Stream, levels: Sequence[int], returns_from: Sequence[int] = ()
@@ -219,12 +241,26 @@ class BatchSampler(Sampler):
         returns = {}
         for h in returns_from:
             phi, before = starts.get(h, (np.empty((0, self.dimension)), np.empty(0)))
-            y = np.maximum(total - before, 0.0)
+            y = self._to_go(phi, total - before, h, Place(rng.call, rng.chunk))
             returns[h] = Returns(np.einsum("nd,n->d", phi, y), float(np.einsum("n,n->", y, y)), n)
         if few:
             return Moments(n, levels, sums_of(list(blocks.values()), self.dimension), returns)
         stacked = np.array([gram.matrix for gram in grams.values()])
         return Moments(n, levels, stacked.reshape(len(levels), self.dimension, self.dimension), returns)
+
+    def _to_go(self, phi: NDArray[np.float64], y: NDArray[np.float64], level: int, place: Place) -> NDArray[np.float64]:
+        """Return the returns to go y (n,) from states of a level, without rounding errors; refuse what is out of range.
+
+        What has ended, with features 0, is worth 0, whatever the range of the other states.
+        """
+        model = self._rewards
+        if model.bounds is None or model.noise is not None:
+            return y
+        going = phi.any(axis=1) | (y != 0.0)
+        wrong = model.outside(y[going], level)
+        if wrong.size:
+            raise ValueError(f"{place.at(level)}: {model.refusal(float(y[going][wrong[0]]), level)}")
+        return np.where(going, np.maximum(y, model.bounds[level, 0]), 0.0)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
         """Roll out one chunk and show it; see `collect_chunk` for the errors."""
@@ -368,8 +404,8 @@ class BatchSampler(Sampler):
         """Return what the answers depend on besides the environment; see `Sampler.fingerprint`."""
         return {"chunk_size": self.chunk_size}
 
-    def __reduce__(self) -> tuple[type[BatchSampler], tuple[BatchEnvironment]]:
-        return (BatchSampler, (self.env,))
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (BatchSampler, (self.env, self.value_range, self.noise))
 
 
 def generators(rng: Stream) -> tuple[np.random.Generator, np.random.Generator]:
@@ -389,19 +425,16 @@ def missing_members(env: object) -> list[str]:
 
 
 def add_rewards(total: NDArray[np.float64], given: Any, where: str) -> NDArray[np.float64]:
-    """Return the rewards of one level, and add them to `total` (n,); refuse negative ones, and sums above 1."""
+    """Return the rewards of one level, and add them to `total` (n,); refuse those that are no finite numbers."""
     rewards = as_floats(f"{where}: rewards", given, total.shape, finite=False)
-    good = rewards >= 0.0
-    if not good.all():
-        row = int(np.argmin(good))
-        raise ValueError(f"{where}: rewards: expected numbers >= 0, got {rewards[row]} for trajectory {row}")
-    total += rewards
-    good = total <= 1.0 + SLACK
+    good = np.abs(rewards) <= LARGEST
     if not good.all():
         row = int(np.argmin(good))
         raise ValueError(
-            f"{where}: rewards: expected a sum of at most 1 a trajectory, got {total[row]:.12g} for trajectory {row}"
+            f"{where}: rewards: expected finite numbers between -{LARGEST:g} and {LARGEST:g}, got {rewards[row]} for "
+            f"trajectory {row}"
         )
+    total += rewards
     return rewards
 
 

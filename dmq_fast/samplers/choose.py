@@ -5,6 +5,7 @@ from __future__ import annotations
 from dmq_fast._support.checks import integer
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.rewards import RewardModel, ValueRange
 from dmq_fast.samplers.base import Sampler
 from dmq_fast.samplers.batch import REQUIRED, BatchEnvironment, BatchSampler, missing_members
 from dmq_fast.samplers.rollout import RolloutSampler
@@ -14,13 +15,26 @@ __all__ = ["as_sampler"]
 SIZES = ("horizon", "n_actions", "dimension")
 
 
-def as_sampler(source: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler) -> Sampler:
+def as_sampler(
+    source: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler,
+    value_range: ValueRange = None,
+    noise: float | None = None,
+) -> Sampler:
     """Return `source` itself if it is a sampler, or a sampler that simulates it if it is an environment.
+
+    Parameters
+    ----------
+    source : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+    value_range : pair of float, array_like of shape (H, 2) or "seen", optional
+        What the rewards from a level on can add up to, instead of what the source declares; see `RewardModel`.
+    noise : float, optional
+        Standard deviation of the noise of rewards around their means, instead of what the source declares.
 
     Raises
     ------
     TypeError, ValueError
-        If it is neither, or a sampler whose `horizon`, `n_actions` or `dimension` is missing or no positive integer.
+        If it is neither, or a sampler whose `horizon`, `n_actions` or `dimension` is missing or no positive integer, or
+        if a range or noise is of another form.
 
     Examples
     --------
@@ -28,6 +42,12 @@ def as_sampler(source: FiniteMDP | CompiledEnv | BatchEnvironment | Sampler) -> 
     >>> type(as_sampler(dmq.environments.chain(horizon=5))).__name__
     'RolloutSampler'
     """
+    sampler = chosen(source)
+    return sampler if value_range is None and noise is None else checked(sampler.declaring(value_range, noise))
+
+
+def chosen(source: object) -> Sampler:
+    """Return the sampler for a source."""
     if isinstance(source, FiniteMDP | CompiledEnv):
         return RolloutSampler(source)
     if isinstance(source, Sampler):
@@ -45,6 +65,8 @@ def checked(sampler: Sampler) -> Sampler:
         if not hasattr(sampler, name):
             raise TypeError(f"env: expected a sampler that sets {name}, got {type(sampler).__name__}")
         integer(f"env.{name}", getattr(sampler, name), 1)
+    if not isinstance(sampler.rewards, RewardModel):
+        raise TypeError(f"env: expected a RewardModel as the sampler's rewards, got {sampler.rewards!r}")
     return sampler
 
 

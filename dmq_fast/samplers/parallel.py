@@ -23,6 +23,7 @@ from dmq_fast._support.workers import WorkerDied, Workers, portable
 from dmq_fast.kernels import Rule, Stream, heeding
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
+from dmq_fast.rewards import RewardModel, ValueRange
 from dmq_fast.samplers.base import Drawing, Estimate, Sampler, close
 from dmq_fast.trajectories import Trajectories
 
@@ -111,6 +112,16 @@ class ParallelSampler(Sampler):
         self.in_flight = None if in_flight is None else integer("in_flight", in_flight, 1)
         self._make = executor if callable(executor) else None
         self._executor = None if callable(executor) else reached(executor)
+
+    @property
+    def rewards(self) -> RewardModel:
+        """Range and noise of the rewards, those of `inner`."""
+        return self.inner.rewards
+
+    def declaring(self, value_range: ValueRange, noise: float | None) -> Sampler:
+        """Return `inner` with this range and noise, on the same executor; see `Sampler.declaring`."""
+        inner = self.inner.declaring(value_range, noise)
+        return ParallelSampler(inner, self.executor, in_flight=self.in_flight)
 
     def chunks(self, n: int) -> Sequence[int]:
         """Return the sizes of the chunks of n trajectories, those of `inner`."""

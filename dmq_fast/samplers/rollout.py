@@ -21,6 +21,7 @@ from dmq_fast.kernels import (
 )
 from dmq_fast.moments import Moments, Returns, fits_rows
 from dmq_fast.policy import Policy, rules_of
+from dmq_fast.rewards import ValueRange
 from dmq_fast.samplers._finite import actions_everywhere, most_nonzeros
 from dmq_fast.samplers.base import Estimate, Sampler, estimate
 from dmq_fast.samplers.streams import check_stream
@@ -44,6 +45,8 @@ class RolloutSampler(Sampler):
     Parameters
     ----------
     env : FiniteMDP or CompiledEnv
+    value_range, noise
+        Instead of those that the environment declares; see `RewardModel`.
 
     Raises
     ------
@@ -78,10 +81,12 @@ class RolloutSampler(Sampler):
     env: FiniteMDP | CompiledEnv
     chunk_size: int
 
-    def __init__(self, env: FiniteMDP | CompiledEnv) -> None:
+    def __init__(
+        self, env: FiniteMDP | CompiledEnv, value_range: ValueRange = None, noise: float | None = None
+    ) -> None:
         if not isinstance(env, FiniteMDP | CompiledEnv):
             raise TypeError(f"env: expected a FiniteMDP or a CompiledEnv, got {type(env).__name__}")
-        self.env = env
+        self.env, self.value_range, self.noise = env, value_range, noise
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
@@ -130,8 +135,13 @@ class RolloutSampler(Sampler):
         """
         return actions_everywhere(self.env, level, rule) if isinstance(self.env, FiniteMDP) else None
 
-    def __reduce__(self) -> tuple[type[RolloutSampler], tuple[FiniteMDP | CompiledEnv]]:
-        return (RolloutSampler, (self.env,))
+    def declaring(self, value_range: ValueRange, noise: float | None) -> RolloutSampler:
+        """Return the same sampler with this range and noise; see `Sampler.declaring`."""
+        given = self.value_range if value_range is None else value_range
+        return RolloutSampler(self.env, given, self.noise if noise is None else noise)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (RolloutSampler, (self.env, self.value_range, self.noise))
 
 
 def shown(features: Sequence[NDArray[np.float64] | Sparse], states: NDArray[np.int32]) -> Any:
