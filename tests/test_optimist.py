@@ -18,17 +18,35 @@ RIDGE, LOG_CONFIDENCE = 1e-3, 4.74
 
 
 class Twin:
-    """The same on arrays of whole episodes: features (N, H, d), actions and rewards (N, H)."""
+    """The same on arrays of whole episodes: features (N, H, d), actions and rewards in units (N, H)."""
 
-    def __init__(self, features, actions, rewards, n_actions):
-        self.x, self.a, self.r, self.n_actions = features, actions, rewards, n_actions
+    def __init__(self, features, actions, rewards, n_actions, tops=None, guess=0.0):
+        self.x, self.a, self.r, self.n_actions, self.guess = features, actions, rewards, n_actions, guess
         self.n, self.horizon, self.d = features.shape
+        self.tops = np.ones(self.horizon) if tops is None else tops
+        self.most = np.full(self.horizon, np.inf) if guess else self.tops
         before = np.cumsum(rewards, axis=1) - rewards
         self.left = np.empty((self.n, self.horizon))
         for h in range(self.horizon):
             for e in range(self.n):
                 same = (features[:, h] == features[e, h]).all(axis=1)
-                self.left[e, h] = 1 - before[same, h].max()
+                collected = 0.0 if guess else max(0.0, before[same, h].max())
+                self.left[e, h] = max(0.0, min(self.tops[h], self.tops[0] - collected))
+
+    def noises(self, h, y):
+        """Variances of the targets y of the pairs of all rows, (n, K), by the residuals of theta."""
+        rows = np.unique(self.x[:, h], axis=0, return_inverse=True)[1].ravel()
+        squares = (y - (self.x[:, h] @ self.theta[h].T)[np.arange(self.n), self.a[:, h]]) ** 2
+        u = self.leverage(h, self.x[:, h])
+        own, visits = np.zeros((2, self.n, self.n_actions))
+        for e in range(self.n):
+            for b in range(self.n_actions):
+                at = (rows == rows[e]) & (self.a[:, h] == b)
+                own[e, b], visits[e, b] = squares[at].sum(), at.sum()
+        _, first = np.unique(rows, return_index=True)
+        free = np.maximum(0, visits * (1 - u))[first].sum()
+        level = (self.guess**2 + squares.sum()) / (1 + free)
+        return (2 * level + own) / (2 + visits)
 
     def inverse(self, h, a, weights):
         x = self.x[self.a[:, h] == a, h]
@@ -51,11 +69,13 @@ class Twin:
         chance = -np.expm1(-LOG_CONFIDENCE * leverage)
         chance[chance < floor] = 0
         hopeful = np.maximum(plain + chance * (left[:, None] - plain), x @ omega.T)
+        if self.guess:
+            hopeful = np.maximum(hopeful, plain + 1.6448536269514722 * np.sqrt(self.noise[h] * leverage))
         return plain, np.clip(hopeful, 0, left[:, None]), leverage
 
     def plan(self, floor, impatience=0.0):
         self.theta, self.omega = np.zeros((2, self.horizon, self.n_actions, self.d))
-        self.F, self.W, self.u = ([None] * self.horizon for _ in range(3))
+        self.F, self.W, self.u, self.noise = ([None] * self.horizon for _ in range(4))
         ones, self.residual = np.ones(self.n), 0.0
         for h in reversed(range(self.horizon)):
             y, z = self.r[:, h].copy(), self.r[:, h].copy()
@@ -67,6 +87,7 @@ class Twin:
             z /= 1 + impatience * self.leverage(h, x)[np.arange(self.n), self.a[:, h]]
             self.theta[h], self.omega[h] = self.fit(h, y, ones), self.fit(h, z, ones)
             self.residual = max(self.residual, np.abs(y - (x @ self.theta[h].T)[np.arange(self.n), self.a[:, h]]).max())
+            self.noise[h] = self.noises(h, y) if self.guess else None
             self.F[h], self.W[h], self.u[h] = self.values(h, x, self.left[:, h], self.theta[h], self.omega[h], floor)
         self.gap = (self.W[0].max(axis=1) - self.F[0].max(axis=1)).mean()
 
@@ -76,10 +97,11 @@ class Twin:
         rows = [np.unique(x, axis=0, return_inverse=True)[1].ravel() for x in self.x.swapaxes(0, 1)]
         reach = np.ones(self.n)  # of the row of an episode, over its visits
         values = [None] * (self.horizon + 1)
-        on_the_way = np.empty((self.horizon, self.n), dtype=bool)
+        on_the_way, on_row = np.empty((2, self.horizon, self.n), dtype=bool)
         for h in range(self.horizon):
             greedy = self.F[h].argmax(axis=1) == self.a[:, h]
-            on_the_way[h] = greedy & (reach >= 0.5)
+            on_row[h] = reach >= 0.5
+            on_the_way[h] = greedy & on_row[h]
             if h + 1 < self.horizon:
                 visits, followed = np.bincount(rows[h]), np.bincount(rows[h], greedy)
                 share = np.where(greedy, reach * visits[rows[h]] / np.maximum(followed, 1)[rows[h]], 0)
@@ -92,6 +114,9 @@ class Twin:
             plain, later = x @ self.theta[h].T, x @ self.omega[h].T
             residuals = np.where(on_the_way[h], W - F - (later - plain)[every, a], r + W - later[every, a])
             spread = x @ self.fit(h, residuals**2, np.ones(self.n)).T
+            if self.guess:
+                followed = on_row[h][:, None] & (np.arange(self.n_actions) == self.F[h].argmax(axis=1)[:, None])
+                spread = np.where(followed, spread, np.maximum(spread, self.noise[h]))
             top = np.zeros((self.n, self.n_actions))
             for e in range(self.n):
                 for b in range(self.n_actions):
@@ -111,29 +136,33 @@ class Twin:
     def regret(self, theta, chosen):
         total = 0.0
         for h in range(self.horizon):
-            q = np.clip(self.x[chosen, h] @ theta[h].T, 0, 1)
-            total += (q.max(axis=1) - q[np.arange(len(q)), self.a[chosen, h]]).mean()
+            q = np.clip(self.x[chosen, h] @ theta[h].T, 0, self.most[h])
+            total += np.minimum(1, q.max(axis=1) - q[np.arange(len(q)), self.a[chosen, h]]).mean()
         return total
 
     def hindsight(self, theta):
         scores = np.einsum("nhi,hai->nha", self.x, theta)
         return np.flatnonzero((scores.argmax(axis=2) == self.a).all(axis=1))
 
-    def refit(self, weights, returns=False, near=0.0, imagined=None):
+    def refit(self, weights, returns=False, near=0.0, imagined=None, normals=None):
         """Of imagined visits: the rows of each level, their weights by action, and what is left to earn there."""
         theta, value = np.zeros((self.horizon, self.n_actions, self.d)), np.zeros(self.n)
         for h in reversed(range(self.horizon)):
             y = self.r[:, h] + value
-            theta[h] = self.fit(h, y, weights)
+            shaken = y
+            if normals is not None:
+                here = np.arange(self.n), self.a[:, h]
+                shaken = y + normals[h] * np.sqrt(self.noise[h][here] * np.minimum(1, self.u[h][here]))
+            theta[h] = self.fit(h, shaken, weights)
             for a in range(self.n_actions) if imagined else ():
                 (rows, extra, left), at = imagined[h], self.a[:, h] == a
                 x, w, g = self.x[at, h], weights[at], extra[:, a]
                 matrix = x.T @ (w[:, None] * x) + rows.T @ (g[:, None] * rows) + RIDGE * np.eye(self.d)
                 theta[h, a] = np.linalg.solve(matrix, x.T @ (w * y[at]) + rows.T @ (g * left))
             scores = self.x[:, h] @ theta[h].T
-            value = np.clip(scores.max(axis=1), 0, 1)
+            value = np.clip(scores.max(axis=1), 0, self.most[h])
             if returns:
-                less = value - np.clip(scores[np.arange(self.n), self.a[:, h]], 0, 1)
+                less = value - np.clip(scores[np.arange(self.n), self.a[:, h]], 0, self.most[h])
                 value = np.where(less <= near, y + less, value)
                 value = np.where(scores.argmax(axis=1) == self.a[:, h], y, value)
         return theta
@@ -182,7 +211,7 @@ def agree(planner, twin, floor, rng, impatience=0.0):
         leverage, before, plain, hopeful = planner.table(h)
         row = [int(np.flatnonzero((planner.rows(h) == x).all(axis=1))[0]) for x in twin.x[:, h]]
         close(leverage[row], twin.u[h])
-        close(1 - before[row], twin.left[:, h])
+        close(np.maximum(0, np.minimum(twin.tops[h], twin.tops[0] - before[row])), twin.left[:, h])
         close(plain[row], twin.F[h].max(axis=1))
         close(hopeful[row], twin.W[h].max(axis=1))
     weights = rng.exponential(size=twin.n)
@@ -193,11 +222,15 @@ def agree(planner, twin, floor, rng, impatience=0.0):
         leverage, before, _, _ = planner.table(h)
         visited = np.zeros(leverage.shape)
         visited[planner.recorded(np.arange(twin.n))[0][:, h], twin.a[:, h]] = 1.0
-        imagined.append((planner.rows(h), rng.exponential(size=visited.shape) * visited, 1 - before))
+        left = np.maximum(0, np.minimum(twin.tops[h], twin.tops[0] - before))
+        imagined.append((planner.rows(h), rng.exponential(size=visited.shape) * visited, left))
     weighed = np.concatenate([extra.ravel() for _, extra, _ in imagined])
     close(planner.refit(weights, imagined=weighed), twin.refit(weights, imagined=imagined))
     for near in (0.0, 0.1):
         close(planner.refit(weights, returns=True, near=near), twin.refit(weights, returns=True, near=near))
+    if twin.guess:
+        normals = rng.normal(size=(twin.horizon, twin.n))
+        close(planner.refit(weights, normals=normals), twin.refit(weights, normals=normals))
     close(planner.look_behind(floor, 5.0), twin.look_behind(floor, 5.0))
     planner.plan(floor)
     twin.plan(floor)
@@ -373,8 +406,10 @@ def test_arguments_are_checked():
         (empty.add, (x[:, :3], a, r), "features"),
         (empty.add, (x, a + 3, r), "actions"),
         (empty.add, (x, a.astype(float), r), "actions"),
-        (empty.add, (x, a, r - 0.1), "rewards"),
-        (empty.add, (x, a, r + 0.7), "rewards"),
+        (empty.set_rewards, (np.nan, 1.0, np.ones(2)), "low"),
+        (empty.set_rewards, (0.0, 0.0, np.ones(2)), "width"),
+        (empty.set_rewards, (0.0, 1.0, np.ones(3)), "tops"),
+        (empty.set_rewards, (0.0, 1.0, np.ones(2), 0.0), "noise"),
         (empty.add, (x, a, r * np.nan), "rewards"),
         (planner.plan, (np.nan,), "floor"),
         (planner.plan, (1.5,), "floor"),
@@ -403,3 +438,43 @@ def test_arguments_are_checked():
         with pytest.raises((TypeError, ValueError), match=named):
             called(*arguments)
     assert empty.n_episodes == 0
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 25),
+    horizon=st.integers(1, 4),
+    kind=st.sampled_from(["one-hot", "tiles", "few"]),
+    low=st.sampled_from([-3.0, 0.0, 2.0]),
+    width=st.sampled_from([0.5, 1.0, 20.0]),
+    guess=st.sampled_from([0.0, 0.1, 2.0]),
+    early=st.booleans(),
+)
+def test_rewards_in_points_agree_with_the_twin_in_units(seed, n, horizon, kind, low, width, guess, early):
+    """Signed rewards, ends before the last level, ranges by level, noise; set before, between and after episodes."""
+    rng = np.random.default_rng(seed)
+    x, a, _ = made_up(rng, n, horizon, 2, 4, kind)
+    ends = rng.integers(horizon, size=n) if early else np.full(n, horizon - 1)
+    x[np.arange(horizon) > ends[:, None]] = 0.0
+    r = rng.normal(size=(n, horizon)) * 0.2 + guess * rng.normal(size=(n, horizon))
+    paid = width * r + low * (np.arange(horizon) == ends[:, None])
+    tops = rng.uniform(0.2, 1.0, size=horizon)
+    planner = OptimisticPlanner(horizon, 2, 4, RIDGE, LOG_CONFIDENCE)
+    first, second = sorted(rng.integers(n + 1, size=2))
+    for episode in zip(x[:first], a[:first], paid[:first], strict=True):
+        planner.add(*episode)
+    planner.set_rewards(7.0, 3.0, np.ones(horizon))  # others, for a while
+    for episode in zip(x[first:second], a[first:second], paid[first:second], strict=True):
+        planner.add(*episode)
+    planner.set_rewards(low, width, tops, guess or None)
+    for episode in zip(x[second:], a[second:], paid[second:], strict=True):
+        planner.add(*episode)
+    agree(planner, Twin(x, a, r, 2, tops, guess), 0.1, rng)
+    assert (planner.paid(np.arange(n)) == paid).all()
+    to_go = np.where(np.arange(horizon) <= ends[:, None], paid[:, ::-1].cumsum(axis=1)[:, ::-1], np.nan)
+    for h, (least, most) in enumerate(planner.returns_seen):
+        if np.isfinite(to_go[:, h]).any():
+            close([least, most], [np.nanmin(to_go[:, h]), np.nanmax(to_go[:, h])])
+        else:
+            assert (least, most) == (np.inf, -np.inf)

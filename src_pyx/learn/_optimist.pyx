@@ -438,6 +438,8 @@ cdef class OptimisticPlanner:
         cdef double least = number(low, "low"), unit = positive(width, "width")
         cdef double guess = 0.0 if noise is None else positive(noise, "noise")
         given = as_floats("tops", tops, (self.horizon,))
+        if not -INFINITY < least < INFINITY:
+            raise ValueError(f"low: expected a finite number, got {low!r}")
         cdef Py_ssize_t h
         self.begin_work()
         self.low, self.width, self.guess = least, unit, guess
@@ -645,9 +647,11 @@ cdef class OptimisticPlanner:
             if not add_move(self.levels + h, step.row * n_actions + step.action, j, step.reward):
                 return False
         earned = 0.0
-        for h in range(last, -1, -1):
+        for h in range(horizon - 1, -1, -1):
             level = self.levels + h
             earned += level.steps[e].paid
+            if h > last:
+                continue
             record = record or earned < level.worst or earned > level.best
             level.worst, level.best = min(level.worst, earned), max(level.best, earned)
         self.n_records += record
