@@ -150,7 +150,7 @@ def test_names_are_text_not_markup(plain):
     summary = {
         "environment": evil, "environment_parameters": {evil: evil}, "environment_seed": 0, "horizon": 3,
         "n_actions": 2, "dimension": 2, "sampler": evil, "seed": 0, "variant": evil, "status": evil,
-        "value": 0.7, "value_trajectories": None, "optimal_value": 0.7, "original_value": 0.7,
+        "value": 0.7, "value_trajectories": None, "optimal_value": 0.7,
         "n_trajectories": 5, "counts": result.counts, "parameters": result.parameters, "seconds": result.seconds,
         "cover_sizes": [1], "printed_cover_bound": None, "sure_cover_bound": 5, "warnings": [evil], "version": evil,
     }  # fmt: skip

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from dmq_fast._support.words import four_digits, table_lines
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.plotting.canvas import WIDTH
+from dmq_fast.results.appraisal import uniform_value
 from dmq_fast.results.pictures import trajectories_by_purpose
 from dmq_fast.results.result import BaselineResult, DMQResult, Result
+from dmq_fast.results.score import score
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,14 +32,15 @@ class Comparison:
     Attributes
     ----------
     columns : dict of str to list
-        "name", "algorithm", "status", "trajectories", with `mdp` or of baselines "value", with `mdp` "loss", and
-        "oracle_calls", "largest_cover", "seconds" and "warnings", the number of them. None where a result has no such
-        number.
+        "name", "algorithm", "status", "trajectories", with `mdp` or of baselines "value", with `mdp` "loss" and
+        "score", which is 0 for uniform play and 1 for the best policy, and "oracle_calls", "largest_cover", "seconds"
+        and "warnings", the number of them. None where a result has no such number. Values and losses are in points.
     """
 
     def __init__(self, results: Mapping[str, Result], mdp: FiniteMDP | None = None) -> None:
         self.results = dict(results)
-        table = [row_of(name, result, mdp) for name, result in self.results.items()]
+        uniform = None if mdp is None else uniform_value(mdp)
+        table = [row_of(name, result, mdp, uniform) for name, result in self.results.items()]
         names = [name for name in table[0] if any(row[name] is not None for row in table)]
         self.columns: dict[str, list[Any]] = {name: [row[name] for row in table] for name in names}
 
@@ -79,7 +82,7 @@ def compare(results: Iterable[Result] | Mapping[str, Result], mdp: FiniteMDP | N
     results : iterable of results, or mapping of str to result
         A mapping names them. Otherwise they have the names of algorithms and variants, numbered where these repeat.
     mdp : FiniteMDP, optional
-        The environment of all of them, which adds exact values and losses.
+        The environment of all of them, which adds exact values, losses and scores.
 
     Returns
     -------
@@ -124,17 +127,21 @@ def different(names: Iterable[str]) -> list[str]:
     return [f"{name} {every[: i + 1].count(name)}" if every.count(name) > 1 else name for i, name in enumerate(every)]
 
 
-def row_of(name: str, result: Result, mdp: FiniteMDP | None) -> dict[str, Any]:
-    """Return the row of a result."""
+def row_of(name: str, result: Result, mdp: FiniteMDP | None, uniform: float | None) -> dict[str, Any]:
+    """Return the row of a result; `uniform` is the value of uniform play in the MDP."""
     estimate = result.value if isinstance(result, BaselineResult) else None
-    value = estimate if mdp is None else float(mdp.value(result.policy))
+    value, loss, share = estimate, None, None
+    if mdp is not None and uniform is not None:
+        value = float(mdp.value(result.policy))
+        loss, share = float(mdp.optimal_value) - value, score(value, uniform, float(mdp.optimal_value))
     return {
         "name": name,
         "algorithm": result.name,
         "status": result.status,
         "trajectories": result.n_trajectories,
         "value": value,
-        "loss": None if mdp is None or value is None else float(mdp.optimal_value) - value,
+        "loss": loss,
+        "score": share,
         "oracle_calls": result.counts.get("oracle_calls"),
         "largest_cover": max(result.cover_sizes) if isinstance(result, DMQResult) else None,
         "seconds": result.seconds["total"],

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dmq_fast._support.words import level_names
+from dmq_fast.results.score import percent, score
 
 __all__ = ["summary_rows"]
 
@@ -83,22 +84,23 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the lines about the value of the returned policy."""
-    value, best, original = (summary[key] for key in ("value", "optimal_value", "original_value"))
+    """Yield the lines about the value of the returned policy, in points."""
+    # Summaries of before have no value of uniform play.
+    value, best, uniform = summary["value"], summary["optimal_value"], summary.get("uniform_value")
+    shown = None if None in (value, best, uniform) else score(value, uniform, best)
+    scored = "" if shown is None else f"   (score {percent(shown)})"
     if value is None:
         yield "value", "unknown: not estimated"
     elif (n := summary["value_trajectories"]) is not None:
         error = plus_minus(summary["value_standard_error"])
         yield "value (estimate)", f"{value:.6g}{error}, mean and standard error of {n:,} fresh trajectories"
-        if original not in (None, value):
-            yield "", f"{original:.6g}{plus_minus(summary['original_value_standard_error'])} in original units"
         if best is not None:
-            yield "optimum", f"{best:.6g}"
+            yield "optimum", f"{best:.6g}{scored}"
     else:
-        share = f"   ({value / best:.1%})" if best > 0 else ""
-        yield "value / optimum", f"{value:.6g} / {best:.6g}{share}"
-        if original != value:
-            yield "", f"{original:.6g} / {summary['original_optimal_value']:.6g} in original units"
+        yield "value / optimum", f"{value:.6g} / {best:.6g}{scored}"
+    if uniform is not None:
+        nothing = shown is None and value is not None and best is not None
+        yield "uniform play", f"{uniform:.6g}{', and no policy is better' if nothing else ''}"
 
 
 def plus_minus(error: float | None) -> str:

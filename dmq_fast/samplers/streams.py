@@ -11,10 +11,11 @@ import numpy as np
 
 from dmq_fast.kernels import Stream
 
-__all__ = ["LAST_CALL", "OWN_CALLS", "as_key", "check_stream"]
+__all__ = ["LAST_CALL", "OWN_CALLS", "UNIFORM_CALL", "as_key", "check_stream"]
 
 OWN_CALLS = 2**63
 LAST_CALL = 2**64 - 1
+UNIFORM_CALL = LAST_CALL - 1
 
 
 def as_key(rng: int | np.random.SeedSequence | np.random.Generator | Stream | None) -> Stream:
