@@ -1011,7 +1011,7 @@ def test_the_command(tmp_path, run):
     assert (code, err) == (0, warning)
     lines = stdout.splitlines()
     titles = "environment horizon algorithm n_samples variant runs failed"
-    means = "mean value mean optimum mean trajectories mean seconds"
+    means = "mean value mean optimum mean score mean trajectories mean seconds"
     assert lines[0].split() == [*titles.split(), *means.split()]
     assert [line.split()[0] for line in lines[1:13]] == ["deep-sea"] * 4 + ["lock"] * 8
     assert "small: 36 runs (ended 36), 36 of them now" in stdout
@@ -1028,6 +1028,25 @@ def test_the_command(tmp_path, run):
         assert (cell["runs"], cell["failed"]) == (3, 0)
         assert cell["value"] == pytest.approx(np.mean([row["value"] for row in mine]))
         assert cell["algorithm_parameters"] == mine[0]["algorithm_parameters"]
+
+
+def test_a_store_of_the_format_before_is_read_and_goes_on(tmp_path, run):
+    """It lacks the value of uniform play; sweeping into it, or merging it, adds the column."""
+    experiments.sweep(one("dmq", seeds=4, n_samples=[5]), tmp_path / "whole", workers=0)
+    experiments.sweep(one("dmq", seeds=4, n_samples=[5]), tmp_path / "old", workers=0, shard=(0, 2))
+    path = tmp_path / "old" / store.FILE
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE runs DROP COLUMN uniform_value; PRAGMA user_version = 1;")
+    before = experiments.load(path.parent)
+    assert [row["uniform_value"] for row in before] == [None] * 2
+    assert experiments.merge(tmp_path / "all", [path.parent, tmp_path / "whole"]).runs == 4
+    experiments.sweep(one("dmq", seeds=4, n_samples=[5]), path.parent, workers=0)
+    exact = {row["seed"]: row["uniform_value"] for row in experiments.load(tmp_path / "whole")}
+    assert None not in exact.values()
+    missing = dict.fromkeys(row["seed"] for row in before)
+    for directory, expected in ((path.parent, exact | missing), (tmp_path / "all", exact)):
+        assert {row["seed"]: row["uniform_value"] for row in experiments.load(directory)} == expected
+    assert run("report", path.parent, "--export", tmp_path / "runs.csv")[0] == 0
 
 
 def test_the_table_tells_environments_of_fixed_seeds_apart(tmp_path, run):

@@ -188,7 +188,7 @@ def test_pooled_environments_are_strata():
 
 UNDRAWABLE = [
     ({"x": "horizn"}, "x: expected a parameter of the runs, such as horizon, shift, kind, got 'horizn'; did you mean"),
-    ({"y": "valu"}, "y: expected one of value, loss, success, .*, seconds, got 'valu'; did you mean 'value'"),
+    ({"y": "valu"}, "y: expected one of value, loss, score, .*, seconds, got 'valu'; did you mean 'value'"),
     ({"share": 0}, r"share: expected a number in \(0, 1\], got 0"),
     ({"level": 2}, r"level: expected a number in \(0, 1\), got 2"),
     ({"statistic": "max"}, "statistic: expected one of mean, iqm, median, got 'max'"),
@@ -269,7 +269,7 @@ def test_the_text_below_says_what_points_and_bands_are():
     rows = by_horizon()
     assert below(against(rows, y="value")) == "Points: mean of 4 runs; bands: 95 % bootstrap interval."
     said = below(against(rows, y="success", level=0.9, share=0.8))
-    assert said == "Points: mean of 4 runs; bands: 90 % Wilson interval; solved: at least 80 % of $V^*$."
+    assert said == "Points: mean of 4 runs; bands: 90 % Wilson interval; solved: a score of at least 80 %."
     assert below(against(by_horizon(seeds=1), y="value", statistic="iqm")) == "Points: interquartile mean of 1 run."
     unsolved = [*rows, *by_horizon(value=0.1)]
     assert "open markers: episodes of unsolved runs, which count as infinite" in below(against(unsolved, y="episodes"))
@@ -399,14 +399,14 @@ def test_every_known_quantity_is_drawn_by_default(run, stored, tmp_path, unrende
         run("report", stored, "--figures", tmp_path, "--x", "horizon", "--y", "all", "--out", tmp_path / "page.html")[0]
         == 0
     )
-    expected = [f"{y}-by-horizon.pdf" for y in ("episodes", "loss", "seconds", "success", "value")]
+    expected = [f"{y}-by-horizon.pdf" for y in ("episodes", "score", "seconds", "shortfall", "success")]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*expected, "page.html"])
 
 
 def test_the_pictures_of_a_page_as_files(run, stored, tmp_path, unrendered):
     assert run("report", stored, "--figures", tmp_path / "sweep", "--format", "svg")[0] == 0
     assert {path.name for path in (tmp_path / "sweep").iterdir()} == {
-        f"lock-{y}-by-horizon.svg" for y in ("episodes", "loss", "seconds", "success", "value")
+        f"lock-{y}-by-horizon.svg" for y in ("episodes", "score", "seconds", "shortfall", "success")
     }
     assert run("run", "lock", "--horizon", 3, "--n-samples", 5, "--out", tmp_path / "run")[0] == 0
     assert run("report", tmp_path / "run", "--figures", tmp_path / "figures", "--format", "svg")[0] == 0

@@ -73,7 +73,7 @@ def test_the_page_of_a_run(run, saved):
     for words in (
         f"{result.n_trajectories:,}",
         f"{result.counts['oracle_calls']:,}",
-        "value / optimum 0.7 / 0.7 (100.0%)",
+        "value / optimum 0.7 / 0.7 (score 100.0%)",
         "dmq-fast run lock --horizon 5 --n-samples 20 --oracle value --seed 3",
         f"{result.key[0]:#018x}",
         f"numpy {np.__version__}",
@@ -227,7 +227,7 @@ def test_the_table_of_a_sweep():
         ["lock", "16", "other", "5", "0", "0.4", "inf", "1"],
     ]
     assert "failed: ValueError: no" in outline.text and "seeds = 5 # <b>" in outline.text
-    titles = ["lock: value by horizon", "lock: episodes by horizon"]
+    titles = ["lock: score by horizon", "lock: episodes by horizon"]
     assert all(title in outline.text for title in titles) and outline.tags.count("img") == 5
 
 
@@ -255,13 +255,44 @@ def test_episodes_until_solved_are_those_of_the_curve(monkeypatch):
     monkeypatch.setattr(reports, "gallery", lambda shown: " ".join(one.title for one in shown))
     source = sweep_report(rows)
     outline = check(source)
-    # DMQ, which is worth the optimum after 120 episodes, has earned half of it in all after 240: 300 by hundreds.
-    assert [line[:8] for line in rows_of(source)[:3]] == [
-        ["lock", "4", "dmq", "3", "0", "1", "120", "300"],
-        ["lock", "4", "ucb-q", "3", "0", "1", "100", "200"],
-        ["lock", "4", "uniform", "2", "0", "1", "100", "inf"],
+    # Until solved, good after, stopped after, until half is earned. DMQ, which is worth the optimum after 120 episodes,
+    # has earned half of it in all after 240: 300 by hundreds.
+    assert [line[:10] for line in rows_of(source)[:3]] == [
+        ["lock", "4", "dmq", "3", "0", "1", "120", "-", "120", "300"],
+        ["lock", "4", "ucb-q", "3", "0", "1", "100", "100", "-", "200"],
+        ["lock", "4", "uniform", "2", "0", "1", "100", "100", "-", "inf"],
     ]
     assert "lock: episodes by horizon" in outline.text and "lock: earned by horizon" in outline.text
+    assert "lock: good_after by horizon" not in outline.text
+
+
+def test_what_stops_by_itself_is_solved_where_it_stops():
+    """BPI-UCBVI has a curve and a rule when to stop: its episodes mean what those of DMQ mean."""
+
+    def of(name, **more):
+        return metrics.QUANTITIES[name].of(curved("lock", "bpi-ucbvi", 4, 0, learned=100, solved=100) | more, 0.95)
+
+    stopped = {"counts": {"stopped_after": 340}, "n_trajectories": 340}
+    for more, (good, at, until) in (
+        (stopped, (100, 340, 340)),
+        (stopped | {"value": 0.9}, (100, math.inf, math.inf)),
+        ({"counts": {"stopped_after": None}, "status": "max_trajectories"}, (100, math.inf, math.inf)),
+        ({"counts": {"stopped_after": None}, "algorithm_parameters": {"epsilon": None}}, (100, None, 100)),
+        ({}, (100, None, 100)),
+    ):
+        assert (of("good_after", **more), of("stopped_after", **more), of("episodes", **more)) == (good, at, until)
+    dmq = row("lock", "dmq", 4, 0, spent=120)
+    found = [metrics.QUANTITIES[name].of(dmq, 0.95) for name in ("good_after", "stopped_after", "episodes")]
+    assert found == [None, 120, 120]
+    cut = metrics.QUANTITIES["episodes"].of(dmq | {"status": "max_trajectories"}, 0.95)
+    assert cut == math.inf  # it did not know
+
+
+def test_scores_of_stores_without_uniform_play_are_shares_of_the_optimum():
+    old = row("lock", "dmq", 4, 0, value=0.5)
+    assert metrics.QUANTITIES["score"].of(old, 0.95) == 0.5
+    assert metrics.QUANTITIES["score"].of(old | {"uniform_value": None}, 0.95) == 0.5
+    assert metrics.QUANTITIES["score"].of(old | {"uniform_value": 0.4}, 0.95) == pytest.approx(1 / 6)
 
 
 def test_the_mean_reward_of_what_learns_first():
@@ -279,7 +310,7 @@ def test_environments_of_one_size_have_learning_curves():
     rows = [curved("swim", "ucb-q", 4, seed, learned=100, solved=100) for seed in range(3)]
     rows += [row("swim", "dmq", 4, seed, spent=120) for seed in range(3)]
     shown = list(sweep_pictures(rows))
-    assert [one.title for one in shown[:2]] == ["swim: value", "swim: regret"]
+    assert [one.title for one in shown[:2]] == ["swim: score", "swim: regret"]
     value, regret = (one.figure.axes[0] for one in shown[:2])
     drawn = [one for one in value.lines if one.get_clip_on()]
     (line,) = (one for one in drawn if len(one.get_xdata()) == 3)
@@ -289,6 +320,52 @@ def test_environments_of_one_size_have_learning_curves():
     (loss,) = regret.lines
     assert loss.get_ydata().tolist() == [1.0, 6.0, 30.0]
     assert loss.get_color() == line.get_color()
+
+
+def image(row, scale=7.0, shift=-3.0):
+    """The row of the same run on an affine image of its environment."""
+    worth = {name: scale * row[name] + shift for name in ("value", "uniform_value", "optimal_value")}
+    curve = row["details"].get("curve")
+    if curve is None:
+        return row | worth
+    columns = {
+        "value": [scale * one + shift for one in curve["value"]],
+        "reward": [scale * one + shift * n for n, one in zip(curve["episodes"], curve["reward"], strict=True)],
+        "regret": [scale * one for one in curve["regret"]],
+    }
+    return row | worth | {"details": row["details"] | {"curve": curve | columns}}
+
+
+def numbers_of(figure):
+    """Everything that is drawn in a figure: lines, bands and texts."""
+    for axes in figure.axes:
+        yield from (line.get_xydata() for line in axes.lines)
+        yield from (path.vertices for one in axes.collections for path in one.get_paths())
+        yield np.array([*axes.get_xlim(), *axes.get_ylim()])
+
+
+def test_no_shift_and_no_scale_of_rewards_changes_a_table_or_a_figure():
+    known = {"uniform_value": 0.2, "optimal_value": 1.1}
+    rows = [curved("swim", "ucb-q", 4, seed, learned=100, solved=100, value=1.1, **known) for seed in range(3)]
+    rows += [row("swim", "dmq", 4, seed, spent=120 + seed, value=1.1 - 0.03 * seed, **known) for seed in range(3)]
+    rows += [row("lock", "dmq", h, seed, spent=h, value=0.9 + 0.1 * seed, **known) for h in (4, 8) for seed in range(3)]
+    images = [image(one) for one in rows]
+    heads = re.findall(r"<th[^>]*>(.*?)</th>", sweep_report(rows))
+    in_points = [heads.index("mean value"), heads.index("mean optimum")]
+    for mine, theirs in zip(rows_of(sweep_report(rows)), rows_of(sweep_report(images)), strict=True):
+        for i, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+            if i in in_points:
+                assert float(other) == pytest.approx(7.0 * float(one) - 3.0, rel=2e-3)
+            else:
+                assert other == one, heads[i]
+    shown, theirs = list(sweep_pictures(rows)), list(sweep_pictures(images))
+    assert [one.title for one in shown] == [one.title for one in theirs] and len(shown) > 5
+    for one, other in zip(shown, theirs, strict=True):
+        assert [text.get_text() for text in showing.texts(one.figure)] == [
+            text.get_text() for text in showing.texts(other.figure)
+        ]
+        for drawn, again in zip(numbers_of(one.figure), numbers_of(other.figure), strict=True):
+            np.testing.assert_allclose(again, drawn, rtol=1e-9, atol=1e-9, err_msg=one.title)
 
 
 def test_environments_that_differ_otherwise_have_pictures_of_their_own():

@@ -50,10 +50,12 @@ def add_figure_options(parser: ArgumentParser) -> None:
     add(
         "--y",
         metavar="LIST",
-        help="value, loss, success, episodes, earned, seconds, or all; default: all that are known",
+        help="value, loss, score, shortfall (1 - score), success, episodes (until solved), good_after, stopped_after, "
+        "earned, seconds, or all; default: those that are known, but neither good_after nor stopped_after, and no "
+        "value or loss where scores are known",
     )
     add("--success", type=reader(float), metavar="SHARE",
-        help="share of the optimum from which a run counts as solved; default: 0.95")  # fmt: skip
+        help="score from which a run counts as solved; default: 0.95")  # fmt: skip
     add("--statistic", metavar="NAME",
         help="mean, iqm (mean of the middle half) or median of the runs; default: the median of episodes and seconds, "
         "the mean of the rest")  # fmt: skip

@@ -96,7 +96,8 @@ def load(directory: str | os.PathLike[str]) -> Rows:
         One dict for each run: ``cell`` (an id), ``seed``; ``environment``, ``environment_parameters``,
         ``environment_seed``; ``algorithm``, ``algorithm_parameters``, ``algorithm_seed``; ``max_trajectories``,
         ``max_seconds``, ``evaluate``; ``status`` ("failed", "crashed", "timeout" or a status of the algorithm),
-        ``error``; ``value``, ``value_standard_error`` (None if the value is exact), ``optimal_value``, ``gap``;
+        ``error``; ``value``, ``value_standard_error`` (None if the value is exact), ``uniform_value`` (of uniform play;
+        None in stores of 0.2.0), ``optimal_value``, ``gap``;
         ``n_trajectories`` (rounded to 53 bits from 2^63 on), ``counts``, ``seconds``, ``timings``, ``warnings``,
         ``details``; ``version``, ``host``, ``ended`` (UTC).
 

@@ -89,7 +89,9 @@ def appraise(env: Any, policy: Any, n: int, stream: Stream) -> dict[str, Any]:
         error = found.standard_error if found.n > 1 else None
         worth |= {"value": found.value, "value_standard_error": error, "value_trajectories": found.n}
         if solved is None:
-            played = samplers.estimate_value(sampler, Policy.uniform(sampler.horizon), n, stream=stream.at(UNIFORM_CALL))
+            played = samplers.estimate_value(
+                sampler, Policy.uniform(sampler.horizon), n, stream=stream.at(UNIFORM_CALL)
+            )
             worth |= {"uniform_value": played.value, "uniform_value_trajectories": played.n}
     if worth["value"] is not None and worth["optimal_value"] is not None:
         worth["score"] = score(worth["value"], worth["uniform_value"], worth["optimal_value"])

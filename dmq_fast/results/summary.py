@@ -87,7 +87,7 @@ def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the lines about the value of the returned policy, in points."""
     # Summaries of before have no value of uniform play.
     value, best, uniform = summary["value"], summary["optimal_value"], summary.get("uniform_value")
-    shown = None if None in (value, best, uniform) else score(value, uniform, best)
+    shown = None if value is None or best is None or uniform is None else score(value, uniform, best)
     scored = "" if shown is None else f"   (score {percent(shown)})"
     if value is None:
         yield "value", "unknown: not estimated"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast.experiments.report.metrics import EPISODES, GOOD, QUANTITIES
+from dmq_fast.experiments.report.metrics import EPISODES, GOOD, PARTS, QUANTITIES
 from dmq_fast.experiments.report.panels import Line, Panel, Panels, Point, panels_of
 from dmq_fast.plotting.axes import LETTER, add_legend, legend_height, longest, most_lines, shorten
 from dmq_fast.plotting.canvas import WIDTH, canvas
@@ -69,11 +69,13 @@ def against(
     x : str, optional
         A parameter of the environments or the algorithms, such as "horizon", or "algorithm.seed" where both have it. By
         default the first that was swept. Its values may also be texts.
-    y : {"value", "loss", "success", "episodes", "earned", "seconds"}
-        "loss" is V* - V, "success" the share of runs that solved their environment, "episodes" their number until then,
-        "earned" the first multiple of 100 episodes with a running mean reward above V*/2.
+    y : str, default "value"
+        One of `metrics.QUANTITIES`. "value" and "seconds" are what they say, "loss" is V* - V, "score" (V - V_uniform) / (V* - V_uniform), "shortfall" 1 - score, "success" the share of runs
+        that solved their environment, and "episodes" their number until then: "stopped_after" of algorithms that stop
+        by themselves, "good_after", the first checkpoint with a good policy, of all others. "earned" is the first
+        multiple of 100 episodes with a running mean reward above (V_uniform + V*) / 2.
     share : float, default 0.95
-        Share of the optimum, in (0, 1], from which a run counts as solved.
+        Score, in (0, 1], from which a run counts as solved.
     statistic : {"mean", "iqm", "median"}, optional
         What the lines show of several runs; "iqm" is the mean of the middle half. By default the median of episodes and
         seconds, and the mean of the rest. The success rate is always a mean.
@@ -195,7 +197,12 @@ def spans_a_decade(shown: Panels) -> bool:
     """Return whether losses, episodes or seconds are all positive and span more than a decade."""
     drawn = [end for point in points_of(shown.panels) for end in (point.interval.middle, point.spent)]
     drawn = [end for end in drawn if math.isfinite(end)]
-    return shown.y in ("loss", "seconds", *EPISODES) and bool(drawn) and min(drawn) > 0 and max(drawn) > 10 * min(drawn)
+    return (
+        shown.y in ("loss", "shortfall", "seconds", *EPISODES)
+        and bool(drawn)
+        and min(drawn) > 0
+        and max(drawn) > 10 * min(drawn)
+    )
 
 
 def limits_of(panel: Panel, y: str, powers: bool) -> tuple[float, float]:
@@ -330,8 +337,8 @@ def note(shown: Panels, powers: bool, width: float) -> str:
     if any(math.isfinite(point.interval.low) for point in every):
         kind = "Wilson" if shown.y == "success" else "stratified bootstrap" if shown.pooled else "bootstrap"
         texts.append(f"{'bars' if shown.categories else 'bands'}: {shown.level * 100:g} % {kind} interval")
-    if shown.y in ("success", "episodes"):
-        texts.append(f"solved: at least {shown.share * 100:g} % of $V^*$")
+    if shown.y in ("success", "episodes", *PARTS):
+        texts.append(f"solved: a score of at least {shown.share * 100:g} %")
     if any(point.unsolved for point in every):
         texts.append("open markers: episodes of unsolved runs, which count as infinite")
     if powers and any(point.interval.middle <= 0 for point in every):

@@ -12,8 +12,11 @@ from typing import Any
 from dmq_fast._support.files import replacing, writable
 from dmq_fast._support.json_text import to_json
 from dmq_fast.experiments.sweeps.spec import BUDGETS, seeds_of
+from dmq_fast.results.score import score
 
-__all__ = ["as_csv", "as_specified", "check_format", "columns", "export", "learning_curve"]
+__all__ = [
+    "as_csv", "as_specified", "check_format", "columns", "export", "learning_curve", "score_of", "uniform_of",
+]  # fmt: skip
 
 # The entries of these dicts become columns of their own, with this prefix to the name.
 SPREAD = {
@@ -39,6 +42,18 @@ def as_specified(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def uniform_of(row: Mapping[str, Any]) -> float:
+    """Return the value of uniform play; 0 in rows of 0.2.0, which had none, and rewards >= 0."""
+    uniform = row.get("uniform_value")
+    return 0.0 if uniform is None else float(uniform)
+
+
+def score_of(row: Mapping[str, Any]) -> float | None:
+    """Return the score of a row, None where its value or the optimum is unknown, or every policy is optimal."""
+    value, optimum = row.get("value"), row.get("optimal_value")
+    return None if value is None or optimum is None else score(value, uniform_of(row), optimum)
+
+
 # What a checkpoint has of its run.
 OF_THE_RUN = (
     "cell",
@@ -47,6 +62,7 @@ OF_THE_RUN = (
     "environment_parameters",
     "algorithm",
     "algorithm_parameters",
+    "uniform_value",
     "optimal_value",
 )
 
@@ -55,11 +71,13 @@ def columns(rows: Iterable[Mapping[str, Any]], *, curves: bool = False) -> dict[
     """Return the rows that `load` returned as columns, all of one length.
 
     Each parameter, count and timing has a column ("environment.horizon", "algorithm.n_samples", "counts.oracle_calls"),
-    with None for runs without it. The entries of "warnings" are lists, those of "details" dicts.
+    with None for runs without it. The entries of "warnings" are lists, those of "details" dicts. Where the optimum is
+    known, "score" is (value - uniform_value) / (optimal_value - uniform_value), with 0 for a missing uniform_value.
 
     With `curves`, there is a line for each checkpoint of each learning curve instead of one for each run: the cell, the
-    seed, the names and the parameters of the run, its "optimal_value", and "episodes", "value", "standard_error",
-    "reward" and "regret" at the checkpoint. Runs without a learning curve, such as those of DMQ, have no lines.
+    seed, the names and the parameters of the run, its "uniform_value" and "optimal_value", and "episodes", "value",
+    "standard_error", "reward", "regret" and "score" at the checkpoint. Rewards and regrets are those that were drawn.
+    Runs without a learning curve, such as those of DMQ, have no lines.
 
     Examples
     --------
@@ -100,6 +118,8 @@ def flatten(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
             yield from spread(SPREAD[name], value)
         else:
             yield name, value
+    if row.get("optimal_value") is not None:
+        yield "score", score_of(row)
 
 
 def spread(prefix: str, value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

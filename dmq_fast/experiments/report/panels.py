@@ -13,7 +13,14 @@ from dmq_fast._support.names import suggestion
 from dmq_fast.experiments.report.cells import in_order, labeller, settings, sortable, split_parameters
 from dmq_fast.experiments.report.csv_export import as_specified
 from dmq_fast.experiments.report.intervals import STATISTICS, Interval, bootstrap, check_level, wilson
-from dmq_fast.experiments.report.metrics import EPISODES, GOOD, QUANTITIES, check_share, has_curve
+from dmq_fast.experiments.report.metrics import (
+    EPISODES,
+    GOOD,
+    IN_POINTS,
+    QUANTITIES,
+    check_share,
+    has_curve,
+)
 from dmq_fast.experiments.report.page import value_text
 from dmq_fast.experiments.sweeps.runs import FAILURES
 from dmq_fast.plotting.style import Look, look
@@ -201,10 +208,17 @@ def measured(
 
 
 def measurable(rows: Iterable[Mapping[str, Any]], share: float = GOOD) -> list[str]:
-    """Return the quantities that are known of some run."""
+    """Return the quantities that are known of some run, for pages: not those in points where scores are known.
+
+    Good after, stopped after and earned are those of runs with a learning curve, and of runs beside them.
+    """
     rows = list(rows)
-    wanted = [y for y in QUANTITIES if y != "earned" or any(map(has_curve, rows))]
-    return [y for y in wanted if any(number is not None for _, number in measured(rows, y, share))]
+    curved = [row for row in rows if has_curve(row)]
+    known = [y for y in QUANTITIES if any(number is not None for _, number in measured(rows, y, share))]
+    left_out = {y for y, instead in IN_POINTS.items() if instead in known}
+    if not curved:
+        left_out |= {"good_after", "stopped_after", "earned"}
+    return [y for y in known if y not in left_out]
 
 
 def pooled_title(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -19,8 +19,8 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.experiments.report import pictures
 from dmq_fast.experiments.report.against import plot
 from dmq_fast.experiments.report.cells import counted, in_order, labeller, natural, settings, warned
-from dmq_fast.experiments.report.csv_export import as_specified
-from dmq_fast.experiments.report.metrics import GOOD, check_share, has_curve
+from dmq_fast.experiments.report.csv_export import as_specified, score_of, uniform_of
+from dmq_fast.experiments.report.metrics import GOOD, PARTS, check_share, has_curve
 from dmq_fast.experiments.report.page import Picture, code, definitions, gallery, grid, header, messages, page, section
 from dmq_fast.experiments.report.panels import located, measurable, panels_of, swept
 from dmq_fast.experiments.report.tables import MEANS, SOLVED, failure_lines, failures_of, summarise_cells, table_of
@@ -189,10 +189,13 @@ def sweep_report(
 
 
 MEANING = (
-    f"<p>A run has solved its environment if its policy is worth at least {GOOD:.0%} of the optimum: at the end, or, "
-    "of a run with a learning curve, at the first checkpoint with such a policy. Episodes of other runs count as inf. "
-    "Half of V* is earned at the first multiple of 100 episodes with a running mean reward above half of the optimum; "
-    "a run without a learning curve is credited with no reward while it learns.</p>"
+    "<p>A score is (V − V<sub>uniform</sub>) / (V* − V<sub>uniform</sub>): 0 for uniform play, 1 for the best policy. "
+    f"A policy is good from a score of {GOOD:.0%} on. Good after: at the first checkpoint of a learning curve with "
+    "such a policy, which the algorithm does not know. Stopped after: where an algorithm stopped by its own rule, with such "
+    "a policy. Until solved: the latter of algorithms that stop by themselves, the former of all others. Episodes of "
+    "runs that did not count as inf. Half is earned at the first multiple of 100 episodes with a running mean reward "
+    "above the middle of V<sub>uniform</sub> and V*; a run without a learning curve is credited with the reward of "
+    "uniform play while it learns. Where a store has no V<sub>uniform</sub> (0.2.0), it counts as 0.</p>"
 )
 
 
@@ -201,7 +204,7 @@ def sweep_pictures(
 ) -> Iterator[Picture]:
     """Yield the pictures of each environment: quantities against the first parameter, and curves if it has one form.
 
-    They are `width` inches wide, and count a run as solved from this share of the optimum on; `looks` are further
+    They are `width` inches wide, and count a run as solved from this score on; `looks` are further
     arguments of `against.against`.
     """
     check_share(share)
@@ -226,43 +229,53 @@ def quantity_pictures(
     log_y: bool | None = None,
     **looks: Any,
 ) -> Iterator[Picture]:
-    """Yield pictures of quantities, or of all that are known, against a parameter; see `against.against`."""
+    """Yield pictures of quantities, by default of all known ones but `PARTS`, against a parameter; see `against`."""
     rows = in_order(map(as_specified, rows))
     x, place, name = located(rows, x)
-    for y in wanted or measurable([row for row in rows if row[place].get(name) is not None], share):
+    known = measurable([row for row in rows if row[place].get(name) is not None], share)
+    for y in wanted or [y for y in known if y not in PARTS]:
         shown = panels_of(rows, x, y, share=share, **looks)
         yield Picture(plot(shown, log_x=log_x, log_y=log_y, width=width), f"{y} by {x}", "")
 
 
 def curve_pictures(title: str, rows: Sequence[Mapping[str, Any]], width: float) -> Iterator[Picture]:
-    """Yield pictures of value and regret against episodes, of the runs whose value and optimum are known."""
+    """Yield pictures of score and regret against episodes, of the runs whose score is known.
+
+    Regrets are divided by V* - V_uniform, so that no shift or scale of the rewards changes a picture.
+    """
     label = labeller(rows)
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        if row.get("optimal_value") and row["value"] is not None:
+        if score_of(row) is not None:
             groups.setdefault(label(row), []).append(row)
     values: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     regrets: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     for name, some in groups.items():
-        shares = np.array([[row["value"] / row["optimal_value"]] for row in some])
         if all(has_curve(row, "regret") for row in some):
+            uniform = np.array([[uniform_of(row)] for row in some])
+            spans = np.array([[row["optimal_value"]] for row in some]) - uniform
             at, curves = on_one_grid(some, "value")
-            values[name] = at, curves / np.array([[row["optimal_value"]] for row in some])
-            regrets[name] = on_one_grid(some, "regret")
+            values[name] = at, (curves - uniform) / spans
+            at, curves = on_one_grid(some, "regret")
+            regrets[name] = at, curves / spans
         else:
-            values[name] = [statistics.median(row["n_trajectories"] for row in some)], shares
+            scores = np.array([[score_of(row)] for row in some], dtype=np.float64)
+            values[name] = [statistics.median(row["n_trajectories"] for row in some)], scores
     if not regrets:
         return
     yield Picture(
-        pictures.learning_curves(values, optimum=1.0, ylabel="$V/V^*$", xscale="log", width=width),
-        f"{title}: value",
-        "Value of the policy that would be returned: median and quartiles over the seeds. A marker is the end of runs "
+        pictures.learning_curves(values, optimum=1.0, ylabel="score", xscale="log", width=width),
+        f"{title}: score",
+        "Score of the policy that would be returned: median and quartiles over the seeds. A marker is the end of runs "
         "without a learning curve.",
     )
     yield Picture(
-        pictures.learning_curves(regrets, among=values, ylabel="regret", xscale="log", yscale="log", width=width),
+        pictures.learning_curves(
+            regrets, among=values, ylabel="regret$/(V^*-V_u)$", xscale="log", yscale="log", width=width
+        ),
         f"{title}: regret",
-        "Reward of the optimal policy minus the reward so far.",
+        "Reward of the optimal policy minus the reward so far, in episodes of uniform play, each of which costs V* - "
+        "V_uniform. It is the reward that was drawn, so that a curve may fall by luck.",
     )
 
 

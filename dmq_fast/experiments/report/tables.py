@@ -11,6 +11,7 @@ import numpy as np
 
 from dmq_fast._support.words import number_of
 from dmq_fast.experiments.report.cells import SHOWN, by_message, cells_of, known, seeds_of_some, split_parameters
+from dmq_fast.experiments.report.csv_export import score_of
 from dmq_fast.experiments.report.intervals import STATISTICS
 from dmq_fast.experiments.report.metrics import GOOD, QUANTITIES
 from dmq_fast.experiments.sweeps.runs import FAILURES
@@ -29,12 +30,19 @@ __all__ = [
 MEANS = {
     "value": "mean value",
     "optimal_value": "mean optimum",
+    "score": "mean score",
     "n_trajectories": "mean trajectories",
     "seconds": "mean seconds",
 }
 """Means of the runs of a cell, and their titles."""
 
-SOLVED = {"success": "solved", "episodes": "median episodes until solved", "earned": "until half of V* is earned"}
+SOLVED = {
+    "success": "solved",
+    "episodes": "median episodes until solved",
+    "good_after": "good after",
+    "stopped_after": "stopped after",
+    "earned": "until half is earned",
+}
 """Further quantities of a cell on pages, and their titles."""
 
 
@@ -57,8 +65,8 @@ def summarise_cells(rows: Iterable[Mapping[str, Any]], quantities: Iterable[str]
 
 
 def mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """Return the mean of the known entries of a column."""
-    values = known(rows, name)
+    """Return the mean of the known entries of a column, or of the known scores."""
+    values = known(rows, name) if name != "score" else [one for row in rows if (one := score_of(row)) is not None]
     return statistics.fmean(values) if values else None
 
 

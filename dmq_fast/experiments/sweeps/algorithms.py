@@ -47,7 +47,9 @@ from dmq_fast.environments import CompiledEnv, FiniteMDP
 from dmq_fast.learners import DMQ, SelfStopping
 from dmq_fast.learners.named import LEARNERS, decisions_of, named_learner, resources_of
 from dmq_fast.policy import Policy
+from dmq_fast.results.appraisal import uniform_value
 from dmq_fast.results.result import COMPLETE, DMQResult
+from dmq_fast.results.score import solves
 from dmq_fast.samplers import BatchEnvironment, Sampler
 
 __all__ = ["REGISTRY", "Algorithm", "Budget", "Environment", "Factory", "Outcome", "describe", "find", "parameters_of"]
@@ -195,45 +197,55 @@ class BaselineAlgorithm:
         result = self.baseline.learn(n, max_seconds=budget.max_seconds)
         cut = n < wanted and not result.counts.get("stopped_after")
         # Without tables and without a `Policy`, the last point of the curve is the only estimate of the value.
-        runnable = isinstance(self.baseline.env, FiniteMDP) or isinstance(result.policy, Policy)
+        env = self.baseline.env
+        runnable = isinstance(env, FiniteMDP) or isinstance(result.policy, Policy)
         return replace(
             Outcome.of(result),
             status="max_trajectories" if result.status in COMPLETE and cut else result.status,
             policy=result.policy if runnable else None,
-            details={"parameters": result.parameters, **progress_of(result, self.baseline.env.optimal_value)},
+            details={"parameters": result.parameters, **progress_of(result, env.optimal_value, uniform_value(env))},
         )
 
 
 GOOD = 0.95
-"""Share of the optimum from which a policy counts as learned."""
+"""Score from which a policy counts as learned; see `results.score.score`."""
 
 REWARD_EVERY = 100
 """Number of episodes between evaluations of the running mean reward, as in papers on locks."""
 
 
-def progress_of(result: BaselineResult, optimum: float | None) -> dict[str, Any]:
+def progress_of(result: BaselineResult, optimum: float | None, uniform: float | None) -> dict[str, Any]:
     """Return the learning curve of a baseline and the episodes it needed.
+
+    Parameters
+    ----------
+    result : BaselineResult
+    optimum, uniform : float or None
+        Values of the best policy and of uniform play, where known.
 
     Returns
     -------
     dict
         "curve" holds the columns "episodes", "value", "standard_error" and "reward" at the checkpoints. If the optimum
         is known, the curve has a column "regret", and the dict three numbers of episodes, None if not reached:
-        "learned_at", the first checkpoint whose policy is worth 95 % of the optimum; "kept_at", the first from which on
-        the policies of all checkpoints are; and "solved_at", the first multiple of 100 with a running mean reward above
-        half of the optimum, as papers on locks report it.
+        "learned_at", the first checkpoint whose policy scores 95 %; "kept_at", the first from which on the policies of
+        all checkpoints do; and "solved_at", the first multiple of 100 with a running mean reward above the middle
+        between uniform play and the optimum, as papers on locks report it, where uniform play earns nothing.
+
+        The regret is that of the rewards that were drawn, in points: it may fall by luck. That of the policies that
+        were played is not known, as they explore, and a curve has the values of those that would be returned.
     """
     curve = result.curve
     columns = {name: column.tolist() for name, column in curve._asdict().items()}
-    if optimum is None:
+    if optimum is None or uniform is None:
         return {"curve": columns}
-    learned = curve.value >= GOOD * optimum
+    learned = np.array([solves(value, uniform, optimum, GOOD) for value in columns["value"]], dtype=bool)
     good, kept = curve.episodes[learned], curve.episodes[np.logical_and.accumulate(learned[::-1])[::-1]]
     return {
         "curve": columns | {"regret": (curve.episodes * optimum - curve.reward).tolist()},
         "learned_at": int(good[0]) if good.size else None,
         "kept_at": int(kept[0]) if kept.size else None,
-        "solved_at": result.first_above(optimum / 2, REWARD_EVERY),
+        "solved_at": result.first_above((uniform + optimum) / 2, REWARD_EVERY),
     }
 
 

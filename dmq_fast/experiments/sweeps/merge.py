@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmq_fast.experiments.sweeps.runs import FAILURES
-from dmq_fast.experiments.sweeps.store import COLUMNS, FILE, Store, loaded, naming, reading, specs
+from dmq_fast.experiments.sweeps.store import COLUMNS, FILE, Store, loaded, naming, reading, selected, specs
 
 __all__ = ["MergeError", "Merged", "merge"]
 
@@ -17,6 +17,7 @@ RESULTS = ("status", "value", "value_standard_error", "optimal_value", "gap", "n
 """Columns in which two rows of one run must agree."""
 
 NAMES = list(COLUMNS)
+INTO = ", ".join(NAMES)
 
 
 class MergeError(ValueError):
@@ -141,23 +142,23 @@ class Findings:
         seen = source.execute("SELECT text, name, runs, began FROM specs")
         self.connection.executemany("INSERT OR IGNORE INTO specs VALUES (?, ?, ?, ?)", seen)
         marks = ", ".join("?" * len(NAMES))
-        for values in source.execute(f"SELECT {', '.join(NAMES)} FROM runs"):
+        for values in source.execute(f"SELECT {selected(source)} FROM runs"):
             loaded(values)  # refuses what no sweep has stored
             row = dict(zip(NAMES, values, strict=True))
             key = row["cell"], row["seed"]
-            if self.connection.execute(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values).rowcount:
+            if self.connection.execute(f"INSERT OR IGNORE INTO runs ({INTO}) VALUES ({marks})", values).rowcount:
                 self.added += 1
             elif not self.is_better(row, place):
                 continue
             else:
-                self.connection.execute(f"REPLACE INTO runs VALUES ({marks})", values)
+                self.connection.execute(f"REPLACE INTO runs ({INTO}) VALUES ({marks})", values)
                 self.replaced += 1
             self.origins[key] = place
 
     def is_better(self, row: dict[str, Any], place: Path) -> bool:
         """Return whether a row is to replace that of the same run; note the first conflict."""
         key = row["cell"], row["seed"]
-        query = f"SELECT {', '.join(NAMES)} FROM runs WHERE cell = ? AND seed = ?"
+        query = f"SELECT {INTO} FROM runs WHERE cell = ? AND seed = ?"
         values = self.connection.execute(query, key).fetchone()
         with naming(self.out / FILE):
             loaded(values)

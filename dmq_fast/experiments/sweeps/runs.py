@@ -55,7 +55,7 @@ TIMEOUT = "timeout"
 
 FAILURES = (FAILED, CRASHED, TIMEOUT)
 
-WORTH = ("value", "value_standard_error", "optimal_value", "gap")
+WORTH = ("value", "value_standard_error", "uniform_value", "optimal_value", "gap")
 """Those entries of `appraise` that a row keeps."""
 
 
@@ -195,7 +195,7 @@ def learned(run: SweepRun, env: Environment, algorithm_seed: int, clock: Clock) 
 
 
 def worth_of(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str, Any]:
-    """Return the value of what was learned, exact or estimated from n trajectories, and the optimum."""
+    """Return the values of what was learned (exact, or from n trajectories), of uniform play, and of the best policy."""
     policy = outcome.policy
     worth = appraise(env, policy, n, Stream(seed).at(LAST_CALL))
     if worth["value"] is None and outcome.value is not None:

@@ -33,6 +33,7 @@ __all__ = [
     "load_specs",
     "reading",
     "rows",
+    "selected",
     "shards",
     "specs",
     "statuses",
@@ -42,7 +43,10 @@ FILE = "runs.sqlite"
 """Name of the file in the directory of a sweep."""
 
 # "DMQs" in the header of the SQLite file marks it as a store; FORMAT is the version of its tables.
-APPLICATION, FORMAT = 0x444D5173, 1
+APPLICATION, FORMAT = 0x444D5173, 2
+
+FORMATS = (1, FORMAT)
+"""The formats that are read. Opening a store for writing adds the columns `ADDED` to one of format 1."""
 
 COLUMNS = {
     "cell": "TEXT NOT NULL",
@@ -60,6 +64,7 @@ COLUMNS = {
     "error": "TEXT",
     "value": "REAL",
     "value_standard_error": "REAL",
+    "uniform_value": "REAL",
     "optimal_value": "REAL",
     "gap": "REAL",
     "n_trajectories": "INTEGER",
@@ -72,6 +77,9 @@ COLUMNS = {
     "host": "TEXT NOT NULL",
     "ended": "TEXT NOT NULL",
 }
+ADDED = ("uniform_value",)
+"""Columns that stores of format 1 lack, with which their rows read None."""
+
 STRUCTURED = [name for name, kind in COLUMNS.items() if kind.startswith("JSON")]
 
 SCHEMA = f"""
@@ -128,9 +136,24 @@ class Store:
         try:
             with naming(path):
                 check(self.connection, path)
-                self.connection.executescript(f"BEGIN IMMEDIATE; {SHARDS} COMMIT;")
+                self._upgrade()
         except BaseException:
             self.connection.close()
+            raise
+
+    def _upgrade(self) -> None:
+        """Add the tables and columns that a store of before lacks."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            self.connection.execute(SHARDS)
+            for name in ADDED:
+                if name not in columns_of(self.connection):
+                    self.connection.execute(f"ALTER TABLE runs ADD COLUMN {name} {COLUMNS[name]}")
+            self.connection.execute(f"PRAGMA user_version = {FORMAT}")
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
             raise
 
     @contextlib.contextmanager
@@ -173,7 +196,7 @@ class Store:
         marks = ", ".join("?" * len(COLUMNS))
         values = [tuple(stored(name, row[name]) for name in COLUMNS) for row in rows]
         with self.writing(synced=synced):
-            self.connection.executemany(f"INSERT OR IGNORE INTO runs VALUES ({marks})", values)
+            self.connection.executemany(f"INSERT OR IGNORE INTO runs ({', '.join(COLUMNS)}) VALUES ({marks})", values)
         if synced:
             self._unsynced = 0.0
 
@@ -264,8 +287,19 @@ def is_shard(text: str) -> bool:
 
 def rows(connection: sqlite3.Connection, query: str, *given: Any) -> list[dict[str, Any]]:
     """Return the rows of runs that the end of a query selects, as `load` describes them; ValueError as `loaded`."""
-    found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs {query}", given)
+    found = connection.execute(f"SELECT {selected(connection)} FROM runs {query}", given)
     return [loaded(row) for row in found]
+
+
+def columns_of(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the columns of the runs."""
+    return {name for _, name, *_ in connection.execute("PRAGMA table_info(runs)")}
+
+
+def selected(connection: sqlite3.Connection) -> str:
+    """Return what selects `COLUMNS`, in order; NULL for those of a later format."""
+    missing = set(ADDED) - columns_of(connection)
+    return ", ".join("NULL" if name in missing else name for name in COLUMNS)
 
 
 def statuses(connection: sqlite3.Connection) -> dict[tuple[str, int], str]:
@@ -360,8 +394,8 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     )
     if application != APPLICATION:
         raise StoreError(f"{path}: not the store of a sweep")
-    if version != FORMAT:
-        raise StoreError(f"{path}: a store of format {version}, expected format {FORMAT}")
+    if version not in FORMATS:
+        raise StoreError(f"{path}: a store of format {version}, expected format {' or '.join(map(str, FORMATS))}")
 
 
 @contextlib.contextmanager
