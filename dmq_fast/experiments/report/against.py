@@ -70,10 +70,11 @@ def against(
         A parameter of the environments or the algorithms, such as "horizon", or "algorithm.seed" where both have it. By
         default the first that was swept. Its values may also be texts.
     y : str, default "value"
-        One of `metrics.QUANTITIES`. "value" and "seconds" are what they say, "loss" is V* - V, "score" (V - V_uniform) / (V* - V_uniform), "shortfall" 1 - score, "success" the share of runs
-        that solved their environment, and "episodes" their number until then: "stopped_after" of algorithms that stop
-        by themselves, "good_after", the first checkpoint with a good policy, of all others. "earned" is the first
-        multiple of 100 episodes with a running mean reward above (V_uniform + V*) / 2.
+        One of `metrics.QUANTITIES`. "value" and "seconds" are what they say, "loss" is V* - V, "score" is
+        (V - V_uniform) / (V* - V_uniform), "shortfall" 1 - score, "success" the share of runs that solved their
+        environment, and "episodes" their number until then: "stopped_after" of algorithms that stop by themselves,
+        "good_after", the first checkpoint with a good policy, of all others. "earned" is the first multiple of 100
+        episodes with a running mean reward above (V_uniform + V*) / 2.
     share : float, default 0.95
         Score, in (0, 1], from which a run counts as solved.
     statistic : {"mean", "iqm", "median"}, optional

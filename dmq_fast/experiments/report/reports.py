@@ -191,11 +191,11 @@ def sweep_report(
 MEANING = (
     "<p>A score is (V − V<sub>uniform</sub>) / (V* − V<sub>uniform</sub>): 0 for uniform play, 1 for the best policy. "
     f"A policy is good from a score of {GOOD:.0%} on. Good after: at the first checkpoint of a learning curve with "
-    "such a policy, which the algorithm does not know. Stopped after: where an algorithm stopped by its own rule, with such "
-    "a policy. Until solved: the latter of algorithms that stop by themselves, the former of all others. Episodes of "
-    "runs that did not count as inf. Half is earned at the first multiple of 100 episodes with a running mean reward "
-    "above the middle of V<sub>uniform</sub> and V*; a run without a learning curve is credited with the reward of "
-    "uniform play while it learns. Where a store has no V<sub>uniform</sub> (0.2.0), it counts as 0.</p>"
+    "such a policy, which the algorithm does not know. Stopped after: where an algorithm stopped by its own rule, with "
+    "such a policy. Until solved: the latter of algorithms that stop by themselves, the former of all others. Episodes "
+    "of runs that did not count as inf. Half is earned at the first multiple of 100 episodes with a running mean "
+    "reward above the middle of V<sub>uniform</sub> and V*; a run without a learning curve is credited with the reward "
+    "of uniform play while it learns. Where a store has no V<sub>uniform</sub> (0.2.0), it counts as 0.</p>"
 )
 
 

@@ -195,7 +195,7 @@ def learned(run: SweepRun, env: Environment, algorithm_seed: int, clock: Clock) 
 
 
 def worth_of(env: Environment, outcome: Outcome, n: int, seed: int) -> dict[str, Any]:
-    """Return the values of what was learned (exact, or from n trajectories), of uniform play, and of the best policy."""
+    """Return the values of what was learned, exact or from n trajectories, of uniform play and of the best policy."""
     policy = outcome.policy
     worth = appraise(env, policy, n, Stream(seed).at(LAST_CALL))
     if worth["value"] is None and outcome.value is not None:
