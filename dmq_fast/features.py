@@ -1,7 +1,7 @@
 """Compiled feature maps from observations to features of Euclidean norm at most 1.
 
     phi = dmq.features.Fourier(low=[-1.2, -0.07], high=[0.6, 0.07], order=7)
-    env = dmq.environments.GymnasiumBatch("MountainCar-v0", horizon=200, features=phi, reward_shift=1)
+    env = dmq.environments.GymnasiumBatch("MountainCar-v0", horizon=200, features=phi, value_range=(-200, 0))
 
 A map called with observations (n, m) returns features (n, d). It is immutable, can be pickled, and serves any number of
 threads. Other maps can be derived from `FeatureMap` in Cython.

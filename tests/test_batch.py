@@ -265,11 +265,11 @@ class Costly(Table):
 
     def __init__(self):
         move = np.eye(2)[[[1, 0], [1, 1]]]
-        cost = np.array([[-1.0, -1.0], [0.0, 0.0]])
-        super().__init__(FiniteMDP([move] * 2, [cost, cost, cost + [[5], [0]]], [[[1.0], [0.0]]] * 3))
+        cost, last = [[-1.0, -1.0], [0.0, 0.0]], [[4.0, 4.0], [0.0, 0.0]]
+        super().__init__(FiniteMDP([move] * 2, [cost, cost, last], [[[1.0], [0.0]]] * 3))
 
 
-@pytest.mark.parametrize("value_range", [None, (-3, 4), [(-1, 2), (-1, 3), (4, 4)]], ids=str)
+@pytest.mark.parametrize("value_range", [None, (-3, 4), [(-2, 2), (-1, 3), (4, 4)]], ids=str)
 def test_rewards_of_any_sign_are_points(value_range):
     env, n = Costly(), 64
     if value_range is not None:

@@ -419,5 +419,5 @@ def test_gymnasium_takes_a_map():
         ("MountainCar-v0", MAPS["fourier"]),
         ("MountainCar-v0", MAPS["tiles"]),
     ):
-        batch = dmq.environments.GymnasiumBatch(env, 3, features=phi, reward_shift=1.0, copies=1)
+        batch = dmq.environments.GymnasiumBatch(env, 3, features=phi, copies=1)
         assert batch.dimension == phi.dimension

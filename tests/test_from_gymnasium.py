@@ -54,14 +54,20 @@ def pair(request):
 def test_optimum_is_that_of_the_table(pair):
     env, mdp = pair
     expected = table_optimum(env, mdp.horizon)
-    tolerance = 1e-13 * mdp.horizon / mdp.reward_scale
-    assert mdp.original_value(mdp.optimal_value) == pytest.approx(expected, abs=max(tolerance, 1e-13))
+    tolerance = 1e-13 * max(1, np.abs(mdp.value_range).max())
+    assert mdp.optimal_value == pytest.approx(expected, abs=tolerance)
+    low, high = mdp.value_range[0]
+    assert low <= mdp.value(Policy.uniform(mdp.horizon)) <= mdp.optimal_value <= high + tolerance
 
 
 def test_rewards_and_features_meet_the_assumptions(pair):
-    _, mdp = pair
-    rewarding = max(rewards.max() for rewards in mdp.R) > 0
-    assert mdp.max_reward_sum == pytest.approx(float(rewarding))
+    env, mdp = pair
+    if "FrozenLake" in mdp.name:
+        assert (mdp.value_range == [0, 1]).all()
+    outcomes = [one for actions in env.unwrapped.P.values() for some in actions.values() for one in some]
+    rewards = {reward for _, _, reward, _ in outcomes}
+    assert {reward for table in mdp.R for reward in np.unique(table)} <= rewards | {0}
+    assert all(mask.sum() == (~phi.any(axis=1)).sum() > 0 for mask, phi in zip(mdp.ended, mdp.features, strict=True))
     assert mdp.realizability_residual < 1e-12
     assert len({id(array) for array in (*mdp.P, *mdp.R, *mdp.features)}) <= 3
 
@@ -106,9 +112,9 @@ def outcome_law(mdp, level, state, action, names):
     rewards = mdp.R[level][state, action]
     law = {}
     if len(mdp.P) == level:
-        return {round_key(None, rewards / mdp.reward_scale - mdp.reward_shift): 1.0}
+        return {round_key(None, rewards): 1.0}
     for after in np.flatnonzero(mdp.P[level][state, action]):
-        reward = (rewards[after] if rewards.ndim else rewards) / mdp.reward_scale - mdp.reward_shift
+        reward = rewards[after] if rewards.ndim else rewards
         key = round_key(None if last else names[after], reward)
         law[key] = law.get(key, 0.0) + mdp.P[level][state, action, after]
     return law
@@ -143,7 +149,7 @@ def test_fixed_actions_earn_what_stepping_earns(identifier, arguments):
             earned += float(reward)
             if terminated:
                 break
-        assert mdp.original_value(mdp.value(Policy.fixed(actions))) == pytest.approx(earned, abs=1e-9)
+        assert mdp.value(Policy.fixed(actions)) == pytest.approx(earned, abs=1e-9)
 
 
 def test_slippery_lake_has_a_tiny_gap_and_rewards_on_transitions():
@@ -154,15 +160,25 @@ def test_slippery_lake_has_a_tiny_gap_and_rewards_on_transitions():
     assert not mdp.features[0][-1].any()
 
 
-def test_cliff_pays_the_shift_when_absorbed():
-    mdp = from_gymnasium(CLIFF, 20)
-    assert mdp.reward_shift == 100
-    # The best path walks 13 steps at -1, the other 7 are absorbed.
-    assert mdp.original_value(mdp.optimal_value) == pytest.approx(-13)
-    assert 1 / mdp.reward_scale == pytest.approx(13 * 99 + 7 * 100)
-    assert all(rewards.ndim == 2 for rewards in mdp.R) and len(mdp.P) == 19
-    np.testing.assert_array_equal(mdp.features[0], np.eye(38))
-    np.testing.assert_allclose(mdp.R[0][-1], 100 * mdp.reward_scale)
+def test_values_of_cliff_and_taxi_are_gymnasiums_own():
+    cliff = from_gymnasium(CLIFF, 20)
+    assert cliff.optimal_value == -13 and cliff.gap == 1
+    assert all(rewards.ndim == 2 for rewards in cliff.R) and len(cliff.P) == 19
+    # The absorbing state has no features of its own, and pays nothing.
+    np.testing.assert_array_equal(cliff.features[0], np.eye(38, 37))
+    assert not cliff.R[0][-1].any() and cliff.ended[0].tolist() == [False] * 37 + [True]
+    # From level h on: at best the shortest way to the goal, at worst over the cliff with each step.
+    best = [-max(1, 13 - h) for h in range(20)]
+    assert cliff.value_range.tolist() == [[-100 * (20 - h), best[h]] for h in range(20)]
+    taxi = from_gymnasium(TAXI, 20)
+    assert taxi.optimal_value == pytest.approx(7.93) and taxi.value_range[0].tolist() == [-200, 15]
+    assert taxi.value_range[-1].tolist() == [-10, 20]
+
+
+def test_a_range_of_ones_own_is_checked():
+    assert from_gymnasium(CLIFF, 5, value_range=(-500, 0)).value_range.tolist() == [[-500, 0]] * 5
+    with pytest.raises(ValueError, match=r"value_range: .* adds up to -500; write value_range=\(-500, -1\)"):
+        from_gymnasium(CLIFF, 5, value_range=(-5, 0))
 
 
 def test_same_target_with_two_rewards_is_split():
@@ -171,7 +187,7 @@ def test_same_target_with_two_rewards_is_split():
     assert lake.n_states[0] == lake.dimension + 2
     np.testing.assert_array_equal(lake.features[0][-2:], 0)
     cliff = from_gymnasium(gymnasium.make(CLIFF, is_slippery=True), 30)
-    assert cliff.n_states[0] == cliff.dimension + 1
+    assert cliff.n_states[0] == cliff.dimension + 2
     np.testing.assert_array_equal(cliff.features[0][-1], cliff.features[0][cliff.start.argmax()])
 
 
@@ -180,7 +196,7 @@ def test_taxi_over_a_long_horizon_is_small():
     assert len({id(array) for array in mdp.P}) == len({id(array) for array in mdp.R}) == 1
     assert mdp.P[0].nbytes < 20e6
     assert mdp.start.sum() == pytest.approx(1)
-    assert mdp.original_value(mdp.optimal_value) == pytest.approx(table_optimum(gymnasium.make(TAXI), 60), abs=1e-8)
+    assert mdp.optimal_value == pytest.approx(table_optimum(gymnasium.make(TAXI), 60), abs=1e-8)
 
 
 def test_only_states_within_the_horizon_are_kept():
@@ -221,14 +237,14 @@ def test_tables_that_are_not_gymnasiums_own():
     mdp = from_gymnasium(toy({0: {0: [(0.25, 0, 1.0, False), (0.25, 0, 1.0, False), (0.5, 0, 3.0, False)]}}), 2)
     assert mdp.n_states == (3, 3)  # state 0, absorbing, and the copy of state 0 reached with the other reward
     np.testing.assert_array_equal(np.sort(mdp.P[0][0, 0]), [0, 0.5, 0.5])
-    assert mdp.original_value(mdp.optimal_value) == pytest.approx(4)
-    assert mdp.original_value(mdp.max_reward_sum) == pytest.approx(6)
+    assert mdp.optimal_value == pytest.approx(4)
+    assert mdp.value_range.tolist() == [[2, 6], [1, 3]]
 
 
 def test_ended_episodes_stay_ended_even_in_a_state_that_others_pass_through():
     on, end = (0.5, 1, 1.0, False), (0.5, 1, 1.0, True)
     mdp = from_gymnasium(toy({0: {0: [on, end]}, 1: {0: [(1.0, 0, 4.0, False)]}}, (1.0, 0.0)), 2)
-    assert mdp.original_value(mdp.optimal_value) == pytest.approx(1 + 0.5 * 4)
+    assert mdp.optimal_value == pytest.approx(1 + 0.5 * 4)
 
 
 ONE = r"env: expected \(probability, next state, reward, terminated\) in P\[0\]\[0\]\[0\], .*, got "
@@ -357,7 +373,8 @@ def test_the_check_of_steps_leaves_the_environment_alone():
 
 
 def test_an_id_whose_table_is_not_its_own_is_stepped():
-    env = make(f"gym:{TAXI}", horizon=10, fickle_passenger=True, reward_shift=10.0, reward_scale=1 / 300)
+    env = make(f"gym:{TAXI}", horizon=10, fickle_passenger=True)
+    assert env.value_range is None
     assert isinstance(env, GymnasiumBatch)
     with pytest.raises(ValueError, match="environment's own"):
         make(f"gym:{TAXI}", horizon=10, fickle_passenger=True, through="tables")

@@ -76,31 +76,33 @@ def same(one, other):
 # Transitions
 
 
-def by_hand(env, horizon, actions, seeds, features, dimension, shift, scale):
+def by_hand(env, horizon, actions, seeds, features, dimension):
     """Features (H, n, d) and rewards (H, n) of episodes stepped one after the other in a plain loop."""
-    phi, rewards = np.zeros((horizon, len(seeds), dimension)), np.full((horizon, len(seeds)), scale * shift)
+    phi, rewards = np.zeros((horizon, len(seeds), dimension)), np.zeros((horizon, len(seeds)))
     for i, seed in enumerate(seeds):
         observation, _ = env.reset(seed=int(seed))
         for h in range(horizon):
             phi[h, i] = features(np.asarray(observation)[None])[0]
-            observation, reward, terminated, truncated, _ = env.step(int(actions[h]))
-            rewards[h, i] = scale * (reward + shift)
+            observation, rewards[h, i], terminated, truncated, _ = env.step(int(actions[h]))
             if terminated or truncated:
                 break
     return phi, rewards
 
 
 LAKE = lambda s: np.eye(16)[s]  # noqa: E731
+CAR = dmq.features.Fourier([-1.2, -0.07], [0.6, 0.07], order=3)
 LOOPS = [
-    ("CartPole-v1", 30, tiles, 0.5, 1 / 45, {"max_episode_steps": 12}),
-    ("FrozenLake-v1", 20, LAKE, 0.0, 1.0, {}),
-    ("FrozenLake-v1", 20, LAKE, 0.25, 1 / 6, {"max_episode_steps": 5}),
+    ("CartPole-v1", 30, tiles, (0, 30), {"max_episode_steps": 12}),
+    ("FrozenLake-v1", 20, LAKE, None, {}),
+    ("FrozenLake-v1", 20, LAKE, (0, 1), {"max_episode_steps": 5}),
+    ("MountainCar-v0", 20, CAR, (-20, -1), {}),
+    ("CliffWalking-v1", 20, lambda s: np.eye(48)[s], None, {}),
 ]
 
 
-@pytest.mark.parametrize(("name", "horizon", "features", "shift", "scale", "arguments"), LOOPS, ids=range(3))
-def test_episodes_are_those_of_a_plain_loop(name, horizon, features, shift, scale, arguments):
-    batch = GymnasiumBatch(name, horizon, features, reward_shift=shift, reward_scale=scale, make=arguments)
+@pytest.mark.parametrize(("name", "horizon", "features", "value_range", "arguments"), LOOPS, ids=range(5))
+def test_episodes_are_those_of_a_plain_loop(name, horizon, features, value_range, arguments):
+    batch = GymnasiumBatch(name, horizon, features, value_range=value_range, make=arguments)
     rng = np.random.default_rng(3)
     actions = rng.integers(batch.n_actions, size=horizon)
     stream, n = Stream(4), 40
@@ -108,13 +110,11 @@ def test_episodes_are_those_of_a_plain_loop(name, horizon, features, shift, scal
         Policy.fixed(actions), n, stream=stream, levels=range(horizon), returns_from=[0]
     )
     seeds = stream.generator().integers(2**31, size=n)
-    env = gymnasium.make(name, **arguments)
-    phi, rewards = by_hand(env, horizon, actions, seeds, features, batch.dimension, shift, scale)
+    phi, rewards = by_hand(gymnasium.make(name, **arguments), horizon, actions, seeds, features, batch.dimension)
     np.testing.assert_allclose(moments.grams, np.einsum("hni,hnj->hij", phi, phi), rtol=0, atol=1e-12 * n)
     y = rewards.sum(axis=0)
-    np.testing.assert_allclose(moments.returns[0].moment, y @ phi[0], rtol=0, atol=1e-12 * n)
+    np.testing.assert_allclose(moments.returns[0].moment, y @ phi[0], rtol=1e-12, atol=1e-12 * n)
     assert moments.returns[0].square == pytest.approx(y @ y, rel=1e-12)
-    assert batch.original_value(scale * (shift * horizon + 3.0)) == pytest.approx(3.0)
 
 
 def vector(mode, n, make=Walk):
@@ -129,7 +129,7 @@ def test_rows_of_a_vector_are_the_episodes_of_copies(mode):
     rows = everything(GymnasiumBatch(vector(mode, n), horizon), policy, n)
     first = int(Stream(0).generator().integers(2**31, size=1)[0])
     phi, rewards = by_hand(
-        Walk(), horizon, [0, 1, 2, 1, 0, 2, 2, 1, 0], first + np.arange(n), lambda s: np.eye(7)[s], 7, 0.0, 1 / horizon
+        Walk(), horizon, [0, 1, 2, 1, 0, 2, 2, 1, 0], first + np.arange(n), lambda s: np.eye(7)[s], 7
     )
     np.testing.assert_array_equal(rows.grams, np.einsum("hni,hnj->hij", phi, phi))
     np.testing.assert_allclose(rows.returns[0].moment, rewards.sum(axis=0) @ phi[0], atol=1e-12)
@@ -177,7 +177,7 @@ def test_spaces_that_do_not_start_at_zero(mode):
         def make():
             return Walk(*first)
 
-        return GymnasiumBatch(make if mode is None else vector(mode, 40, make), 6, reward_scale=1 / 6)
+        return GymnasiumBatch(make if mode is None else vector(mode, 40, make), 6)
 
     policy = Policy([*Policy.uniform(3).rules, *Policy.greedy(np.random.default_rng(0).normal(size=(3, 3, 7))).rules])
     plain, shifted = everything(env(), policy, 40), everything(env(-4, 5), policy, 40)
@@ -185,7 +185,7 @@ def test_spaces_that_do_not_start_at_zero(mode):
     assert env(-4, 5).n_actions == 3 and env(-4, 5).dimension == 7
 
 
-def test_ended_episodes_are_paid_the_shift_and_nothing_else():
+def test_ended_episodes_are_paid_nothing():
     class Ends(Walk):
         def __init__(self, terminated, truncated, at):
             super().__init__()
@@ -203,10 +203,11 @@ def test_ended_episodes_are_paid_the_shift_and_nothing_else():
     horizon = 6
     for how in ((True, False), (False, True), (True, True)):
         for at in (1, 3, horizon, horizon + 1):
-            env = GymnasiumBatch(lambda how=how, at=at: Ends(*how, at), horizon, reward_shift=3.0, reward_scale=1 / 18)
+            bounds = [(h - horizon, -1) for h in range(horizon)]
+            env = GymnasiumBatch(lambda how=how, at=at: Ends(*how, at), horizon, value_range=bounds)
             moments = everything(env, Policy.uniform(horizon), 4)
-            y = (2.0 * min(at, horizon) + 3.0 * max(0, horizon - at)) / 18
-            assert moments.returns[0].square == pytest.approx(4 * y * y)
+            left = [max(0, min(at, horizon) - h) for h in range(horizon)]
+            assert [one.square for one in moments.returns.values()] == [4 * steps**2 for steps in left]
             alive = np.trace(moments.grams, axis1=1, axis2=2)
             assert alive.tolist() == [4.0 if h < at else 0.0 for h in range(horizon)]
 
@@ -215,13 +216,13 @@ def test_ended_episodes_are_paid_the_shift_and_nothing_else():
 
 
 def test_what_ran_before_does_not_matter():
-    env = GymnasiumBatch("FrozenLake-v1", 8, reward_scale=1.0, copies=30)
+    env = GymnasiumBatch("FrozenLake-v1", 8, copies=30)
     sampler, policy = BatchSampler(env), Policy.uniform(8)
     assert list(sampler.chunks(70)) == [30, 30, 10]
     first = everything(env, policy, 70)
     sampler.collect(policy, 13, stream=Stream(9), levels=[2])  # leaves episodes unfinished
     assert same(first, everything(env, policy, 70))
-    fresh = GymnasiumBatch("FrozenLake-v1", 8, reward_scale=1.0, copies=30)
+    fresh = GymnasiumBatch("FrozenLake-v1", 8, copies=30)
     pieces = [
         BatchSampler(fresh).collect_chunk(
             policy, size, rng=Stream(0).at(0, chunk), levels=range(8), returns_from=range(8)
@@ -237,9 +238,9 @@ def test_an_environment_may_be_an_id_an_object_or_a_function():
     given.step(1)
     before = given.unwrapped.s
     kinds = [
-        GymnasiumBatch("FrozenLake-v1", 8, reward_scale=1.0, make={"is_slippery": False}),
-        GymnasiumBatch(given, 8, reward_scale=1.0),
-        GymnasiumBatch(lambda: gymnasium.make("FrozenLake-v1", is_slippery=False), 8, reward_scale=1.0),
+        GymnasiumBatch("FrozenLake-v1", 8, make={"is_slippery": False}),
+        GymnasiumBatch(given, 8),
+        GymnasiumBatch(lambda: gymnasium.make("FrozenLake-v1", is_slippery=False), 8),
     ]
     outcomes = [everything(env, Policy.uniform(8), 50) for env in kinds]
     assert same(outcomes[0], outcomes[1]) and same(outcomes[0], outcomes[2])
@@ -291,7 +292,8 @@ def test_a_fingerprint_differs_in_what_differs(tmp_path):
         ("parameters", *objects),
         ("observations", walk, GymnasiumBatch(lambda: Walk(first=2), 5)),
         ("actions", walk, GymnasiumBatch(lambda: Walk(first_action=2), 5)),
-        ("rewards", walk, GymnasiumBatch(Walk, 5, reward_shift=0.1, reward_scale=0.1)),
+        ("rewards", walk, GymnasiumBatch(Walk, 5, value_range=(0, 1))),
+        ("rewards", walk, GymnasiumBatch(Walk, 5, noise=0.5)),
         ("features", one, two),
         ("features", two, three),
         ("features", four, five),
@@ -315,7 +317,7 @@ def test_threads_give_the_same_bits():
 
 
 def test_processes_give_the_same_bits():
-    sampler = BatchSampler(GymnasiumBatch("FrozenLake-v1", 6, reward_scale=1.0, copies=20))
+    sampler = BatchSampler(GymnasiumBatch("FrozenLake-v1", 6, copies=20))
     assert sampler.holds_gil
     made = pool_of(sampler, 1)
     policy, every = Policy.uniform(6), range(6)
@@ -335,7 +337,7 @@ def test_gymnasium_is_imported_on_use_only():
 
 def test_frozen_lake_without_slipping_is_solved_through_step():
     horizon = 6
-    env = GymnasiumBatch("FrozenLake-v1", horizon, make={"is_slippery": False}, reward_scale=1.0)
+    env = GymnasiumBatch("FrozenLake-v1", horizon, make={"is_slippery": False})
     result = dmq.DMQ(env, n_samples=5, variant="frugal", rng=0).learn()
     table = from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon, features=np.eye(16))
     assert result.status == "ended"
@@ -347,14 +349,20 @@ def test_frozen_lake_without_slipping_is_solved_through_step():
 
 
 @pytest.mark.parametrize(
-    ("name", "dimension", "shift"),
-    [("CartPole-v1", 81, 0.0), ("MountainCar-v0", 16, 1.0), ("Acrobot-v1", 64, 1.0), ("FrozenLake-v1", 16, 0.0)],
+    ("name", "dimension", "first", "last"),
+    [
+        ("CartPole-v1", 81, (0, 12), (0, 1)),
+        ("MountainCar-v0", 16, (-12, 0), (-1, 0)),
+        ("Acrobot-v1", 64, (-12, 0), (-1, 0)),
+        ("FrozenLake-v1", 16, (0, 1), (0, 1)),
+        ("CliffWalking-v1", 48, (-1200, -12), (-100, -1)),
+    ],
 )
-def test_environments_by_id_have_features_and_rewards(name, dimension, shift):
+def test_environments_by_id_have_features_and_ranges(name, dimension, first, last):
     env = make(f"gym:{name}", horizon=12, through="step")
     assert isinstance(env, GymnasiumBatch)
-    assert (env.name, env.horizon, env.dimension, env.reward_shift) == (name, 12, dimension, shift)
-    assert env.reward_scale == (1.0 if name == "FrozenLake-v1" else 1 / 12)
+    assert (env.name, env.horizon, env.dimension, env.noise) == (name, 12, dimension, None)
+    assert (*env.value_range[0], *env.value_range[-1]) == (*first, *last)
     again = make(f"gym:{env.parameters['env']}", **{k: v for k, v in env.parameters.items() if k != "env"})
     assert again.parameters == env.parameters
     assert same(everything(env, Policy.uniform(12), 5), everything(again, Policy.uniform(12), 5))
@@ -364,8 +372,12 @@ def test_tables_are_taken_where_there_are_any():
     slippery = make("gym:FrozenLake-v1", horizon=8, through="tables", is_slippery=True)
     assert isinstance(slippery, FiniteMDP) and isinstance(make("gym:FrozenLake-v1", horizon=8), FiniteMDP)
     cliff = make("gym:CliffWalking-v1", horizon=8)
-    stepped = make("gym:CliffWalking-v1", horizon=8, through="step", reward_scale=1e-3)
-    assert (stepped.reward_shift, stepped.reward_scale) == (cliff.reward_shift, 1e-3)
+    stepped = make("gym:CliffWalking-v1", horizon=8, through="step")
+    assert stepped.value_range.tolist() == cliff.value_range.tolist() and stepped.value_range[0, 0] == -800
+    wide = make("gym:CliffWalking-v1", horizon=8, value_range=(-900, 0))
+    told = make("gym:CliffWalking-v1", horizon=8, through="step", value_range=(-900, 0), noise=2.0)
+    assert wide.value_range.tolist() == told.value_range.tolist() == [[-900, 0]] * 8 and told.noise == 2
+    assert told.parameters["value_range"] == [-900, 0] and told.parameters["noise"] == 2
 
 
 class Free(gymnasium.Env):
@@ -462,10 +474,10 @@ REFUSALS = [
 ]
 
 SETTINGS = [
-    ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a positive number"),
-    ({"reward_scale": -1.0}, ValueError, "reward_scale: expected a number"),
-    ({"reward_scale": float("nan")}, ValueError, "reward_scale: expected a number"),
-    ({"reward_shift": "1"}, TypeError, "reward_shift: expected a number"),
+    ({"value_range": (1, 0)}, ValueError, r"value_range: .* with low < high, got \(1, 0\)"),
+    ({"value_range": 5}, ValueError, r"value_range: expected \(low, high\), one such pair for each of 5 levels"),
+    ({"noise": 0.0}, ValueError, "noise: expected a number > 0, or None"),
+    ({"noise": "1"}, TypeError, "noise: expected a number"),
     ({"copies": 0}, ValueError, "copies: expected an integer >= 1"),
     ({"make": {"first": 1}}, ValueError, "make: expected an id in env"),
 ]
@@ -547,13 +559,24 @@ ANSWERS = [
     (lambda right: (7, *right[1:]), ValueError, r"observation: expected one in \[0, 7\), got .* 7"),
     (lambda right: ([1, 2], *right[1:]), ValueError, r"observation: expected shape \(\), got \(2,\)"),
     (lambda right: (right[0], float("nan"), *right[2:]), ValueError, "level 1, .* rewards: .* got nan"),
-    (lambda right: (right[0], -0.5, *right[2:]), ValueError, "level 1, .* rewards: expected numbers >= 0"),
-    (lambda right: (right[0], 9.0, *right[2:]), ValueError, "level 1, .* rewards: expected a sum of at most 1"),
+    (lambda right: (right[0], float("inf"), *right[2:]), ValueError, "level 1, .* rewards: .* got inf"),
     (lambda right: (right[0], "0.5", *right[2:]), TypeError, "reward: expected real numbers, got dtype <U3"),
     (lambda right: (right[0], None, *right[2:]), TypeError, "reward: expected real numbers, got dtype object"),
     (lambda right: (right[0], [0.1], *right[2:]), ValueError, r"reward: expected shape \(\), got \(1,\)"),
     (lambda right: (*right[:2], "False", *right[3:]), TypeError, "terminated: expected real numbers"),
     (lambda right: (*right[:3], None, right[4]), TypeError, "truncated: expected real numbers"),
+    (
+        lambda right: (*right[:2], float("nan"), *right[3:]),
+        ValueError,
+        "terminated: expected True or False .*nan",
+    ),
+    (
+        lambda right: (*right[:2], 0.5, *right[3:]),
+        ValueError,
+        r"terminated: expected True or False \(1 or 0\), got .*0\.5",
+    ),
+    (lambda right: (*right[:3], -1, right[4]), ValueError, "truncated: expected True or False .* got .*-1"),
+    (lambda right: (*right[:3], [True], right[4]), ValueError, r"truncated: expected shape \(\), got \(1,\)"),
     (lambda right: (right[0] + 0.7, *right[1:]), ValueError, r"observation: expected numbers .* int64 .* \d\.7"),
     (lambda right: (float("nan"), *right[1:]), ValueError, "observation: expected numbers .* int64 holds, got nan"),
     (lambda right: (right[0] + 1j, *right[1:]), TypeError, "observation: expected real numbers, got dtype complex"),
@@ -568,6 +591,8 @@ ROWS = [
     (1, lambda rewards: rewards[:, None], ValueError, r"rewards: expected shape \(3,\), got \(3, 1\)"),
     (2, lambda over: [None] * 3, TypeError, "terminations: expected real numbers, got dtype object"),
     (3, lambda over: ["False"] * 3, TypeError, "truncations: expected real numbers, got dtype <U5"),
+    (2, lambda over: [0, 1, 0.5], ValueError, r"terminations: expected True or False \(1 or 0\), got .*0\.5"),
+    (3, lambda over: [0, np.nan, 1], ValueError, "truncations: expected True or False .*nan"),
 ]
 
 

@@ -25,6 +25,9 @@ Factory = TypeVar("Factory", bound=Callable[..., FiniteMDP | CompiledEnv])
 
 GYMNASIUM_PREFIX = "gym:"
 
+REWARDS = ("value_range", "noise")
+"""Arguments of ``"gym:ID"`` that are not listed, as runs have them, too, for environments of every kind."""
+
 
 def register(name: str) -> Callable[[Factory], Factory]:
     """Return a decorator that adds a function to `REGISTRY` under this name.
@@ -72,13 +75,13 @@ def describe() -> dict[str, tuple[Parameter, ...]]:
 
 
 def describe_gymnasium() -> tuple[Parameter, ...]:
-    """List the arguments of ``"gym:ID"``, but for those of ``gymnasium.make``.
+    """List the arguments of ``"gym:ID"``, but for those of ``gymnasium.make``, and `REWARDS`.
 
     Returns
     -------
     tuple of Parameter
     """
-    return parameters_of(gymnasium_environment, but=("env", "make"))
+    return parameters_of(gymnasium_environment, but=("env", "make", *REWARDS))
 
 
 def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
@@ -91,8 +94,8 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
     rng : None, int, SeedSequence or Generator, optional
         What the environment is drawn from; environments that draw nothing do not use it.
     **parameters
-        Arguments of the generator; for ``"gym:ID"`` those that `describe_gymnasium` lists, and arguments of
-        ``gymnasium.make``.
+        Arguments of the generator; for ``"gym:ID"`` those that `describe_gymnasium` lists, `value_range`, `noise`, and
+        arguments of ``gymnasium.make``.
 
     Returns
     -------
@@ -128,7 +131,7 @@ def make(name: str, rng: Seed = None, **parameters: Any) -> Environment:
 def _make_gymnasium(name: str, parameters: dict[str, Any]) -> FiniteMDP | GymnasiumBatch:
     if "horizon" not in parameters:
         raise ValueError(f"{name}: expected the parameter horizon, got none")
-    known = {parameter.name for parameter in describe_gymnasium()}
+    known = {*REWARDS, *(parameter.name for parameter in describe_gymnasium())}
     own = {key: value for key, value in parameters.items() if key in known}
     arguments = {key: value for key, value in parameters.items() if key not in known}
     return gymnasium_environment(name.removeprefix(GYMNASIUM_PREFIX), make=arguments, **own)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import integer, number
-from dmq_fast.environments.compiled import LARGE, digest_of_map
+from dmq_fast._support.checks import integer
+from dmq_fast.environments.compiled import digest_of_map
 from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, scalar_arguments
 from dmq_fast.kernels import FeatureMap, as_floats, as_numbers
+from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 
 __all__ = ["GymnasiumBatch"]
 
@@ -35,9 +36,7 @@ class GymnasiumBatch:
     """Episodes of a Gymnasium environment, cut or prolonged to `horizon` levels: a `BatchEnvironment`.
 
     An episode that ends before the horizon, terminated or truncated (a `TimeLimit` shorter than the horizon
-    included), is absorbed: from then on its features are 0, and it earns nothing. What the shift would have paid until
-    the horizon, scale times shift for each level left, is paid with the step that ends it, since early endings would
-    look bad otherwise.
+    included), is absorbed: from then on its features are 0, and it earns nothing. Rewards are the environment's own.
 
     Parameters
     ----------
@@ -50,10 +49,11 @@ class GymnasiumBatch:
     features : callable, optional
         From observations (n, ...) to features (n, d) of norm at most 1. Default, for discrete observations only:
         one-hot.
-    reward_shift : float, default 0
-    reward_scale : float, optional
-        r' = reward_scale (r + reward_shift); rewards r' must be >= 0 and sum to at most 1 an episode. The default
-        scale 1/H suits r + shift in [0, 1].
+    value_range : pair of float, array_like of shape (H, 2) or "seen", optional
+        Bounds of what can still be earned from a level on, (low, high) or one such pair a level. Default: unknown, and
+        algorithms that need a range take that of the returns that they see.
+    noise : float, optional
+        Standard deviation of the noise of rewards around their means, if they are noisy.
     make : mapping, optional
         Arguments of ``gymnasium.make`` beside the id.
     copies : int, default 256
@@ -67,7 +67,8 @@ class GymnasiumBatch:
         H, K and d. Actions count from 0 whatever the space starts at.
     chunk_size : int
         Episodes of a block: `copies`, or the rows of a `VectorEnv`.
-    reward_shift, reward_scale : float
+    value_range : numpy.ndarray of shape (H, 2), or None
+    noise : float or None
     name : str
     parameters : dict
 
@@ -92,18 +93,15 @@ class GymnasiumBatch:
         horizon: int,
         features: Features | None = None,
         *,
-        reward_shift: float = 0.0,
-        reward_scale: float | None = None,
+        value_range: ValueRange = None,
+        noise: float | None = None,
         make: Mapping[str, Any] | None = None,
         copies: int = COPIES,
         name: str | None = None,
     ) -> None:
         self.horizon = integer("horizon", horizon, 1)
-        self.reward_shift = number("reward_shift", reward_shift, -LARGE, LARGE)
-        scale = 1.0 / self.horizon if reward_scale is None else number("reward_scale", reward_scale, 0.0, LARGE)
-        if scale == 0.0:
-            raise ValueError(f"reward_scale: expected a positive number, got {reward_scale}")
-        self.reward_scale = scale
+        self.value_range = as_bounds(value_range, self.horizon)
+        self.noise = None if noise is None else as_noise(noise)
         copies = integer("copies", copies, 1)
         if make is not None and not isinstance(env, str):
             raise ValueError("make: expected an id in env with it; a function or an object is made already")
@@ -183,14 +181,8 @@ class GymnasiumBatch:
     def step(
         self, level: int, states: Episodes, actions: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[Episodes, Array]:
-        """Step the episodes that have not ended; see `BatchEnvironment.step`.
-
-        The step that ends an episode is paid the shifts of all levels that are left.
-        """
-        before = states.alive.copy()
-        raw = states.step(actions + int(self._actions.start))
-        shifts = np.where(states.alive, 1, np.where(before, self.horizon - level, 0))
-        return states, self.reward_scale * (raw + shifts * self.reward_shift)
+        """Step the episodes that have not ended; see `BatchEnvironment.step`."""
+        return states, states.step(actions + int(self._actions.start))
 
     def release(self, states: Episodes) -> None:
         """Keep the copies for the next block; close those in which something went wrong."""
@@ -201,12 +193,8 @@ class GymnasiumBatch:
                 self._pool.drop(member)
         states.members = []
 
-    def original_value(self, value: float) -> float:
-        """Return a value of the shifted and scaled rewards in the environment's own units."""
-        return value / self.reward_scale - self.horizon * self.reward_shift
-
     def fingerprint(self) -> dict[str, Any]:
-        """Describe the environment, JSON-able: name, arguments, spaces, reward units and features.
+        """Describe the environment, JSON-able: name, arguments, spaces, range of rewards and features.
 
         Features that are not a `FeatureMap` are described by the name of their function or class.
         """
@@ -220,7 +208,7 @@ class GymnasiumBatch:
             "parameters": self.parameters,
             "observations": str(self._observations),
             "actions": str(self._actions),
-            "rewards": [self.reward_shift, self.reward_scale],
+            "rewards": RewardModel.of(self).describe(),
             "features": described,
         }
 
@@ -432,7 +420,7 @@ class Episodes:
                 raise ValueError(f"observation: expected one in [{low}, {high}), got {seen.min()} to {seen.max()}")
 
     def step(self, actions: NDArray[np.int64]) -> Array:
-        """Step the episodes that have not ended; return the raw rewards (n,), 0 for those that had."""
+        """Step the episodes that have not ended; return the rewards (n,), 0 for those that had."""
         rewards = np.zeros(len(self.alive))
         if self.alive.any():
             self.sound = False
@@ -454,7 +442,7 @@ class Episodes:
                 outcome = member.env.step(int(actions[row]))
                 observation, reward, terminated, truncated = four_of_five(outcome)
                 rewards[row] = as_scalar("reward", reward)
-                if as_scalar("terminated", terminated) or as_scalar("truncated", truncated):
+                if as_flag("terminated", terminated) or as_flag("truncated", truncated):
                     self.alive[row] = False
                 else:
                     self.observations[row] = member.seen(observation)
@@ -475,12 +463,8 @@ class Episodes:
             error.add_note(f"in a block that began with reset(seed={self.seeds[0]})")
             raise
         self.observations = rows.seen(observations)[:n]
-        earned, terminated, truncated = (
-            as_shape(name, values, (rows.width,))
-            for name, values in (("rewards", earned), ("terminations", terminated), ("truncations", truncated))
-        )
-        rewards[self.alive] = earned[:n][self.alive]
-        self.ended = (terminated != 0) | (truncated != 0)
+        rewards[self.alive] = as_shape("rewards", earned, (rows.width,))[:n][self.alive]
+        self.ended = as_flags("terminations", terminated, rows.width) | as_flags("truncations", truncated, rows.width)
         self.alive = self.alive & ~self.ended[:n]
 
 
@@ -492,10 +476,28 @@ def as_shape(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     return array
 
 
-def as_scalar(name: str, value: Any) -> float | np.bool_:
-    """Return a single bool or real number; raise for anything else."""
-    # The usual types first: this is called three times a step.
-    return value if isinstance(value, (float, bool, np.bool_)) else as_shape(name, value, ()).item()
+def as_scalar(name: str, value: Any) -> float:
+    """Return a single real number; raise for anything else."""
+    # The usual type first: this is called once a step.
+    return value if isinstance(value, float) else float(as_shape(name, value, ()).item())
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return a single bool, 0 or 1 as a bool; raise for anything else."""
+    # The usual types first: this is called twice a step.
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    return bool(as_flags(name, as_shape(name, value, ())[None], 1)[0])
+
+
+def as_flags(name: str, values: Any, n: int) -> NDArray[np.bool_]:
+    """Return bools, 0 and 1 as bools (n,); raise for anything else."""
+    array = as_shape(name, values, (n,))
+    flags: NDArray[np.bool_] = array == 1
+    wrong = ~flags & ~(array == 0)
+    if wrong.any():
+        raise ValueError(f"{name}: expected True or False (1 or 0), got {array[wrong][0]!r}")
+    return flags
 
 
 def observed(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

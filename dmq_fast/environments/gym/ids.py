@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast._support.checks import integer
 from dmq_fast.environments._box import box_features, box_of
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.gym.batch import GymnasiumBatch
 from dmq_fast.environments.gym.tables import from_gymnasium, has_table, make_environment
+from dmq_fast.rewards import RewardModel, ValueRange
 
 __all__ = ["gymnasium_environment"]
 
-# Shifts that make the rewards of environments without tables nonnegative; 0 for others. With the scale 1/H they sum to
-# at most 1.
-SHIFTS = {"Acrobot-v1": 1.0, "MountainCar-v0": 1.0}
+# Least and largest reward of a step, where the environment's documentation has them.
+STEPS = {"Acrobot-v1": (-1.0, 0.0), "CartPole-v1": (0.0, 1.0), "MountainCar-v0": (-1.0, 0.0)}
 
 
 def gymnasium_environment(
@@ -24,8 +28,8 @@ def gymnasium_environment(
     through: str | None = None,
     features: str | None = None,
     order: int | None = None,
-    reward_shift: float | None = None,
-    reward_scale: float | None = None,
+    value_range: ValueRange = None,
+    noise: float | None = None,
     make: Mapping[str, Any] | None = None,
 ) -> FiniteMDP | GymnasiumBatch:
     """Build a Gymnasium environment from its id.
@@ -45,11 +49,11 @@ def gymnasium_environment(
     order : int, optional
         Order of the Fourier basis, or the tiles or centres along each axis. Default: 3, 8 or 5, less where that makes
         more than 100 features (400 tiles).
-    reward_shift : float, optional
-        With step: r' = reward_scale (r + reward_shift), which must be >= 0 and sum to at most 1 an episode. Default:
-        that of the tables where there are any, 1 for MountainCar-v0 and Acrobot-v1, else 0.
-    reward_scale : float, optional
-        Default: that of the tables where there are any, else 1/H.
+    value_range : pair of float, array_like of shape (H, 2) or "seen", optional
+        What can still be earned from a level on, (low, high). Default: that of the tables where there are any; with
+        step (-(H - h), 0) of MountainCar-v0 and Acrobot-v1 and (0, H - h) of CartPole-v1 from level h on, else unknown.
+    noise : float, optional
+        With step: standard deviation of the noise of rewards, if they are noisy.
     make : mapping, optional
         Arguments of ``gymnasium.make`` beside the id.
 
@@ -71,17 +75,13 @@ def gymnasium_environment(
         if through not in (None, "tables", "step"):
             raise ValueError(f"through: expected tables or step, got {through!r}")
         if through == "tables" or (through is None and tables):
-            options = {
-                "features": features, "order": order, "reward_shift": reward_shift, "reward_scale": reward_scale
-            }  # fmt: skip
-            for name, value in options.items():
+            for name, value in {"features": features, "order": order, "noise": noise}.items():
                 if value is not None:
                     raise ValueError(f"{name}: expected none with tables, got {value!r}; through='step' takes it")
-            return from_gymnasium(made, horizon)
-        shift, scale = SHIFTS.get(env, 0.0), None
-        if tables and (reward_shift is None or reward_scale is None):
-            known = from_gymnasium(made, horizon)
-            shift, scale = known.reward_shift, known.reward_scale
+            return from_gymnasium(made, horizon, value_range=value_range)
+        bounds = value_range
+        if bounds is None:
+            bounds = from_gymnasium(made, horizon).value_range if tables else known_range(env, horizon)
         feature_map = None
         recorded: dict[str, Any] = {"env": env, "horizon": horizon, "through": "step"}
         if hasattr(made.observation_space, "low"):
@@ -96,10 +96,19 @@ def gymnasium_environment(
         env,
         horizon,
         feature_map,
-        reward_shift=shift if reward_shift is None else reward_shift,
-        reward_scale=scale if reward_scale is None else reward_scale,
+        value_range=bounds,
+        noise=noise,
         make=arguments,
     )
-    rewards = {"reward_shift": batch.reward_shift, "reward_scale": batch.reward_scale}
-    batch.parameters = recorded | rewards | arguments
+    told = RewardModel.of(batch).describe()
+    given = {"value_range": value_range, "noise": noise}
+    batch.parameters = recorded | {name: told[name] for name, own in given.items() if own is not None} | arguments
     return batch
+
+
+def known_range(env: str, horizon: int) -> NDArray[np.float64] | None:
+    """Return what can be earned from each level on, (H, 2), in an environment whose rewards are documented."""
+    if env not in STEPS:
+        return None
+    left = horizon - np.arange(integer("horizon", horizon, 1))
+    return np.outer(left, STEPS[env])

@@ -23,6 +23,7 @@ from dmq_fast._support.names import suggestion
 from dmq_fast.environments.arrays import as_float64, as_table
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import is_sparse
+from dmq_fast.rewards import ValueRange
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import AnySparse, Sparse
@@ -117,6 +118,7 @@ def from_gymnasium(
     horizon: int,
     *,
     features: ArrayLike | AnySparse | Callable[[int], ArrayLike] | None = None,
+    value_range: ValueRange = None,
     name: str | None = None,
 ) -> FiniteMDP:
     """Read a tabular Gymnasium environment (FrozenLake, CliffWalking, Taxi) from its transition table.
@@ -134,6 +136,8 @@ def from_gymnasium(
         d. Default: one-hot over the states that can be reached within the horizon. The absorbing state
         has features 0. One-hot features of 2,048 states or more are sparse, and so are transitions of 2^22 entries or
         more unless rewards depend on the next state.
+    value_range : pair of float or array_like of shape (H, 2), optional
+        As for `FiniteMDP`; by default what the tables can pay.
     name : str, optional
         Default: the environment's id.
 
@@ -195,6 +199,7 @@ def from_gymnasium(
         R=[model.table(rewards, n_actions) if depends_on_target else sole] * horizon,
         features=[phi] * horizon,
         start=start,
+        value_range=value_range,
         name=name if name is not None else identifier,
         parameters={"env": identifier, "horizon": horizon, **scalar_arguments(spec)},
     )
@@ -454,6 +459,7 @@ def _by_action(model: _Model, possible: NDArray[np.bool_], n_actions: int) -> tu
     pairs = model.states[possible], model.actions[possible]
     np.maximum.at(largest, pairs, model.rewards[possible])
     np.minimum.at(smallest, pairs, model.rewards[possible])
+    largest[np.isinf(largest)] = 0.0  # an action without outcomes, which is refused with its probabilities
     return largest, bool((largest > smallest).any())
 
 
