@@ -129,13 +129,21 @@ class RewardModel:
         """Return a difference of values, given in points, in units."""
         return points / self.width
 
+    @property
+    def limits(self) -> Floats | None:
+        """The bounds with room for rounding, (H, 2); None where they are unknown, or noise may be in what was earned."""
+        if self.bounds is None or self.noise is not None:
+            return None
+        slack = SLACK * max(1.0, self.width)
+        limits: Floats = self.bounds + [-slack, slack]
+        return limits
+
     def outside(self, to_go: Floats, level: int) -> NDArray[np.intp]:
         """Return which sums of rewards from a level on, (n,), are outside of its bounds; none where noise may be in."""
-        if self.bounds is None or self.noise is not None:
+        if (limits := self.limits) is None:
             return np.zeros(0, dtype=np.intp)
-        low, high = self.bounds[level]
-        slack = SLACK * max(1.0, self.width)
-        return np.flatnonzero(~((to_go >= low - slack) & (to_go <= high + slack)))
+        low, high = limits[level]
+        return np.flatnonzero(~((to_go >= low) & (to_go <= high)))
 
     def refusal(self, to_go: float, level: int, seen: ArrayLike = ()) -> str:
         """Return what is wrong with a sum of rewards outside of the bounds, and a range that contains what was seen."""

@@ -21,6 +21,7 @@ from dmq_fast.kernels import Episode, Stream, as_positive
 from dmq_fast.policy import Policy
 from dmq_fast.results.history import Curve
 from dmq_fast.results.result import BaselineResult
+from dmq_fast.rewards import RewardModel, ValueRange, as_bounds
 from dmq_fast.samplers.rollout import RolloutSampler
 from dmq_fast.samplers.streams import as_key
 from dmq_fast.table_policy import TablePolicy
@@ -76,7 +77,7 @@ class Learner(Protocol):
         """Number of episodes learned from so far."""
 
     def run(self, returns: NDArray[np.float64], deadline: float | None = None) -> bool:
-        """Learn from ``len(returns)`` more episodes and fill in the sum of rewards of each.
+        """Learn from ``len(returns)`` more episodes and fill in what each earned, in the environment's own rewards.
 
         Returns False where `deadline`, a time of `time.perf_counter`, has passed between two episodes. A learner that
         stops by itself may leave the rest of the episodes out.
@@ -90,7 +91,7 @@ class PythonLearner(ABC):
     ----------
     episode : Episode
         The environment, one episode at a time: ``features()`` of the present state, ``act(scores)``, ``step(action)``
-        which returns the reward, and ``draws(n)``, uniforms of the learner's own.
+        which returns the reward in units of the range (see `Baseline`), and ``draws(n)``, uniforms of the learner's own.
 
     Attributes
     ----------
@@ -111,14 +112,11 @@ class PythonLearner(ABC):
     ...         self.sums = np.zeros((episode.horizon, episode.n_actions, episode.dimension))
     ...
     ...     def play(self):
-    ...         total = 0.0
     ...         for level in range(self.episode.horizon):
     ...             phi = self.episode.features()
     ...             action = self.episode.act(np.zeros(self.episode.n_actions))  # ties are broken at random
     ...             reward = self.episode.step(action)
     ...             self.sums[level, action] += reward * phi
-    ...             total += reward
-    ...         return total
     >>> class Myopic(Baseline):
     ...     name = "myopic"
     ...
@@ -138,8 +136,8 @@ class PythonLearner(ABC):
         self.n_episodes = 0
 
     @abstractmethod
-    def play(self) -> float:
-        """Play the episode that has just been started to its end, learn from it, and return its sum of rewards."""
+    def play(self) -> object:
+        """Play the episode that has just been started to its end, and learn from it."""
 
     def run(self, returns: NDArray[np.float64], deadline: float | None = None) -> bool:
         """Learn from ``len(returns)`` more episodes; see `Learner.run`."""
@@ -147,7 +145,8 @@ class PythonLearner(ABC):
             if i > 0 and deadline is not None and time.perf_counter() >= deadline:
                 return False
             self.episode.reset(self.n_episodes)
-            returns[i] = self.play()
+            self.play()
+            returns[i] = self.episode.earned
             self.n_episodes += 1
         return True
 
@@ -164,6 +163,10 @@ class Baseline(ABC):
 
     A subclass sets `name` and defines `learner` and `estimates`. The decorator `register` adds it to the algorithms of
     the command line, of sweeps and of reports.
+
+    Constants and estimates are in units of the range of what can be earned, in which all values to go are in [0, 1]:
+    learners see r' = (r - [the episode ends] low) / (high - low), and Q = low + (high - low) phi^T theta, or the table
+    in the place of phi^T theta. Values, returns and the curve are in the environment's own rewards.
 
     Parameters
     ----------
@@ -182,6 +185,13 @@ class Baseline(ABC):
     rng : None, int, SeedSequence, Generator or Stream, optional
         Source of the run's 128-bit key. Episode e draws from call e of it. The environment's uniforms are separate from
         those of the algorithm, so that algorithms with one key get the same ones from the environment.
+    value_range : pair of float or array_like of shape (H, 2), optional
+        Least and largest sum of rewards that can be earned from any level on, or from each level. Default: what the
+        environment declares, and (0, 1) where it declares nothing. An episode outside of it ends the run.
+    noise : float, optional
+        > 0, a guess of the standard deviation of rewards, where they are means plus noise: default, what the
+        environment declares. Then the range is that of means, and no episode is checked; each algorithm says what else
+        changes.
 
     Attributes
     ----------
@@ -189,6 +199,8 @@ class Baseline(ABC):
         Name in the registry.
     parameters : dict
         Parameters of the run, JSON-able.
+    rewards : RewardModel
+        The range and the noise.
 
     Raises
     ------
@@ -207,6 +219,8 @@ class Baseline(ABC):
         checkpoints: int | Sequence[int] = N_CHECKPOINTS,
         n_evaluation: int = 1000,
         rng: int | np.random.SeedSequence | np.random.Generator | Stream | None = None,
+        value_range: ValueRange = None,
+        noise: float | None = None,
         **own: Any,
     ) -> None:
         if not isinstance(env, FiniteMDP | CompiledEnv):
@@ -221,6 +235,7 @@ class Baseline(ABC):
         self.checkpoints = as_checkpoints(checkpoints)
         self.n_evaluation = count("n_evaluation", n_evaluation, 1)
         self.stream = as_key(rng)
+        self.rewards = in_range(RewardModel.of(env, value_range, noise), env.horizon)
         self.own = own
         # Wrong parameters, and environments that the algorithm cannot learn, are refused here.
         self._training = Training(self)
@@ -246,9 +261,15 @@ class Baseline(ABC):
         return None
 
     @property
+    def noise(self) -> float:
+        """The noise in units of the range; 0 where nothing is noisy."""
+        return 0.0 if self.rewards.noise is None else self.rewards.in_units(self.rewards.noise)
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """Parameters of the run, JSON-able."""
-        return {"n_episodes": self.n_episodes, "max_seconds": self.max_seconds, **self.own}
+        run = {"n_episodes": self.n_episodes, "max_seconds": self.max_seconds}
+        return run | ({} if self.rewards.is_unit else self.rewards.describe()) | self.own
 
     def learn(self, n_episodes: int | None = None, *, max_seconds: float | None = None) -> BaselineResult:
         """Learn from the beginning.
@@ -309,7 +330,8 @@ class Training:
     def __init__(self, baseline: Baseline) -> None:
         self.baseline = baseline
         self.compiled = as_compiled(baseline.env)
-        self.learner = baseline.learner(Episode(self.compiled.handle, self.compiled.features, baseline.stream))
+        episode = Episode(self.compiled.handle, self.compiled.features, baseline.stream, baseline.rewards)
+        self.learner = baseline.learner(episode)
         self.returns = np.zeros(0)
         self.points: list[tuple[int, float, float, float]] = []
         self.seconds = {"learning": 0.0, "evaluation": 0.0}
@@ -351,17 +373,17 @@ class Training:
         return estimates
 
     def value_of(self, policy: Policy | TablePolicy) -> tuple[float, float]:
-        """Return the value of a policy and its standard error."""
+        """Return the value of a policy and its standard error, in the environment's own rewards."""
         env = self.baseline.env
         if isinstance(env, FiniteMDP):
             return env.value(policy), 0.0
         if isinstance(policy, TablePolicy):
             assert env.latent is not None
             return env.latent.value(policy), 0.0
-        n = self.baseline.n_evaluation
-        stream = self.baseline.stream.at(EVALUATIONS + len(self.points))
+        baseline, n = self.baseline, self.baseline.n_evaluation
+        stream = baseline.stream.at(EVALUATIONS + len(self.points))
         self.n_evaluated += n
-        answer = RolloutSampler(env).evaluate(policy, n, stream=stream)
+        answer = RolloutSampler(env, baseline.rewards).evaluate(policy, n, stream=stream)
         return answer.value, answer.standard_error
 
     def result(self) -> BaselineResult:
@@ -392,6 +414,11 @@ class Training:
             key=baseline.stream.key,
             warnings=tuple(warnings),
         )
+
+
+def in_range(rewards: RewardModel, horizon: int) -> RewardModel:
+    """Return a model of rewards with a range: (0, 1) where none is known."""
+    return rewards if rewards.known else RewardModel(as_bounds((0.0, 1.0), horizon), rewards.noise)
 
 
 def as_compiled(env: FiniteMDP | CompiledEnv) -> CompiledEnv:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import hypot
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,7 +127,8 @@ class RLSVI(LeastSquares):
     ----------
     env : FiniteMDP or CompiledEnv
     sigma : float, default 0.1
-        > 0. Deviation of targets, in units of top_h; returns are at most 1.
+        > 0. Deviation of targets, in units of top_h and of the range, so for values of at most 1. Noise s, in units of
+        the range, makes it sqrt(sigma² + s²).
     precision : float, default 1.0
         > 0. The paper's lambda: an unseen direction of theta has variance top_h² / precision.
     optimism : {"flat", "steps"}
@@ -165,6 +167,7 @@ class RLSVI(LeastSquares):
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
         sigma, precision = as_positive("sigma", self.own["sigma"]), as_positive("precision", self.own["precision"])
+        sigma = hypot(sigma, self.noise) if self.noise > 0.0 else sigma
         if sigma**2 * precision == 0.0:
             raise ValueError(f"sigma: expected sigma² precision > 0, got {sigma:g} and {precision:g}")
         return self.least_squares(episode, "randomized", sigma**2 * precision, sigma)
@@ -184,12 +187,13 @@ class LSVIUCB(LeastSquares):
     ----------
     env : FiniteMDP or CompiledEnv
     beta : float, default 0.1
-        >= 0. With returns of at most 1 the theorem's is c K d sqrt(log(2 K d T / p)), which is far too cautious in
-        practice: tune it.
+        >= 0. With values of at most 1, as in units of the range, the theorem's is c K d sqrt(log(2 K d T / p)), which is
+        far too cautious in practice: tune it. It multiplies how far targets scatter; noise s, in units of the range,
+        makes it beta (1 + s).
     ridge : float, default 1.0
         > 0, the paper's lambda.
     optimism : {"flat", "steps"}
-        The largest value hoped for at level h = 0, ..., H - 1, top_h. As returns are at most 1, "flat" has top_h = 1 in
+        The largest value hoped for at level h = 0, ..., H - 1, top_h. As values are at most 1, "flat" has top_h = 1 in
         the place of the paper's H. "steps" has top_h = H - h: each step may earn 1, so that many unknown steps beat
         one. It needs a small beta, and ridge <= beta^2, where unit features that were never seen have the value top_h.
     clipped : bool, default False
@@ -231,7 +235,7 @@ class LSVIUCB(LeastSquares):
     def learner(self, episode: Episode) -> LeastSquaresLearner:
         """Return the compiled learner."""
         beta = as_positive("beta", self.own["beta"], zero=True)
-        return self.least_squares(episode, "confident", self.own["ridge"], beta)
+        return self.least_squares(episode, "confident", self.own["ridge"], beta * (1.0 + self.noise))
 
 
 @register
@@ -254,7 +258,7 @@ class OCP(Baseline):
     Raises
     ------
     ValueError
-        If steps or observations of the environment depend on chance.
+        If steps or observations of the environment depend on chance, or rewards are noisy.
 
     Notes
     -----
@@ -274,6 +278,8 @@ class OCP(Baseline):
     def learner(self, episode: Episode) -> SpanLearner:
         """Return the compiled learner."""
         refuse_chance(self.env)
+        if self.rewards.noise is not None:
+            raise ValueError(f"noise: expected none, as ocp learns from exact equations, got {self.rewards.noise:g}")
         return SpanLearner(episode, self.own["tolerance"])
 
     def estimates(self, learner: Any) -> Estimates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,8 @@ class UCBQ(Tabular):
     env : FiniteMDP or CompiledEnv
         A finite or block MDP.
     c : float, default 0.05
-        >= 0. Stands for the paper's c sqrt(log(S K T / p)), with returns of at most 1 instead of H.
+        >= 0. Stands for the paper's c sqrt(log(S K T / p)), with values of at most 1, in units of the range, instead of
+        H. It multiplies how far targets scatter; noise s, in these units, makes it c (1 + s).
     alpha : float, optional
         A constant step size in (0, 1] instead of the paper's, which for deterministic transitions learns faster.
     clipped : bool, default True
@@ -99,7 +101,8 @@ class UCBQ(Tabular):
 
     def learner(self, episode: Episode) -> UCBQLearner:
         """Return the compiled learner."""
-        return UCBQLearner(episode, **self.own)
+        c = as_positive("c", self.own["c"], zero=True) * (1.0 + self.noise)
+        return UCBQLearner(episode, **(self.own | {"c": c}))
 
 
 @register
@@ -113,9 +116,10 @@ class DelayedQ(Tabular):
     env : FiniteMDP or CompiledEnv
         A finite or block MDP.
     m : int, default 20
-        In [1, 2^63). With deterministic transitions and rewards 1 is enough.
+        In [1, 2^63). With deterministic transitions and rewards 1 is enough. Noise s, in units of the range, makes it
+        m (1 + s)², rounded up, so that means are as exact.
     epsilon : float, default 0.01
-        >= 0, the paper's epsilon_1.
+        >= 0, the paper's epsilon_1, in units of the range.
     **options
         As of `Baseline`.
 
@@ -132,7 +136,8 @@ class DelayedQ(Tabular):
 
     def learner(self, episode: Episode) -> DelayedQLearner:
         """Return the compiled learner."""
-        return DelayedQLearner(episode, **self.own)
+        m = min(ceil(self.own["m"] * (1.0 + self.noise) ** 2), 2**63 - 1) if self.noise > 0.0 else self.own["m"]
+        return DelayedQLearner(episode, m, self.own["epsilon"])
 
     def counts(self, learner: Any) -> dict[str, Any]:
         """Return the numbers of attempted and successful updates."""
@@ -162,6 +167,9 @@ class BPIUCBVI(Model):
         L_h(s, a) = max(0, mean(r + max_b L_{h+1}(s', b)) - bonus),
         bonus = c1 sqrt(Var(r + max_b U_{h+1}(s', b)) / n) + c2 / n,   n visits of the pair.
 
+    All is in units of the range. Noise s, in these units, adds c1 s / sqrt(n) to the bonus: the variance of few noisy
+    rewards may be far too small.
+
     Episodes are greedy on U, ties at random. The run stops once min(1, U) - L of the start is at most epsilon. The
     policy returned is then greedy on L, so it is within epsilon of the optimum if U and L are bounds. Where the run has
     not stopped, the policy is greedy on the model itself.
@@ -177,7 +185,7 @@ class BPIUCBVI(Model):
         comes with chance p is given up where c2 / epsilon visits earned nothing, so with chance
         (1 - p)^(c2 / epsilon): raise c2 where rewards are rare.
     epsilon : float or None, default 0.05
-        > 0, in units of returns, which are at most 1. With None the run learns from all its episodes.
+        In (0, 1), a share of the width of the range. With None the run learns from all its episodes.
     optimism : str, default "steps"
         cap_h, also U of a pair that was never tried: "steps" counts the steps to go, H at the first level and 1 at the
         last; "flat" is 1. Both are upper bounds. With "flat" a path with one unknown pair looks as good as one with
@@ -189,7 +197,7 @@ class BPIUCBVI(Model):
     -----
     Where the run has stopped, ``counts["stopped_after"]`` is the number of its episodes. Else that is None, there is a
     warning, and the status is "max_trajectories" if all `n_episodes` were played. ``counts["gap"]`` is the last
-    min(1, U) - L of the start. If there are several first states, the gap is its mean over those seen, plus a bonus for
+    min(1, U) - L of the start, in the environment's own rewards. If there are several first states, the gap is its mean over those seen, plus a bonus for
     the error of the mean: the draw of the start counts as a step. An episode costs O(K S + E), S states of all levels,
     E distinct transitions seen.
 
@@ -220,7 +228,7 @@ class BPIUCBVI(Model):
         epsilon = self.own["epsilon"]
         if epsilon is not None and as_positive("epsilon", epsilon) >= 1.0:
             raise ValueError(f"epsilon: expected a number in (0, 1) or None, got {epsilon!r}")
-        return BernsteinLearner(episode, **self.own)
+        return BernsteinLearner(episode, **self.own, noise=self.noise)
 
     def estimates(self, learner: Any) -> Estimates:
         """Return the lower values if the run has stopped, else Q of the model itself."""
@@ -228,13 +236,15 @@ class BPIUCBVI(Model):
 
     def counts(self, learner: Any) -> dict[str, Any]:
         """Return the number of episodes after which the run stopped, or None, and the last gap."""
-        return {"stopped_after": learner.n_episodes if learner.stopped else None, "gap": learner.gap}
+        stopped_after = learner.n_episodes if learner.stopped else None
+        return {"stopped_after": stopped_after, "gap": self.rewards.difference(learner.gap)}
 
     def warnings(self, learner: Any) -> list[str]:
         """Return a warning if the run ended before it stopped by its rule."""
         if self.stopped(learner) is not False:
             return []
-        return [f"not stopped by its rule: the gap is {learner.gap:.3g}, epsilon = {self.own['epsilon']:g}"]
+        gap, epsilon = map(self.rewards.difference, (learner.gap, self.own["epsilon"]))
+        return [f"not stopped by its rule: the gap is {gap:.3g}, epsilon = {epsilon:g}"]
 
     def stopped(self, learner: Any) -> bool | None:
         """Return whether the gap is at most epsilon; None without epsilon."""
@@ -259,7 +269,8 @@ class OPPO(Model):
     alpha : float, default 1.0
         In [0, 1e9]. The theorem's is sqrt(2 log K / (H² T)), T episodes and returns of up to H: far too small here.
     beta : float, default 0.3
-        >= 0. The theorem's is c S K H sqrt(log(S K H T / p)) with tables of S states a level and returns of up to H.
+        >= 0. The theorem's is c S K H sqrt(log(S K H T / p)) with tables of S states a level and returns of up to H. It
+        multiplies how far targets scatter; noise s, in units of the range, makes it beta (1 + s).
     optimism : str, default "steps"
         cap_h, also Q of a pair that was never tried: "steps", as in the paper, counts the steps to go; "flat" is 1.
     **options
@@ -285,4 +296,5 @@ class OPPO(Model):
         """Return the compiled learner."""
         if as_positive("alpha", self.own["alpha"], zero=True) > LARGEST_ALPHA:
             raise ValueError(f"alpha: expected a number in [0, {LARGEST_ALPHA:g}], got {self.own['alpha']!r}")
-        return PolicyOptimisationLearner(episode, **self.own)
+        beta = as_positive("beta", self.own["beta"], zero=True) * (1.0 + self.noise)
+        return PolicyOptimisationLearner(episode, **(self.own | {"beta": beta}))

@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmq_fast._support.checks import flag, integer, number
+from dmq_fast._support.checks import flag, integer
 from dmq_fast.environments.arrays import digest
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.environments.functions import ENDED, FEATURES, RESET, STEP, address_of
 from dmq_fast.kernels import ENVIRONMENT_SIZE, ENVIRONMENT_VERSION, EnvironmentHandle, FeatureMap, capsule_at
+from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 
 __all__ = ["ENDED", "FEATURES", "RESET", "STEP", "CompiledEnv"]
-
-LARGE = 1e300
-"""Largest accepted shift and scale of rewards."""
 
 
 class CompiledEnv:
@@ -50,14 +48,21 @@ class CompiledEnv:
         Whether algorithms with tables may see the number of the latent state.
     data : sequence of numpy.ndarray, optional
         Arrays of the environment besides its parameters: compared before a run is resumed.
+    value_range : pair of float, array_like of shape (H, 2) or "seen", optional
+        The least and the largest sum of rewards that can be earned from any level on, (low, high), or one such pair for
+        each level. Default: that of `latent`; unknown ("seen") where there is none. Algorithms learn sooner the tighter
+        it is; an episode that leaves it is refused, or widens it.
+    noise : float, optional
+        > 0, where rewards are means plus noise: a guess of its standard deviation. What is earned may then leave the
+        range, which is that of the means.
 
     Attributes
     ----------
     horizon, n_actions, dimension : int
         H, K and d, the latter after the feature map.
-    reward_shift, reward_scale : float
-        The learner sees r' = reward_scale (r + reward_shift). The step that ends an episode before the last level is
-        paid the shifts of all levels that are left; what follows earns nothing.
+    value_range : numpy.ndarray, shape (H, 2), or None
+        The declared range by level.
+    noise : float or None
     name : str
     parameters : dict
     features : FeatureMap or None
@@ -84,20 +89,23 @@ class CompiledEnv:
         latent: FiniteMDP | None = None,
         numbered: bool = True,
         data: Sequence[NDArray[Any]] = (),
+        value_range: ValueRange = None,
+        noise: float | None = None,
     ) -> None:
         if factory is not None and not callable(factory):
             raise TypeError(f"factory: expected a function, got {type(factory).__name__}")
         self.handle = EnvironmentHandle(source)
         self.horizon = self.handle.horizon
         self.n_actions = self.handle.n_actions
-        self.reward_shift = self.handle.reward_shift
-        self.reward_scale = self.handle.reward_scale
         self.name = str(name)
         self.parameters = dict(parameters or {})
         self.latent = latent
         self.numbered = flag("numbered", numbered) and latent is not None
         self._factory = factory
         self._data = tuple(data)
+        declared = getattr(latent, "value_range", None) if value_range is None else value_range
+        self.value_range = as_bounds(declared, self.horizon)
+        self.noise = None if noise is None else as_noise(noise)
         self._set_features(features)
 
     def _set_features(self, features: FeatureMap | None) -> None:
@@ -124,8 +132,8 @@ class CompiledEnv:
         reset_uniforms: int = 0,
         feature_uniforms: int | Sequence[int] = 0,
         step_uniforms: int | Sequence[int] = 0,
-        reward_shift: float = 0.0,
-        reward_scale: float = 1.0,
+        value_range: ValueRange = None,
+        noise: float | None = None,
         context: Any = None,
         name: str = "compiled",
         parameters: Mapping[str, Any] | None = None,
@@ -149,11 +157,10 @@ class CompiledEnv:
         reset_uniforms : int, optional
         feature_uniforms, step_uniforms : int or sequence of H int, optional
             One number for all levels, or one a level.
-        reward_shift, reward_scale : float, optional
         context : optional
             First argument of the functions: an address, a ctypes object, or a contiguous NumPy array (its data, which
             a journal compares before a run is resumed). Default: NULL.
-        name, parameters, factory
+        value_range, noise, name, parameters, factory
             As for `CompiledEnv`.
 
         Returns
@@ -175,11 +182,17 @@ class CompiledEnv:
             reset_uniforms=integer("reset_uniforms", reset_uniforms, 0),
             feature_uniforms=by_level("feature_uniforms", feature_uniforms, horizon),
             step_uniforms=by_level("step_uniforms", step_uniforms, horizon),
-            reward_shift=number("reward_shift", reward_shift, -LARGE, LARGE),
-            reward_scale=number("reward_scale", reward_scale, 0.0, LARGE),
         )
         data = [context] if isinstance(context, np.ndarray) else []
-        return cls(functions, name=name, parameters=parameters, factory=factory, data=data)
+        return cls(
+            functions,
+            name=name,
+            parameters=parameters,
+            factory=factory,
+            data=data,
+            value_range=value_range,
+            noise=noise,
+        )
 
     def with_features(self, features: FeatureMap | None) -> CompiledEnv:
         """Return the same environment with other features: a map of its observations, or (None) the observations.
@@ -206,13 +219,8 @@ class CompiledEnv:
         """
         return None if self.latent is None else self.latent.optimal_value
 
-    def original_value(self, value: float) -> float:
-        """Return a value of the shifted and scaled rewards in the environment's own units."""
-        own = value / self.reward_scale - self.horizon * self.reward_shift
-        return own if self.latent is None else self.latent.original_value(own)
-
     def fingerprint(self) -> dict[str, Any]:
-        """Describe the environment, JSON-able: parameters, sizes, and digests of features, latent MDP and data."""
+        """Describe the environment, JSON-able: parameters, sizes, range of rewards, and digests of the rest."""
         handle = self.handle
         uniforms = [handle.reset_uniforms, *handle.feature_uniforms, *handle.step_uniforms]
         return {
@@ -221,7 +229,7 @@ class CompiledEnv:
             "observed": handle.dimension,
             "state_bytes": handle.state_bytes,
             "uniforms": uniforms,
-            "rewards": [self.reward_shift, self.reward_scale],
+            "rewards": RewardModel.of(self).describe(),
             "features": None if self.features is None else digest_of_map(self.features),
             "latent": None if self.latent is None else self.latent.fingerprint(),
             "sha256": digest(self._data),
@@ -274,8 +282,6 @@ class Struct(ctypes.Structure):
         ("reset_uniforms", ctypes.c_int64),
         ("feature_uniforms", ctypes.POINTER(ctypes.c_int64)),
         ("step_uniforms", ctypes.POINTER(ctypes.c_int64)),
-        ("reward_shift", ctypes.c_double),
-        ("reward_scale", ctypes.c_double),
         ("context", ctypes.c_void_p),
         ("reset", ctypes.c_void_p),
         ("features", ctypes.c_void_p),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmq_fast._support.checks import integer
 from dmq_fast.environments._box import CART_POLE, MOUNTAIN_CAR, Box, box_features
 from dmq_fast.environments.compiled import CompiledEnv
@@ -14,14 +17,17 @@ from dmq_fast.kernels import CartPole, MountainCar
 
 __all__ = ["cart_pole", "mountain_car"]
 
+CAR_LIMIT, CART_LIMIT = 200, 500
+"""Steps of an episode, at most, as in Gymnasium."""
+
 
 @register("mountain-car")
 def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", order: int | None = None) -> CompiledEnv:
     """Build Gymnasium's MountainCar-v0: an underpowered car has to swing itself up a hill.
 
     Observations are position and velocity, as single precision holds them; actions 0, 1, 2 push left, not at all and
-    right. Every step costs 1 until the car has arrived, or until Gymnasium's limit of 200 steps. The learner sees
-    r' = (r + 1)/H: nothing on the way, and on arrival 1/H for every level that is left.
+    right. Every step costs 1 until the car has arrived, or until Gymnasium's limit of 200 steps, so from level h on at
+    most min(H, 200) - h is lost.
 
     Parameters
     ----------
@@ -49,7 +55,10 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
     >>> env.horizon, env.n_actions, env.dimension
     (200, 3, 50)
     """
-    return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order)
+    horizon = integer("horizon", horizon, 1)
+    lost = -steps_left(horizon, CAR_LIMIT)
+    value_range = np.stack([lost, np.zeros(horizon)], axis=1)
+    return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order, value_range)
 
 
 @register("cart-pole")
@@ -58,7 +67,7 @@ def cart_pole(horizon: int = 50, features: str | FeatureMap = "fourier", order: 
 
     Observations are position and velocity of the cart, angle and angular velocity of the pole, as single precision
     holds them; actions 0 and 1 push left and right. Every step earns 1 until the pole falls or the cart leaves the
-    track, or until Gymnasium's limit of 500 steps. The learner sees r' = r/H.
+    track, or until Gymnasium's limit of 500 steps, so from level h on at most min(H, 500) - h is earned.
 
     Parameters
     ----------
@@ -79,7 +88,14 @@ def cart_pole(horizon: int = 50, features: str | FeatureMap = "fourier", order: 
     TypeError, ValueError
         If an argument is of another type or out of range.
     """
-    return _control("cart-pole", cart_pole, CartPole, CART_POLE, horizon, features, order)
+    horizon = integer("horizon", horizon, 1)
+    value_range = np.stack([np.zeros(horizon), steps_left(horizon, CART_LIMIT)], axis=1)
+    return _control("cart-pole", cart_pole, CartPole, CART_POLE, horizon, features, order, value_range)
+
+
+def steps_left(horizon: int, limit: int) -> NDArray[np.float64]:
+    """Return how many steps an episode has left at each level, at most, shape (H,)."""
+    return np.maximum(min(horizon, limit) - np.arange(horizon, dtype=np.float64), 0.0)
 
 
 def _control(
@@ -90,8 +106,8 @@ def _control(
     horizon: int,
     features: str | FeatureMap,
     order: int | None,
+    value_range: NDArray[np.float64],
 ) -> CompiledEnv:
-    horizon = integer("horizon", horizon, 1)
     again = functools.partial(factory, horizon, features, order)
     if isinstance(features, str):
         recorded = features
@@ -107,4 +123,5 @@ def _control(
         parameters={"horizon": horizon, "features": recorded, "order": order},
         factory=again,
         features=feature_map,
+        value_range=value_range,
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dmq_fast.environments.compiled import CompiledEnv, Struct
 from dmq_fast.environments.functions import PROTOTYPES
+from dmq_fast.rewards import RewardModel
 
 __all__ = ["HELD", "Probe"]
 
@@ -22,7 +23,7 @@ HELD = (
     "nothing was written outside of the arrays, or in those that are only to be read",
     "all numbers were written",
     "a trajectory went the same way alone and among others",
-    "norms of features, rewards and their sums were in range",
+    "norms of features and sums of rewards were in range",
     "episodes that had ended stayed so, and paid nothing",
 )
 """The report of `Probe.run` on an environment without faults."""
@@ -35,7 +36,7 @@ CANARY = 0xA5
 # Rows that are also simulated one by one.
 ALONE = 8
 
-# How far above 1 a feature norm, a reward or a return may lie, and how far two results apart, for rounding.
+# How far above 1 a feature norm may lie, and how far two results apart, for rounding.
 SLACK = 1e-9
 
 LOW, HIGH = 0.0, 1.0 - 2.0**-53
@@ -121,13 +122,15 @@ class Probe:
             states = self.visit("reset", 0, np.full((n, handle.state_bytes), 0xFF, np.uint8)).states
             if (states == 0xFF).all(axis=1).any():
                 self.blame("reset", 0, "blank", "expected all states to be written, got one of which no byte is")
-            over, earned = np.zeros(n, bool), np.zeros(n)
+            over, paid = np.zeros(n, bool), np.zeros((n, handle.horizon))
             for level in range(handle.horizon):
                 over = self.watch_end(level, states, over)
                 self.watch_features(level, states, over)
                 actions = np.where(np.arange(n) < n // 2, loyal, self.rng.integers(handle.n_actions, size=n))
                 states, raw = self.visit("step", level, states, actions)
-                self.watch_rewards(level, raw, over, earned)
+                self.watch_rewards(level, raw, over)
+                paid[:, level] = raw
+            self.watch_returns(paid)
         except Stopped:
             pass
         if self.env.fingerprint()["sha256"] != data:
@@ -157,20 +160,24 @@ class Probe:
         if not (norms <= 1.0 + SLACK).all():
             self.blame("features", level, "norm", f"expected Euclidean norms of at most 1, got {norms.max():.12g}")
 
-    def watch_rewards(self, level: int, raw: Array, over: Array, earned: Array) -> None:
-        """Hold rewards against the border, and add them to those that were earned before."""
-        rewards = self.env.reward_scale * (raw + self.env.reward_shift)
-        wrong = ~((rewards >= 0.0) & (rewards <= 1.0 + SLACK))
-        if wrong.any():
-            text = f"expected rewards in [0, 1] after shift and scale, got {rewards[wrong][0]:.12g}"
-            self.blame("step", level, "reward", text)
+    def watch_rewards(self, level: int, raw: Array, over: Array) -> None:
+        """Note rewards that are no numbers, and those of episodes that are over."""
+        if not np.isfinite(raw).all():
+            self.blame("step", level, "reward", f"expected finite rewards, got {raw[~np.isfinite(raw)][0]}")
         if (raw[over] != 0.0).any():
             text = f"expected the reward 0 after the end of an episode, got {raw[over][raw[over] != 0.0][0]:.12g}"
             self.blame("step", level, "late reward", text)
-        earned += np.where(wrong, 0.0, rewards)
-        if earned.max() > 1.0 + SLACK:
-            text = f"expected rewards that sum to at most 1 a trajectory after shift and scale, got {earned.max():.12g}"
-            self.blame("step", level, "sum", text)
+
+    def watch_returns(self, paid: Array) -> None:
+        """Hold the sums of the rewards (n, H) from each level on against the range that is declared."""
+        rewards = RewardModel.of(self.env)
+        for level in reversed(range(paid.shape[1])):
+            to_go = paid[:, level:].sum(axis=1)
+            wrong = to_go[rewards.outside(to_go, level)]
+            wrong = wrong[np.isfinite(wrong)]  # what is not finite was noted already
+            if wrong.size:
+                farthest = wrong[np.abs(wrong - rewards.bounds[level].mean()).argmax()]  # type: ignore[index]
+                self.blame("step", level, "sum", rewards.refusal(float(farthest), level))
 
     def visit(self, name: str, level: int, states: Array, actions: Array | None = None) -> Results:
         """Call a function as a simulation does, call it again in other ways, and return the first results."""

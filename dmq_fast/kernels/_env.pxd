@@ -1,4 +1,4 @@
-"""The binary interface of compiled environments, version 1.
+"""The binary interface of compiled environments, version 2.
 
 An environment is a struct of functions that advance many trajectories at a time. They are pure in (state, action,
 uniforms): all randomness comes from uniforms that the simulator draws and passes in. So an environment needs no
@@ -15,7 +15,7 @@ out are NaN, which ends the run too.
 from libc.stdint cimport int8_t, int64_t
 
 cdef enum:
-    ENVIRONMENT_VERSION = 1
+    ENVIRONMENT_VERSION = 2
 
 cdef struct Environment:
     # sizeof(Environment) and ENVIRONMENT_VERSION when the environment was compiled.
@@ -30,10 +30,6 @@ cdef struct Environment:
     int64_t reset_uniforms
     const int64_t* feature_uniforms
     const int64_t* step_uniforms
-    # The learner sees r' = reward_scale (r + reward_shift), which must be >= 0 and sum to at most 1 a trajectory. Where
-    # a trajectory ends early, the step that ends it is paid the shifts of all levels that are left.
-    double reward_shift
-    double reward_scale
     # Passed to every function; must not change during a simulation.
     void* context
     # States <- the start. A state with all bits 1 counts as not written.
@@ -42,7 +38,7 @@ cdef struct Environment:
     int (*features)(
         const void* context, int64_t level, int64_t n, const void* states, const double* u, double* phi
     ) noexcept nogil
-    # States <- the next states, in place; rewards (n,) <- r. Actions are in [0, K).
+    # States <- the next states, in place; rewards (n,) <- finite numbers of any sign and size. Actions are in [0, K).
     int (*step)(
         const void* context, int64_t level, int64_t n, void* states, const int64_t* actions, const double* u,
         double* rewards
@@ -77,5 +73,3 @@ cdef class EnvironmentHandle:
     cdef readonly int64_t dimension
     cdef readonly int64_t state_bytes
     cdef readonly int64_t reset_uniforms
-    cdef readonly double reward_shift
-    cdef readonly double reward_scale

@@ -18,11 +18,21 @@ cdef class Episode(Simulator):
     # States by level, for environments whose state begins with a number of the level's states; else None.
     cdef readonly tuple n_states
     cdef readonly Stream stream
-    # Position of the episode: its number and level; the reward of the last `move`, and the sum of all so far.
+    # Position of the episode: its number and level; the reward of the last `move`, in units where `converts`, and the sum
+    # of the environment's own so far.
     cdef uint64_t number
     cdef Py_ssize_t level
     cdef double reward
-    cdef double earned
+    cdef readonly double earned
+    # The model of the rewards or None, the least value and the size of a unit; (H, 2) least and largest return to go from
+    # each level, NULL if they are not checked, and what each level paid, (H,).
+    cdef object declared
+    cdef bint converts
+    cdef double low
+    cdef double unit
+    cdef object _limits
+    cdef const double* limits
+    cdef double* paid
     # (d,) features where `observe` wrote them, and (K,) scores for `pick`.
     cdef double* phi
     cdef double* scores
@@ -38,6 +48,8 @@ cdef class Episode(Simulator):
     cdef bint observe(self) noexcept nogil
     # Take an action: reward, earned and level move on.
     cdef bint move(self, int64_t action) noexcept nogil
+    # Whether the returns to go of the episode that has ended are in the limits.
+    cdef bint check_returns(self) noexcept nogil
     cdef bint fail(self, Fault fault, int code, double value) noexcept nogil
 
     # argmax of the scores, ties at random with one uniform of the learner's, always drawn; -1 if one is not finite.

@@ -1,4 +1,4 @@
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,9 +8,22 @@ from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.kernels._features import FeatureMap
 from dmq_fast.kernels._philox import Stream
 
+class Rewards(Protocol):
+    @property
+    def low(self) -> float: ...
+    @property
+    def width(self) -> float: ...
+    @property
+    def limits(self) -> NDArray[np.float64] | None: ...
+    def refusal(self, to_go: float, level: int) -> str: ...
+
 @disjoint_base
 class Episode:
-    def __new__(cls, handle: EnvironmentHandle, feature_map: FeatureMap | None, stream: Stream) -> Self: ...
+    def __new__(
+        cls, handle: EnvironmentHandle, feature_map: FeatureMap | None, stream: Stream, rewards: Rewards | None = None
+    ) -> Self: ...
+    @property
+    def earned(self) -> float: ...
     @property
     def handle(self) -> EnvironmentHandle: ...
     @property

@@ -52,7 +52,9 @@ class ModelLearner(TabularLearner):
 
 @disjoint_base
 class BernsteinLearner(ModelLearner):
-    def __new__(cls, episode: Episode, optimism: str, c1: float, c2: float, epsilon: float | None) -> Self: ...
+    def __new__(
+        cls, episode: Episode, optimism: str, c1: float, c2: float, epsilon: float | None, noise: float = 0.0
+    ) -> Self: ...
     @property
     def lower(self) -> list[NDArray[np.float64]]: ...
     @property

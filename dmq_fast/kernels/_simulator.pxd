@@ -4,6 +4,7 @@
 choose the actions in between by a policy; an `Episode` is a block of one trajectory whose learner chooses them.
 """
 
+from libc.math cimport isfinite
 from libc.stdint cimport int8_t, int32_t, int64_t
 from libc.string cimport memset
 
@@ -23,20 +24,23 @@ cdef struct Stop:
     int code
     double value
 
-# How far above 1 a feature norm or a return may lie, for rounding in the environment.
+# How far above 1 a feature norm may lie, for rounding in the environment.
 cdef double SLACK
 
 # Whether one of n states is still all ones, as the simulator left them before `reset`.
 cdef bint has_blank(const signed char* states, Py_ssize_t n, Py_ssize_t state_bytes) noexcept nogil
 
-# The exception for a stop; it names level, call and chunk.
-cdef object explain(const Stop* stop, Stream stream)
+# Limits of the returns to go from each level, (H, 2), of a RewardModel, or None where they are not checked.
+cdef object limits_of(rewards, Py_ssize_t horizon)
+
+# The exception for a stop; it names level, call and chunk. A RewardModel has the words for a return.
+cdef object explain(const Stop* stop, Stream stream, rewards=*)
 
 # The first of n rows (n, d) whose sum of squares is not <= most, or -1.
 cdef Py_ssize_t too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double most) noexcept nogil
 
-# r (n,) <- scale (r + shift); returns the first that is not in [0, most], or -1.
-cdef Py_ssize_t to_rewards(double* r, Py_ssize_t n, double shift, double scale, double most) noexcept nogil
+# The first of n numbers that is not finite, or -1.
+cdef Py_ssize_t not_finite(const double* r, Py_ssize_t n) noexcept nogil
 
 # Sum of the squares of x (d,), added in order.
 cdef inline double square_in_order(const double* x, Py_ssize_t d) noexcept nogil:
@@ -145,29 +149,27 @@ cdef class Simulator(Owner):
             return True
         return self.halt(NORM, h, 0, square_in_order(self.rows + wrong * self.width, self.width) ** 0.5)
 
-    # States and rewards <- those after `actions`; rewards as the learner sees them, after shift and scale. The step
-    # that ends an episode is paid the shifts of all levels that are left: the features are 0 from then on, and so is
-    # the value that a learner makes of them.
+    # States and rewards <- those after `actions`.
     cdef inline bint move_block(self, Philox* generator, Py_ssize_t h, Py_ssize_t size) noexcept nogil:
-        cdef Py_ssize_t i, wrong, count = 0 if self.env.step_uniforms == NULL else self.env.step_uniforms[h]
+        cdef Py_ssize_t wrong, count = 0 if self.env.step_uniforms == NULL else self.env.step_uniforms[h]
         cdef const double* u = self.draw_block(generator, size, count)
-        cdef const int8_t* before = self._ended
         cdef int code
         memset(self.rewards, 0xFF, size * sizeof(double))
         code = self.env.step(self.env.context, h, size, self.states, self.actions, u, self.rewards)
         if code != 0:
             return self.halt(STEP, h, code, 0.0)
-        if self.env.ended != NULL:
-            if h + 1 < self.horizon and not self.find_ended(h + 1, size):
-                return False
-            for i in range(size):
-                if before[i] and h > 0:
-                    self.rewards[i] -= self.env.reward_shift
-                elif self._ended[i]:
-                    self.rewards[i] += (self.horizon - h - 1) * self.env.reward_shift
+        if self.env.ended != NULL and h + 1 < self.horizon and not self.find_ended(h + 1, size):
+            return False
         if size == 1:
-            self.rewards[0] = self.env.reward_scale * (self.rewards[0] + self.env.reward_shift)
-            wrong = -1 if self.rewards[0] >= 0.0 and self.rewards[0] <= 1.0 + SLACK else 0
+            wrong = -1 if isfinite(self.rewards[0]) else 0
         else:
-            wrong = to_rewards(self.rewards, size, self.env.reward_shift, self.env.reward_scale, 1.0 + SLACK)
+            wrong = not_finite(self.rewards, size)
         return wrong < 0 or self.halt(REWARD, h, 0, self.rewards[wrong])
+
+    # Whether the step of level h that was just taken ended the episode of the only trajectory. One that is over when it
+    # begins ends with its first step.
+    cdef inline bint just_ended(self, Py_ssize_t h) noexcept nogil:
+        cdef bint last = h == self.horizon - 1
+        if self.env.ended == NULL:
+            return last
+        return (last or self._ended[0]) and (h == 0 or not (self._ended[0] if last else self._ended_before[0]))

@@ -14,10 +14,12 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream, transition_edges
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
+from dmq_fast.rewards import RewardModel
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers._finite import FeatureTables, action_of, actions_everywhere
-from dmq_fast.samplers.base import Sampler, check_tables
+from dmq_fast.samplers.base import Estimate, Sampler, check_tables, sign_of
 from dmq_fast.samplers.request import Request
+from dmq_fast.samplers.rollout import RolloutSampler
 
 __all__ = ["FlowSampler"]
 
@@ -56,7 +58,8 @@ class FlowSampler(Sampler):
 
     Trajectories are grouped by (origin, state), at most S^2 groups, for the sum of y phi of a return y. The sum of y^2
     is its conditional expectation given all counts (given them, arrivals in a state and departures from it are matched
-    uniformly at random): unbiased, of a smaller variance, and positive exactly when a reward was paid.
+    uniformly at random): unbiased, of a smaller variance, and, where rewards are not negative, positive exactly when
+    one was paid.
 
     With several levels in `returns_from`, the groups of one are refined by those of the next; ask for one
     at a time where that is too many.
@@ -77,6 +80,7 @@ class FlowSampler(Sampler):
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
+        self.rewards = RewardModel.of(env)
         self._features = FeatureTables(env.features)
         self._start = _outcomes(
             np.zeros(env.start.size, dtype=np.int64), np.arange(env.start.size), np.zeros(env.start.size), env.start
@@ -140,6 +144,15 @@ class FlowSampler(Sampler):
         for h, seen in zip(request.returns_from, groups.seen, strict=True):
             totals = _sums(seen.origin, count * seen.mean, env.n_states[h])
             returns[h] = Returns(self._features.weighted_sum(h, totals), float(count @ seen.square), n)
+
+    def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
+        """Estimate the value of `policy` from n >= 1 trajectories; see `Sampler.evaluate`.
+
+        Where returns may be of both signs, they are those of a `RolloutSampler`, of the same law.
+        """
+        if sign_of(self.rewards) == 0.0:
+            return RolloutSampler(self.env, self.rewards).evaluate(policy, n, stream=stream)
+        return super().evaluate(policy, n, stream=stream)
 
     def _outcomes_of(self, h: int, paying: bool, uniform: bool) -> Outcomes:
         """Outcomes of a step from level h; rows are states under a uniform rule, state K + action under others."""

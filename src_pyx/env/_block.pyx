@@ -11,12 +11,15 @@ phi = scale (base_h(s) + noise):
   rotation leaves this noise as it is, so a rotated observation needs rotated rows only. Observations of norm above 1
   are then projected onto the unit ball.
 
+Where observations have no noise, an episode is over in a state whose row is 0, if so are the rows of all states that may
+follow it, and nothing is paid any more.
+
 Nothing here depends on the machine: square roots and divisions are rounded correctly, and sums have a fixed order.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_SetContext, PyCapsule_SetDestructor
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int8_t, int32_t, int64_t
 
 from dmq_fast.kernels._env cimport ENVIRONMENT_VERSION, Environment, environment_capsule
 from dmq_fast.kernels._finite cimport BERNOULLI, BY_EDGE, BY_ROW, FiniteModel, Level, outcome
@@ -73,6 +76,9 @@ cdef struct Block:
     # By level.
     int64_t* feature_uniforms
     int64_t* step_uniforms
+    # Whether episodes are over in a state; state s of level h is at offset[h] + s.
+    const Py_ssize_t* offset
+    int8_t* over
 
 
 cdef class BlockModel(Owner):
@@ -134,6 +140,10 @@ cdef class BlockModel(Owner):
         self.pack_base(tuple(base), scaling)
         self.count_uniforms()
         self.describe()
+        block.offset = model.offset
+        block.over = <int8_t*> self.zeros(model.offset[model.horizon], sizeof(int8_t))
+        if block.noise != COINS and block.deviation == 0.0 and self.mark_ends():
+            self.environment.ended = ended
 
     cdef int pack_base(self, tuple base, double scaling) except -1:
         cdef Py_ssize_t h
@@ -172,6 +182,36 @@ cdef class BlockModel(Owner):
             self.block.feature_uniforms[h] = seen
             self.block.step_uniforms[h] = (self.block.levels[h].rewards == BERNOULLI) + moves(&self.block, h)
 
+    cdef bint mark_ends(self) noexcept:
+        # From the last level to the first; returns whether an episode can end before the last one.
+        cdef Py_ssize_t h, s
+        cdef bint found = False
+        for h in reversed(range(self.block.horizon)):
+            for s in range(self.block.levels[h].n_states):
+                if self.is_over(h, s):
+                    self.block.over[self.block.offset[h] + s] = found = True
+        return found
+
+    cdef bint is_over(self, Py_ssize_t h, Py_ssize_t s) noexcept:
+        cdef const Level* level = &self.block.levels[h]
+        cdef const int8_t* later = self.block.over + self.block.offset[h + 1]
+        cdef bint last = h == self.block.horizon - 1
+        cdef Py_ssize_t i, k, row, d = self.block.dimension
+        for i in range(d):
+            if self.block.base[h][s * d + i] != 0.0:
+                return False
+        for row in range(s * self.block.n_actions, (s + 1) * self.block.n_actions):
+            if level.rewards in (BY_ROW, BERNOULLI) and level.reward[row] != 0.0:
+                return False
+            if level.deterministic:
+                if not last and not later[level.successor[row]]:
+                    return False
+                continue
+            for k in range(level.row_start[row], level.row_start[row + 1]):
+                if level.rewards == BY_EDGE and level.reward[k] != 0.0 or not (last or later[level.next_state[k]]):
+                    return False
+        return True
+
     cdef void describe(self) noexcept:
         cdef Environment* environment = &self.environment
         environment.size = sizeof(Environment)
@@ -183,7 +223,6 @@ cdef class BlockModel(Owner):
         environment.reset_uniforms = self.block.n_start > 1
         environment.feature_uniforms = self.block.feature_uniforms
         environment.step_uniforms = self.block.step_uniforms
-        environment.reward_scale = 1.0
         environment.context = &self.block
         environment.reset = reset
         environment.features = features
@@ -242,6 +281,16 @@ cdef int features(
         coins_of(u, n, block.n_coins, block.coins, d, phi)
     else:
         noisy_rows(base, state, n, d, block.deviation, u, phi)
+    return 0
+
+
+cdef int ended(const void* context, int64_t level, int64_t n, const void* states, int8_t* flags) noexcept nogil:
+    cdef const Block* block = <const Block*> context
+    cdef const int32_t* state = <const int32_t*> states
+    cdef const int8_t* over = block.over + block.offset[level]
+    cdef Py_ssize_t i
+    for i in range(n):
+        flags[i] = over[state[i]]
     return 0
 
 

@@ -29,7 +29,7 @@ cdef struct Cart:
 
 
 cdef class Control:
-    """Base class of environments whose steps draw no uniforms, with r + shift in [0, 1]; each fills in the rest.
+    """Base class of environments whose steps draw no uniforms; each fills in the rest.
 
     Parameters
     ----------
@@ -43,7 +43,6 @@ cdef class Control:
         self.environment.size = sizeof(Environment)
         self.environment.version = ENVIRONMENT_VERSION
         self.environment.horizon = horizon
-        self.environment.reward_scale = 1.0 / <double> horizon
 
     def __dmq_environment__(self):
         """Return a capsule of the environment. This object must stay alive."""
@@ -69,7 +68,6 @@ cdef class MountainCar(Control):
     """
 
     def __cinit__(self, int64_t horizon):
-        self.environment.reward_shift = 1.0
         self.environment.n_actions = 3
         self.environment.dimension = 2
         self.environment.state_bytes = sizeof(Car)

@@ -3,7 +3,7 @@
 cimport cython
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
-from libc.math cimport NAN, isfinite
+from libc.math cimport NAN
 from libc.stdint cimport int64_t, uint64_t
 
 from dmq_fast.kernels._validate cimport entries, matrix, word
@@ -70,8 +70,6 @@ cdef class EnvironmentHandle:
     reset_uniforms : int
         Uniforms that a start needs.
     feature_uniforms, step_uniforms : tuple of int, length H
-    reward_shift, reward_scale : float
-        Number added to a reward, and the factor of the sum.
 
     Raises
     ------
@@ -105,7 +103,6 @@ cdef class EnvironmentHandle:
         self.environment, self.address = given, <size_t> given
         self.horizon, self.n_actions, self.dimension = given.horizon, given.n_actions, given.dimension
         self.state_bytes, self.reset_uniforms = given.state_bytes, given.reset_uniforms
-        self.reward_shift, self.reward_scale = given.reward_shift, given.reward_scale
 
     def __dealloc__(self):
         # The struct is not read: where a cycle is collected, its source may have been cleared before, and freed it.
@@ -169,7 +166,7 @@ cdef class EnvironmentHandle:
         return phi
 
     def step(self, level, states, actions, uniforms=None):
-        """Take one action a state, in place, and return the environment's own rewards r, shape (n,).
+        """Take one action a state, in place, and return the rewards, shape (n,).
 
         Parameters
         ----------
@@ -263,7 +260,11 @@ cdef int check_struct(const Environment* given) except -1:
     if given.version != ENVIRONMENT_VERSION or given.size != sizeof(Environment):
         raise ValueError(
             f"environment: expected version {ENVIRONMENT_VERSION} of the interface and {sizeof(Environment)} bytes, "
-            f"got version {given.version} and {given.size} bytes; compile it with the headers of this dmq_fast"
+            f"got version {given.version} and {given.size} bytes; compile it again with the headers of this dmq_fast"
+            + (
+                ", without reward_shift and reward_scale: rewards are the environment's own, and their range is an "
+                "argument of CompiledEnv, value_range=(low, high)" if given.version == 1 else ""
+            )
         )
     check_size("horizon", given.horizon, 1)
     check_size("n_actions", given.n_actions, 1)
@@ -275,10 +276,6 @@ cdef int check_struct(const Environment* given) except -1:
             check_size(f"feature_uniforms[{h}]", given.feature_uniforms[h], 0)
         if given.step_uniforms != NULL:
             check_size(f"step_uniforms[{h}]", given.step_uniforms[h], 0)
-    if not isfinite(given.reward_shift):
-        raise ValueError(f"environment: reward_shift: expected a finite number, got {given.reward_shift}")
-    if not (isfinite(given.reward_scale) and given.reward_scale > 0.0):
-        raise ValueError(f"environment: reward_scale: expected a positive number, got {given.reward_scale}")
     for name, missing in (
         ("reset", given.reset == NULL), ("features", given.features == NULL), ("step", given.step == NULL)
     ):

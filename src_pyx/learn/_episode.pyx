@@ -6,10 +6,11 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
 from dmq_fast.kernels._env cimport EnvironmentHandle
-from dmq_fast.kernels._simulator cimport NONE, RETURN, SCORE, SLACK, explain
+from dmq_fast.kernels._simulator cimport NONE, RETURN, SCORE, explain, limits_of
 from dmq_fast.kernels._features cimport FeatureMap
 from dmq_fast.kernels._finite cimport FiniteModel
 from dmq_fast.kernels._philox cimport Philox, Stream, philox_uniforms
+from dmq_fast.kernels._validate cimport entries
 
 import time
 
@@ -43,6 +44,10 @@ cdef class Episode(Simulator):
     stream : Stream
         Gives the key: episode e reads chunk 0 of call e for reset and steps, chunk 1 for the features and chunk 2 for
         the learner's own draws.
+    rewards : RewardModel, optional
+        Rewards are then in units of its range, r' = (r - [the episode ends] low) / width, and ValueError is raised, with
+        its `refusal`, for an episode whose returns to go leave its `limits`. An episode ends where `ended` says so, or
+        at the last level. Default: rewards are the environment's own, and unchecked.
 
     Attributes
     ----------
@@ -50,6 +55,8 @@ cdef class Episode(Simulator):
         H, K and d, the latter after the feature map.
     n_states : tuple of H int, or None
         Number of states by level, if `state` begins with the state's number (finite and block MDPs).
+    earned : float
+        What the episode has earned so far, in the environment's own rewards.
 
     Raises
     ------
@@ -57,9 +64,18 @@ cdef class Episode(Simulator):
         On an argument of a wrong type, or sizes that do not fit.
     """
 
-    def __cinit__(self, EnvironmentHandle handle not None, FeatureMap feature_map, Stream stream not None):
+    def __cinit__(
+        self, EnvironmentHandle handle not None, FeatureMap feature_map, Stream stream not None, rewards=None
+    ):
         self.allocate(handle, feature_map, 1)
         self.stream = stream
+        self.declared = rewards
+        self.converts = rewards is not None
+        self.low, self.unit = (rewards.low, rewards.width) if self.converts else (0.0, 1.0)
+        self._limits = limits_of(rewards, self.horizon)
+        if self._limits is not None:
+            self.limits = entries(self._limits)
+        self.paid = <double*> self.zeros(self.horizon, sizeof(double))
         self.n_states = states_of(handle._alive[0])
         self.scores = <double*> self.zeros(self.n_actions, sizeof(double))
         self.phi = <double*> self.zeros(self.dimension, sizeof(double)) if self.sparse else self.rows
@@ -91,12 +107,21 @@ cdef class Episode(Simulator):
         self.actions[0] = action
         if not self.move_block(&self.dynamics, self.level, 1):
             return False
-        self.reward = self.rewards[0]
+        self.reward = self.paid[self.level] = self.rewards[0]
         self.earned += self.reward
-        if not self.earned <= 1.0 + SLACK:
-            return self.fail(RETURN, 0, self.earned)
+        if self.converts:
+            self.reward = (self.reward - self.low * self.just_ended(self.level)) / self.unit
         self.level += 1
         self.seen = False
+        return self.limits == NULL or self.level < self.horizon or self.check_returns()
+
+    cdef bint check_returns(self) noexcept nogil:
+        cdef Py_ssize_t h
+        cdef double to_go = 0.0
+        for h in range(self.horizon - 1, -1, -1):
+            to_go += self.paid[h]
+            if not self.limits[2 * h] <= to_go <= self.limits[2 * h + 1]:
+                return self.halt(RETURN, h, 0, to_go)
         return True
 
     cdef void draw(self, double* u, Py_ssize_t n) noexcept nogil:
@@ -122,7 +147,7 @@ cdef class Episode(Simulator):
         return -1
 
     cdef object explained(self):
-        return explain(&self.stop, self.stream.at(self.number))
+        return explain(&self.stop, self.stream.at(self.number), self.declared)
 
     # The steps for Python: for tests, and for learners written in Python.
 
@@ -153,7 +178,7 @@ cdef class Episode(Simulator):
         return self.pick()
 
     def step(self, action):
-        """Take an action in [0, K) and return the reward r'."""
+        """Take an action in [0, K) and return the reward, in units if `rewards` were given."""
         self.must_go_on()
         if not 0 <= action < self.n_actions:
             raise ValueError(f"action: expected an integer in [0, {self.n_actions}), got {action}")
@@ -231,7 +256,7 @@ cdef class Learner:
         Parameters
         ----------
         returns : numpy.ndarray, shape (n,)
-            Filled with what each episode earned.
+            Filled with what each episode earned, in the environment's own rewards.
         deadline : float, optional
             Stop between two episodes once `time.perf_counter()` has reached this; checked every ten milliseconds or so.
 

@@ -7,8 +7,8 @@
 - `BernsteinLearner`, `PolicyOptimisationLearner`: BPI-UCBVI and optimistic policy optimisation, which estimate a model
   of every level and plan in it.
 
-Returns are at most 1 here. Tabular papers have rewards in [0, 1] and returns of up to H, so their numbers are here over
-H.
+Rewards are those of an `Episode` in units: values to go are in [0, 1], and a single reward may be of any sign. Tabular
+papers have rewards in [0, 1] and returns of up to H, so their numbers are here over H.
 """
 
 from libc.math cimport INFINITY, exp, fabs, sqrt
@@ -542,7 +542,7 @@ cdef class ModelLearner(TabularLearner):
 cdef class BernsteinLearner(ModelLearner):
     """BPI-UCBVI (Menard, Domingues, Jonsson, Kaufmann, Leurent and Valko, 2021), with the bonus
 
-        b(s, a) = c1 sqrt(Var(r + U(s')) / n(s, a)) + c2 / n(s, a),
+        b(s, a) = c1 sqrt(Var(r + U(s')) / n(s, a)) + c2 / n(s, a) + c1 noise / sqrt(n(s, a)),
 
     mean and variance under the model. U_h(s, a) = min(cap_h, mean(r + max_b U(s', b)) + b(s, a)), where cap_h is 1 or
     the number of steps to go, and L_h(s, a) = max(0, mean(r + max_b L(s', b)) - b(s, a)). Pairs that were never tried
@@ -557,6 +557,9 @@ cdef class BernsteinLearner(ModelLearner):
         >= 0.
     epsilon : float or None
         > 0. Learning stops at the first `gap` of at most epsilon; with None, never.
+    noise : float, optional
+        >= 0. Standard deviation of rewards around their means. The variance seen holds it too, but that of few visits
+        may be far too small.
 
     Attributes
     ----------
@@ -565,15 +568,16 @@ cdef class BernsteinLearner(ModelLearner):
         weighted by their frequencies, and c1 sqrt(Var / n) + c2 / n is added, n episodes; at most 1.
     """
 
-    cdef double c1, c2, epsilon
+    cdef double c1, c2, epsilon, noise
     cdef readonly double gap
     # (rows, K), and (rows,) its largest entries.
     cdef double[:, ::1] low
     cdef double[::1] sure
 
-    def __cinit__(self, Episode episode not None, optimism, c1, c2, epsilon):
+    def __cinit__(self, Episode episode not None, optimism, c1, c2, epsilon, noise=0.0):
         self.c1, self.c2 = as_positive("c1", c1, zero=True), as_positive("c2", c2, zero=True)
         self.epsilon = -1.0 if epsilon is None else as_positive("epsilon", epsilon)
+        self.noise = as_positive("noise", noise, zero=True)
         self.low, self.sure = np.zeros((self.q.shape[0], self.q.shape[1])), np.zeros(self.q.shape[0])
         self.gap = 1.0
 
@@ -592,6 +596,7 @@ cdef class BernsteinLearner(ModelLearner):
                     continue
                 mean = self.expected(row, a, self.value)
                 bonus = self.c1 * sqrt(self.variance(row, a, self.value, mean) / n) + self.c2 / n
+                bonus += self.c1 * self.noise / sqrt(n)
                 self.q[row, a] = min(self.cap[row], mean + bonus)
                 self.low[row, a] = max(0.0, self.expected(row, a, self.sure) - bonus)
             self.value[row], self.sure[row] = largest(self.q, row), largest(self.low, row)

@@ -161,7 +161,8 @@ cdef class Model:
         ------
         TypeError, ValueError
             When rules or levels do not fit the environment, or where a compiled environment writes features of norm
-            above 1, or rewards that leave [0, 1] or sum to more; names level, call and chunk.
+            above 1, rewards that are not finite, or such that sum to more or less than is declared; names level, call
+            and chunk.
         RuntimeError
             When a function of a compiled environment returns a code; names it, level, call and chunk.
         ArithmeticError

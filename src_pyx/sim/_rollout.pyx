@@ -16,7 +16,7 @@ from dmq_fast.kernels._philox cimport Philox, Stream, philox_open
 from dmq_fast.kernels._plan cimport Model, Plan
 from dmq_fast.kernels._rows cimport LevelRows, empty_rows
 from dmq_fast.kernels._rules cimport FIXED, GREEDY, UNIFORM
-from dmq_fast.kernels._simulator cimport NONE, RETURN, SCORE, SLACK, Simulator, explain, mapped_dimension
+from dmq_fast.kernels._simulator cimport NONE, RETURN, SCORE, Simulator, explain, limits_of, mapped_dimension
 from dmq_fast.kernels._validate cimport entries
 
 import numpy as np
@@ -53,6 +53,9 @@ cdef class CompiledModel(Model):
     handle : EnvironmentHandle
     feature_map : FeatureMap, optional
         A map of as many inputs as the environment's own features; without one those are the features.
+    rewards : RewardModel, optional
+        `rollout` checks returns to go against its `limits`, and raises ValueError with its `refusal`. Default: none is
+        checked.
 
     Raises
     ------
@@ -62,11 +65,15 @@ cdef class CompiledModel(Model):
 
     cdef readonly EnvironmentHandle handle
     cdef readonly FeatureMap feature_map
+    cdef readonly object rewards
+    cdef object limits
 
-    def __cinit__(self, EnvironmentHandle handle not None, FeatureMap feature_map=None):
+    def __cinit__(self, EnvironmentHandle handle not None, FeatureMap feature_map=None, rewards=None):
         self.dimension = mapped_dimension(handle, feature_map)
+        self.limits = limits_of(rewards, handle.environment.horizon)
         self.handle = handle
         self.feature_map = feature_map
+        self.rewards = rewards
         self.horizon = handle.environment.horizon
         self.n_actions = handle.environment.n_actions
 
@@ -74,7 +81,9 @@ cdef class CompiledModel(Model):
         cdef _Rollout job = _Rollout(self, plan, n)
         cdef Py_ssize_t i, d = self.dimension
         cdef double* gram
-        job.moments, job.squares = moments, squares
+        job.moments, job.squares, job.declared = moments, squares, self.rewards
+        if self.limits is not None:
+            job.limits = entries(self.limits)
         if in_rows:
             job.total = job.fresh = empty_rows(d, plan.n_levels)
             for _ in range(plan.n_levels if n == 0 else 0):
@@ -127,6 +136,9 @@ cdef class _Rollout(Simulator):
     cdef double* moments
     cdef double* squares
     cdef double* earned
+    # (H, 2) least and largest return to go from each level; NULL if they are not checked. They belong to the model.
+    cdef const double* limits
+    cdef object declared
     # The rows of all blocks so far and of this one, if they are wanted; the same object for the first.
     cdef LevelRows total
     cdef LevelRows fresh
@@ -164,7 +176,7 @@ cdef class _Rollout(Simulator):
         with nogil:
             self.run()
         if self.stop.fault != NONE:
-            raise explain(&self.stop, stream)
+            raise explain(&self.stop, stream, self.declared)
         return 0
 
     cdef int run(self) except -1 nogil:
@@ -306,11 +318,14 @@ cdef class _Rollout(Simulator):
         # The block is over: add the returns of its trajectories to the moments of the levels they are counted from.
         cdef Py_ssize_t i, r, d = self.dimension
         cdef double* y
+        cdef const double* limits
         for r in range(self.plan.n_returns):
             y = self.so_far + r * self.block
-            for i in range(size):
-                if not y[i] <= 1.0 + SLACK:
-                    return self.halt(RETURN, self.plan.returns[r], 0, y[i])
+            if self.limits != NULL:
+                limits = self.limits + 2 * self.plan.returns[r]
+                for i in range(size):
+                    if not limits[0] <= y[i] <= limits[1]:
+                        return self.halt(RETURN, self.plan.returns[r], 0, y[i])
             if self.squares != NULL:
                 for i in range(size):
                     self.squares[r] += y[i] * y[i]

@@ -3,9 +3,11 @@
 from libc.math cimport isfinite
 from libc.stdint cimport uintptr_t
 
+from dmq_fast.kernels._validate import as_floats
+
 cdef extern from "dmq_simulate.h":
     Py_ssize_t dmq_too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double most) noexcept nogil
-    Py_ssize_t dmq_rewards(double* r, Py_ssize_t n, double shift, double scale, double most) noexcept nogil
+    Py_ssize_t dmq_not_finite(const double* r, Py_ssize_t n) noexcept nogil
 
 SLACK = 1e-9
 
@@ -13,8 +15,14 @@ cdef Py_ssize_t too_long(const double* rows, Py_ssize_t n, Py_ssize_t d, double 
     return dmq_too_long(rows, n, d, most)
 
 
-cdef Py_ssize_t to_rewards(double* r, Py_ssize_t n, double shift, double scale, double most) noexcept nogil:
-    return dmq_rewards(r, n, shift, scale, most)
+cdef Py_ssize_t not_finite(const double* r, Py_ssize_t n) noexcept nogil:
+    return dmq_not_finite(r, n)
+
+
+cdef object limits_of(rewards, Py_ssize_t horizon):
+    # With rounding; None where nothing is checked.
+    limits = None if rewards is None else rewards.limits
+    return None if limits is None else as_floats("rewards", limits, (horizon, 2))
 
 
 cdef Py_ssize_t mapped_dimension(EnvironmentHandle handle, FeatureMap feature_map) except -1:
@@ -90,7 +98,7 @@ cdef bint has_blank(const signed char* states, Py_ssize_t n, Py_ssize_t state_by
     return False
 
 
-cdef object explain(const Stop* stop, Stream stream):
+cdef object explain(const Stop* stop, Stream stream, rewards=None):
     where = f"level {stop.level}, call {stream.call}, chunk {stream.chunk}"
     functions = {RESET: "reset", FEATURES: "features", STEP: "step", ENDED: "ended"}
     if stop.fault in functions:
@@ -102,10 +110,10 @@ cdef object explain(const Stop* stop, Stream stream):
     if stop.fault == NORM:
         expected = "features: expected Euclidean norms of at most 1"
         missing = "features: expected finite numbers"
-    elif stop.fault == REWARD:
-        expected = missing = "rewards: expected numbers in [0, 1] after shift and scale"
+    elif stop.fault == RETURN:
+        return ValueError(f"{where}: {rewards.refusal(stop.value, stop.level)}")
     else:
-        expected = missing = "rewards: expected a sum of at most 1 a trajectory after shift and scale"
+        expected = missing = "rewards: expected finite numbers"
     if isfinite(stop.value):
         return ValueError(f"{where}: {expected}, got {stop.value:.12g}")
     return ValueError(

@@ -2,6 +2,7 @@
 #ifndef DMQ_SIMULATE_H
 #define DMQ_SIMULATE_H
 
+#include <math.h>
 #include <stddef.h>
 #include "dmq_reduce.h"
 #include "dmq_wide.h"
@@ -15,18 +16,12 @@ DMQ_WIDE static ptrdiff_t dmq_too_long(const double *rows, ptrdiff_t n, ptrdiff_
     return -1;
 }
 
-/* r <- scale (r + shift), in place; the first that is not in [0, most], or -1. */
-DMQ_WIDE static ptrdiff_t dmq_rewards(double *restrict r, ptrdiff_t n, double shift, double scale, double most)
+/* The first of n numbers that is not finite, or -1. */
+DMQ_WIDE static ptrdiff_t dmq_not_finite(const double *r, ptrdiff_t n)
 {
-    int bad = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        r[i] = scale * (r[i] + shift);
-        bad |= !(r[i] >= 0.0 && r[i] <= most);
-    }
-    if (bad)
-        for (ptrdiff_t i = 0; i < n; i++)
-            if (!(r[i] >= 0.0 && r[i] <= most))
-                return i;
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (!isfinite(r[i]))
+            return i;
     return -1;
 }
 
