@@ -57,7 +57,7 @@ class RewardModel:
         Parameters
         ----------
         source : object
-            May declare attributes `value_range` and `noise`, in the forms of the arguments.
+            May declare attributes `value_range` and `noise`, in the forms of the arguments; a sampler, `rewards`.
         value_range : pair of float, array_like of shape (H, 2) or "seen", optional
             Instead of what the source declares.
         noise : float, optional
@@ -75,9 +75,15 @@ class RewardModel:
         >>> RewardModel.of(env).is_unit, RewardModel.of(env, value_range=(-20, 0), noise=0.5).width
         (True, 20.0)
         """
-        given = getattr(source, "value_range", None) if value_range is None else value_range
-        spread = getattr(source, "noise", None) if noise is None else noise
-        return cls(as_bounds(given, source.horizon), None if spread is None else as_noise(spread))
+        known = getattr(source, "rewards", None)
+        if not isinstance(known, RewardModel):
+            spread = getattr(source, "noise", None)
+            bounds = as_bounds(getattr(source, "value_range", None), source.horizon)
+            known = cls(bounds, None if spread is None else as_noise(spread))
+        if value_range is None and noise is None:
+            return known
+        bounds = known.bounds if value_range is None else as_bounds(value_range, source.horizon)
+        return cls(bounds, known.noise if noise is None else as_noise(noise))
 
     @property
     def known(self) -> bool:

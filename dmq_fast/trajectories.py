@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmq_fast.kernels import as_csr, is_sparse
-from dmq_fast.moments import Moments, Returns, sums_of
+from dmq_fast.moments import Moments, Returns, entries_of, sums_of
 
 if TYPE_CHECKING:
     from dmq_fast._support.arrays import Sparse
@@ -64,6 +64,11 @@ class Trajectories(NamedTuple):
         if isinstance(self.features, np.ndarray):
             return self.features
         return np.stack([rows.toarray() for rows in self.features], axis=1)
+
+    def going(self, level: int) -> NDArray[np.bool_]:
+        """Return which trajectories have not ended before a level, by features that are not all 0, shape (n,)."""
+        going: NDArray[np.bool_] = entries_of(self.at(level)) > 0
+        return going
 
     def returns_to_go(self, level: int) -> NDArray[np.float64]:
         """Return the sums of the rewards from a level on, shape (n,)."""

@@ -24,12 +24,13 @@ cdef class Episode(Simulator):
     cdef Py_ssize_t level
     cdef double reward
     cdef readonly double earned
-    # The model of the rewards or None, the least value and the size of a unit; (H, 2) least and largest return to go from
-    # each level, NULL if they are not checked, and what each level paid, (H,).
+    # The model of the rewards or None, the least value and the size of a unit, the level whose step ended the episode;
+    # (H, 2) least and largest return to go from each level, NULL if they are not checked, and what each level paid, (H,).
     cdef object declared
     cdef bint converts
     cdef double low
     cdef double unit
+    cdef Py_ssize_t last
     cdef object _limits
     cdef const double* limits
     cdef double* paid

@@ -110,7 +110,10 @@ cdef class Episode(Simulator):
         self.reward = self.paid[self.level] = self.rewards[0]
         self.earned += self.reward
         if self.converts:
-            self.reward = (self.reward - self.low * self.just_ended(self.level)) / self.unit
+            if self.just_ended(self.level):
+                self.last = self.level
+                self.reward -= self.low
+            self.reward /= self.unit
         self.level += 1
         self.seen = False
         return self.limits == NULL or self.level < self.horizon or self.check_returns()
@@ -120,7 +123,7 @@ cdef class Episode(Simulator):
         cdef double to_go = 0.0
         for h in range(self.horizon - 1, -1, -1):
             to_go += self.paid[h]
-            if not self.limits[2 * h] <= to_go <= self.limits[2 * h + 1]:
+            if h <= self.last and not self.limits[2 * h] <= to_go <= self.limits[2 * h + 1]:
                 return self.halt(RETURN, h, 0, to_go)
         return True
 

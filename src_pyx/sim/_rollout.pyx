@@ -324,7 +324,7 @@ cdef class _Rollout(Simulator):
             if self.limits != NULL:
                 limits = self.limits + 2 * self.plan.returns[r]
                 for i in range(size):
-                    if not limits[0] <= y[i] <= limits[1]:
+                    if not limits[0] <= y[i] <= limits[1] and self.was_on(r, i):
                         return self.halt(RETURN, self.plan.returns[r], 0, y[i])
             if self.squares != NULL:
                 for i in range(size):
@@ -334,6 +334,14 @@ cdef class _Rollout(Simulator):
         if self.earned != NULL:
             memcpy(self.earned + done, self.so_far, size * sizeof(double))
         return True
+
+    cdef bint was_on(self, Py_ssize_t r, Py_ssize_t i) noexcept nogil:
+        # Whether a feature of a trajectory was not 0 where its return begins: after its end, nothing is left to earn.
+        cdef Py_ssize_t k
+        for k in range(self.width):
+            if self.origin[(r * self.block + i) * self.width + k] != 0.0:
+                return True
+        return False
 
     cdef void add_return(self, Py_ssize_t r, Py_ssize_t size, double* moment) noexcept nogil:
         # moment <- moment + sum_i y_i phi_i
