@@ -383,7 +383,7 @@ class Training:
         baseline, n = self.baseline, self.baseline.n_evaluation
         stream = baseline.stream.at(EVALUATIONS + len(self.points))
         self.n_evaluated += n
-        answer = RolloutSampler(env, baseline.rewards).evaluate(policy, n, stream=stream)
+        answer = RolloutSampler(env).evaluate(policy, n, stream=stream)
         return answer.value, answer.standard_error
 
     def result(self) -> BaselineResult:

@@ -17,7 +17,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream
 from dmq_fast.moments import Moments
 from dmq_fast.policy import Policy
-from dmq_fast.rewards import RewardModel, ValueRange
+from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 from dmq_fast.samplers.streams import check_stream
 from dmq_fast.trajectories import Trajectories
 
@@ -130,7 +130,8 @@ class Sampler:
         given: Any = self.value_range
         if given is None:
             given = getattr(self.env, "value_range", None)
-        return RewardModel.of(self, given, getattr(self.env, "noise", None) if self.noise is None else self.noise)
+        noise = getattr(self.env, "noise", None) if self.noise is None else self.noise
+        return RewardModel(as_bounds(given, self.horizon), None if noise is None else as_noise(noise))
 
     def declaring(self, value_range: ValueRange, noise: float | None) -> Sampler:
         """Return the same sampler with this range and noise of its rewards; None keeps what there is."""
@@ -161,8 +162,20 @@ class Sampler:
         -------
         Moments
             A trajectory may be cut after the last level that matters. By default those of `trajectories_chunk`.
+
+        Raises
+        ------
+        ValueError
+            If a return to go is outside of a range that is declared; the message names level, call and chunk.
         """
-        return self.trajectories_chunk(policy, n, rng=rng).moments(levels, returns_from)
+        drawn, rewards = self.trajectories_chunk(policy, n, rng=rng), self.rewards
+        for level in returns_from if rewards.limits is not None else ():
+            # What has ended, with features 0, is worth 0, whatever the range of the other states.
+            to_go = drawn.returns_to_go(level)[drawn.going(level)]
+            if (wrong := rewards.outside(to_go, level)).size:
+                where = f"level {level}, call {rng.call}, chunk {rng.chunk}"
+                raise ValueError(f"{where}: {rewards.refusal(float(to_go[wrong[0]]), level)}")
+        return drawn.moments(levels, returns_from)
 
     def trajectories_chunk(self, policy: Policy, n: int, *, rng: Stream) -> Trajectories:
         """Roll out one chunk of n trajectories to their ends, and show them.

@@ -17,7 +17,6 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform, is_sparse, transition_edges
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
-from dmq_fast.rewards import RewardModel
 from dmq_fast.rules import ExactGreedy
 from dmq_fast.samplers._finite import FeatureTables, action_of, actions_everywhere
 from dmq_fast.samplers.base import Sampler, check_tables
@@ -84,7 +83,6 @@ class ExactSampler(Sampler):
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
-        self.rewards = RewardModel.of(env)
         self._features = FeatureTables(env.features)
 
     def collect_chunk(

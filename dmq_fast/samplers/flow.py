@@ -14,10 +14,9 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Rule, Stream, transition_edges
 from dmq_fast.moments import Moments, Returns
 from dmq_fast.policy import Policy
-from dmq_fast.rewards import RewardModel
 from dmq_fast.samplers._binomial import binomial
 from dmq_fast.samplers._finite import FeatureTables, action_of, actions_everywhere
-from dmq_fast.samplers.base import Estimate, Sampler, check_tables, sign_of
+from dmq_fast.samplers.base import Estimate, Sampler, check_tables
 from dmq_fast.samplers.request import Request
 from dmq_fast.samplers.rollout import RolloutSampler
 
@@ -80,7 +79,6 @@ class FlowSampler(Sampler):
         self.horizon = env.horizon
         self.n_actions = env.n_actions
         self.dimension = env.dimension
-        self.rewards = RewardModel.of(env)
         self._features = FeatureTables(env.features)
         self._start = _outcomes(
             np.zeros(env.start.size, dtype=np.int64), np.arange(env.start.size), np.zeros(env.start.size), env.start
@@ -148,10 +146,10 @@ class FlowSampler(Sampler):
     def evaluate(self, policy: Policy, n: int, *, stream: Stream) -> Estimate:
         """Estimate the value of `policy` from n >= 1 trajectories; see `Sampler.evaluate`.
 
-        Where returns may be of both signs, they are those of a `RolloutSampler`, of the same law.
+        Where returns may be negative, they are those of a `RolloutSampler`, of the same law: moments hold no signs.
         """
-        if sign_of(self.rewards) == 0.0:
-            return RolloutSampler(self.env, self.rewards).evaluate(policy, n, stream=stream)
+        if self.rewards.low < 0.0:
+            return RolloutSampler(self.env).evaluate(policy, n, stream=stream)
         return super().evaluate(policy, n, stream=stream)
 
     def _outcomes_of(self, h: int, paying: bool, uniform: bool) -> Outcomes:

@@ -98,7 +98,7 @@ class RolloutSampler(Sampler):
             self._most_rows = max(env.n_states)
             self._nonzeros = max(once_each(most_nonzeros, env.features))
         else:
-            self._model = CompiledModel(env.handle, env.features)
+            self._model = CompiledModel(env.handle, env.features, self.rewards)
             self.chunk_size = self._most_rows = chunk_size(env)
             self._nonzeros = getattr(env.features, "nonzeros", 0) or env.dimension
 
