@@ -60,7 +60,8 @@ def test_every_finite_environment_is_listed_here():
 def test_rewards_are_scaled_and_parameters_recorded(name):
     env = make(name, rng=0, **MINIMAL[name])
     assert env.name == name
-    assert 0 < env.optimal_value <= env.max_reward_sum <= 1 + 1e-12
+    assert 0 < env.optimal_value <= env.tight_range[0, 1] <= 1 + 1e-12
+    assert (env.value_range == [0, 1]).all()
     assert 0 < env.gap < np.inf
     assert env.realizability_residual < 1e-12
     recorded = json.loads(json.dumps(env.parameters))
@@ -129,7 +130,7 @@ def test_lock_value_is_the_final_reward():
     for horizon in (1, 2, 100):
         env = combination_lock(horizon, rng=0)
         assert env.optimal_value == env.gap == 0.7
-        assert env.max_reward_sum == 1.0
+        assert env.tight_range[0, 1] == 1.0
         assert env.caps.tolist() == [0.0] * (horizon - 1) + [1.0]
 
 
@@ -208,7 +209,7 @@ def test_chain_with_two_actions_is_rlberrys():
         expected[state, 1, back] += 0.1
         expected[state, 1, on] += 0.9
     np.testing.assert_allclose(env.P[0], expected, atol=1e-16)
-    raw = env.R[0] / env.reward_scale
+    raw = env.R[0] / env.R[0].max()
     np.testing.assert_allclose(raw, [[0.05] * 2, [0] * 2, [0] * 2, [0] * 2, [1] * 2], atol=1e-16)
 
 
@@ -217,8 +218,8 @@ def test_chain_scale_is_the_largest_path_sum():
         env = chain(horizon)
         # A path that ends in the far state needs length - 1 steps, the first of which pays 0.05.
         largest = max(0.05 * horizon, 0.05 + horizon - 4 if horizon > 4 else 0)
-        assert 1 / env.reward_scale == pytest.approx(largest)
-        assert env.max_reward_sum == pytest.approx(1)
+        assert 1 / env.R[0].max() == pytest.approx(largest)
+        assert env.tight_range[0, 1] == pytest.approx(1)
         assert all(transitions is env.P[0] for transitions in env.P)
 
 
@@ -242,14 +243,14 @@ def test_chain_value_does_not_depend_on_the_number_or_names_of_actions():
 def test_deep_sea_optimum():
     for size, rng in ((1, None), (2, 0), (10, 1), (30, None)):
         env = deep_sea(size, rng=rng)
-        assert env.original_value(env.optimal_value) == pytest.approx(0.99, abs=1e-14)
+        assert env.optimal_value == pytest.approx(1, abs=1e-14)
         assert env.n_states == tuple(range(1, size + 1))
-        assert env.max_reward_sum == pytest.approx(1)
+        assert env.tight_range[0, 1] == pytest.approx(1)
         assert all(mask.all() for mask in env.reachable)
 
 
 def simulate_deep_sea(size, right, actions, slips):
-    """Play an episode by the rules, in original units."""
+    """Play an episode by the rules, in the units of bsuite."""
     column, total = 0, 0.0
     for row, (action, slip) in enumerate(zip(actions, slips, strict=True)):
         if action == right[row, column]:
@@ -270,7 +271,7 @@ def test_deep_sea_plays_like_the_rules(stochastic):
         actions, slips = rng.integers(2, size=size), rng.random(size) < 0.3 * stochastic
         state, total = 0, 0.0
         for level, (action, slip) in enumerate(zip(actions, slips, strict=True)):
-            total += env.R[level][state, action] / env.reward_scale - env.reward_shift
+            total += env.R[level][state, action] - 0.01 / size
             if level + 1 < size:
                 row = env.P[level][state, action]
                 possible = np.flatnonzero(row)
@@ -297,7 +298,6 @@ def test_river_swim_structure():
     expected = np.zeros((6, 2))
     expected[0, 0], expected[5, 1] = 0.005, 1
     np.testing.assert_allclose(env.R[0] * 20, expected)
-    assert env.reward_scale == 1 / 20
 
 
 # Linear Q*

@@ -315,9 +315,7 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, foreign):
 def other_table():
     env = chain(4, rng=0)
     rewards = [array * (1 - 1e-15) for array in env.R]
-    return FiniteMDP(
-        env.P, rewards, env.features, env.start, name=env.name, parameters=env.parameters, reward_scale=env.reward_scale
-    )
+    return FiniteMDP(env.P, rewards, env.features, env.start, name=env.name, parameters=env.parameters)
 
 
 DIFFERENCES = [

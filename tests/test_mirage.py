@@ -43,7 +43,7 @@ def test_facts():
     assert env.optimal_value == 0.8
     assert env.gap == pytest.approx(0.05, abs=1e-12)
     assert env.realizability_residual < 1e-12
-    assert env.max_reward_sum == 1.0
+    assert env.tight_range[0, 1] == 1.0
     norms = np.concatenate([np.linalg.norm(features, axis=1) for features in env.features])
     assert norms.max() == pytest.approx(1.0, abs=1e-15)
     assert np.linalg.norm(env.optimal_theta, axis=2).max() == pytest.approx(0.912, abs=1e-3)
@@ -61,7 +61,7 @@ def test_q_is_linear_for_other_arguments():
         assert env.realizability_residual < 1e-12
         assert env.optimal_value == pytest.approx(arguments.get("final", 0.8), abs=1e-12)
         assert env.gap == pytest.approx(arguments.get("low", 0.05), abs=1e-12)
-        assert env.max_reward_sum == 1.0
+        assert env.tight_range[0, 1] == 1.0
 
 
 def test_the_gap_may_be_at_the_doors():

@@ -75,7 +75,7 @@ def test_exact_numbers_are_those_of_dense_features(name, transitions):
     env, policy = sparse(dense, transitions), greedy(dense)
     assert all(sp.issparse(phi) for phi in env.features) and sp.issparse(env.P[0]) == transitions
     assert env.dimension == dense.dimension and env.n_states == dense.n_states
-    assert env.max_reward_sum == pytest.approx(dense.max_reward_sum, rel=1e-14)
+    assert env.tight_range[0, 1] == pytest.approx(dense.tight_range[0, 1], rel=1e-14)
     assert (env.optimal_value, env.gap) == pytest.approx((dense.optimal_value, dense.gap), rel=1e-12)
     assert env.value(policy) == pytest.approx(dense.value(policy), rel=1e-12)
     np.testing.assert_allclose(env.optimal_theta, dense.optimal_theta, atol=1e-10)

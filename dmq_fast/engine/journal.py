@@ -430,8 +430,14 @@ def check_same(path: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None
 
 
 def upgraded(header: dict[str, Any]) -> dict[str, Any]:
-    """Return a header of version 0.2.0 as this version writes it: without the option `hindsight`, where it was off."""
-    options = header.get("options")
+    """Return a header of version 0.2.0 as this version writes it.
+
+    Without the option `hindsight`, where it was off, and with the range (0, 1) that all rewards had, in place of how
+    they were shifted and scaled.
+    """
+    environment, options = header.get("environment"), header.get("options")
+    if isinstance(environment, dict) and isinstance(environment.get("rewards"), list):
+        header = header | {"environment": environment | {"rewards": {"value_range": [0.0, 1.0], "noise": None}}}
     if not isinstance(options, dict) or options.get("hindsight") is not False:
         return header
     return header | {"options": {name: value for name, value in options.items() if name != "hindsight"}}

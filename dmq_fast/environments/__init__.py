@@ -13,6 +13,7 @@ from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
 from dmq_fast.environments.mirage import mirage_lock
 from dmq_fast.environments.registry import REGISTRY, describe, make, register
+from dmq_fast.environments.sources import as_environment
 
 __all__ = [
     "REGISTRY",
@@ -21,6 +22,7 @@ __all__ = [
     "CompiledEnv",
     "FiniteMDP",
     "GymnasiumBatch",
+    "as_environment",
     "block_mdp",
     "cart_pole",
     "chain",

@@ -22,7 +22,7 @@ STEPS = {"Acrobot-v1": (-1.0, 0.0), "CartPole-v1": (0.0, 1.0), "MountainCar-v0":
 
 
 def gymnasium_environment(
-    env: str,
+    env: Any,
     horizon: int,
     *,
     through: str | None = None,
@@ -32,12 +32,13 @@ def gymnasium_environment(
     noise: float | None = None,
     make: Mapping[str, Any] | None = None,
 ) -> FiniteMDP | GymnasiumBatch:
-    """Build a Gymnasium environment from its id.
+    """Build an environment of Gymnasium's from its id, or from an object or function.
 
     Parameters
     ----------
-    env : str
-        Such as ``"CartPole-v1"``.
+    env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or callable
+        An id, such as ``"CartPole-v1"``; an environment, which is left as it is; or a function without arguments that
+        makes one.
     horizon : int
         Number of levels H >= 1.
     through : str, optional
@@ -69,7 +70,15 @@ def gymnasium_environment(
         If Gymnasium does not know the id, or an argument is of another type, out of range, or not used there.
     """
     arguments = dict(make or {})
-    made = make_environment(env, **arguments)
+    if isinstance(env, str):
+        made = make_environment(env, **arguments)
+    else:
+        if make is not None:
+            raise ValueError("make: expected an id in env with it; a function or an object is made already")
+        made = env if hasattr(env, "action_space") and not isinstance(env, type) else env()
+    space = getattr(made, "single_observation_space", None) or made.observation_space
+    spec = getattr(made, "spec", None)
+    name = env if isinstance(env, str) else getattr(spec, "id", type(getattr(made, "unwrapped", made)).__name__)
     try:
         tables = has_table(made)
         if through not in (None, "tables", "step"):
@@ -81,24 +90,25 @@ def gymnasium_environment(
             return from_gymnasium(made, horizon, value_range=value_range)
         bounds = value_range
         if bounds is None:
-            bounds = from_gymnasium(made, horizon).value_range if tables else known_range(env, horizon)
+            bounds = from_gymnasium(made, horizon).value_range if tables else known_range(name, horizon)
         feature_map = None
-        recorded: dict[str, Any] = {"env": env, "horizon": horizon, "through": "step"}
-        if hasattr(made.observation_space, "low"):
+        recorded: dict[str, Any] = {"env": name, "horizon": horizon, "through": "step"}
+        if hasattr(space, "low"):
             kind = "fourier" if features is None else features
-            feature_map, order = box_features(box_of(made.observation_space, env), kind, order)
+            feature_map, order = box_features(box_of(space, name), kind, order)
             recorded |= {"features": kind, "order": order}
         elif features is not None or order is not None:
-            raise ValueError(f"features, order: expected none for observations in {made.observation_space}")
+            raise ValueError(f"features, order: expected none for observations in {space}")
     finally:
-        made.close()
+        if made is not env:
+            made.close()
     batch = GymnasiumBatch(
         env,
         horizon,
         feature_map,
         value_range=bounds,
         noise=noise,
-        make=arguments,
+        make=arguments if isinstance(env, str) else None,
     )
     told = RewardModel.of(batch).describe()
     given = {"value_range": value_range, "noise": noise}
