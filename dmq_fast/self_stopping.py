@@ -111,7 +111,9 @@ class SelfStoppingRun:
         self.episodes = Episodes(sampler, self.planner, stream, self.ledger)
         self.bootstrap = Bootstrap(self.planner, aim, tuning, stream)
         self.duels = Duels(self.episodes, self.bootstrap, self.plan)
-        self.units = Units(RewardModel.of(sampler.unwrapped().env or sampler) if rewards is None else rewards, self.planner)
+        self.units = Units(
+            RewardModel.of(sampler.unwrapped().env or sampler) if rewards is None else rewards, self.planner
+        )
         self.bootstrap.noisy_rewards = self.units.model.noise is not None
         self.contradictions, self.status = 0, "interrupted"
         self.pursue(aim.in_units_of(self.units.model.width))

@@ -507,7 +507,11 @@ def test_a_budget_ends_the_run_without_a_promise(budget, status):
     [
         (one_state(0.0, 0.0), {}, "no episode earned anything: if"),
         (one_state(0.0, 0.0), {"mode": "quick"}, "no episode earned anything: if"),
-        (one_state(0.01, 0.04), {}, "any policy that was played would keep the promise"),  # every policy is within epsilon of the best
+        (
+            one_state(0.01, 0.04),
+            {},
+            "any policy that was played would keep the promise",
+        ),  # every policy is within epsilon of the best
         (one_state(0.01, 0.04), {"epsilon": 0.01}, None),
         (pooled(0.3, 0.7), {}, "predicted value and mean return of a test differed"),
         (pooled(0.45, 0.55), {}, "Q* is not linear"),

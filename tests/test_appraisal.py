@@ -12,6 +12,8 @@ from dmq_fast.samplers import RolloutSampler, Sampler
 class Hidden(Sampler):
     """A sampler that shows no environment, but knows its optimum."""
 
+    value_range = (0, 1)
+
     def __init__(self, env):
         self._inner, self.latent = RolloutSampler(env), env
         self.horizon, self.n_actions, self.dimension = env.horizon, env.n_actions, env.dimension

@@ -17,6 +17,8 @@ import pytest
 import dmq_fast as dmq
 from dmq_fast import cli
 from dmq_fast._support.threads import BLAS_THREADS
+from dmq_fast.cli.options import key_value
+from dmq_fast.cli.run import as_options
 from dmq_fast.experiments.sweeps import algorithms
 from dmq_fast.learners.named import decisions_of, resources_of
 
@@ -101,8 +103,7 @@ def test_a_table_can_be_left_aside(run):
     assert tables["value_trajectories"] is None and step["value_trajectories"] == 50
     assert tables["value"] == step["value"] == pytest.approx(1.0)
     assert step["environment_parameters"] == {
-        "env": "FrozenLake-v1", "horizon": 6, "through": "step", "reward_shift": 0.0, "reward_scale": 1.0,
-        "is_slippery": False,
+        "env": "FrozenLake-v1", "horizon": 6, "through": "step", "is_slippery": False,
     }  # fmt: skip
 
 
@@ -256,8 +257,11 @@ WRONG = [
     ("run lokc --horizon 3", "did you mean 'lock'"),
     ("run lock", "--horizon"),
     ("run lock --horizon five", "expected an integer, got 'five' (see dmq-fast run lock --help)"),
-    ("learn lock --horizon 3 --epsilon x", "argument --epsilon: expected a number, got 'x'"),
-    ("learn lock --horizon 3 --epsilon 1", "dmq-fast learn lock: --epsilon: expected a number in (0, 1), got 1.0"),
+    (
+        "learn lock --horizon 3 --epsilon x",
+        "argument --epsilon: expected a number of points, or a share such as 5%, got 'x'",
+    ),
+    ("learn lock --horizon 3 --epsilon 1", "dmq-fast learn lock: --epsilon: expected a number in (0, 1), the width of"),
     ("learn lock --horizon 3 --mode fast", "argument --mode: invalid choice: 'fast'"),
     ("learn lock --horizon 3 --n-samples 5", "unrecognized arguments: --n-samples 5"),
     ("run lock --horizon 3 --epsilon 0.1", "unrecognized argument --epsilon"),
@@ -283,7 +287,6 @@ WRONG = [
     ("run gym:CartPole-v1 --horizon 3 --sampler flow", "flow needs a FiniteMDP"),
     ("run gym:Pendulum-v1 --horizon 3", "expected a Discrete action space"),
     ("run gym:Blackjack-v1 --horizon 3", "expected observations in a Box"),
-    ("run gym:FrozenLake-v1 --horizon 3 --reward-shift 1", "--reward-shift: expected none with tables"),
     ("run gym:FrozenLake-v1 --horizon 3 --through step --order 3", "order: expected none for observations in Disc"),
     ("run gym:FrozenLake-v1 --horizon 3 --make through=step", "--through"),
     ("run cart-pole --features waves", "features: expected one of fourier, tiles, rbf, got 'waves'"),
@@ -354,7 +357,8 @@ def test_help_says_of_every_argument_what_its_docstring_says(run):
         assert "--max-policies" in out if learner == "dmq" else "--max-policies" not in out
     every = inspect.signature(dmq.DMQ).parameters.keys() | inspect.signature(dmq.Options).parameters.keys()
     assert {one.name for one in decisions_of("dmq")} == every - {"env", "rng"} | {"sampler", "arithmetic"}
-    assert {one.name for one in decisions_of("self-stopping")} == {"epsilon", "delta", "mode", "p_min"}
+    own = {"epsilon", "delta", "mode", "p_min", "value_range", "noise"}
+    assert {one.name for one in decisions_of("self-stopping")} == own
 
 
 def test_envs_lists_what_there_is(run):
@@ -590,8 +594,18 @@ class Coin:
         return states, actions * (rng.random(len(states)) < self.p) / 3
 
 
+class Broke(Coin):
+    # Its rewards are numbers until they are not.
+
+    def step(self, level, states, actions, rng):
+        self.steps += 1
+        return states, np.full(len(states), np.nan if self.steps == 12 else 0.1)
+
+
 class Bare(Sampler):
     # A sampler with what it must have and nothing more.
+
+    value_range = (0, 1)
 
     def __init__(self):
         self.inner = RolloutSampler(combination_lock(3, rng=0, p_success=0.9))
@@ -933,3 +947,62 @@ def test_a_sweep_says_its_warnings_once_and_counts_those_of_its_runs(run, tmp_pa
     assert f"warning: 6 runs {message}\n" in out
     _, out, _ = run("sweep", spec, "--out", tmp_path / "out", "--workers", 0, "--quiet", "--json")
     assert f"6 runs {message}" in json.loads(out)["run_warnings"]
+
+
+# Rewards
+
+
+def test_values_of_make_are_numbers_as_python_writes_them():
+    for text, value in {
+        ".000733": 0.000733, "1.": 1.0, "+1": 1, "-.5": -0.5, "1e-3": 1e-3, "+2.5E+1": 25.0, "3": 3, "true": True,
+        "[1, 2]": [1, 2], "inf": "inf", "007": "007", "1.2.3": "1.2.3", ".": ".", "-": "-", "": "", "1_0": "1_0",
+    }.items():  # fmt: skip
+        key, read = key_value(f"scale={text}")
+        assert (key, read, type(read)) == ("scale", value, type(value)), text
+
+
+def test_a_range_is_declared_in_any_spelling(run):
+    def found(*given):
+        code, out, err = run("learn", "lock", "--horizon", 3, *given, "--json")
+        assert (code, err) == (0, ""), given
+        return json.loads(out)["stopping"]["rewards"]["value_range"]
+
+    for given in (["-2", "1.5"], ["-2,1.5"], ["-2e0", "1.5"], ["-2,1.5/-2,1.5/-2,1.5"]):
+        assert found("--epsilon", 0.1, "--value-range", *given) == [-2.0, 1.5]
+    assert found("--value-range=-2,1.5") == [-2.0, 1.5]
+    assert found("--epsilon", "10%", "--value-range", "seen")[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--value-range 3", "--value-range: expected the least and the largest sum of rewards, such as -20,0, or seen"),
+        ("--value-range 1 x", "--value-range: expected the least and the largest sum"),
+        ("--value-range 2 1", "--value-range: expected (low, high)"),
+        ("--noise -1", "--noise: expected"),
+        ("--epsilon 500%", "--epsilon: expected a number of points, or a share such as '5%'"),
+        ("--epsilon 2", "--epsilon: expected a number in (0, 1), the width of the value range"),
+    ],
+)
+def test_what_declares_no_rewards_is_refused(run, options, message):
+    code, out, err = run("learn", "lock", "--horizon", 3, *options.split())
+    assert (code, out) == (2, "") and message in err and err.count("\n") == 1
+
+
+def test_rewards_that_are_refused_cost_a_line_and_not_what_was_played(run, mine, tmp_path):
+    """The package refuses what an environment paid: no traceback, and the run so far is saved."""
+    options = ("--env-file", f"{mine}:Broke", "--out", tmp_path / "out", "--n-samples", 20)
+    code, out, err = run("run", *options)
+    assert code == 2 and "Traceback" not in err
+    (line,) = [line for line in err.splitlines() if line.startswith("dmq-fast run")]
+    assert "reward" in line
+    assert "status                failed" in out
+    assert dmq.load(tmp_path / "out" / "result.npz").status == "failed"
+
+
+def test_messages_name_the_options_of_the_shell():
+    said = "outside of value_range = (0, 1): declare value_range=(-3, 1), or noise=, the standard deviation"
+    assert (
+        as_options(said)
+        == "outside of --value-range 0 1: declare --value-range -3 1, or --noise, the standard deviation"
+    )

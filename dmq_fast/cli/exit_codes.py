@@ -20,7 +20,8 @@ EXIT_CODES = """\
 exit codes:
   0    the run came to its own end
   1    the environment raised an exception; what was learned until then is reported and saved. Or --check found faults
-  2    the command line, a parameter, the output directory or a journal is wrong; nothing was run
+  2    the command line, a parameter, the output directory or a journal is wrong; nothing was run. Or the environment
+       paid rewards that it does not declare; what was learned until then is reported and saved
   3    a budget (--max-...) or a contradiction ended the run; what was learned until then is reported and saved
   4    the run ended, but could not be saved or printed
   130  interrupted by Ctrl-C; what was learned until then is reported and saved

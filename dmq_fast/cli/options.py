@@ -9,6 +9,7 @@ import argparse
 import functools
 import itertools
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -39,6 +40,7 @@ EVALUATION = 1000
 EXAMPLES = """\
 examples:
   dmq-fast learn lock --horizon 100 --epsilon 0.05
+  dmq-fast learn gym:CliffWalking-v1 --horizon 20 --epsilon 5%%
   dmq-fast run lock --horizon 100 --n-samples 20
   dmq-fast run decoy --horizon 12 --variant paper --ratio 8 --n-samples 2000
   dmq-fast run decoy --horizon 60 --variant paper --ratio 8 --sampler exact
@@ -60,7 +62,14 @@ def command_parser(name: str = "", **settings: Any) -> argparse.ArgumentParser:
 
 
 class Parser(argparse.ArgumentParser):
-    """Suggests a similar name for an unknown option or choice, and prints errors on one line."""
+    """Suggests a similar name for an unknown option or choice, and prints errors on one line.
+
+    What begins with a minus and a digit or point is no option but a value, such as -1e3 or -20,0.
+    """
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._negative_number_matcher = re.compile(r"-\.?\d")
 
     def error(self, message: str) -> NoReturn:
         """Print the message, without the usage, which has twenty lines or more for ``run``; end with exit code 2."""
@@ -129,14 +138,19 @@ def integer_from(least: int, text: str) -> int:
 
 
 def key_value(text: str) -> tuple[str, Any]:
-    """Split KEY=VALUE; VALUE is JSON, or a string if it is not valid JSON."""
+    """Split KEY=VALUE; VALUE is JSON or a number as Python writes it, such as .5, 1. or +1, and otherwise a string."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
     try:
         return key, json.loads(value)
     except json.JSONDecodeError:
-        return key, value
+        number = NUMBER.fullmatch(value)
+        return key, value if number is None else float(value) if number["fraction"] else int(value)
+
+
+NUMBER = re.compile(r"[+-]?(?=\.?\d)(0|[1-9]\d*)?(?P<fraction>(\.\d*)?([eE][+-]?\d+)?)")
+"""A decimal number, of which JSON takes some; no digits after a leading 0, as in names such as 007."""
 
 
 def add_parameter(group: argparse._ArgumentGroup, parameter: Parameter, read: Callable[[str], Any]) -> None:
@@ -147,6 +161,9 @@ def add_parameter(group: argparse._ArgumentGroup, parameter: Parameter, read: Ca
     if parameter.type is bool:
         group.add_argument(flag, action=argparse.BooleanOptionalAction, help=help_text)
         return
+    if parameter.name == "value_range":
+        group.add_argument(flag, action=Joined, type=str, nargs="+", read=read, metavar="LOW HIGH", help=help_text)
+        return
     group.add_argument(
         flag,
         type=reader(read),
@@ -155,6 +172,21 @@ def add_parameter(group: argparse._ArgumentGroup, parameter: Parameter, read: Ca
         metavar=None if parameter.choices else {int: "N", float: "X"}.get(parameter.type, "VALUE"),
         help=help_text,
     )
+
+
+class Joined(argparse.Action):
+    """Store what `read` makes of the texts of an option, joined by commas: LOW HIGH is LOW,HIGH."""
+
+    def __init__(self, *arguments: Any, read: Callable[[str], Any], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.read = read
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: object) -> None:
+        """Store the value."""
+        try:
+            setattr(namespace, self.dest, self.read(",".join(values)))
+        except ValueError as error:
+            raise argparse.ArgumentError(self, str(error)) from error
 
 
 def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -223,6 +255,7 @@ def add_make(group: argparse._ArgumentGroup, help_text: str) -> None:
 def environment_parser(command: str, learner: str, name: str | None) -> tuple[argparse.ArgumentParser, list[str]]:
     """Return the parser of a command such as ``run NAME``, and the names of the environment's parameters."""
     from dmq_fast.environments import registry
+    from dmq_fast.learners.named import decisions_of
 
     parser = command_parser(
         command if name is None else f"{command} {name}", parents=[learner_options(learner)], epilog=EXIT_CODES
@@ -257,6 +290,8 @@ def environment_parser(command: str, learner: str, name: str | None) -> tuple[ar
             registry.make(name)  # raises the error that lists the names
         parameters = known[name]
         add_make(group, argparse.SUPPRESS)  # to say what is to be given instead
-    for parameter in parameters:
+    # What a learner takes, such as value_range, it takes in place of what the environment would declare.
+    own = [parameter for parameter in parameters if parameter.name not in {one.name for one in decisions_of(learner)}]
+    for parameter in own:
         add_parameter(group, parameter, parameter.type)
-    return parser, [parameter.name for parameter in parameters]
+    return parser, [parameter.name for parameter in own]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dmq_fast._support.json_text import to_json
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.progress import ProgressLine, on_terminal
-from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET
+from dmq_fast.cli.exit_codes import EXIT_CODES, FAILED, FINISHED, OUT_OF_BUDGET, USAGE
 from dmq_fast.cli.files import (
     JOURNAL,
     check_writable,
@@ -246,7 +248,7 @@ def finish(job: Job) -> int:
     options, progress = job.options, job.progress
     with signals.held():
         try:
-            result, code = learned(job.learner, job.how)
+            result, code = learned(job.command, job.learner, job.how)
         except (JournalError, OSError) as error:
             return usage_error(f"{job.command}: {told(error)}")
         if progress is not None:
@@ -269,7 +271,7 @@ def finish(job: Job) -> int:
 
 
 @output_apart()
-def learned(learner: DMQ | SelfStopping, how: dict[str, Any]) -> tuple[Result, int]:
+def learned(said: str, learner: DMQ | SelfStopping, how: dict[str, Any]) -> tuple[Result, int]:
     """Run to the end or to the first SIGINT or SIGTERM; return the result so far and the exit code."""
     from dmq_fast.engine.journal import JournalError
     from dmq_fast.results.result import COMPLETE
@@ -284,6 +286,9 @@ def learned(learner: DMQ | SelfStopping, how: dict[str, Any]) -> tuple[Result, i
             result = learner.result()
         except RuntimeError:  # before the run began: its journal cannot be opened
             raise error from None
+        if refuses_rewards(error):
+            say(f"dmq-fast {said}: {as_options(told(error))}")
+            return result, USAGE
         say_where()
         return result, FAILED
     if result is None:
@@ -293,6 +298,24 @@ def learned(learner: DMQ | SelfStopping, how: dict[str, Any]) -> tuple[Result, i
             raise KeyboardInterrupt from error  # before the run began
         return result, FINISHED
     return result, FINISHED if result.status in COMPLETE else OUT_OF_BUDGET
+
+
+def refuses_rewards(error: BaseException) -> bool:
+    """Return whether the package refused what an environment paid; the message says what to declare instead."""
+    # The environment's own errors have their last frame in its code, and need their traceback.
+    *_, last = traceback.extract_tb(error.__traceback__)
+    ours = last.filename.startswith(str(Path(__file__).parents[1])) or last.filename.endswith(".pyx")
+    return isinstance(error, ValueError) and ours and any(word in str(error) for word in ("value_range", "reward"))
+
+
+def as_options(message: str) -> str:
+    """Return a message that names arguments of Python with the options in their place.
+
+    >>> as_options("such as value_range=(-20, 0), or noise=, the standard deviation")
+    'such as --value-range -20 0, or --noise, the standard deviation'
+    """
+    message = re.sub(r"value_range ?= ?\(([^,()]+), ([^,()]+)\)", r"--value-range \1 \2", message)
+    return re.sub(r"\bnoise=", "--noise", message)
 
 
 @output_apart()
@@ -307,7 +330,7 @@ def described(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]
     from dmq_fast.theory.certificate import certificate
 
     env, stream = job.subject.env, job.learner.stream.at(LAST_CALL)
-    n = 0 if code == FAILED or signals.received else job.options.get("evaluate", EVALUATION)
+    n = 0 if code in (FAILED, USAGE) or signals.received else job.options.get("evaluate", EVALUATION)
     worth = None
     try:
         if n == 0:

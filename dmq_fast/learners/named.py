@@ -20,6 +20,7 @@ from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.function_class import FiniteClass, FunctionClass, LinearClass
 from dmq_fast.learners.dmq import DMQ
 from dmq_fast.learners.self_stopping import SelfStopping
+from dmq_fast.rewards import SEEN
 from dmq_fast.samplers import ExactSampler, FlowSampler
 
 __all__ = [
@@ -70,7 +71,9 @@ def offered(function: Callable[..., Any], but: Collection[str]) -> tuple[Paramet
     """Return the parameters of a function that a text can give, with how to spell those that are objects."""
     found = parameters_of(function, but=(*NOT_TEXT, *but))
     return tuple(
-        one._replace(type=str, choices=(), help=f"{one.help} {SPELLED[one.name]}") if one.name in SPELLED else one
+        one._replace(type=str, choices=(), help=f"{one.help} {SPELLED[one.name]}".strip())
+        if one.name in SPELLED
+        else one
         for one in found
     )
 
@@ -79,24 +82,53 @@ SPELLED = {
     "initial": "As a text: uniform, fixed, or actions such as 0,1,1,0; several sequences with / between them.",
     "function_class": "As a text: linear or finite, with arguments as in finite:eps_s=0.01,scale=2, or "
     "MODULE:FUNCTION, which returns a FunctionClass.",
+    "epsilon": "",
+    "value_range": "As a text: LOW,HIGH, one such pair for each level with / between them, or seen.",
 }
-"""Arguments of `DMQ` that take objects, and how a text gives them."""
+"""Arguments that take objects, or more than one type, and how a text gives them."""
 
 
 def read_text(name: str, text: str) -> Any:
-    """Return the value of an argument that is no number: the actions of `initial`, the digits of `arithmetic`.
+    """Return the value of an argument that is not always a number, such as the actions of `initial`.
 
     >>> read_text("initial", "fixed"), read_text("initial", "0,1,2/2,1,0"), read_text("arithmetic", "60")
     ('fixed', [[0, 1, 2], [2, 1, 0]], 60)
+    >>> read_text("epsilon", ".1"), read_text("epsilon", "5%"), read_text("value_range", "-20,0")
+    (0.1, '5%', (-20.0, 0.0))
     """
     if name == "arithmetic":
         return int(text) if text.isdecimal() else text
+    if name == "epsilon":
+        return share_or_points(text)
+    if name == "value_range":
+        return text if text == SEEN else range_of(text)
     if name != "initial" or text in ("uniform", "fixed"):
         return text
     try:
         return [[int(action) for action in sequence.split(",")] for sequence in text.split("/")]
     except ValueError:
         raise ValueError(f"expected uniform, fixed, or actions such as 0,1,2, got {text!r}") from None
+
+
+def share_or_points(text: str) -> float | str:
+    """Return an accuracy: a number of points, or the text of a share."""
+    if text.endswith("%"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"expected a number of points, or a share such as 5%, got {text!r}") from None
+
+
+def range_of(text: str) -> tuple[float, ...] | list[tuple[float, ...]]:
+    """Return the pair of numbers that a text holds, or several with / between them."""
+    try:
+        pairs = [tuple(float(end) for end in pair.split(",")) for pair in text.split("/")]
+    except ValueError:
+        pairs = []
+    if not pairs or any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"expected the least and the largest sum of rewards, such as -20,0, or {SEEN}, got {text!r}")
+    return pairs[0] if len(pairs) == 1 else pairs
 
 
 # ---- Objects

@@ -126,9 +126,7 @@ class SelfStopping(Learner[SelfStoppingResult]):
 class StoppingSession(Session[SelfStoppingResult]):
     """One self-stopping run."""
 
-    def __init__(
-        self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning, rewards: RewardModel
-    ) -> None:
+    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning, rewards: RewardModel) -> None:
         super().__init__(resources, ledger)
         progress = self.planned if callable(resources.progress) else None
         self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning, rewards)

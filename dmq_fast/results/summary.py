@@ -29,7 +29,8 @@ def summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "", f"H = {summary['horizon']}, K = {summary['n_actions']}, d = {summary['dimension']}"
     given = summary["parameters"]
     if "stopping" in summary:
-        described = ", ".join(f"{name} = {given[name]:g}" for name in ("epsilon", "delta", "p_min"))
+        share = f" ({100 * given['share']:g}% of the way from uniform play to the best)" if "share" in given else ""
+        described = f"epsilon = {given['epsilon']:g}{share}, delta = {given['delta']:g}, p_min = {given['p_min']:g}"
     else:
         constants = ", ".join(f"{name} = {given[key]:g}" for name, key in PRINTED.items())
         described = f"N = {given['n_samples']:,}, {constants}"
@@ -70,10 +71,15 @@ def cover_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the lines about the tests of a run that stops by itself."""
     stopping = summary["stopping"]
+    rewards = stopping.get("rewards", UNIT)  # not in files of 0.2.0
+    unit = {name: rewards[name] for name in UNIT} == UNIT
     yield "stopped", stopping["reason"]
+    if not unit:
+        yield "value range", range_text(rewards)
     if stopping["mean_return"] is not None:
         low, high = stopping["interval"]
-        yield "mean return", f"{stopping['mean_return']:.4g}, value in [{low:.3f}, {high:.3f}]"
+        ends = f"{low:.3f}, {high:.3f}" if unit else f"{low:.4g}, {high:.4g}"
+        yield "mean return", f"{stopping['mean_return']:.4g}, value in [{ends}]"
         bounds = {"unseen outcomes": max(stopping["upsides"]), "noise": stopping["loss_quantile"]}
         if "rare_transitions" in stopping:  # not in files of 0.2.0
             bounds["rare transitions"] = stopping["rare_transitions"]
@@ -81,6 +87,23 @@ def stopping_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if (largest := max(stopping["largest_v"])) > 0.0:  # one over the visits
             yield "least visited", f"{1 / largest:,.0f} visits, on the policy's path"
     yield "outcomes considered", f"probability >= {stopping['p_min']:g}"
+
+
+UNIT = {"value_range": [0.0, 1.0], "noise": None, "declared": True}
+"""The rewards of the paper, of which a summary says nothing."""
+
+
+def range_text(rewards: Mapping[str, Any]) -> str:
+    """Return the range and the noise of rewards, in points, and where they are from."""
+    pairs = rewards["value_range"]
+    ends = (
+        pairs if isinstance(pairs[0], float | int) else [min(low for low, _ in pairs), max(high for _, high in pairs)]
+    )
+    text = f"({ends[0]:.6g}, {ends[1]:.6g}) points, {'declared' if rewards['declared'] else 'from the returns seen'}"
+    if rewards["returns_seen"] is not None:
+        low, high = rewards["returns_seen"]
+        text += f"; episodes earned {low:.6g} to {high:.6g}"
+    return text + ("" if rewards["noise"] is None else f"; noise {rewards['noise']:.3g}")
 
 
 def value_rows(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
