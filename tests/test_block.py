@@ -124,7 +124,7 @@ def test_steps_follow_the_twin(seed, horizon, largest, n_actions, shared, caps, 
     env = random_mdp(rng, horizon, largest, n_actions, 3, "dense", shared=shared, caps=caps, start=start)
     plain, handle = twin(env), handle_of(packed(env), env.features)
     assert (handle.horizon, handle.n_actions, handle.dimension, handle.state_bytes) == (horizon, n_actions, 3, 4)
-    assert (handle.reward_shift, handle.reward_scale) == (0, 1) and set(handle.feature_uniforms) == {0}
+    assert set(handle.feature_uniforms) == {0}
     assert handle.reset_uniforms == (len(plain.start[0]) > 1)
     u = rng.random((n, handle.reset_uniforms))
     raw = handle.reset(u)
@@ -133,7 +133,7 @@ def test_steps_follow_the_twin(seed, horizon, largest, n_actions, shared, caps, 
     for h in range(horizon):
         states = states_of(raw).tolist()
         assert (handle.features(h, raw) == env.features[h][states]).all()
-        assert not handle.ended(h, raw).any()
+        assert (handle.ended(h, raw) == env.ended[h][states]).all()
         actions = rng.integers(n_actions, size=n)
         u = rng.random((n, handle.step_uniforms[h]))
         rewards = handle.step(h, raw, actions, u)
@@ -141,6 +141,33 @@ def test_steps_follow_the_twin(seed, horizon, largest, n_actions, shared, caps, 
         assert rewards == pytest.approx(paid, rel=4 * EPS, abs=0)
         if h < horizon - 1:
             assert states_of(raw).tolist() == after
+
+
+def test_episodes_are_over_where_rows_are_zero_from_then_on():
+    """States 0 and 1 of four levels; 1 is absorbing. Its row is 0 throughout, or but for one level; or it pays once."""
+    stay, rows, blank = np.eye(2)[:, None], np.eye(2, 3), np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    quiet, pays = np.zeros((2, 1)), np.array([[0.0], [0.1]])
+    drift = np.array([[[0.5, 0.5]], [[0.0, 1.0]]])
+    paid_on_the_way = np.array([[[0.0, -1.0]], [[0.0, 0.0]]])
+    cases = [
+        ([stay] * 3, [quiet] * 4, [blank] * 4, [1, 1, 1, 1]),
+        ([drift] * 3, [quiet] * 4, [blank] * 4, [1, 1, 1, 1]),
+        ([drift] * 3, [paid_on_the_way] * 3 + [quiet], [blank] * 4, [1, 1, 1, 1]),
+        ([drift[:, :, ::-1]] * 3, [quiet] * 4, [blank] * 4, [0, 0, 0, 1]),
+        ([stay] * 3, [quiet] * 4, [blank, rows, blank, blank], [0, 0, 1, 1]),
+        ([stay] * 3, [quiet, quiet, pays, quiet], [blank] * 4, [0, 0, 0, 1]),
+        ([stay] * 3, [quiet, pays, quiet, pays], [blank] * 4, [0, 0, 0, 0]),
+    ]
+    for P, R, features, expected in cases:
+        env = FiniteMDP(P, R, features)
+        handle = block_mdp(env).handle
+        over = np.array([handle.ended(h, raw_states([0, 1])) for h in range(4)])
+        assert over[:, 1].tolist() == [bool(flag) for flag in expected] and not over[:, 0].any()
+        np.testing.assert_array_equal(over, env.ended)
+    env = FiniteMDP([stay] * 3, [quiet] * 4, [blank] * 4)
+    for noise in ({"noise": "coins", "n_coins": 2}, {"noise": "gaussian", "sigma": 0.1}):  # then features are not 0
+        assert not block_mdp(env, **noise).handle.ended(3, raw_states([0, 1])).any()
+    assert block_mdp(env, noise="gaussian", sigma=0.0).handle.ended(3, raw_states([0, 1])).any()
 
 
 @for_all(
@@ -404,14 +431,17 @@ def test_locks_are_seen_as_in_the_field():
 @pytest.mark.parametrize(("horizon", "swap"), [(1, 0.5), (2, 0.0), (20, 0.5)])
 def test_diabolical_lock_with_live_costs(horizon, swap):
     env = diabolical_lock(horizon, swap=swap, rng=4)
-    assert env.original_value(env.optimal_value) == pytest.approx(4 if horizon > 1 else 5, abs=1e-12)
-    assert env.max_reward_sum == pytest.approx(1) and env.start.tolist() == [1 - swap, swap, 0]
+    assert env.optimal_value == pytest.approx(1)
+    assert env.tight_range[0, 1] == pytest.approx(1) and env.start.tolist() == [1 - swap, swap, 0]
     secrets = np.random.default_rng(4).integers(10, size=(horizon, 2))
     cost = 1 / (horizon - 1) if horizon > 1 else 0
     for h, state, action in itertools.product(range(horizon), range(3), range(10)):
         alive = state < 2 and action == secrets[h][state]
         reward = (5 if h == horizon - 1 else -cost) if alive else 0
-        assert env.R[h][state, action] / env.reward_scale - env.reward_shift == pytest.approx(reward, abs=1e-12)
+        # The cost is added to every reward, so that none is negative, and the largest sum is 5 and all of them, or 5.
+        assert env.R[h][state, action] * (5 + (horizon > 1) * horizon * cost - (horizon > 1)) == pytest.approx(
+            reward + cost, abs=1e-12
+        )
         if h < horizon - 1:
             expected = [0, 0, 1] if not alive else [1 - swap, swap, 0] if state == 0 else [swap, 1 - swap, 0]
             assert env.P[h][state, action].tolist() == expected
@@ -420,7 +450,7 @@ def test_diabolical_lock_with_live_costs(horizon, swap):
 @pytest.mark.parametrize("horizon", [1, 5])
 def test_diabolical_lock_with_anti_shaping(horizon):
     env = diabolical_lock(horizon, 3, swap=0.5, shaping="anti-shaping", rng=4)
-    assert env.optimal_value == pytest.approx(1) and env.original_value(1.0) == 1
+    assert env.optimal_value == pytest.approx(1)
     secrets = np.random.default_rng(4).integers(3, size=(horizon, 2))
     handle, n = block_mdp(env).handle, 4_000
     rng = np.random.default_rng(5)
@@ -439,7 +469,7 @@ def test_diabolical_lock_with_anti_shaping(horizon):
 
 def test_diabolical_lock_is_seen_through_a_hadamard_matrix():
     env = diabolical_lock(20, swap=0.5, observation="noisy", rng=4)
-    assert env.dimension == 32 and env.original_value(env.optimal_value) == pytest.approx(4)
+    assert env.dimension == 32 and env.optimal_value == pytest.approx(1)
     still = [without_noise(env, h, range(3))[0] for h in range(20)]
     seen = np.vstack(still) * (np.sqrt(2) + 0.1 * (np.sqrt(32) + 3))
     level, state = np.divmod(np.arange(60), 3)
@@ -452,7 +482,7 @@ def test_diabolical_lock_is_seen_through_a_hadamard_matrix():
 def test_noisy_deep_sea_hides_deep_sea():
     env = noisy_deep_sea(10, dimension=16)
     plain = deep_sea(10)
-    assert env.original_value(env.optimal_value) == pytest.approx(0.99)
+    assert env.optimal_value == pytest.approx(1)
     assert all((p == q).all() for p, q in zip(env.latent.P, plain.P, strict=True))
     assert env.dimension == 16 and noisy_deep_sea(10).dimension == 10
     same, _ = without_noise(noisy_deep_sea(10, dimension=16), 9, range(10))
@@ -470,7 +500,7 @@ def test_noisy_deep_sea_hides_deep_sea():
 )
 def test_linear_mdps_are_linear(seed, horizon, n_states, dimension, n_actions):
     env = linear_mdp(horizon, n_states, dimension, n_actions, rng=seed)
-    assert env.dimension == dimension * n_actions and env.max_reward_sum == pytest.approx(1)
+    assert env.dimension == dimension * n_actions and env.tight_range[0, 1] == pytest.approx(1)
     phi = env.features[0].reshape(n_states, n_actions, dimension) * np.sqrt(n_actions)
     assert phi.min() >= 0 and phi.sum(axis=2) == pytest.approx(np.ones((n_states, n_actions)))
     flat = phi.reshape(-1, dimension)

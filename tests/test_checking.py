@@ -67,7 +67,7 @@ def environment(changes=None, **settings):
     kinds = {"reset": RESET, "features": FEATURES, "step": STEP, "ended": ENDED}
     functions = {name: kinds[name](function) for name, function in (right() | (changes or {})).items()}
     sizes = {"horizon": HORIZON, "n_actions": ACTIONS, "dimension": 2, "state_bytes": 8}
-    uniforms = {"reset_uniforms": 1, "step_uniforms": 1}
+    uniforms = {"reset_uniforms": 1, "step_uniforms": 1, "value_range": (0, 1)}
     return CompiledEnv.from_functions(**(sizes | uniforms | functions | settings), name="walk")
 
 
@@ -158,8 +158,9 @@ FAULTS = {
     "size of the block": (after("step", add("rewards", lambda n, _: n / 1000)), "step, level 0: .* alone and"),
     "norm": (after("features", put("phi", lambda n: (2 * n,), 1.5)), "features, level 0: .* at most 1, got 1.5"),
     "infinite": (after("features", put("phi", lambda n: (2 * n,), np.inf)), "features, level 0: .* finite .* got inf"),
-    "reward below 0": (after("step", add("rewards", lambda *_: -0.5)), r"step, level 0: .* in \[0, 1\].*, got -0.25"),
-    "sum of rewards": (after("step", add("rewards", lambda *_: 0.25)), "step, level .*sum to at most 1 .* got 1"),
+    "no number": (after("step", put("rewards", lambda n: (n,), np.inf)), "step, level 0: expected finite .* got inf"),
+    "reward below 0": (after("step", add("rewards", lambda *_: -0.5)), r"step, level 3: .*earned -0\.(25|5) from level 3"),
+    "sum of rewards": (after("step", add("rewards", lambda *_: 0.25)), r"step, level .: .*earned 1.*value_range = \(0, 1"),
     "reward after the end": (after("step", add("rewards", lambda *_: 1e-3)), "step, level .: .* the reward 0 after"),
     "end taken back": (after("ended", flags(lambda n, given: given["level"] == 1)), "ended, level 2: .* got 0 after 1"),
     "end is 7": (after("ended", flags(lambda *_: 7)), "ended, level 0: expected 0 or 1, got 7"),
@@ -201,7 +202,7 @@ def test_a_context_that_changes_is_found():
 
 
 def other_walker():
-    return walker.in_c(reward_scale=1 / 17)
+    return walker.in_c(value_range=(-4, 8))
 
 
 def test_a_factory_of_another_environment_is_found():

@@ -77,12 +77,9 @@ def roll_out(env, policy, n, stream, levels, returns_from):
                 actions = (draw(size, 1)[:, 0] * env.n_actions).astype(np.int64)
             else:
                 actions = np.argmax(phi @ rule.theta.T, axis=1)
-            before = handle.ended(h, states)
-            raw = handle.step(h, states, actions, draw(size, handle.step_uniforms[h]))
-            over = handle.ended(h + 1, states) if h + 1 < env.horizon else before
-            shifts = np.where(before & (h > 0), 0, np.where(over, env.horizon - h, 1))
+            rewards = handle.step(h, states, actions, draw(size, handle.step_uniforms[h]))
             for y in so_far.values():
-                y += env.reward_scale * (raw + shifts * env.reward_shift)
+                y += rewards
         for r, h in enumerate(returns_from):
             moments[r] += so_far[h] @ origin[h]
             squares[r] += so_far[h] @ so_far[h]
@@ -126,9 +123,45 @@ def test_dmq_learns_to_walk_right():
     assert result.status == "ended"
     right = estimate_value(sampler, dmq.Policy.fixed([1] * 6), 4000, stream=dmq.Stream(9))
     found = estimate_value(sampler, result.policy, 4000, stream=dmq.Stream(8))
-    assert found.value > right.value - 0.02 > 0.5
-    # One of 16 for the shift of every level, ended or not.
-    assert env.original_value(right.value) == pytest.approx(16 * right.value - 3)
+    assert found.value > right.value - 0.3 > 5.0
+
+
+def test_what_is_declared_goes_with_the_environment():
+    env = walker.in_c()
+    rough = env.with_features(dmq.features.RandomFourier(2, 6, rng=0))
+    for one in (env, rough, pickle.loads(pickle.dumps(env))):
+        np.testing.assert_array_equal(one.value_range, walker.SIZES["value_range"])
+        np.testing.assert_array_equal(RolloutSampler(one).rewards.bounds, one.value_range)
+    assert RolloutSampler(env, value_range="seen").rewards.bounds is None
+    assert not RolloutSampler(walker.in_c(value_range=None)).rewards.known
+    assert walker.in_c(noise=2).noise == 2.0
+    lock = combination_lock(3, rng=0)
+    np.testing.assert_array_equal(block_mdp(lock).value_range, lock.value_range)
+
+
+def test_what_is_noisy_or_undeclared_is_not_checked():
+    step = {"step": lambda level, states, u: states + 5.0}
+    for declared in ({}, {"value_range": "seen"}, {"value_range": (0, 1), "noise": 1.0}):
+        assert collect(python_env(**step, **declared)).returns[0].square == pytest.approx(300 * 15.0**2)
+    env = python_env(**step, value_range=(0, 1))
+    assert RolloutSampler(env).evaluate(dmq.Policy.uniform(3), 10, stream=dmq.Stream(0)).value == 15.0
+    assert RolloutSampler(env).trajectories(dmq.Policy.uniform(3), 10, stream=dmq.Stream(0)).rewards.max() == 5.0
+
+
+def test_after_the_end_nothing_is_left_to_earn():
+    """An episode that is over returns 0 to go, which need not be in the range of those that go on."""
+    env = walker.in_c(value_range=[(-3.0, 7.5)] * 2 + [(1e-6, 7.5)] * 4)
+    right = dmq.Policy.fixed([1] * 6)
+    shown = RolloutSampler(env).trajectories(right, 2000, stream=dmq.Stream(0))
+    over = ~shown.features.any(axis=2)[:, 5]
+    assert 0 < over.sum() < 2000 and not shown.returns_to_go(5)[over].any()
+    with pytest.raises(ValueError, match=r"^level 5, call 0, chunk 0: an episode earned -0\.5 from level 5 on"):
+        RolloutSampler(env).collect(right, 2000, stream=dmq.Stream(0), levels=[], returns_from=[5])
+    wide = walker.in_c(value_range=[(-3.0, 7.5)] * 5 + [(-0.5, 7.5)])
+    RolloutSampler(wide).collect(right, 2000, stream=dmq.Stream(0), levels=[], returns_from=[5])
+    apart = walker.in_c(value_range=[(-3.0, 7.5)] * 5 + [(-0.5, -0.25)])
+    with pytest.raises(ValueError, match=r"earned 7\.5 from level 5 on"):
+        RolloutSampler(apart).collect(right, 2000, stream=dmq.Stream(0), levels=[], returns_from=[5])
 
 
 def test_environments_travel_by_their_factory():
@@ -225,7 +258,7 @@ def mapped(rng=0):
 
 def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path):
     coins = partial(block, noise="coins", sigma=0.0, dimension=None, n_coins=2)
-    own, scale = partial(lock_gaussian, 4, rng=0), r"rewards is \[0\.5, 0\.0625\] there and \[0\.5, 0\.0588235"
+    own, ranges = partial(lock_gaussian, 4, rng=0), r"rewards\.value_range is \[\[-3\.0, 7\.5\], .* there and \[-3\.0, 8\.0\]"
     table = [
         (block, partial(block, sigma=0.2), r"parameters\.sigma is 0\.1 there and 0\.2 here"),
         (block, partial(block, ROWS[::-1]), r"sha256 is '\w+' there and '\w+' here"),
@@ -238,7 +271,8 @@ def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path)
         (own, partial(lock_gaussian, 4, sigma=0.3, rng=0), r"parameters\.sigma is 0\.1 there and 0\.3 here"),
         (own, partial(lock_gaussian, 4, rng=1), r"parameters\.rng is 0 there and 1 here"),
         (walker.in_c, partial(walker.in_c, parameters={"noise": 0.5}), r"parameters\.noise is None there and 0\.5"),
-        (walker.in_c, partial(walker.in_c, reward_scale=1 / 17), scale),
+        (walker.in_c, partial(walker.in_c, value_range=(-3, 8)), ranges),
+        (walker.in_c, partial(walker.in_c, noise=0.5), r"rewards\.noise is None there and 0\.5 here"),
         (walker.in_c, partial(walker.in_c, context=np.array([0.125, 0.3])), "sha256 is "),
         (walker.in_c, partial(lock_bernoulli, 6, rng=0), r"\w+ is "),
         (mapped, partial(mapped, 1), r"features is '\w+' there and '\w+' here"),
@@ -259,7 +293,7 @@ def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path)
 # What goes wrong inside an environment comes out, with its place.
 
 
-def python_env(reset=0.0, features=0.5, step=0.0):
+def python_env(reset=0.0, features=0.5, step=0.0, **declared):
     """An environment whose functions are Python behind ctypes.
 
     Each is what it writes, or a function of the level, the states and the uniforms that returns it. Integers are codes.
@@ -285,7 +319,8 @@ def python_env(reset=0.0, features=0.5, step=0.0):
         return answer(step, numbers(rewards, n), level, numbers(states, n), numbers(u, n))
 
     sizes = {"horizon": 3, "n_actions": 2, "dimension": 2, "state_bytes": 8}
-    return CompiledEnv.from_functions(**sizes, reset=RESET(start), features=FEATURES(observe), step=STEP(act))
+    functions = {"reset": RESET(start), "features": FEATURES(observe), "step": STEP(act)}
+    return CompiledEnv.from_functions(**sizes, **functions, **declared)
 
 
 def collect(env):
@@ -307,10 +342,8 @@ def one(value, at):
 
 
 def test_what_goes_wrong_is_reported_with_level_call_and_chunk():
-    place, numbers = (
-        "level {}, call 7, chunk 2: {}",
-        r"rewards: expected numbers in \[0, 1\] after shift and scale, got ",
-    )
+    place, numbers = "level {}, call 7, chunk 2: {}", "rewards: expected finite numbers, got "
+    unit = {"value_range": (0, 1)}
     features, rewards = partial(one, at=1), partial(one, at=2)
     table = [
         ({"reset": 5}, RuntimeError, 0, "reset of the environment returned the code 5"),
@@ -320,9 +353,9 @@ def test_what_goes_wrong_is_reported_with_level_call_and_chunk():
         ({"features": features(np.inf)}, ValueError, 1, "features: expected finite numbers, got inf"),
         ({"features": features(0.8)}, ValueError, 1, r"features: expected Euclidean norms of at most 1, got 1\.1313"),
         ({"step": rewards(np.nan)}, ValueError, 2, numbers + "nan"),
-        ({"step": rewards(-0.01)}, ValueError, 2, numbers + r"-0\.01"),
-        ({"step": rewards(1.5)}, ValueError, 2, numbers + r"1\.5"),
-        ({"step": 0.4}, ValueError, 0, r"rewards: expected a sum of at most 1 a trajectory .*, got 1\.2"),
+        ({"step": rewards(-np.inf)}, ValueError, 2, numbers + "-inf"),
+        ({"step": rewards(-0.01), **unit}, ValueError, 0, r"an episode earned -0\.01 from level 0 on, outside of value_r"),
+        ({"step": 0.4, **unit}, ValueError, 0, r"an episode earned 1\.2 .*, such as value_range=\(0, 1\.2\), or noise"),
     ]
     calls = [
         (partial(collect, python_env(**functions)), error, place.format(h, text)) for functions, error, h, text in table
@@ -389,8 +422,11 @@ def test_bad_arguments_are_named():
         ({"reset_uniforms": -1}, ValueError, "reset_uniforms: expected an integer >= 0, got -1"),
         ({"feature_uniforms": [1, 2]}, ValueError, "feature_uniforms: expected one integer or 6, one a level, got 2"),
         ({"step_uniforms": [1, 1, 1, 1, 1, -2]}, ValueError, r"step_uniforms\[5\]: expected an integer >= 0, got -2"),
-        ({"reward_scale": 0.0}, ValueError, "reward_scale: expected a positive number, got 0.0"),
-        ({"reward_shift": float("nan")}, ValueError, "reward_shift: expected a number in"),
+        ({"value_range": (1.0, 1.0)}, ValueError, r"value_range: expected \(low, high\), one such .* with low < high"),
+        ({"value_range": (0.0, float("nan"))}, ValueError, "value_range: .* of finite numbers, got"),
+        ({"value_range": [(0, 1)] * 5}, ValueError, "value_range: .* one such pair for each of 6 levels"),
+        ({"noise": 0.0}, ValueError, "noise: expected a number > 0, or None"),
+        ({"reward_shift": 1.0}, TypeError, "unexpected keyword argument 'reward_shift'"),
         ({"reset": None}, TypeError, "reset: expected an address, .* got NoneType"),
         ({"step": 0}, ValueError, "step: expected a function, got NULL"),
         ({"step": lambda: 0}, TypeError, "step: .* got function, which is Python: see BatchEnvironment"),
@@ -434,8 +470,11 @@ def functions_in_c():
 
 def test_another_version_is_refused():
     made = Functions(functions_in_c(), None)
-    made.struct.version = 2
-    with pytest.raises(ValueError, match="expected version 1 of the interface and 136 bytes, got version 2 and 136"):
+    made.struct.version = 3
+    with pytest.raises(ValueError, match="expected version 2 of the interface and 120 bytes, got version 3 and 120"):
+        EnvironmentHandle(made)
+    made.struct.version, made.struct.size = 1, 136
+    with pytest.raises(ValueError, match=r"got version 1 and 136 bytes; compile it again .*, without reward_shift and"):
         EnvironmentHandle(made)
 
 
@@ -443,7 +482,7 @@ def test_release_is_called_once_when_nobody_simulates_any_more():
     released = []
     release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(released.append)
     made = Functions(functions_in_c(), 77)
-    made.fill(horizon=1, n_actions=1, dimension=2, state_bytes=8, reset_uniforms=1, reward_scale=1.0)
+    made.fill(horizon=1, n_actions=1, dimension=2, state_bytes=8, reset_uniforms=1)
     made.struct.release = ctypes.cast(release, ctypes.c_void_p).value
     env = CompiledEnv(made)
     sampler = RolloutSampler(env.with_features(None))
@@ -466,5 +505,5 @@ def test_stepping_by_hand_checks_what_it_is_given():
         (lambda: handle.ended(0, states[::2]), ValueError, "states: expected a contiguous array of uint8"),
         (lambda: handle.ended(0, odd), ValueError, "which begins at a multiple of"),
     ])  # fmt: skip
-    assert handle.step(0, states, [1] * 4, np.full((4, 1), 0.5)).tolist() == [0.0] * 4
+    assert handle.step(0, states, [1] * 4, np.full((4, 1), 0.5)).tolist() == [-0.5] * 4
     assert states.view(np.float64).tolist() == [[0.625]] * 4

@@ -23,8 +23,8 @@ CAR = np.dtype([("position", np.float64), ("velocity", np.float64), ENDED])
 CART = np.dtype([(name, np.float64) for name in ("x", "x_dot", "theta", "theta_dot")] + [ENDED])
 
 CASES = {
-    "MountainCar-v0": (MountainCar, CAR, 200, -1.0, 1.0),
-    "CartPole-v1": (CartPole, CART, 500, 1.0, 0.0),
+    "MountainCar-v0": (MountainCar, CAR, 200, -1.0),
+    "CartPole-v1": (CartPole, CART, 500, 1.0),
 }
 cases = pytest.mark.parametrize("name", CASES)
 
@@ -59,9 +59,7 @@ def started(env, dtype, values):
 @cases
 def test_what_it_says_about_itself(name):
     env, dtype = handle_of(name, 40)
-    _, _, _, _, shift = CASES[name]
     assert (env.horizon, env.state_bytes, env.dimension) == (40, dtype.itemsize, len(dtype.names) - 1)
-    assert (env.reward_shift, env.reward_scale) == (shift, 1 / 40)
     assert set(env.step_uniforms) == set(env.feature_uniforms) == {0}
     assert env.n_actions == {"MountainCar-v0": 3, "CartPole-v1": 2}[name]
     message = "environment: horizon: expected an integer in"
@@ -106,7 +104,7 @@ def test_states_are_those_of_gymnasium(name, steps):
 @cases
 def test_the_time_limit_is_that_of_gymnasium(name):
     gymnasium = pytest.importorskip("gymnasium")
-    _, _, limit, reward, _ = CASES[name]
+    _, _, limit, reward = CASES[name]
     assert gymnasium.spec(name).max_episode_steps == limit
     env, dtype = handle_of(name)
     states = started(env, dtype, np.zeros((1, env.dimension)))
@@ -188,8 +186,19 @@ def test_kinds_of_features():
         assert cart_pole(features=features, order=order).dimension == dimensions[1]
     env = cart_pole(30, Fourier([-1] * 4, [1] * 4, 2))
     assert env.dimension == 81 and env.parameters["order"] is None
-    assert env.original_value(0.5) == pytest.approx(15.0)
-    assert mountain_car(100).original_value(0.25) == pytest.approx(-75.0)
+
+
+def test_the_range_is_that_of_the_steps_that_are_left():
+    for horizon in (1, 30, 230, 510):
+        car, cart = mountain_car(horizon, order=1), cart_pole(horizon, order=1)
+        left = np.array([max(min(horizon, 200) - level, 0) for level in range(horizon)])
+        np.testing.assert_array_equal(car.value_range, np.stack([-left, 0 * left], axis=1))
+        left = np.array([max(min(horizon, 500) - level, 0) for level in range(horizon)])
+        np.testing.assert_array_equal(cart.value_range, np.stack([0 * left, left], axis=1))
+    levels = range(0, 230, 10)
+    for policy in (Policy.uniform(230), Policy.fixed([1] * 230)):  # nothing is refused
+        for env in (mountain_car(230, order=1), cart_pole(230, order=1)):
+            RolloutSampler(env).collect(policy, 300, stream=Stream(0), levels=[], returns_from=levels)
 
 
 def test_bad_arguments_are_refused():
@@ -210,19 +219,18 @@ def test_sizes_and_rewards_are_those_of_gymnasium_stepped():
     pytest.importorskip("gymnasium")
     for ours, name in ((cart_pole(50, order=1), "CartPole-v1"), (mountain_car(200, order=2), "MountainCar-v0")):
         theirs = make(f"gym:{name}", horizon=ours.horizon, order=ours.parameters["order"])
-        for what in ("n_actions", "dimension", "reward_shift", "reward_scale"):
+        for what in ("n_actions", "dimension"):
             assert getattr(ours, what) == getattr(theirs, what), (name, what)
 
 
 @pytest.mark.parametrize("horizon", [200, 230])
-def test_arriving_is_paid_at_once(horizon):
-    """What follows earns nothing: features are 0 there, and with them every linear value."""
+def test_after_arriving_nothing_is_paid(horizon):
+    """Features are 0 there, and with them every linear value."""
     env = mountain_car(horizon, Identity([-1.2, -0.07], [0.6, 0.07]))
     push = Policy.greedy([[[0.0, -1.0], [0.0, 0.0], [0.0, 1.0]]] * horizon)  # the way it moves
     shown = RolloutSampler(env).trajectories(push, 50, stream=Stream(1))
     running = shown.features.any(axis=2)
     steps = running.sum(axis=1)
     assert steps.max() < 190
-    np.testing.assert_array_equal(np.argmax(shown.rewards, axis=1), steps - 1)
-    np.testing.assert_allclose(shown.rewards.max(axis=1), (horizon - steps) / horizon, rtol=1e-15)
-    assert (np.count_nonzero(shown.rewards, axis=1) == 1).all() and not shown.rewards[~running].any()
+    assert (shown.rewards == -1.0 * running).all()
+    assert (shown.returns_to_go(0) == -steps).all()

@@ -1,7 +1,7 @@
 """An environment written in C.
 
-A walk on a line from around the middle: action 1 goes right, action 0 left; beyond 1 it earns 8, and beyond either end
-it is over. Features are noisy at odd levels.
+A walk on a line from around the middle: action 1 goes right, action 0 left. Every step costs 1/2; beyond 1 it earns 8,
+and beyond either end it is over. Features are noisy at odd levels.
 """
 
 import ctypes
@@ -25,8 +25,7 @@ SIZES = {
     "reset_uniforms": 1,
     "feature_uniforms": [level % 2 for level in range(HORIZON)],
     "step_uniforms": 1,
-    "reward_shift": 0.5,
-    "reward_scale": 1.0 / 16.0,
+    "value_range": [(-0.5 * (HORIZON - level), 7.5) for level in range(HORIZON)],
 }
 LENGTH, NOISE = 0.125, 0.25
 
@@ -63,8 +62,7 @@ int walker_step(
         if (x[i] < 0.0 || x[i] > 1.0)
             continue;
         x[i] += (actions[i] == 1 ? parameters[0] : -parameters[0]) + 0.1 * (u[i] - 0.5);
-        if (x[i] > 1.0)
-            rewards[i] = 8.0;
+        rewards[i] = x[i] > 1.0 ? 7.5 : -0.5;
     }
     return 0;
 }

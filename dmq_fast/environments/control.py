@@ -56,7 +56,7 @@ def mountain_car(horizon: int = 200, features: str | FeatureMap = "fourier", ord
     (200, 3, 50)
     """
     horizon = integer("horizon", horizon, 1)
-    lost = -steps_left(horizon, CAR_LIMIT)
+    lost = 0.0 - steps_left(horizon, CAR_LIMIT)  # without zeros of another sign
     value_range = np.stack([lost, np.zeros(horizon)], axis=1)
     return _control("mountain-car", mountain_car, MountainCar, MOUNTAIN_CAR, horizon, features, order, value_range)
 
