@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
+import math
 import pickle
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import walker
 from hypothesis import strategies as st
 from properties import for_all
 from refusals import refused
@@ -34,16 +37,17 @@ from dmq_fast.baselines import (
 )
 from dmq_fast.environments import CompiledEnv, FiniteMDP, cart_pole, chain, combination_lock, deep_sea, mountain_car
 from dmq_fast.environments.block import block_mdp, lock_bernoulli, lock_gaussian
-from dmq_fast.environments.compiled import FEATURES, RESET, STEP
+from dmq_fast.environments.compiled import ENDED, FEATURES, RESET, STEP
 from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.locks import decoy_lock
 from dmq_fast.kernels import Stream
 from dmq_fast.kernels._env import EnvironmentHandle
 from dmq_fast.kernels._episode import Episode, Learner
-from dmq_fast.kernels._learners import SpanLearner, UCBQLearner
+from dmq_fast.kernels._learners import BernsteinLearner, SpanLearner, UCBQLearner
 from dmq_fast.kernels._lsvi import LeastSquaresLearner
 from dmq_fast.kernels._philox import normals
 from dmq_fast.policy import Policy
+from dmq_fast.rewards import RewardModel
 from dmq_fast.samplers import RolloutSampler
 
 pytestmark = pytest.mark.kernels
@@ -794,3 +798,174 @@ def test_the_registry_is_what_the_package_offers():
         *("uniform", "q-learning", "rlsvi", "lsvi-ucb", "ocp", "ucb-q", "delayed-q", "bpi-ucbvi", "oppo")
     ]
     assert dmq_fast.baselines.REGISTRY is REGISTRY
+
+
+# Rewards in points ----------------------------------------------------------------------------------------------------
+
+
+def plain_table(ends):
+    """Rewards are multiples of 1/64 and probabilities of 1/4, so that arithmetic is exact; sums are in [0, 1].
+
+    With `ends`, state 2 is the end, and the last reward comes on the way there or at the last level.
+    """
+    stay, last = np.zeros((3, 2, 3)), np.array([[8.0, 16.0], [32.0, 4.0], [0.0, 0.0]]) / 64
+    stay[0, 0], stay[0, 1], stay[1, 0], stay[1, 1], stay[2, :, 2] = [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], 1.0
+    paid = np.array([[2.0, 0.0], [0.0, 20.0], [0.0, 0.0]]) / 64
+    rows = np.diag([1.0, 1.0, 0.0])[:, :2] if ends else np.eye(3)
+    return [stay] * 3, [paid] * 3 + [last], [rows] * 4
+
+
+def moved_table(P, R, ends, scale, shift):
+    """The same with rewards times `scale`, and a `shift` paid once: where the episode ends."""
+    moved = [scale * rewards for rewards in R]
+    moved[-1] = moved[-1] + shift
+    if ends:
+        moved[-1][2] = 0.0
+        for rewards in moved[:-1]:
+            rewards[1, 1] += shift  # on the way to state 2
+    return P, moved
+
+
+@everywhere
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, -1.0), (4.0, -8.0), (64.0, 0.0), (0.25, 16.0)])
+def test_scale_and_shift_of_rewards_change_nothing_but_the_points(name, ends, scale, shift):
+    P, R, features = plain_table(ends)
+    plain = FiniteMDP(P, R, features)
+    moved = FiniteMDP(*moved_table(P, R, ends, scale, shift), features, value_range=(shift, shift + scale))
+    assert plain.value_range[0].tolist() == [0, 1] and plain.ended[2][2] == ends
+    own = {"n_episodes": 150, "rng": 3, **ENDLESS.get(name, {})}
+    mine, theirs = REGISTRY[name](plain, **own).learn(), REGISTRY[name](moved, **own).learn()
+    assert mine.policy == theirs.policy and mine.warnings == theirs.warnings
+    np.testing.assert_array_equal(theirs.returns, scale * mine.returns + shift)
+    np.testing.assert_allclose(theirs.curve.value, scale * mine.curve.value + shift, rtol=1e-14, atol=1e-12)
+    np.testing.assert_array_equal(theirs.curve.reward, scale * mine.curve.reward + shift * mine.curve.episodes)
+    for one, other in zip(mine.table or mine.theta, theirs.table or theirs.theta, strict=True):
+        np.testing.assert_array_equal(one, other)  # in units
+    assert theirs.parameters["value_range"] == [shift, shift + scale] and "value_range" not in mine.parameters
+
+
+def test_a_gap_is_in_points():
+    P, R, features = plain_table(False)
+    moved = FiniteMDP(*moved_table(P, R, False, 4.0, -8.0), features, value_range=(-8, -4))
+    own = {"n_episodes": 60, "rng": 3}
+    mine, theirs = BPIUCBVI(FiniteMDP(P, R, features), **own).learn(), BPIUCBVI(moved, **own).learn()
+    assert theirs.counts["gap"] == 4.0 * mine.counts["gap"] > 0.2
+    assert theirs.warnings[0] == f"not stopped by its rule: the gap is {theirs.counts['gap']:.3g}, epsilon = 0.2"
+
+
+def signed_walk(**changes):
+    return walker.in_c(**changes)
+
+
+@pytest.mark.parametrize("make", [signed_walk, lambda: mountain_car(120, order=1), lambda: cart_pole(60, order=1)])
+def test_an_episode_pays_the_shift_once(make):
+    env = make()
+    model = RewardModel.of(env)
+    plain, units = (Episode(env.handle, env.features, Stream(0), rewards) for rewards in (None, model))
+    early = 0
+    for number in range(40):
+        plain.reset(number)
+        units.reset(number)
+        paid, shifts, total = 0, 0, 0.0
+        for level in range(env.horizon):
+            running = units.features().any()
+            action = 0 if env.name == "mountain-car" and number < 20 else env.n_actions - 1
+            raw, reward = plain.step(action), units.step(action)
+            ends = running and (level == env.horizon - 1 or not units.features().any())
+            assert reward == (raw - model.low * ends) / model.width and (running or reward == 0.0)
+            paid, shifts, total = paid + raw, shifts + ends, total + reward
+            early += ends and level < env.horizon - 1
+        assert shifts == 1 and plain.earned == units.earned == paid
+        assert total == pytest.approx((paid - model.low) / model.width, abs=1e-12) and -1e-12 <= total <= 1 + 1e-12
+    assert early > 0 or env.name == "mountain-car"
+
+
+def test_an_episode_that_is_over_when_it_begins_pays_the_shift_at_once():
+    env = CompiledEnv.from_functions(**over_at_once(), value_range=(-3, 0))
+    episode = Episode(env.handle, None, Stream(0), RewardModel.of(env))
+    episode.reset(0)
+    assert [episode.step(0) for _ in range(3)] == [1.0, 0.0, 0.0] and episode.earned == 0.0
+
+
+def over_at_once():
+    def numbers(pointer, kind, n):
+        return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(kind)), (n,))
+
+    def write(kind, value):
+        def function(context, level, n, *pointers):
+            numbers(pointers[-1], kind, n)[:] = value
+            return 0
+
+        return function
+
+    def reset(context, n, u, states):
+        numbers(states, ctypes.c_double, n)[:] = 0.0
+        return 0
+
+    return {
+        "horizon": 3,
+        "n_actions": 1,
+        "dimension": 1,
+        "state_bytes": 8,
+        "reset": RESET(reset),
+        "features": FEATURES(write(ctypes.c_double, 0.5)),
+        "step": STEP(write(ctypes.c_double, 0.0)),
+        "ended": ENDED(write(ctypes.c_int8, 1)),
+    }
+
+
+def test_signed_environments_in_machine_code_are_learned():
+    env = walker.in_c()
+    best = RolloutSampler(env).evaluate(Policy.fixed([1] * 6), 4000, stream=Stream(1)).value
+    for algorithm in (UniformLeastSquares, LinearQ, RLSVI, LSVIUCB):
+        result = algorithm(env, n_episodes=2000, checkpoints=1, rng=0).learn()
+        assert result.value > best - 0.5 > 4.5, algorithm.name
+        assert result.returns.min() >= -3.0 and result.returns.max() <= 7.5
+        assert np.abs(result.theta).max() < 5.0  # in units
+
+
+def test_what_leaves_the_range_is_refused_and_named():
+    undeclared = walker.in_c(value_range=None)
+    late = walker.in_c(value_range=[(-3.0, 7.5)] * 5 + [(-0.5, 0.0)])
+    words = r"level {}, call \d+, chunk 0: an episode earned {} from level {} on, outside of value_range = {}: declare"
+    table = [
+        (undeclared, {}, words.format(0, r"\S+", 0, r"\(0, 1\)") + r" what .* such as value_range=\("),
+        (walker.in_c(), {"value_range": (-3, 4)}, words.format(0, r"\S+", 0, r"\(-3, 4\)")),
+        (late, {}, words.format(5, r"7\.5", 5, r"\(-0\.5, 0\)")),
+    ]
+    refused([(LinearQ(env, rng=0, **given).learn, ValueError, text) for env, given, text in table])
+    for env, given in [(undeclared, {"value_range": (-3, 7.5)}), (late, {"noise": 0.1}), (walker.in_c(noise=1), {})]:
+        assert LinearQ(env, n_episodes=300, rng=0, **given).learn().status == "ended"
+
+
+def test_noise_widens_what_algorithms_allow_for():
+    """s = 1/2 in units of the range (0, 1)."""
+    env, own = chain(4, 2), {"n_episodes": 60, "rng": 0, "checkpoints": 1}
+    for algorithm, given, same in [
+        (RLSVI, {"sigma": 0.3}, {"sigma": math.hypot(0.3, 0.5)}),
+        (LSVIUCB, {"beta": 0.2}, {"beta": 0.2 * 1.5}),
+        (UCBQ, {"c": 0.1}, {"c": 0.1 * 1.5}),
+        (DelayedQ, {"m": 4}, {"m": 9}),
+        (OPPO, {"beta": 0.2}, {"beta": 0.2 * 1.5}),
+        (LinearQ, {}, {}),
+        (UniformLeastSquares, {}, {}),
+    ]:
+        noisy, wider = algorithm(env, noise=0.5, **given, **own), algorithm(env, **same, **own)
+        mine, theirs = noisy.learn(), wider.learn()
+        np.testing.assert_array_equal(mine.returns, theirs.returns)
+        for one, other in zip(mine.table or mine.theta, theirs.table or theirs.theta, strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert mine.parameters == {**theirs.parameters, **given, "value_range": [0.0, 1.0], "noise": 0.5}
+    learner, plain = (BernsteinLearner(episode_of(env), "flat", 0.1, 0.01, None, noise) for noise in (0.5, 0.0))
+    for one in (learner, plain):
+        one.run(np.zeros(1))
+    wider = [(q - p)[n == 1] for q, p, n in zip(learner.lower, plain.lower, plain.counts, strict=True)]
+    assert wider[-1].min() >= -0.05 - 1e-12 and (learner.table[-1] >= plain.table[-1]).all()
+    once = plain.counts[-1] == 1
+    np.testing.assert_allclose(learner.table[-1][once], np.minimum(plain.table[-1][once] + 0.05, 1.0), rtol=1e-12)
+    refused([
+        (lambda: OCP(deep_sea(3), noise=0.1), ValueError, "noise: expected none, as ocp learns from exact equations"),
+        (lambda: UCBQ(env, noise=-1.0), ValueError, "noise: expected"),
+        (lambda: UCBQ(env, value_range=(1, 0)), ValueError, "value_range: expected .* low < high"),
+    ])  # fmt: skip

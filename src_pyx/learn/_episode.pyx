@@ -119,13 +119,14 @@ cdef class Episode(Simulator):
         return self.limits == NULL or self.level < self.horizon or self.check_returns()
 
     cdef bint check_returns(self) noexcept nogil:
+        # The first level outside of the limits is named: it has the longest sum.
         cdef Py_ssize_t h
         cdef double to_go = 0.0
         for h in range(self.horizon - 1, -1, -1):
             to_go += self.paid[h]
             if h <= self.last and not self.limits[2 * h] <= to_go <= self.limits[2 * h + 1]:
-                return self.halt(RETURN, h, 0, to_go)
-        return True
+                self.halt(RETURN, h, 0, to_go)
+        return self.stop.fault == NONE
 
     cdef void draw(self, double* u, Py_ssize_t n) noexcept nogil:
         philox_uniforms(&self.own, u, n)
