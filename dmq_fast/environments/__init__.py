@@ -12,6 +12,7 @@ from dmq_fast.environments.linear_mdp import linear_mdp
 from dmq_fast.environments.linear_q import linear_q
 from dmq_fast.environments.locks import combination_lock, decoy_lock
 from dmq_fast.environments.mirage import mirage_lock
+from dmq_fast.environments.noisy import NoisyMDP, affine, with_noise
 from dmq_fast.environments.registry import REGISTRY, describe, make, register
 from dmq_fast.environments.sources import as_environment
 
@@ -22,6 +23,8 @@ __all__ = [
     "CompiledEnv",
     "FiniteMDP",
     "GymnasiumBatch",
+    "NoisyMDP",
+    "affine",
     "as_environment",
     "block_mdp",
     "cart_pole",
@@ -43,4 +46,5 @@ __all__ = [
     "noisy_deep_sea",
     "register",
     "river_swim",
+    "with_noise",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from dmq_fast import samplers
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.environments.noisy import NoisyMDP
 from dmq_fast.kernels import Stream
 from dmq_fast.policy import Policy
 from dmq_fast.results.score import score
@@ -34,8 +35,12 @@ def environment_of(env: Any) -> Any:
 
 
 def tables_of(env: Any) -> FiniteMDP | None:
-    """Return the tables of an environment, or of the environment that a sampler plays, if it has any."""
-    tables = environment_of(env)
+    """Return the tables of an environment, or of the environment that a sampler plays, if it has any.
+
+    Those of a `NoisyMDP` are the mean rewards that it simulates: it is worth what they are.
+    """
+    environment = environment_of(env)
+    tables = environment.tables if isinstance(environment, NoisyMDP) else environment
     return tables if isinstance(tables, FiniteMDP) else None
 
 
