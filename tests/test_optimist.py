@@ -89,7 +89,28 @@ class Twin:
             self.residual = max(self.residual, np.abs(y - (x @ self.theta[h].T)[np.arange(self.n), self.a[:, h]]).max())
             self.noise[h] = self.noises(h, y) if self.guess else None
             self.F[h], self.W[h], self.u[h] = self.values(h, x, self.left[:, h], self.theta[h], self.omega[h], floor)
-        self.gap = (self.W[0].max(axis=1) - self.F[0].max(axis=1)).mean()
+        self.upside = [self.upsides(h) for h in range(self.horizon)]
+        self.gap = self.upside[0].mean()
+
+    def upsides(self, h):
+        F, W, every = self.F[h].max(axis=1), self.W[h], np.arange(self.n)
+        upside = W.max(axis=1) - F
+        if not self.guess or self.n_actions == 1:
+            return upside
+        greedy = (self.x[:, h] @ self.theta[h].T).argmax(axis=1)
+        others = np.where(np.arange(self.n_actions) == greedy[:, None], 0.0, W).max(axis=1)
+        return np.maximum(upside, np.minimum(1, others - F + 1.6448536269514722 * np.sqrt(self.variance(h, greedy))))
+
+    def variance(self, h, greedy):
+        every = np.arange(self.n)
+        rows = np.unique(self.x[:, h], axis=0, return_inverse=True)[1].ravel()
+        variance = self.noise[h][every, greedy] * np.minimum(1, self.u[h][every, greedy])
+        if h + 1 < self.horizon:
+            later = self.variance(h + 1, (self.x[:, h + 1] @ self.theta[h + 1].T).argmax(axis=1))
+            for e in range(self.n):
+                at = (rows == rows[e]) & (self.a[:, h] == greedy[e])
+                variance[e] += later[at].mean() if at.any() else 0.0
+        return variance
 
     def look_behind(self, floor, log_confidence):
         self.plan(floor)
@@ -131,7 +152,7 @@ class Twin:
         return max(self.gap, np.sqrt((gains**2 * visits).sum()) / self.n)
 
     def gaps(self, chosen):
-        return np.array([(w.max(axis=1) - f.max(axis=1))[chosen].sum() for f, w in zip(self.F, self.W, strict=True)])
+        return np.array([upside[chosen].sum() for upside in self.upside])
 
     def regret(self, theta, chosen):
         total = 0.0
@@ -295,6 +316,7 @@ def test_what_the_end_of_an_episode_earns_is_seen_from_its_start():
     push = Policy.greedy([[[0.0, -1.0], [0.0, 0.0], [0.0, 1.0]]] * 200)  # the way it moves
     planner = OptimisticPlanner(200, 3, 2, 1e-12, LOG_CONFIDENCE)
     planner.play(Episode(env.handle, env.features, Stream(0)), 20, np.array([rule.theta for rule in push.rules]), 200)
+    planner.set_rewards(-200.0, 200.0, np.ones(200))
     planner.plan(1.0)
     returns = planner.recorded(np.arange(20))[2].sum(axis=1)
     assert returns.min() > 0.15

@@ -109,20 +109,23 @@ cdef struct Step:
     double reward
 
 # What is kept of a feature row: the most reward collected before, max_a F, W and Z of a plan, max_a F of a refit, the
-# greedy action of the last fit, and how many episodes would meet the row if all followed these actions.
+# greedy action of the last fit, and how many episodes would meet the row if all followed these actions. Where rewards
+# are noisy, also the variance of max_a F, and the largest W of the other actions.
 cdef struct State:
     double visits
     double before
     double plain
     double hopeful
     double behind
+    double variance
+    double rival
     double value
     double reach
     Py_ssize_t greedy
 
 # What is kept of a pair, row K + action: b before the floor, the sum of rewards; in a pass the weight of its episodes,
 # and the sums of both targets, which become phi^T theta and phi^T omega. `noise` is the variance of a target where
-# rewards are noisy. Of `look_behind`: sigma^2, top and Z.
+# rewards are noisy, and `later` that of the mean of max_a F behind it. Of `look_behind`: sigma^2, top and Z.
 cdef struct Pair:
     double leverage
     double chance
@@ -131,6 +134,7 @@ cdef struct Pair:
     double target
     double hope
     double noise
+    double later
     double spread
     double top
     double behind
@@ -744,7 +748,7 @@ cdef class OptimisticPlanner:
             if self.n_episodes > 0:
                 upside = 0.0
                 for j in range(first.seen.n):
-                    upside += first.states[j].visits * (first.states[j].hopeful - first.states[j].plain)
+                    upside += first.states[j].visits * self.upside_of(first.states + j)
                 upside /= self.n_episodes
         self.planned, self.raised = True, False
         self.busy = False
@@ -936,6 +940,36 @@ cdef class OptimisticPlanner:
                     state.plain, state.greedy = f, a
                 f = self.hoped(f, pair.chance, pair.hope, most, self.lucky(pair.noise, pair.leverage))
                 state.hopeful = max(state.hopeful, f)
+            if self.guess > 0.0:
+                self.compare(h, j, most)
+
+    cdef void compare(self, Py_ssize_t h, Py_ssize_t j, double most) noexcept nogil:
+        # Of row j of level h: the variance of max_a F, and the largest W of the other actions.
+        cdef Py_ssize_t a
+        cdef double best = -INFINITY
+        cdef Level* level = self.levels + h
+        cdef State* state = level.states + j
+        cdef const Pair* pair = level.pairs + j * self.n_actions
+        # Where values are cut off at the top, the greedy action is that of the largest fit.
+        for a in range(self.n_actions):
+            if pair[a].target > best:
+                best, state.greedy = pair[a].target, a
+        state.rival = 0.0
+        for a in range(self.n_actions):
+            if a != state.greedy:
+                state.rival = max(state.rival, self.hoped(
+                    clip(pair[a].target, most), pair[a].chance, pair[a].hope, most,
+                    self.lucky(pair[a].noise, pair[a].leverage)
+                ))
+        pair += state.greedy
+        state.variance = pair.noise * min(1.0, pair.leverage) + pair.later
+
+    cdef inline double upside_of(self, const State* state) noexcept nogil:
+        if self.guess == 0.0 or self.n_actions == 1:
+            return state.hopeful - state.plain
+        return max(
+            state.hopeful - state.plain, min(1.0, state.rival - state.plain + self.lucky(state.variance, 1.0))
+        )
 
     cdef inline double lucky(self, double variance, double leverage) noexcept nogil:
         # By how much a mean may be better than it looks: z s sqrt(u).
@@ -950,12 +984,14 @@ cdef class OptimisticPlanner:
         cdef const Move* move
         cdef Pair* pair
         for p in range(level.seen.n * self.n_actions):
-            level.pairs[p].weight = level.pairs[p].noise = 0.0
+            level.pairs[p].weight = level.pairs[p].noise = level.pairs[p].later = 0.0
         for t in range(level.moved.n):
             move = level.moves + t
             pair = level.pairs + move.pair
             value = self.levels[h + 1].states[move.next].plain if h + 1 < self.horizon else 0.0
             value -= pair.target
+            if h + 1 < self.horizon:
+                pair.later += move.count * self.levels[h + 1].states[move.next].variance
             pair.noise += max(0.0, move.squared + 2.0 * value * move.paid + value * value * move.count)
             pair.weight += move.count
         for p in range(level.seen.n * self.n_actions):
@@ -966,6 +1002,7 @@ cdef class OptimisticPlanner:
         for p in range(level.seen.n * self.n_actions):
             pair = level.pairs + p
             pair.noise = (SHARED * level.noise + pair.noise) / (SHARED + pair.weight)
+            pair.later /= max(1.0, pair.weight)
 
     cdef double residual(self, Py_ssize_t h) noexcept nogil:
         # The largest |r + max_b F(s', b) - phi^T theta^a| of a move of level h.
@@ -1136,7 +1173,11 @@ cdef class OptimisticPlanner:
     # Estimates on episodes, and from reweighted ones
 
     def upsides(self, episodes):
-        """Return max_a W - max_a F of the last plan in the states of some episodes, shape (n, H)."""
+        """Return max_a W - max_a F of the last plan in the states of some episodes, shape (n, H).
+
+        Where rewards are noisy, max_a F may look better than it is: it is z standard errors smaller beside the W of
+        actions that are not greedy.
+        """
         chosen = self.as_episodes(episodes)
         self.must_be_planned()
         cdef const int64_t[::1] index = chosen
@@ -1146,7 +1187,7 @@ cdef class OptimisticPlanner:
         for i in range(index.shape[0]):
             for h in range(self.horizon):
                 state = self.levels[h].states + self.levels[h].steps[index[i]].row
-                out[i, h] = state.hopeful - state.plain
+                out[i, h] = self.upside_of(state)
         return np.asarray(out)
 
     def regret(self, theta, episodes):
