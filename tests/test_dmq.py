@@ -647,7 +647,10 @@ def test_actions_look_alike_in_exact_arithmetic_and_in_finite_classes_only_if_eq
 
 
 def test_actions_that_differ_do_not_look_alike():
-    """The last reward of the chain comes whatever is done there, which is no reason to doubt."""
+    """The last reward of the chain comes whatever is done there, and a lake whose goal is reached pays no more."""
+    pytest.importorskip("gymnasium")
+    lake = dmq.environments.make("gym:FrozenLake-v1", horizon=8, is_slippery=False)
+    assert dmq.DMQ(lake, n_samples=10, rng=0).learn().warnings == ()
     for env in (chain(6, rng=0), river_swim(4, 8), combination_lock(6, 3, rng=0), deep_sea(5, rng=0)):
         result = dmq.DMQ(env, n_samples=50, rng=0).learn()
         assert not [warning for warning in result.warnings if "nothing distinguishes" in warning]
