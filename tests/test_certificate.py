@@ -17,6 +17,7 @@ from dmq_fast import Policy, certificate_table
 from dmq_fast.environments import FiniteMDP, combination_lock, deep_sea, linear_q, river_swim
 from dmq_fast.function_class import FiniteClass, LinearSolver
 from dmq_fast.kernels import Fixed, Uniform
+from dmq_fast.rewards import RewardModel
 from dmq_fast.theory.certificate import (
     checked_policies,
     low_variance,
@@ -279,6 +280,42 @@ def test_both_sides_of_every_statement():
     assert 0 < loss < wrong.max() < wrong.sum() and returned < cover and max(sizes) > m
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_statements_are_in_points(seed):
+    """The image of an MDP: rewards times 7, and 3 less at the end. Ranges multiply what the paper has 1 for."""
+    mdp = small_mdp(np.random.default_rng(seed))
+    scaled = [7.0 * R for R in mdp.R]
+    image = FiniteMDP(mdp.P, [*scaled[:-1], scaled[-1] - 3.0], mdp.features)
+    widths, largest_return = np.ptp(image.value_range, axis=1), np.abs(image.value_range).max()
+    result = dmq.DMQ(image, n_samples=20, rng=0).learn()
+    found = dmq.certificate(result, image, epsilon=0.7)
+    held, exact, given = statements(found), found["exact"], result.parameters
+    wrong = suboptimal_probability(image, result.policy)
+    assert wrong == pytest.approx(suboptimal_probability(mdp, result.policy))
+    assert low_variance(image, result.policy) == pytest.approx(low_variance(mdp, result.policy))
+    assert exact["loss"] == pytest.approx(7.0 * (mdp.optimal_value - mdp.value(result.policy)), abs=1e-9)
+    assert exact["loss_bound"] == pytest.approx(widths @ wrong) and held["policy correctness"]["holds"]
+    assert held["suboptimal actions"]["right"] == pytest.approx(0.7 / 3 / widths.max())
+    assert held["invariant 1"]["right"] == pytest.approx(image.gap**2 * 0.7 / 12 / widths.max())
+    assert held["norm, corrected"]["right"] == pytest.approx(largest_return / (2 * np.sqrt(given["ridge"])))
+    assert held["norm, corrected"]["holds"] and found["notes"] == []
+    smallest = exact["smallest_epsilon"]["invariant 1"]
+    again = statements(dmq.certificate(result, image, epsilon=smallest))["invariant 1"]
+    assert again["left"] == pytest.approx(again["right"])
+
+
+def test_what_noise_and_an_unknown_range_leave_unsaid(lock, learned):
+    for rewards, words in (
+        (RewardModel(np.array([[0.0, 1.0]] * lock.horizon), 0.1), "rewards are noisy"),
+        (RewardModel(), "the range of values is unknown"),
+    ):
+        found = dmq.certificate(learned, lock, rewards=rewards)
+        (note,) = found["notes"]
+        assert words in note and note in str(found)
+        assert not any(name.startswith("norm") for name in statements(found))
+        assert statements(found)["policy correctness"]["holds"]
+
+
 def test_a_bad_policy_fails_where_it_should(lock):
     result = dmq.DMQ(lock, variant="paper", n_samples=1, rng=0).learn(max_policies=0)
     assert result.status == "max_policies"
@@ -390,7 +427,7 @@ def test_the_table_of_a_certificate(learned, lock):
 def test_the_command_line_prints_a_certificate(run):
     code, out, err = run("run", "lock", "--horizon", 5, "--n-samples", 20, "--certificate")
     assert (code, err) == (0, "")
-    assert "V* - V <= sum_h P[pi(s_h) != pi*(s_h)]" in out
+    assert "V* - V <= sum_h w_h P[pi(s_h) != pi*(s_h)]" in out
     code, out, err = run("run", "lock", "--horizon", 5, "--n-samples", 20, "--certificate", "--json")
     assert json.loads(out)["certificate"]["exact"]["loss"] == 0.0
     code, out, err = run("run", "cart-pole", "--horizon", 4, "--n-samples", 5, "--certificate", "--json")

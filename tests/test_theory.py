@@ -68,12 +68,12 @@ def test_the_finite_bound_by_hand():
     assert finite_cover_bound(2, 1e300, 1e-300) == finite_cover_bound(10**10, 1.0, 1.0) == 2**62
 
 
-def printed(epsilon=0.1, gamma=0.5, C=1, d=2, H=5, K=2):
-    return Parameters.from_theorem(epsilon, gamma, C, d, H, K)
+def printed(epsilon=0.1, gamma=0.5, C=1, d=2, H=5, K=2, **more):
+    return Parameters.from_theorem(epsilon, gamma, C, d, H, K, **more)
 
 
-def corrected(epsilon=0.1, gamma=0.5, C=1, d=2, H=5, K=2, delta=0.1):
-    return Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=True, delta=delta)
+def corrected(epsilon=0.1, gamma=0.5, C=1, d=2, H=5, K=2, delta=0.1, **more):
+    return Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=True, delta=delta, **more)
 
 
 def need(parameters, name):
@@ -150,6 +150,24 @@ def test_sides_of_the_corrected_inequalities():
     assert {one.name: (float(one.left), float(one.right)) for one in p.check()} == {
         name: pytest.approx(both) for name, both in sides.items()
     }
+
+
+@pytest.mark.parametrize("noise", [0.1, 1, 10])
+def test_noise_costs_what_a_sub_gaussian_return_costs(noise):
+    """The regression needs 1 + 4 s^2 H times the samples; moments and the bias of values need as many as before."""
+    eps, gamma, C, d, H, K, delta = 0.01, 0.25, 3, 4, 7, 2, 0.05
+    for make, name, events in ((corrected, "samples, noise", 20 / 17), (printed, "samples, regression", 1)):
+        quiet, noisy = make(eps, gamma, C, d, H, K, delta=delta), make(eps, gamma, C, d, H, K, delta=delta, noise=noise)
+        before, after = float(need(quiet, name).left), float(need(noisy, name).left)
+        more = 6 * math.log(events) / eps**2  # of the union bound
+        assert after == pytest.approx((1 + 4 * noise**2 * H) * (before + more))
+        assert need(noisy, name).formula == f"(1 + 4 s^2 H) {need(quiet, name).formula}"
+        assert need(noisy, "samples, moments").left >= need(quiet, "samples, moments").left
+    D = 1 + (1 + noise * math.sqrt(2 * H)) / (2 * eps)
+    assert float(need(noisy, "norm").left) == pytest.approx(D**2)
+    assert noisy.at(0.005).noise == noisy.noise
+    with pytest.raises(ValueError, match="noise: expected noise >= 0"):
+        printed(eps, gamma, C, d, H, K, noise=-1)
 
 
 def test_corrected_cover_bound_is_the_sure_one_for_factor_two():

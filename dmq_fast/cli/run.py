@@ -342,7 +342,7 @@ def described(job: Job, result: Result, code: int) -> tuple[dict[str, Any], int]
         code = FAILED
     summary = summarise(job.subject, job.learner, result, worth or appraise(env, None, 0, stream), job.options)
     if job.options.get("certificate"):
-        found = signals.attempt(lambda: certificate(result, tables_of(env)))
+        found = signals.attempt(lambda: certificate(result, tables_of(env), rewards=job.learner.sampler.rewards))
         if found is not None:
             summary["certificate"] = found
     return summary, code

@@ -49,6 +49,7 @@ def summarise(
         "parameters": result.parameters,
         "sampler": sampled if isinstance(subject.env, FiniteMDP) else type(sampler).__name__,
         "arithmetic": sampler.arithmetic.name,
+        "rewards": sampler.rewards.describe(),
         "seed": options["seed"],
         "status": result.status,
         **worth,

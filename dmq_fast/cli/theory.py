@@ -48,13 +48,18 @@ def decimal_number(text: str) -> Decimal:
 
 
 OPTIONS = {
-    "gamma": (decimal_number, None, "minimum gap between the best and the second-best action"),
+    "gamma": (
+        decimal_number,
+        None,
+        "minimum gap between the best and the second-best action, in units of the value range",
+    ),
     "d": (positive_integer, None, "dimension of the features"),
     "H": (positive_integer, None, "horizon"),
     "K": (positive_integer, None, "number of actions"),
     "C": (decimal_number, "1", "constant C of the Low Variance condition"),
-    "epsilon": (decimal_number, "0.1", "accuracy epsilon of the returned policy"),
+    "epsilon": (decimal_number, "0.1", "accuracy epsilon of the returned policy, in units of the value range"),
     "delta": (decimal_number, "0.1", "probability of failure, for the corrected constants"),
+    "noise": (decimal_number, "0", "standard deviation of the noise of a reward, as gamma in units of the value range"),
 }
 """Type, default and meaning of each option."""
 
@@ -85,7 +90,15 @@ def theory(arguments: Sequence[str]) -> int:
 
 
 def constants_summary(
-    epsilon: Decimal, gamma: Decimal, C: Decimal, d: int, H: int, K: int, *, delta: Decimal = Decimal("0.1")
+    epsilon: Decimal,
+    gamma: Decimal,
+    C: Decimal,
+    d: int,
+    H: int,
+    K: int,
+    *,
+    delta: Decimal = Decimal("0.1"),
+    noise: Decimal = Decimal(0),
 ) -> dict[str, Any]:
     """Return the constants and inequalities of a problem as plain data.
 
@@ -100,7 +113,9 @@ def constants_summary(
 
     summary = {}
     for name in SETS:
-        parameters = Parameters.from_theorem(epsilon, gamma, C, d, H, K, corrected=name == "corrected", delta=delta)
+        parameters = Parameters.from_theorem(
+            epsilon, gamma, C, d, H, K, corrected=name == "corrected", delta=delta, noise=noise
+        )
         largest = parameters.largest_epsilon()
         summary[name] = {
             **constants(parameters),
@@ -116,6 +131,7 @@ def constants_summary(
             "at_largest_epsilon": None if largest is None else constants(parameters.at(largest)),
         }
     problem = {name: getattr(parameters, name) for name in ("epsilon", "gamma", "C", "delta", "d", "H", "K")}
+    problem |= {"noise": parameters.noise} if parameters.noise else {}
     return plain({"problem": problem, **summary})  # type: ignore[no-any-return]
 
 

@@ -28,7 +28,7 @@ ROUNDED_SUMS = 1e-9
 
 
 def ridge_norm_bound(ridge: float) -> float:
-    """Return the largest norm of a normalised ridge estimate on |y| <= 1, |phi| <= 1.
+    """Return the largest norm of a normalised ridge estimate on |y| <= 1, |phi| <= 1; it is linear in the bound on |y|.
 
     With singular values sigma <= 1 of the rows / sqrt(n), its norm is at most max sigma / (sigma^2 + ridge): 1 / (2
     sqrt(ridge)), attained at sigma^2 = ridge, or 1 / (1 + ridge) where ridge > 1. Lemma A.4 has 1 / ridge.

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import as_positive
 from dmq_fast.results.result import DMQResult, Result
+from dmq_fast.rewards import RewardModel
 from dmq_fast.theory.bounds import finite_cover_bound, printed_cover_bound, ridge_norm_bound, sure_cover_bound
 from dmq_fast.theory.certificate_table import table
 from dmq_fast.theory.measures import (
@@ -58,7 +60,8 @@ class Statement(NamedTuple):
         return self.left <= self.right + abs(self.right) * ROUNDING
 
 
-# By name: formula, and place in the paper.
+# By name: formula, and place in the paper. w_h is the width of the values to go from level h on, and w the largest of
+# them: 1 in the paper.
 STATEMENTS = {
     "thresholds": ("d eps_s <= eps_t", "Lemma A.5, premise"),
     "thresholds, corrected": ("eps_s <= eps_t", "Lemma A.5, premise without 1/d"),
@@ -67,8 +70,8 @@ STATEMENTS = {
         "max |Pi_h| <= max {n : (1 + R)^(n-m) <= (1 + n / (d eps_r))^d}",
         "Lemma A.5, corrected; m is |Pi_h| at first",
     ),
-    "norm, printed": ("max |theta_h^a| <= 1 / lambda_ridge", "Lemma A.4; invariant 1"),
-    "norm, corrected": ("max |theta_h^a| <= 1 / (2 sqrt(lambda_ridge))", "Lemma A.4, corrected"),
+    "norm, printed": ("max |theta_h^a| <= y / lambda_ridge, |return| <= y", "Lemma A.4; invariant 1"),
+    "norm, corrected": ("max |theta_h^a| <= y / (2 sqrt(lambda_ridge)), |return| <= y", "Lemma A.4, corrected"),
     "growth": (
         "log(1 + R) <= least log det(S + eps_r I) after / before a True",
         "Lemma A.5, first display, corrected",
@@ -81,20 +84,20 @@ STATEMENTS = {
         "Trues in the last test of the returned policy <= 0",
         "beyond the paper: invariant 2 for the returned policy",
     ),
-    "policy correctness": ("V* - V <= sum_h P[pi(s_h) != pi*(s_h)]", "Lemma A.1"),
+    "policy correctness": ("V* - V <= sum_h w_h P[pi(s_h) != pi*(s_h)]", "Lemma A.1"),
     "invariant 1": (
-        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H), cover",
+        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H w), cover",
         "proof of Theorem 6.1, invariant 1",
     ),
     "invariant 2": (
-        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H), after pi_h^a",
+        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H w), after pi_h^a",
         "proof of Theorem 6.1, invariant 2",
     ),
     "equation 3": (
-        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H), returned policy",
+        "max E (f - Q*)^2 <= gamma^2 epsilon / (4 H w), returned policy",
         "proof of Theorem 6.1, equation 3",
     ),
-    "suboptimal actions": ("max_h P[pi(s_h) != pi*(s_h)] <= epsilon / H", "Lemma A.1, premise"),
+    "suboptimal actions": ("max_h P[pi(s_h) != pi*(s_h)] <= epsilon / (H w)", "Lemma A.1, premise"),
     "value": ("V* - V <= epsilon", "Theorem 6.1"),
 }
 
@@ -119,7 +122,13 @@ class Certificate(dict[str, Any]):
         return table(self)
 
 
-def certificate(result: Result, mdp: FiniteMDP | None = None, *, epsilon: float | None = None) -> Certificate:
+def certificate(
+    result: Result,
+    mdp: FiniteMDP | None = None,
+    *,
+    epsilon: float | None = None,
+    rewards: RewardModel | None = None,
+) -> Certificate:
     """Compare a run with the lemmas of the paper.
 
     Parameters
@@ -129,13 +138,20 @@ def certificate(result: Result, mdp: FiniteMDP | None = None, *, epsilon: float 
     mdp : FiniteMDP, optional
         The MDP of the run. It adds exact values, errors and probabilities to the statements about the run's own record.
     epsilon : float, optional
-        Target accuracy, > 0. It adds the invariants of the proof to the statements.
+        Target accuracy in points, > 0. It adds the invariants of the proof to the statements.
+    rewards : RewardModel, optional
+        Range and noise of the rewards of the run. By default those that `mdp` declares; without an MDP the range
+        (0, 1). The paper's statements are about returns in [0, 1]: here they are in points, as are values and errors.
+        The range multiplies the bounds on estimates, by the largest |return|, and on losses, by the width of the values
+        of a level. Where the range is unknown, or rewards are noisy, so that no return is bounded, nothing can be said
+        of the length of estimates: these statements are left out, and "notes" says so.
 
     Returns
     -------
     Certificate
         A dict of JSON values; None where something was not measured.
 
+        - "notes": lines on what cannot be stated.
         - "parameters", "horizon", "n_actions", "dimension", "variant", "status": of the run.
         - "statements": a list of `Statement` as dicts, with "holds".
         - "levels": for each level "cover_size", "oracle_calls", "trues", "nearest_false" (the largest v / eps_t of a
@@ -172,12 +188,14 @@ def certificate(result: Result, mdp: FiniteMDP | None = None, *, epsilon: float 
         if mdp is None:
             raise ValueError("epsilon: expected together with an mdp, on which errors are measured; got none")
     horizon, n_actions, dimension = result.theta.shape
-    levels = list(result.levels())
-    statements = list(run_statements(result, levels))
+    if rewards is None:
+        rewards = RewardModel.of(mdp) if mdp is not None else RewardModel.of(result.policy, (0.0, 1.0))
+    levels, notes = list(result.levels()), list(unstated(result, rewards))
+    statements = list(run_statements(result, levels, rewards))
     exact = None
     if mdp is not None:
         exact = measure(result, mdp, levels)
-        statements += stated(exact_sides(exact, levels, epsilon))
+        statements += stated(exact_sides(exact, levels, epsilon, float(widths_of(mdp).max())))
     found: dict[str, Any] = as_json(
         {
             "variant": result.variant,
@@ -190,17 +208,26 @@ def certificate(result: Result, mdp: FiniteMDP | None = None, *, epsilon: float 
             "statements": [statement._asdict() | {"holds": statement.holds} for statement in statements],
             "levels": levels,
             "exact": exact,
+            "notes": notes,
         }
     )
     return Certificate(found)
 
 
-def run_statements(result: DMQResult, levels: Sequence[dict[str, Any]]) -> Iterator[Statement]:
+def unstated(result: DMQResult, rewards: RewardModel) -> Iterator[str]:
+    """Yield what cannot be said of a run, as the lemmas are about returns in a known range."""
+    if result.is_plain_linear and rewards.noise is not None:
+        yield "no bound on |theta| (lemma A.4): rewards are noisy, so that no return is bounded"
+    elif result.is_plain_linear and not rewards.known:
+        yield "no bound on |theta| (lemma A.4): the range of values is unknown; declare value_range"
+
+
+def run_statements(result: DMQResult, levels: Sequence[dict[str, Any]], rewards: RewardModel) -> Iterator[Statement]:
     """Yield the statements of lemmas A.4 to A.6 on the covers and estimates of a run, for any environment."""
     plain_linear = result.is_plain_linear
     given, dimension = result.parameters, result.theta.shape[2]
     if plain_linear:
-        yield from stated(linear_sides(result))
+        yield from stated(linear_sides(result, rewards))
     elif result.function_class["name"] == "finite":
         bound = finite_cover_bound(dimension, given["eps_s"], given["eps_t"], result.n_initial)
         yield Statement("cover, sure", *FINITE_COVER, max(result.cover_sizes), bound)
@@ -217,20 +244,25 @@ def run_statements(result: DMQResult, levels: Sequence[dict[str, Any]]) -> Itera
         yield from stated({"returned policy": (shifted, 0)})
 
 
-def linear_sides(result: DMQResult) -> dict[str, tuple[float, float]]:
-    """Return both sides of the statements that hold for linear functions only: thresholds, covers and norms."""
+def linear_sides(result: DMQResult, rewards: RewardModel) -> dict[str, tuple[float, float]]:
+    """Return both sides of the statements that hold for linear functions only: thresholds, covers and norms.
+
+    Norms are left out where the targets of the regression, returns to go, are not bounded.
+    """
     dimension, largest = result.theta.shape[2], max(result.cover_sizes)
     given = result.parameters
     eps_s, eps_t, eps_r, ridge = given["eps_s"], given["eps_t"], given["eps_r"], given["ridge"]
-    norm = float(np.linalg.norm(result.theta, axis=2).max())
+    norms = {}
+    if rewards.bounds is not None and rewards.noise is None:
+        norm, largest_return = float(np.linalg.norm(result.theta, axis=2).max()), float(np.abs(rewards.bounds).max())
+        norms["norm, printed"] = norm, largest_return / ridge
+        norms["norm, corrected"] = norm, largest_return * ridge_norm_bound(ridge)
     return {
         "thresholds": (dimension * eps_s, eps_t),
         "thresholds, corrected": (eps_s, eps_t),
         "cover, printed": (largest, printed_cover_bound(dimension, eps_r)),
         "cover, sure": (largest, sure_cover_bound(dimension, given["ratio"], eps_r, result.n_initial)),
-        "norm, printed": (norm, 1.0 / ridge),
-        "norm, corrected": (norm, ridge_norm_bound(ridge)),
-    }
+    } | norms
 
 
 def last_trues(result: DMQResult) -> int | None:
@@ -252,7 +284,7 @@ def measure(result: DMQResult, mdp: FiniteMDP, levels: Sequence[dict[str, Any]])
     covers = value_error(mdp, result.theta, result.cover)
     returned = value_error(mdp, result.theta, [[result.policy]] * mdp.horizon)
     checked = checked_policies(mdp, result)
-    wrong = suboptimal_probability(mdp, result.policy)
+    wrong, widths = suboptimal_probability(mdp, result.policy), widths_of(mdp)
     ratios = np.maximum(checked.low_variance, low_variance(mdp, result.policy))
     for level, record in enumerate(levels):
         record["error_cover"] = float(covers[level].max())
@@ -266,30 +298,41 @@ def measure(result: DMQResult, mdp: FiniteMDP, levels: Sequence[dict[str, Any]])
         "value": value,
         "optimal_value": best,
         "loss": loss if loss > mdp.gap_tolerance else 0.0,
-        "loss_bound": float(wrong.sum()),
+        "loss_bound": float((widths * wrong).sum()),
         "gap": mdp.gap,
         "low_variance": float(ratios.max()),
         "smallest_epsilon": {
-            name: 4 * mdp.horizon * max(record[key] for record in levels) / mdp.gap**2 for name, key in ERRORS.items()
+            name: float(widths.max()) * (4 * mdp.horizon * max(record[key] for record in levels) / mdp.gap**2)
+            for name, key in ERRORS.items()
         },
     }
 
 
+def widths_of(mdp: FiniteMDP) -> NDArray[np.float64]:
+    """Return the width of the values to go from each level on, in points, shape (H,): no gap is larger."""
+    bounds = RewardModel.of(mdp).bounds
+    return np.ones(mdp.horizon) if bounds is None else bounds[:, 1] - bounds[:, 0]
+
+
 ERRORS = {"invariant 1": "error_cover", "invariant 2": "error_checked", "equation 3": "error_returned"}
-"""Errors that the proof bounds by gamma^2 epsilon / (4 H): key in the record of a level, by place in the proof."""
+"""Errors that the proof bounds by gamma^2 epsilon / (4 H w): key in the record of a level, by place in the proof."""
 
 
 def exact_sides(
-    exact: dict[str, Any], levels: Sequence[dict[str, Any]], epsilon: float | None
+    exact: dict[str, Any], levels: Sequence[dict[str, Any]], epsilon: float | None, width: float
 ) -> dict[str, tuple[float, float]]:
     """Return both sides of lemma A.1; with a target epsilon also of the bounds on errors, suboptimal actions, value."""
     sides = {"policy correctness": (exact["loss"], exact["loss_bound"])}
     if epsilon is None:
         return sides
-    allowed = exact["gap"] ** 2 * epsilon / (4 * len(levels))
+    allowed = exact["gap"] ** 2 * epsilon / (4 * len(levels) * width)
     errors = {name: (max(record[key] for record in levels), allowed) for name, key in ERRORS.items()}
     wrong = max(record["suboptimal"] for record in levels)
-    return sides | errors | {"suboptimal actions": (wrong, epsilon / len(levels)), "value": (exact["loss"], epsilon)}
+    return (
+        sides
+        | errors
+        | {"suboptimal actions": (wrong, epsilon / (len(levels) * width)), "value": (exact["loss"], epsilon)}
+    )
 
 
 def as_json(value: Any) -> Any:

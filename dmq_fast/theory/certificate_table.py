@@ -36,6 +36,8 @@ def table_lines(certificate: dict[str, Any]) -> Iterator[str]:
         sides = f"{four_digits(statement['left']):<11} {four_digits(statement['right']):<11} {verdict}"
         yield f"{'  ' + statement['formula']:<{WIDTH}}{sides}"
         yield f"    {statement['name']}; {statement['source']}"
+    for note in certificate.get("notes", ()):  # certificates of 0.2.0 have none
+        yield f"  {note}"
     exact = certificate["exact"]
     if exact is not None:
         yield ""

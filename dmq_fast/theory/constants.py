@@ -43,7 +43,8 @@ class Parameters(Constants):
     Attributes
     ----------
     epsilon, gamma, C : Decimal
-        Target accuracy, minimum gap (definition 3.1), constant of Low Variance (assumption 3.1).
+        Target accuracy, minimum gap (definition 3.1), constant of Low Variance (assumption 3.1). Epsilon and gamma are
+        in units of the value range: points over its width.
     d, H, K : int
         Dimension, horizon, number of actions.
     delta : Decimal
@@ -60,6 +61,8 @@ class Parameters(Constants):
         B, the bound on |Pi_h| (lemma A.6).
     n_samples : Decimal
         N, an integer.
+    noise : Decimal
+        Standard deviation of the noise of a reward around its mean, in units of the value range; 0 without noise.
 
     Examples
     --------
@@ -84,15 +87,16 @@ class Parameters(Constants):
         *,
         corrected: bool = False,
         delta: Number = 0.1,
+        noise: Number = 0,
     ) -> Parameters:
         """Return the constants of the theorem, as its proof prints them or corrected.
 
         Parameters
         ----------
         epsilon : float, int or Decimal
-            Target accuracy, 0 < epsilon < 1.
+            Target accuracy, 0 < epsilon < 1, in units of the value range.
         gamma : float, int or Decimal
-            Minimum gap, 0 < gamma <= 1.
+            Minimum gap, 0 < gamma <= 1, in these units.
         C : float, int or Decimal
             Constant of Low Variance, C >= 1.
         d, H, K : int
@@ -101,6 +105,8 @@ class Parameters(Constants):
             Return constants that satisfy every inequality of the proof for small epsilon; see Notes.
         delta : float, int or Decimal, default 0.1
             Probability of failure of the corrected constants, 0 < delta < 1; the paper has "high probability" only.
+        noise : float, int or Decimal, default 0
+            Standard deviation s of normal noise around the mean of each reward, >= 0, in these units.
 
         Raises
         ------
@@ -138,17 +144,22 @@ class Parameters(Constants):
            N >= 2 log(U / delta) / eps_n^2 (Hoeffding), where U = 17 H^2 K B^2 bounds the number of these events: there
            are at most H B Trues, 3 H B runs of Algorithm 2, and 4 H K B passes of Algorithm 3.
 
+        5. With noise, returns are not bounded, but sub-Gaussian: the noise of the regression needs 1 + 4 s^2 H times as
+           many samples, and D = 1 + (1 + s sqrt(2 H)) / (2 sqrt(ridge)) and U = 20 H^2 K B^2, as each of 3 H K B
+           regressions has one event more. Moments and the bias of values stay as they are: noise does not touch them.
+
         eps_n = ridge = epsilon^2 as printed; eps_t = gamma^2 epsilon / (5 H K), eps_r = epsilon^4,
         eps_s = 3 (C + 3) B epsilon^2, and N the least integer.
         """
-        epsilon, gamma, C, delta = (
+        epsilon, gamma, C, delta, noise = (
             _decimal(name, value)
-            for name, value in (("epsilon", epsilon), ("gamma", gamma), ("C", C), ("delta", delta))
+            for name, value in (("epsilon", epsilon), ("gamma", gamma), ("C", C), ("delta", delta), ("noise", noise))
         )
         _require(0 < epsilon < 1, "epsilon", "0 < epsilon < 1", epsilon)
         _require(0 < gamma <= 1, "gamma", "0 < gamma <= 1", gamma)
         _require(C >= 1, "C", "C >= 1", C)
         _require(0 < delta < 1, "delta", "0 < delta < 1", delta)
+        _require(noise >= 0, "noise", "noise >= 0", noise)
         d, H, K = (integer(name, value, 1) for name, value in (("d", d), ("H", H), ("K", K)))
         with decimal.localcontext(ARITHMETIC):
             eps_n = ridge = epsilon**2
@@ -157,7 +168,7 @@ class Parameters(Constants):
                 eps_r = epsilon**4
                 cover_bound = largest_admitted(d, Decimal(1), 1 / (d * eps_r))
                 eps_s = 3 * (C + 3) * cover_bound * epsilon**2
-                n_samples = max(samples_needed(d, H, K, delta, eps_n, eps_r, cover_bound))
+                n_samples = max(samples_needed(d, H, K, delta, eps_n, eps_r, cover_bound, noise))
             else:
                 eps_t = gamma**2 * epsilon / (5 * H)
                 eps_s = 96 * C * epsilon**2 * d * (d / epsilon).ln()
@@ -181,6 +192,7 @@ class Parameters(Constants):
             eps_r=eps_r,
             cover_bound=cover_bound,
             n_samples=n_samples,
+            noise=noise,
         )
 
     def check(self) -> tuple[Inequality, ...]:
@@ -239,8 +251,9 @@ class Parameters(Constants):
 
     def _at(self, epsilon: Decimal) -> Parameters:
         return Parameters.from_theorem(
-            epsilon, self.gamma, self.C, self.d, self.H, self.K, corrected=self.corrected, delta=self.delta
-        )
+            epsilon, self.gamma, self.C, self.d, self.H, self.K, corrected=self.corrected, delta=self.delta,
+            noise=self.noise,
+        )  # fmt: skip
 
     @property
     def trajectories(self) -> Decimal:

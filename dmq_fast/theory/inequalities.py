@@ -35,6 +35,7 @@ class Constants:
     eps_r: Decimal
     cover_bound: Decimal
     n_samples: Decimal
+    noise: Decimal = Decimal(0)
 
 
 class Inequality(NamedTuple):
@@ -77,7 +78,7 @@ PRINTED = {
     "samples, regression": ("d log(1 / epsilon) / eps_n^2 <= N", "Lemma A.3, premise"),
 }
 
-# In the order of the notes of `Parameters.from_theorem`; D = 1 + 1 / (2 sqrt(ridge)).
+# In the order of the notes of `Parameters.from_theorem`; D is `deviation`, 1 + 1 / (2 sqrt(ridge)) without noise.
 CORRECTED = {
     "regression": (
         "3 B (C epsilon^2 + eps_n + ridge) + eps_r D^2 <= gamma^2 epsilon / (4 H K)",
@@ -96,13 +97,39 @@ CORRECTED = {
 }
 
 
+# Instead of these, where rewards are noisy: s is the standard deviation of the noise of a reward.
+NOISY = {
+    "norm": ("(1 + (1 + s sqrt(2 H)) / (2 sqrt(ridge)))^2 <= 1 + 1 / ridge^2", "Lemma A.4, as invariant 2 uses it"),
+    "samples, regression": ("(1 + 4 s^2 H) d log(1 / epsilon) / eps_n^2 <= N", "Lemma A.3, premise"),
+    "samples, noise": ("(1 + 4 s^2 H) (4 d + 6 log(U / delta)) / eps_n <= N", "Lemma A.3, third term"),
+}
+
+
 def needs(of: Constants) -> tuple[Inequality, ...]:
     """Return the inequalities that the proof needs of its constants, printed or corrected, in the order of their table.
 
     The printed ones are those that the paper displays, and those that its proof uses without displaying them.
     """
     table, sides = (CORRECTED, corrected_sides(of)) if of.corrected else (PRINTED, printed_sides(of))
-    return tuple(Inequality(name, *text, *sides[name]) for name, text in table.items())
+    written = table | {name: text for name, text in NOISY.items() if of.noise and name in table}
+    return tuple(Inequality(name, *text, *sides[name]) for name, text in written.items())
+
+
+def spread(H: int, noise: Decimal) -> Decimal:
+    """Return 1 + 4 s^2 H: how much larger the variance of a return, in units, may be than 1/4, that of one in [0, 1].
+
+    The tails stay sub-Gaussian, with this factor to the proxy of a bounded return. So does every term that Hoeffding's
+    inequality gives for returns; those on moments and on values, which noise does not touch, stay as they are.
+    """
+    return 1 + 4 * noise**2 * H
+
+
+def deviation(ridge: Decimal, H: int, noise: Decimal) -> Decimal:
+    """Return D >= |theta_hat - theta|: an estimate is at most as long as the root mean square of its targets allows.
+
+    That of n returns in [0, 1] is at most 1, and that of normal noise exceeds s sqrt(2 H) with a chance of exp(-n / 7).
+    """
+    return 1 + (1 + noise * Decimal(2 * H).sqrt()) / (2 * ridge.sqrt())
 
 
 def printed_sides(of: Constants) -> dict[str, tuple[Decimal, Decimal]]:
@@ -117,13 +144,13 @@ def printed_sides(of: Constants) -> dict[str, tuple[Decimal, Decimal]]:
         "regression": (4 * error * B, allowed),
         "oracle, premise": (5 * (error + of.eps_r / of.ridge**2) * B, of.eps_s),
         "oracle, False": (of.eps_t + of.eps_r * (1 + 1 / of.ridge**2), allowed),
-        "norm": ((1 + 1 / (2 * of.ridge.sqrt())) ** 2, 1 + 1 / of.ridge**2),
+        "norm": (deviation(of.ridge, H, of.noise) ** 2, 1 + 1 / of.ridge**2),
         "thresholds": (d * of.eps_s, of.eps_t),
         "thresholds, expected": (2 * d * of.eps_s, of.eps_t / 2),
         "last step": (largest_admitted(d, 1 / of.eps_r, 1 / of.eps_r), bound),
         "cover": (bound, B),
         "samples, moments": (d * B**2 * log / of.eps_r**2, N),
-        "samples, regression": (d * log / of.eps_n**2, N),
+        "samples, regression": (spread(H, of.noise) * d * log / of.eps_n**2, N),
     }
 
 
@@ -131,9 +158,9 @@ def corrected_sides(of: Constants) -> dict[str, tuple[Decimal, Decimal]]:
     """Return both sides of the inequalities of `CORRECTED`, by name."""
     d, B = of.d, of.cover_bound
     error = 3 * B * (of.C * of.epsilon**2 + of.eps_n + of.ridge)
-    shift = of.eps_r * (1 + 1 / (2 * of.ridge.sqrt())) ** 2
+    shift = of.eps_r * deviation(of.ridge, of.H, of.noise) ** 2
     allowed = of.gamma**2 * of.epsilon / (4 * of.H * of.K)
-    samples = samples_needed(d, of.H, of.K, of.delta, of.eps_n, of.eps_r, B)
+    samples = samples_needed(d, of.H, of.K, of.delta, of.eps_n, of.eps_r, B, of.noise)
     return {
         "regression": (error + shift, allowed),
         "oracle, premise": (error + 3 * shift, of.eps_s),
@@ -145,13 +172,14 @@ def corrected_sides(of: Constants) -> dict[str, tuple[Decimal, Decimal]]:
 
 
 def samples_needed(
-    d: int, H: int, K: int, delta: Decimal, eps_n: Decimal, eps_r: Decimal, B: Decimal
+    d: int, H: int, K: int, delta: Decimal, eps_n: Decimal, eps_r: Decimal, B: Decimal, noise: Decimal = Decimal(0)
 ) -> tuple[Decimal, Decimal, Decimal]:
     """Return the N needed for second moments, noise and bias of the regression (`from_theorem`, Notes, 4)."""
-    events = 17 * H**2 * K * B**2
+    # With noise, each of 3 H K B regressions has one event more: that on the size of its targets.
+    events = (20 if noise else 17) * H**2 * K * B**2
     once = (events / delta).ln()
     moments = Decimal(8) / 3 * (2 * d * events / delta).ln() * (B / eps_r) ** 2
-    return moments, (4 * d + 6 * once) / eps_n, 2 * once / eps_n**2
+    return moments, spread(H, noise) * (4 * d + 6 * once) / eps_n, 2 * once / eps_n**2
 
 
 def largest_admitted(d: int, constant: Decimal, slope: Decimal) -> Decimal:

@@ -88,7 +88,7 @@ def suboptimal_probability(mdp: FiniteMDP, policy: Policy) -> Floats:
     """Return the probability of taking an action of positive gap at each level, under the policy's own distribution.
 
     This is P[pi(s_h) != pi*(s_h)] of lemma A.1, where every action that ties for the optimum counts as optimal. If
-    it is at most epsilon / H at every level, the policy is epsilon-optimal.
+    it is at most epsilon / H at every level, epsilon in units of the value range, the policy is epsilon-optimal.
 
     Parameters
     ----------
@@ -117,7 +117,8 @@ def suboptimal_probability(mdp: FiniteMDP, policy: Policy) -> Floats:
 def value_error(mdp: FiniteMDP, theta: ArrayLike, policies: Sequence[Sequence[Policy]]) -> tuple[Floats, ...]:
     """Return E (phi(s_h)^T theta_h^a - Q*(s_h, a))^2 for each level, action, and policy of a cover.
 
-    The proof keeps it below gamma^2 epsilon / (4 H) for every pi in Pi_h (invariant 1 of the proof of Theorem 6.1).
+    In squared points, as Q* is in points. In units of the value range, the proof keeps it below gamma^2 epsilon / (4 H)
+    for every pi in Pi_h (invariant 1 of the proof of Theorem 6.1).
 
     Parameters
     ----------

@@ -27,6 +27,7 @@ from dmq_fast.experiments.report.tables import MEANS, SOLVED, failure_lines, fai
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.results.result import DMQResult, SelfStoppingResult
 from dmq_fast.results.summary import summary_rows
+from dmq_fast.rewards import RewardModel
 from dmq_fast.theory import certificate_table
 from dmq_fast.theory.certificate import certificate
 
@@ -72,7 +73,10 @@ def run_report(
         section("Pictures", gallery(run_pictures(result, mdp))),
     ]
     if isinstance(result, DMQResult):
-        compared = code(certificate_table.table(certificate(result, mdp, epsilon=epsilon)))
+        # Summaries of 0.2.0 have no rewards: returns were in (0, 1).
+        given = summary.get("rewards")
+        rewards = None if given is None else RewardModel.of(result.policy, given["value_range"], given["noise"])
+        compared = code(certificate_table.table(certificate(result, mdp, epsilon=epsilon, rewards=rewards)))
         body.append(section("Certificate", CERTIFICATE + compared))
     body.append(section("Reproduce", reproduce_run(result, summary, command)))
     return page(f"{summary['environment']}: {result.name}", body)
