@@ -22,7 +22,6 @@ from dmq_fast.engine.budget import Budget
 from dmq_fast.engine.learner import LOGGER
 from dmq_fast.engine.ledger import Ledger, OutOfBudget
 from dmq_fast.kernels import OptimisticPlanner, Stream
-from dmq_fast.rewards import RewardModel
 from dmq_fast.samplers import Sampler
 from dmq_fast.stopping.aim import Aim
 from dmq_fast.stopping.bootstrap import Bootstrap
@@ -67,8 +66,6 @@ class SelfStoppingRun:
     progress : callable, optional
         A `Report`.
     tuning : Tuning, optional
-    rewards : RewardModel, optional
-        By default that of the sampler.
 
     Attributes
     ----------
@@ -102,7 +99,6 @@ class SelfStoppingRun:
         ledger: Ledger | None = None,
         progress: Report | None = None,
         tuning: Tuning = TUNING,
-        rewards: RewardModel | None = None,
     ) -> None:
         self.progress, self.tuning = progress, tuning
         sizes = (sampler.horizon, sampler.n_actions, sampler.dimension)
@@ -111,9 +107,7 @@ class SelfStoppingRun:
         self.episodes = Episodes(sampler, self.planner, stream, self.ledger)
         self.bootstrap = Bootstrap(self.planner, aim, tuning, stream)
         self.duels = Duels(self.episodes, self.bootstrap, self.plan)
-        self.units = Units(
-            RewardModel.of(sampler.unwrapped().env or sampler) if rewards is None else rewards, self.planner
-        )
+        self.units = Units(sampler.rewards, self.planner)
         self.bootstrap.noisy_rewards = self.units.model.noise is not None
         self.contradictions, self.status = 0, "interrupted"
         self.pursue(aim.in_units_of(self.units.model.width))

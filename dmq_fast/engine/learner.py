@@ -21,6 +21,7 @@ from dmq_fast.engine.session import Progress, R, Resources, Session, noting_the_
 from dmq_fast.environments.compiled import CompiledEnv
 from dmq_fast.environments.finite import FiniteMDP
 from dmq_fast.kernels import Stream
+from dmq_fast.rewards import ValueRange
 from dmq_fast.samplers import BatchEnvironment, Sampler, as_sampler
 from dmq_fast.samplers.parallel import check_workers
 from dmq_fast.samplers.streams import as_key
@@ -45,17 +46,19 @@ class Learner(ABC, Generic[R]):
         Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses.
     rng : None, int, SeedSequence, Generator or Stream, optional
         Source of the run's 128-bit key.
+    value_range, noise : optional
+        Instead of what the environment declares of its rewards; see `RewardModel.of`.
 
     Attributes
     ----------
     sampler : Sampler
-        The sampler of the environment.
+        The sampler of the environment, with range and noise of the rewards.
     stream : Stream
         The key, at its first call.
     """
 
-    def __init__(self, env: Environment, rng: Seed) -> None:
-        self.sampler = as_sampler(env)
+    def __init__(self, env: Environment, rng: Seed, value_range: ValueRange = None, noise: float | None = None) -> None:
+        self.sampler = as_sampler(env, value_range, noise)
         self.stream, self._has_key = as_key(rng), rng is not None
         self._session: Session[R] | None = None
 

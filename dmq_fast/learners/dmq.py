@@ -28,6 +28,7 @@ from dmq_fast.function_class import FunctionClass, LinearClass, Solver
 from dmq_fast.kernels import Greedy, Stream, Uniform
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import DMQResult
+from dmq_fast.rewards import ValueRange
 from dmq_fast.rules import ExactGreedy
 
 __all__ = ["DMQ"]
@@ -63,6 +64,9 @@ class DMQ(Learner[DMQResult]):
     initial : {"uniform", "fixed"}, sequence of int, sequence of sequences of int, or Policy, optional
         First policy of every cover: a name, the actions of all levels, or a policy. Several action sequences are as
         many policies. The variant's by default.
+    value_range, noise : optional
+        Instead of what the environment declares of its rewards; see `SelfStopping`. Neither changes a decision: the
+        oracle sees features only, and theta is in points. Returns outside of a declared range are refused.
     rng : None, int, SeedSequence, Generator or Stream, optional
         Source of the run's 128-bit key.
 
@@ -106,9 +110,11 @@ class DMQ(Learner[DMQResult]):
         ridge: float | Decimal = 1e-3,
         function_class: FunctionClass | None = None,
         initial: str | Policy | Sequence[int] | Sequence[Sequence[int]] | None = None,
+        value_range: ValueRange = None,
+        noise: float | None = None,
         rng: Seed = None,
     ) -> None:
-        super().__init__(env, rng)
+        super().__init__(env, rng, value_range, noise)
         arithmetic = self.sampler.arithmetic
         self.variant, self.options = Options.of(variant, in_float64=arithmetic.is_float64)
         self.function_class = as_class(function_class)

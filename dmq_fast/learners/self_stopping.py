@@ -8,9 +8,10 @@ from typing import Any
 from dmq_fast.engine.learner import Environment, Learner, Seed
 from dmq_fast.engine.ledger import Ledger
 from dmq_fast.engine.session import Resources, Session
+from dmq_fast.environments.sources import as_environment
 from dmq_fast.policy import Policy
 from dmq_fast.results.result import SelfStoppingResult
-from dmq_fast.rewards import RewardModel, ValueRange
+from dmq_fast.rewards import ValueRange
 from dmq_fast.samplers import check_shown
 from dmq_fast.self_stopping import PURPOSES, SelfStoppingRun
 from dmq_fast.stopping.aim import Aim
@@ -64,8 +65,6 @@ class SelfStopping(Learner[SelfStoppingResult]):
         The key, at its first call.
     aim : Aim
         epsilon, delta, mode and p_min, checked.
-    rewards : RewardModel
-        Range and noise.
     tuning : Tuning
 
     Raises
@@ -95,8 +94,8 @@ class SelfStopping(Learner[SelfStoppingResult]):
         tuning: Tuning | None = None,
         rng: Seed = None,
     ) -> None:
-        super().__init__(env, rng)
-        self.rewards = rewards = RewardModel.of(self.sampler.unwrapped().env or self.sampler, value_range, noise)
+        super().__init__(env, rng, value_range, noise)
+        rewards = self.sampler.rewards
         if epsilon is None:
             epsilon = 0.05 if rewards.known and (rewards.low, rewards.high) == (0.0, 1.0) else "5%"
         width = rewards.width if rewards.known else None
@@ -110,10 +109,10 @@ class SelfStopping(Learner[SelfStoppingResult]):
         changes = self.tuning.changes()
         header = {"algorithm_version": VERSION, "parameters": self.aim.numbers()}
         header |= {"tuning": changes} if changes else {}
-        header |= {} if self.rewards.is_unit else {"rewards": self.rewards.describe()}
+        header |= {} if self.sampler.rewards.is_unit else {"rewards": self.sampler.rewards.describe()}
         journal = resources.open_journal("adaptive", header)
         ledger = Ledger(resources.budget, journal, PURPOSES, ("rollouts",))
-        return StoppingSession(resources, ledger, self.aim, self.tuning, self.rewards)
+        return StoppingSession(resources, ledger, self.aim, self.tuning)
 
     def __repr__(self) -> str:
         aim, tuned = self.aim, "" if self.tuning == TUNING else f", tuning={self.tuning!r}"
@@ -126,10 +125,10 @@ class SelfStopping(Learner[SelfStoppingResult]):
 class StoppingSession(Session[SelfStoppingResult]):
     """One self-stopping run."""
 
-    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning, rewards: RewardModel) -> None:
+    def __init__(self, resources: Resources, ledger: Ledger, aim: Aim, tuning: Tuning) -> None:
         super().__init__(resources, ledger)
         progress = self.planned if callable(resources.progress) else None
-        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning, rewards)
+        self.algorithm = SelfStoppingRun(self.sampler, aim, resources.stream, ledger, progress, tuning)
 
     def run(self) -> None:
         """Run until a policy has passed its test, or a budget is used up."""
@@ -162,10 +161,11 @@ def as_tuning(value: object) -> Tuning:
 
 
 def learn(
-    env: Environment,
+    env: Any,
     epsilon: float | str | None = None,
     delta: float = 0.05,
     *,
+    horizon: int | None = None,
     mode: str = "strict",
     value_range: ValueRange = None,
     noise: float | None = None,
@@ -176,8 +176,12 @@ def learn(
 
     Parameters
     ----------
-    env, epsilon, delta, mode, value_range, noise, rng
+    env : FiniteMDP, CompiledEnv, BatchEnvironment, Sampler, or what makes one
+        Also a Gymnasium environment, its id, a class or a function: what `environments.as_environment` takes.
+    epsilon, delta, mode, value_range, noise, rng
         As those of `SelfStopping`.
+    horizon : int, optional
+        Number of levels H, which Gymnasium environments need.
     **how
         Arguments of `SelfStopping.learn`: budgets, workers, a journal, progress.
 
@@ -197,6 +201,13 @@ def learn(
     >>> result = dmq.learn(env, epsilon=0.05, delta=0.05, rng=1)
     >>> result.status, env.value(result.policy), env.optimal_value
     ('finished', 0.7, 0.7)
+
+    Costs, with epsilon in points:
+
+    >>> result = dmq.learn("CliffWalking-v1", 0.5, horizon=20, rng=0)
+    >>> result.status, dmq.environments.as_environment("CliffWalking-v1", 20).value(result.policy)
+    ('finished', -13.0)
     """
+    env = as_environment(env, horizon)
     learner = SelfStopping(env, epsilon, delta, mode=mode, value_range=value_range, noise=noise, rng=rng)
     return learner.learn(**how)
