@@ -395,6 +395,7 @@ class SelfStoppingRun:
         size, mean = (len(chosen), chosen.mean_return()[0]) if passed else (0, math.nan)
         if points.noise is None:
             low, high = map(points.value, interval(mean, size, self.aim.delta))
+            low, high = max(low, float(points.bounds[0, 0])), min(high, float(points.bounds[0, 1]))
         else:
             low, high = mean_interval(planner.paid(chosen.episodes[:size]).sum(axis=1), self.aim.delta)
         return Outcome(

@@ -30,7 +30,7 @@ class Twin:
         for h in range(self.horizon):
             for e in range(self.n):
                 same = (features[:, h] == features[e, h]).all(axis=1)
-                collected = 0.0 if guess else max(0.0, before[same, h].max())
+                collected = -np.inf if guess else before[same, h].max()
                 self.left[e, h] = max(0.0, min(self.tops[h], self.tops[0] - collected))
 
     def noises(self, h, y):

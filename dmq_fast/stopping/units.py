@@ -1,8 +1,8 @@
 """`Units`: the range in which a self-stopping run measures values, and how it follows what episodes earn.
 
-A declared range bounds what can be earned from a level on. Where an episode leaves it, it was declared wrongly: the range
-is widened to what was earned, no episode is lost, and the result says so. Without a declared range, that of the returns
-seen so far takes its place, widened above by half: then the promise holds unless something pays more.
+A declared range bounds what can be earned from a level on. Where an episode leaves it, it was declared wrongly: the
+range is widened to what was earned, no episode is lost, and the result says so. Without a declared range, that of the
+returns seen so far takes its place, widened above by half: then the promise holds unless something pays more.
 """
 
 from __future__ import annotations

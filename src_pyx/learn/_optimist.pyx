@@ -108,7 +108,7 @@ cdef struct Step:
     double paid
     double reward
 
-# What is kept of a feature row: the most reward collected before, max_a F, W and Z of a plan, max_a F of a refit, the
+# What is kept of a feature row: the most reward collected before (-inf where rewards are noisy), max_a F, W and Z of a plan, max_a F of a refit, the
 # greedy action of the last fit, and how many episodes would meet the row if all followed these actions. Where rewards
 # are noisy, also the variance of max_a F, and the largest W of the other actions.
 cdef struct State:
@@ -463,7 +463,7 @@ cdef class OptimisticPlanner:
         for h in range(self.horizon):
             level = self.levels + h
             for j in range(level.seen.n):
-                level.states[j].before = 0.0
+                level.states[j].before = -INFINITY
             for p in range(level.seen.n * self.n_actions):
                 level.pairs[p].earned = 0.0
             for t in range(level.moved.n):
@@ -677,6 +677,7 @@ cdef class OptimisticPlanner:
         j = keep(&level.seen, phi)
         if j == n:
             memset(level.states + j, 0, sizeof(State))
+            level.states[j].before = -INFINITY
             memset(level.pairs + j * self.n_actions, 0, self.n_actions * sizeof(Pair))
             for a in range(self.n_actions):
                 self.set_leverage(level.pairs + j * self.n_actions + a, self.leverage(h, a, phi))
@@ -1143,7 +1144,7 @@ cdef class OptimisticPlanner:
         cdef Py_ssize_t d = self.dimension
         cdef double best = 0.0, most, leverage, chance
         if self.guess > 0.0:
-            earned = 0.0
+            earned = -INFINITY
         most = self.ceiling(h, max(earned, level.states[j].before) if j >= 0 else earned)
         for a in range(n_actions):
             if j >= 0:
