@@ -22,6 +22,7 @@ from dmq_fast.kernels import (
     greedy_actions,
     is_sparse,
 )
+from dmq_fast.observing import Observer, described, observer_of
 from dmq_fast.rules import ExactGreedy, Optimistic
 
 if TYPE_CHECKING:
@@ -209,6 +210,56 @@ class Policy:
             actions = rng.integers(integer("n_actions", n_actions, 1), size=n)
         return int(actions[0]) if single else actions
 
+    def bind(self, env: Any) -> BoundPolicy:
+        """Return this policy with the features of an environment inside, which acts on its observations.
+
+        Parameters
+        ----------
+        env : FiniteMDP, CompiledEnv, BatchEnvironment or Sampler
+
+        Raises
+        ------
+        TypeError
+            If it shows no features of observations.
+
+        Examples
+        --------
+        >>> import dmq_fast as dmq
+        >>> env = dmq.environments.from_gymnasium("CliffWalking-v1", horizon=20)
+        >>> policy = Policy.greedy(env.optimal_theta).bind(env)
+        >>> policy.act_on(0, 36)  # the state in which Gymnasium's episodes start: up
+        0
+        """
+        observer = observer_of(env)
+        if observer is None:
+            raise TypeError(f"env: expected an environment with features of its states, got {type(env).__name__}")
+        return BoundPolicy(self.rules, observer)
+
+    def act_on(self, level: int, observation: Any, *, rng: np.random.Generator | None = None) -> Any:
+        """Return the action for an observation of the environment that the policy was learned in, or `bind` got.
+
+        Parameters
+        ----------
+        level : int
+        observation : object
+            Of a Gymnasium environment, one observation or a block of n; of tables, the number of a state or n of them
+            (those of Gymnasium where the tables are Gymnasium's); of a `BatchEnvironment`, its own states; of a
+            `CompiledEnv`, its own features, before any feature map.
+        rng : numpy.random.Generator, optional
+            For rules that draw.
+
+        Returns
+        -------
+        int, or numpy.ndarray of int64, shape (n,)
+            As the environment numbers its actions.
+
+        Raises
+        ------
+        ValueError
+            If the policy has no features inside, or the observation does not fit.
+        """
+        raise ValueError("act_on: this policy has no features inside; policy.bind(env) takes those of an environment")
+
     def probabilities(self, level: int, features: ArrayLike | AnySparse, n_actions: int) -> NDArray[np.float64]:
         """Return P[a | s], shape (n, K), for the states whose features (n, d), dense or sparse, are given.
 
@@ -241,6 +292,40 @@ class Policy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Policy, (self.rules,))
+
+
+class BoundPolicy(Policy):
+    """A policy with the features of an environment inside; equal to the policy without them.
+
+    Attributes
+    ----------
+    observer : Observer
+        What turns observations into features.
+    """
+
+    __slots__ = ("observer",)
+
+    observer: Observer
+
+    def __init__(self, rules: Sequence[Rule], observer: Observer) -> None:
+        super().__init__(rules)
+        object.__setattr__(self, "observer", observer)
+
+    def act_on(self, level: int, observation: Any, *, rng: np.random.Generator | None = None) -> Any:
+        """Return the action for an observation; see `Policy.act_on`."""
+        seen = self.observer.see(level, observation)
+        given: Any = self.act(level, seen.features, n_actions=self.observer.n_actions, rng=rng)
+        actions: NDArray[np.int64] = given + self.observer.first_action
+        return int(actions[0]) if seen.alone else actions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As in a file: an environment in the observer may be one that cannot be pickled.
+        return (rebound, (self.rules, self.observer.describe()))
+
+
+def rebound(rules: Sequence[Rule], data: dict[str, Any]) -> BoundPolicy:
+    """Return a policy with the observer that was written down."""
+    return BoundPolicy(rules, described(data))
 
 
 def block_of(features: Any, dimension: int | None) -> NDArray[np.float64] | Sparse:

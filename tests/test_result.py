@@ -49,7 +49,7 @@ def test_the_result_of_a_baseline_comes_back(tmp_path, name):
     result = REGISTRY[algorithm](env, n_episodes=50, rng=0).learn()
     result.save(tmp_path / "run.npz")
     back = dmq.load(tmp_path / "run.npz")
-    assert type(back) is dmq.BaselineResult and type(back.policy) is kind and back.policy == result.policy
+    assert type(back) is dmq.BaselineResult and isinstance(back.policy, kind) and back.policy == result.policy
     for field in ("algorithm", "status", "parameters", "counts", "seconds", "key", "warnings", "value", "trajectories"):
         assert getattr(back, field) == getattr(result, field), field
     for mine, theirs in zip(result.curve, back.curve, strict=True):

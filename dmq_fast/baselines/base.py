@@ -300,7 +300,7 @@ class Baseline(ABC):
             self._training = Training(self)
         with noting_the_end(self._training):
             self._training.play()
-        return self._training.result()
+        return self._training.result().seen_in(self.env)
 
     def result(self) -> BaselineResult:
         """Return the result of the last `learn`; its status is "interrupted" after Ctrl-C, "failed" after an exception.
@@ -312,7 +312,7 @@ class Baseline(ABC):
         """
         if self._training.learner.n_episodes == 0:
             raise RuntimeError("result: no episode has been learned from")
-        return self._training.result()
+        return self._training.result().seen_in(self.env)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all attributes but the last training, which holds compiled workspace: a copy starts afresh."""

@@ -162,7 +162,7 @@ class Learner(ABC, Generic[R]):
                     session.run()
             finally:
                 session.end()
-        return session.result()
+        return session.result().seen_in(self.sampler)
 
     def result(self) -> R:
         """Return the result of the last `learn`, also where Ctrl-C ("interrupted") or an exception ("failed") ended it.
@@ -174,7 +174,7 @@ class Learner(ABC, Generic[R]):
         """
         if self._session is None:
             raise RuntimeError("result: learn was never called")
-        return self._session.result()
+        return self._session.result().seen_in(self.sampler)
 
     def warnings(self) -> tuple[str, ...]:
         """Return a warning for each known way in which a run with these arguments fails."""

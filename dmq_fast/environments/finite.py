@@ -36,6 +36,7 @@ from dmq_fast.environments.ranges import (
     value_range,
 )
 from dmq_fast.kernels import is_sparse
+from dmq_fast.observing import TableObserver
 from dmq_fast.rewards import RewardModel, ValueRange
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class FiniteMDP:
         S_0, ..., S_{H-1}.
     value_range : numpy.ndarray, shape (H, 2)
         The bounds above, read-only.
+    state_numbers : numpy.ndarray of int, or None
+        Ascending numbers under which the first states of every level are observed; None: those of their rows.
 
     Raises
     ------
@@ -177,6 +180,7 @@ class FiniteMDP:
         self.name = str(name)
         self.parameters = dict(parameters or {})
         self.value_range = self._value_range(value_range)
+        self.state_numbers: NDArray[np.integer[Any]] | None = None
 
     def __repr__(self) -> str:
         """Name and sizes."""
@@ -380,6 +384,19 @@ class FiniteMDP:
             rows: Any = transitions[action :: self.n_actions]
             ahead[:, action] = distributions @ rows
         return ahead
+
+    @property
+    def observer(self) -> TableObserver:
+        """What turns the numbers of states into features; see `Policy.act_on`."""
+        return TableObserver(self.features, self.n_actions, self.state_numbers)
+
+    def features_of(self, level: int, observation: Any) -> Array:
+        """Return the features (d,) of a state of a level, given its number, or (n, d) of n of them.
+
+        A state has the number that it had where the tables came from, by default that of its row.
+        """
+        phi, alone = self.observer.see(level, observation)
+        return phi[0] if alone else phi
 
     def fingerprint(self) -> dict[str, Any]:
         """Describe the MDP, JSON-able: name, parameters, range of the rewards, and a digest of its arrays."""

@@ -17,6 +17,7 @@ from dmq_fast._support.checks import flag, number
 from dmq_fast.environments.finite import FiniteMDP, PolicyLike
 from dmq_fast.environments.ranges import Edges, edges_of
 from dmq_fast.kernels import is_sparse, transition_edges
+from dmq_fast.observing import TableObserver
 from dmq_fast.rewards import RewardModel
 
 __all__ = ["NoisyMDP", "affine", "with_noise"]
@@ -109,7 +110,7 @@ def affine(env: Kind, scale: float = 1.0, shift: float = 0.0) -> Kind:
     P = list(env.P)
     if (last := levels[-1].P) is not None:
         P[env.horizon - 1 :] = [last]
-    return FiniteMDP(
+    other = FiniteMDP(
         P,
         [one.R for one in levels],
         env.features,
@@ -119,6 +120,8 @@ def affine(env: Kind, scale: float = 1.0, shift: float = 0.0) -> Kind:
         name=env.name,
         parameters={**env.parameters, "scale": scale, "shift": shift},
     )
+    other.state_numbers = env.state_numbers
+    return other
 
 
 class Level(NamedTuple):
@@ -234,6 +237,11 @@ class NoisyMDP:
             ends = going if last else going & source.ended[level + 1][ahead]
             rewards = self.scale * rewards + self.shift * ends
         return ahead, rewards
+
+    @property
+    def observer(self) -> TableObserver:
+        """What turns the numbers of states into features; see `Policy.act_on`."""
+        return self.source.observer
 
     @property
     def optimal_value(self) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from dmq_fast._support.checks import integer
 from dmq_fast._support.names import suggestion
 from dmq_fast._support.words import number_of
 from dmq_fast.environments.finite import FiniteMDP
+from dmq_fast.observing import observer_of
 from dmq_fast.plotting.canvas import WIDTH
 from dmq_fast.policy import Policy
 from dmq_fast.results import pictures, saved
@@ -40,7 +41,8 @@ class Result:
     Attributes
     ----------
     policy : Policy or TablePolicy
-        The learned policy.
+        The learned policy. A `Policy` has the features of the environment inside, and acts on its observations:
+        ``policy.act_on(level, observation)``, also from a file where the features are one-hot or a `FeatureMap`.
     theta : numpy.ndarray of shape (H, K, d), or None
         Estimates theta_h^a of Q*, on which the policy is greedy; None of algorithms that learn a table.
     status : str
@@ -97,6 +99,12 @@ class Result:
             If the file cannot be written; an earlier file at `path` is unharmed.
         """
         saved.write(path, KIND_OF[type(self)], {field.name: getattr(self, field.name) for field in fields(self)})
+
+    def seen_in(self, env: Any) -> Self:
+        """Return the result whose policy has the features of an environment inside, if it shows any."""
+        if not isinstance(self.policy, Policy) or observer_of(env) is None:
+            return self
+        return replace(self, policy=self.policy.bind(env))
 
     def plot(self, what: str | None = None, *, mdp: FiniteMDP | None = None, width: float = WIDTH) -> Figure:
         """Draw a picture of the run, which notebooks show; ``result.plot().savefig("run.pdf")`` saves it.

@@ -16,7 +16,7 @@ from dmq_fast._support.files import FileError, replacing
 from dmq_fast._support.json_text import Form, check_form, from_json, to_json
 from dmq_fast._version import __version__
 from dmq_fast.kernels import Fixed, Greedy, Rule, Stream, Uniform
-from dmq_fast.policy import Policy
+from dmq_fast.policy import BoundPolicy, Policy, rebound
 from dmq_fast.results.history import Curve, History, OracleCall
 from dmq_fast.rules import ExactGreedy
 from dmq_fast.table_policy import TablePolicy
@@ -72,6 +72,8 @@ def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) ->
     """Write the fields of a `Result` to a file; see `Result.save`."""
     path = Path(path).resolve()
     header = {"format": FORMATS[kind], "dmq_fast": __version__} | {name: fields[name] for name in FORMS[kind]}
+    if isinstance(fields["policy"], BoundPolicy):
+        header["observer"] = fields["policy"].observer.describe()
     header |= {"key": [f"{word:#018x}" for word in fields["key"]], "warnings": list(fields["warnings"])}
     arrays: dict[str, Any] = {"header": np.array(to_json(header)), **ENCODERS[kind](fields)}
     with replacing(path) as file:
@@ -120,6 +122,8 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str,
     check_form("header", header, FORMS[kind])
     fields = {name: header[name] for name in FORMS[kind]} | DECODERS[kind](header, arrays)
     key = Stream.from_key([int(word, 16) for word in header["key"]]).key
+    if "observer" in header:
+        fields["policy"] = rebound(fields["policy"].rules, header["observer"])
     return fields | {"key": key, "warnings": tuple(header["warnings"])}
 
 

@@ -18,6 +18,7 @@ from dmq_fast._support.checks import integer
 from dmq_fast.environments.compiled import digest_of_map
 from dmq_fast.environments.gym.tables import import_gymnasium, make_environment, scalar_arguments
 from dmq_fast.kernels import FeatureMap, as_floats, as_numbers
+from dmq_fast.observing import MapObserver, OneHot, observed
 from dmq_fast.rewards import RewardModel, ValueRange, as_bounds, as_noise
 
 __all__ = ["GymnasiumBatch"]
@@ -193,6 +194,17 @@ class GymnasiumBatch:
                 self._pool.drop(member)
         states.members = []
 
+    @property
+    def observer(self) -> MapObserver:
+        """What turns observations into features; see `Policy.act_on`."""
+        space = self._observations
+        return MapObserver(self._features, space.shape, space.dtype, self.n_actions, int(self._actions.start))
+
+    def features_of(self, level: int, observation: Any) -> Array:
+        """Return the features (d,) of an observation, or (n, d) of a block of n of them, at any level."""
+        phi, alone = self.observer.see(level, observation)
+        return phi[0] if alone else phi
+
     def fingerprint(self) -> dict[str, Any]:
         """Describe the environment, JSON-able: name, arguments, spaces, range of rewards and features.
 
@@ -231,20 +243,6 @@ class GymnasiumBatch:
             f"GymnasiumBatch({self.name!r}, horizon={self.horizon}, n_actions={self.n_actions}, "
             f"dimension={self.dimension})"
         )
-
-
-class OneHot:
-    """Features e_s of discrete observations."""
-
-    def __init__(self, n: int, start: int) -> None:
-        self.n = n
-        self.start = start
-
-    def __call__(self, observations: NDArray[Any]) -> Array:
-        """Return the rows (n, d)."""
-        phi = np.zeros((len(observations), self.n))
-        phi[np.arange(len(observations)), observations.astype(np.int64) - self.start] = 1.0
-        return phi
 
 
 class Single:
@@ -498,18 +496,6 @@ def as_flags(name: str, values: Any, n: int) -> NDArray[np.bool_]:
     if wrong.any():
         raise ValueError(f"{name}: expected True or False (1 or 0), got {array[wrong][0]!r}")
     return flags
-
-
-def observed(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return observations in the dtype of their space; those of integers must be integers that it holds."""
-    array = as_shape(name, value, shape)
-    if array.dtype == dtype:
-        return array
-    with np.errstate(invalid="ignore", over="ignore"):
-        kept = array.astype(dtype)
-    if dtype.kind in "iub" and not np.array_equal(kept, array):
-        raise ValueError(f"{name}: expected numbers that {dtype} holds, got {array[kept != array].flat[0]}")
-    return kept
 
 
 def first_of_two(outcome: Any) -> Any:

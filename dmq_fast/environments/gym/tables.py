@@ -194,7 +194,7 @@ def from_gymnasium(
     start[: len(kept)] = table.initial[kept]
     spec = getattr(env, "spec", None)
     identifier = spec.id if spec is not None else type(_bare(env)).__name__
-    return FiniteMDP(
+    mdp = FiniteMDP(
         P=[P] * (horizon if depends_on_target else horizon - 1),
         R=[model.table(rewards, n_actions) if depends_on_target else sole] * horizon,
         features=[phi] * horizon,
@@ -203,6 +203,8 @@ def from_gymnasium(
         name=name if name is not None else identifier,
         parameters={"env": identifier, "horizon": horizon, **scalar_arguments(spec)},
     )
+    mdp.state_numbers = np.array(kept)
+    return mdp
 
 
 def scalar_arguments(spec: Any) -> dict[str, Any]:

@@ -1,0 +1,317 @@
+"""Observers: from the observations of an environment to features, so that a learned policy acts on what one sees.
+
+`observer_of` returns the observer of an environment, `Policy.bind` gives it to a policy, whose method `act_on` uses it.
+`describe` writes an observer down as data where its feature map has a name; `described` makes it again from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmq_fast import features as maps
+from dmq_fast._support.arrays import first_positions
+from dmq_fast.kernels import FeatureMap, as_floats, as_numbers, is_sparse
+
+if TYPE_CHECKING:
+    from dmq_fast._support.arrays import Sparse
+
+__all__ = [
+    "MapObserver",
+    "Observer",
+    "OneHot",
+    "StateObserver",
+    "TableObserver",
+    "described",
+    "observed",
+    "observer_of",
+]
+
+Floats = NDArray[np.float64]
+
+MOST_DENSE = 2**22
+"""Number of entries up to which one-hot features from a file are dense."""
+
+
+class Seen(NamedTuple):
+    """The features (n, d) of a block of observations, and whether it was one observation alone."""
+
+    features: Floats
+    alone: bool
+
+
+class Observer(Protocol):
+    """The features of observations, and the numbers of actions."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+
+    @property
+    def first_action(self) -> int:
+        """The number that the environment gives to action 0."""
+
+    def see(self, level: int, observation: Any) -> Seen:
+        """Return the features of one observation, or of a block of them."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the observer as data that JSON can hold; where its feature map has no name, who has it."""
+
+
+class OneHot:
+    """Features e_s of discrete observations start, ..., start + n - 1."""
+
+    def __init__(self, n: int, start: int) -> None:
+        self.n = n
+        self.start = start
+
+    def __call__(self, observations: NDArray[Any]) -> Floats:
+        """Return the rows (n, d)."""
+        phi = np.zeros((len(observations), self.n))
+        phi[np.arange(len(observations)), observations.astype(np.int64) - self.start] = 1.0
+        return phi
+
+
+class MapObserver:
+    """Observer of observations that are arrays, by a function from blocks of them to features.
+
+    Parameters
+    ----------
+    features : callable
+        From observations (n, ...) to features (n, d).
+    shape : tuple of int
+        Shape of one observation.
+    dtype : numpy.dtype
+        Of observations.
+    n_actions : int
+    first_action : int, optional
+    """
+
+    def __init__(
+        self,
+        features: Callable[[NDArray[Any]], Floats],
+        shape: Sequence[int],
+        dtype: Any,
+        n_actions: int,
+        first_action: int = 0,
+    ) -> None:
+        self.features, self.shape, self.dtype = features, tuple(shape), np.dtype(dtype)
+        self.n_actions, self.first_action = n_actions, first_action
+
+    def see(self, level: int, observation: Any) -> Seen:
+        """Return the features of one observation, or of a block (n, ...); see `Observer.see`."""
+        given = as_numbers("observation", observation)
+        alone = given.shape == self.shape
+        block = given[None] if alone else given
+        if block.shape[1:] != self.shape or block.ndim != len(self.shape) + 1:
+            raise ValueError(f"observation: expected shape {self.shape}, or (n, ...) of n of them, got {given.shape}")
+        block = np.ascontiguousarray(observed("observation", block, block.shape, self.dtype))
+        if isinstance(self.features, OneHot):
+            low, n = self.features.start, self.features.n
+            if block.size and not (low <= block.min() and block.max() < low + n):
+                raise ValueError(f"observation: expected one in [{low}, {low + n}), got {block.min()} to {block.max()}")
+        return Seen(as_floats("features", self.features(block), (len(block), None)), alone)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the observer as data; see `Observer.describe`."""
+        made: tuple[Any, ...] | None = None
+        name = type(self.features).__name__
+        if isinstance(self.features, OneHot):
+            made = self.features.n, self.features.start
+        elif isinstance(self.features, FeatureMap) and getattr(maps, name, None) is type(self.features):
+            made = self.features.__reduce__()[1]  # type: ignore[assignment]
+        if made is None:
+            return unnamed(self.features)
+        return {
+            "kind": "map",
+            "features": "one-hot" if isinstance(self.features, OneHot) else name,
+            "arguments": [one.tolist() if isinstance(one, np.ndarray) else one for one in made],
+            "shape": list(self.shape),
+            "dtype": self.dtype.str,
+            "n_actions": self.n_actions,
+            "first_action": self.first_action,
+        }
+
+
+class TableObserver:
+    """Observer of the states of a finite MDP by their numbers.
+
+    Parameters
+    ----------
+    tables : sequence of H numpy.ndarray or csr_array, each (S_h, d)
+        Features of the states.
+    n_actions : int
+    numbers : numpy.ndarray of int, optional
+        Ascending numbers under which the first states of every level are observed. Default: 0, 1, ...
+    """
+
+    first_action = 0
+
+    def __init__(
+        self, tables: Sequence[Floats | Sparse], n_actions: int, numbers: NDArray[np.integer[Any]] | None = None
+    ) -> None:
+        self.tables, self.n_actions, self.numbers = tuple(tables), n_actions, numbers
+
+    def see(self, level: int, observation: Any) -> Seen:
+        """Return the features of a state, or of n of them; see `Observer.see`."""
+        given = as_numbers("observation", observation)
+        if given.ndim > 1 or given.dtype.kind not in "iu":
+            raise ValueError(f"observation: expected the number of a state, or n of them, got {observation!r:.80}")
+        if not 0 <= level < len(self.tables):
+            raise ValueError(f"level: expected an integer in [0, {len(self.tables)}), got {level}")
+        wanted, table = np.atleast_1d(given), self.tables[level]
+        states = wanted if self.numbers is None else np.searchsorted(self.numbers, wanted)
+        known = (states >= 0) & (states < (table.shape[0] if self.numbers is None else len(self.numbers)))
+        if self.numbers is not None:
+            known[known] = self.numbers[states[known]] == wanted[known]
+        if not known.all():
+            raise ValueError(f"observation: expected a state of level {level}, got {wanted[~known][0]}")
+        rows: Any = table[states]
+        return Seen(rows.toarray() if is_sparse(rows) else rows, given.ndim == 0)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the observer as data, of one-hot features; see `Observer.describe`."""
+        columns = [one_hot_columns(table) for table in self.tables]
+        if any(one is None for one in columns):
+            return unnamed("the tables of a FiniteMDP")
+        firsts = first_positions(self.tables)
+        places = {first: i for i, first in enumerate(dict.fromkeys(firsts))}
+        return {
+            "kind": "table",
+            "columns": [columns[first] for first in places],
+            "levels": [places[first] for first in firsts],
+            "dimension": int(self.tables[0].shape[1]),
+            "n_actions": self.n_actions,
+            "numbers": None if self.numbers is None else self.numbers.tolist(),
+        }
+
+
+class StateObserver:
+    """Observer of the states of a `BatchEnvironment`, by its own method `features`."""
+
+    first_action = 0
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.n_actions = env, int(env.n_actions)
+
+    def see(self, level: int, observation: Any) -> Seen:
+        """Return the features of states as the environment holds them; see `Observer.see`."""
+        rows = as_floats("features", self.env.features(level, observation), (None, self.env.dimension))
+        return Seen(rows, False)
+
+    def describe(self) -> dict[str, Any]:
+        """Return who has the features; see `Observer.describe`."""
+        return unnamed(self.env)
+
+
+class Unnamed:
+    """Stands for an observer that was written down, but whose feature map has no name: it refuses to see."""
+
+    n_actions, first_action = 0, 0
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    def see(self, level: int, observation: Any) -> Seen:
+        """Raise ValueError."""
+        raise ValueError(
+            f"act_on: the features of {self.owner} have no name and were not saved; policy.bind(env) takes those of an "
+            "environment"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return who had the features; see `Observer.describe`."""
+        return {"kind": "unnamed", "owner": self.owner}
+
+
+def unnamed(owner: Any) -> dict[str, Any]:
+    """Return the data of an observer whose feature map has no name."""
+    name = owner if isinstance(owner, str) else getattr(owner, "__qualname__", type(owner).__qualname__)
+    return Unnamed(name).describe()
+
+
+def observer_of(env: Any) -> Observer | None:
+    """Return the observer of an environment or of the one that a sampler plays; None where there is none."""
+    env = env.unwrapped().env if callable(getattr(env, "collect_chunk", None)) else env
+    own: Observer | None = getattr(env, "observer", None)
+    if own is not None:
+        return own
+    features = getattr(env, "features", None)
+    if hasattr(env, "handle"):  # a compiled environment: observations are its own features
+        shape = (int(env.handle.dimension),)
+        return MapObserver(np.asarray if features is None else features, shape, np.float64, int(env.n_actions))
+    return StateObserver(env) if callable(features) and hasattr(env, "n_actions") else None
+
+
+def described(data: Mapping[str, Any]) -> Observer:
+    """Return the observer that `describe` wrote down.
+
+    Raises
+    ------
+    ValueError, TypeError, KeyError
+        If it is none.
+
+    Examples
+    --------
+    >>> written = MapObserver(maps.Fourier([0.0], [1.0], order=1), (1,), np.float64, n_actions=2).describe()
+    >>> described(written).see(0, [0.0]).features.round(3)
+    array([[0.707, 0.707]])
+    """
+    kind = data["kind"]
+    if kind == "unnamed":
+        return Unnamed(str(data["owner"]))
+    if kind == "table":
+        tables = [units(one, int(data["dimension"])) for one in data["columns"]]
+        numbers = None if data["numbers"] is None else np.array(data["numbers"], dtype=np.int64)
+        return TableObserver([tables[i] for i in data["levels"]], int(data["n_actions"]), numbers)
+    if kind != "map" or data["features"] not in ("one-hot", *maps.__all__):
+        raise ValueError(f"observer: expected a feature map of dmq_fast.features, got {data.get('features', kind)!r}")
+    features = OneHot if data["features"] == "one-hot" else getattr(maps, data["features"])
+    make = getattr(features, "from_frequencies", features)  # of what was drawn
+    sizes = int(data["n_actions"]), int(data["first_action"])
+    return MapObserver(make(*data["arguments"]), data["shape"], np.dtype(data["dtype"]), *sizes)
+
+
+def one_hot_columns(table: Floats | Sparse) -> list[int] | None:
+    """Return the column of the 1 of each row, -1 of a row of zeros; None of rows that are neither."""
+    entries = np.diff(table.indptr) if is_sparse(table) else np.count_nonzero(table, axis=1)
+    stored = table.data if is_sparse(table) else table[table != 0.0]
+    if (entries > 1).any() or (stored != 1.0).any():
+        return None
+    columns = np.full(table.shape[0], -1)
+    columns[entries == 1] = table.indices if is_sparse(table) else np.nonzero(table)[1]
+    found: list[int] = columns.tolist()
+    return found
+
+
+def units(columns: Sequence[int], dimension: int) -> Floats | Sparse:
+    """Return the rows of which `one_hot_columns` are these; many of them sparse."""
+    places = np.array(columns, dtype=np.int64)
+    if not (places.ndim == 1 and (places >= -1).all() and (places < dimension).all()):
+        raise ValueError(f"observer: expected columns in [-1, {dimension}), got {columns!r:.80}")
+    at, ones = np.flatnonzero(places >= 0), places[places >= 0]
+    if len(places) * dimension > MOST_DENSE:
+        from scipy.sparse import csr_array
+
+        starts = np.concatenate([[0], np.cumsum(places >= 0)])
+        return csr_array((np.ones(len(ones)), ones, starts), shape=(len(places), dimension))
+    rows = np.zeros((len(places), dimension))
+    rows[at, ones] = 1.0
+    return rows
+
+
+def observed(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return observations in the dtype of their space; those of integers must be integers that it holds."""
+    array = as_numbers(name, value)
+    if array.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+    if array.dtype == dtype:
+        return array
+    with np.errstate(invalid="ignore", over="ignore"):
+        kept = array.astype(dtype)
+    if dtype.kind in "iub" and not np.array_equal(kept, array):
+        raise ValueError(f"{name}: expected numbers that {dtype} holds, got {array[kept != array].flat[0]}")
+    return kept
