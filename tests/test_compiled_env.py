@@ -258,7 +258,10 @@ def mapped(rng=0):
 
 def test_the_journal_of_another_environment_is_refused_by_what_differs(tmp_path):
     coins = partial(block, noise="coins", sigma=0.0, dimension=None, n_coins=2)
-    own, ranges = partial(lock_gaussian, 4, rng=0), r"rewards\.value_range is \[\[-3\.0, 7\.5\], .* there and \[-3\.0, 8\.0\]"
+    own, ranges = (
+        partial(lock_gaussian, 4, rng=0),
+        r"rewards\.value_range is \[\[-3\.0, 7\.5\], .* there and \[-3\.0, 8\.0\]",
+    )
     table = [
         (block, partial(block, sigma=0.2), r"parameters\.sigma is 0\.1 there and 0\.2 here"),
         (block, partial(block, ROWS[::-1]), r"sha256 is '\w+' there and '\w+' here"),
@@ -354,7 +357,12 @@ def test_what_goes_wrong_is_reported_with_level_call_and_chunk():
         ({"features": features(0.8)}, ValueError, 1, r"features: expected Euclidean norms of at most 1, got 1\.1313"),
         ({"step": rewards(np.nan)}, ValueError, 2, numbers + "nan"),
         ({"step": rewards(-np.inf)}, ValueError, 2, numbers + "-inf"),
-        ({"step": rewards(-0.01), **unit}, ValueError, 0, r"an episode earned -0\.01 from level 0 on, outside of value_r"),
+        (
+            {"step": rewards(-0.01), **unit},
+            ValueError,
+            0,
+            r"an episode earned -0\.01 from level 0 on, outside of value_r",
+        ),
         ({"step": 0.4, **unit}, ValueError, 0, r"an episode earned 1\.2 .*, such as value_range=\(0, 1\.2\), or noise"),
     ]
     calls = [

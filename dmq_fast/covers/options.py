@@ -13,9 +13,10 @@ from dmq_fast._support.checks import flag, one_of
 from dmq_fast.engine.budget import as_trajectories
 from dmq_fast.function_class import FunctionClass
 from dmq_fast.kernels import as_positive
+from dmq_fast.rewards import RewardModel
 from dmq_fast.theory.bounds import FLOAT64_EPS_R
 
-__all__ = ["VARIANTS", "Options", "RunParameters"]
+__all__ = ["VARIANTS", "Options", "RunParameters", "noisy_samples"]
 
 MIXTURES = ("stratified", "multinomial")
 ORACLES = ("decision", "value")
@@ -131,6 +132,23 @@ VARIANTS = {
     ),
 }
 VARIANTS["frugal"] = replace(VARIANTS["sound"], accumulate=True, reuse=True, memo=True)
+
+
+def noisy_samples(n_samples: int, rewards: RewardModel, horizon: int) -> int:
+    """Return N (1 + 4 s^2 H), rounded up: the number of trajectories that noisy rewards take.
+
+    s is the standard deviation of the noise of a reward, in units of the value range; a return in it has a variance of
+    at most 1/4, and s^2 H is added to that. N stays where there is no noise, or the range is unknown.
+
+    Examples
+    --------
+    >>> noisy_samples(100, RewardModel(np.array([[-20.0, 0.0]] * 4), noise=10.0), 4)
+    500
+    """
+    if rewards.noise is None or not rewards.known:
+        return n_samples
+    more = 4.0 * rewards.in_units(rewards.noise) ** 2 * horizon
+    return n_samples + math.ceil(n_samples * more)
 
 
 @dataclass(frozen=True)

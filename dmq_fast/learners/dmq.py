@@ -17,7 +17,7 @@ from dmq_fast.covers.doubts import Verdict, doubts, exactly, within_shrinkage
 from dmq_fast.covers.draws import Draws
 from dmq_fast.covers.initial import initial_policies
 from dmq_fast.covers.memory import Memory
-from dmq_fast.covers.options import Options, RunParameters
+from dmq_fast.covers.options import Options, RunParameters, noisy_samples
 from dmq_fast.covers.oracle import Oracle, Regression
 from dmq_fast.dmq import DifferenceMaximization
 from dmq_fast.engine.fingerprint import policy_fingerprint
@@ -45,7 +45,8 @@ class DMQ(Learner[DMQResult]):
         Source of the trajectories. An environment is simulated by the sampler that `samplers.as_sampler` chooses.
     n_samples : int, default 100
         N, the number of trajectories for each policy, >= 1 and below 2^63. An `ExactSampler` in extended precision
-        takes any integer >= 1.
+        takes any integer >= 1. Where rewards are noisy and their range is known, 1 + 4 s^2 H times as many are drawn,
+        with the noise s in units of the range.
     variant : {"sound", "frugal", "paper"} or Options, default "sound"
         "paper" runs Algorithms 1 to 3 to the letter. "sound" repairs their known failures: it starts from a fixed
         action sequence instead of the uniform policy, and it checks again. "frugal" is "sound" with fewer
@@ -126,6 +127,8 @@ class DMQ(Learner[DMQResult]):
             function_class=self.function_class,
             in_float64=arithmetic.is_float64,
         )
+        n_samples = noisy_samples(self.parameters.n_samples, self.sampler.rewards, self.sampler.horizon)
+        self.parameters = replace(self.parameters, n_samples=n_samples)
         self.given = self.options.initial if initial is None else initial
         self.initial = self.first_policies(self.stream)
         self.options = replace(self.options, initial=self.given if isinstance(self.given, str) else "given")
